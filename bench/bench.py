@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""Our engine and agent beside anchors and peers, in interleaved rounds; `cargo xtask bench` runs it.
+"""The engine and agent of this tree beside anchors and peers, in interleaved rounds; run by `cargo xtask bench`.
 
     bench.py run [--quick] [--rounds 3] [--only svc,nginx2] [--work rps_tls,lat_tls]
     bench.py report [--docs docs/performance.md]
     bench.py list
 
-Everything happens in namespaces of its own (`isolate`), so it needs Linux, and to be root or to be
-allowed user namespaces. Programs are looked up in the directories of BENCH_PATH first. Python's
-standard library only.
+Everything runs in separate namespaces (`isolate`), so it needs Linux, and root or permission for user
+namespaces. Programs are looked up in the directories of BENCH_PATH first. Python's standard library only.
 """
 import argparse, datetime, json, os, random, re, resource, shutil, signal, subprocess, sys, time
 from pathlib import Path
@@ -53,7 +52,7 @@ class Run:
         out.mkdir(parents=True, exist_ok=True)
         before = results.before(out) if self.args.more else None
         if before:
-            # Its rounds are followed by ours, and what it missed it still does.
+            # Its rounds are followed by the new ones, and work that it missed is done.
             self.rounds_before, self.missing = before.rounds(), before.meta["missing"] | self.missing
         with open(out / "raw.jsonl", "a" if self.args.more else "w") as self.raw:
             isolate.network()
@@ -89,7 +88,7 @@ class Run:
         self.write({"c": name, "w": work, "round": number, "t": time.time(), "r": r})
 
     def attempt(self, name, work, do, number=1):
-        """A measurement that fails is noted and leaves the others."""
+        """Records a failed measurement and continues with the others."""
         try:
             r = do()
         except Exception as e:
@@ -117,7 +116,7 @@ class Run:
         self.write({"meta": meta(self.args, self.missing)})
 
     def numbers(self):
-        """Of this run's rounds."""
+        """Number of rounds of this run."""
         return range(self.rounds_before + 1, self.rounds_before + self.args.rounds + 1)
 
     def rounds(self):
@@ -153,7 +152,7 @@ class Run:
 
 
 def meta(args, missing):
-    """What was measured where."""
+    """Measured programs, machine and settings."""
     say = lambda *cmd: (subprocess.run(cmd, capture_output=True, text=True, cwd=HERE, stdin=subprocess.DEVNULL) if shutil.which(cmd[0]) else None)
     text = lambda p: (p.stdout + p.stderr).strip() if p else ""
     model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
@@ -164,10 +163,10 @@ def meta(args, missing):
     versions = {}
     for name, cmd in {"nginx": ["nginx", "-v"], "haproxy": ["haproxy", "-v"], "OpenSSH": ["ssh", "-V"], "rathole": ["rathole", "--version"], "bore": ["bore", "--version"],
                       "wstunnel": ["wstunnel", "--version"], "frp": ["frps", "--version"], "chisel": ["chisel", "--version"], "wrk": ["wrk", "-v"], "h2load": ["h2load", "--version"]}.items():
-        # Some say when they were built before they say what they are.
+        # Some programs print their build tools' versions before their own.
         if found := re.search(r"(?:^|[^-:.\d])v?(\d+\.\d+[.\w]*)", text(say(*cmd))):
             versions[name] = found[1]
-    # A program that `go build` made says nothing of itself; its modules do.
+    # A program from `go build` does not print its version; its module list does.
     for name in ("chisel",):
         if shutil.which(name) and versions.get(name, "0.0").startswith("0.0") and (pin := re.search(rf"/{name} v([\d.]+)", (HERE / "peers/go.mod").read_text())):
             versions[name] = pin[1]

@@ -1,10 +1,10 @@
-"""Contenders: what `contenders/*.toml` says, and one of them running.
+"""Contenders: the definitions in `contenders/*.toml`, and a running contender.
 
 Substituted in commands, URLs and files: @dir@ (its scratch directory, where [contender.files] are
 written), @pki@ (`service.pki`), @up@ @uptls@ @upudp@ (the service), @p0@..@p19@ (its own ports),
 @near@ @far@ (the addresses of its server and of its agent, as each sees the other), @engine@ (the
-engine's host), @secret@ (of its tokens), @i@ @mp@ @n@ (the further tunnel, its public port, how
-many there are), @jwt:name@ (a token of `pki`). '#@each' … '#@end' is repeated for each further tunnel.
+engine's host), @secret@ (of its tokens), @i@ @mp@ @n@ (the further tunnel, its public port, their
+number), @jwt:name@ (a token of `pki`). '#@each' … '#@end' is repeated for each further tunnel.
 """
 import re, shlex, shutil, socket, ssl, time, tomllib
 from pathlib import Path
@@ -18,7 +18,7 @@ PORT0, PORT_STEP, MANY0 = 21000, 20, 24000          # below the ephemeral range
 
 
 def load():
-    """All of them in the files' order, each with the programs that it lacks."""
+    """All contenders in the order of the files, each with the programs that it lacks."""
     cs = []
     for name in ("proxies", "tunnels", "ours", "local"):
         f = HERE / "contenders" / f"{name}.toml"
@@ -81,7 +81,7 @@ class Contender:
         raise RuntimeError(f"{self.name}: no 200 through {url} ({err}): {self.said()}")
 
     def said(self):
-        """The end of what its processes wrote."""
+        """The end of its processes' output."""
         return " | ".join(f.read_text(errors="replace")[-200:].strip() for f in sorted(self.dir.glob("*.log")))
 
     def stop(self):
@@ -105,7 +105,7 @@ def get(url, host="", header="", sock=None, timeout=3):
         s = trust().wrap_socket(s, server_hostname=h)
     s.sendall(f"GET {path} HTTP/1.1\r\nHost: {host or f'{h}:{port}'}\r\n{header + chr(13) + chr(10) if header else ''}\r\n".encode())
     b = b""
-    # The bodies of the service end with a line; other answers are not read to their end.
+    # The bodies of the service end with a line break; other responses are not read completely.
     while b"\r\n\r\n" not in b or (b" 200 " in b[:16] and not b.endswith(b"\n")):
         d = s.recv(65536)
         if not d:
@@ -118,7 +118,7 @@ def get(url, host="", header="", sock=None, timeout=3):
 
 
 def trust():
-    """Clients here believe the authority of the bench; one context, as making one costs milliseconds."""
+    """A TLS context that trusts the bench's authority; shared, because creating one takes milliseconds."""
     if not hasattr(trust, "context"):
         trust.context = ssl.create_default_context(cafile=service.pki() / "ca.pem")
     return trust.context

@@ -1,8 +1,8 @@
-"""The same at a distance: agent and service stand in a second network namespace, and between the two
-is delay and loss in both directions.
+"""The same at a distance: agent and service are in a second network namespace, and between the two
+are delay and loss in both directions.
 
-`netem` makes it on a pair of veth devices where the kernel has it; else the relay of `bench-tools`
-does, between two TUN devices. Visitors stand beside the server.
+If the kernel supports it, `netem` adds them to a pair of veth devices; otherwise the relay of
+`bench-tools` does, between two TUN devices. Visitors are beside the server.
 """
 import json, shutil, subprocess, time
 
@@ -12,7 +12,7 @@ from contenders import Contender
 from processes import Proc, cpu, run
 from workloads import latency, wrk
 
-# Round trip in milliseconds, loss of packets in per mille and direction.
+# Round trip in milliseconds, packet loss in per mille per direction.
 CELLS = [(rtt, loss) for rtt in (20, 50, 100) for loss in (0, 1, 10)]
 QUICK, FEW = [(20, 0), (50, 1), (100, 10)], ("nginx2", "wstunnel-tls", "svc", "svc-tcp")
 DEVICES = ("bench-near", "bench-far")
@@ -23,13 +23,13 @@ def missing():
 
 
 def has_netem():
-    """Asked of the loopback device of the bench, which is then as before."""
+    """Tests for `netem` on the loopback device of the bench, and restores the device."""
     ask = lambda what: subprocess.run(["tc", "qdisc", what, "dev", "lo", "root", "netem"], capture_output=True).returncode == 0
     return bool(shutil.which("tc")) and ask("add") and ask("del")
 
 
 class Network:
-    """Two namespaces, this one and a far one, and what is between them."""
+    """Two namespaces, this one and a far one, and the network between them."""
     def __init__(self):
         self.procs, self.relay = [], None
         d = isolate.scratch()
@@ -56,7 +56,7 @@ class Network:
         self.procs += service.start(self.prefix, "far")
 
     def set(self, rtt, loss):
-        """What went through since the call before, in packets (of the relay; netem does not say)."""
+        """Packets since the previous call (of the relay; netem does not report them)."""
         if self.relay:
             self.relay.p.stdin.write(f"{rtt / 2} {loss}\n")
             return json.loads(self.relay.p.stdout.readline())
@@ -73,7 +73,7 @@ class Network:
 
 
 def do(contenders, services, args, note):
-    """Every contender in every cell; `note(contender, work, result)` takes what came out."""
+    """Every contender in every cell; results are passed to `note(contender, work, result)`."""
     network, cells = Network(), QUICK if args.quick else CELLS
     try:
         network.set(0, 0)
@@ -87,8 +87,9 @@ def do(contenders, services, args, note):
 
 
 def at(rtt, losses, c0, services, network, note):
-    """A contender at one distance from its start on: a congestion control that has once seen a shorter
-    way holds on to it for seconds. Whatever fails leaves the other cells."""
+    """One contender at one distance from its start on: a congestion control that has once seen a shorter
+    path keeps using it for seconds. A failure does not affect the other cells.
+    """
     c = Contender(c0, services, place=network.prefix)
     try:
         network.set(rtt, 0)
@@ -108,7 +109,7 @@ def at(rtt, losses, c0, services, network, note):
 
 
 def ceiling(network):
-    """What the network itself carries without delay and loss, and what it takes of the machine."""
+    """The throughput of the network itself without delay and loss, and its CPU usage."""
     made = [network.relay] if network.relay else []
     used = sum(cpu(made).values())
     r = download(f"http://{service.FAR}:{service.PLAIN}/", "", 3)
@@ -118,7 +119,7 @@ def ceiling(network):
 
 
 def cell(c):
-    """16 connections with a request under way on each; as many with a new connection for each; a download."""
+    """16 connections with one request in flight each; the same with a new connection per request; a download."""
     url = c.url or c.tls_url
     r = latency(c, url, 1, conns=16, rate=False)
     out = {k: r[k] for k in ("rate", "p50", "p99", "errors", "cpu_per_100k", "foreign")}
@@ -127,7 +128,7 @@ def cell(c):
 
 
 def download(url, host, secs):
-    """Bytes of one body in so many seconds, or until it ends."""
+    """Bytes of one body in this number of seconds, or until it ends."""
     cmd = ["curl", "-s", "--cacert", str(service.pki() / "ca.pem"), "--http1.1", "-m", str(secs), "-o", "/dev/null", "-w", "%{http_code} %{size_download} %{time_total}"]
     o = subprocess.run([*cmd, *(["-H", f"Host: {host}"] if host else []), url.rstrip("/") + "/blob"], capture_output=True).stdout.decode().split()
     if o[0] != "200":

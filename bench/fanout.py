@@ -1,8 +1,8 @@
-"""Fan-out of live events over SSE: 1,000 watchers, 20 events a second of TLS connections.
+"""Fan-out of live events over SSE: 1,000 watchers, 20 events per second, over TLS connections.
 
-Ours is the Engine API (`/api/sse`) with events that an agent causes, tunnels that come and go; the
-anchor is nchan, into which the same stamps are published. Delay is from just before the cause to
-the watcher, so ours has the agent and the engine's bookkeeping in it.
+For svc this is the Engine API (`/api/sse`) with events caused by an agent that opens and closes
+tunnels; the anchor is nchan, to which the same stamps are published. Delay is from just before the
+cause to the watcher, so for svc it includes the agent and the engine's bookkeeping.
 """
 import http.client, json, shutil, subprocess, threading, time
 from pathlib import Path
@@ -40,7 +40,7 @@ def anchor():
 
 
 def do(c0, services, args, watchers=1000, rate=20):
-    """CPU per 100,000 deliveries, delay, and memory for each watcher."""
+    """CPU per 100,000 deliveries, delay, and memory per watcher."""
     c, ours = Contender(c0, services), c0["name"] != "nchan"
     others = []
     try:
@@ -59,7 +59,7 @@ def do(c0, services, args, watchers=1000, rate=20):
         expect(load, "open", log)
         time.sleep(1)
         with_all = memory(c.procs)["server"]
-        c.service = [*services, *others]        # makers of the load that still run
+        c.service = [*services, *others]        # load generators that still run
 
         def go():
             load.p.stdin.write("go\n")

@@ -1,18 +1,18 @@
-"""What is aimed at, as data, and whether a run reached it.
+"""Performance goals as data, and their evaluation for a run.
 
-A goal compares one measure of ours with the anchor's of the same rounds (`ratio`), or is a figure of
-its own. `first` is what a first version had to reach, `aim` what is asked of it now. Figures below
-are better where `less`.
+A goal compares one measure of svc with the anchor's in the same rounds (`ratio`), or is an absolute
+figure. `first` was the goal of a first version, `aim` is the current one. With `less`, lower figures
+are better.
 """
 from dataclasses import dataclass
 
-# Peers that encrypt between server and agent; ours has to be ahead of each.
+# Peers that encrypt between server and agent; svc has to be better than each.
 ENCRYPTED = ("rathole-tls", "rathole-noise", "frp-tls", "chisel", "wstunnel-tls", "ssh-R", "sandhole")
 
 
 @dataclass(frozen=True)
 class Goal:
-    row: str                        # of the table that the anchors suggested
+    row: str                        # of the table of goals
     what: str
     ours: tuple                     # contender, workload, key
     anchor: tuple | None = None     # the same; None: the figure itself is the goal
@@ -22,7 +22,7 @@ class Goal:
     unit: str = ""
 
     def judge(self, value):
-        """`met`, `first` or `missed`; nothing without a goal."""
+        """`met`, `first` or `missed`; None without a goal."""
         if self.aim is None and self.first is None:
             return "–"
         reached = lambda bound: bound is not None and (value <= bound if self.less else value >= bound)
@@ -77,6 +77,6 @@ GOALS = [
     Goal("–", "system calls for a request, both ends", ("svc", "syscalls", "per_request"), aim=10.5, unit=""),
 ]
 
-# Ahead of every encrypted peer: ours carries bytes here, as they do.
+# Better than every encrypted peer: svc carries bytes here, as they do.
 PEERS = [("CPU for 100,000 requests", "rps", "cpu_per_100k", "s"), ("CPU for 100,000 new connections", "conn", "cpu_per_100k", "s"),
          ("CPU for a GiB down", "down1", "cpu_per_gib", "s"), ("CPU for a GiB up", "up1", "cpu_per_gib", "s")]

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""What the bench runs beside ours: where each program comes from, and its installation.
+"""Installation of the other programs in the bench: the source of each, and its installation.
 
-    install.py DIRECTORY            installs what is missing; programs that are built go to DIRECTORY/bin
+    install.py DIRECTORY            installs missing programs; built ones go to DIRECTORY/bin
 
-Debian's packages by apt-get (none starts a service meanwhile), Rust's by `cargo install` (wstunnel
-from its own repository), Go's from `peers/go.mod`, which pins them. What cannot be had is said, and is no failure: the bench names it in
-its report. Versions are the registries' newest at that time, and the report names those.
+Debian's packages by apt-get (without starting services), Rust's by `cargo install` (wstunnel from
+its own repository), Go's from `peers/go.mod`, which pins them. A program that cannot be installed is
+reported but is not an error: the bench names it in its report. Versions are the newest of the
+registries at that time, and the report names them.
 """
 import os, shutil, subprocess, sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-# A program, or a file, and the Debian package that has it.
+# A program, or a file, and the Debian package that contains it.
 DEBIAN = {"wrk": "wrk", "h2load": "nghttp2-client", "curl": "curl", "openssl": "openssl", "nginx": "nginx-light", "haproxy": "haproxy",
           "/usr/sbin/sshd": "openssh-server", "ssh": "openssh-client", "strace": "strace", "ip": "iproute2", "unshare": "util-linux",
           "/usr/lib/nginx/modules/ngx_stream_module.so": "libnginx-mod-stream", "/usr/lib/nginx/modules/ngx_nchan_module.so": "libnginx-mod-nchan"}
@@ -37,7 +38,7 @@ def main(directory):
     if packages and shutil.which("apt-get"):
         sudo = ["sudo"] if os.geteuid() else []
         attempt("packages", [*sudo, "apt-get", "update", "-qq"])
-        # Services of packages are not started while this policy says so.
+        # Services of packages are not started while this policy exists.
         policy, ours = Path("/usr/sbin/policy-rc.d"), not Path("/usr/sbin/policy-rc.d").exists()
         if ours:
             subprocess.run([*sudo, "sh", "-c", f"printf '#!/bin/sh\\nexit 101\\n' > {policy} && chmod 755 {policy}"])

@@ -1,16 +1,16 @@
-"""Instructions that a small request costs in two builds of the program, counted by callgrind.
+"""Instructions of a small request in two builds of the program, counted by callgrind.
 
     cargo build --release -p svc
     python3 bench/instructions.py BASE HEAD [h1|h2] [--functions]
 
-Without `-p svc` cargo builds dependencies with the features of all packages, `tokio/test-util` among them, which
-costs a thousand instructions of a request in each process.
-Times are noisy on a shared machine, instructions are not: each build serves 500 and then 2,500 requests
-in fresh processes, and the difference is divided by 2,000, so that start and end do not count. One
-connection has one request at a time: with more, the number of requests that one wake-up serves, and with it
-the count, depends on the machine. Each count is made three times, and the lowest is taken, which has the
-fewest timers of the runtime in it. The entropy that the TLS library collects at its start depends on timing
-and is left out by name. `--functions` lists what changed the most, by function.
+Without `-p svc` cargo builds dependencies with the features of all packages, including `tokio/test-util`,
+which costs a thousand instructions per request in each process.
+Unlike times, instruction counts are not noisy on a shared machine: each build serves 500 and then 2,500
+requests in fresh processes, and the difference is divided by 2,000, so that start and end do not count.
+There is one connection with one request at a time: with more, the number of requests per wake-up, and with
+it the count, depends on the machine. Each count is made three times, and the lowest is used, because it
+contains the fewest timers of the runtime. The entropy that the TLS library collects at its start depends
+on timing and is excluded by name. `--functions` lists the largest changes by function.
 """
 
 import http.server
@@ -25,7 +25,7 @@ import threading
 
 FEW, MANY = 500, 2500
 ROUNDS = 3
-# Entropy by jitter (aws-lc), whose loops end when the clock says so.
+# Jitter entropy (aws-lc), whose loops depend on the clock.
 STARTUP = re.compile(r"jent|rol64|xoshiro|once_cell|clock_gettime|keccak|sha3")
 LINE = re.compile(r"\s*([\d,]+)\s*\(\s*[\d.]+%\)\s+(.*)")
 # The object of a function, and the number of a generic instance.
@@ -33,7 +33,7 @@ DETAILS = re.compile(r" \[.*\]$|::h[0-9a-f]{16}|^.*?:(?=\S)")
 
 
 class Service(http.server.BaseHTTPRequestHandler):
-    """Six bytes for every request."""
+    """Responds with six bytes to every request."""
 
     protocol_version = "HTTP/1.1"
 
@@ -78,7 +78,7 @@ def counted(directory, name):
 
 
 def serve(program, service, version, requests):
-    """Instructions of the engine and of the agent for so many requests, by function."""
+    """Instructions of the engine and of the agent for this number of requests, by function."""
     with tempfile.TemporaryDirectory() as directory:
         up = [program, "up", "--community", "--port", "0", "--metrics-port", "0", "--output", "json"]
         engine = start(directory, "engine", up)
@@ -87,7 +87,7 @@ def serve(program, service, version, requests):
         agent = start(directory, "agent", forward)
         lines = (json.loads(line) for line in agent.stdout)
         url = next(line["forwarding"] for line in lines if line.get("status") == "online")
-        # What the agent writes about each connection is read, so that it never waits.
+        # The agent logs each connection; the output is read so that it never blocks.
         threading.Thread(target=agent.stdout.read, daemon=True).start()
         load = ["h2load", *(["--h1"] if version == "h1" else []), "-n", str(requests), "-c1", "-m1"]
         load += [f"--connect-to=127.0.0.1:{port}", f"{url}/x"]

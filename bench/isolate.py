@@ -1,7 +1,7 @@
-"""A corner of the machine for the bench: its own network, hosts file and process ids.
+"""Isolation of the bench on the machine: a separate network, hosts file and process ids.
 
-Nothing of the bench is reachable from outside, no port of it collides with one of the machine, and
-when it ends, however it ends, everything that it started ends with it.
+The bench is not reachable from outside, its ports do not collide with those of the machine, and when
+it ends for any reason, all of its processes end as well.
 """
 import os, shutil, subprocess, sys, tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ NAMES = ["localhost", ENGINE, f"bench.t.{ENGINE}", f"guarded.t.{ENGINE}"]
 
 
 def enter():
-    """Runs this program again, in namespaces of its own, and ends with it."""
+    """Runs this program again in new namespaces, which end with it."""
     if os.environ.get(MARK):
         return
     if not shutil.which("unshare") or not shutil.which("ip"):
@@ -35,12 +35,12 @@ def scratch():
 
 
 def network():
-    """The loopback device, and names that lead to it."""
+    """The loopback device, and names that resolve to it."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     hosts("127.0.0.1")
     subprocess.run(["mount", "--bind", scratch() / "hosts", "/etc/hosts"], check=True)
 
 
 def hosts(engine):
-    """Says where the engine's names lead; the file is bound over /etc/hosts, so it is rewritten in place."""
+    """Sets the address of the engine's names; the file is bound over /etc/hosts, so it is rewritten in place."""
     (scratch() / "hosts").write_text(f"127.0.0.1 localhost\n{engine} {' '.join(NAMES[1:])}\n")

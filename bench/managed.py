@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""Bench of a managed engine beside its platform: what a token costs, how much an engine holds, how
-soon a revocation and a restart are over.
+"""Bench of a managed engine beside its platform: cost of a token, capacity of an engine, and time to
+complete a revocation and a restart.
 
-    managed.py run [--only auth,scale,revoke,restart] [--rounds 3] [--secs 5] [--out results]
-    managed.py report [--out results]
+  managed.py run [--only auth,scale,revoke,restart] [--rounds 3] [--secs 5] [--out results]
+  managed.py report [--out results]
 
 `auth`: CPU of the engine for each request to a tunnel without authentication, with a token and with
-the cookie of a browser session, in interleaved rounds.  `scale`: an engine that is told
-`--credentials` and holds `--tunnels`: memory, time of the snapshot over the link, time to the first
-answer from disk while the platform is away.  `revoke`: from the API's 204 to the end of an open
-stream.  `restart`: `--agents` agents with a tunnel each, until all are back after the engine was
-killed.
+the cookie of a browser session, in interleaved rounds.  `scale`: an engine with `--credentials`
+credentials and `--tunnels` tunnels: memory, time of the snapshot over the link, time to the first
+response from disk while the platform is unreachable.  `revoke`: from the API's 204 to the end of an
+open stream.  `restart`: `--agents` agents with a tunnel each, until all have reconnected after the
+engine was killed.
 
 Needs `svc` and the example `many` (cargo build --release -p svc; cargo build --release -p client
---example many), `h2load`, `nginx`, `curl` and `openssl`; where they are not on PATH, BENCH_PATH names
-their directories.  Standard library only.  Processes are its own and are ended by id.
+--example many), `h2load`, `nginx`, `curl` and `openssl`; if they are not on PATH, BENCH_PATH names
+their directories.  Standard library only.  Processes are started by this program and ended by id.
 """
 import argparse, contextlib, http.client, json, os, re, shutil, signal, socket, sqlite3, ssl, statistics
 import subprocess, sys, tempfile, threading, time
@@ -36,7 +36,7 @@ def rss(proc):
 
 
 def until(what, so, timeout=180):
-    """Seconds until it is so."""
+    """Seconds until the condition is true."""
     begun = time.perf_counter()
     while not so():
         if time.perf_counter() - begun > timeout:
@@ -100,7 +100,7 @@ class Managed:
             "tls": {"listen_addr": f"127.0.0.1:{self.engine_port}"},
             "certs": {"static": {"cert_file": f"{self.dir}/cert.pem", "key_file": f"{self.dir}/key.pem"}},
             "metrics": {"prometheus": {"enabled": True, "listen_addr": f"127.0.0.1:{self.metrics_port}"}},
-            # All loads come from one address.
+            # All loads have the same source address.
             "limits": {"max_connections": 100_000, "max_connections_per_source": 100_000},
             "control_plane": {"url": f"http://127.0.0.1:{self.port}", "token_file": f"{self.dir}/enrolment",
                               "data_dir": f"{self.dir}/{data}"}}))
@@ -129,7 +129,7 @@ class Managed:
         return json.loads(text) if text else None
 
     def sign_in(self, password):
-        """The jar keeps the session; a token is made with it."""
+        """The jar keeps the session; a token is created with it."""
         self.jar = str(self.dir / "cookies")
         self.curl("-c", self.jar, "-H", f"Origin: {self.base}", "--data-urlencode", "email=ada@example.com",
                   "--data-urlencode", f"password={password}", f"{self.base}/login")
@@ -153,7 +153,7 @@ class Managed:
         return c
 
     def auth(self, token):
-        """The status of the engine's answer to a token; 0 where there is none."""
+        """The status of the engine's response to a token; 0 without a response."""
         with contextlib.suppress(OSError, http.client.HTTPException):
             c = self.connect(self.host)
             c.request("GET", "/api/auth", headers={"Host": f"{self.host}:{self.engine_port}", "Authorization": f"Bearer {token}"})
@@ -183,7 +183,7 @@ class Managed:
         sys.exit("an agent ended")
 
     def many(self, target, agents, tunnels):
-        """A process with many tunnels, and when each was online: {number: [(host, time), …]}."""
+        """A process with many tunnels, and the time when each was online: {number: [(host, time), …]}."""
         p = self.start("many", f"{self.host}:{self.engine_port}", str(self.dir / "ca.pem"), target, str(agents), str(tunnels), SVC_TOKEN=self.token)
         online = {}
 
@@ -196,7 +196,7 @@ class Managed:
 
 
 def nginx(managed):
-    """A service that answers in a few bytes."""
+    """A service with a response of a few bytes."""
     port, d = free_port(), managed.dir
     (d / "nginx.conf").write_text(f"""daemon off; pid {d}/nginx.pid; error_log {d}/nginx.err; worker_processes 1;
         events {{ worker_connections 4096; }}
@@ -266,7 +266,7 @@ def scale(managed, args, note):
 
 
 def seed(database, count):
-    """Copies of the one credential, under ids and hashes of their own."""
+    """Copies of one credential, with different ids and hashes."""
     db = sqlite3.connect(database)
     db.row_factory = sqlite3.Row
     one = dict(db.execute("SELECT * FROM credentials WHERE kind = 'pat' LIMIT 1").fetchone())
@@ -284,7 +284,7 @@ def seed(database, count):
 
 
 def revoke(managed, args, note):
-    """Streams that a service holds open, and what ends them."""
+    """Streams that a service keeps open, and the time of their end."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -415,7 +415,7 @@ def main():
     a.add_argument("--out", default=str(Path(__file__).parent / "results"))
     a.add_argument("--data", default=None, help="where the database is")
     args = a.parse_args()
-    # Who is ended ends what it started.
+    # SIGTERM also ends the started processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     {"run": run, "report": report}[args.command](args)
 

@@ -1,4 +1,4 @@
-"""Ports, and who used how much of the machine."""
+"""Ports, and resource usage by process."""
 import contextlib, os, socket, sys, time
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def wait_port(port, proc, log):
 
 
 def cpu_of(roots):
-    """CPU seconds of these process trees, ended children included."""
+    """CPU seconds of these process trees, including ended children."""
     kids, own = {}, {}
     for d in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
@@ -38,7 +38,7 @@ def cpu_of(roots):
 
 
 def machine():
-    """CPU seconds of the whole machine, and of this program with what it ran to the end."""
+    """CPU seconds of the whole machine, and of this program with the commands that it has run."""
     f = [int(x) / TICK for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     t = os.times()
     return sum(f) - f[3] - f[4], sum(t[:4])

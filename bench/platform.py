@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
-"""Bench of the control plane, beside the least that could do the same.
+"""Bench of the control plane, beside the minimum that could do the same.
 
-    platform.py run [--secs 5] [--rounds 3] [--only sqlite,postgres] [--out results]
-    platform.py report [--out results]
+  platform.py run [--secs 5] [--rounds 3] [--only sqlite,postgres] [--out results]
+  platform.py report [--out results]
 
-The platform answers `whoami` and `resolve` on SQLite and on PostgreSQL; beside it a bare axum
-server answers a constant (`constant`), and the one SQL statement of the same question with nothing
-around it (`by-hand`: no token, no signature, no permission).  What a credential costs is `whoami`
-with a personal access token (`svc`) and with one of an OAuth client (`svc-oauth`) beside a route
-that asks for none (`svc-open`).  What a tool costs is the same call over MCP (`svc-mcp`), and the
-list of tools.  Then sixteen creators at once make projects, each in a workspace of their own and
-all in one.
+The platform answers `whoami` and `resolve` on SQLite and on PostgreSQL. Beside it, a bare axum
+server returns a constant (`constant`), and the result of the same SQL statement without anything
+else (`by-hand`: no token, no signature, no permission).  The cost of a credential is `whoami` with
+a personal access token (`svc`) and with one of an OAuth client (`svc-oauth`) compared to a route
+without authentication (`svc-open`).  The cost of a tool is the same call over MCP (`svc-mcp`), and
+the list of tools.  Then sixteen clients concurrently create projects, each in a separate workspace
+and all in one.
 
 Needs `svc` and the example `bare` (cargo build --release -p svc; cargo build --release -p control
---example bare), `wrk`, and PostgreSQL's programs (`initdb`, `pg_ctl`); where they are not on PATH,
+--example bare), `wrk`, and PostgreSQL's programs (`initdb`, `pg_ctl`); if they are not on PATH,
 BENCH_PATH names their directories.  Standard library only; rounds are interleaved, and each line
-says how much of the machine others used.
+shows the share of the machine that other processes used.
 """
 import argparse, contextlib, http.client, json, os, pwd, re, shutil, signal, socket, statistics
 import subprocess, sys, tempfile, threading, time, urllib.request
@@ -31,7 +31,7 @@ CREATORS = 16
 
 
 def measured(server, database, work):
-    """What `work` returns, with the CPU that server and database took, and others' share."""
+    """The result of `work`, with the CPU of server and database, and the share of other processes."""
     before, t = (cpu_of(server), cpu_of(database), *machine()), time.time()
     r = work()
     wall = time.time() - t
@@ -43,7 +43,7 @@ def measured(server, database, work):
 # ---------------------------------------------------------------- what is measured
 
 class Postgres:
-    """A server with its defaults, durable, on a socket of its own."""
+    """A server with its defaults, durable, on a separate socket."""
     def __init__(self, base):
         self.dir = Path(base) / "pg"
         self.dir.mkdir()
@@ -99,7 +99,7 @@ class Platform:
             self.postgres.stop()
 
     def loads(self):
-        """(contender, work, its server, URL, headers, the message that is posted)"""
+        """(contender, work, its server, URL, headers, the posted message)"""
         svc, bare = ([p.pid] for p in self.procs)
         p = self.people[0]
         mine, other = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.bare_port}"
@@ -118,7 +118,7 @@ class Platform:
                 ("by-hand", "constant", bare, f"{other}/constant", [], None)]
 
     def check(self):
-        """Each load once: a tool that fails answers 200 too."""
+        """Checks each load once, because a failing tool also responds with 200."""
         for contender, work, _, url, headers, message in self.loads():
             r = urllib.request.Request(url, message and json.dumps(MESSAGE | message).encode(), dict(h.split(": ") for h in headers + (MCP if message else [])))
             answer = json.loads(urllib.request.urlopen(r, timeout=10).read())
@@ -150,7 +150,7 @@ def wrk(url, headers, message, secs):
 
 
 def creations(platform, each, shared, mark):
-    """Sixteen creators at once, each on a connection of its own; times of single creations."""
+    """Sixteen concurrent creators, each on its own connection; times of single creations."""
     times, errors, begin = [], [], threading.Barrier(CREATORS)
 
     def creator(k):

@@ -1,4 +1,4 @@
-"""Processes of the bench: started in sessions of their own, ended by id, read from /proc."""
+"""Processes of the bench: started in separate sessions, ended by id, read from /proc."""
 import contextlib, os, re, resource, signal, socket, subprocess, time
 from pathlib import Path
 
@@ -8,7 +8,7 @@ ROLES = ("server", "agent")
 
 
 class Proc:
-    """One process with what it started. `role` says to whom its CPU and memory are charged."""
+    """One process with its children. Its CPU and memory are attributed to `role`."""
     def __init__(self, role, cmd, cwd, log, **more):
         self.role, self.cmd = role, cmd
         self.p = subprocess.Popen(cmd, cwd=cwd, env=ENV, stdin=more.pop("stdin", subprocess.DEVNULL),
@@ -22,7 +22,7 @@ class Proc:
 
 
 def run(cmd, **kw):
-    """Runs a command to its end; a failure is an exception with the end of what it said."""
+    """Runs a command to its end; a failure is an exception with the end of its output."""
     done = subprocess.run(cmd, shell=isinstance(cmd, str), capture_output=True, **kw)
     if done.returncode:
         words = cmd if isinstance(cmd, str) else " ".join(cmd)
@@ -31,7 +31,7 @@ def run(cmd, **kw):
 
 
 def stat_of(pid):
-    """(parent, CPU seconds with those of children that ended) of one process, or None."""
+    """(parent, CPU seconds including ended children) of one process, or None."""
     try:
         f = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -40,7 +40,7 @@ def stat_of(pid):
 
 
 def tree(root):
-    """Ids of a process and of everything below it."""
+    """Ids of a process and of all its descendants."""
     kids = {}
     for d in filter(str.isdigit, os.listdir("/proc")):
         s = stat_of(int(d))
@@ -63,8 +63,9 @@ def cpu(procs):
 
 
 def memory(procs):
-    """MiB by role: what is resident, the share of it that is the role's own (`pss`: a page of n
-    processes counts 1/n), and that split into `anon` (heap, stacks) and `file` (the program)."""
+    """MiB by role: resident memory, the role's own share of it (`pss`: a page of n processes counts 1/n),
+    and that share split into `anon` (heap, stacks) and `file` (the program).
+    """
     keys = {"rss": ("Rss",), "pss": ("Pss",), "anon": ("Pss_Anon",), "file": ("Pss_File", "Pss_Shmem")}
     out = {role: dict.fromkeys(keys, 0.0) for role in ROLES}
     for q in procs:
@@ -93,14 +94,14 @@ def wait_port(port, hosts=("127.0.0.1",), timeout=15):
 
 
 def busy(others=()):
-    """CPU seconds of the whole machine, and of this bench: itself, load makers that ended, `others`."""
+    """CPU seconds of the whole machine, and of this bench: itself, ended load generators, `others`."""
     f = [int(x) / TICK for x in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     us = sum(x.ru_utime + x.ru_stime for x in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
     return sum(f) - f[3] - f[4], us + sum(cpu(others).values())
 
 
 def quiet(limit, share=0.25):
-    """Waits until others leave the cores alone, `limit` seconds at most."""
+    """Waits until other processes use little CPU, at most `limit` seconds."""
     end = time.time() + limit
     while time.time() < end:
         a = busy()[0]
@@ -110,8 +111,9 @@ def quiet(limit, share=0.25):
 
 
 def measured(contender, work):
-    """What `work` returns, with the CPU that it cost: of server and agent, and `foreign`, the share
-    of the machine that went to neither contender nor bench, which is the noise of this run."""
+    """The result of `work`, with its CPU usage: of server and agent, and `foreign`, the share of the
+    machine used by neither contender nor bench, which is the noise of this run.
+    """
     a, m, t = cpu(contender.procs), busy(contender.service), time.time()
     r = work()
     wall, b, n = time.time() - t, cpu(contender.procs), busy(contender.service)

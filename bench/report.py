@@ -1,4 +1,4 @@
-"""The report of a run: goals beside what was measured, and the tables behind them, in Markdown."""
+"""The report of a run: goals and measured values, and the tables behind them, in Markdown."""
 from pathlib import Path
 
 from goals import ENCRYPTED, GOALS, PEERS
@@ -81,7 +81,7 @@ def section(res, title, columns):
     """columns: (heading, workload, key). A contender without any of them has no row."""
     rows = []
     for name in res.contenders():
-        # Nobody is charged for what goes without a proxy.
+        # Without a proxy there is no CPU usage to attribute.
         v = [None if name == "direct" and key.startswith("cpu") else res.median(name, work, key) for _, work, key in columns]
         if any(x is not None for x in v):
             rows.append([name, *map(fmt, v)])
@@ -129,7 +129,7 @@ def distance(res):
 
 
 def absent(res):
-    """What could not be run, and what went wrong: named, never left out."""
+    """Work that could not be run, and failures: always named."""
     lines = [f"- {what}: {why}" for what, why in res.meta.get("missing", {}).items()]
     text = "### Not here\n\n" + ("\n".join(lines) or "Everything that the bench knows was here.") + "\n"
     notes = [f"- {c} {w}: {r['note']}" for (c, w), rounds in sorted(res.runs.items()) for r in list(rounds.values())[-1:] if "note" in r]

@@ -1,4 +1,4 @@
-"""Raw results of a run: one line of JSON for each measurement, and what the report asks of them."""
+"""Raw results of a run: one line of JSON for each measurement, and queries for the report."""
 import json, statistics
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import workloads
 
 
 def before(out):
-    """The run before, if there was one."""
+    """The previous run, if there was one."""
     return Results(out, 1) if (Path(out) / "raw.jsonl").exists() else None
 
 
 class Results:
-    """The measurements of `raw.jsonl`. Where a measure has quiet runs, the noisy ones are left out."""
+    """The measurements of `raw.jsonl`. If a measure has quiet runs, the noisy ones are left out."""
     def __init__(self, out, max_foreign):
         self.meta, self.runs, self.errors, self.foreign = {}, {}, {}, []
         for line in (Path(out) / "raw.jsonl").read_text().splitlines():
@@ -34,7 +34,7 @@ class Results:
         return max((max(rounds) for rounds in self.runs.values()), default=0)
 
     def counts(self):
-        """The least and the most rounds that a contender had of a load."""
+        """The minimum and maximum number of rounds of a contender for one load."""
         n = [len(rounds) for (_, work), rounds in self.runs.items() if work in workloads.WORK]
         return (min(n), max(n)) if n else (0, 0)
 
@@ -47,7 +47,7 @@ class Results:
         return rounds[max(rounds)] if rounds else {}
 
     def values(self, name, work, key):
-        """{round: value}, of the quiet rounds if there are any."""
+        """{round: value}, only of quiet rounds if there are any."""
         rounds = {n: r for n, r in self.runs.get((name, work), {}).items() if isinstance(r.get(key), (int, float))}
         quiet = {n: r[key] for n, r in rounds.items() if r.get("foreign", 0) <= self.limit}
         return quiet or {n: r[key] for n, r in rounds.items()}
@@ -57,7 +57,7 @@ class Results:
         return statistics.median(v.values()) if v else None
 
     def ratio(self, ours, anchor):
-        """(median, least, greatest) of ours over the anchor's in the same rounds, or None."""
+        """(median, minimum, maximum) of the ratio of svc to the anchor in the same rounds, or None."""
         a, b = self.values(*ours), self.values(*anchor)
         both = [a[n] / b[n] for n in a.keys() & b.keys() if b[n]]
         if not both and a and any(b.values()):      # only different rounds were quiet

@@ -1,4 +1,4 @@
-"""The service behind every tunnel, and what contenders are given: certificates, keys and tokens."""
+"""The service behind every tunnel, and the contenders' certificates, keys and tokens."""
 import base64, hashlib, hmac, json, os, shutil, sys
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 
 def pki():
-    """Certificates of one authority for every name here, ssh keys, and tokens."""
+    """Certificates of one authority for all names, ssh keys, and tokens."""
     d = scratch() / "pki"
     if d.exists():
         return d
@@ -40,7 +40,7 @@ def pki():
 
 
 def jwt(alg, key):
-    """A token for the proxies, which check a signature and a time."""
+    """A token for the proxies, which check a signature and an expiry."""
     b = lambda x: base64.urlsafe_b64encode(x).rstrip(b"=")
     m = b(json.dumps({"alg": alg, "typ": "JWT"}).encode()) + b"." + b(json.dumps(
         {"sub": "bench", "exp": 4102444800, "resources": {"tunnels": {"projects": ["p1"]}}}).encode())
@@ -49,7 +49,7 @@ def jwt(alg, key):
 
 
 def files(mib):
-    """What is downloaded: `blob` of so many MiB, and `part`, an eighth of it."""
+    """Files for downloads: `blob` with this number of MiB, and `part`, an eighth of it."""
     www = scratch() / "www"
     for d in ("up", "tmp"):
         (www / d).mkdir(parents=True, exist_ok=True)
@@ -61,8 +61,9 @@ def files(mib):
 
 
 def start(prefix=(), name="service"):
-    """nginx that answers in about 130 bytes and takes and gives files; echoes of datagrams and of
-    WebSocket messages. `prefix` is the command that starts them elsewhere."""
+    """nginx with responses of about 130 bytes, downloads and uploads; echoes of datagrams and of WebSocket
+    messages. `prefix` is a command that starts them elsewhere.
+    """
     d, p, www = scratch(), pki(), scratch() / "www"
     own = d / name
     own.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a contender is, not what it carries: memory, reconnecting, many tunnels. Once a run."""
+"""Measurements without load: memory, reconnecting, many tunnels. Once per run."""
 import contextlib, shutil, time
 
 from contenders import MANY0, Contender, get
@@ -11,7 +11,7 @@ def wants(c, work):
     if c["class"] == "direct" or "only" in c or work in c.get("skip", []):
         return False
     if work.startswith("many"):
-        # A thousand at once are asked of ours alone: peers are compared at five hundred.
+        # Only svc is measured with a thousand: peers are compared with five hundred.
         return "many_proc" in c or (work == "many500" and ("many" in c or "each_proc" in c))
     return work != "reconnect" or c["class"] == "tunnel"
 
@@ -33,7 +33,7 @@ def do(c0, services, work, args):
 
 
 def idle(c, n=1000):
-    """Memory fresh, and with 1,000 open connections that have had one answer each."""
+    """Memory after the start, and with 1,000 open connections after one response each."""
     url = c.url or c.tls_url
     time.sleep(1)
     before, socks, bad = memory(c.procs), [], 0
@@ -61,7 +61,7 @@ def idle(c, n=1000):
 
 
 def reconnect(c, down=2.0, limit=30):
-    """The server is killed, stays away for 2 s and comes back; seconds from then to the first 200."""
+    """The server is killed, stays away for 2 s and returns; seconds from then to the first 200."""
     servers = [i for i, p in enumerate(c.c["proc"]) if p["role"] == "server"]
     for i in servers:
         c.procs[i].kill()
@@ -83,7 +83,7 @@ def reconnect(c, down=2.0, limit=30):
 
 
 def many(c0, services, n):
-    """Memory of n tunnels beside one, how soon all are there, and back after an outage of 2 s."""
+    """Memory of n tunnels and of one, time until all are online, and again after an outage of 2 s."""
     base = 1 if "many_proc" in c0 else 0
     out, sizes = {}, {}
     for count in (base, n):
@@ -115,7 +115,7 @@ def started(c, n):
 
 
 def until_all(c, n, times=1, limit=60):
-    """Until all n tunnels are there for the so-manieth time: by the agent's lines, or as each answers."""
+    """Waits until all n tunnels are online for the `times`-th time: by the agent's log lines, or by responses."""
     end, seen = time.time() + limit, 0
     while time.time() < end:
         if "many_proc" in c.c:

@@ -1,6 +1,6 @@
-"""System calls of server and agent together, for each request and each MiB (strace -c -f).
+"""System calls of server and agent together, per request and per MiB (strace -c -f).
 
-They explain the CPU figures; strace slows everything, so nothing here is a time.
+They explain the CPU figures; strace slows everything down, so no times are measured here.
 """
 import re, shutil, signal, subprocess, time
 
@@ -25,7 +25,7 @@ def do(c0, services):
         c.start()
         url = c.url or c.tls_url
         cmd = ["h2load", "--h1", "-c8", f"-n{N}", "-t1", *([f"-H:authority: {c.host}"] if c.host else []), url]
-        run(cmd, timeout=60)                # what is set up once is no part of a request
+        run(cmd, timeout=60)                # one-time set-up is not part of a request
         requests = traced(c, lambda: run(cmd, timeout=120))
         part = ["curl", "-sf", "--cacert", str(service.pki() / "ca.pem"), "--http1.1", "-m", "100", "-o", "/dev/null", *(["-H", f"Host: {c.host}"] if c.host else [])]
         body = traced(c, lambda: run([*part, url.rstrip("/") + "/part"], timeout=110))
@@ -37,7 +37,7 @@ def do(c0, services):
 
 
 def traced(c, work):
-    """Calls by name while the work is done."""
+    """Calls by name during the work."""
     traces = []
     for q in c.procs:
         f = c.dir / f"strace.{q.p.pid}"

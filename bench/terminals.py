@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Bench of terminals: how late a key comes back, how fast output passes with people watching, memory of
-idle sessions and of spectators, and what a recording costs; beside a local terminal and `ssh` on
-loopback, in interleaved rounds.
+"""Bench of terminals: latency of keys, throughput of output with spectators, memory of idle sessions
+and of spectators, and the cost of a recording; beside a local terminal and `ssh` on loopback, in
+interleaved rounds.
 
-    terminals.py [--only local,ssh,tunnel,managed] [--rounds 3] [--mib 100] [--out results]
+  terminals.py [--only local,ssh,tunnel,managed] [--rounds 3] [--mib 100] [--out results]
 
 Needs `svc` (cargo build --release -p svc), `bench-tools` (cargo build --release -p bench-tools), OpenSSH's
-client and server.  BENCH_PATH names directories where they are not on PATH.  Standard library only.
-Processes are its own and are ended by id.
+client and server.  BENCH_PATH names directories of programs that are not on PATH.  Standard library only.
+Processes are started by this program and ended by id.
 """
 import argparse, base64, contextlib, fcntl, http.client, json, os, pty, re, select, shutil, signal, socket, ssl
 import statistics, struct, subprocess
@@ -21,7 +21,7 @@ KEYS, WATCHERS, IDLE = 2000, (0, 1, 100), 50
 # ---------------------------------------------------------------- terminals of our own
 
 class Terminal:
-    """A program on a terminal that does nothing to what passes."""
+    """A program on a terminal that does not change any bytes."""
 
     def __init__(self, command, env=None):
         self.pid, self.fd = pty.fork()
@@ -52,7 +52,7 @@ class Terminal:
 
 
 def shell(terminal):
-    """A prompt-less shell that echoes nothing of its own."""
+    """A shell without a prompt and without echo."""
     terminal.write(b"stty -echo -icanon; PS1=; echo rea''dy\n")
     terminal.until(b"ready")
 
@@ -92,7 +92,7 @@ def output(terminal, mib, file):
 # ---------------------------------------------------------------- what stands between
 
 class Local:
-    """Nothing."""
+    """No connection at all."""
 
     def command(self):
         return ["sh"]
@@ -105,7 +105,7 @@ class Local:
 
 
 class Ssh:
-    """OpenSSH on loopback, with a key, as it comes."""
+    """OpenSSH on loopback, with a key and its default settings."""
 
     def __init__(self, folder):
         folder = Path(folder)
@@ -134,7 +134,7 @@ class Ssh:
 
 
 class Platform:
-    """`svc up` and a server of terminals: through a published tunnel, or registered and so managed."""
+    """`svc up` and a terminal server: through a published tunnel, or registered and therefore managed."""
 
     def __init__(self, folder, managed, private=False):
         self.env = os.environ | {"HOME": str(folder), "XDG_CONFIG_HOME": f"{folder}/config", "XDG_DATA_HOME": f"{folder}/data"}
@@ -168,7 +168,7 @@ class Platform:
     def api(self, method, path, body=None):
         url = urllib.parse.urlsplit(self.ready["engine_url"])
         trust = ssl.create_default_context(cafile=self.ready["ca_file"])
-        # Resolvers differ in what they make of names below `localhost`.
+        # Resolvers differ in their handling of names below `localhost`.
         with socket.create_connection(("127.0.0.1", url.port)) as tcp:
             connection = http.client.HTTPConnection(url.hostname, url.port)
             connection.sock = trust.wrap_socket(tcp, server_hostname=url.hostname)
@@ -185,7 +185,7 @@ class Platform:
         return max(running, key=lambda s: s["started_at"])["id"]
 
     def watch(self, session, count):
-        """So many spectators that read."""
+        """This number of spectators that read the output."""
         tool = subprocess.Popen(["bench-tools", "spectate", self.ready["ca_file"], self.ready["token"]],
                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(count):
@@ -217,7 +217,7 @@ def free_port():
 
 
 def family(pids):
-    """These and what they started, without the shells."""
+    """These processes and their children, without the shells."""
     known, shells, added = set(pids), set(), True
     while added:
         added = False
@@ -234,7 +234,7 @@ def family(pids):
 
 
 def cpu_of(pids):
-    """Seconds that their threads ran, to the nanosecond."""
+    """CPU seconds of their threads, to the nanosecond."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -243,7 +243,7 @@ def cpu_of(pids):
 
 
 def memory(pids):
-    """KiB that processes asked for; what they share is divided among them, programs' files are not counted."""
+    """KiB of anonymous memory; shared pages are divided among processes, program files are not counted."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -260,7 +260,7 @@ def one(name, make, mib, file):
             time.sleep(1)
             r = echo(terminal)
             terminal.end()
-            # Memory first: what a load leaves with the allocator would be in it.
+            # Memory first, because it would otherwise include the allocator's reserves after a load.
             if name != "local":
                 time.sleep(1)
                 before = memory(family(between.pids()))
@@ -282,7 +282,8 @@ def one(name, make, mib, file):
                 tool.wait()
             terminal.end()
             for count in WATCHERS if name in ("managed", "unrecorded") else (0,):
-                # Each in a session of its own: a recording has a size after which its session ends.
+                # Each in a separate session, because a session ends when its recording reaches the size
+                # limit.
                 terminal = Terminal(between.command(), env)
                 time.sleep(1)
                 shell(terminal)

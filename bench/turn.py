@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Bench of TURN relays on loopback: allocations (rate, CPU, memory) and relayed packets (CPU, latency,
-ceiling), in interleaved rounds.
+maximum rate), in interleaved rounds.
 
-    turn.py [--only svc,coturn] [--rounds 3] [--allocs 1000] [--out results]
+  turn.py [--only svc,coturn] [--rounds 3] [--allocs 1000] [--out results]
 
-Speaks TURN over UDP itself (long-term credentials, channel data). Needs `svc` (cargo build --release
--p svc) and coturn's `turnserver`; BENCH_PATH names directories where they are not on PATH.  Standard
-library only.  Processes are its own and are ended by id.
+Implements TURN over UDP itself (long-term credentials, channel data). Needs `svc` (cargo build --release
+-p svc) and coturn's `turnserver`; BENCH_PATH names directories of programs that are not on PATH.  Standard
+library only.  Processes are started by this program and ended by id.
 """
 import argparse, base64, contextlib, hashlib, hmac, json, os, random, re, select, shutil, socket, statistics, struct
 import subprocess, sys, tempfile, time
@@ -20,7 +20,7 @@ MAGIC, REALM, SECRET = 0x2112A442, "bench", b"0123456789abcdef0123456789abcdef"
 # ---------------------------------------------------------------- the servers
 
 def coturn(folder, port):
-    """Debian's, as it comes: four relay threads on two cores."""
+    """Debian's default configuration: four relay threads on two cores."""
     return (["turnserver", "-n", "--no-cli", "--no-tls", "--no-dtls", "--listening-ip=127.0.0.1",
              "--relay-ip=127.0.0.1", f"--listening-port={port}", "--min-port=40000", "--max-port=60900",
              "--allow-loopback-peers", "--lt-cred-mech", "--user=bench:bench", f"--realm={REALM}",
@@ -29,7 +29,7 @@ def coturn(folder, port):
 
 
 def svc(folder, port):
-    """A relay with a secret of its own."""
+    """A relay with a separate secret."""
     (folder / "secret").write_bytes(SECRET)
     limits = {"allocations": 100_000, "allocations_per_project": 100_000, "allocations_per_user": 100_000,
               "allocations_per_source": 100_000}
@@ -83,7 +83,7 @@ class Client:
         self.s.send(msg(3, attr(0x19, b"\x11\0\0\0")))
 
     def step(self):
-        """One answer in; True when the allocation stands."""
+        """Handles one response; True once the allocation exists."""
         t, a = parse(self.s.recv(2048))
         if t == 0x113 and self.state == 0:
             self.realm, self.nonce, self.state = a[0x14], a[0x15], 1
@@ -165,7 +165,7 @@ def relay(cs, rate, secs, size=200):
 # ---------------------------------------------------------------- a round
 
 def free_port():
-    """For UDP, and not among those of relayed addresses."""
+    """A free UDP port outside of the range of relayed addresses."""
     while True:
         port = random.randrange(20_000, 30_000)
         with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -179,7 +179,7 @@ def rss(proc):
 
 
 def cpu_of(proc):
-    """Seconds that its threads ran, to the nanosecond: ticks are too coarse for an allocation."""
+    """CPU seconds of its threads, to the nanosecond: ticks are too coarse for an allocation."""
     tasks = Path(f"/proc/{proc.pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 

@@ -1,7 +1,7 @@
 """Load on one contender: requests, connections, latency, bulk, messages, tokens.
 
-A name that ends in `_tls` has its visitors come over TLS, `_h2` over HTTP/2 (and TLS). Each function
-returns what its load maker saw; `measured` adds what it cost.
+The suffix `_tls` means visitors over TLS, `_h2` over HTTP/2 (and TLS). Each function returns the
+results of its load generator; `measured` adds the resource usage.
 """
 import json, re, shutil, subprocess, sys, time
 
@@ -10,11 +10,11 @@ from contenders import Contender, get
 from isolate import scratch
 from processes import measured, run
 
-# What each needs beside a contender; the rest is Python's.
+# Program that each workload needs in addition to a contender; Python's standard library does the rest.
 NEEDS = {"rps": "wrk", "conn": "wrk", "h2": "h2load", "lat": "h2load", "down": "curl", "up": "curl", "ws": "bench-tools", "token": "wrk"}
 WORK = ["rps", "rps_tls", "rps_h2", "conn", "conn_tls", "lat", "lat_tls", "down1", "down8", "up1", "up8",
         "down1_tls", "down8_tls", "up1_tls", "up8_tls", "ws", "ws_tls", "token", "mem"]
-NAMED = ["udp"]         # only when it is named: ours carries no datagrams yet
+NAMED = ["udp"]         # only when it is named: svc carries no datagrams yet
 
 
 def missing(work):
@@ -25,7 +25,7 @@ def missing(work):
 
 
 def wants(c, work):
-    """Whether this workload is for this contender."""
+    """True if this workload applies to this contender."""
     if work in c.get("skip", []) or ("only" in c and work not in c["only"]):
         return False
     if work in ("token", "udp"):
@@ -50,7 +50,7 @@ def do(c, work, args):
 
 
 def wrk(c, url, conns, secs, close=False, header=None):
-    """Requests as fast as answers come: on connections that stay, or on a new one each."""
+    """Requests at the maximum rate: on persistent connections, or on a new connection each."""
     cmd = ["wrk", "-t2", f"-c{conns}", f"-d{max(1, round(secs))}s", "--timeout", "5s"]
     fields = [f"Host: {c.host}"] if c.host else []
     fields += [header or c.header] if header or c.header else []
@@ -60,7 +60,7 @@ def wrk(c, url, conns, secs, close=False, header=None):
     def go():
         o = run(cmd + [url], timeout=secs + 15).stdout.decode()
         n = int(re.search(r"(\d+) requests in", o)[1])
-        # A read error is how some versions count the close of the peer.
+        # Some versions count the peer's close as a read error.
         bad = sum(map(int, re.findall(rf"(?:connect|{'' if close else 'read|'}write|timeout) (\d+)", o)))
         refused = re.search(r"Non-2xx or 3xx responses: (\d+)", o)
         return {"rate": float(re.search(r"Requests/sec:\s+([\d.]+)", o)[1]), "n": n, "errors": bad + int(refused[1] if refused else 0)}
@@ -73,7 +73,7 @@ def per_100k(r):
 
 
 def h2(c, url, secs):
-    """64 requests under way on 8 connections of HTTP/2."""
+    """64 concurrent requests on 8 HTTP/2 connections."""
     def go():
         o = run(["h2load", "-t1", "-c8", "-m8", f"-D{max(1, round(secs))}", url], timeout=secs + 15).stdout.decode()
         if "h2" not in re.search(r"Application protocol: (\S+)", o)[1]:
@@ -85,7 +85,7 @@ def h2(c, url, secs):
 
 
 def latency(c, url, secs, conns=20, per=50, rate=True):
-    """1,000 requests a second over 20 connections; without `rate`, each as soon as the one before is back."""
+    """1,000 requests per second over 20 connections; without `rate`, each after the response to the previous one."""
     log = scratch() / "h2load.log"
     log.unlink(missing_ok=True)
     cmd = ["h2load", "--h1", f"-c{conns}", "-t1", f"-D{max(1, round(secs))}", f"--log-file={log}"] + ([f"--rps={per}"] if rate else [])
@@ -106,7 +106,7 @@ def latency(c, url, secs, conns=20, per=50, rate=True):
 
 
 def bulk(c, url, mib, par, up, limit=60):
-    """One body of `mib` MiB, or eight of an eighth at once."""
+    """One body of `mib` MiB, or eight concurrent ones of an eighth each."""
     base, src = url.rstrip("/"), scratch() / "www" / ("part" if par == 8 else "blob")
     size = src.stat().st_size
     fields = (["-H", f"Host: {c.host}"] if c.host else []) + (["-H", c.header] if c.header else [])
@@ -130,8 +130,9 @@ def bulk(c, url, mib, par, up, limit=60):
 
 
 def messages(c, work, secs, sockets=64, size=100):
-    """Short WebSocket messages there and back, one under way on each socket. The contender is started
-    again with the echo as its service."""
+    """Short WebSocket messages and their echo, one in flight on each socket. The contender is restarted with
+    the echo as its service.
+    """
     c.stop()
     again = Contender(c.c, c.service, up=service.WS)
     try:
@@ -155,8 +156,9 @@ def datagrams(c, secs, rate=10_000, size=200):
 
 
 def token(c, args):
-    """Requests to a tunnel with `token_auth`, the same token each time, between two measurements of
-    the tunnel without: what each algorithm costs more, in per cent of CPU."""
+    """Requests to a tunnel with `token_auth`, always with the same token, between two measurements of the
+    tunnel without: the additional CPU of each algorithm, in per cent.
+    """
     guarded = c.spawn(c.c["guarded"])
     c.procs.append(guarded)
     try:

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Makes what the services of compose.yaml share, each thing once: secrets, and certificates of an
-# authority of its own, unless some are given.
+# Creates the files that the services of compose.yaml share, each one once: secrets, and certificates of
+# its own authority, unless some are given.
 #
 #   init.sh DIRECTORY [GIVEN]
 #
-# GIVEN may hold engine.pem and engine.key, or platform.pem and platform.key; they are taken anew
-# each time.
+# GIVEN may contain engine.pem and engine.key, or platform.pem and platform.key; they are copied
+# at each start.
 set -eu
 umask 077
 directory=$1
@@ -45,7 +45,7 @@ certificate engine "DNS:$engine,DNS:*.$engine,DNS:*.t.$engine"
 # Engine and relay reach the platform by the name of its container.
 certificate platform "DNS:$platform,DNS:platform,DNS:localhost"
 
-# Read by containers of other users.
+# Containers with other users read these files.
 chmod 755 .
 chmod 644 ca.pem metrics-token
 if [ "$(id -u)" = 0 ]; then

@@ -1,5 +1,5 @@
-// The suite's `authorization` command: it prints the address that a person has to open, answers at
-// the callback itself, and says how its checks went.
+// The suite's `authorization` command: it prints the address that a user has to open, serves the
+// callback itself, and reports the results of its checks.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -25,7 +25,7 @@ await drive(async (world) => {
     const found = address(said, world);
     if (found && !isAsked) {
       isAsked = true;
-      // It asks for no scope, and the platform grants none that was not asked for.
+      // It requests no scope, and the platform grants only requested scopes.
       found.searchParams.append("scope", "account.projects.read-only");
       consent(world, found).then(approved.resolve, approved.reject);
     }
@@ -37,13 +37,13 @@ await drive(async (world) => {
     const status = await Promise.race([ended, approved.promise.then(() => ended)]);
     assert.equal(status, 0, said);
   } finally {
-    // It would wait for minutes for a person who failed.
+    // It would wait for minutes for a user who failed.
     suite.kill();
   }
   console.log(JSON.stringify({ said }));
 });
 
-/** The whole address in what was said so far: its line has ended. */
+/** The whole address in the output so far, once its line is complete. */
 function address(said, world) {
   const found = said.match(new RegExp(`(${world.url}/oauth/authorize\\?\\S+)\\s`));
   return found && new URL(found[1]);

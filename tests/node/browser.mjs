@@ -1,9 +1,9 @@
 // A browser for the tests of pages: Chromium, driven by playwright-core.
 //
-// A script calls `drive(async (world) => …)`. The world is what the test gave: `url`, `now`
-// (milliseconds), `mail` (folder), `shots` (folder), `given`. Every page that is opened through
-// `world.open()` fails the script when a script error, a console error or a breach of its content
-// security policy happened on it.
+// A script calls `drive(async (world) => …)`. The world contains the test's values: `url`, `now`
+// (milliseconds), `mail` (folder), `shots` (folder), `given`. A page that is opened with
+// `world.open()` fails the script on a script error, a console error or a violation of its content
+// security policy.
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
@@ -12,15 +12,15 @@ import { setTimeout as pause } from "node:timers/promises";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
-// Packages are installed apart from the sources; a module is looked for from where they are.
+// Packages are installed separately from the sources, so modules are resolved from there.
 const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
 const { chromium } = require("playwright-core");
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
-/** Milliseconds for what must come: machines that build beside the test are slow, too. */
+/** Time limit in milliseconds for expected events, also on a machine with a parallel build. */
 export const PATIENCE = 60_000;
 
-/** Runs the script in a browser, and ends the process: with its error, if there is one. */
+/** Runs the script in a browser, and exits the process, with its error if there is one. */
 export async function drive(script) {
   const given = JSON.parse(process.env.SVC_TEST_WORLD);
   mkdirSync(given.shots, { recursive: true });
@@ -49,8 +49,8 @@ class World {
   }
 
   /**
-   * A browser of its own, without cookies. Options are those of playwright's `newContext`; besides
-   * `expected`: statuses of answers that are part of the story, which Chromium logs as errors.
+   * A separate browser without cookies. Options are those of playwright's `newContext`, and
+   * `expected`: statuses of expected answers, which Chromium logs as errors.
    */
   async open({ expected = [], ...options } = {}) {
     const context = await this.browser.newContext({ baseURL: this.url, ...options });
@@ -58,14 +58,14 @@ class World {
     return await this.#page(context, expected);
   }
 
-  /** Another page of the browser that this one is in. */
+  /** Another page in the same browser. */
   async beside(page) {
     return await this.#page(page.context(), []);
   }
 
   async #page(context, expected) {
     const page = await context.newPage();
-    // The one session of the debugger: when another ended, virtual authenticators ended with it.
+    // The only debugger session: when another one ended, virtual authenticators ended with it.
     page.devtools = await context.newCDPSession(page);
     const faults = [];
     page.on("pageerror", (error) => faults.push(`script error: ${error}`));
@@ -75,13 +75,13 @@ class World {
         faults.push(`${page.url()}: ${message.text()}`);
       }
     });
-    /** No errors on the console, no breach of the policy, so far. */
+    /** No console errors and no policy violations so far. */
     page.clean = () => assert.deepEqual(faults, []);
     this.opened.push({ page, faults });
     return page;
   }
 
-  /** Where the pages stood when the script failed, what they said, and a picture of each. */
+  /** The addresses of the pages when the script failed, their console output, and screenshots. */
   async explain() {
     for (const [at, { page, faults }] of this.opened.entries()) {
       console.error(`page ${at} is at ${page.url()}`, faults);
@@ -91,7 +91,7 @@ class World {
     }
   }
 
-  /** A link in a mail that begins with this path: waits until the mail is there. */
+  /** A link in a mail that starts with this path. Waits until the mail has arrived. */
   async link(path) {
     const find = () =>
       readdirSync(this.mail)
@@ -107,7 +107,7 @@ class World {
     return found;
   }
 
-  /** What an authenticator app shows `steps` of thirty seconds from now (RFC 6238). */
+  /** The code of an authenticator app, `steps` of thirty seconds from now (RFC 6238). */
   code(key, steps = 0) {
     const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     const bits = [...key.replaceAll(" ", "")]
@@ -121,7 +121,7 @@ class World {
     return String((tag.readUInt32BE(at) & 0x7fffffff) % 1_000_000).padStart(6, "0");
   }
 
-  /** A picture for people to look at, who ask for it with `SVC_TEST_PICTURES`: it takes a while. */
+  /** A screenshot on request with `SVC_TEST_PICTURES`, because it takes a while. */
   async shoot(page, name) {
     if (process.env.SVC_TEST_PICTURES) await this.#picture(page, name);
   }
@@ -131,13 +131,13 @@ class World {
   }
 }
 
-/** Waits until the field with this label has the focus, as pages give it when they are shown. */
+/** Waits until the field with this label has the focus, which pages set when they are shown. */
 export async function focused(page, label) {
   const field = await page.getByLabel(label).first().elementHandle();
   await page.waitForFunction((node) => node === document.activeElement, field);
 }
 
-/** Sends the form with Enter, and waits for the page that answers: what the one before says is old. */
+/** Sends the form with Enter, and waits for the page of the answer, since the old one may match. */
 export async function submitted(page) {
   await page.evaluate(() => (document.documentElement.dataset.before = ""));
   await page.keyboard.press("Enter");
@@ -145,8 +145,8 @@ export async function submitted(page) {
 }
 
 /**
- * Begins to watch the page, and gives what waits until an element says this, if only for a moment: a
- * look now and then might miss it.
+ * Starts observing the page, and returns a function that waits until an element has shown this text,
+ * if only for a moment. Polling might miss it.
  */
 export async function watched(page, selector, text) {
   await page.evaluate(
@@ -162,9 +162,9 @@ export async function watched(page, selector, text) {
   return () => page.waitForFunction((text) => window.said[text], text);
 }
 
-/** axe-core finds nothing on the page. */
+/** axe-core finds no error on the page. */
 export async function accessible(page, name) {
-  // Through the debugger, as an extension would: the page's policy allows no script to be added.
+  // Through the debugger, like an extension, because the page's policy allows no added scripts.
   await page.devtools.send("Runtime.evaluate", { expression: axe });
   const { result } = await page.devtools.send("Runtime.evaluate", {
     expression: "axe.run(document).then((found) => JSON.stringify(found.violations))",

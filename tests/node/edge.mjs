@@ -1,12 +1,12 @@
-// A person at a published tunnel: signing in, signing out, and the challenge; light and dark, on a
-// phone, with axe-core's eyes, and with scripts off.
+// A user at a published tunnel: sign-in, sign-out and the challenge, in light and dark, on a phone,
+// with axe-core, and without scripts.
 
 import assert from "node:assert/strict";
 
 import { accessible, drive } from "./browser.mjs";
 
 const PHONE = { width: 390, height: 844 };
-// Certificates of tests are signed by an authority that no browser knows.
+// Test certificates are signed by an authority that browsers do not trust.
 const TRUSTING = { ignoreHTTPSErrors: true };
 
 await drive(async (world) => {
@@ -22,7 +22,7 @@ async function signIn(page, address) {
   await page.waitForURL((url) => url.href.startsWith(address) && !url.pathname.includes("well-known"));
 }
 
-/** There and back through the platform, and out again. */
+/** To the platform and back, and signed out again. */
 async function session(world, address) {
   const page = await world.open({ ...TRUSTING, expected: [401] });
   await page.goto(`${address}/reports?page=2#end`);
@@ -54,7 +54,7 @@ async function session(world, address) {
   page.clean();
 }
 
-/** The challenge comes first, by itself; then the sign-in; then the service. */
+/** The challenge comes first, automatically, then the sign-in, and then the service. */
 async function challenge(world, address) {
   const page = await world.open(TRUSTING);
   await page.goto(`${address}/deep?x=1`);
@@ -63,13 +63,13 @@ async function challenge(world, address) {
   assert.equal(new URL(page.url()).pathname, "/deep");
   const names = (await page.context().cookies(address)).map(({ name }) => name).sort();
   assert.deepEqual(names, ["__Host-svc_auth", "__Host-svc_challenge"]);
-  // Not asked again.
+  // No second sign-in.
   await page.goto(`${address}/other`);
   assert.equal(new URL(page.url()).pathname, "/other");
   page.clean();
 }
 
-/** The page while it works, which is over in a moment: the answer is held back. */
+/** The page during the computation, which takes only a moment: its answer is delayed. */
 async function looks(world, address) {
   for (const colorScheme of ["light", "dark"]) {
     const page = await world.open({ ...TRUSTING, colorScheme, viewport: PHONE, expected: [403] });
@@ -99,7 +99,7 @@ async function withoutScripts(world, address) {
   await page.getByText("This page needs scripts").waitFor();
 }
 
-/** Nobody is sent in circles. */
+/** No redirect loop. */
 async function withoutCookies(world, address) {
   const page = await world.open(TRUSTING);
   await page.addInitScript(() => {

@@ -1,6 +1,6 @@
-// The engine of a project, as its pages see it: the Engine API of terminals, the tunnels, and one
-// server with a shell that echoes. It keeps to what docs/webtty-protocol.md and the shapes of the API
-// say, and remembers what it was asked.
+// The engine of a project, as seen by its pages: the Engine API of terminals, the tunnels, and one
+// server with an echo shell. It follows docs/webtty-protocol.md and the API schemas, and records
+// its requests.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:https";
@@ -35,7 +35,8 @@ export class FakeEngine {
     server.on("upgrade", (request, socket, head) => {
       sockets.handleUpgrade(request, socket, head, (opened) => this.#stream(request, opened));
     });
-    // Its port is held by the test, which told the platform of it, and comes as the standard input.
+    // The test reserves its port, gives it to the platform, and passes the socket as standard
+    // input.
     await new Promise((listening) => server.listen({ fd: 0 }, listening));
     this.server = server;
   }
@@ -45,7 +46,7 @@ export class FakeEngine {
     this.server.close();
   }
 
-  /** What a bearer holds. The engine of this test trusts it; the real one verifies. */
+  /** Claims of a bearer. This engine trusts it, and the real one verifies it. */
   #claims(token) {
     const claims = JSON.parse(Buffer.from(token.split(".")[1], "base64url"));
     this.tokens.push(claims);
@@ -74,7 +75,7 @@ export class FakeEngine {
     response.end(value === undefined ? "" : JSON.stringify(value));
   }
 
-  /** Who asks about sessions of a restricted server may, with a token for its tunnel alone. */
+  /** Sessions of a restricted server can be read with a token for its tunnel. */
   #isJudged(url, { permissions, resources }) {
     const manages = permissions.includes(MANAGES);
     const { scopes } = resources.tunnels;
@@ -124,7 +125,7 @@ export class FakeEngine {
     };
     const common = { client_id: "cli_1", status: "online" };
     const secret = { "application-protocol": "svc.webtty" };
-    // The real engine checks the labels of tunnels of `webtty` alone: all others may say anything.
+    // The real engine only checks the labels of `webtty` tunnels. All others may claim anything.
     const posing = { ...secret, ...labels, "svc.webtty.os_pretty_name": "Impostor" };
     const absent = { ...posing, "svc.webtty.server_id": "wsv_2", "svc.webtty.server_name": "web-2" };
     const open = { ...common, publish: true, hostname: "w.t.x" };
@@ -157,7 +158,7 @@ export class FakeEngine {
       session.connect(session.opener, socket);
       return;
     }
-    // What proves who comes is the grant, not the address.
+    // The grant authenticates the client, not the address.
     assert.equal(url.search, "");
     const [, , , , id, , which] = url.pathname.split("/");
     const session = this.sessions.get(id);
@@ -239,7 +240,7 @@ class Session {
 
   connect(person, socket) {
     person.socket = socket;
-    // Who opened it is in the place of the stream that they lost.
+    // The opener replaces their lost stream.
     if (!this.opener.socket && person.user === this.user) this.opener = person;
     socket.on("message", (bytes) => this.#hear(person, decode(bytes)));
     socket.on("close", () => this.leave(person.id));
@@ -262,7 +263,7 @@ class Session {
     return this.person(person);
   }
 
-  /** Nobody comes back any more. */
+  /** The time to reconnect is over. */
   abandon() {
     this.end(129);
     this.error = { error_code: "abandoned", error_message: "nobody was there to go on with the session" };
@@ -300,7 +301,7 @@ class Session {
     return [200, request];
   }
 
-  /** Who names a participant is judged as that one alone, whatever else they own. */
+  /** A named participant is checked as that participant only, whatever else its user owns. */
   resolve(id, action, { participant, owns }) {
     const request = this.requests.get(id);
     if (!request) return [404, { detail: "not found" }];
@@ -325,7 +326,7 @@ class Session {
     return [200, request];
   }
 
-  /** Takes back what a request gave; whether one did. */
+  /** Revokes the control that a request granted. Returns true if it had granted any. */
   #revokes() {
     const held = [...this.requests.values()].find((request) => request.status === "granted");
     if (!held) return false;
@@ -335,7 +336,7 @@ class Session {
     return true;
   }
 
-  /** Control goes back to who opened the session, where they are there. */
+  /** Control returns to the opener of the session, if they are connected. */
   #returns() {
     this.#revokes();
     const { id, socket } = this.opener;
@@ -390,7 +391,7 @@ class Session {
   }
 
   #typed(input) {
-    // Tab completes nothing here.
+    // Tab has no completions here.
     for (const key of input.replaceAll("\t", "")) {
       if (key !== "\r") {
         this.line += key;
@@ -442,13 +443,13 @@ class Session {
   }
 }
 
-/** Things that a program may write. */
+/** Output of programs. */
 const PROGRAMS = {
-  // Whether what is pasted comes in brackets.
+  // Bracketed paste.
   brackets: "\x1b[?2004h",
   plain: "\x1b[?2004l",
   colours: "\x1b[31mred\x1b[m \x1b[33myellow\x1b[m \x1b[36;2mfaint\x1b[m \x1b[7mreverse\x1b[m \x1b[44mblue\x1b[m",
-  // A selection, titles, a link that is none, a link, and questions that a terminal answers.
+  // A selection, titles, an invalid link, a link, and queries that a terminal answers.
   attack:
     "\x1b]52;c;c3RvbGVu\x07\x1b]0;<img src=x onerror=alert(1)>\x07\x1b]2;stolen title\x07" +
     "\x1b]8;;javascript:alert(1)\x07trap\x1b]8;;\x07 \x1b]8;;https://example.com/\x07link\x1b]8;;\x07" +

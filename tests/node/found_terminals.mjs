@@ -1,5 +1,5 @@
-// Terminals on the pages are found again: by the page that was loaded anew, by the next one of the same
-// person, after the connection was lost; and a restricted server is for who manages servers.
+// Terminals on the pages are restored: by a reloaded page, by another page of the same user, and
+// after a lost connection. A restricted server needs the permission to manage servers.
 
 import assert from "node:assert/strict";
 
@@ -21,12 +21,12 @@ await drive(async (world) => {
   }
 });
 
-/** The session that was opened last. */
+/** The most recently opened session. */
 function newest(engine) {
   return [...engine.sessions.values()].at(-1);
 }
 
-/** A terminal is found again: by the page that was loaded anew, by the next one, after a lost network. */
+/** A terminal is restored by a reloaded page, by another page, and after a network loss. */
 async function found(world, engine, look, options) {
   const at = `/projects/${world.given.project}/terminals/wsv_1`;
   const ada = await open(world, "ada", options);
@@ -51,7 +51,7 @@ async function found(world, engine, look, options) {
   await ada.keyboard.press("Enter");
   await shows(ada, "again: said");
 
-  // What is lent comes back to the page that is there now.
+  // Granted control returns to the reloaded page.
   await grace.goto(`/projects/${world.given.project}/sessions/${session.id}`);
   await grace.state("You watch.");
   await press(grace, "Ask for control");
@@ -65,7 +65,7 @@ async function found(world, engine, look, options) {
   await press(grace, "Give control back");
   await ada.state("You have control.");
 
-  // The connection breaks, and a copy of the tab takes nothing away meanwhile.
+  // The connection breaks, and a duplicated tab takes nothing away in the meantime.
   const copy = await beside(world, ada);
   await copy.goto("/account");
   const kept = await ada.evaluate(() => Object.entries(sessionStorage));
@@ -92,11 +92,11 @@ async function found(world, engine, look, options) {
   await next.keyboard.type("exit");
   await next.keyboard.press("Enter");
   for (const page of [next, grace]) await page.state("The session ended with 0.");
-  // Then there is nothing to come back to.
+  // Then there is nothing to restore.
   await next.reload();
   await next.state("Nothing is open yet.");
 
-  // Nobody came back in time.
+  // The page did not return in time.
   await press(next, "Open a terminal");
   await inTerminal(next);
   await next.locator("#people").getByText("You have control").waitFor();
@@ -111,7 +111,7 @@ async function found(world, engine, look, options) {
   for (const page of [ada, grace]) await page.context().close();
 }
 
-/** What a page keeps is nothing to another account in the same browser. */
+/** Data that a page stores is ignored for another account in the same browser. */
 async function elsewhere(world, engine) {
   const at = `/projects/${world.given.project}/terminals/wsv_1`;
   const page = await open(world, "ada", {});
@@ -134,7 +134,7 @@ async function elsewhere(world, engine) {
   await page.context().close();
 }
 
-/** A restricted server is opened, joined and come back to by who manages servers, and by nobody else. */
+/** Only users who manage servers open, join and restore sessions of a restricted server. */
 async function restricted(world, engine) {
   const at = `/projects/${world.given.project}/terminals`;
   engine.restricted = true;

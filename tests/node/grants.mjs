@@ -1,5 +1,5 @@
-// The pages on which people let clients and devices in, as people see them: consent, the code of a
-// device, its approval, and what they say afterwards.
+// The pages on which users approve clients and devices: consent, the code of a device, its
+// approval, and the result pages.
 
 import assert from "node:assert/strict";
 
@@ -7,14 +7,14 @@ import { drive, focused, submitted } from "./browser.mjs";
 import { LOOKS, lookAt, signIn } from "./looks.mjs";
 
 const READ = "account.projects.read-only";
-/** Some of each group: a bundle of the interface, what stands out, and more. */
+/** Some scopes of each group: a bundle of the interface, highlighted ones, and others. */
 const MUCH =
   "account.projects.read-only tunnels.tunnels.create-delete account.credentials.read-write " +
   "network.webhooks.read-only";
 
 await drive(async (world) => {
   for (const [visit, { look, options }] of LOOKS.entries()) {
-    // Wrong codes are counted by person.
+    // Wrong codes are counted per user.
     const person = `${world.given.people[visit]}@example.com`;
     await consent(world, options, look, person);
     await device(world, options, look, person);
@@ -25,7 +25,7 @@ await drive(async (world) => {
 async function consent(world, options, look, person) {
   const page = await world.open(options);
   const see = (name) => lookAt(world, page, `${name}-${look}`);
-  // First the sign-in, and then what was asked for.
+  // First the sign-in, and then the request.
   await page.goto(authorize(world, MUCH));
   await focused(page, "Email");
   await page.keyboard.type(person);
@@ -64,7 +64,7 @@ async function device(world, options, look, person) {
     await page.getByRole("alert").waitFor();
     await focused(page, "Code");
     await see("device-wrong");
-    // What was wrong is kept, selected by who replaces it.
+    // The wrong input is kept and selected, so that typing replaces it.
     await page.keyboard.press("Control+A");
     await page.keyboard.type(code.toLowerCase());
     await page.keyboard.press("Enter");
@@ -76,7 +76,7 @@ async function device(world, options, look, person) {
     await see(`device-${heading.toLowerCase()}`);
   }
 
-  // A second window that was left open is too late.
+  // An older window that is still open is too late.
   const code = await begin(world, page);
   const late = await page.context().newPage();
   for (const window of [page, late]) {
@@ -102,7 +102,7 @@ async function device(world, options, look, person) {
   page.clean();
 }
 
-/** Both ways with scripts off. */
+/** Both grants without scripts. */
 async function withoutScripts(world, person) {
   const page = await world.open({ javaScriptEnabled: false });
   await signIn(world, page, person);
@@ -117,7 +117,7 @@ async function withoutScripts(world, person) {
   page.clean();
 }
 
-/** What a client sends people to. */
+/** The address to which a client sends users. */
 function authorize(world, scope) {
   const asked = new URLSearchParams({
     response_type: "code",
@@ -131,7 +131,7 @@ function authorize(world, scope) {
   return `/oauth/authorize?${asked}`;
 }
 
-/** What a device does first; the code that it shows. */
+/** The first request of a device. Returns its code. */
 async function begin(world, page) {
   const answer = await page.context().request.post("/oauth/device_authorization", {
     form: {
@@ -148,12 +148,12 @@ async function begin(world, page) {
 }
 
 /**
- * Decides on the consent page. The client is nowhere: what counts is what the browser asks it for,
- * when the policy of the page lets it.
+ * Decides on the consent page. No client is running: the test checks the request that the browser
+ * sends to it, if the policy of the page allows it.
  */
 async function decide(world, page, button) {
   const returned = page.waitForRequest((request) => request.url().startsWith(world.given.callback));
-  // The browser shows its own page about a name that there is not.
+  // The browser shows its own error page for an unknown name.
   const predicate = () => page.url().startsWith("chrome-error:");
   const shown = page.waitForEvent("load", { predicate });
   await press(page, button);
@@ -164,7 +164,7 @@ async function decide(world, page, button) {
   return back.searchParams;
 }
 
-/** Goes to a button by the keyboard and presses it. */
+/** Moves to a button with the keyboard and presses it. */
 async function press(page, name) {
   const button = await page.getByRole("button", { name, exact: true }).elementHandle();
   for (let stop = 0; stop < 8; stop += 1) {

@@ -1,13 +1,14 @@
-// A service that speaks all that the inspector reads. It prints where it listens; the test ends it.
+// A service with all protocols that the inspector reads. It prints its address, and the test stops
+// it.
 //
 //     /                 a page
-//     /json             JSON, gzipped, with a number that no script may round
+//     /json             JSON, gzipped, with a number that a script must not round
 //     /login            takes a form, sets a cookie
 //     /events           server-sent events, three and then none
-//     /refused          what Vite answers to a name that it does not know
-//     /echo, upgraded   says back what it hears
+//     /refused          the answer of Vite to an unknown host name
+//     /echo, upgraded   echoes
 //     h2c: /test.Echo/Say   gRPC, one message each way
-//     secure: TLS, with h2c's over HTTP/2 and a page beside it, and /echo over HTTP/1.1
+//     secure: TLS, with the gRPC call and a page over HTTP/2, and /echo over HTTP/1.1
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
@@ -60,15 +61,15 @@ function echo(server) {
 }
 
 async function call(stream, headers) {
-  // The whole call before its answer, as a server of unary calls reads it: which message the
-  // inspector sees first is then no race.
+  // The whole call is read before its answer, as by a server of unary calls, so that the order of
+  // messages in the inspector is defined.
   await once(stream.resume(), "end");
   stream.respond(
     { ":status": 200, "content-type": headers["content-type"] },
     { waitForTrailers: true },
   );
   stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
-  // A message: field 1 is "hi", field 2 has a message of its own.
+  // A message: field 1 is "hi", field 2 is a nested message.
   const message = Buffer.from([0x0a, 2, 0x68, 0x69, 0x12, 3, 0x08, 0x96, 0x01]);
   stream.end(Buffer.concat([Buffer.from([0, 0, 0, 0, message.length]), message]));
 }
@@ -78,7 +79,7 @@ function page(stream) {
   stream.end("<!doctype html><title>Shop</title><h1>Shop</h1>");
 }
 
-/** A key and a certificate that is of another name, and signed by itself. */
+/** A key and a self-signed certificate for another name. */
 function certificate() {
   const asked = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"];
   const written = ["-nodes", "-days", "1", "-subj", "/CN=elsewhere.test", "-keyout", "-", "-out", "-"];

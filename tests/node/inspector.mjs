@@ -1,5 +1,5 @@
-// A developer at the inspector's page: what visitors did appears, can be searched, read, repeated
-// and saved; with the keyboard, light and dark, on a phone and on a desk.
+// A developer at the inspector's page: requests of visitors appear, and can be searched, read,
+// replayed and saved, with the keyboard, in light and dark, on a phone and on a desktop.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -39,7 +39,7 @@ await drive(async (world) => {
   console.log(JSON.stringify({}));
 });
 
-/** A visitor in a browser of their own. */
+/** A visitor with a separate browser. */
 async function visits(world, forwarding) {
   const page = await world.open({ ignoreHTTPSErrors: true, expected: [403, 404] });
   await page.goto(forwarding);
@@ -132,7 +132,7 @@ async function messages(page) {
   assert.equal(await items.count(), 3);
 }
 
-/** What is done before the chosen request is here is meant for it, not for the one before. */
+/** Actions before the chosen request is loaded apply to it, not to the previous one. */
 async function hurried(page) {
   const details = /\/api\/exchanges\/\d+\?reveal=/;
   const held = Promise.withResolvers();
@@ -200,7 +200,7 @@ async function repeated(page) {
   assert.equal(told.headers.authorization, "Bearer hush", "what was masked is sent as it was");
   assert.equal(told.headers["content-length"], "16");
 
-  // What cannot be sent stays in the editor, with the reason.
+  // A request that cannot be sent stays in the editor, with the reason.
   await page.getByRole("button", { name: "Edit and replay" }).click();
   await editor.getByLabel("Headers").fill("no colon");
   await editor.getByRole("button", { name: "Send" }).click();
@@ -209,7 +209,7 @@ async function repeated(page) {
   await editor.waitFor({ state: "hidden" });
 }
 
-/** Keys are the page's own again when the dialog is gone, which is a moment later. */
+/** Keys belong to the page again when the dialog has closed, which is a moment later. */
 async function escape(page) {
   await page.keyboard.press("Escape");
   await page.locator("dialog[open]").waitFor({ state: "detached" });
@@ -249,7 +249,7 @@ async function keyboard(page) {
   await page.getByLabel("Filter requests").fill("");
 }
 
-/** The archive is what HAR 1.2 says, by the schema that other tools use, and has no secret. */
+/** The archive follows HAR 1.2, by the schema that other tools use, and has no secret. */
 async function archive(page) {
   const [saved] = await Promise.all([
     page.waitForEvent("download"),
@@ -262,7 +262,7 @@ async function archive(page) {
   for (const schema of Object.values(schemas)) ajv.addSchema(schema);
   const valid = ajv.getSchema("har.json#");
   assert.ok(valid(har), JSON.stringify(valid.errors));
-  // But for a body that repeats what the service heard: bodies are what they are.
+  // Except for a body that repeats the request, because bodies are not masked.
   const told = JSON.stringify(har.log.entries.filter(({ request }) => !request.url.includes("/received")));
   assert.ok(!told.includes("hush") && !told.includes("confidential"), "secrets are masked");
   const entry = har.log.entries.find(({ request }) => request.url.includes("/json"));
@@ -286,7 +286,7 @@ async function pausedAndCleared(page, world, forwarding) {
   await visitor.close();
 }
 
-/** A call by HTTP/2 from one end to the other. */
+/** An HTTP/2 call from end to end. */
 async function grpc(world, { forwarding, inspector }) {
   const url = new URL(forwarding);
   const session = connect(forwarding, {
@@ -326,7 +326,7 @@ async function grpc(world, { forwarding, inspector }) {
   await page.close();
 }
 
-/** A WebSocket to a service that speaks HTTP/2 with others, over TLS. */
+/** A WebSocket to a service that also offers HTTP/2, over TLS. */
 async function echoed(world, { forwarding, inspector }) {
   const visitor = await world.open({ ignoreHTTPSErrors: true });
   await visitor.goto(forwarding);
@@ -349,7 +349,7 @@ async function echoed(world, { forwarding, inspector }) {
   await page.close();
 }
 
-/** Light and dark, phone and desk: it fits, and axe finds nothing. */
+/** Light and dark, phone and desktop: the layout fits, and axe finds no error. */
 async function looks(world, web, look, options) {
   const page = await world.open(options);
   const see = async (name) => {
@@ -373,7 +373,7 @@ async function looks(world, web, look, options) {
   await page.close();
 }
 
-/** Without the token nothing is told, and not at all to a page of another site. */
+/** Without the token there are no data, and pages of another site never get any. */
 async function strangers(world, { inspector, forwarding }) {
   const { origin, hash } = new URL(inspector);
   const bare = await world.open({ expected: [401] });

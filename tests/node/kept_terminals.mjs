@@ -1,5 +1,5 @@
-// Terminals of servers without sessions, on the pages of a running platform: such a server waits for
-// a page that comes back with the token that it gave, and gives the same shell with its screen.
+// Terminals of servers without managed sessions, on the pages of a running platform. Such a server
+// waits for a page that reconnects with its token, and resumes the same shell with its screen.
 
 import assert from "node:assert/strict";
 
@@ -18,7 +18,7 @@ await drive(async (world) => {
   await opens(first);
   await typed(first, "kept=41; printf 'shown-%d\\n' $((40+2))");
   await shows(first, "shown-42");
-  // What a terminal answers to a program is not answered again when the page is drawn anew.
+  // A terminal query of a program is not answered again when the page redraws.
   const asks = "stty -echo; printf '\\033[c'; IFS= read -r -d c answer; stty echo";
   await typed(first, `${asks}; printf 'answer-%d\\n' \${#answer}`);
   await shows(first, "answer-6");
@@ -40,14 +40,14 @@ await drive(async (world) => {
   const numbers = (await lines(first)).filter((line) => /^n-\d$/.test(line));
   assert.deepEqual(numbers, ["n-1", "n-2", "n-3", "n-4", "n-5", "n-6", "n-7", "n-8"]);
 
-  // More output than the server keeps: what it has left is drawn.
+  // More output than the server stores: the remaining part is drawn.
   await typed(first, "seq 1 60000; echo many-$((kept+3))");
   await shows(first, "many-44");
   await first.reload();
   await state(first, "You are back in your terminal.");
   await shows(first, "many-44");
 
-  // The tab is closed; another one finds it, and goes on.
+  // The tab is closed. Another one finds the terminal, and continues.
   const second = await world.beside(first);
   await first.close();
   await second.goto(at("shell"));
@@ -61,7 +61,7 @@ await drive(async (world) => {
   await second.reload();
   await state(second, "Nothing is open yet.");
 
-  // To a token that is not the session's the server says what it says to who comes too late.
+  // A wrong token gets the same answer as one that is too late.
   await opens(second);
   await second.evaluate(() => {
     const [key] = Object.keys(localStorage).filter((key) => key.startsWith("terminal:"));
@@ -81,7 +81,7 @@ async function opens(page) {
   await state(page, "The terminal is open.");
 }
 
-/** WebSockets of the page that the test can cut. */
+/** WebSockets of the page, which the test can close. */
 async function cuttable(page) {
   const open = new Set();
   await page.routeWebSocket(/^wss:/, (socket) => {

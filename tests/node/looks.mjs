@@ -1,5 +1,5 @@
-// How people look at a page: light and dark, on a phone and on a desk, with the keyboard, and with
-// axe-core's eyes.
+// Appearance checks of a page: light and dark, on a phone and on a desktop, with the keyboard, and
+// with axe-core.
 
 import assert from "node:assert/strict";
 
@@ -7,7 +7,7 @@ import { accessible } from "./browser.mjs";
 
 const SIZES = { phone: { width: 390, height: 844 }, desk: { width: 1280, height: 800 } };
 
-/** Each look: its name, and the options of a browser that looks so. */
+/** Each appearance: its name, and the browser options for it. */
 export const LOOKS = ["light", "dark"].flatMap((colorScheme) =>
   Object.entries(SIZES).map(([size, viewport]) => ({
     look: `${colorScheme}-${size}`,
@@ -15,7 +15,7 @@ export const LOOKS = ["light", "dark"].flatMap((colorScheme) =>
   })),
 );
 
-/** Signs in and ends at the account. */
+/** Signs in, and waits for the account page. */
 export async function signIn(world, page, email) {
   await page.goto("/login");
   await page.getByLabel("Email").fill(email);
@@ -25,15 +25,15 @@ export async function signIn(world, page, email) {
 }
 
 /**
- * A page holds: it fits, no words lie over what is to be used, axe finds nothing, the keyboard
- * reaches all of it and shows where it is.
+ * Checks a page: the layout fits, no text covers a control, axe finds no error, and the keyboard
+ * reaches every control and shows the focus.
  */
 export async function lookAt(world, page, name) {
   await seen(world, page, name);
   await reachable(page, name);
 }
 
-/** All of that but the keyboard, for pages on which keys have another meaning. */
+/** The same checks except the keyboard, for pages on which keys have another meaning. */
 export async function seen(world, page, name) {
   await world.shoot(page, name);
   await accessible(page, name);
@@ -45,7 +45,7 @@ export async function seen(world, page, name) {
   assert.deepEqual(await overlaps(page), [], `what lies over something to use on ${name}`);
 }
 
-/** Words that lie over a button, a link or a field that they do not belong to. */
+/** Text that covers a button, a link or a field to which it does not belong. */
 async function overlaps(page) {
   return await page.evaluate(() => {
     const controls = [...document.querySelectorAll("a[href], button, input:not([type=hidden])")];
@@ -57,7 +57,7 @@ async function overlaps(page) {
       range.selectNodeContents(text);
       for (const words of range.getClientRects()) {
         for (const control of controls.filter((one) => !one.contains(text))) {
-          // A link that is broken into lines is as many boxes; lines touch.
+          // A link that wraps has several boxes, and lines touch.
           const lies = [...control.getClientRects()].some(
             (box) =>
               Math.min(words.bottom, box.bottom) - Math.max(words.top, box.top) > 2 &&
@@ -92,7 +92,7 @@ async function reachable(page, name) {
   for (const stop of stops) {
     assert.deepEqual(stop, { node: stop.node, marked: true, order: true, tall: true }, name);
   }
-  // By real key presses: as many stops as there are things to use, each one once.
+  // With real key presses: one stop for each control.
   const count = await page.evaluate(() => {
     // The keyboard starts at the top.
     document.body.tabIndex = -1;

@@ -1,12 +1,12 @@
-// A person at the tunnels of `svc up`: signing in with the administrator's mail address and
-// password, signing out, and a challenge. What it saw is printed for the test.
+// A user at the tunnels of `svc up`: signs in with the administrator's mail address and password,
+// signs out, and solves a challenge. It prints its observations for the test.
 
 import assert from "node:assert/strict";
 
 import { drive } from "./browser.mjs";
 import { signIn } from "./person.mjs";
 
-// The development CA is one that no browser knows.
+// Browsers do not trust the development CA.
 const TRUSTING = { ignoreHTTPSErrors: true };
 
 await drive(async (world) => {
@@ -16,7 +16,7 @@ await drive(async (world) => {
   console.log(JSON.stringify({ session, challenge }));
 });
 
-/** In, out, and refused. */
+/** Sign-in, sign-out, and the refusal. */
 async function throughTheSignIn(world, address) {
   const page = await world.open({ ...TRUSTING, expected: [401] });
   await page.goto(`${address}/reports?page=2`);
@@ -28,7 +28,8 @@ async function throughTheSignIn(world, address) {
   await page.goto(`${address}/.well-known/svc/logout`);
   await page.getByRole("button", { name: "Sign out" }).click();
   await page.getByRole("heading", { name: "You are signed out" }).waitFor();
-  // From a page of the edge that lets a script ask: the answer for programs, not the next sign-in.
+  // From a page of the edge that allows a script request: the answer for programs, not the next
+  // sign-in.
   await page.goto(`${address}/.well-known/svc/session`);
   const refused = await page.evaluate(async (at) => {
     const answer = await fetch(at);
@@ -38,7 +39,7 @@ async function throughTheSignIn(world, address) {
   return { seen, refused };
 }
 
-/** The page works it out by itself, and the service follows. */
+/** The page solves the challenge automatically, and the service follows. */
 async function throughTheChallenge(world, address) {
   const page = await world.open(TRUSTING);
   await page.goto(`${address}/deep?x=1`);

@@ -1,6 +1,6 @@
 // A terminal of a registered server on the pages of a running platform, with its own engine: the
-// administrator opens it and finds it again, a colleague watches, asks for control and is granted it,
-// and what was recorded plays. Prints the id of the session.
+// administrator opens it and restores it, a colleague watches, requests control and is granted it,
+// and the recording plays. Prints the id of the session.
 
 import assert from "node:assert/strict";
 
@@ -22,7 +22,7 @@ await drive(async (world) => {
   await admin.getByRole("link", { name: "Open build" }).click();
   await admin.getByRole("button", { name: "Open a terminal" }).click();
   await state(admin, "The terminal is open.");
-  // Nothing but a shell works this out.
+  // Only a shell evaluates this.
   await typed(admin, "echo from-$((40+2))-admin");
   await shows(admin, "from-42-admin");
   await comesBack(world, admin);
@@ -54,10 +54,10 @@ await drive(async (world) => {
   await state(admin, "Colleague has control.");
   await watching.getByRole("button", { name: "Take control back" }).click();
   await state(colleague, "Control went back.");
-  // Until the page has heard of it, nothing that is typed there goes anywhere.
+  // Input there has no effect until the page is notified.
   await state(admin, "You have control.");
   await watching.close();
-  // To where it was lent from, though that page was loaded anew meanwhile.
+  // Control returns to its grantor, though that page was reloaded in the meantime.
   await colleague.getByRole("button", { name: "Ask for control" }).click();
   await admin.getByRole("button", { name: "Grant control to Colleague" }).click();
   await state(colleague, "You have control");
@@ -82,11 +82,11 @@ await drive(async (world) => {
 });
 
 async function open(world, expected) {
-  // The engine's certificate is of the development CA.
+  // The engine's certificate is signed by the development CA.
   return await world.open({ ignoreHTTPSErrors: true, expected });
 }
 
-/** The page is loaded anew, closed and lost: the shell and its screen are there again. */
+/** The page is reloaded, closed and disconnected: the shell and its screen are restored. */
 async function comesBack(world, admin) {
   await typed(admin, "kept=41");
   await admin.reload();
@@ -104,7 +104,7 @@ async function comesBack(world, admin) {
   await state(next, "You have control.");
   await typed(next, "echo next-$((kept+2))");
   await shows(next, "next-43");
-  // The tab that had it before need not ask.
+  // The tab that had it before need not request it.
   await next.close();
   await admin.goto(address);
   await state(admin, "You have control.");
@@ -112,7 +112,7 @@ async function comesBack(world, admin) {
   next.clean();
 }
 
-/** A restricted server is for who manages servers, as the administrator does. */
+/** A restricted server needs the permission to manage servers, which the administrator has. */
 async function restricted(world, admin, colleague) {
   const { given } = world;
   const at = `/projects/${given.project}/terminals`;
@@ -137,7 +137,7 @@ async function restricted(world, admin, colleague) {
   await state(admin, /^The session ended/);
 }
 
-/** Somebody is invited, and comes. */
+/** A user is invited, and joins. */
 async function join(world, page) {
   const { given } = world;
   const invited = await fetch(`${world.url}/api/workspaces/${given.workspace}/invitations`, {

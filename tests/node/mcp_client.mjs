@@ -1,6 +1,6 @@
 // The TypeScript SDK of the Model Context Protocol. It starts the flow on a 401, which an endpoint
-// that anybody may list never gives by itself: so it comes with a bearer that is none any more, as
-// a client does whose token was revoked (MC-7).
+// with public lists does not return without a credential. It therefore uses an invalid bearer, like
+// a client whose token was revoked (MC-7).
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -16,7 +16,7 @@ const { UnauthorizedError } = await sdk("client/auth.js");
 
 const NAME = { name: "test", version: "1" };
 
-/** What a client remembers of a server. */
+/** Data that a client stores about a server. */
 class Memory {
   constructor({ client, callback }) {
     this.client = client;

@@ -1,5 +1,5 @@
-// oauth4webapi, which hides nothing: each step is a request and a check of its answer. It is the
-// resource server of RFC 9068, too, and reads the token that it got.
+// oauth4webapi, a low-level library: each step is a request and a check of its answer. It also acts
+// as the resource server of RFC 9068, and reads its token.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -83,7 +83,7 @@ await drive(async (world) => {
   );
   await refused(world, token);
 
-  // The code that was redeemed is worth nothing.
+  // The redeemed code is refused.
   await assert.rejects(
     async () => oauth.processAuthorizationCodeResponse(server, client, await redeem()),
     { error: "invalid_grant" },

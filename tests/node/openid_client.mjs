@@ -17,7 +17,7 @@ await drive(async (world) => {
   console.log(JSON.stringify({ code, device }));
 });
 
-/** A client of the platform, which has no secret. */
+/** A client of the platform, without a secret. */
 function discover(world, id) {
   return client.discovery(new URL(world.url), id, undefined, client.None(), {
     algorithm: "oauth2",
@@ -39,7 +39,7 @@ async function codeGrant(world) {
     state,
   });
   const returned = await approve(world, address);
-  // It checks `state` and, because the metadata promise it, `iss` (RFC 9207).
+  // It checks `state` and, because the metadata announce it, `iss` (RFC 9207).
   const tokens = await client.authorizationCodeGrant(config, returned, {
     pkceCodeVerifier: verifier,
     expectedState: state,
@@ -55,7 +55,7 @@ async function deviceGrant(world) {
   return await use(world, config, await polled);
 }
 
-/** Calls the API and a tool, and ends the token. */
+/** Calls the API and a tool, and revokes the token. */
 async function use(world, config, tokens) {
   assert.equal(tokens.token_type, "bearer");
   assert.equal(tokens.refresh_token, undefined);

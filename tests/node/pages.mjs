@@ -1,5 +1,5 @@
-// Every page, as people see it: light and dark, on a phone and on a desk, with the keyboard, with
-// axe-core's eyes, and with scripts off.
+// Every page: in light and dark, on a phone and on a desktop, with the keyboard, with axe-core, and
+// without scripts.
 
 import assert from "node:assert/strict";
 
@@ -16,7 +16,7 @@ await drive(async (world) => {
   await withoutScripts(world, links);
 });
 
-/** What the pages need to be there: an invitation, an offer, a second factor, a reset link. */
+/** Objects that the pages need: an invitation, an offer, a second factor, a reset link. */
 async function prepare(world) {
   const page = await world.open();
   await signIn(world, page, "ada@example.com");
@@ -49,7 +49,7 @@ async function prepare(world) {
   await focused(grace, "The code that it shows now");
   await grace.keyboard.type(world.code(key, -1));
   await grace.keyboard.press("Enter");
-  // The link stands after the codes: then all of them are here.
+  // The link comes after the codes, so all of them have been rendered.
   await grace.getByRole("link", { name: "I have saved these codes" }).waitFor();
   const codes = await grace.locator("code").allTextContents();
 
@@ -77,7 +77,7 @@ async function strangers(world, options, look, links) {
   await page.getByRole("alert").first().waitFor();
   await focused(page, "Password");
   await see("login-wrong");
-  // The address is kept, the focus is where it was wrong.
+  // The address is kept, and the focus is on the wrong field.
   await page.keyboard.type(world.given.password);
   await page.keyboard.press("Enter");
   await page.waitForURL(`${world.url}/account`);
@@ -96,7 +96,7 @@ async function strangers(world, options, look, links) {
 
   await page.goto("/reset");
   await see("reset");
-  // Browsers check addresses, too; what they let pass is for us to say.
+  // Browsers validate addresses as well. Other invalid ones are reported by the page.
   await page.locator("form").evaluate((form) => (form.noValidate = true));
   await page.keyboard.type("nobody");
   await page.keyboard.press("Enter");
@@ -179,7 +179,7 @@ async function secondFactor(world, options, look, links, visit) {
   await page.getByRole("alert").first().waitFor();
   await focused(page, "Code");
   await see("second-step-wrong");
-  // A code works once: two steps of the app, then codes from paper.
+  // A code works once: two time steps of the app, then recovery codes.
   await page.keyboard.type(visit < 2 ? world.code(links.key, visit) : links.codes[visit]);
   await page.keyboard.press("Enter");
   await page.waitForURL(`${world.url}/account`);
@@ -187,7 +187,7 @@ async function secondFactor(world, options, look, links, visit) {
   page.clean();
 }
 
-/** The whole way with scripts off: sign in, set up an app, sign out, sign in with it, reset. */
+/** The whole sequence without scripts: sign-in, app set-up, sign-out, sign-in with it, reset. */
 async function withoutScripts(world, links) {
   const page = await world.open({ javaScriptEnabled: false, expected: [401, 422] });
   await signIn(world, page, "alan@example.com");

@@ -1,5 +1,5 @@
-// Passkeys with Chromium's virtual authenticator: added, used alone, used beside a password,
-// refused, removed; and what the pages say where scripts are off.
+// Passkeys with Chromium's virtual authenticator: added, used alone, used after a password,
+// refused, removed, and the pages without scripts.
 
 import assert from "node:assert/strict";
 
@@ -33,7 +33,7 @@ await drive(async (world) => {
     await page.waitForURL(`${world.url}/login`);
   };
 
-  // Added, with the keyboard alone.
+  // Added with the keyboard alone.
   await password();
   await page.waitForURL(`${world.url}/account`);
   await page.getByRole("link", { name: "Add a passkey" }).press("Enter");
@@ -44,7 +44,7 @@ await drive(async (world) => {
   await page.keyboard.type("Laptop");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Keep these codes" }).waitFor();
-  // It stands after the codes: then all of them are here.
+  // It comes after the codes, so all of them have been rendered.
   await page.getByRole("link", { name: "I have saved these codes" }).waitFor();
   assert.equal(await page.locator("code").count(), 8);
   await accessible(page, "recovery codes");
@@ -54,7 +54,7 @@ await drive(async (world) => {
   await accessible(page, "account with a passkey");
   await world.shoot(page, "account-with-passkey");
 
-  // The same device holds one already: the browser does not ask it for another.
+  // The same device has one already, so the browser does not create another.
   await page.getByRole("link", { name: "Add a passkey" }).click();
   await page.waitForURL(`${world.url}/account/passkeys/new`);
   await focused(page, "Name");
@@ -72,7 +72,7 @@ await drive(async (world) => {
   await page.getByText("last used").waitFor();
   await signOut();
 
-  // Not without a finger.
+  // Not without user verification.
   await verified(false);
   await alone.press("Enter");
   await page.getByRole("alert").filter({ hasText: "No passkey was used" }).waitFor();
@@ -84,7 +84,7 @@ await drive(async (world) => {
   await page.waitForURL(`${world.url}/account`);
   await signOut();
 
-  // Beside a password.
+  // After a password.
   await password();
   await page.waitForURL(`${world.url}/login/second-factor?next=/account`);
   await accessible(page, "second step with a passkey");
@@ -92,14 +92,14 @@ await drive(async (world) => {
   await page.getByRole("button", { name: "Use a passkey" }).press("Enter");
   await page.waitForURL(`${world.url}/account`);
 
-  // To confirm.
+  // As a confirmation.
   await page.goto("/account/confirm?next=/account/passkeys/new");
   await accessible(page, "confirm with a passkey");
   await world.shoot(page, "confirm-passkey");
   await page.getByRole("button", { name: "Use a passkey" }).press("Enter");
   await page.waitForURL(`${world.url}/account/passkeys/new`);
 
-  // Removed: the password is enough again, and the passkey is none any more.
+  // After its removal the password is enough again, and the passkey is not accepted any more.
   await page.goto("/account");
   await page.getByRole("button", { name: "Remove the passkey Laptop" }).press("Enter");
   await page.getByText("The passkey is removed.").waitFor();
@@ -112,10 +112,10 @@ await drive(async (world) => {
   await accessible(page, "passkey refused");
   await world.shoot(page, "passkey-refused");
 
-  // Without scripts the pages say so, and the rest works.
+  // Without scripts the pages show a hint, and the rest works.
   const plain = await world.open({ javaScriptEnabled: false });
   await plain.goto("/login");
-  // Playwright finds no text in `noscript`, but what stands there can be seen.
+  // Playwright finds no text in `noscript`, but its content is visible.
   const hint = plain.locator("noscript p");
   await hint.waitFor();
   assert.match(await hint.textContent(), /need scripts/);

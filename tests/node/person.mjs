@@ -1,14 +1,13 @@
-// The person's part of a grant, in a real browser: they sign in where they are asked to, read what
-// is asked for, and press Approve.
+// The user's part of a grant in a real browser: they sign in, read the request, and press Approve.
 
 import assert from "node:assert/strict";
 import { createServer } from "node:http";
 
-/** What the client sees when the person has approved: the address that they are sent back to. */
+/** The address at the client to which the user returns after the approval. */
 export async function approve(world, address) {
   const { given } = world;
   const returned = Promise.withResolvers();
-  // The page that people return to is the client's: here, the end of the story.
+  // The page to which users return belongs to the client. Here it ends the script.
   const server = createServer((request, response) => {
     response.end("done");
     if (request.url.startsWith("/callback")) {
@@ -26,7 +25,7 @@ export async function approve(world, address) {
   }
 }
 
-/** Signs in and approves on the consent page; the client answers at its callback itself. */
+/** Signs in and approves on the consent page. The client answers at its callback itself. */
 export async function consent(world, address) {
   const page = await world.open({ expected: [404] });
   await page.goto(String(address));
@@ -35,14 +34,14 @@ export async function consent(world, address) {
   return page;
 }
 
-/** Types the code of a device and lets the device in. */
+/** Enters the code of a device and approves it. */
 export async function letIn(world, address, code) {
   const page = await world.open();
   await page.goto(String(address));
   await signIn(page, world.given);
   await page.getByLabel("Code", { exact: true }).fill(code);
   await page.getByRole("button", { name: "Continue" }).click();
-  // What is shown is what the device shows.
+  // The page shows the same code as the device.
   await page.getByText(code, { exact: true }).waitFor();
   await page.getByRole("button", { name: "Approve" }).click();
   await page.getByRole("button", { name: "Approve" }).waitFor({ state: "detached" });
@@ -55,7 +54,7 @@ export async function signIn(page, { email, password }) {
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
 }
 
-/** Calls a tool as any HTTP client can: one message, one answer. */
+/** Calls a tool like any HTTP client: one message, one answer. */
 export function toolCall(name) {
   return {
     method: "POST",
@@ -73,7 +72,7 @@ export function toolCall(name) {
   };
 }
 
-/** The result of a tool, from an answer of either kind. */
+/** The result of a tool, from either kind of answer. */
 export async function toolResult(response) {
   assert.equal(response.status, 200);
   const text = await response.text();
@@ -84,7 +83,7 @@ export async function toolResult(response) {
   return answer.result.structuredContent;
 }
 
-/** With this token, nothing goes any more. */
+/** Checks that the token is refused everywhere. */
 export async function refused(world, token) {
   const authorization = `Bearer ${token}`;
   const whoami = await fetch(`${world.url}/api/whoami`, { headers: { authorization } });
@@ -94,7 +93,7 @@ export async function refused(world, token) {
     ...call,
     headers: { ...call.headers, authorization },
   });
-  // MC-7: a bearer that is none is an answer of HTTP, not of the tool.
+  // MC-7: an invalid bearer is answered by HTTP, not by the tool.
   assert.equal(tool.status, 401);
   assert.match(tool.headers.get("www-authenticate"), /^Bearer .*invalid_token/);
 }

@@ -1,5 +1,5 @@
-// Plays a cast with asciinema-player in Chromium, as fast as it goes, and tells what is on its screen
-// at the end: `{screen, ended}`.
+// Plays a cast with asciinema-player in Chromium at the highest speed, and prints its final screen:
+// `{screen, ended}`.
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -27,7 +27,7 @@ try {
     await player.play();
     const late = new Promise((resolve) => setTimeout(() => resolve(false), 60_000));
     const isEnded = await Promise.race([ended, late]);
-    // What was written last is drawn with the next frame.
+    // The last output is drawn with the next frame.
     await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
     return { ended: isEnded, screen: at.querySelector(".ap-term-text").textContent };
   }, cast);

@@ -1,5 +1,5 @@
-// A person whom the edge cannot serve: what each page says, light and dark, on a phone and on a desk,
-// with axe-core's eyes, and with scripts off; and what programs get at the same addresses.
+// Error pages of the edge: in light and dark, on a phone and on a desktop, with axe-core, and
+// without scripts, and the answers for programs at the same addresses.
 
 import assert from "node:assert/strict";
 import { request } from "node:https";
@@ -7,7 +7,7 @@ import { request } from "node:https";
 import { drive } from "./browser.mjs";
 import { LOOKS, lookAt } from "./looks.mjs";
 
-// Certificates of tests are signed by an authority that no browser knows.
+// Test certificates are signed by an authority that browsers do not trust.
 const TRUSTING = { ignoreHTTPSErrors: true };
 
 /** Each refusal: the name of its address, the path, the status, and a word of the next step. */
@@ -42,7 +42,7 @@ function address(world, { at, path = "/" }) {
   return `${world.given[at]}${path}`;
 }
 
-/** The page says what the problem says, and shows nothing else of the request. */
+/** The page shows the text of the problem, and nothing else of the request. */
 async function people(world, page, refusal, look) {
   const reply = await page.goto(address(world, refusal));
   assert.equal(reply.status(), refusal.status, refusal.at);
@@ -60,7 +60,7 @@ async function people(world, page, refusal, look) {
   await lookAt(world, page, `${refusal.code}-${look}`);
 }
 
-/** Programs get the same words as JSON, or as text where they ask for it. */
+/** Programs get the same text as JSON, or as plain text on request. */
 async function programs(world, refusal) {
   const at = address(world, refusal);
   const page = (await ask(at, "text/html")).body;
@@ -76,7 +76,7 @@ async function programs(world, refusal) {
   assert.ok(text.body.startsWith(first));
 }
 
-/** A request without a browser. Names under localhost are this machine (RFC 6761). */
+/** A request without a browser. Names under localhost resolve to this machine (RFC 6761). */
 function ask(address, accept) {
   const { hostname, port, pathname, search } = new URL(address);
   const options = {

@@ -1,4 +1,4 @@
-// Pages with a terminal, as tests use them: with the keyboard.
+// Pages with a terminal, used with the keyboard.
 
 import assert from "node:assert/strict";
 import { setTimeout as pause } from "node:timers/promises";
@@ -7,35 +7,35 @@ import { PATIENCE } from "./browser.mjs";
 import { signIn } from "./looks.mjs";
 
 /**
- * A page of somebody who signed in. `access`: the policy of the server, which the platform of this
- * test does not know.
+ * A page of a signed-in user. `access`: the policy of the server, which the platform of this test
+ * does not have.
  */
 export async function open(world, name, options) {
-  // The engine's certificate is nobody's.
+  // Browsers do not trust the engine's certificate.
   const { access, ...looks } = options;
   const page = await world.open({ ...looks, ignoreHTTPSErrors: true });
   await signIn(world, page, `${name}@example.com`);
   return await known(page, access);
 }
 
-/** A page at which the servers that the engine has are registered. */
+/** A page on which the servers of the engine are registered. */
 async function known(page, accessPolicy = "project_members") {
   await page.route("**/webtty/servers/*", (route) => route.fulfill({ json: { id: "wsv_1", accessPolicy } }));
   page.state = (text) => state(page, text);
   return page;
 }
 
-/** Another page of the same browser. */
+/** Another page in the same browser. */
 export async function beside(world, page, accessPolicy) {
   return await known(await world.beside(page), accessPolicy);
 }
 
-/** Waits until the page says that things are so. */
+/** Waits until the page shows this state. */
 export async function state(page, text) {
   await page.getByRole("status").filter({ hasText: text }).waitFor();
 }
 
-/** Presses Tab until this is where the keyboard is. */
+/** Presses Tab until this element has the focus. */
 export async function tabTo(page, locator) {
   await locator.waitFor();
   for (let stop = 0; stop < 60; stop += 1) {
@@ -50,7 +50,7 @@ export async function press(page, name) {
   await page.keyboard.press("Enter");
 }
 
-/** Lines of the terminal on a page, without what is empty. */
+/** Lines of the terminal on a page, without empty ones. */
 export async function lines(page) {
   return await page.evaluate(() =>
     [...document.querySelectorAll(".xterm-rows > div")]
@@ -71,14 +71,14 @@ export async function inTerminal(page) {
   await page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
 }
 
-/** Tab to the terminal, and Enter goes into it. */
+/** Tab to the terminal, and Enter to start typing. */
 export async function into(page) {
   await tabTo(page, page.locator("#terminal"));
   await page.keyboard.press("Enter");
   await inTerminal(page);
 }
 
-/** Types a line into the terminal, wherever the keyboard is, and leaves it. */
+/** Types a line into the terminal, whatever has the focus, and leaves it. */
 export async function typed(page, line) {
   await page.locator("#terminal").focus();
   await page.keyboard.press("Enter");

@@ -1,6 +1,6 @@
-// Terminals on the pages, with the keyboard alone: one person opens a terminal, another watches it,
-// asks for control and is granted it; what was recorded plays. Light and dark, on a phone and on a
-// desk, with axe-core's eyes.
+// Terminals on the pages, used with the keyboard alone: a user opens a terminal, another one
+// watches it, requests control and is granted it, and the recording plays. In light and dark, on a
+// phone and on a desktop, with axe-core.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -18,7 +18,7 @@ await drive(async (world) => {
   const engine = new FakeEngine(world);
   await engine.start();
   try {
-    // Each state by day on a phone and by night on a desk.
+    // Each state in light on a phone and in dark on a desktop.
     const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
     for (const { look, options } of looks) await story(world, engine, look, options);
     await ruled(world, engine);
@@ -53,7 +53,7 @@ async function story(world, engine, look, options) {
   await ada.keyboard.type("colours");
   await ada.keyboard.press("Enter");
   await shows(ada, "red yellow faint reverse blue");
-  // Tab is a key of the terminal while the person types, and there is a way out.
+  // Tab is a key of the terminal while the user types, and there is a way out.
   await ada.keyboard.press("Tab");
   await inTerminal(ada);
   await ada.locator("#people").getByText("You have control").waitFor();
@@ -67,7 +67,7 @@ async function story(world, engine, look, options) {
   await grace.state("You watch.");
   await shows(grace, "red yellow faint reverse blue");
   await see(grace, "watching");
-  // What a spectator types goes nowhere, and Tab leads on.
+  // Keys of a spectator have no effect, and Tab moves the focus.
   await into(grace);
   await grace.keyboard.type("rm");
   await tabTo(grace, grace.getByLabel("Why do you ask for control?"));
@@ -82,7 +82,7 @@ async function story(world, engine, look, options) {
   await press(ada, "Grant control to Grace");
   await ada.state("Grace has control.");
   await grace.state("You have control");
-  // Nothing that is typed meanwhile goes into the terminal by itself.
+  // Input in the meantime does not reach the terminal automatically.
   await grace.waitForFunction(() => document.activeElement?.id === "terminal");
   await see(grace, "granted");
   await into(grace);
@@ -92,7 +92,7 @@ async function story(world, engine, look, options) {
   assert.ok(!(await lines(ada)).some((line) => line.includes("rm")), "a spectator typed");
   await ada.getByRole("button", { name: "Take control back" }).waitFor();
   await see(ada, "handed-over");
-  // Who gave it away types nothing.
+  // The former controller cannot type.
   await into(ada);
   await ada.keyboard.type("nothing");
   await press(ada, "Take control back");
@@ -103,10 +103,10 @@ async function story(world, engine, look, options) {
   await press(grace, "Ask for control");
   await press(ada, "Refuse control to Grace");
   await grace.state("You were refused.");
-  // Once more, and given back by who had it.
+  // Once more, and returned by its holder.
   await press(grace, "Ask for control");
   await press(ada, "Grant control to Grace");
-  // Before she has it again, which the page says in the words that are there already.
+  // Before she has it again, which the page announces with the same text.
   await ada.state("Grace has control.");
   await grace.state("You have control");
   await into(grace);
@@ -131,7 +131,7 @@ async function story(world, engine, look, options) {
   }
 }
 
-/** Who is removed is told so, and nobody else is in their place. */
+/** A removed participant gets a notice, and their slot stays empty. */
 async function removed(engine, ada, grace, world) {
   await ada.goto(`/projects/${world.given.project}/terminals/wsv_1`);
   await press(ada, "Open a terminal");
@@ -145,7 +145,7 @@ async function removed(engine, ada, grace, world) {
   await seen(world, grace, "removed");
   await press(grace, "Watch again");
   await grace.state("You watch.");
-  // The connection breaks: it is joined anew.
+  // The connection breaks, and the page joins again.
   const tryingAgain = await watched(grace, "#state", "Trying again");
   for (const { socket, user } of engine.sessions.get(session).people.values()) {
     if (user === world.given.people.grace) socket?.terminate();
@@ -156,7 +156,7 @@ async function removed(engine, ada, grace, world) {
   await grace.state("The session ended with 143.");
 }
 
-/** Who owns the project and only watches grants control, and takes it back. */
+/** An owner of the project who only watches grants control, and takes it back. */
 async function ruled(world, engine) {
   const [grace, linus, ada] = await Promise.all(["grace", "linus", "ada"].map((name) => open(world, name, {})));
   await grace.goto(`/projects/${world.given.project}/terminals/wsv_1`);
@@ -181,7 +181,7 @@ async function ruled(world, engine) {
   }
 }
 
-/** What the pages show of a recording is what another implementation of a terminal has. */
+/** The replay on the page equals that of another terminal implementation. */
 async function replay(world, engine, page, session, look) {
   await page.goto(`/projects/${world.given.project}/terminals`);
   const link = page.getByRole("link", { name: /^Replay/ }).last();
@@ -226,7 +226,7 @@ async function replay(world, engine, page, session, look) {
   assert.ok(at <= Math.max(length - 5, 0) + 0.2, `${at} of ${length}`);
 }
 
-/** Labels of a tunnel that nobody checked make no registered server of it. */
+/** Unverified labels of a tunnel do not make it a registered server. */
 async function impostors(world) {
   const page = await open(world, "ada", {});
   const base = `/projects/${world.given.project}/terminals`;
@@ -259,7 +259,7 @@ async function impostors(world) {
   page.clean();
 }
 
-/** A program writes what is meant for the person's browser. */
+/** A program writes escape sequences that target the browser. */
 async function attacks(world, engine) {
   const page = await open(world, "ada", {});
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: world.url });
@@ -274,14 +274,14 @@ async function attacks(world, engine) {
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), "mine");
   assert.equal(await page.title(), title);
   assert.equal(await page.locator("img").count(), 0);
-  // A link that is none is not one; another asks first.
+  // Invalid links are not links, and others ask for confirmation.
   const asked = [];
   page.on("dialog", async (dialog) => {
     asked.push(dialog.message());
     await dialog.dismiss();
   });
   const row = page.locator(".xterm-rows > div").filter({ hasText: "trap link" });
-  // The session can be ended for everybody once the page knows its name.
+  // The session can be ended for everyone once the page has its id.
   await page.getByRole("link", { name: "Open spectator view" }).waitFor();
   const box = await row.boundingBox();
   const letter = box.width / engine.sessions.get([...engine.sessions.keys()].at(-1)).size.col;
@@ -299,7 +299,7 @@ async function attacks(world, engine) {
   page.clean();
 }
 
-/** Text that a page put on the clipboard does not become keys; nor do lines, without a question. */
+/** Clipboard text of a page does not become keys. Several lines need a confirmation. */
 async function pastes(world, engine) {
   const page = await open(world, "ada", {});
   await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
@@ -315,7 +315,7 @@ async function pastes(world, engine) {
       document.activeElement.dispatchEvent(event);
     }, text);
   };
-  /** What arrived since the last time, up to this mark. */
+  /** Output since the last call, up to this mark. */
   const arrived = async (mark) => {
     await page.keyboard.type(mark);
     const until = Date.now() + PATIENCE;
@@ -327,7 +327,7 @@ async function pastes(world, engine) {
     session.input = "";
     return input.slice(0, input.indexOf(mark));
   };
-  /** Has the program say whether it knows what is pasted, and waits until the page has heard it. */
+  /** Lets the program set bracketed paste, and waits until the page has processed it. */
   const says = async (program, mark) => {
     await page.keyboard.press("Enter");
     await page.keyboard.type(program);
@@ -358,7 +358,7 @@ async function pastes(world, engine) {
   await paste(hostile);
   assert.equal(await arrived("five"), clean);
   assert.equal(asked.length, 2);
-  // A piece of a line asks nothing.
+  // A part of a line needs no confirmation.
   await paste("a piece");
   assert.equal(await arrived("six"), "a piece");
   assert.equal(asked.length, 2);

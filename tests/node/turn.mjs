@@ -1,4 +1,4 @@
-// Two peers in Chromium which may use relay candidates alone, and a data channel between them.
+// Two peers in Chromium that may use relay candidates only, with a data channel between them.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -8,8 +8,8 @@ const { chromium } = require("playwright-core");
 
 const browser = await chromium.launch({
   executablePath: process.env.SVC_TEST_CHROMIUM,
-  // Test machines often run as root, where the sandbox does not start. The certificate for TLS is
-  // of an authority that this machine does not know.
+  // Test machines often run as root, where the sandbox does not start. The TLS certificate is
+  // signed by an authority that this machine does not trust.
   args: ["--no-sandbox", "--ignore-certificate-errors"],
 });
 try {

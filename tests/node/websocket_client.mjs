@@ -1,10 +1,10 @@
 // A visitor with `ws` at one of the WebSocket services. Argument: JSON with
 //
-//     url      where the service is published, or where it listens
-//     ca_file  the authority of a published one, or null
-//     service  host:port where the service listens, to ask what it has seen
+//     url      address of the service, published or local
+//     ca_file  authority of a published one, or null
+//     service  host:port of the service itself, for its view of the connections
 //
-// It prints how many cases it ran and which went wrong.
+// It prints the number of cases and the failed ones.
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -17,7 +17,7 @@ const WebSocket = require("ws");
 const world = JSON.parse(process.argv[2]);
 const sizes = [0, 125, 126, 65535, 65536, 1 << 20];
 const codes = [1000, 1001, 1011, 3000, 4999, null];
-// A close frame without a code counts as this one (RFC 6455, 7.1.5), and none at all as the other.
+// Codes for a close frame without a code (RFC 6455, 7.1.5), and for no close frame at all.
 const [noCode, abnormal] = [1005, 1006];
 
 let ran = 0;
@@ -32,7 +32,7 @@ function check(what, was, expected) {
 
 const tls = {
   ca: world.ca_file ? readFileSync(world.ca_file) : undefined,
-  // Names under `localhost` are this machine, also where the resolver does not know it.
+  // Names under `localhost` resolve to this machine, even if the resolver does not support them.
   lookup: (_name, options, found) =>
     options.all ? found(null, [{ address: "127.0.0.1", family: 4 }]) : found(null, "127.0.0.1", 4),
 };
@@ -55,7 +55,7 @@ async function visit(path, { protocols = [], perMessageDeflate = false } = {}) {
   return socket;
 }
 
-// What the service knows of the end, as soon as it knows it.
+// The service's view of the end, as soon as it is known.
 async function seen(name) {
   const until = Date.now() + 60_000;
   while (Date.now() < until) {

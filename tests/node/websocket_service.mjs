@@ -1,9 +1,9 @@
-// A WebSocket service with `ws`. It prints where it listens; the test ends it.
+// A WebSocket service with `ws`. It prints its address, and the test stops it.
 //
-//     /echo?id=…    says back what it hears; `id` names the conversation for `/seen`
+//     /echo?id=…    echoes; `id` names the conversation for `/seen`
 //     /close/1001   closes with this code; `none` closes without one
-//     /abort        greets and breaks the connection off
-//     /seen?id=…    what the service knows of the end of a conversation (plain HTTP)
+//     /abort        sends a greeting and aborts the connection
+//     /seen?id=…    the service's view of the end of a conversation (plain HTTP)
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 
@@ -29,7 +29,7 @@ const sockets = new WebSocketServer({
 
 sockets.on("connection", (socket, request) => {
   const url = new URL(request.url, "http://localhost");
-  // What is wrong with the peer's frames; its close code says it to the peer.
+  // Errors in the peer's frames, which its close code reports to the peer.
   socket.on("error", () => {});
   if (url.pathname.startsWith("/close/")) {
     const code = url.pathname.slice("/close/".length);

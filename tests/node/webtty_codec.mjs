@@ -1,5 +1,5 @@
-// The messages of the pages: what they write and read has the bytes that `crates/tty` gives them. The
-// vectors are in a file that both sides test.
+// The messages of the pages are encoded and decoded with the same bytes as in `crates/tty`. Both
+// sides test the vectors of one file.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -10,7 +10,7 @@ const file = new URL("../../crates/tty/tests/browser.json", import.meta.url);
 const vectors = JSON.parse(readFileSync(file, "utf8"));
 const bytesOf = (hex) => Uint8Array.from(Buffer.from(hex, "hex"));
 
-/** JSON has no bytes: `{"hex": "…"}` are some. */
+/** JSON has no bytes, so they are written as `{"hex": "…"}`. */
 function revived(value) {
   if (Array.isArray(value)) return value.map(revived);
   if (value === null || typeof value !== "object") return value;
@@ -18,7 +18,7 @@ function revived(value) {
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, revived(one)]));
 }
 
-/** Everything that the pages know of a message: absent texts and numbers are empty and zero. */
+/** All fields of a message that the pages use: absent texts and numbers are empty and zero. */
 function within(found, wanted, at) {
   for (const [key, value] of Object.entries(wanted)) {
     if (value instanceof Uint8Array) assert.deepEqual([...found[key]], [...value], `${at}.${key}`);
@@ -36,7 +36,7 @@ for (const { name, hex, kind, fields, reads } of vectors) {
   within(found, wanted, name);
 }
 
-// What is no message is an error, never half of one.
+// An invalid message is an error, and never parsed partially.
 for (const hex of [
   "",
   "12",

@@ -1,5 +1,5 @@
-// A page comes back to a session: what it draws of the output, and what it sends of the input, is
-// everything once, whatever came before.
+// A page reconnects to a session: it draws all output once and sends all input once, whatever
+// happened before.
 
 import assert from "node:assert/strict";
 
@@ -9,7 +9,7 @@ const bytes = (text) => Buffer.from(text);
 const token = bytes("token");
 const ack = (outputFrom, inputReceived = 0) => ({ resumeToken: token, outputFrom, inputReceived });
 
-/** What is drawn of an output that comes in pieces of this length. */
+/** The drawn part of an output that arrives in pieces of this length. */
 function drawn(returns, text, length = 3) {
   const all = { old: "", fresh: "" };
   for (let at = 0; at < text.length; at += length) {
@@ -24,18 +24,18 @@ for (const length of [1, 3, 7, 100]) {
   const returns = new Returns();
   assert.deepEqual(returns.acknowledged(ack(undefined)), { input: [], isCut: false });
   assert.deepEqual(drawn(returns, "0123456789", length), { old: "", fresh: "0123456789" });
-  // The same page: what is on its screen is not drawn again.
+  // The same page: the content of its screen is not drawn again.
   assert.deepEqual(returns.resume(), { token, received: 0 });
   assert.equal(returns.acknowledged(ack(0)).isCut, false);
   assert.deepEqual(drawn(returns, "0123456789abc", length), { old: "", fresh: "abc" });
   assert.equal(returns.acknowledged(ack(5)).isCut, false);
   assert.deepEqual(drawn(returns, "56789abcdef", length), { old: "", fresh: "def" });
-  // The server has forgotten what came first meanwhile.
+  // The server has dropped the oldest output in the meantime.
   assert.equal(returns.acknowledged(ack(20)).isCut, true);
   assert.deepEqual(drawn(returns, "klm", length), { old: "", fresh: "klm" });
   assert.equal(returns.received, 23);
 
-  // A page that was loaded anew draws all that there is: the other one's, and what is new.
+  // A reloaded page draws all available output, old and new.
   const anew = new Returns(token, 23);
   assert.equal(anew.acknowledged(ack(18)).isCut, false);
   assert.deepEqual(drawn(anew, "ijklmnop", length), { old: "ijklm", fresh: "nop" });
@@ -44,7 +44,7 @@ for (const length of [1, 3, 7, 100]) {
   assert.deepEqual(drawn(anew, "ijklmnopq", length), { old: "", fresh: "q" });
 }
 
-// Input is sent until it is said to have arrived, and no byte of it twice.
+// Input is sent until it is acknowledged, and no byte of it twice.
 const rest = (returns, received) =>
   Buffer.concat(returns.acknowledged(ack(0, received)).input).toString();
 const returns = new Returns();
@@ -66,7 +66,7 @@ anew.typed(bytes("xyz"));
 anew.accept(301);
 assert.equal(rest(anew, 302), "z");
 
-// A server that does not wait gives no token, and nothing is kept for it.
+// A server without resumption returns no token, and no input is stored for it.
 anew.acknowledged({ resumeToken: new Uint8Array(), inputReceived: 303 });
 assert.equal(anew.token, undefined);
 anew.typed(bytes("x"));

@@ -1,4 +1,4 @@
-//! `cargo xtask attack`: hostile clients, services and agents against the program as it is shipped.
+//! `cargo xtask attack`: hostile clients, services and agents against the release program.
 
 use std::process::Command;
 
@@ -8,11 +8,11 @@ use crate::program;
 use crate::repository::Repository;
 use crate::test::{FEATURES, in_repository};
 
-/// Builds the release program and the attacking one, and passes `args` on to the latter. The test of
-/// `tests/attack` attacks the program of the tests for a minute.
+/// Builds the release program and the attacking one, and passes `args` to the latter. The test in
+/// `tests/attack` attacks the test build for a minute.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     cargo(repository, &["build", "--locked", "--release", "-p", "svc"])?;
-    // The workspace is selected, so that dependencies have the features that the tests built.
+    // The workspace is selected, so that dependencies have the same features as in the tests.
     let build = ["build", "--locked", "--workspace", "--bin", "attack"];
     cargo(repository, &[&build[..], &FEATURES[..]].concat())?;
     let target = repository.target_directory()?;

@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: the engine and the agent beside anchors and peers.
 //!
-//! The programs of this tree are built here, those of others are found or installed; then
-//! `bench/bench.py` measures and reports.
+//! The programs of this tree are built here, others are found or installed; then `bench/bench.py`
+//! measures and reports.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::program;
 use crate::repository::Repository;
 
-/// Where the report goes besides `bench/results`.
+/// Page that contains the report, in addition to `bench/results`.
 const PAGE: &str = "docs/performance.md";
 
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
@@ -53,8 +53,8 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     program::run(bench.args(&asked.passed))
 }
 
-/// Builds `svc` as it is shipped, by itself; then what the bench needs around it, which may turn on
-/// features of shared crates.
+/// Builds the release `svc` alone first; then the tools for the bench, which may enable features of
+/// shared crates.
 fn build(repository: &Repository, profile: &str) -> Result<()> {
     let cargo = |packages: &[&str]| {
         let mut cargo = program::cargo();
@@ -69,7 +69,7 @@ fn build(repository: &Repository, profile: &str) -> Result<()> {
     cargo(&["-p", "svc-client", "--examples"])
 }
 
-/// Ours first, then what was installed for the bench; the system's programs come after.
+/// Built programs first, then those installed for the bench, then those of the system.
 fn search_path(built: &Path, environment: &Path) -> Result<String> {
     let directories = [
         built.to_path_buf(),
@@ -96,12 +96,12 @@ struct Asked {
     install: bool,
     profile: String,
     environment: Option<PathBuf>,
-    /// What `bench.py` is asked.
+    /// Arguments for `bench.py`.
     passed: Vec<String>,
 }
 
 impl Asked {
-    /// `None` is a question about the usage.
+    /// `None` requests the usage.
     fn of(args: &[String]) -> Result<Option<Self>> {
         let mut asked = Self {
             task: Task::Run,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_about_building_goes_to_the_harness() {
+    fn other_options_are_passed_to_the_harness() {
         let asked = asked("--rounds 5 --profile dist --quick --only svc,nginx2 --install");
         let asked = asked.unwrap().unwrap();
         assert_eq!(
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debug_build_is_not_measured_and_a_typing_error_is_said() {
+    fn debug_builds_and_unknown_options_are_refused() {
         assert!(asked("--profile dev").is_err());
         assert!(asked("--round 3").is_err());
         assert!(asked("--rounds").is_err());

@@ -1,8 +1,9 @@
 //! `cargo xtask compatibility`: the last release and this tree, run together.
 //!
-//! Platform, engine and agent are taken from the two in every mixture, and each mixture publishes,
-//! visits, dials and reports. Then the installation of the release is upgraded, and downgraded again:
-//! a database that the newer one has migrated is refused with a clear message.
+//! Platform, engine and agent are taken from the two in every combination, and each combination
+//! publishes, visits, dials and reports. Then the installation of the release is upgraded, and
+//! downgraded again: the older program refuses a database that the newer one has migrated, with a
+//! clear message.
 
 mod programs;
 mod server;
@@ -15,7 +16,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use self::stack::{Mixture, Stack};
 use crate::repository::Repository;
 
-/// Builds what is not given, and runs every mixture.
+/// Builds programs that are not given, and runs every combination.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let (mut old, mut new) = (None, None);
     let mut args = args.iter();
@@ -52,8 +53,8 @@ Usage: cargo xtask compatibility [--old PROGRAM] [--new PROGRAM]
 
 Without programs the commit of deploy/release.json and this tree are built, as for development.";
 
-/// The installation of the old program, run by the new one, and by the old one again. The agent stays
-/// the old one, and is never restarted.
+/// Runs the old program's installation with the new program, and with the old one again. The agent
+/// stays the old one, and is never restarted.
 fn upgrade(folder: &Path, old: &Path, new: &Path) -> Result<()> {
     let installed = Stack::install(folder, old)?;
     let first = installed.up(old)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask deep`: the checks that take longer than a change can wait for.
+//! `cargo xtask deep`: the checks that take too long to run for each change.
 
 use anyhow::Result;
 
@@ -9,8 +9,8 @@ use crate::package;
 use crate::repository::Repository;
 use crate::soak;
 
-/// Attacks the release program for ten minutes, fuzzes every target, builds the packages of the client
-/// library by themselves, and runs every test once on a busy machine.
+/// Attacks the release program for ten minutes, fuzzes every target, builds the packages of the
+/// client library separately, and runs every test once on a busy machine.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     compatibility::run(repository, &[])?;
     let seconds = ["--seconds", "600"].map(str::to_owned);

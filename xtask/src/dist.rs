@@ -1,9 +1,9 @@
-//! `cargo xtask dist`: what is shipped, made on the machine that it is for.
+//! `cargo xtask dist`: the release packages, built on the target system.
 //!
-//! The program is built with the profile `dist`, once whole and once as a small agent, and each is
-//! packed as a tarball and as a Debian package, with a bill of materials, a file of checksums and, where
-//! there is a key, a signature of it beside them. Manual pages, completions and their texts come from
-//! the program itself, services and configurations from `deploy`, licences from the crates' sources.
+//! The program is built with the profile `dist`, once complete and once as a small agent. Each is
+//! packed as a tarball and as a Debian package, with a bill of materials, a checksum file and, if
+//! there is a key, its signature. The program itself generates manual pages and completions;
+//! services and configurations come from `deploy`, licences from the crates' sources.
 
 mod build;
 mod contents;
@@ -32,12 +32,12 @@ use self::signature::SigningKey;
 use crate::program;
 use crate::repository::Repository;
 
-/// One of the two programs that are shipped.
+/// One of the two released programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flavour {
-    /// Everything.
+    /// The complete program.
     Whole,
-    /// What runs beside a private service, and on people's desks.
+    /// The agent, for machines with private services and for desktops.
     Agent,
 }
 
@@ -64,7 +64,7 @@ impl Flavour {
     }
 }
 
-/// Builds both and packs them below the target directory, or packs the programs that it is given.
+/// Builds both and packs them below the target directory, or packs given programs.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let mut out = repository.target_directory()?.join("packages");
     let mut given = Vec::new();
@@ -88,7 +88,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     if let Some(flavour) = only {
         return only_build(repository, flavour, &out);
     }
-    // Before the build: a key that is not there ends it after minutes otherwise.
+    // Before the build, which would otherwise fail after minutes because of a missing key.
     let key = SigningKey::find(repository, key)?;
     if given.is_empty() {
         for flavour in [Flavour::Whole, Flavour::Agent] {
@@ -116,7 +116,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Builds a program for an image of containers, with what has to go with it.
+/// Builds a program for a container image, with its accompanying files.
 fn only_build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<()> {
     let program = build::build(repository, flavour, out)?;
     let packing = Packing {
@@ -135,7 +135,7 @@ fn only_build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<(
     Ok(())
 }
 
-/// Signs the checksums, or says that nothing was signed.
+/// Signs the checksums, or reports that nothing was signed.
 fn sign(repository: &Repository, out: &Path, key: Option<&SigningKey>) -> Result<()> {
     let Some(key) = key else {
         signature::remove(out)?;
@@ -163,27 +163,27 @@ Without programs both are built. KEY is a private key of OpenSSH, or the public 
 holds; SVC_SIGNING_KEY names it, too. --only-build packs nothing: the program is DIR/svc.program or
 DIR/svc-agent.program, with its licences and its bill of materials beside it.";
 
-/// Where packages come from and go to.
+/// Inputs and output of the packages.
 struct Packing<'a> {
     repository: &'a Repository,
     out: &'a Path,
     effort: Effort,
-    /// What the program is made of.
+    /// Components of the program.
     inventory: &'a Inventory,
     allowed: Allowed,
 }
 
-/// How small packages are made.
+/// Compression effort.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Effort {
     Shipped,
-    /// For tests.
+    /// Fast, for tests.
     #[cfg(test)]
     Quick,
 }
 
 impl Effort {
-    /// The compressor of the tarball, and that of the Debian package as `dpkg-deb` names it.
+    /// The compressor of the tarball, and that of the Debian package in `dpkg-deb`'s notation.
     fn compressors(self) -> (&'static str, &'static str) {
         match self {
             Self::Shipped => ("gzip -9n", "xz"),
@@ -194,7 +194,7 @@ impl Effort {
 }
 
 impl Packing<'_> {
-    /// Packs a program, and gives the names of the packages and of its bill of materials.
+    /// Packs a program, and returns the names of the packages and of its bill of materials.
     fn pack(&self, flavour: Flavour, program: &Path) -> Result<Vec<String>> {
         let version = version(program)?;
         let mut contents = Contents::gather(self.repository, flavour, program)?;
@@ -206,7 +206,7 @@ impl Packing<'_> {
         let beside = tarball.replace(".tar.gz", ".cdx.json");
         fs::write(self.out.join(&beside), bill)?;
         let mut packages = vec![tarball, beside];
-        // Other systems have the tarball.
+        // Other systems only have the tarball.
         if program::find("dpkg-deb").is_some() {
             packages.push(debian::package(self, flavour, &version, &contents, &stage)?);
         }
@@ -239,7 +239,7 @@ impl Packing<'_> {
         stage::settle(&root, self.time()?)?;
         let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
         let name = format!("{package}-{version}-{os}-{arch}.tar.gz");
-        // The same sources and the same program make the same bytes.
+        // The same sources and the same program result in the same bytes.
         program::run(
             Command::new("tar")
                 .args(["--format=gnu", "--sort=name"])
@@ -254,8 +254,8 @@ impl Packing<'_> {
         Ok(name)
     }
 
-    /// When the sources were written, in seconds since 1970: what `SOURCE_DATE_EPOCH` says, or the
-    /// history; 0 where neither tells it.
+    /// Time of the sources, in seconds since 1970: from `SOURCE_DATE_EPOCH` or from the history; 0
+    /// without both.
     fn time(&self) -> Result<u64> {
         if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
             return time.parse().context("SOURCE_DATE_EPOCH is no number");
@@ -268,7 +268,7 @@ impl Packing<'_> {
     }
 }
 
-/// What the program says that it is.
+/// The version that the program reports.
 fn version(program: &Path) -> Result<String> {
     let said = program::output(Command::new(program).arg("--version"))?;
     let version = said.trim().strip_prefix("svc ").unwrap_or_default();
@@ -280,7 +280,7 @@ fn version(program: &Path) -> Result<String> {
     Ok(version.to_owned())
 }
 
-/// `SHA256SUMS`, as `sha256sum --check` reads it.
+/// `SHA256SUMS`, in the format of `sha256sum --check`.
 fn checksums(out: &Path, packages: &[String]) -> Result<()> {
     let sums = program::output(Command::new("sha256sum").current_dir(out).args(packages))?;
     fs::write(out.join(signature::SUMS), sums)?;
@@ -295,7 +295,7 @@ fn remove(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The texts of the licences of everything that the program contains.
+/// The licence texts of everything in the program.
 const LICENCES: &str = "THIRD-PARTY-LICENSES";
 /// The bill of materials, within a package.
 const BILL: &str = "sbom.cdx.json";

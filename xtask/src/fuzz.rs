@@ -1,6 +1,6 @@
-//! `cargo xtask fuzz`: every target of `fuzz/` for some seconds, guided by coverage where the
-//! machine has cargo-fuzz and nightly Rust. Where it has not, the kept inputs alone are replayed,
-//! and what was not run is said by name.
+//! `cargo xtask fuzz`: runs every target of `fuzz/` for some seconds, guided by coverage if the
+//! machine has cargo-fuzz and nightly Rust. Otherwise only the stored inputs are replayed, and the
+//! targets that were not fuzzed are named.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::program;
 use crate::repository::Repository;
 
-/// Runs all targets, or those that are named.
+/// Runs all targets, or the named ones.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let (seconds, named) = arguments(args)?;
     let all = targets(repository)?;
@@ -29,28 +29,27 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     guided(repository, &chosen, &Way::Search { seconds })
 }
 
-/// What a change must pass: the guided run alone, since the tests replay what is kept.
+/// The check for each change: only the guided run, because the tests replay the stored inputs.
 pub(crate) fn briefly(repository: &Repository) -> Result<()> {
     let all = targets(repository)?;
     guided(repository, &all.iter().collect::<Vec<_>>(), &Way::Gate)
 }
 
-/// How a target is run.
+/// Mode of a run.
 enum Way {
-    /// By chance, for so long, and from what earlier runs found: this is where findings are made.
+    /// Random, for this time, starting from earlier findings: this mode finds new bugs.
     Search { seconds: u32 },
-    /// The same inputs in the same order each time, so that a change is judged by what it did and
-    /// not by luck.
+    /// The same inputs in the same order each time, so that the result depends only on the change.
     Gate,
 }
 
-/// A target, and the crate whose parser it feeds.
+/// A target, and the crate whose parser it tests.
 struct Target {
     name: String,
     krate: String,
 }
 
-/// Every target, in order: what `fuzz/fuzz_targets` has, each with the crate that its file names.
+/// Every target, sorted: the files in `fuzz/fuzz_targets`, each with the crate that its file names.
 fn targets(repository: &Repository) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for entry in fs::read_dir(repository.path("fuzz/fuzz_targets"))? {
@@ -72,13 +71,13 @@ fn targets(repository: &Repository) -> Result<Vec<Target>> {
 }
 
 impl Target {
-    /// The inputs that are kept with the sources.
+    /// The inputs that are stored with the sources.
     fn kept(&self, repository: &Repository) -> PathBuf {
         repository.path(&format!("crates/{}/tests/corpus/{}", self.krate, self.name))
     }
 }
 
-/// The kept inputs, by the tests of each crate, with the Rust that builds everything else.
+/// Replays the stored inputs in the tests of each crate, with the usual Rust.
 fn replay(repository: &Repository, targets: &[&Target]) -> Result<()> {
     let mut crates: Vec<&str> = targets.iter().map(|target| &*target.krate).collect();
     crates.sort_unstable();
@@ -127,7 +126,7 @@ fn guided(repository: &Repository, targets: &[&Target], way: &Way) -> Result<()>
         fs::create_dir_all(&found)?;
         fs::create_dir_all(&failing)?;
         let mut fuzz = cargo_fuzz();
-        // Without a sanitizer: what is fuzzed has no unsafe code, and runs at twice the speed.
+        // Without a sanitizer: the fuzzed code has no unsafe code, and runs at twice the speed.
         fuzz.current_dir(repository.root())
             .env("CARGO_TARGET_DIR", &build)
             .args(["run", "--sanitizer", "none", &target.name])
@@ -178,21 +177,20 @@ fn arguments(args: &[String]) -> Result<(u32, Vec<String>)> {
     Ok((seconds, named))
 }
 
-/// What the paths of those tests have in them, and of no others: those may need more than
-/// is here, such as a database.
+/// Parts of the paths of those tests and of no others, because others may have requirements that
+/// are missing here, such as a database.
 const REPLAYS: [&str; 2] = ["corpus::", "kept_inputs_"];
 
-/// For each target, where nothing is said: a run of all takes less than an hour.
+/// Default time per target: a run of all takes less than an hour.
 const DEFAULT_SECONDS: u32 = 120;
 
-/// Inputs of each target in a run of everything: whoever breaks a parser is told, whoever does not
-/// waits two minutes.
+/// Inputs per target in a run for a change: enough to detect a broken parser, in two minutes.
 const GATE_RUNS: u32 = 20_000;
 
-/// The slowest targets stop here, earlier in the same row of inputs.
+/// Time limit for the slowest targets, which then stop earlier in the same sequence of inputs.
 const GATE_SECONDS: u32 = 5;
 
-/// Every bound of a parser that is worth reaching is below it.
+/// Every relevant limit of a parser is below this size.
 const MAX_INPUT_BYTES: u32 = 4096;
 
 /// An input that takes longer is a finding.

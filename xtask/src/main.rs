@@ -1,13 +1,13 @@
 //! The project's own tasks, behind `cargo xtask <task>`.
 //!
-//! `up` starts the program as a newcomer meets it, `test` runs everything that a change must
-//! pass, `provision` installs what the tests need, `fuzz` feeds the parsers what nobody thought of,
-//! `attack` runs hostile clients against the release program, `soak` repeats the tests on a busy
-//! machine, `deep` runs the long checks,
-//! `bench` measures, `dist` makes packages, `package` those of the client library for a registry, `web` fetches the terminal of the pages, `systems` checks
-//! the agent for systems that it is not tested on, `tidy` checks the house rules, and `rules` writes
-//! `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so that a plain
-//! `cargo test` runs them.
+//! `up` starts the program as a new user does, `test` runs all checks for a change, `provision`
+//! installs what the tests need, `fuzz` runs the parsers with random input, `attack` runs hostile
+//! clients against the release program, `soak` repeats the tests on a busy machine, `deep` runs the
+//! long checks, `bench` measures, `dist` makes packages, `package` makes those of the client
+//! library for a registry, `web` fetches the terminal of the pages, `systems` checks the agent for
+//! systems that it is not tested on, `tidy` checks the house rules, and `rules` writes
+//! `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so that a
+//! plain `cargo test` runs them.
 #![expect(
     clippy::print_stderr,
     reason = "a task talks to the person who started it"
@@ -72,7 +72,7 @@ fn run(args: &[String]) -> Result<()> {
         "systems" => no_arguments(rest).and_then(|()| systems::run(&repository)),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
         "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
-        // Cargo's, not a person's.
+        // Called by cargo, not by a person.
         "watch" => watch::run(rest),
         "help" | "--help" | "-h" => {
             eprint!("{USAGE}");
@@ -82,7 +82,7 @@ fn run(args: &[String]) -> Result<()> {
     }
 }
 
-/// The one flag of the tasks that may install something.
+/// The only flag of the tasks that may install something.
 fn yes(args: &[String]) -> Result<bool> {
     match args {
         [] => Ok(false),

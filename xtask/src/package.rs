@@ -1,4 +1,5 @@
-//! `cargo xtask package`: the client library and the crates below it, as a registry takes them.
+//! `cargo xtask package`: packages of the client library and its dependencies in this workspace, as
+//! a registry accepts them.
 
 use anyhow::Result;
 
@@ -6,8 +7,8 @@ use crate::program;
 use crate::repository::Repository;
 use crate::tidy::graph;
 
-/// Packs what is committed, and builds each package by itself, the client library without its features,
-/// too; nothing is uploaded.
+/// Packs the committed files, and builds each package separately, the client library also without
+/// its features; nothing is uploaded.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let mut small = program::cargo();
     let client = graph::package("client");
@@ -37,15 +38,15 @@ fn pack(repository: &Repository, options: &[&str]) -> Result<()> {
     program::run(&mut cargo)
 }
 
-/// The repository of manifests as long as the project has no public one.
+/// The repository in manifests until the project has a public one.
 const PLACEHOLDER: &str = "https://git.example.com/";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Whether they build is for `cargo xtask deep`; here, that manifests, versions and files are
-    /// those of packages.
+    /// `cargo xtask deep` checks that they build. This checks manifests, versions and files of the
+    /// packages.
     #[test]
     fn the_client_library_is_packed_with_all_that_it_needs() {
         let repository = Repository::of_this_package().unwrap();
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_says_where_it_is_from_and_how_it_is_found() {
+    fn a_package_has_its_repository_and_search_terms() {
         let repository = Repository::of_this_package().unwrap();
         for name in graph::PACKED {
             let folder = format!("crates/{name}");

@@ -23,7 +23,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs the command and returns what it wrote to stdout; on failure the error carries stderr.
+/// Runs the command and returns its stdout; an error contains its stderr.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = shown(command);
     let output = command
@@ -36,7 +36,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{line}` wrote invalid UTF-8"))
 }
 
-/// Whether the command can be started and succeeds; its output is thrown away.
+/// True if the command can be started and succeeds; its output is discarded.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -46,8 +46,8 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The first executable of this name on `PATH` or in the directories of system programs, which
-/// are not on every user's `PATH` (Debian puts nginx there).
+/// The first executable of this name on `PATH` or in the directories of system programs, which are
+/// not on every user's `PATH` (Debian puts nginx there).
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);

@@ -1,18 +1,18 @@
-//! What the tests need of the machine: named in one line, installed after consent.
+//! Programs that the tests need: listed in one line, installed after consent.
 //!
 //! The tests run the program beside real third-party software: nginx as an upstream, curl as a
-//! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a
-//! person's browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's
-//! programs as visitors that judge or attack, systemd's verifier of units, Prometheus' checker of
-//! metrics and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
-//! command lines, OpenSSH's signer, and judges and peers written in Python and for Node.
-//! Programs that are there already are used as they are.
-//! The Python packages live in a virtual environment under the target directory, the Node packages
-//! in a directory beside it, and so do an nginx and a promtool that we fetched: their Debian packages
-//! would start services when they are installed, so they are unpacked there and never installed. The
-//! terminal of the pages is fetched, too, so that the program which is tested has it. PostgreSQL's package is installed without the cluster that
-//! it would make; the tests make their own, in temporary directories. `h2spec` is built where there
-//! is a Go for it, and its test says so where there is none.
+//! visitor, the Python SDK as an agent, PostgreSQL as the platform's database, Chromium as a user's
+//! browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's programs
+//! as visitors that check or attack, systemd's verifier of units, Prometheus' checker of metrics
+//! and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
+//! command lines, OpenSSH's signer, and checkers and peers written in Python and for Node.
+//! Installed programs are used as they are. The Python packages live in a virtual environment under
+//! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx
+//! and promtool: their Debian packages would start services when they are installed, so they are
+//! only unpacked there. The web terminal is downloaded as well, so that the tested program has it.
+//! PostgreSQL's package is installed without its default cluster; the tests create their own, in
+//! temporary directories. `h2spec` is built if Go is available; otherwise its test reports that it
+//! did not run.
 
 mod debian;
 mod go;
@@ -33,7 +33,7 @@ use crate::program;
 use crate::repository::Repository;
 use crate::web;
 
-/// Where the tests find the programs that they run.
+/// Paths of the programs that the tests run.
 pub(crate) struct Provisions {
     nginx: PathBuf,
     curl: PathBuf,
@@ -60,12 +60,12 @@ pub(crate) struct Provisions {
     asciinema: PathBuf,
     zsh: PathBuf,
     fish: PathBuf,
-    /// The one program that may be missing: it needs Go.
+    /// The only optional program: it needs Go.
     h2spec: Option<PathBuf>,
 }
 
 impl Provisions {
-    /// The variables that the tests read.
+    /// Environment variables that the tests read.
     pub(crate) fn environment(&self) -> Vec<(&'static str, &Path)> {
         let mut environment: Vec<(&'static str, &Path)> = vec![
             ("SVC_TEST_NGINX", &self.nginx),
@@ -102,7 +102,7 @@ impl Provisions {
     }
 }
 
-/// Makes sure that everything is there and says where it is.
+/// Checks or installs everything and returns the paths.
 pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
     let directory = repository.target_directory()?.join("test-env");
     let missing: Vec<Need> = Need::ALL
@@ -152,7 +152,7 @@ const UCLIENT: &str = "turnutils_uclient";
 /// systemd's verifier of units.
 const ANALYZE: &str = "systemd-analyze";
 
-/// Chromium under the names that systems give it. The build without windows needs half of the time.
+/// Chromium under its names on different systems. The headless build needs half of the time.
 fn chromium() -> Option<PathBuf> {
     let names = [
         "chromium-headless-shell",
@@ -169,23 +169,23 @@ fn keyring() -> Option<[PathBuf; 2]> {
     Some([bus, program::find("gnome-keyring-daemon")?])
 }
 
-/// One thing that the tests need of the machine.
+/// One requirement of the tests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Need {
     /// Compiles the C of aws-lc.
     CCompiler,
     Curl,
-    /// Makes the certificates of visitors.
+    /// Creates the certificates of visitors.
     Openssl,
     Nginx,
-    /// Python 3 that can make virtual environments.
+    /// Python 3 with support for virtual environments.
     Python,
     /// PostgreSQL's server, not running.
     Postgres,
     /// Node with npm.
     Node,
     Chromium,
-    /// A keyring that a desktop has, and a bus to reach it.
+    /// A desktop keyring, and a bus to reach it.
     Keyring,
     /// coturn, for its client; its server is not started.
     Coturn,
@@ -196,9 +196,9 @@ enum Need {
     Systemd,
     /// Prometheus, for its `promtool`.
     Prometheus,
-    /// The player and recorder of terminals; it is used to play.
+    /// The player and recorder of terminals; only the player is used.
     Asciinema,
-    /// zsh and fish; bash is everywhere.
+    /// zsh and fish; bash is installed everywhere.
     Shells,
     /// OpenSSH's `ssh-keygen`, which signs packages.
     Signer,
@@ -240,7 +240,7 @@ impl Need {
                 .into_iter()
                 .all(|name| program::find(name).is_some()),
             Self::Slowhttptest => program::find("slowhttptest").is_some(),
-            // Alpine has no package of it, and macOS has something else.
+            // Alpine has no package for it, and macOS has another init system.
             Self::Systemd => [ANALYZE, "apk", "brew"]
                 .into_iter()
                 .any(|name| program::find(name).is_some()),
@@ -256,7 +256,7 @@ impl Need {
         }
     }
 
-    /// The packages of one package manager that meet this need.
+    /// The packages of one package manager for this requirement.
     fn packages(self, manager: &Manager) -> &'static str {
         let [
             c_compiler,
@@ -320,7 +320,7 @@ fn install(missing: &[Need], directory: &Path, yes: bool) -> Result<()> {
     debian::install(missing, manager, directory)
 }
 
-/// The one line for the person.
+/// The line that the user should run.
 fn line(manager: &Manager, missing: &[Need], is_root: bool) -> String {
     let packages: Vec<_> = missing.iter().map(|need| need.packages(manager)).collect();
     let sudo = if is_root || manager.program == "brew" {

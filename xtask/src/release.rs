@@ -1,6 +1,6 @@
 //! The last release: `deploy/release.json`, which `cargo xtask release` writes.
 //!
-//! A commit cannot name itself, so the file is committed after the one that was released.
+//! A commit cannot contain its own hash, so the file is committed after the released commit.
 
 use std::fs;
 use std::process::Command;
@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use crate::program;
 use crate::repository::Repository;
 
-/// The version and the commit that were released last.
+/// Version and commit of the last release.
 pub(crate) struct Release {
     pub(crate) version: String,
     pub(crate) commit: String,
 }
 
-/// Records the commit that is checked out as the release of the workspace's version.
+/// Records the checked-out commit as the release of the workspace's version.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let changed = git(repository, &["status", "--porcelain"])?;
     ensure!(
@@ -57,7 +57,8 @@ impl Release {
             .with_context(|| format!("cannot write {FILE}"))
     }
 
-    /// Whether the changelog tells what is released, and the commit is the name of one.
+    /// Checks that the changelog has an entry for the release, and that the commit has the form of
+    /// a hash.
     fn check(&self, changelog: &str) -> Result<()> {
         let heading = format!("## [{}] - ", self.version);
         let mut lines = changelog.lines();
@@ -105,13 +106,14 @@ mod tests {
         let release = Release::read(&repository).unwrap();
         let changelog = repository.read(CHANGELOG).unwrap();
         release.check(&changelog).unwrap();
-        // Links of headings, as Keep a Changelog has them, are not needed: what is to come is on top.
+        // Links of headings, as Keep a Changelog has them, are not needed: unreleased changes are
+        // at the top.
         let first = changelog.lines().find(|line| line.starts_with("## "));
         assert_eq!(first, Some("## [Unreleased]"));
     }
 
     #[test]
-    fn what_the_changelog_does_not_tell_is_no_release() {
+    fn a_version_missing_in_the_changelog_is_not_a_release() {
         let release = |version: &str, commit: &str| Release {
             version: version.to_owned(),
             commit: commit.to_owned(),

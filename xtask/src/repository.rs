@@ -1,4 +1,4 @@
-//! The working tree: where it is and which files belong to it.
+//! The working tree: its location and its files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::program;
 
-/// The working tree that this package stands in.
+/// The working tree that contains this package.
 pub(crate) struct Repository {
     root: PathBuf,
 }
 
 impl Repository {
-    /// Finds the tree through the package's own directory: the one that cargo names at run time,
-    /// because a built binary may outlive a moved checkout.
+    /// Finds the tree through the package's own directory as given by cargo at run time, because a
+    /// built binary may outlive a moved checkout.
     pub(crate) fn of_this_package() -> Result<Self> {
         let package = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -41,7 +41,7 @@ impl Repository {
         fs::read_to_string(&path).with_context(|| format!("cannot read {relative}"))
     }
 
-    /// What `cargo metadata` says of the workspace's own packages.
+    /// The output of `cargo metadata` for the workspace's own packages.
     pub(crate) fn metadata(&self) -> Result<Value> {
         let mut cargo = program::cargo();
         cargo
@@ -51,7 +51,7 @@ impl Repository {
         serde_json::from_str(&program::output(&mut cargo)?).context("cargo metadata is not JSON")
     }
 
-    /// Where cargo puts what it builds.
+    /// Cargo's target directory.
     pub(crate) fn target_directory(&self) -> Result<PathBuf> {
         let metadata = self.metadata()?;
         let directory = metadata.get("target_directory").and_then(Value::as_str);
@@ -60,8 +60,8 @@ impl Repository {
             .context("cargo metadata names no target directory")
     }
 
-    /// Every text file of the tree by its relative path with `/`, in order. Build output, what
-    /// other tools keep beside the sources, and files that are not text are left out.
+    /// Every text file of the tree by its relative path with `/`, sorted. Build output, files of
+    /// other tools, and files that are not text are left out.
     pub(crate) fn text_files(&self) -> Result<BTreeMap<String, String>> {
         let mut files = BTreeMap::new();
         let mut directories = vec![self.root.clone()];
@@ -89,7 +89,7 @@ impl Repository {
     }
 }
 
-/// Whether a directory is part of the project. Cargo marks its own with `CACHEDIR.TAG`.
+/// True if a directory is part of the project. Cargo marks its own with `CACHEDIR.TAG`.
 fn belongs(directory: &Path) -> bool {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let foreign = name == "node_modules"

@@ -1,9 +1,10 @@
-//! `docs/rules.md`: each rule of the interface, where it is kept, and the test that proves it.
+//! `docs/rules.md`: each rule of the interface, the code that implements it, and the test that
+//! proves it.
 //!
-//! A rule has an id (`EN-5b`). Code that keeps a rule cites the id in a comment; a test that
+//! A rule has an id (`EN-5b`). Code that implements a rule cites the id in a comment; a test that
 //! proves it cites the id above the test function or in its body. This module looks for both: a
-//! rule is closed when it has both, else open. The document is generated, and a test of this
-//! package fails when it differs from what the sources say, or when a rule is open.
+//! rule is closed if it has both, else open. The document is generated, and a test of this package
+//! fails if it differs from the sources, or if a rule is open.
 
 mod catalogue;
 mod citations;
@@ -18,7 +19,7 @@ use self::catalogue::AREAS;
 use self::citations::Citations;
 use crate::repository::Repository;
 
-/// Writes the document anew.
+/// Writes the document again.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let files = repository.text_files()?;
     let report = Report::of(&files);
@@ -32,7 +33,7 @@ fn write(repository: &Repository, relative: &str, text: &str) -> Result<()> {
     fs::write(repository.path(relative), text).with_context(|| format!("cannot write {relative}"))
 }
 
-/// What is wrong with the document, which rules are open, and which that do not exist are cited.
+/// Complaints: a document that differs, open rules, and citations of unknown rules.
 pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     let report = Report::of(files);
     let mut complaints: Vec<_> = report
@@ -50,29 +51,29 @@ pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     complaints
 }
 
-/// Every rule, sorted by what the sources say of it.
+/// Every rule, by state.
 struct Report {
     closed: BTreeMap<&'static str, Proof>,
     open: BTreeMap<&'static str, Lack>,
-    /// Ids that are cited but not in the catalogue, with a file that does.
+    /// Ids that are cited but not in the catalogue, with a file that cites each.
     unknown: Vec<(String, String)>,
 }
 
-/// Why a rule is closed.
+/// Citations that close a rule.
 struct Proof {
-    /// The files that keep it, in order of their paths.
+    /// The files that implement it, sorted by path.
     kept_in: Vec<String>,
     /// The tests that prove it, as `file::name`.
     proved_by: Vec<String>,
 }
 
-/// Why a rule is open.
+/// Reason why a rule is open.
 #[derive(Debug, PartialEq)]
 enum Lack {
     NotBuilt,
-    /// A file cites it, and no test does.
+    /// A file cites it, but no test does.
     Untested,
-    /// A test cites it, and no file says that it keeps it.
+    /// A test cites it, but no code does.
     Unnamed,
 }
 

@@ -1,8 +1,8 @@
-//! `cargo xtask soak`: every test again and again, in shuffled order, beside a busy machine.
+//! `cargo xtask soak`: repeats every test in shuffled order on a busy machine.
 //!
-//! A test that fails here has a race, in itself or in the product. The passes of each test are counted
-//! in `tests/soak.txt` ([`record`]), so that the task can be ended and started again: a test needs
-//! [`record::ENOUGH`] passes since its source last changed.
+//! A test that fails here has a race, in itself or in the product. The passes of each test are
+//! counted in `tests/soak.txt` ([`record`]), so that the task can be interrupted and continued: a
+//! test needs [`record::ENOUGH`] passes since its source last changed.
 
 mod busy;
 mod programs;
@@ -45,7 +45,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         for program in shuffled(chosen, seed) {
             let outcomes = program.run(repository, &provisions, seed)?;
             report.add(program, &outcomes);
-            // Without a load nothing is proved, but a failure is one.
+            // Passes without load prove nothing, but failures count.
             record.add(repository, program, &outcomes, busy.is_some())?;
         }
     }
@@ -61,11 +61,11 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
 struct Options {
     rounds: u32,
     load: bool,
-    /// Also programs whose tests have enough passes.
+    /// Includes programs whose tests have enough passes.
     all: bool,
     seed: Option<u64>,
     yes: bool,
-    /// Packages; none stands for all.
+    /// Packages; empty for all.
     packages: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ impl Options {
     }
 }
 
-/// Failures as they come, and the slowest tests at the end.
+/// Failures as they occur, and the slowest tests at the end.
 #[derive(Default)]
 struct Report {
     failures: usize,
@@ -108,7 +108,7 @@ struct Report {
     times: BTreeMap<String, Duration>,
 }
 
-/// Slow tests that the report lists.
+/// Number of slow tests in the report.
 const SLOWEST: usize = 20;
 
 impl Report {
@@ -149,7 +149,7 @@ fn seed() -> u64 {
     now.map_or(0, |now| now.as_secs())
 }
 
-/// In an order that the seed decides (Fisher and Yates, with the numbers of `SplitMix64`).
+/// Shuffled with a seed (Fisher and Yates, with the numbers of `SplitMix64`).
 fn shuffled<T>(mut items: Vec<T>, seed: u64) -> Vec<T> {
     let mut state = seed;
     for last in (1..items.len()).rev() {

@@ -1,8 +1,8 @@
-//! `cargo xtask systems`: the agent, type-checked for the systems that it is not tested on.
+//! `cargo xtask systems`: type-checks the agent for systems on which it is not tested.
 //!
-//! A check links nothing, so nobody needs another system's C compiler for it: what the build
-//! scripts of libraries compile is replaced by empty files. What this finds is code that the other
-//! system does not have; whether the rest works there, nobody has tried.
+//! A check links nothing, so no C compiler for the other system is needed: the output of build
+//! scripts of libraries is replaced by empty files. It finds code that does not exist on the other
+//! system; the behaviour there is untested.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use anyhow::{Context as _, Result};
 use crate::program;
 use crate::repository::Repository;
 
-/// The systems, as Rust names them.
+/// The systems, by their Rust target names.
 const TARGETS: [&str; 2] = ["x86_64-pc-windows-gnu", "x86_64-apple-darwin"];
 
-/// Checks the small agent for each system. One whose standard library is not there and cannot be
-/// had is named.
+/// Checks the small agent for each system. Systems whose standard library cannot be installed are
+/// named.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let tools = Tools::write(&repository.target_directory()?.join("systems"))?;
     for target in TARGETS {
@@ -39,7 +39,7 @@ pub(crate) fn run(repository: &Repository) -> Result<()> {
     Ok(())
 }
 
-/// A compiler and an archiver that make empty files.
+/// A compiler and an archiver that create empty files.
 struct Tools {
     compiler: PathBuf,
     archiver: PathBuf,
@@ -54,8 +54,8 @@ impl Tools {
         })
     }
 
-    /// The names of variables are those of the crate `cc`; the last two have `aws-lc-sys` go the
-    /// shortest way: without an assembler and without `CMake`.
+    /// The variable names are those of the crate `cc`. The last two make `aws-lc-sys` use its
+    /// simplest build: without an assembler and without `CMake`.
     fn take_the_place_of_compilers(&self, cargo: &mut Command, target: &str) {
         let target = target.replace('-', "_");
         cargo
@@ -75,7 +75,7 @@ fn script(path: &Path, text: &str) -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
-/// Answers who it is with the machine's own preprocessor, and makes the file after `-o`.
+/// Identifies itself with the machine's own preprocessor, and creates the file after `-o`.
 const COMPILER: &str = r#"#!/bin/sh
 out= before=
 for argument in "$@"; do

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that a change must pass, in order, stopping at the first failure.
+//! `cargo xtask test`: all checks for a change, in order, stopping at the first failure.
 
 use std::env;
 use std::fs;
@@ -18,11 +18,11 @@ use crate::repository::Repository;
 use crate::tidy;
 use crate::watch::failures;
 
-/// What `svc` leaves out by default. Lint and test steps select it together with everything else: a
-/// second set of features would compile the dependencies once more, and back again in the next run.
+/// Features that `svc` does not enable by default. Lint and test steps enable them as well: a
+/// second set of features would compile the dependencies again, and once more in the next run.
 pub(crate) const FEATURES: [&str; 2] = ["--features", "svc/keyring"];
 
-/// Provisions the machine and runs every step. A failure names the step it happened in.
+/// Provisions the machine and runs every step. An error names its step.
 pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     let mut steps = Steps {
         started: Instant::now(),
@@ -44,7 +44,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     Ok(())
 }
 
-/// The two parts of a Rust installation that a minimal one leaves out.
+/// The two components that a minimal Rust installation lacks.
 fn components() -> Result<()> {
     let missing: Vec<_> = [("fmt", "rustfmt"), ("clippy", "clippy")]
         .into_iter()
@@ -69,8 +69,8 @@ fn clippy(repository: &Repository) -> Result<()> {
     program::run(&mut cargo)
 }
 
-/// The program without its servers. The workspace is selected, so that its dependencies are those that
-/// the steps before have checked, and of it only this program is checked.
+/// The program without its servers. The workspace is selected so that its dependencies are those of
+/// the earlier steps, but only this program is checked.
 fn small_agent(repository: &Repository) -> Result<()> {
     let selected = ["clippy", "--workspace", "--locked", "--bin", "svc"];
     let mut cargo = in_repository(repository);
@@ -80,9 +80,9 @@ fn small_agent(repository: &Repository) -> Result<()> {
     program::run(&mut cargo)
 }
 
-/// The API documentation of every crate: links that lead nowhere or to several things are errors. It
-/// reads what clippy has made of the dependencies; `crates/testing` and `tests/e2e` select what tests
-/// add to their features.
+/// The API documentation of every crate: broken and ambiguous links are errors. It reuses clippy's
+/// build of the dependencies; `crates/testing` and `tests/e2e` select the additional features of
+/// tests.
 fn documentation(repository: &Repository) -> Result<()> {
     let mut cargo = in_repository(repository);
     cargo
@@ -92,15 +92,15 @@ fn documentation(repository: &Repository) -> Result<()> {
     program::run(&mut cargo)
 }
 
-/// The whole workspace each time: cargo unites the features of what is selected, and another
-/// selection would compile the dependencies once more.
+/// The whole workspace each time: cargo unites the features of the selected packages, and another
+/// selection would compile the dependencies again.
 fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
     let mut cargo = in_repository(repository);
     if let Some(watched) = watched(repository)? {
         cargo.args(["--config", &watched]);
     }
     cargo
-        // One broken test must not hide those of the packages after it.
+        // One broken test must not hide failures in later packages.
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         .args(FEATURES)
         .env("SVC_BIN", svc(repository)?);
@@ -121,26 +121,26 @@ fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
     ended
 }
 
-/// Tests of a program that run at once. Most of the time they wait: for processes to start, for the
-/// silence that a time-out needs, for a browser to draw.
+/// Number of concurrent tests of a program. Tests mostly wait: for processes to start, for
+/// time-outs, for a browser.
 fn threads() -> usize {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     cores * TESTS_PER_CORE
 }
 
-/// With more, the machine is busy all the time and tests only take longer.
+/// With more, the machine is always busy and tests only take longer.
 const TESTS_PER_CORE: usize = 3;
 
-/// The variable of Rust's test programs.
+/// The environment variable of Rust's test programs.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// The program under test, which cargo builds before the tests.
+/// The tested program, which cargo builds before the tests.
 pub(crate) fn svc(repository: &Repository) -> Result<PathBuf> {
     Ok(repository.target_directory()?.join("debug").join("svc"))
 }
 
-/// Cargo's configuration of how a test program is run: `watch` of this very program, where no
-/// person ends what hangs. All of them together have an end, too.
+/// Cargo's configuration of the runner of test programs: `watch` of this program, for runs without
+/// a person who ends hanging tests. All of them together have a time limit as well.
 fn watched(repository: &Repository) -> Result<Option<String>> {
     if io::stdin().is_terminal() {
         return Ok(None);
@@ -153,29 +153,30 @@ fn watched(repository: &Repository) -> Result<Option<String>> {
     Ok(Some(format!("target.'cfg(all())'.runner = {runner}")))
 }
 
-/// How long one test program may take: several times what the longest needs on two slow cores.
+/// Time limit of one test program: several times the longest duration on two slow cores.
 const SLOWEST: Duration = Duration::from_mins(15);
 
-/// And all of them: with what is built before, less than machines of continuous integration allow.
+/// Time limit of all: including the build, less than the limit of continuous integration.
 const ALL: Duration = Duration::from_mins(55);
 
 fn run_cargo(repository: &Repository, args: &[&str]) -> Result<()> {
     program::run(in_repository(repository).args(args))
 }
 
-/// Cargo, in the repository, as all steps of a test run it: what one builds, the next finds.
+/// Cargo, in the repository, with the same environment in all steps, so that each step reuses the
+/// build of the previous one.
 pub(crate) fn in_repository(repository: &Repository) -> Command {
     let mut cargo = program::cargo();
     cargo.current_dir(repository.root());
-    // Incremental data makes rebuilds faster and is half of the output; continuous integration builds
-    // once.
+    // Incremental data makes rebuilds faster and is half of the output, but continuous integration
+    // builds once.
     if !io::stdin().is_terminal() {
         cargo.env("CARGO_INCREMENTAL", "0");
     }
     cargo
 }
 
-/// Headings and times; the time of a step is written when the next one begins.
+/// Headings and durations; the duration of a step is written when the next one starts.
 struct Steps {
     started: Instant,
     done: usize,
@@ -192,7 +193,7 @@ impl Steps {
         work().with_context(|| format!("failed at step `{name}`"))
     }
 
-    /// Prints the time of the last step.
+    /// Prints the duration of the last step.
     fn finish(self) {
         eprintln!("    took {:.1} s", self.started.elapsed().as_secs_f32());
     }

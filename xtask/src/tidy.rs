@@ -1,7 +1,7 @@
-//! The house rules that a program can check.
+//! The project rules that a program can check.
 //!
-//! Each check returns complaints, one line each, and an empty list when all is well. `cargo xtask
-//! tidy` prints them all; the tests of this package fail on any.
+//! Each check returns complaints, one per line, and an empty list without any. `cargo xtask tidy`
+//! prints them all; the tests of this package fail on any.
 
 mod bans;
 pub(crate) mod graph;
@@ -15,7 +15,7 @@ use anyhow::{Result, bail};
 use crate::repository::Repository;
 use crate::rules;
 
-/// Runs every check, prints all complaints, and fails when there are any.
+/// Runs every check, prints all complaints, and fails if there are any.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     let complaints = check(repository)?;
     for complaint in &complaints {

@@ -1,4 +1,4 @@
-//! `cargo xtask up`: the program as a newcomer meets it.
+//! `cargo xtask up`: starts the program as a new user does.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -9,8 +9,8 @@ use crate::program;
 use crate::repository::Repository;
 use crate::web;
 
-/// Builds the release binary with cargo's own progress and becomes `svc up --demo`, so that
-/// signals and the exit status are the program's.
+/// Builds the release binary with cargo's own progress and becomes `svc up --demo`, so that signals
+/// and the exit status are the program's.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     web::offer(repository);
     program::run(program::cargo().current_dir(repository.root()).args([

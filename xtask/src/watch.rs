@@ -1,7 +1,8 @@
-//! `cargo xtask watch SECONDS UNTIL PROGRAM [ARGS]`: cargo's runner of test programs where nobody
-//! watches them. A program that runs for so many seconds, or until that time (in seconds since
-//! 1970), hangs: it is ended and named. What it started ends with it in any case: a process left
-//! behind would keep the output open, and whoever reads that would wait for ever.
+//! `cargo xtask watch SECONDS UNTIL PROGRAM [ARGS]`: cargo's runner of test programs in unattended
+//! runs. A program that runs for longer than these seconds, or past that time (in seconds since
+//! 1970), hangs: it is killed and named. Processes that it started are killed with it in any case,
+//! because a remaining one would keep the output open, and the reader of the output would wait
+//! forever.
 //!
 //! The logs of failed tests are also kept for the end of the whole run ([`failures`]).
 
@@ -18,7 +19,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::program;
 
-/// Runs the program, and keeps the logs of its failed tests.
+/// Runs the program, and stores the logs of its failed tests.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let Some(failure) = supervise(args)? else {
         return Ok(());
@@ -35,7 +36,7 @@ struct Failure {
     logs: String,
 }
 
-/// Runs the program in a process group of its own, and ends the group with it.
+/// Runs the program in a separate process group, and kills the group when it ends.
 fn supervise(args: &[String]) -> Result<Option<Failure>> {
     let [seconds, until, name, args @ ..] = args else {
         bail!("cargo xtask watch SECONDS UNTIL PROGRAM [ARGS]")
@@ -54,7 +55,7 @@ fn supervise(args: &[String]) -> Result<Option<Failure>> {
     let output = child.stdout.take().context("the output is not a pipe")?;
     let copied = failures::copy(output, io::stdout());
     let ended = wait(child, most);
-    // The group may be empty, which is what it should be.
+    // Normally the group is empty.
     program::succeeds(Command::new("kill").args(["-KILL", "--", &format!("-{group}")]));
     let logs = failures::copied(&copied);
     let error = match ended? {
@@ -74,13 +75,13 @@ fn supervise(args: &[String]) -> Result<Option<Failure>> {
     }))
 }
 
-/// The program's own end, if it comes in time.
+/// Waits for the program's exit, up to the time limit.
 pub(crate) fn wait(mut child: Child, most: Duration) -> Result<Option<ExitStatus>> {
     let (tell, told) = mpsc::channel();
     let waiting = thread::spawn(move || tell.send(child.wait()));
     match told.recv_timeout(most) {
         Ok(status) => {
-            // It has sent, so it is over.
+            // The thread has sent its result, so it has ended.
             drop(waiting.join());
             Ok(Some(status.context("cannot wait for the program")?))
         }
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_passed_on() {
+    fn an_exit_status_is_passed_on() {
         assert!(supervise(&words(&["60", FAR, "true"])).unwrap().is_none());
         let failure = supervise(&words(&["60", FAR, "false"])).unwrap().unwrap();
         assert!(
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_ended_and_named_with_what_it_started() {
+    fn a_hanging_program_is_killed_with_its_children() {
         let begun = Instant::now();
         for [most, until] in [["1", FAR], ["60", "1"]] {
             let hangs = ["sh", "-c", "sleep 600 & sleep 600"];

@@ -1,6 +1,7 @@
-//! `cargo xtask web`: the terminal of the platform's pages, from npm into the target directory.
+//! `cargo xtask web`: downloads the web terminal of the platform's pages from npm into the target
+//! directory.
 //!
-//! The next build of the program takes it in. It is pinned by a lock file and never kept with the
+//! The next build of the program includes it. It is pinned by a lock file and not stored with the
 //! sources.
 
 use std::fs;
@@ -12,8 +13,8 @@ use anyhow::{Context as _, Result, bail};
 use crate::program;
 use crate::repository::Repository;
 
-/// Fetches the packages, unless those of the lock file are there, and lays out what the program
-/// takes in. Returns where.
+/// Downloads the packages, unless those of the lock file are present, and copies the files for the
+/// program. Returns their folder.
 pub(crate) fn run(repository: &Repository) -> Result<PathBuf> {
     let target = repository.target_directory()?;
     let web = target.join("web");
@@ -29,14 +30,14 @@ pub(crate) fn run(repository: &Repository) -> Result<PathBuf> {
     for (from, name) in FILES {
         copy(&packages.join("node_modules").join(from), &web.join(name))?;
     }
-    // Written last: an installation that broke off is begun again.
+    // Written last: an interrupted download is started again.
     fs::write(&stamp, lock).with_context(|| format!("cannot write {}", stamp.display()))?;
     eprintln!("    the terminal of the pages is in {}", web.display());
     Ok(web)
 }
 
-/// The same where it is not the task itself: without npm the program is built without a terminal page,
-/// and the person learns so.
+/// The same as a step of other tasks: without npm the program is built without a web terminal, and
+/// a message states this.
 pub(crate) fn offer(repository: &Repository) {
     if let Err(error) = run(repository) {
         eprintln!("    the pages will have no terminal: {error:#}");
@@ -69,10 +70,10 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 const SOURCE: &str = "crates/control/web";
 
-/// The lock file of what is fetched.
+/// The lock file of the downloaded packages.
 pub(crate) const LOCK: &str = "crates/control/web/package-lock.json";
 
-/// Where each file is in the packages, and what the program calls it.
+/// Path of each file in the packages, and its name in the program.
 const FILES: [(&str, &str); 4] = [
     ("@xterm/xterm/lib/xterm.mjs", "xterm.mjs"),
     ("@xterm/addon-fit/lib/addon-fit.mjs", "addon-fit.mjs"),

@@ -1,8 +1,8 @@
-//! Load makers of the bench, and its packet relay.
+//! Load generators of the bench, and its packet relay.
 //!
-//! What `wrk`, `h2load` and `curl` do not do: WebSocket messages, thousands of SSE watchers, and a
-//! network with distance and loss where the kernel has none to offer. Each writes one line of JSON
-//! with what it saw; `bench/*.py` starts them.
+//! They cover loads that `wrk`, `h2load` and `curl` cannot generate: WebSocket messages, thousands
+//! of SSE watchers, and a network with distance and loss for kernels without support for it. Each
+//! writes its results as one line of JSON; `bench/*.py` starts them.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &[String]) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // One thread makes the load: it must leave the cores to those that are measured.
+    // One thread generates the load, so that the measured programs have the cores.
     let load_maker = || Builder::new_current_thread().enable_all().build();
     match words.as_slice() {
         ["ws-echo", address] => Builder::new_multi_thread()

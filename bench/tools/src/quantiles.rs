@@ -1,8 +1,8 @@
-//! The quantiles of what was measured.
+//! Quantiles of samples.
 
 use std::time::Duration;
 
-/// Durations in microseconds, which hold for an hour in four bytes.
+/// Durations in microseconds; four bytes are enough for an hour.
 #[derive(Default)]
 pub(crate) struct Samples(Vec<u32>);
 
@@ -20,7 +20,7 @@ impl Samples {
         self.0.len()
     }
 
-    /// The median and the 99th of a hundred, in milliseconds; zeros without samples.
+    /// The median and the 99th percentile, in milliseconds; zeros without samples.
     pub(crate) fn p50_p99(mut self) -> (f64, f64) {
         self.0.sort_unstable();
         let at = |per_cent: usize| {

@@ -1,11 +1,11 @@
-//! A network with distance and loss, for kernels without `netem`: packets are taken from one TUN
-//! device, held for a time, and put into the other; some are lost.
+//! A network with distance and loss, for kernels without `netem`: packets are read from one TUN
+//! device, delayed, and written to the other; some are dropped.
 //!
-//! It makes both devices and says `ready`; whoever started it moves one into another network
+//! It creates both devices and prints `ready`. The caller then moves one into another network
 //! namespace, which the open descriptor survives. A line on stdin, `MS PER_MILLE`, sets the delay
-//! of each direction (half a round trip) and its loss from then on, and is answered with what went
-//! through since the line before. Packets have the size of the device's MTU, as nothing is
-//! offloaded, so a loss is that of a packet on a wire. The order is kept.
+//! of each direction (half a round trip) and its loss from then on. The reply is the number of
+//! packets since the previous line. Packets have the size of the device's MTU, because there is no
+//! offloading, so a loss is that of a packet on a wire. The order is preserved.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -52,18 +52,18 @@ pub(crate) fn run(one: &str, other: &str) -> Result<()> {
     Ok(())
 }
 
-/// What both directions are told, and what they count, in packets.
+/// Settings and counters of both directions, in packets.
 #[derive(Default)]
 struct Network {
     delay_ns: AtomicU64,
     loss_per_mille: AtomicU64,
     passed: AtomicU64,
     lost: AtomicU64,
-    /// Found the queue full: the network had no room.
+    /// Packets dropped because the queue was full.
     overflowed: AtomicU64,
 }
 
-/// Carries packets one way, for ever.
+/// Relays packets in one direction, forever.
 fn direction(mut from: File, mut to: File, network: &Network) -> Result<()> {
     let mut waiting: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
     let mut free: Vec<Vec<u8>> = Vec::new();
@@ -74,7 +74,7 @@ fn direction(mut from: File, mut to: File, network: &Network) -> Result<()> {
             let Some((_, packet)) = waiting.pop_front() else {
                 break;
             };
-            // A packet is one write. A device that is down, or full, loses it as a wire would.
+            // A packet is one write. A device that is down or full drops it, like a wire.
             let count = match to.write_all(&packet) {
                 Ok(()) => &network.passed,
                 Err(_) => &network.overflowed,
@@ -96,7 +96,7 @@ fn direction(mut from: File, mut to: File, network: &Network) -> Result<()> {
             packet.resize(MAX_PACKET, 0);
             match from.read(&mut packet) {
                 Ok(length) => packet.truncate(length),
-                // The device is not up yet, or has nothing more.
+                // The device is not up yet, or has no more packets.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     free.push(packet);
                     break;
@@ -116,7 +116,7 @@ fn direction(mut from: File, mut to: File, network: &Network) -> Result<()> {
     }
 }
 
-/// xorshift64*: losses need no more, and each run has the same ones.
+/// xorshift64*: enough for losses, and each run has the same ones.
 struct Dice(u64);
 
 impl Dice {
@@ -128,7 +128,7 @@ impl Dice {
     }
 }
 
-/// A new TUN device of this name, without packet headers of its own, not blocking.
+/// A new non-blocking TUN device with this name, without packet headers.
 fn device(name: &str) -> Result<File> {
     ensure!(name.len() < 16, "a device's name has 15 bytes at most");
     let file = OpenOptions::new()
@@ -164,9 +164,9 @@ fn set_interface(file: &File, request: &[u8; IFREQ]) -> nix::Result<i32> {
 const IFREQ: usize = 40;
 /// Packets are no longer than the device's MTU, 1,500 bytes.
 const MAX_PACKET: usize = 2048;
-/// Packets that are read before those that are due are written.
+/// Maximum number of packets to read before due packets are written.
 const BATCH: usize = 64;
-/// 100 MB one way: more than anyone here has under way at 100 ms.
+/// 100 MB in one direction: more than is in flight here at 100 ms.
 const MAX_WAITING: usize = 1 << 16;
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_a_hundred_is_lost_at_ten_per_mille() {
+    fn one_in_a_hundred_is_lost_at_ten_per_mille() {
         let mut dice = Dice(1);
         let lost = (0..100_000).filter(|_| dice.per_mille() < 10).count();
         assert!((900..1100).contains(&lost), "{lost}");

@@ -1,4 +1,4 @@
-//! People who watch a terminal session: each reads what the engine sends and shows it to nobody.
+//! Spectators of a terminal session: each reads the engine's output and discards it.
 
 use std::io::BufRead as _;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use tokio::task::JoinSet;
 
 use crate::target::{Stream, Target};
 
-/// Attaches whoever stands on stdin, a line each: the URL of the stream, the session, the
-/// participant, the grant in hex. After an empty line `open` is said; at the end of stdin, what all
-/// of them got, in bytes.
+/// Attaches the spectators from stdin, one per line: the URL of the stream, the session, the
+/// participant, the grant in hex. After an empty line it prints `open`; at the end of stdin, the
+/// total number of received bytes.
 pub(crate) async fn watch(ca_file: &str, token: &str) -> Result<()> {
     let mut watching = JoinSet::new();
     let got = Arc::new(AtomicU64::new(0));
@@ -29,7 +29,7 @@ pub(crate) async fn watch(ca_file: &str, token: &str) -> Result<()> {
         let (mut stream, rest) = target.ask(&fields, "101").await?;
         let attach = attach(session, participant, &bytes_of(grant)?)?;
         stream.write_all(&frame(&attach)?).await?;
-        // The screen comes first; who has that watches.
+        // The first message is the screen, after which the spectator is attached.
         let first = match rest.len() {
             0 => stream.read(&mut [0; 1 << 10]).await?,
             count => count,
@@ -60,7 +60,7 @@ async fn read(mut stream: Box<dyn Stream>, got: Arc<AtomicU64>) {
     }
 }
 
-/// The message `attach` (`docs/webtty-protocol.md`): who watches, over a WebSocket.
+/// The message `attach` (`docs/webtty-protocol.md`) of a spectator over a WebSocket.
 fn attach(session: &str, participant: &str, grant: &[u8]) -> Result<Vec<u8>> {
     let mut fields = Vec::new();
     for (tag, text) in [
@@ -78,7 +78,7 @@ fn attach(session: &str, participant: &str, grant: &[u8]) -> Result<Vec<u8>> {
     Ok(message)
 }
 
-/// A length that is one byte in protobuf.
+/// A length that takes one byte in protobuf.
 fn short(length: usize) -> Result<u8> {
     ensure!(
         length < 0x80,
@@ -87,7 +87,7 @@ fn short(length: usize) -> Result<u8> {
     Ok(u8::try_from(length)?)
 }
 
-/// A WebSocket message of less than 64 KiB, under the mask zero.
+/// A WebSocket message of less than 64 KiB, with an all-zero mask.
 fn frame(message: &[u8]) -> Result<Vec<u8>> {
     let mut frame = vec![0x82, 0x80 | 0x7e];
     frame.extend_from_slice(&u16::try_from(message.len())?.to_be_bytes());
@@ -112,7 +112,7 @@ fn bytes_of(hex: &str) -> Result<Vec<u8>> {
         .collect()
 }
 
-/// The key is the RFC's example: nothing here depends on its being random.
+/// The key is the RFC's example, because it need not be random here.
 const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 #[cfg(test)]

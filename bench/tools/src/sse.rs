@@ -1,4 +1,4 @@
-//! Watchers of server-sent events: how many arrive, and how late.
+//! Watchers of server-sent events: number of received events, and their delay.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,9 +10,9 @@ use tokio::time::timeout_at;
 use crate::quantiles::Samples;
 use crate::target::{Stream, Target};
 
-/// Opens the watchers and says `open`; what they get for some seconds after a line on stdin is
-/// counted. An event is a `data:` line with a stamp, and its delay counts when the stamp is its
-/// own: events about older things carry older stamps.
+/// Opens the watchers and prints `open`. After a line on stdin, it counts their events for some
+/// seconds. An event is a `data:` line with a time stamp. Its delay only counts if the stamp is its
+/// own, because events about older objects contain older stamps.
 pub(crate) async fn watch(
     target: Target,
     header: &str,
@@ -51,7 +51,7 @@ pub(crate) async fn watch(
 struct Seen {
     events: usize,
     delays: Samples,
-    /// Whether the other side closed before the time was over.
+    /// True if the peer closed before the time was over.
     ended: bool,
 }
 
@@ -86,7 +86,7 @@ async fn read(mut stream: Box<dyn Stream>, mut bytes: Vec<u8>, end: tokio::time:
     }
 }
 
-/// The time in a `data:` line; a snapshot is no event.
+/// The time stamp in a `data:` line; a snapshot is not an event.
 fn stamp(line: &[u8]) -> Option<Duration> {
     let line = std::str::from_utf8(line).ok()?.strip_prefix("data:")?;
     if line.contains("state.initial") {
@@ -97,7 +97,7 @@ fn stamp(line: &[u8]) -> Option<Duration> {
     nanoseconds.parse().ok().map(Duration::from_nanos)
 }
 
-/// Whoever publishes lets things be for longer than this before it speaks of them again.
+/// The publisher waits for longer than this before it publishes about the same object again.
 const FRESH: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_are_read_from_data_lines_alone() {
+    fn stamps_are_only_read_from_data_lines() {
         assert_eq!(
             stamp(b"data: {\"a\":\"stamp=17;\"}\n"),
             Some(Duration::from_nanos(17))

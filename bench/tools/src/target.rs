@@ -1,4 +1,4 @@
-//! Where a load goes: a URL, dialled over TCP or TLS.
+//! Target of a load: a URL, dialled over TCP or TLS.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A URL whose host resolves here; `https` is checked against the authorities of the bench.
+/// A URL whose host resolves here; for `https` the certificate is verified with the authorities of
+/// the bench.
 #[derive(Clone)]
 pub(crate) struct Target {
     /// Host and port.
@@ -19,7 +20,7 @@ pub(crate) struct Target {
     tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-/// TCP or TLS; which of both is not worth a type parameter in a load maker.
+/// TCP or TLS; a type parameter is not worthwhile in a load generator.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
@@ -38,9 +39,9 @@ impl Target {
         })
     }
 
-    /// A connection on which nothing was said yet.
+    /// A new connection.
     pub(crate) async fn dial(&self) -> Result<Box<dyn Stream>> {
-        // Resolvers differ in what they make of names below `localhost` (RFC 6761, section 6.3).
+        // Resolvers differ in their handling of names below `localhost` (RFC 6761, section 6.3).
         let below_localhost = |(_, port): (&str, &str)| format!("127.0.0.1:{port}");
         let split = self.authority.rsplit_once(':');
         let local = split.filter(|(host, _)| host.ends_with(".localhost"));
@@ -53,8 +54,8 @@ impl Target {
         })
     }
 
-    /// Sends a request and reads the head of the answer, which must have this status; returns the
-    /// connection and what came after the head.
+    /// Sends a request and reads the head of the response, which must have this status; returns the
+    /// connection and the bytes after the head.
     pub(crate) async fn ask(
         &self,
         fields: &str,
@@ -98,5 +99,5 @@ fn connector(ca_file: &str) -> Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// A head of an answer is shorter; what follows it may be in the same bytes.
+/// Longer than any head with the bytes that follow it.
 const MAX_HEAD: usize = 1 << 20;

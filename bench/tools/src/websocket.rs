@@ -1,7 +1,7 @@
-//! WebSocket messages there and back: a service that echoes them, and the load.
+//! WebSocket round trips: an echo service, and its load.
 //!
-//! Messages are short (a header of two bytes, RFC 6455 section 5.2), so frames are put together
-//! by hand: a library of frames would be a good part of what is measured.
+//! Messages are short (a header of two bytes, RFC 6455 section 5.2), so frames are built by hand: a
+//! library would be a large part of the measurement.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use crate::quantiles::Samples;
 use crate::target::Target;
 
-/// Echoes every message of every client, until it is killed. Other requests are answered `200`,
-/// so that the bench sees when a tunnel to this service is up.
+/// Echoes every message of every client, until it is killed. It responds to other requests with
+/// `200`, so that the bench can wait until a tunnel to this service is up.
 pub(crate) async fn serve(address: &str) -> Result<()> {
     let listener = TcpListener::bind(address).await?;
     loop {
         let (client, _) = listener.accept().await?;
-        // A client that goes is the end of its task and nothing else.
+        // A disconnected client only ends its own task.
         tokio::spawn(async move { echo(client).await.ok() });
     }
 }
@@ -81,7 +81,7 @@ async fn echo(mut client: TcpStream) -> Result<()> {
 struct Masked<'a> {
     mask: &'a [u8],
     payload: &'a [u8],
-    /// Of the whole frame.
+    /// Length of the whole frame.
     length: usize,
 }
 
@@ -94,7 +94,7 @@ fn masked_frame(bytes: &[u8]) -> Option<Masked<'_>> {
     })
 }
 
-/// Opens the sockets, then sends a message on each as soon as the one before came back.
+/// Opens the sockets, and sends the next message on each as soon as the previous one has returned.
 pub(crate) async fn load(target: Target, sockets: usize, seconds: f64, bytes: u8) -> Result<()> {
     ensure!(
         bytes <= MAX_SHORT,
@@ -111,7 +111,8 @@ pub(crate) async fn load(target: Target, sockets: usize, seconds: f64, bytes: u8
     let mut tasks = JoinSet::new();
     for mut stream in open {
         tasks.spawn(async move {
-            // The mask is zero: masking costs the load maker, and tells nothing about the tunnel.
+            // The mask is zero: masking costs CPU in the load generator, and does not affect the
+            // tunnel.
             let mut frame = vec![BINARY, 0x80 | bytes, 0, 0, 0, 0];
             frame.resize(6 + usize::from(bytes), b'x');
             let mut answer = vec![0; 2 + usize::from(bytes)];
@@ -137,11 +138,11 @@ pub(crate) async fn load(target: Target, sockets: usize, seconds: f64, bytes: u8
     Ok(())
 }
 
-/// A whole binary message.
+/// A complete binary message.
 const BINARY: u8 = 0x82;
 /// Longer payloads have longer headers.
 const MAX_SHORT: u8 = 125;
-/// The key is the RFC's example: nothing here depends on its being random.
+/// The key is the RFC's example, because it need not be random here.
 const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 #[cfg(test)]
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_taken_when_all_of_it_is_there() {
+    fn a_frame_is_parsed_when_it_is_complete() {
         let frame = [BINARY, 0x82, 1, 2, 3, 4, b'a', b'b', b'!'];
         assert!((0..8).all(|end| masked_frame(&frame[..end]).is_none()));
         let taken = masked_frame(&frame).unwrap();

@@ -18,6 +18,7 @@ use crate::workspaces::role::Role;
 /// The workspace, if the caller is an active member with a role and a credential that allow
 /// `permission` there.
 ///
+/// # Errors
 /// 404 if the user is not a member, 403 if the role or the boundary does not allow it, or if the
 /// workspace is suspended and the permission allows more than reading.
 pub async fn workspace(
@@ -69,6 +70,7 @@ pub async fn project(
 /// [`project`] with a lock on the workspace. Until the transaction ends, no other request changes
 /// its contents, so decisions about them remain valid when they are written.
 ///
+/// # Errors
 /// Those of [`project`]; 409 if the project was moved to another workspace meanwhile.
 pub async fn locked_project(
     tx: &mut Tx,

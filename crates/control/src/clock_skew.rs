@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_answer_is_no_skew() {
+    fn a_slow_response_does_not_count_as_skew() {
         let seconds = SignedDuration::from_secs;
         for (before, after, ahead) in [(-3, 2, 0), (1, 4, 1), (-9, -4, -4), (0, 0, 0)] {
             assert_eq!(nearest(seconds(before), seconds(after)), seconds(ahead));

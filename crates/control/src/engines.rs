@@ -2,11 +2,10 @@
 //! them.
 //!
 //! An engine authenticates with the secret of its cluster ([`caller`]) and keeps a stream of
-//! changes open. One task of [`link`] serves each stream. It first sends the whole state
-//! ([`everything`]), unless the engine has a cursor from which the change log continues. Then it
-//! sends changes ([`news`]). A commit wakes the task, immediately in this process and over the
-//! database from others ([`listen`]). The task also polls every second, so a lost wake-up costs
-//! only a second.
+//! changes open. One task of [`link`] serves each stream. It first sends the whole state, unless
+//! the engine has a cursor from which the change log continues. Then it sends changes. A commit
+//! wakes the task, immediately in this process and over the database from others ([`listen`]). The
+//! task also polls every second, so a lost wake-up costs only a second.
 //!
 //! Engines send reports in batches ([`reports`]). Each batch counts once. Browsers that an engine
 //! does not recognise are sent to [`sign_in`].
@@ -161,7 +160,7 @@ const MAX_SNAPSHOTS: usize = 2;
 /// How long the log of changes is kept: an engine that was away for longer is told everything.
 pub(crate) const LOG_IS_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A link without an update for this long is considered ended without notice. The period is several
-/// times [`link::SEEN_EVERY`].
+/// times the interval at which links are recorded.
 pub(crate) const LINK_IS_SHOWN: SignedDuration = SignedDuration::from_secs(95);
 /// Reported online objects count for this long. Engines report all of them every five minutes, so
 /// older entries belong to an engine that has died.

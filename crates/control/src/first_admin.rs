@@ -19,6 +19,7 @@ use crate::random;
 /// Creates the operator with this address and a random password, which is returned. `None` if an
 /// account with the address exists. Then nothing was changed.
 ///
+/// # Errors
 /// The address is invalid, or the database fails.
 pub async fn first_admin(app: &App, email: &str) -> Answer<Option<Secret>> {
     let mut read = app.store.read().await?;
@@ -55,6 +56,7 @@ pub struct Operator {
 /// The operator with this address, who is created with this password if there is none yet. For an
 /// installation that is restarted with its existing data.
 ///
+/// # Errors
 /// Address or password are invalid, or the database fails.
 pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answer<Operator> {
     let text = std::str::from_utf8(password.expose()).map_err(|_| Problem::internal())?;
@@ -75,10 +77,10 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answe
     }
     // The password may have been changed on the account page. Then the stored one must not be
     // shown.
-    let kept = user.password_hash.clone().map(|hash| hash.0);
+    let stored_hash = user.password_hash.clone().map(|hash| hash.0);
     let password_holds = match Password::typed(text) {
         Ok(password) => {
-            let verdict = app.people.passwords.verify(password, kept).await;
+            let verdict = app.people.passwords.verify(password, stored_hash).await;
             verdict.map_err(|error| hash_refusal(&error))? != Verdict::Wrong
         }
         Err(_) => false,

@@ -127,7 +127,7 @@ mod tests {
         tokio::time::pause();
         assert!(!health.is_ready(&closed).await);
         tokio::time::advance(Duration::from_millis(999)).await;
-        assert!(!health.is_ready(&well).await, "the last answer is given");
+        assert!(!health.is_ready(&well).await, "the last result is used");
         tokio::time::advance(Duration::from_millis(1)).await;
         tokio::time::resume();
         assert!(health.is_ready(&well).await);

@@ -110,7 +110,8 @@ impl Keys {
     /// Queries the database for a key that a token names, because another process may have created
     /// it. True if the key is now available and the token should be verified again.
     ///
-    /// Any client can name any key, so the database is queried at most once in [`MIN_QUERY_INTERVAL`].
+    /// Any client can name any key, so the database is queried at most once in
+    /// [`MIN_QUERY_INTERVAL`].
     pub(crate) async fn learn(&self, store: &Store, kid: &str, now: Timestamp) -> bool {
         if self.ring().has(kid) {
             return false;

@@ -168,7 +168,7 @@ async fn run(
         ended = connection.as_mut() => return log_end(ended),
         // Hyper's time limit for a request head starts only once the protocol is known. A client
         // that sends nothing, or half a greeting, would keep its slot forever.
-        () = activity.receives_no_request(HEAD_TIMEOUT) => {
+        () = activity.wait_without_request(HEAD_TIMEOUT) => {
             return tracing::debug!("a connection brought no request");
         }
         () = activity.stalls(READ_STALL) => return tracing::debug!("a response was not read"),

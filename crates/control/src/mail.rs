@@ -36,6 +36,7 @@ impl Mailer {
     /// Opens the configured transport. A folder is created, and a server is contacted, with the
     /// first mail.
     ///
+    /// # Errors
     /// A file that the configuration names cannot be used.
     pub fn open(config: &Config) -> Result<Self, MailerError> {
         let from = config.mail.from.clone();
@@ -197,7 +198,7 @@ mod tests {
     use crate::people::email::Email;
 
     #[tokio::test]
-    async fn a_mail_is_one_whole_file_for_its_owner_alone() {
+    async fn a_mail_is_one_complete_file_that_only_its_owner_can_read() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("outbox");
         let to = Email::parse("ada@example.com").unwrap();

@@ -1,5 +1,5 @@
-//! The access log's writer: lines go through a bounded queue to a thread of their own, so that a
-//! slow or full disk never holds a request. What does not fit is dropped and counted.
+//! Writer of the access log. Lines go through a bounded queue to a separate thread, so that a slow
+//! or full disk never delays a request. Lines above the capacity are dropped and counted.
 
 mod writer;
 
@@ -18,14 +18,14 @@ use self::writer::{Target, Writer};
 /// Counts lines that were not written.
 pub const DROPPED_METRIC: &str = "svc_access_log_dropped_total";
 
-/// Where requests leave their line; cloning is cheap.
+/// Handle for writing lines; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     queue: SyncSender<Message>,
     shared: Arc<AccessLogState>,
 }
 
-/// The thread that writes. Whoever opened the log finishes it, after the last request.
+/// The writing thread. Its owner calls `finish` after the last request.
 #[derive(Debug)]
 pub struct AccessLogThread {
     log: AccessLog,
@@ -45,12 +45,12 @@ struct AccessLogState {
 #[derive(Debug)]
 enum Message {
     Line(Vec<u8>),
-    /// Look at the flags.
+    /// Wakes the thread to check the flags.
     Wake,
 }
 
 impl AccessLog {
-    /// Opens the log at `path`, appending (mode 0640 where it is made), or on standard output for
+    /// Opens the log at `path` for appending (mode 0640 if it is created), or standard output for
     /// `-`, and starts the thread.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl AccessLog {
     pub fn write(&self, line: impl Into<Vec<u8>>) {
         let line = line.into();
         let length = line.len();
-        // The bytes are taken before the place in the queue, so the sum never passes the limit.
+        // The bytes are reserved before the slot in the queue, so the sum never exceeds the limit.
         let fits = length <= MAX_LINE_BYTES
             && self
                 .shared
@@ -91,18 +91,18 @@ impl AccessLog {
         }
     }
 
-    /// Opens the path anew before the next line: after a rotation has renamed the file.
+    /// Reopens the path before the next line, after a rotation has renamed the file.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Whether lines cannot be written at the moment, because the disk is full or broken.
+    /// True while lines cannot be written, because the disk is full or broken.
     pub fn is_failing(&self) -> bool {
         self.shared.failing.load(Ordering::Relaxed)
     }
 
-    /// How many lines were dropped so far.
+    /// Number of dropped lines.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
@@ -125,15 +125,15 @@ impl AccessLog {
         })
     }
 
-    /// A full queue needs no message: its reader looks at the flags between lines.
+    /// A full queue needs no wake-up: the thread checks the flags between lines.
     fn wake(&self) {
         drop(self.queue.try_send(Message::Wake));
     }
 }
 
 impl AccessLogThread {
-    /// Writes what is queued and ends the thread; lines that come later are dropped. Blocks for
-    /// as long as the disk takes, so it is not called on a runtime's thread.
+    /// Writes the queued lines and ends the thread; later lines are dropped. It blocks during the
+    /// write, so it must not be called on a thread of the runtime.
     pub fn finish(self) {
         self.log.shared.finish.store(true, Ordering::Release);
         self.log.wake();
@@ -151,10 +151,10 @@ impl AccessLogState {
     }
 }
 
-/// A record is about 1 KiB; the longest legal target and host are 8 KiB and escape to six times
-/// that at most.
+/// A record has about 1 KiB; the longest legal target and host have 8 KiB and grow at most sixfold
+/// when escaped.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
-/// At 50,000 requests a second this is a third of a second in which the disk may pause.
+/// At 50,000 requests per second, the disk may pause for a third of a second.
 const MAX_QUEUED_LINES: usize = 16 * 1024;
-/// The bound in memory, whatever the length of a line.
+/// Memory limit, independent of the length of the lines.
 const MAX_QUEUED_BYTES: usize = 16 * 1024 * 1024;

@@ -1,9 +1,9 @@
-//! The time of day, read through a trait, so that a test can move it.
+//! The time of day behind a trait, so that tests can set it.
 
 use jiff::Timestamp;
 
-/// Tells the time of day. Token lifetimes, memories and dates all come from here; timers of the
-/// runtime do not.
+/// Source of the time of day. Token lifetimes, caches and dates use it; timers of the runtime do
+/// not.
 pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
     /// The present moment, UTC.
     fn now(&self) -> Timestamp;
@@ -19,22 +19,22 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move; for tests.
+/// A clock that only moves when it is set; for tests.
 #[derive(Debug)]
 pub struct ManualClock(parking_lot::Mutex<Timestamp>);
 
 impl ManualClock {
-    /// A clock that stands at `now`.
+    /// Creates a clock with the time `now`.
     pub fn at(now: Timestamp) -> Self {
         Self(parking_lot::Mutex::new(now))
     }
 
-    /// Moves the clock; backwards too, as clocks of machines do.
+    /// Sets the clock, also backwards, like real clocks.
     pub fn set(&self, now: Timestamp) {
         *self.0.lock() = now;
     }
 
-    /// Moves the clock forward by `seconds`, or back where it is negative.
+    /// Moves the clock forward by `seconds`, or backwards if negative.
     pub fn advance(&self, seconds: i64) {
         let mut now = self.0.lock();
         *now = now

@@ -1,14 +1,14 @@
-//! Configuration: a YAML file (JSON is YAML too), then the environment, into one type.
+//! Configuration: a YAML file (JSON is YAML as well) and the environment, read into one type.
 //!
-//! The type is the only source: its JSON Schema, which [`schema`] also hands to editors, says which
-//! keys there are and of which kind each is. A key that it does not know is refused by name, with
-//! the nearest one it knows, and every error says where the value was written.
+//! The type is the only source. Its JSON Schema, which [`schema`] also provides for editors,
+//! defines the keys and their types. An unknown key is refused by name, with the nearest known one,
+//! and every error states the position of the value.
 //!
-//! - The environment stands above the file. Only variables with a double underscore count:
-//!   `SVC_METRICS__PROMETHEUS__PATH` is `metrics.prometheus.path`. A text is taken as it is, other
-//!   kinds are read as YAML (`true`, `30`, `[10.0.0.0/8]`).
-//! - A key without a value (`http:`) is as if it were absent.
-//! - Booleans are `true` and `false` alone; a text that looks like a number needs quotes.
+//! - The environment overrides the file. Only variables with a double underscore count:
+//!   `SVC_METRICS__PROMETHEUS__PATH` is `metrics.prometheus.path`. A text is used unchanged, other
+//!   types are parsed as YAML (`true`, `30`, `[10.0.0.0/8]`).
+//! - A key without a value (`http:`) counts as absent.
+//! - Only `true` and `false` are booleans; a text that looks like a number needs quotes.
 
 mod environment;
 mod node;
@@ -32,11 +32,11 @@ pub use self::state_dir::StateDir;
 
 /// Reads `file`, then the environment, into a `T`.
 ///
-/// `env` is the whole environment of the process; what is not configuration is passed over.
+/// `env` is the whole environment of the process; other variables are ignored.
 ///
 /// # Errors
-/// The first thing that is wrong: a file that cannot be read, YAML that does not parse, an unknown
-/// key, a value of the wrong kind or out of its range.
+/// The first error: a file that cannot be read, invalid YAML, an unknown key, a value of the wrong
+/// type or out of its range.
 pub fn load<T: DeserializeOwned + JsonSchema>(
     file: Option<&Path>,
     env: impl IntoIterator<Item = (String, String)>,
@@ -44,8 +44,8 @@ pub fn load<T: DeserializeOwned + JsonSchema>(
     load_checked(file, env, Ok)
 }
 
-/// [`load`], and then `check`: the conversion into checked values. An error of `check` that names
-/// a key is told where that key was written.
+/// [`load`], and then `check`, the conversion into checked values. An error of `check` with a key
+/// gets the position of that key.
 ///
 /// # Errors
 /// Those of [`load`], and those of `check`.
@@ -73,15 +73,15 @@ pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
         })
 }
 
-/// Reads a configuration out of the bytes of a file, without the environment, and tells everything
-/// that is wrong with it: for what is checked before it is used, and read again while it is in use.
+/// Reads a configuration from the bytes of a file, without the environment, and returns all of its
+/// errors. It is for files that are checked before use, and read again while in use.
 ///
-/// `name` is what errors call the file. An error of `check` is told where its key was written, or
-/// where the section stands that lacks it.
+/// `name` is the name of the file in errors. An error of `check` gets the position of its key, or
+/// of the section that lacks it.
 ///
 /// # Errors
-/// In the order of the file what is unknown, of the wrong kind, or refused by `check`; or the one
-/// place where it is no YAML.
+/// All unknown keys, wrong types and refusals of `check`, in the order of the file; or the position
+/// of invalid YAML.
 pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
     name: &str,
     bytes: &[u8],
@@ -102,7 +102,7 @@ pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
         Ok(checked) if refused.is_empty() => return Ok(checked),
         Ok(_) => {}
         Err(errors) => {
-            // What was taken out, or stands there under a name that is not quite right, is not
+            // Keys that were removed because of an error, or that are misspelt, do not count as
             // missing.
             let is_told = |key: &str| {
                 let nearest = shape::nearest(key);
@@ -135,20 +135,20 @@ pub fn schema<T: JsonSchema>() -> serde_json::Value {
         .to_value()
 }
 
-/// Why a configuration is refused: which key, where it was written, and what is wrong with it.
+/// Error in a configuration: the key, its position, and a description.
 ///
 /// `Display` is one line; it never repeats a value that could be a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The dotted key (`tls.listen_addr`, `auth.jwt.public_keys.0`); empty for the whole file.
     pub key: String,
-    /// What is wrong, as a sentence without its full stop.
+    /// Description, as a sentence without its full stop.
     pub message: String,
-    /// Where the value was written; `None` for a default or a key that is missing.
+    /// Position of the value; `None` for a default or a missing key.
     pub origin: Option<Origin>,
 }
 
-/// Where a value was written.
+/// Position of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// In the file; line and column count from 1.
@@ -165,7 +165,7 @@ pub enum Origin {
 }
 
 impl ConfigError {
-    /// An error at a key ; [`load_checked`] adds where it was written.
+    /// Creates an error for a key; [`load_checked`] adds the position.
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             key: key.into(),
@@ -198,7 +198,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A text in one line of a terminal: keys and names are whatever somebody wrote.
+/// A text for one line of a terminal, because keys and names can contain any characters.
 struct Line<'a>(&'a str);
 
 impl fmt::Display for Line<'_> {

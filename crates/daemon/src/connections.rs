@@ -1,4 +1,4 @@
-//! Connections that are open, in all and by where they come from.
+//! Limits of open connections, in total and per source.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Counts the open connections of a process. Its size is bounded by their number.
+/// Counts the open connections of a process. Its size is limited by their number.
 #[derive(Debug)]
 pub struct Connections {
     most: usize,
@@ -32,14 +32,14 @@ pub struct ConnectionPermit {
 /// The limit that refuses a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionLimitError {
-    /// There are as many as there may be.
+    /// The total limit is reached.
     Total,
-    /// Its source has as many as it may have.
+    /// The limit of the source is reached.
     Source,
 }
 
 impl Connections {
-    /// None is open yet.
+    /// Creates an empty counter.
     pub fn new(most: usize, most_per_source: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
@@ -48,8 +48,8 @@ impl Connections {
         })
     }
 
-    /// Counts one more. One without a source, such as that of a proxy that carries the requests of
-    /// everybody, counts in the total alone.
+    /// Counts one more connection. One without a source, such as that of a proxy with requests of
+    /// many clients, counts only in the total.
     ///
     /// # Errors
     /// A limit is reached.
@@ -79,7 +79,7 @@ impl Connections {
 }
 
 impl ConnectionPermit {
-    /// How many were open when it came, with it.
+    /// Number of open connections when this one was accepted, including it.
     pub fn open_with_it(&self) -> usize {
         self.open_with_it
     }
@@ -100,8 +100,8 @@ impl Drop for ConnectionPermit {
     }
 }
 
-/// The source that limits count by: an IPv4 address, or the /64 network of an IPv6 address, since one
-/// customer has all addresses of it (RFC 6177).
+/// The source for counting: an IPv4 address, or the /64 network of an IPv6 address, because one
+/// customer controls all of its addresses (RFC 6177).
 pub fn source_network(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
@@ -109,7 +109,7 @@ pub fn source_network(source: IpAddr) -> IpAddr {
     }
 }
 
-/// The number of file descriptors that the process may open; 1024 where the system does not tell.
+/// Maximum number of open file descriptors of the process; 1024 if the system does not report it.
 #[cfg(unix)]
 pub fn descriptors() -> usize {
     use nix::sys::resource::{Resource, getrlimit};
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_and_each_source_have_a_limit_and_what_is_over_is_forgotten() {
+    fn total_and_source_limits_apply_and_closed_ones_are_removed() {
         let connections = Connections::new(4, 2);
         let begin = |source: &str| connections.begin(Some(source.parse().unwrap()));
         let first = begin("192.0.2.1").unwrap();
@@ -133,7 +133,7 @@ mod tests {
             begin("192.0.2.1").unwrap_err(),
             ConnectionLimitError::Source
         );
-        // Of one network and of another.
+        // From the same network and from another one.
         let third = begin("2001:db8:1:2:3:4:5:6").unwrap();
         let fourth = begin("2001:db8:1:2::9").unwrap();
         assert_eq!(
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_source_counts_in_the_total_alone() {
+    fn a_connection_without_a_source_counts_only_in_the_total() {
         let connections = Connections::new(3, 1);
         let open: Vec<_> = (0..3).map(|_| connections.begin(None).unwrap()).collect();
         assert_eq!(

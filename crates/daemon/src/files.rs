@@ -1,4 +1,4 @@
-//! Reading small files that an operator wrote.
+//! Reading of small files that an operator provides.
 
 use std::fs::File;
 use std::io::{self, Read};

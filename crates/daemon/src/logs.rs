@@ -1,4 +1,4 @@
-//! What the process says about itself: text on a terminal, JSON lines elsewhere, on stderr.
+//! Log output of the process: text on a terminal, JSON lines elsewhere, on stderr.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
@@ -10,27 +10,27 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// How much is logged; a level includes those before it.
+/// Log level; each includes the previous ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// What failed and needs somebody.
+    /// Failures that need attention.
     Error,
-    /// What was unexpected and was dealt with.
+    /// Unexpected events that were handled.
     Warn,
-    /// What an operator wants to know of a healthy process.
+    /// Information about a healthy process for operators.
     #[default]
     Info,
-    /// What a developer wants to know; names peers and addresses.
+    /// Information for developers; includes peers and addresses.
     Debug,
 }
 
 /// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Human-readable.
     Text,
-    /// One JSON object a line, for machines.
+    /// One JSON object per line.
     Json,
 }
 
@@ -45,27 +45,27 @@ impl Format {
     }
 }
 
-/// Why logging could not be set up.
+/// Reason why logging could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogsError {
-    /// The filter (the value of `SVC_LOG`) cannot be read.
+    /// The filter (the value of `SVC_LOG`) is invalid.
     #[error("the log filter {filter:?} cannot be read: {source}")]
     Filter {
         /// The text as given.
         filter: String,
-        /// What is wrong with it.
+        /// The error.
         source: tracing_subscriber::filter::ParseError,
     },
-    /// Somebody set it up before.
+    /// Logging was already set up.
     #[error("logging is already set up in this process")]
     AlreadySet,
 }
 
-/// Sets up logging for the whole process, once. `filter` is the value of `SVC_LOG` where it is
-/// set (`debug`, or `info,engine=debug`) and stands above `level`.
+/// Sets up logging for the whole process, once. `filter` is the value of `SVC_LOG` if it is set
+/// (`debug`, or `info,engine=debug`) and overrides `level`.
 ///
 /// # Errors
-/// The filter cannot be read, or logging was set up before.
+/// The filter is invalid, or logging was already set up.
 pub fn init(level: Level, filter: Option<&str>, format: Format) -> Result<(), LogsError> {
     let filter = parse_filter(level, filter)?;
     subscriber(filter, format, io::stderr)
@@ -73,8 +73,8 @@ pub fn init(level: Level, filter: Option<&str>, format: Format) -> Result<(), Lo
         .map_err(|_| LogsError::AlreadySet)
 }
 
-/// `level` for our crates; the protocol libraries at most at info, since their debug lines are
-/// one per frame.
+/// `level` for the crates of this project; the protocol libraries at most at info, because their
+/// debug level logs every frame.
 fn parse_filter(level: Level, filter: Option<&str>) -> Result<EnvFilter, LogsError> {
     let text = filter
         .filter(|filter| !filter.is_empty())
@@ -88,7 +88,7 @@ fn parse_filter(level: Level, filter: Option<&str>) -> Result<EnvFilter, LogsErr
         filter: text.to_owned(),
         source,
     })?;
-    // It warns of every malformed packet, which anybody can send.
+    // The library warns of every malformed packet, which anybody can send.
     if !text.contains(STUN)
         && let Ok(silence) = format!("{STUN}=off").parse()
     {
@@ -117,11 +117,11 @@ where
     }
 }
 
-/// Writes lines in which no character turns text around or looks like the end of a line: what a
-/// stranger wrote into a name cannot make a line say something else.
+/// Writes lines without characters that reverse text or look like the end of a line, so that a name
+/// from an untrusted source cannot change the meaning of a line.
 struct PlainLineWriter<W>(W);
 
-/// One line on its way.
+/// One line.
 struct PlainLine<W>(W);
 
 impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for PlainLineWriter<W> {
@@ -137,14 +137,14 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for PlainLineWriter<W> {
 }
 
 impl<W: Write> Write for PlainLine<W> {
-    /// Whole lines come here, one at a time.
+    /// The formatter passes whole lines, one at a time.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match std::str::from_utf8(bytes) {
             Ok(text) if text.contains(turns) => {
                 let mut plain = String::with_capacity(text.len() + 8);
                 for letter in text.chars() {
                     if turns(letter) {
-                        // As JSON has it; people read it in text, too.
+                        // In the notation of JSON, which is also readable in text.
                         write!(plain, "\\u{:04x}", u32::from(letter)).map_err(io::Error::other)?;
                     } else {
                         plain.push(letter);
@@ -162,7 +162,7 @@ impl<W: Write> Write for PlainLine<W> {
     }
 }
 
-/// Marks of direction (Unicode Standard Annex 9) and separators of lines.
+/// Directional formatting characters (Unicode Standard Annex 9) and line separators.
 fn turns(letter: char) -> bool {
     matches!(letter, '\u{61c}' | '\u{85}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}')
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_a_line_turns_it_around() {
+    fn directional_characters_are_escaped() {
         for format in [Format::Json, Format::Text] {
             let captured = Captured::default();
             let writer = captured.clone();
@@ -226,7 +226,7 @@ mod tests {
             let bytes = captured.0.lock().clone();
             let line = String::from_utf8(bytes).unwrap();
             assert!(!line.contains(turns), "{line}");
-            // Text escapes fields in another way than the message.
+            // Text logs escape fields differently from the message.
             for code in ["202e", "2028", "2066"] {
                 assert!(line.contains(code), "{line}");
             }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_for_people() {
+    fn text_is_human_readable() {
         assert!(logged(Level::Info, None, Format::Text).contains("published"));
     }
 
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_fills_the_log_with_malformed_packets() {
+    fn malformed_packets_do_not_fill_the_log() {
         for (level, filter) in [(Level::Debug, None), (Level::Info, Some("warn"))] {
             assert!(!logged(level, filter, Format::Json).contains("malformed"));
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_stands_above_the_level() {
+    fn the_filter_overrides_the_level() {
         assert!(logged(Level::Error, Some("debug"), Format::Json).contains("frame"));
         assert_eq!(logged(Level::Debug, Some("error"), Format::Json), "");
         assert!(

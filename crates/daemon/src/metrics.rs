@@ -1,8 +1,8 @@
-//! The metrics listener (MX-1 to MX-3) and the health routes beside it.
+//! The metrics listener (MX-1 to MX-3) with the health routes.
 //!
-//! `GET <path>` answers in the Prometheus text format, `GET /healthz` says that the process runs,
-//! `GET /readyz` whether it serves. Only the scrape asks for the bearer token: health is for load
-//! balancers, and tells nothing.
+//! `GET <path>` returns the Prometheus text format, `GET /healthz` reports that the process runs,
+//! `GET /readyz` reports if it serves. Only the scrape requires the bearer token: health is for
+//! load balancers, and reveals nothing.
 
 mod config;
 mod respond;
@@ -30,12 +30,12 @@ use self::respond::Respond;
 pub use self::section::MetricsSection;
 pub use self::table::{Kind, Metric, describe, metric};
 
-/// Makes the recorder that collects what the `metrics` macros say in this whole process, once.
-/// Histograms whose name ends in a suffix of `buckets` have those buckets (ours are in seconds or
-/// bytes); without buckets a histogram would be a summary, which cannot be added up.
+/// Installs the recorder for the `metrics` macros of this process, once. Histograms whose name ends
+/// in a suffix of `buckets` have those buckets (in seconds or bytes). Without buckets a histogram
+/// would be a summary, which cannot be aggregated.
 ///
 /// # Errors
-/// There is a recorder already, or a list of buckets is empty.
+/// A recorder is already installed, or a list of buckets is empty.
 pub fn install_recorder(buckets: &[(&str, &[f64])]) -> Result<PrometheusHandle, MetricsError> {
     buckets
         .iter()
@@ -50,7 +50,7 @@ pub fn install_recorder(buckets: &[(&str, &[f64])]) -> Result<PrometheusHandle, 
 /// services in one process share it.
 ///
 /// # Errors
-/// Somebody else installed one.
+/// Another recorder is already installed.
 pub fn recorder() -> Result<PrometheusHandle, MetricsError> {
     static RECORDER: parking_lot::Mutex<Option<PrometheusHandle>> = parking_lot::Mutex::new(None);
     let mut recorder = RECORDER.lock();
@@ -62,12 +62,12 @@ pub fn recorder() -> Result<PrometheusHandle, MetricsError> {
     Ok(handle)
 }
 
-/// From half a millisecond, a good answer through a tunnel on one machine, to a minute.
+/// From half a millisecond, a good response time through a tunnel on one machine, to a minute.
 const SECONDS: &[f64] = &[
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
 
-/// Whether the process serves; cloning shares it. Begins not ready.
+/// Readiness of the process; clones share it. Initially not ready.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<ReadinessState>);
 
@@ -78,22 +78,22 @@ struct ReadinessState {
 }
 
 impl Readiness {
-    /// Says that everything listens (true), or that the drain has begun (false).
+    /// Sets if everything listens (true), or if the drain has started (false).
     pub fn set_ready(&self, ready: bool) {
         self.0.serves.store(ready, Ordering::Release);
     }
 
-    /// Says whether a disk that the process needs is full. While it is, the process is not ready.
+    /// Sets if a disk that the process needs is full. The process is not ready meanwhile.
     pub fn set_disk_full(&self, full: bool) {
         self.0.disk_full.store(full, Ordering::Release);
     }
 
-    /// Whether the process serves, and has all that it needs.
+    /// True if the process serves, and has everything that it needs.
     pub fn is_ready(&self) -> bool {
         self.obstacle().is_none()
     }
 
-    /// Why the process is not ready.
+    /// Reason why the process is not ready.
     pub(super) fn obstacle(&self) -> Option<&'static str> {
         if self.0.disk_full.load(Ordering::Acquire) {
             Some("not ready: a disk is full\n")
@@ -105,7 +105,7 @@ impl Readiness {
     }
 }
 
-/// Starts the listener that `config` describes, or none where it describes none (MX-1).
+/// Starts the listener of `config`, or none if it configures none (MX-1).
 ///
 /// # Errors
 /// A non-loopback address without a bearer token (MX-3), or an address that cannot be bound.
@@ -137,7 +137,7 @@ pub async fn serve(
     }))
 }
 
-/// A running metrics listener with the recorder's upkeep. Dropping it stops it as well, without
+/// A running metrics listener with the recorder's upkeep. Dropping it also stops it, without
 /// waiting.
 #[derive(Debug)]
 pub struct MetricsServer {
@@ -147,12 +147,12 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// The address that was bound, with the port that the system chose where 0 was asked for.
+    /// The bound address, with the port that the system chose for port 0.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Stops listening and waits for scrapes that are being answered, at most [`STOP_GRACE`].
+    /// Stops listening and waits for scrapes in progress, at most [`STOP_GRACE`].
     pub async fn stop(self) {
         drop(self.stop);
         if let Err(error) = self.task.await {
@@ -161,7 +161,7 @@ impl MetricsServer {
     }
 }
 
-/// The one actor: accepts, keeps the recorder's memory bounded, owns every connection.
+/// The main task: accepts connections, runs the recorder's upkeep, and owns every connection.
 async fn run(listener: TcpListener, respond: Arc<Respond>, stop: CancellationToken) {
     let mut connections = JoinSet::new();
     let mut upkeep = interval(UPKEEP_INTERVAL);
@@ -193,7 +193,8 @@ async fn run(listener: TcpListener, respond: Arc<Respond>, stop: CancellationTok
     }
 }
 
-/// One request a connection: a scraper comes every few seconds, and so nobody can hold one.
+/// One request per connection: a scraper connects every few seconds, and no client can occupy a
+/// connection.
 async fn connection(stream: TcpStream, respond: Arc<Respond>, stop: CancellationToken) {
     let service = service_fn(move |request| {
         let response = respond.respond(&request);
@@ -220,19 +221,19 @@ async fn connection(stream: TcpStream, respond: Arc<Respond>, stop: Cancellation
     }
 }
 
-/// Connections at once: a few scrapers and probes; more wait in the listen queue.
+/// Maximum number of connections: a few scrapers and probes; more wait in the listen queue.
 const MAX_CONNECTIONS: usize = 64;
-/// A head is one packet; who needs longer is not a scraper.
+/// A head is one packet, so a slower client is not a scraper.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// Room for a bearer token and a scraper's headers; the smallest that the library allows is 8 KiB.
+/// Enough for a bearer token and a scraper's headers; the minimum of the library is 8 KiB.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// Longer than any scrape timeout in use (Prometheus: 10 s).
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a stop waits for answers that are on their way.
+/// Maximum time that a stop waits for responses in progress.
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
-/// Running out of descriptors ends when connections end, not by trying harder.
+/// Retrying faster does not help against a lack of descriptors; it ends when connections end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// What the exporter recommends: histograms keep raw samples until then.
+/// The interval that the exporter recommends: histograms keep raw samples until then.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
@@ -242,9 +243,9 @@ mod tests {
 
     use super::*;
 
-    /// A scraper that asks for more than the buffers of the kernel hold and does not read it.
+    /// A scraper whose response exceeds the kernel's buffers, and that does not read it.
     #[tokio::test(start_paused = true)]
-    async fn a_connection_has_a_time() {
+    async fn a_connection_times_out() {
         let recorder = PrometheusBuilder::new().build_recorder();
         ::metrics::with_local_recorder(&recorder, || {
             for number in 0..100_000 {
@@ -258,7 +259,8 @@ mod tests {
             readiness: Readiness::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        // The clock goes on by itself only while nothing blocks: when the answer has begun.
+        // The clock advances automatically only while nothing blocks: after the response has
+        // started.
         let (clock, dropped) = std::sync::mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || dropped.recv());
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! The one place where a problem becomes an HTTP response: status, body, headers.
+//! Conversion of a problem to an HTTP response: status, body, headers.
 
 use axum::response::{IntoResponse, Response};
 use http::header::{
@@ -8,22 +8,22 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use types::problem::{MEDIA_TYPE, Problem};
 
-/// The response to a refused request, for any body type that is made of a text.
+/// The response to a refused request, for any body type that can be created from a text.
 ///
 /// `resource_metadata` is the address that the challenge of a 401 and 403 names (RFC 9728 section
-/// 5.1), where the service has one. A 405 that does not say what is allowed still needs its
-/// `Allow`: only the router knows it.
+/// 5.1), if the service has one. A 405 without allowed methods still needs its `Allow`, which only
+/// the router can add.
 pub fn response<B: From<String>>(
     problem: &Problem,
     resource_metadata: Option<&str>,
 ) -> http::Response<B> {
     let mut response = http::Response::new(B::from(problem.to_json()));
-    // A status that HTTP does not have is a defect of ours.
+    // A status that HTTP does not have is a defect of this program.
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-    // A refusal depends on the credential and on the moment; nobody may keep it.
+    // A refusal depends on the credential and on the time, so it must not be cached.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let challenge = problem.www_authenticate(resource_metadata);
     if let Some(challenge) = challenge.and_then(|text| HeaderValue::try_from(text).ok()) {
@@ -35,7 +35,7 @@ pub fn response<B: From<String>>(
     if let Some(methods) = problem.allow {
         headers.insert(ALLOW, HeaderValue::from_static(methods));
     }
-    // RFC 9110 section 15.5.22: a 426 names the protocol; the only one of ours is WebSocket.
+    // RFC 9110 section 15.5.22: a 426 names the protocol, which is always WebSocket here.
     if problem.status == 426 {
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
@@ -45,8 +45,8 @@ pub fn response<B: From<String>>(
     response
 }
 
-/// A problem as the error of an axum handler: `Result<T, Refusal>` with `?`. Boxed, so that the
-/// answers that go well stay small.
+/// A problem as the error of an axum handler: `Result<T, Refusal>` with `?`. Boxed, so that
+/// successful results stay small.
 #[derive(Debug)]
 pub struct Refusal(Box<Problem>);
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_503_says_when_and_a_426_says_what() {
+    fn a_503_has_retry_after_and_a_426_the_protocol() {
         let offline: http::Response<String> = response(&Problem::tunnel_offline(5), None);
         assert_eq!(header(&offline, "retry-after"), Some("5"));
         let upgrade: http::Response<String> = response(&Problem::upgrade_required(), None);
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn a_405_says_what_is_allowed_where_it_is_known() {
+    fn a_405_has_allow_if_the_methods_are_known() {
         let refused = Problem::only_allowed("GET, HEAD");
         let refused: http::Response<String> = response(&refused, None);
         assert_eq!(header(&refused, "allow"), Some("GET, HEAD"));
     }
 
     #[test]
-    fn an_impossible_status_is_a_defect_of_ours() {
+    fn an_impossible_status_becomes_an_internal_error() {
         let response: http::Response<String> = response(&Problem::new(7, "x", "x"), None);
         assert_eq!(response.status(), 500);
     }

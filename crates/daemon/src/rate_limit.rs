@@ -1,5 +1,5 @@
-//! How many requests a caller may send: token buckets by key ([`Buckets`]), and what a response says
-//! about them ([`RateLimit`]). Who is a caller, and with how many buckets, is the service's to say.
+//! Rate limits of requests: token buckets by key ([`Buckets`]), and their response headers
+//! ([`RateLimit`]). The service decides the key of a caller and the number of buckets.
 
 mod bucket;
 
@@ -8,12 +8,12 @@ use types::problem::Problem;
 
 pub use self::bucket::{Buckets, Quota, Recent};
 
-/// The buckets that a request was counted in, after it, by their names.
+/// The buckets that a request was counted in, by name, with their state after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateLimit(pub Vec<(&'static str, Quota)>);
 
 impl RateLimit {
-    /// The problem of a request that found one of them empty.
+    /// The problem for a request that found one of them empty.
     pub fn refusal(&self) -> Problem {
         let wait = self.0.iter().map(|(_, quota)| quota.wait_seconds).max();
         Problem::too_many_requests().with_retry_after(wait.unwrap_or_default().max(1))

@@ -1,4 +1,4 @@
-//! Stopping: the first signal drains, the second one or the deadline ends.
+//! Stopping: the first signal starts a drain; the second one, or the deadline, ends the process.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::signals::{Signal, Signals};
 
-/// The two tokens that everything which runs listens to.
+/// The two cancellation tokens that every task listens to.
 ///
-/// `drain` is cancelled first: stop admitting, finish what was admitted. `hard` is cancelled at
-/// the second request or `deadline` after the first, whichever is earlier: let go of everything.
-/// A restart is a drain, and then a new process (OP-1). Cloning is cheap and gives the same tokens.
+/// `drain` is cancelled first: admit no new work and finish the admitted work. `hard` is cancelled
+/// by the second request or `deadline` after the first, whichever is earlier: abort all remaining
+/// work. A restart is a drain followed by a new process (OP-1). Clones share the tokens.
 #[derive(Clone, Debug)]
 pub struct Shutdown {
     drain: CancellationToken,
@@ -22,7 +22,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// A process that keeps running until it is told; `deadline` is what a drain may take.
+    /// Creates the tokens of a running process; `deadline` is the maximum duration of a drain.
     pub fn new(deadline: Duration) -> Self {
         Self {
             drain: CancellationToken::new(),
@@ -36,12 +36,12 @@ impl Shutdown {
         &self.drain
     }
 
-    /// Cancelled when what is left must end at once; never before [`Shutdown::drain`].
+    /// Cancelled when remaining work must end immediately; never before [`Shutdown::drain`].
     pub fn hard(&self) -> &CancellationToken {
         &self.hard
     }
 
-    /// Begins the drain, or ends it when it had begun: what one signal does.
+    /// Starts the drain, or ends a drain that has already started: the effect of one signal.
     pub fn request(&self) {
         if self.drain.is_cancelled() {
             self.hard.cancel();
@@ -50,14 +50,14 @@ impl Shutdown {
         }
     }
 
-    /// Turns SIGTERM and SIGINT into [`Shutdown::request`] and keeps the deadline. The handlers
-    /// are installed when this returns; the future that it returns does the waiting and ends when
-    /// `hard` is cancelled. Whoever owns it spawns it and drops it when the drain is done.
+    /// Converts SIGTERM and SIGINT to [`Shutdown::request`] and enforces the deadline. The handlers
+    /// are installed when this returns. The returned future waits for signals and ends when `hard`
+    /// is cancelled. The caller spawns it and drops it after the drain.
     ///
     /// # Errors
     /// The handlers could not be installed.
     pub fn on_signals(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
-        // A supervisor sends the one, a person's terminal the other: they mean the same.
+        // A supervisor sends one, a terminal the other: they have the same meaning.
         let mut terminate = Signals::of(Signal::Terminate)?;
         let mut interrupt = Signals::of(Signal::Interrupt)?;
         let next = move |cx: &mut Context<'_>| {
@@ -72,7 +72,7 @@ impl Shutdown {
         Ok(self.clone().drive(next))
     }
 
-    /// Requests a stop each time `next` is ready, and keeps the deadline, until `hard`.
+    /// Requests a stop each time `next` is ready, and enforces the deadline, until `hard`.
     async fn drive(self, mut next: impl FnMut(&mut Context<'_>) -> Poll<()>) {
         let deadline = async {
             self.drain.cancelled().await;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stop_from_within_keeps_the_deadline_too() {
+    async fn an_internal_stop_also_has_the_deadline() {
         let (shutdown, _signal, task) = driven();
         shutdown.request();
         shutdown.hard().cancelled().await;

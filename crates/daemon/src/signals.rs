@@ -1,14 +1,14 @@
-//! What the system tells a process: signals, and on Windows what comes nearest. What a system does
-//! not tell never comes, so that whoever waits for it is written once.
+//! Signals, and the nearest equivalent on Windows. Signals that a system does not support are never
+//! delivered, so that callers need no conditional code.
 
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-/// Something that a process may be told.
+/// A signal to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGTERM; on Windows the console is closed.
+    /// SIGTERM; on Windows closing the console.
     Terminate,
     /// SIGINT; on Windows Ctrl-C.
     Interrupt,
@@ -22,12 +22,12 @@ pub enum Signal {
     Continue,
 }
 
-/// One kind of signal, from the moment this is made.
+/// A stream of one signal, from its creation on.
 #[derive(Debug)]
 pub struct Signals(Source);
 
 impl Signals {
-    /// Takes a signal over from its default.
+    /// Replaces the default action of a signal.
     ///
     /// # Errors
     /// The handler could not be installed.
@@ -35,12 +35,12 @@ impl Signals {
         source(signal).map(Self)
     }
 
-    /// The next one. Cancel safe.
+    /// Waits for the next one. Cancel safe.
     pub async fn recv(&mut self) {
         poll_fn(|cx| self.poll_recv(cx)).await;
     }
 
-    /// Whether there was one since the last.
+    /// Ready if there was a signal since the last call.
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.poll(cx)
     }

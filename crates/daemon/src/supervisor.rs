@@ -1,17 +1,17 @@
-//! What a supervisor is told of the process: systemd's notify protocol (`sd_notify(3)`), which
-//! others speak as well.
+//! Notifications to a supervisor: systemd's notify protocol (`sd_notify(3)`), which others support
+//! as well.
 //!
 //! A message is one datagram of `KEY=value` lines to the socket that `NOTIFY_SOCKET` names, a path
-//! or, with `@` in front, an abstract name. Where nobody asked for it, nothing is sent. The
-//! protocol is a dozen lines; the crates that speak it read the environment of the process by
-//! themselves, which here the binary alone does.
+//! or, with the prefix `@`, an abstract name. Without the variable nothing is sent. The protocol is
+//! a dozen lines; existing crates read the environment of the process themselves, which only the
+//! binary does here.
 
 use std::io;
 use std::time::Duration;
 
 use self::socket::{Socket, since_the_start};
 
-/// Whoever started the process and wants to know how it is.
+/// The supervisor that started the process.
 #[derive(Debug)]
 pub struct Supervisor {
     socket: Option<Socket>,
@@ -19,7 +19,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Nobody.
+    /// No supervisor.
     pub fn nobody() -> Self {
         Self {
             socket: None,
@@ -27,12 +27,13 @@ impl Supervisor {
         }
     }
 
-    /// The supervisor that the environment names: `NOTIFY_SOCKET`, and for a watchdog
-    /// `WATCHDOG_USEC` and `WATCHDOG_PID`. `pid` is this process: what was inherited from a parent
-    /// that is watched itself is not ours to answer.
+    /// The supervisor from the environment: `NOTIFY_SOCKET`, and for a watchdog `WATCHDOG_USEC` and
+    /// `WATCHDOG_PID`. `pid` is this process: variables that were inherited from a supervised
+    /// parent are ignored.
     ///
     /// # Errors
-    /// The socket is named and cannot be used. The process would be taken for dead after a while.
+    /// The socket is configured and cannot be used. The supervisor would consider the process dead
+    /// after a while.
     pub fn of_environment(
         env: impl IntoIterator<Item = (String, String)>,
         pid: u32,
@@ -58,24 +59,24 @@ impl Supervisor {
         })
     }
 
-    /// The process serves, or serves again after [`Supervisor::reloading`].
+    /// Reports that the process serves, or serves again after [`Supervisor::reloading`].
     pub fn ready(&self) {
         self.tell("READY=1");
     }
 
-    /// The configuration is being read again.
+    /// Reports that the configuration is being reloaded.
     pub fn reloading(&self) {
-        // The time tells which reload the next READY is the end of.
+        // The time identifies the reload that the next READY completes.
         let now = since_the_start().as_micros();
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
-    /// The drain has begun.
+    /// Reports that the drain has started.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }
 
-    /// How the process is, in one line for people.
+    /// Reports the status of the process, in one line for operators.
     pub fn status(&self, text: &str) {
         let line: String = text
             .chars()
@@ -84,14 +85,15 @@ impl Supervisor {
         self.tell(&format!("STATUS={line}"));
     }
 
-    /// How often [`Supervisor::beat`] is wanted; `None`: not at all. It is half of the time after
-    /// which the process is taken for dead, as `sd_watchdog_enabled(3)` recommends.
+    /// The required interval of [`Supervisor::beat`]; `None`: none required. It is half of the
+    /// watchdog's time-out, as `sd_watchdog_enabled(3)` recommends.
     pub fn beat_every(&self) -> Option<Duration> {
         self.watchdog
             .map(|after| (after / 2).max(Duration::from_millis(1)))
     }
 
-    /// The process is alive. To be called by what would hang, not by a thread of its own.
+    /// Reports that the process is alive. Call it from code that would hang, not from a separate
+    /// thread.
     pub fn beat(&self) {
         self.tell("WATCHDOG=1");
     }
@@ -113,7 +115,7 @@ mod socket {
 
     use nix::time::{ClockId, clock_gettime};
 
-    /// Where the supervisor listens.
+    /// The socket of the supervisor.
     #[derive(Debug)]
     pub(super) struct Socket(UnixDatagram);
 
@@ -131,7 +133,7 @@ mod socket {
             };
             let socket = UnixDatagram::unbound()?;
             socket.connect_addr(&address)?;
-            // A supervisor that does not read must not hold up what it supervises.
+            // A supervisor that does not read must not block the process.
             socket.set_write_timeout(Some(PATIENCE))?;
             Ok(Self(socket))
         }
@@ -141,7 +143,7 @@ mod socket {
         }
     }
 
-    /// What the system's monotonic clock says.
+    /// The system's monotonic clock.
     pub(super) fn since_the_start() -> Duration {
         clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from)
     }
@@ -160,12 +162,12 @@ mod socket {
         ))
     }
 
-    /// A message waits for room in the socket's queue; one that is lost is a line less in a list,
-    /// or a beat of which the next comes in time.
+    /// Maximum wait for space in the socket's queue. Losing a message only costs a status line, or
+    /// one of several watchdog beats.
     const PATIENCE: Duration = Duration::from_millis(200);
 }
 
-/// Systems whose supervisors do not speak this.
+/// Systems whose supervisors do not support this protocol.
 #[cfg(not(unix))]
 mod socket {
     use std::io;

@@ -38,7 +38,7 @@ pub use self::recordings::{RecordingPlace, RecordingPolicy, Recordings, S3};
 /// combinations.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// The base host in lower case: where agents connect; published names are `*.t.<host>`.
+    /// The base host in lower case. Agents connect to it; published names are `*.t.<host>`.
     pub host: String,
     /// Log level.
     pub log_level: Level,

@@ -108,8 +108,8 @@ impl Core {
         visitor: IpAddr,
     ) -> Option<Country> {
         let countries = self.countries.as_ref()?;
-        let asked = tunnel.policy.asks_country() || tunnel.project.state().policy.geo.is_some();
-        asked.then(|| countries.of(visitor)).flatten()
+        let needed = tunnel.policy.asks_country() || tunnel.project.state().policy.geo.is_some();
+        needed.then(|| countries.of(visitor)).flatten()
     }
 
     /// Returns true if the engine has the state that it serves: false on a managed engine that has
@@ -140,11 +140,11 @@ impl Core {
     pub(crate) fn forget_upstreams(&self, tunnels: Vec<TunnelId>) {
         let tunnels: Arc<[TunnelId]> = tunnels.into();
         for worker in self.workers() {
-            let (at, tunnels) = (Arc::clone(worker), Arc::clone(&tunnels));
+            let (target, tunnels) = (Arc::clone(worker), Arc::clone(&tunnels));
             worker.runtime.spawn(async move {
                 for tunnel in &*tunnels {
-                    let out = at.upstreams.lock().forget(*tunnel);
-                    drop(out);
+                    let closed = target.upstreams.lock().forget(*tunnel);
+                    drop(closed);
                 }
             });
         }
@@ -204,8 +204,8 @@ impl Worker {
     /// cleanly, so that the agent does not mistake an unused connection for a broken one.
     pub(crate) fn trim(&self, now: Instant) {
         let idle = self.core.config.timeouts.http_idle;
-        let out = self.upstreams.lock().trim(now, idle);
-        for waited in out {
+        let closed = self.upstreams.lock().trim(now, idle);
+        for waited in closed {
             self.runtime.spawn(waited.close());
         }
     }

@@ -286,7 +286,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     let hard = core.shutdown.hard();
     let mut refresh = tokio::time::interval(REFRESH);
     let storage = Storage::of(&core.config, core.access_log.as_ref());
-    let mut looking: Option<JoinHandle<()>> = None;
+    let mut storage_check: Option<JoinHandle<()>> = None;
     loop {
         tokio::select! {
             () = drain.cancelled() => break,
@@ -298,10 +298,10 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
                 for worker in core.workers() {
                     worker.trim(Instant::now());
                 }
-                if looking.as_ref().is_none_or(JoinHandle::is_finished) {
+                if storage_check.as_ref().is_none_or(JoinHandle::is_finished) {
                     let (storage, readiness) = (storage.clone(), parts.readiness.clone());
                     // A disk that hangs only blocks this check.
-                    looking = Some(tokio::task::spawn_blocking(move || {
+                    storage_check = Some(tokio::task::spawn_blocking(move || {
                         readiness.set_disk_full(storage.is_full());
                     }));
                 }

@@ -65,20 +65,20 @@ impl Countries {
     /// Checks the file periodically until it is cancelled, and starts to use a new one. A file that
     /// cannot be used leaves the old one in use.
     pub(crate) async fn keep_fresh(self: Arc<Self>, stop: CancellationToken) {
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut look = Look::default();
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last_check = Look::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                _ = looks.tick() => {}
+                _ = ticks.tick() => {}
             }
             let countries = Arc::clone(&self);
-            let looking = tokio::task::spawn_blocking(move || {
-                countries.look(&mut look);
-                look
+            let checking = tokio::task::spawn_blocking(move || {
+                countries.look(&mut last_check);
+                last_check
             });
-            look = looking.await.unwrap_or_default();
+            last_check = checking.await.unwrap_or_default();
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
         countries.look(&mut look);
         assert_eq!(country().as_deref(), Some("FR"));
         let moved = String::from_utf8_lossy(&first).contains("BFR");
-        assert!(moved, "the code stands in it as text of two bytes");
+        assert!(moved, "the file contains the code as a two-byte string");
         let place = first.windows(3).position(|bytes| bytes == b"BFR").unwrap();
         let mut second = first;
         second[place + 1..place + 3].copy_from_slice(b"BE");

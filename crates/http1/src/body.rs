@@ -16,7 +16,7 @@ use crate::response::ResponseBody;
 pub enum BodyReader {
     /// `Content-Length`.
     Length {
-        /// Bytes still to come.
+        /// Bytes that have not arrived yet.
         left: u64,
     },
     /// `Transfer-Encoding: chunked`.

@@ -1,4 +1,4 @@
-//! Bodies as people read them: decompressed, within a limit.
+//! Bodies for display: decompressed, within a limit.
 
 use std::io::Read;
 
@@ -9,26 +9,26 @@ use crate::{
     limits::SHOWN_BYTES,
 };
 
-/// A body fit to be shown.
+/// A body for display.
 #[derive(Debug)]
 pub(crate) struct DisplayedBody {
     pub(crate) bytes: Vec<u8>,
-    /// What was taken from around it, such as `gzip`.
+    /// The removed content coding, such as `gzip`.
     pub(crate) decoded: Option<String>,
-    /// Whether there is more than this.
+    /// True if the body is longer than shown.
     pub(crate) cut: bool,
-    /// Why it is as it came, although it is encoded.
+    /// Reason why an encoded body is shown undecoded.
     pub(crate) trouble: Option<String>,
 }
 
-/// Takes the codings from around a body, the last that was applied first.
+/// Removes the content codings of a body, the last applied one first.
 pub(crate) fn shown(fields: &Fields, body: &Body) -> DisplayedBody {
     let cut = !body.whole || body.size > body.kept.len() as u64;
     let coding = fields.get("content-encoding").unwrap_or_default().trim();
     decode(coding, &body.kept, cut)
 }
 
-/// The same of bytes with a coding; `cut` where they are not all.
+/// The same for bytes with a coding; `cut` if the bytes are incomplete.
 pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
     let mut shown = DisplayedBody {
         bytes: bytes.to_vec(),
@@ -68,12 +68,12 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
     shown
 }
 
-/// Decompresses up to the limit; whether there is more. What breaks off is shown as far as it
-/// goes: the bytes may not be all.
+/// Decompresses up to the limit; true if there is more. Truncated input is shown as far as it can
+/// be decoded.
 fn unfold(coding: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool), String> {
     match coding {
         "gzip" | "x-gzip" => bounded(MultiGzDecoder::new(bytes)),
-        // By the standard with a head of zlib's, and by tradition also without.
+        // The standard requires a zlib header, but some servers leave it out.
         "deflate" => match bounded(ZlibDecoder::new(bytes)) {
             Err(_) => bounded(DeflateDecoder::new(bytes)),
             unfolded => unfolded,
@@ -106,12 +106,12 @@ fn bounded(mut reader: impl Read) -> Result<(Vec<u8>, bool), String> {
     }
 }
 
-/// More than one coding is rare; hundreds are an attack on whoever looks.
+/// More than one coding is rare; hundreds are an attack on the reader.
 const MAX_CODINGS: usize = 4;
 
 const BUFFER: usize = 4096;
 
-/// What browsers allow (RFC 9659).
+/// The limit of browsers (RFC 9659).
 const ZSTD_WINDOW: u64 = 8 * 1024 * 1024;
 
 #[cfg(test)]
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_coding_is_taken_off() {
+    fn each_coding_is_removed() {
         let plain = b"hello, hello, hello, hello";
         let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
         zlib.write_all(plain).unwrap();
@@ -137,7 +137,7 @@ mod tests {
             &plain[..],
             ruzstd::encoding::CompressionLevel::Fastest,
         );
-        // By the reference implementation.
+        // Encoded by the reference implementation.
         let brotli = [
             0x1b, 0x19, 0x00, 0xf8, 0x8d, 0x94, 0x6e, 0xde, 0x44, 0x09, 0x52, 0x86, 0x96, 0x6c,
             0x2c, 0x6f, 0x31, 0x4f, 0x24, 0xb0, 0xe3, 0x00,
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_unfolds_to_the_limit_and_no_further() {
+    fn a_decompression_bomb_stops_at_the_limit() {
         let bomb = gzip(&vec![0; 50 * SHOWN_BYTES]);
         let shown = decode("gzip", &bomb, false);
         assert_eq!(shown.bytes.len(), SHOWN_BYTES);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_off_is_shown_as_far_as_it_goes() {
+    fn truncated_bodies_are_shown_partially() {
         let whole = gzip(
             &(0..50_000_u32)
                 .flat_map(u32::to_le_bytes)
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_shown_as_it_came() {
+    fn undecodable_bodies_are_shown_unchanged() {
         for coding in ["gzip", "br", "zstd", "deflate", "compress"] {
             let shown = decode(coding, b"\xFFplain", false);
             assert_eq!(shown.bytes, b"\xFFplain", "{coding}");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_codings_are_taken_off() {
+    fn the_number_of_codings_is_limited() {
         let mut bytes = b"plain".to_vec();
         for codings in 1..=5 {
             bytes = gzip(&bytes);
@@ -197,9 +197,10 @@ mod tests {
         }
     }
 
-    /// RFC 8878 section 3.1.1.1.2: ten bits and the exponent are the size, the mantissa is eighths.
+    /// RFC 8878 section 3.1.1.1.2: the exponent plus ten is the size in bits, the mantissa is in
+    /// eighths.
     #[test]
-    fn a_window_of_zstd_has_a_size() {
+    fn the_zstd_window_is_limited() {
         for (window, is_read) in [(13 << 3, true), (13 << 3 | 1, false)] {
             let head = [0x28, 0xb5, 0x2f, 0xfd, 0, window];
             let last_raw_block = [2 << 3 | 1, 0, 0, b'h', b'i'];

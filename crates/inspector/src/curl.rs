@@ -7,11 +7,11 @@ use crate::{
     view::{FORM, Secrets, pairs, url},
 };
 
-/// The command that sends the request again, to the address that the visitor used.
+/// The command that repeats the request, to the address that the visitor used.
 pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {
     let request = &exchange.request;
     let body = &exchange.request_body;
-    // Brackets in an address are no globs here, and the path stays as the visitor wrote it.
+    // Disables globbing of brackets in the address, and keeps the path as the visitor wrote it.
     let mut words = vec!["curl --globoff --path-as-is".to_owned()];
     let usual = if body.size > 0 { "POST" } else { "GET" };
     match request.method.as_str() {
@@ -21,12 +21,12 @@ pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {
     }
     let url = url(exchange, secrets);
     words.push(quoted(&url));
-    // With TLS the two agree by themselves.
+    // With TLS, ALPN negotiates the version automatically.
     if request.version == Version::Http2 && url.starts_with("http:") {
         words.push("--http2-prior-knowledge".to_owned());
     }
     for (name, value) in pairs(&request.fields, secrets) {
-        // What curl says itself, and what the engine added on the way.
+        // Leaves out headers that curl sets itself, and those that the engine added.
         if !is_left_out(&name) {
             let header = if value.is_empty() {
                 format!("{name};")
@@ -50,7 +50,7 @@ pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {
                 } else {
                     text
                 };
-                // Not `--data-binary`, which takes text with an `@` in front for a file to send.
+                // `--data-binary` would send a file if the text starts with `@`.
                 words.push(format!("--data-raw {}", quoted(&text)));
             }
             Err(_) => words.push("--data-binary @body.bin".to_owned()),
@@ -68,7 +68,7 @@ fn is_left_out(name: &str) -> bool {
         || name.starts_with("svc-")
 }
 
-/// In single quotes, where nothing has a meaning but the quote itself.
+/// In single quotes, in which only the quote itself has a special meaning.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_a_word_as_one() {
+    fn a_shell_reads_a_quoted_word_unchanged() {
         for (word, shown) in [
             ("http://a/b", "http://a/b"),
             ("a b", "'a b'"),

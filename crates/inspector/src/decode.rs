@@ -1,7 +1,7 @@
-//! From the bytes of a stream to exchanges. Without IO and without a clock.
+//! Decoder from the bytes of a stream to exchanges. Without IO and without a clock.
 //!
-//! A stream is HTTP/1.1, one request after another, or HTTP/2, in either case out of its TLS. What cannot be read is
-//! told once, where there is an exchange to tell it of; then the decoder takes no more.
+//! A stream is HTTP/1.1 or HTTP/2, after its TLS was removed. A decoding error is reported once, if
+//! there is an exchange to report it for. After that the decoder ignores further bytes.
 
 mod flow;
 mod grpc;
@@ -15,26 +15,26 @@ use jiff::Timestamp;
 use self::{http1::Http1, http2::Http2};
 use crate::store::{Origin, Store};
 
-/// Follows one stream. The bytes of both directions may be split in any way, but what causes must
-/// come before what it causes.
+/// Decoder of one stream. The bytes of both directions may be split in any way, but a cause must be
+/// passed before its effect.
 pub(crate) struct Decoder {
     origin: Origin,
     state: State,
 }
 
 enum State {
-    /// Too little was seen to tell the protocols apart.
+    /// Too few bytes to detect the protocol.
     Begin {
         visitor_sent: Vec<u8>,
         service_sent: Vec<u8>,
     },
     Http1(Box<Http1>),
     Http2(Box<Http2>),
-    /// It is over, or cannot be followed.
+    /// The stream has ended, or cannot be decoded further.
     Over,
 }
 
-/// Why a stream cannot be followed.
+/// Reason why a stream cannot be decoded.
 pub(crate) type DecodeError = &'static str;
 
 impl Decoder {
@@ -48,7 +48,7 @@ impl Decoder {
         }
     }
 
-    /// What follows was in TLS, with a service that was asked for by this name.
+    /// The following bytes were inside TLS, with a service of this server name.
     pub(crate) fn opened(&mut self, name: &str) {
         self.origin.tls = Some(name.into());
     }
@@ -68,7 +68,7 @@ impl Decoder {
 
     pub(crate) fn service_sent(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
         let followed = match &mut self.state {
-            // An HTTP/2 service may speak first.
+            // An HTTP/2 service may send first.
             State::Begin { service_sent, .. } => {
                 if service_sent.len() + bytes.len() > SPEAKS_FIRST {
                     self.state = State::Over;
@@ -84,7 +84,7 @@ impl Decoder {
         self.unless_lost(followed, store, now);
     }
 
-    /// The stream is over; `error` is why, where it was not by itself.
+    /// The stream has ended; `error` is the reason if it did not end normally.
     pub(crate) fn ended(&mut self, error: Option<&str>, store: &mut Store, now: Timestamp) {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Http1(mut http1) => http1.ended(error, store, now),
@@ -113,7 +113,7 @@ impl Decoder {
         self.state = if may_be_http2 {
             State::Http2(Box::default())
         } else if !service_sent.is_empty() {
-            // Who speaks before it is asked does not speak HTTP/1.1.
+            // A server that sends before a request does not use HTTP/1.1.
             State::Over
         } else {
             State::Http1(Box::default())
@@ -141,7 +141,7 @@ impl Decoder {
     }
 }
 
-/// Bytes of a service that speaks before it is asked: its settings, and little more.
+/// Limit of bytes that a service sends first: its settings, and little more.
 const SPEAKS_FIRST: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is kept of an exchange.
+//! Recorded data of an exchange.
 
 use std::{borrow::Cow, collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 
@@ -11,7 +11,7 @@ use crate::Hint;
 /// One line of a list of exchanges. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
-    /// Counts from 1 in the order in which exchanges began, and is never used again.
+    /// Counts from 1 in the order in which exchanges started, and is never reused.
     pub id: u64,
     /// As sent.
     #[serde(serialize_with = "shared")]
@@ -19,51 +19,52 @@ pub struct Summary {
     /// Path and query; secrets in the query are masked.
     #[serde(serialize_with = "shared")]
     pub path: Arc<str>,
-    /// What the visitor asked for, as the service sees it.
+    /// The requested host, as the service sees it.
     #[serde(serialize_with = "shared")]
     pub host: Arc<str>,
-    /// Nothing until the service answers.
+    /// Absent until the service responds.
     pub status: Option<u16>,
-    /// When the head of the request had passed.
+    /// Time when the head of the request had passed.
     pub began: Timestamp,
-    /// From there to the end of the answer; nothing while it goes on. In JSON: milliseconds.
+    /// Duration from there to the end of the response; absent while it is in progress. In JSON:
+    /// milliseconds.
     #[serde(rename = "took_ms", serialize_with = "millis")]
     pub took: Option<Duration>,
-    /// What the exchange carries.
+    /// Kind of exchange.
     pub kind: Kind,
-    /// The visitor, as the engine told it.
+    /// The visitor's address, as the engine reports it.
     pub source_ip: Option<IpAddr>,
-    /// What the answer says is wrong with how the service is published.
+    /// A problem with the publication of the service that the response indicates.
     pub hint: Option<Hint>,
-    /// Why the exchange ended too early, or why it cannot be read further.
+    /// Reason why the exchange was truncated, or cannot be decoded further.
     #[serde(serialize_with = "perhaps_shared")]
     pub error: Option<Arc<str>>,
     /// The exchange that this one repeats.
     pub replay_of: Option<u64>,
-    /// Bytes of the request's body, as they passed.
+    /// Bytes of the request's body, as transferred.
     pub request_bytes: u64,
-    /// Bytes of the answer's body, as they passed.
+    /// Bytes of the response's body, as transferred.
     pub response_bytes: u64,
-    /// Messages of WebSocket, server-sent events or gRPC, both ways.
+    /// Messages of WebSocket, server-sent events or gRPC, in both directions.
     pub messages: u64,
 }
 
-/// What an exchange carries.
+/// Kind of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A request and an answer.
+    /// A request and a response.
     Http,
-    /// An upgrade, then messages both ways.
+    /// An upgrade, then messages in both directions.
     WebSocket,
-    /// An answer that is a stream of events.
+    /// A response with a stream of events.
     Sse,
-    /// Messages with a length before each.
+    /// Length-prefixed messages.
     Grpc,
 }
 
 impl Kind {
-    /// A word for it.
+    /// The kind as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -74,26 +75,26 @@ impl Kind {
     }
 }
 
-/// All that is kept of an exchange. Nothing in it is masked but the path of its summary.
+/// All recorded data of an exchange. Only the path in its summary is masked.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     pub(crate) summary: Summary,
-    /// Where the request went.
+    /// Target of the request.
     pub(crate) to: Arc<Target>,
-    /// The service speaks TLS, and is asked for by this name.
+    /// The server name, if the service uses TLS.
     pub(crate) tls: Option<Arc<str>>,
     pub(crate) request: Request,
     pub(crate) request_body: Body,
     pub(crate) response: Option<Response>,
     pub(crate) response_body: Body,
-    /// When the body of the request had passed.
+    /// Time when the body of the request had passed.
     pub(crate) asked: Option<Timestamp>,
-    /// When the head of the answer had passed.
+    /// Time when the head of the response had passed.
     pub(crate) answered: Option<Timestamp>,
     pub(crate) messages: VecDeque<Message>,
-    /// What they weigh.
+    /// Size of the messages in bytes.
     pub(crate) messages_bytes: usize,
-    /// Messages that left for want of room.
+    /// Number of messages that were removed because of the limits.
     pub(crate) forgotten: u64,
 }
 
@@ -108,7 +109,7 @@ pub(crate) struct Request {
     pub(crate) fields: Fields,
 }
 
-/// The head of an answer.
+/// The head of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -134,12 +135,12 @@ impl Version {
     }
 }
 
-/// Fields in the order in which they were sent, names as sent.
+/// Header fields in the order in which they were sent, names as sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields(pub(crate) Vec<(String, String)>);
 
 impl Fields {
-    /// The value of the first field with this name, without regard to case.
+    /// The value of the first field with this name, ignoring case.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
@@ -147,13 +148,13 @@ impl Fields {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Adds a field. Bytes that are not UTF-8 are shown as Latin-1, which they are by tradition.
+    /// Adds a field. Bytes that are not UTF-8 are shown as Latin-1, the traditional encoding.
     pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
         self.0
             .push((text(name).into_owned(), text(value).into_owned()));
     }
 
-    /// The type of the body without its parameters, in lower case.
+    /// The media type of the body without its parameters, in lower case.
     pub(crate) fn content_type(&self) -> String {
         let value = self.get("content-type").unwrap_or_default();
         let essence = value.split(';').next().unwrap_or_default();
@@ -173,14 +174,14 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// What is kept of a body, without its framing.
+/// The recorded part of a body, without its framing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Body {
     /// The first [`BODY_BYTES`](crate::limits::BODY_BYTES).
     pub(crate) kept: Vec<u8>,
-    /// How many there were.
+    /// Total number of bytes.
     pub(crate) size: u64,
-    /// Whether its end has passed.
+    /// True once its end has passed.
     pub(crate) whole: bool,
     pub(crate) trailers: Fields,
 }
@@ -188,20 +189,20 @@ pub(crate) struct Body {
 /// A message of a WebSocket, of an event stream, or of gRPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// Counts from 1 in its exchange.
+    /// Number within its exchange, from 1.
     pub(crate) number: u64,
-    /// When its end had passed.
+    /// Time when its end had passed.
     pub(crate) at: Timestamp,
     pub(crate) from: From,
     pub(crate) what: ExchangeKind,
     /// The first [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES).
     pub(crate) kept: Vec<u8>,
     pub(crate) size: u64,
-    /// They are as they came, since they cannot be decompressed.
+    /// The bytes could not be decompressed and are recorded as transferred.
     pub(crate) compressed: bool,
 }
 
-/// Who sent it.
+/// Sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum From {
@@ -226,7 +227,7 @@ pub(crate) enum ExchangeKind {
         event_id: Option<String>,
     },
     Grpc,
-    /// The last message of gRPC-Web: what gRPC has as trailers.
+    /// The last message of gRPC-Web, which contains the trailers.
     Trailers,
 }
 
@@ -248,7 +249,7 @@ fn perhaps_shared<S: Serializer>(
 #[expect(clippy::ref_option, reason = "the signature that the derive calls")]
 fn millis<S: Serializer>(took: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     match took {
-        // Three digits are all that anybody reads.
+        // Three decimal digits are enough for display.
         Some(took) => serializer.serialize_some(&((took.as_secs_f64() * 1e6).round() / 1e3)),
         None => serializer.serialize_none(),
     }

@@ -1,4 +1,4 @@
-//! Exchanges as HAR 1.2, which browsers and many tools read.
+//! Exchanges as HAR 1.2, a format that browsers and many tools support.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
@@ -11,7 +11,7 @@ use crate::{
     view::{FORM, Secrets, pairs, url},
 };
 
-/// The archive of some exchanges, oldest first.
+/// An archive of exchanges, oldest first.
 pub(crate) fn archive<'e>(
     exchanges: impl Iterator<Item = &'e Exchange>,
     version: &str,
@@ -52,7 +52,7 @@ fn entry(exchange: &Exchange, secrets: Secrets) -> Value {
         .iter()
         .any(|message| matches!(message.what, ExchangeKind::Text | ExchangeKind::Binary))
     {
-        // As Chromium writes them.
+        // The form that Chromium writes.
         set(&mut entry, "_resourceType", json!("websocket"));
         set(&mut entry, "_webSocketMessages", messages(exchange));
     }
@@ -105,7 +105,7 @@ fn request(exchange: &Exchange, secrets: Secrets) -> Value {
 
 fn response(exchange: &Exchange, secrets: Secrets) -> Value {
     let Some(response) = &exchange.response else {
-        // As browsers write a request that was not answered.
+        // The form in which browsers write a request without a response.
         return json!({
             "status": 0, "statusText": "", "httpVersion": "", "cookies": [], "headers": [],
             "content": {"size": 0, "mimeType": "x-unknown"},
@@ -158,7 +158,7 @@ fn cookies(fields: &Fields, field: &str, secrets: Secrets) -> Vec<Value> {
     let lines = lines.filter(|(name, _)| name.eq_ignore_ascii_case(field));
     let mut cookies = Vec::new();
     for (_, line) in lines {
-        // All pieces of the one are cookies; of the other the first is.
+        // `Cookie` contains only cookies; in `Set-Cookie` only the first piece is one.
         let count = if field == "cookie" { usize::MAX } else { 1 };
         for piece in line.split(';').take(count) {
             let (name, value) = piece.trim().split_once('=').unwrap_or((piece.trim(), ""));

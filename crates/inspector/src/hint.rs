@@ -1,4 +1,4 @@
-//! Answers that say that the service refuses the tunnel's host name.
+//! Detection of responses in which the service refuses the tunnel's host name.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
@@ -7,20 +7,20 @@ use crate::{
     exchange::{Exchange, Version},
 };
 
-/// What an answer says is wrong with how the service is published.
+/// A problem with the publication of the service that a response indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hint {
-    /// A development server that answers only to names that it knows.
+    /// A development server that accepts only configured host names.
     HostRefused {
-        /// Who refused.
+        /// The server software.
         server: &'static str,
-        /// Whether `--host-header` is for services that speak as this one does.
+        /// True if `--host-header` works for services with this protocol.
         rewrite: bool,
     },
 }
 
 impl Hint {
-    /// What is wrong and what helps, one line.
+    /// The problem and its solution on one line.
     pub fn text(self) -> String {
         match self {
             Self::HostRefused {
@@ -35,7 +35,7 @@ impl Hint {
         }
     }
 
-    /// What an answer says. Only short answers of refusal are looked into.
+    /// Derives the hint from a response. Only short error responses are searched.
     pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
         let response = exchange.response.as_ref()?;
         if !matches!(response.status, 400 | 403) || exchange.response_body.kept.is_empty() {
@@ -66,7 +66,7 @@ impl Serialize for Hint {
     }
 }
 
-/// What each says, and who it is. The second of Django is its page for developers.
+/// Texts of each server software, with its name. The second text of Django is on its debug page.
 const SIGNS: &[(&[&str], &str)] = &[
     (&["Blocked request. This host", "vite.config"], "Vite"),
     (
@@ -79,5 +79,5 @@ const SIGNS: &[(&[&str], &str)] = &[
     (&["Blocked hosts"], "Rails"),
 ];
 
-/// Each says it early: Django's page puts it in its title.
+/// Each text appears early: Django's debug page has it in its title.
 const LOOKED_AT: usize = 16 * 1024;

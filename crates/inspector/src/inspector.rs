@@ -1,4 +1,4 @@
-//! The handle: it gives taps to agents and news to those who look.
+//! The handle: it provides taps for agents and updates for subscribers.
 
 use std::{
     fmt,
@@ -26,7 +26,7 @@ use crate::{
     view::Secrets,
 };
 
-/// Records exchanges. A handle: clones share what is recorded.
+/// Records exchanges. Clones of the handle share the records.
 #[derive(Clone)]
 pub struct Inspector {
     shared: Arc<InspectorState>,
@@ -41,48 +41,48 @@ struct InspectorState {
     about: Mutex<About>,
 }
 
-/// What is looked at, for the head of the page.
+/// Description of the inspected tunnel, for the head of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct About {
-    /// What visitors use; nothing while the tunnel is not online.
+    /// The address for visitors; absent while the tunnel is offline.
     pub forwarding: Option<String>,
-    /// Where requests go.
+    /// Target of the requests.
     pub target: String,
-    /// Why nothing can be seen, where that is so: one sentence.
+    /// Reason why nothing can be recorded, if so: one sentence.
     pub unseen: Option<String>,
 }
 
-/// When streams are recorded.
+/// Condition for recording streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingMode {
     /// From the first stream on.
     Always,
-    /// Streams that begin while there is a [`Subscription`]; the others cost nothing.
+    /// Streams that start while there is a [`Subscription`]; the others cost nothing.
     Watched,
 }
 
-/// What has changed.
+/// A change of the records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Update {
-    /// An exchange began, or its line changed. The id tells which.
+    /// An exchange started, or its summary changed. The id identifies it.
     Exchange(Summary),
-    /// Exchanges left the list: the oldest for want of room, or all of them because somebody
-    /// cleared it. These have an id up to this one.
+    /// Exchanges were removed: the oldest because of the limits, or all of them by a user. Their
+    /// ids are at most this one.
     Gone {
-        /// The newest that left.
+        /// The newest removed id.
         up_to: u64,
     },
-    /// Recording was paused, or goes on.
+    /// Recording was paused or resumed.
     Paused(bool),
-    /// What is looked at is another, or has another address.
+    /// The inspected tunnel or its address changed.
     About(About),
-    /// The reader was too slow and missed some: [`Subscription::list`] has what is so now.
+    /// The receiver was too slow and missed updates: [`Subscription::list`] has the current state.
     Missed,
 }
 
 impl Inspector {
-    /// An inspector that has seen nothing.
+    /// Creates an inspector without records.
     pub fn new(when: RecordingMode) -> Self {
         let (updates, _) = broadcast::channel(UPDATES);
         Self {
@@ -102,8 +102,7 @@ impl Inspector {
         self.tap_opened(to, None)
     }
 
-    /// The same, for a tunnel in which the edge speaks TLS with the service where there is an
-    /// `opener`.
+    /// The same for a tunnel in which the edge uses TLS with the service, if there is an `opener`.
     pub fn tap_opened(&self, to: Target, opener: Option<Opener>) -> Arc<dyn Tap> {
         Arc::new(InspectorTap {
             shared: Arc::clone(&self.shared),
@@ -112,7 +111,7 @@ impl Inspector {
         })
     }
 
-    /// The list as it is now, and every change from there on.
+    /// The current list, and every later change.
     pub fn subscribe(&self) -> Subscription {
         self.shared.watchers.fetch_add(1, Ordering::Relaxed);
         let (list, updates) = self.shared.join();
@@ -123,46 +122,47 @@ impl Inspector {
         }
     }
 
-    /// Forgets what was recorded.
+    /// Removes all records.
     pub fn clear(&self) {
         self.change(Store::clear);
     }
 
-    /// Whether requests that come are left out.
+    /// True if new requests are not recorded.
     pub fn is_paused(&self) -> bool {
         self.read(Store::is_paused)
     }
 
-    /// Leaves requests that come out, or records them again. Those that began before go on.
+    /// Pauses or resumes the recording of new requests. Requests that started earlier are still
+    /// recorded.
     pub fn pause(&self, paused: bool) {
         self.change(|store| store.pause(paused));
     }
 
-    /// What was recorded, as HAR 1.2: a JSON document. Secrets are masked unless `reveal` says
-    /// otherwise; `version` is the program's.
+    /// The records as HAR 1.2: a JSON document. Secrets are masked unless `reveal` is set;
+    /// `version` is the version of the program.
     pub fn har(&self, version: &str, reveal: bool) -> String {
-        // The bodies are decompressed from a copy: streams wait while the store is read.
+        // The bodies are decompressed from a copy, because streams wait while the store is locked.
         let exchanges: Vec<_> = self.read(|store| store.iter().cloned().collect());
         har::archive(exchanges.iter(), version, Secrets::of(reveal)).to_string()
     }
 
-    /// What is looked at.
+    /// Description of the inspected tunnel.
     pub fn about(&self) -> About {
         self.shared.about.lock().clone()
     }
 
-    /// Says what is looked at.
+    /// Sets the description of the inspected tunnel.
     pub fn describe(&self, about: About) {
         self.shared.about.lock().clone_from(&about);
         drop(self.shared.updates.send(Update::About(about)));
     }
 
-    /// A tap for a request that is sent from here.
+    /// A tap for a replayed request.
     pub(crate) fn replay_tap(&self, origin: Origin) -> Box<dyn StreamTap> {
         Box::new(RecordedStream::new(&self.shared, origin))
     }
 
-    /// Looks at what was recorded. Streams wait meanwhile: take what is needed and go.
+    /// Reads the store under its lock. Streams wait meanwhile, so `look` must be fast.
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
         look(&self.shared.store.lock())
     }
@@ -181,14 +181,14 @@ impl fmt::Debug for Inspector {
 }
 
 impl InspectorState {
-    /// Changes what was recorded, and tells of it in the same order: under the lock, which makes
-    /// no one wait, since the channel never does.
+    /// Changes the store, and sends the updates in the same order. It sends under the lock, which
+    /// is safe because the channel never blocks.
     fn change(&self, change: impl FnOnce(&mut Store, Timestamp)) {
         let now = self.clock.now();
         let mut store = self.store.lock();
         change(&mut store, now);
         for update in store.take_news() {
-            // Nobody may be looking.
+            // There may be no subscribers.
             drop(self.updates.send(update));
         }
     }
@@ -204,7 +204,7 @@ impl InspectorState {
     }
 }
 
-/// Somebody who looks; dropped, they do not.
+/// A subscription to the records, until it is dropped.
 pub struct Subscription {
     shared: Arc<InspectorState>,
     list: Vec<Summary>,
@@ -212,13 +212,13 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The exchanges when the subscription began, oldest first; after [`Update::Missed`] those of
-    /// that moment. Taken: a second call gives none.
+    /// The exchanges at the start of the subscription, oldest first; after [`Update::Missed`] the
+    /// current ones. A second call returns none.
     pub fn list(&mut self) -> Vec<Summary> {
         std::mem::take(&mut self.list)
     }
 
-    /// The next change; nothing when there will be none. Cancel safe.
+    /// The next change; `None` when there will be none. Cancel safe.
     pub async fn next(&mut self) -> Option<Update> {
         match self.updates.recv().await {
             Ok(update) => Some(update),
@@ -268,7 +268,7 @@ impl Tap for InspectorTap {
     }
 }
 
-/// A stream that is recorded.
+/// A stream that is being recorded.
 struct RecordedStream {
     shared: Arc<InspectorState>,
     decoder: Decoder,
@@ -312,14 +312,14 @@ impl StreamTap for RecordedStream {
 }
 
 impl Drop for RecordedStream {
-    /// Told once: a decoder that has ended takes no more.
+    /// Has no effect after an explicit end, because the decoder then ignores further calls.
     fn drop(&mut self) {
         self.end(Some("the agent ended the connection"));
     }
 }
 
-/// The wall's clock when it was started, and the monotonic one from there: durations are true,
-/// and nothing ends before it began.
+/// Wall-clock time at the start, and the monotonic clock from there on: durations are correct, and
+/// an end is never before its start.
 #[derive(Debug)]
 struct Clock {
     wall: Timestamp,
@@ -340,5 +340,5 @@ impl Clock {
     }
 }
 
-/// Changes that a reader may be behind: a burst of some hundred requests.
+/// Number of updates that a receiver may be behind: a burst of a few hundred requests.
 const UPDATES: usize = 1024;

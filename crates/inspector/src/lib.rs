@@ -1,12 +1,14 @@
-//! What passes through a tunnel, for the person whose service it is.
+//! Inspection of the traffic of a tunnel, for the owner of the service.
 //!
-//! An [`Inspector`] gives an agent a tap ([`Inspector::tap`]) that copies what forwarded streams
-//! carry. A decoder without IO and without a clock makes exchanges of the bytes, with the messages of
-//! WebSocket, server-sent events and gRPC; a store with limits keeps them. Whoever looks
-//! [subscribes](Inspector::subscribe), in the same process, or in a browser through [`serve()`].
+//! An [`Inspector`] provides a tap for an agent ([`Inspector::tap`]) that copies the bytes of
+//! forwarded streams. A decoder without IO and without a clock converts the bytes to exchanges,
+//! with the messages of WebSocket, server-sent events and gRPC. A store with limits keeps them.
+//! Clients [subscribe](Inspector::subscribe), in the same process, or in a browser through
+//! [`serve()`].
 //!
-//! It never alters traffic and is never needed for it: a decoder that loses its place says so
-//! and stops, and a reader that does not keep up is told to read the list anew.
+//! The inspector never changes traffic, and traffic never depends on it. A decoder that cannot
+//! continue reports this and stops, and a subscriber that is too slow is told to read the list
+//! again.
 
 mod content;
 mod curl;

@@ -1,14 +1,14 @@
-//! Secrets are not shown unless somebody asks: credentials in fields, and in queries.
+//! Masking of secrets in header fields and queries, until the user reveals them.
 //!
-//! What is masked is told by names. A value keeps what is not secret in it: the scheme of a
-//! credential, the names and attributes of cookies.
+//! Secrets are recognised by name. The parts of a value that are not secret stay visible: the
+//! scheme of a credential, the names and attributes of cookies.
 
 use std::borrow::Cow;
 
-/// What stands for a secret.
+/// Replaces a secret.
 pub(crate) const MASK: &str = "[masked]";
 
-/// A field's value, fit to be shown.
+/// A field's value for display.
 pub(crate) fn field<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
     let name = name.to_ascii_lowercase();
     match name.as_str() {
@@ -24,18 +24,18 @@ pub(crate) fn field<'v>(name: &str, value: &'v str) -> Cow<'v, str> {
             Some((cookie, attributes)) => format!("{};{attributes}", assigned(cookie)).into(),
             None => assigned(value).into(),
         },
-        // Addresses, whose queries may have secrets.
+        // Addresses, whose queries may contain secrets.
         "referer" | "location" | "content-location" | "x-original-uri" | "x-forwarded-uri" => {
             path(value)
         }
-        // Challenges and their answers, which say how to authenticate and with what not.
+        // Challenges and similar fields, which contain no credentials.
         "www-authenticate" | "proxy-authenticate" | "sec-websocket-key" => value.into(),
         name if is_secret(name) => MASK.into(),
         _ => value.into(),
     }
 }
 
-/// A path with its query, or an address with one, fit to be shown.
+/// A path with its query, or an address with one, for display.
 pub(crate) fn path(path: &str) -> Cow<'_, str> {
     let Some((before, query)) = path.split_once('?') else {
         return path.into();
@@ -46,7 +46,7 @@ pub(crate) fn path(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// A query, or a form of that shape, fit to be shown.
+/// A query, or a form of that format, for display.
 pub(crate) fn query(query: &str) -> Cow<'_, str> {
     if !query.split('&').any(is_secret_piece) {
         return query.into();
@@ -58,7 +58,7 @@ pub(crate) fn query(query: &str) -> Cow<'_, str> {
     pieces.collect::<Vec<_>>().join("&").into()
 }
 
-/// A value that somebody has edited, with what was masked in it as it was.
+/// A value edited by the user, with masked parts replaced by the original ones.
 pub(crate) fn restore_field(name: &str, edited: &str, was: &[&str]) -> String {
     if !edited.contains(MASK) {
         return edited.to_owned();
@@ -67,7 +67,7 @@ pub(crate) fn restore_field(name: &str, edited: &str, was: &[&str]) -> String {
     unchanged.map_or_else(|| edited.to_owned(), ToString::to_string)
 }
 
-/// A path that somebody has edited, with the values that were masked in its query.
+/// A path edited by the user, with masked query values replaced by the original ones.
 pub(crate) fn restore_path(edited: &str, was: &str) -> String {
     let (Some((before, query)), Some((_, known))) = (edited.split_once('?'), was.split_once('?'))
     else {
@@ -76,7 +76,7 @@ pub(crate) fn restore_path(edited: &str, was: &str) -> String {
     format!("{before}?{}", restore_query(query, known))
 }
 
-/// The same of a query, or of a form of that shape.
+/// The same for a query, or a form of that format.
 pub(crate) fn restore_query(edited: &str, was: &str) -> String {
     let mut known: Vec<_> = was
         .split('&')
@@ -109,7 +109,7 @@ fn is_secret_piece(piece: &str) -> bool {
         .is_some_and(|(name, value)| !value.is_empty() && is_secret(&decoded(name)))
 }
 
-/// Whether what has this name is not to be shown: words that credentials are called by.
+/// True if the name contains a word that is used for credentials.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace(['-', '.', '[', ']'], "_");
     let words = || name.split('_').filter(|word| !word.is_empty());
@@ -117,7 +117,7 @@ fn is_secret(name: &str) -> bool {
     words().any(|word| WORDS.contains(&word)) || PARTS.iter().any(|part| compact.contains(part))
 }
 
-/// Percent-decoded, as far as it can be.
+/// Percent-decoded, as far as possible.
 fn decoded(name: &str) -> Cow<'_, str> {
     if !name.contains('%') {
         return name.into();
@@ -145,7 +145,7 @@ fn is_token(scheme: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// Words of a name that make it a secret's.
+/// Whole words of a name that indicate a secret.
 const WORDS: &[&str] = &[
     "auth",
     "code",
@@ -162,7 +162,7 @@ const WORDS: &[&str] = &[
     "ticket",
 ];
 
-/// Parts of a name that do, however it is written.
+/// Parts of a name that indicate a secret, in any spelling.
 const PARTS: &[&str] = &[
     "apikey",
     "assertion",
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_secret_in_a_field_is_masked_and_no_more() {
+    fn only_the_secret_part_of_a_field_is_masked() {
         for (name, value, shown) in [
             ("Authorization", "Bearer abc.def", "Bearer [masked]"),
             ("authorization", "abc", "[masked]"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_masked_is_sent_as_it_was_and_what_was_edited_as_edited() {
+    fn masked_values_are_restored_and_edited_ones_kept() {
         let was = "/a?token=one&token=two&b=1";
         assert_eq!(
             restore_path("/a?token=[masked]&token=[masked]&b=2", was),

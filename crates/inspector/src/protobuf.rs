@@ -1,4 +1,4 @@
-//! Protocol buffers without their schema: numbers, and what their values look like.
+//! Protocol buffers without their schema: field numbers, and guesses about the values.
 
 use serde::Serialize;
 
@@ -10,21 +10,21 @@ pub(crate) struct Field {
     value: Value,
 }
 
-/// What a value looks like: bytes alone do not say whether they are text, bytes or a message.
+/// Guess about a value: bytes alone do not show if they are text, bytes or a message.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Value {
     Varint(String),
-    /// Eight bytes, little-endian, in hex; with the number that they may be.
+    /// Eight bytes, little-endian, in hex; with the number that they may represent.
     Fixed64(String),
     Fixed32(String),
     Text(String),
-    /// In hex, the first of them.
+    /// In hex, truncated.
     Bytes(String),
     Message(Vec<Field>),
 }
 
-/// The fields of a message, where it is one.
+/// The fields of a message, if the bytes can be one.
 pub(crate) fn fields(bytes: &[u8]) -> Option<Vec<Field>> {
     let mut room = MAX_FIELDS;
     message(bytes, 0, &mut room)
@@ -64,7 +64,7 @@ fn message(mut bytes: &[u8], depth: usize, room: &mut usize) -> Option<Vec<Field
     Some(fields)
 }
 
-/// Text that people could have written is text, then what parses is a message.
+/// Printable text is text; otherwise bytes that parse are a message.
 fn delimited(value: &[u8], depth: usize, room: &mut usize) -> Value {
     let written = |text: &&str| {
         let mut characters = text.chars();
@@ -80,7 +80,7 @@ fn delimited(value: &[u8], depth: usize, room: &mut usize) -> Value {
             return Value::Message(fields);
         }
     }
-    // What a failed attempt has cost counts, or attempts within attempts would have no end.
+    // Failed attempts count as well, or nested attempts would be unlimited.
     *room = room.saturating_sub(1 + value.len() / 16);
     Value::Bytes(hex::encode(value.get(..SHOWN).unwrap_or(value)))
 }
@@ -103,13 +103,13 @@ fn either(fixed: &[u8], number: &str) -> String {
     format!("0x{} ({number})", hex::encode(&big_end_first))
 }
 
-/// Messages within messages: the depth of the widest schemas, and a bound to attempts.
+/// Nesting depth: that of large real schemas, and a limit for attempts.
 const MAX_DEPTH: usize = 12;
-/// Fields in all: more than a page shows usefully.
+/// Total number of fields: more than a page can usefully show.
 const MAX_FIELDS: usize = 4000;
-/// The largest number a field may have.
+/// The largest valid field number.
 const MAX_NUMBER: u64 = (1 << 29) - 1;
-/// Bytes shown of a value that is nothing else.
+/// Displayed bytes of a value that is neither text nor a message.
 const SHOWN: usize = 1024;
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_told_by_their_looks() {
+    fn field_types_are_guessed_from_their_bytes() {
         let bytes = [
             0x08, 0x96, 0x01, // 1: 150
             0x12, 0x02, b'h', b'i', // 2: "hi"
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_none() {
+    fn invalid_messages_are_rejected() {
         for bytes in [&b"hello"[..], b"\x08", b"\x12\x05ab", b"\x00\x01"] {
             assert_eq!(fields(bytes), None, "{bytes:?}");
         }
     }
 
     #[test]
-    fn messages_are_read_to_a_depth() {
+    fn nesting_is_limited() {
         let mut bytes = vec![0x08, 0x01];
         for depth in 1..=13 {
             bytes = [&[0x0a, u8::try_from(bytes.len()).unwrap()][..], &bytes].concat();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_fields_are_read() {
+    fn the_number_of_fields_is_limited() {
         assert_eq!(fields(&[0x08, 0x01].repeat(4000)).unwrap().len(), 4000);
         assert_eq!(fields(&[0x08, 0x01].repeat(4001)), None);
     }

@@ -1,5 +1,5 @@
-//! Sends a request again, straight to the service, changed or as it was. It is recorded as any
-//! other: its connection has a tap.
+//! Sends a recorded request again, directly to the service, changed or unchanged. It is recorded
+//! like any other request, because its connection has a tap.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -23,7 +23,7 @@ use crate::{
     view::FORM,
 };
 
-/// What is sent instead of what was; nothing stays as it was.
+/// Changes to the request; absent members stay unchanged.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Changes {
@@ -47,18 +47,18 @@ enum Content {
     Base64(String),
 }
 
-/// Why a request is not sent, or was not taken.
+/// Reason why a request is not sent, or was not accepted.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// What is asked for cannot be sent.
+    /// The changed request cannot be sent.
     Changes(String),
-    /// This exchange is none that can be repeated.
+    /// This exchange cannot be repeated.
     Exchange(&'static str),
-    /// The service is not there, or does not take it.
+    /// The service is not reachable, or does not accept the request.
     Service(String),
 }
 
-/// A request, ready to be sent.
+/// A prepared request.
 pub(crate) struct PreparedRequest {
     request: http::Request<Full<Bytes>>,
     http2: bool,
@@ -67,7 +67,7 @@ pub(crate) struct PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// Puts the request together. Values that are masked in `changes` are sent as they were.
+    /// Builds the request. Masked values in `changes` are replaced by the original ones.
     pub(crate) fn new(exchange: &Exchange, changes: Changes) -> Result<Self, Trouble> {
         if exchange.summary.kind == Kind::WebSocket
             || exchange.request.fields.get("upgrade").is_some()
@@ -78,7 +78,7 @@ impl PreparedRequest {
         }
         let kept = &exchange.request_body;
         let body = match changes.body {
-            // What was masked in a form is sent as it was.
+            // Masked values of a form are replaced by the original ones.
             Some(Content::Text(text)) if exchange.request.fields.content_type() == FORM => {
                 let was = String::from_utf8_lossy(&kept.kept);
                 mask::restore_query(&text, &was).into_bytes()
@@ -137,8 +137,8 @@ impl PreparedRequest {
         })
     }
 
-    /// Sends it, and gives the id of the new exchange when the service answers. The rest of the
-    /// answer is read by a task of `tasks`, until `stop`.
+    /// Sends the request, and returns the id of the new exchange when the service responds. A task
+    /// of `tasks` reads the rest of the response, until `stop`.
     pub(crate) async fn send(
         self,
         inspector: &Inspector,
@@ -173,7 +173,7 @@ impl PreparedRequest {
             stop.run_until_cancelled_owned(bounded).await;
         }));
         let answer = timeout(PATIENCE, answer).await;
-        // Once it was sent, it is in the list, with whatever became of it.
+        // A request that was sent is in the list, whatever its result.
         if let Some(id) = id.get() {
             return Ok(*id);
         }
@@ -186,7 +186,7 @@ impl PreparedRequest {
 
 type Answered = Option<tokio::sync::oneshot::Sender<Result<(), hyper::Error>>>;
 
-/// One exchange over a connection of its own.
+/// One exchange over a separate connection.
 async fn exchange<T>(
     io: TokioIo<T>,
     request: http::Request<Full<Bytes>>,
@@ -207,13 +207,13 @@ where
     }
 }
 
-/// Reads an answer to its end, and says when it begins.
+/// Reads a response to its end, and reports its start.
 async fn read(
     answer: http::Response<hyper::body::Incoming>,
     answered: &mut Answered,
 ) -> Result<(), hyper::Error> {
     if let Some(answered) = answered.take() {
-        // Whoever asked may have gone.
+        // The caller may have disconnected.
         drop(answered.send(Ok(())));
     }
     let mut body = answer.into_body();
@@ -223,7 +223,7 @@ async fn read(
     Ok(())
 }
 
-/// Runs a connection while something is asked over it, and to its own end where that comes first.
+/// Runs a connection during a request over it, and returns early if the connection ends first.
 async fn beside(
     asking: impl Future<Output = Result<(), hyper::Error>>,
     connection: impl Future<Output = Result<(), hyper::Error>>,
@@ -239,7 +239,7 @@ async fn beside(
     }
 }
 
-/// Over HTTP/2 a request names its scheme.
+/// Over HTTP/2 a request includes its scheme.
 fn request(
     method: &str,
     path: &str,
@@ -280,7 +280,7 @@ fn request(
     Ok(request)
 }
 
-/// What the connection that carries a request says itself.
+/// True for headers that the connection itself sets.
 fn is_of_the_connection(name: &HeaderName, http2: bool) -> bool {
     const OWN: [HeaderName; 6] = [
         header::CONNECTION,
@@ -306,8 +306,8 @@ fn restored(headers: Vec<Pair>, was: &Fields) -> Fields {
     Fields(restored.collect())
 }
 
-/// How long whoever asks waits for the service to answer; it is in the list before.
+/// Maximum wait for the response of the service. The exchange is in the list before.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an answer is read: an event stream has no end.
+/// Maximum duration of reading a response, because an event stream has no end.
 const ANSWER: Duration = Duration::from_mins(5);

@@ -1,9 +1,9 @@
-//! The page and its API, on this machine.
+//! The inspector page and its API, served on this machine.
 //!
-//! What is recorded is as secret as the traffic, so a request must show the token of this run; and
-//! since every page that the person visits can make their browser send requests here, a request
-//! must also name this server by an address or as `localhost` (no name can be pointed here), and
-//! may not come from another site.
+//! The records are as secret as the traffic, so a request must have the token of this run. Any web
+//! page that the user visits can make the browser send requests here. A request must therefore also
+//! use an address or `localhost` as its host (any other name could be pointed here), and must not
+//! come from another site.
 
 mod api;
 mod guard;
@@ -17,11 +17,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::Inspector;
 
-/// How the page is served.
+/// Settings of the page's server.
 pub struct Settings {
-    /// Where; without one [`PORT`] of loopback, or the next that is free.
+    /// Listen address; by default [`PORT`] on loopback, or the next free port.
     pub address: Option<SocketAddr>,
-    /// The token of this run: random, fit for an address.
+    /// The token of this run: random, URL-safe.
     pub token: String,
     /// The program's version, for archives.
     pub version: &'static str,
@@ -35,7 +35,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// A page that is served. Dropped, it is not any more.
+/// A running server of the page. Dropping it stops it.
 #[derive(Debug)]
 pub struct InspectorServer {
     address: SocketAddr,
@@ -44,12 +44,12 @@ pub struct InspectorServer {
     task: JoinHandle<()>,
 }
 
-/// What handlers share.
+/// State shared by the handlers.
 struct State {
     inspector: Inspector,
     token: String,
     version: &'static str,
-    /// Answers of replays that are being read.
+    /// Tasks that read responses of replays.
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -63,7 +63,7 @@ impl fmt::Debug for State {
 /// Serves the page of an inspector.
 ///
 /// # Errors
-/// The address cannot be listened on.
+/// The address cannot be bound.
 pub async fn serve(inspector: Inspector, settings: Settings) -> io::Result<InspectorServer> {
     let listener = listen(settings.address).await?;
     let address = listener.local_addr()?;
@@ -83,7 +83,7 @@ pub async fn serve(inspector: Inspector, settings: Settings) -> io::Result<Inspe
     let stop = state.stop.clone();
     let task = tokio::spawn(async move {
         let served = axum::serve(listener, app).with_graceful_shutdown(stop.cancelled_owned());
-        // Accepting errors are waited out there; it has no others.
+        // The library itself retries accept errors; it has no others.
         drop(served.await);
     });
     Ok(InspectorServer {
@@ -95,22 +95,22 @@ pub async fn serve(inspector: Inspector, settings: Settings) -> io::Result<Inspe
 }
 
 impl InspectorServer {
-    /// What a person opens. The token is behind `#`, which browsers send to nobody.
+    /// The address to open. The token is in the fragment, which browsers never send.
     pub fn url(&self) -> String {
         format!("http://{}/#{}", self.address, self.token)
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it, and what it still reads.
+    /// Stops the server and its reading tasks.
     pub async fn shutdown(mut self) {
         self.state.stop.cancel();
         self.state.tasks.close();
         self.state.tasks.wait().await;
-        // A browser may keep a connection open for as long as it likes.
+        // A browser may keep a connection open for any time.
         if tokio::time::timeout(GRACE, &mut self.task).await.is_err() {
             self.task.abort();
         }
@@ -129,7 +129,7 @@ async fn listen(address: Option<SocketAddr>) -> io::Result<TcpListener> {
         return TcpListener::bind(address).await;
     }
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
-    // As many tunnels as anybody inspects beside each other, then any port.
+    // Enough ports for several tunnels at the same time, then any free port.
     for port in (PORT..PORT + 20).chain([0]) {
         match TcpListener::bind(("127.0.0.1", port)).await {
             Ok(listener) => return Ok(listener),
@@ -139,8 +139,8 @@ async fn listen(address: Option<SocketAddr>) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// The first port that is tried.
+/// The first port to try.
 pub const PORT: u16 = 4040;
 
-/// How long a page may take to be told the end.
+/// Maximum time to finish open requests at the end.
 const GRACE: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! What was recorded, within its limits. Without a clock: the time is an argument.
+//! The records, within their limits. Without a clock: the time is an argument.
 
 use std::{
     collections::{VecDeque, vec_deque},
@@ -18,8 +18,7 @@ use crate::{
     mask,
 };
 
-/// The exchanges, oldest first. An exchange that has left takes no more: what is said about it
-/// goes nowhere.
+/// The exchanges, oldest first. Calls for an exchange that was removed are ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     exchanges: VecDeque<Exchange>,
@@ -29,17 +28,17 @@ pub(crate) struct Store {
     news: Vec<Update>,
 }
 
-/// Who sent a request, and where to.
+/// Visitor and target of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) to: Arc<Target>,
-    /// The service speaks TLS, and is asked for by this name.
+    /// The server name, if the service uses TLS.
     pub(crate) tls: Option<Arc<str>>,
     pub(crate) source_ip: Option<IpAddr>,
     pub(crate) replay: Option<Replay>,
 }
 
-/// A request that is sent from here.
+/// A replayed request.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     /// The exchange that it repeats.
@@ -49,14 +48,14 @@ pub(crate) struct Replay {
 }
 
 impl Store {
-    /// Keeps a request whose head has passed; nothing while recording is paused.
+    /// Records a request whose head has passed; `None` while recording is paused.
     pub(crate) fn begin(
         &mut self,
         origin: &Origin,
         request: Request,
         now: Timestamp,
     ) -> Option<u64> {
-        // Somebody who pauses and then repeats a request means to see the answer.
+        // A replay is recorded even while paused, because the user wants to see its response.
         if self.paused && origin.replay.is_none() {
             return None;
         }
@@ -116,7 +115,7 @@ impl Store {
         self.grow(grown);
     }
 
-    /// The body of the request is whole.
+    /// The body of the request is complete.
     pub(crate) fn asked(&mut self, id: u64, trailers: Fields, now: Timestamp) {
         let Some(exchange) = self.find(id) else {
             return;
@@ -128,7 +127,7 @@ impl Store {
         self.grow(grown);
     }
 
-    /// Keeps the head of the answer.
+    /// Records the head of the response.
     pub(crate) fn answered(&mut self, id: u64, response: Response, now: Timestamp) {
         let Some(exchange) = self.find(id) else {
             return;
@@ -155,7 +154,7 @@ impl Store {
         self.grow(grown);
     }
 
-    /// Counts bytes that are kept as messages alone.
+    /// Counts bytes that are only recorded as messages.
     pub(crate) fn count(&mut self, id: u64, from: From, bytes: u64) {
         if let Some(exchange) = self.find(id) {
             match from {
@@ -165,7 +164,7 @@ impl Store {
         }
     }
 
-    /// Keeps a message; its number is given here.
+    /// Records a message and assigns its number.
     pub(crate) fn message(&mut self, id: u64, mut message: Message) {
         let Some(exchange) = self.find(id) else {
             return;
@@ -190,7 +189,7 @@ impl Store {
         self.tell(id);
     }
 
-    /// The exchange is over: its answer is whole where there is no `error`.
+    /// The exchange has ended; its response is complete if there is no `error`.
     pub(crate) fn done(&mut self, id: u64, trailers: Fields, error: Option<&str>, now: Timestamp) {
         let Some(exchange) = self.find(id) else {
             return;
@@ -221,7 +220,7 @@ impl Store {
         self.iter().map(|one| one.summary.clone()).collect()
     }
 
-    /// Forgets all.
+    /// Removes all exchanges.
     pub(crate) fn clear(&mut self) {
         self.exchanges.clear();
         self.bytes = 0;
@@ -240,12 +239,12 @@ impl Store {
         }
     }
 
-    /// What is held, in bytes.
+    /// Size of the records, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What has changed since this was asked last.
+    /// Changes since the last call.
     pub(crate) fn take_news(&mut self) -> Vec<Update> {
         mem::take(&mut self.news)
     }
@@ -255,7 +254,7 @@ impl Store {
         self.exchanges.get_mut(at)
     }
 
-    /// Ids have no gaps, but for those before the oldest.
+    /// Ids have no gaps after the oldest one.
     fn position(&self, id: u64) -> Option<usize> {
         let oldest = self.exchanges.front()?.summary.id;
         usize::try_from(id.checked_sub(oldest)?).ok()
@@ -263,7 +262,7 @@ impl Store {
 
     fn tell(&mut self, id: u64) {
         let summary = self.get(id).map(|exchange| exchange.summary.clone());
-        // The only one, when the newest was the one that had to leave.
+        // `None` if the newest exchange was the one that had to be removed.
         self.news.extend(summary.map(Update::Exchange));
     }
 
@@ -281,7 +280,7 @@ impl Store {
     }
 }
 
-/// A message before it has its number.
+/// Assigns numbers to messages in order.
 pub(crate) fn message(
     at: Timestamp,
     from: From,
@@ -302,7 +301,7 @@ pub(crate) fn message(
     }
 }
 
-/// Whom the engine saw: it writes this field anew.
+/// The visitor's address, from the field that the engine always sets itself.
 fn visitor(fields: &Fields) -> Option<IpAddr> {
     let forwarded = fields.get("x-forwarded-for")?;
     forwarded.rsplit(',').next()?.trim().parse().ok()
@@ -313,7 +312,7 @@ pub(crate) fn is_websocket(fields: &Fields) -> bool {
     upgrade.eq_ignore_ascii_case("websocket")
 }
 
-/// Appends as much as may be kept, and says how much that was.
+/// Appends up to the limit, and returns the number of appended bytes.
 fn keep(body: &mut Body, bytes: &[u8]) -> usize {
     body.size += bytes.len() as u64;
     let room = BODY_BYTES.saturating_sub(body.kept.len());
@@ -339,11 +338,10 @@ fn held_by(exchange: &Exchange) -> usize {
         + exchange.messages_bytes
 }
 
-/// The wall's clock may be set back meanwhile.
+/// The wall clock may have been set back.
 pub(crate) fn between(from: Timestamp, to: Timestamp) -> Duration {
     to.duration_since(from).try_into().unwrap_or_default()
 }
 
-/// What an exchange costs beside what it holds: the struct, and the allocations of some twenty
-/// fields.
+/// Fixed cost of an exchange: the struct, and the allocations of about twenty fields.
 const EXCHANGE_BYTES: usize = 2048;

@@ -1,4 +1,4 @@
-//! An exchange as the API tells it: masked unless asked, bodies decompressed.
+//! API representation of an exchange: secrets masked unless revealed, bodies decompressed.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::{
     mask, protobuf,
 };
 
-/// Whether secrets are shown.
+/// Display of secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Secrets {
     Masked,
@@ -23,23 +23,23 @@ impl Secrets {
     }
 }
 
-/// All of an exchange but its messages.
+/// All of an exchange except its messages.
 #[derive(Serialize)]
 pub(crate) struct Detail {
     #[serde(flatten)]
     summary: Summary,
-    /// As a visitor would write it.
+    /// The address as a visitor would write it.
     url: String,
-    /// Where it went.
+    /// Target of the request.
     target: String,
     request: Head,
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<Head>,
-    /// Messages that are not kept any more.
+    /// Number of removed messages.
     forgotten_messages: u64,
 }
 
-/// A request or an answer.
+/// A request or a response.
 #[derive(Serialize)]
 struct Head {
     /// The first line.
@@ -61,11 +61,11 @@ struct Header {
 /// A body.
 #[derive(Serialize)]
 struct Content {
-    /// Bytes that passed.
+    /// Transferred bytes.
     size: u64,
-    /// Its type, without parameters.
+    /// Media type, without parameters.
     mime: String,
-    /// Not all of it is here: it is longer than what is kept or shown, or has not ended.
+    /// The content is incomplete: it exceeds the recorded or displayed size, or has not ended.
     cut: bool,
     #[serde(flatten)]
     data: Data,
@@ -75,7 +75,7 @@ struct Content {
     trouble: Option<String>,
 }
 
-/// Bytes, in the form that loses none.
+/// Bytes in a lossless form.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Data {
@@ -155,7 +155,7 @@ impl Head {
             body: Content {
                 size: body.size,
                 mime,
-                // A request without a body has no end to wait for.
+                // A request without a body is always complete.
                 cut: cut && body.size > 0,
                 data: bytes.into(),
                 decoded,
@@ -176,7 +176,7 @@ impl std::convert::From<Vec<u8>> for Data {
 }
 
 impl Note {
-    /// `grpc_encoding` is what the side that sent it names.
+    /// `grpc_encoding` is the encoding that the sender announced.
     pub(crate) fn of(message: &Message, grpc_encoding: &str) -> Self {
         let mut bytes = message.kept.clone();
         let mut cut = message.size > bytes.len() as u64;
@@ -205,7 +205,7 @@ impl Note {
     }
 }
 
-/// Fields as pairs, masked where that was not asked to be left.
+/// Fields as pairs, masked unless secrets are revealed.
 pub(crate) fn pairs(fields: &Fields, secrets: Secrets) -> Vec<(String, String)> {
     let shown = headers(fields, secrets).into_iter();
     shown.map(|header| (header.name, header.value)).collect()
@@ -218,7 +218,7 @@ pub(crate) fn shown_path(path: &str, secrets: Secrets) -> String {
     }
 }
 
-/// The address as a visitor wrote it: the engine says what it was.
+/// The address that the visitor requested, from the headers of the engine.
 pub(crate) fn url(exchange: &Exchange, secrets: Secrets) -> String {
     let request = &exchange.request;
     let scheme = match request.fields.get("x-forwarded-proto") {
@@ -226,7 +226,7 @@ pub(crate) fn url(exchange: &Exchange, secrets: Secrets) -> String {
         _ => "http",
     };
     let path = shown_path(&request.path, secrets);
-    // `OPTIONS *` asks for no path.
+    // `OPTIONS *` has no path.
     let path = if path.starts_with('/') { &path } else { "" };
     let host = request
         .fields
@@ -258,5 +258,5 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Forms have the shape of queries, and their secrets are masked alike.
+/// Forms have the format of queries, and their secrets are masked in the same way.
 pub(crate) const FORM: &str = "application/x-www-form-urlencoded";

@@ -87,7 +87,7 @@ impl State {
         self.cursor.as_ref()
     }
 
-    /// Removes the cursor, so that the platform is asked for everything.
+    /// Removes the cursor, so that the platform sends everything again.
     pub fn forget_cursor(&mut self) {
         self.cursor = None;
     }

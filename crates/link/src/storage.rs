@@ -137,7 +137,7 @@ impl Storage {
         memory.state.as_ref()?.cursor().cloned()
     }
 
-    /// Removes the cursor: the platform is asked for everything.
+    /// Removes the cursor, so that the platform sends everything again.
     pub(crate) fn forget_cursor(&self) {
         if let Some(state) = &mut self.memory.lock().state {
             state.forget_cursor();

@@ -323,8 +323,8 @@ mod tests {
     #[tokio::test]
     async fn an_unknown_credential_is_not_a_challenge() {
         let engine = Engine::answering(answer("401 Unauthorized", "{}")).await;
-        let told = problem(&engine.ask().await);
-        assert_eq!(told, (502, "credential_unknown_to_engine".to_owned()));
+        let actual = problem(&engine.ask().await);
+        assert_eq!(actual, (502, "credential_unknown_to_engine".to_owned()));
     }
 
     #[tokio::test]
@@ -333,8 +333,8 @@ mod tests {
         let engine = Engine::answering(answer("200 OK", &most)).await;
         assert_eq!(engine.ask().await.body().len(), MAX_ANSWER);
         let engine = Engine::answering(answer("200 OK", &format!("{most}x"))).await;
-        let told = problem(&engine.ask().await);
-        assert_eq!(told, (502, "answer_too_large".to_owned()));
+        let actual = problem(&engine.ask().await);
+        assert_eq!(actual, (502, "answer_too_large".to_owned()));
     }
 
     /// The advice uses parameters of the requesting tool.
@@ -349,9 +349,9 @@ mod tests {
                 &["from_seq", "max_events"],
             ),
         ] {
-            let told = too_large(path);
+            let actual = too_large(path);
             for word in ["filters", "limit", "from_seq", "max_events"] {
-                assert_eq!(told.contains(word), words.contains(&word), "{path}: {told}");
+                assert_eq!(actual.contains(word), words.contains(&word), "{path}: {actual}");
             }
         }
     }
@@ -362,16 +362,16 @@ mod tests {
         let unreachable = (502, "engine_unreachable".to_owned());
         // The system does not trust its CA.
         let system = EngineApi::trusting(Authorities::System).unwrap();
-        let told = system.carry(&engine.address, request()).await;
-        assert_eq!(problem(&told), unreachable);
+        let actual = system.carry(&engine.address, request()).await;
+        assert_eq!(problem(&actual), unreachable);
         assert_eq!(*engine.heads.lock().unwrap(), Vec::<String>::new());
         // A bound port that does not listen.
         let bound = TcpSocket::new_v4().unwrap();
         bound.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let port = bound.local_addr().unwrap().port();
         let nobody = HostPort::new("abcd1234.engine.localhost", port).unwrap();
-        let told = system.carry(&nobody, request()).await;
-        assert_eq!(problem(&told), unreachable);
+        let actual = system.carry(&nobody, request()).await;
+        assert_eq!(problem(&actual), unreachable);
     }
 
     #[test]

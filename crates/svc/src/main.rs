@@ -1,8 +1,8 @@
 //! svc: publish a private service, or dial one.
 //!
-//! This file initialises the process: it reads the environment, installs signal handlers, sets up
-//! logging and chooses a runtime. Each command is a file under `commands`. Shared code of commands
-//! is beside this file. Data goes to stdout, messages to stderr.
+//! Only this file reads the environment, installs signal handlers, sets up logging and chooses a
+//! runtime. Each command is a file under `commands`. Shared code of commands is beside this file.
+//! Data goes to stdout, messages to stderr.
 #![cfg_attr(
     not(feature = "server"),
     expect(dead_code, reason = "server code is not moved out of shared modules")

@@ -151,41 +151,41 @@ impl Terminals {
             }
             TerminalAct::Exec => exec::exec(config, read(arguments)?, &agent).await,
             TerminalAct::Screen => {
-                let asked: Screen = read(arguments)?;
-                let key = key(who, &config, asked.session_id);
+                let args: Screen = read(arguments)?;
+                let key = key(who, &config, args.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
-                let wait = Duration::from_secs(asked.wait_seconds.min(MAX_WAIT));
+                let wait = Duration::from_secs(args.wait_seconds.min(MAX_WAIT));
                 let shown = watched.screen(wait).await;
-                if asked.leave || shown.is_none() {
+                if args.leave || shown.is_none() {
                     self.forget(&key, &watched);
                     watched.leave().await;
                 }
                 shown.ok_or_else(gone)
             }
             TerminalAct::RequestControl => {
-                let asked: Request = read(arguments)?;
-                let key = key(who, &config, asked.session_id);
+                let args: Request = read(arguments)?;
+                let key = key(who, &config, args.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
                 let ask = crate::joined::Ask {
                     // The platform shows the account to the approver. The text adds that an AI
                     // client acts for it.
-                    reason: Some(format!("{} (AI client): {}", agent.name, asked.reason)),
-                    lines: asked.lines.or(asked.minutes.is_none().then_some(1)),
-                    seconds: asked.minutes.map(|minutes| minutes.saturating_mul(60)),
+                    reason: Some(format!("{} (AI client): {}", agent.name, args.reason)),
+                    lines: args.lines.or(args.minutes.is_none().then_some(1)),
+                    seconds: args.minutes.map(|minutes| minutes.saturating_mul(60)),
                 };
                 let request = watched.ask(ask).await.ok_or_else(gone)?;
                 request.map_err(|failure| from_failure(&failure))
             }
             TerminalAct::Type => {
-                let asked: Line = read(arguments)?;
-                if asked.text.chars().any(char::is_control) {
+                let args: Line = read(arguments)?;
+                if args.text.chars().any(char::is_control) {
                     let why = "a line has no control characters; its end is added";
                     return Err(invalid("line", why));
                 }
-                let key = key(who, &config, asked.session_id);
+                let key = key(who, &config, args.session_id);
                 let watched = self.find(&key).ok_or_else(no_control)?;
-                let wait = Duration::from_secs(asked.wait_seconds.min(MAX_WAIT));
-                let typed = watched.type_line(asked.text, wait).await;
+                let wait = Duration::from_secs(args.wait_seconds.min(MAX_WAIT));
+                let typed = watched.type_line(args.text, wait).await;
                 typed.ok_or_else(gone)?.map_err(|()| no_control())
             }
         }

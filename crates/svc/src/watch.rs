@@ -81,8 +81,8 @@ async fn write_changes(
     mut news: mpsc::Receiver<News>,
     format: Format,
 ) -> Result<(), Failure> {
-    while let Some(said) = news.recv().await {
-        match said {
+    while let Some(item) = news.recv().await {
+        match item {
             News::Event(event) => {
                 for (change, object) in list.apply(kind, &event) {
                     match format {
@@ -114,7 +114,7 @@ async fn draw(kind: &Kind, mut list: List, mut news: mpsc::Receiver<News>) -> Re
     let mut is_stale = true;
     loop {
         tokio::select! {
-            said = news.recv() => match said {
+            item = news.recv() => match item {
                 Some(News::Event(event)) => {
                     list.apply(kind, &event);
                     "live".clone_into(&mut state);

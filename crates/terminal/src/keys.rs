@@ -113,7 +113,7 @@ impl Folder {
         Self(home.join(".svc").join("webtty"))
     }
 
-    /// Path of the list of servers that a client knows.
+    /// Path of the list of known servers.
     pub fn known_servers(&self) -> PathBuf {
         self.0.join("known_servers")
     }

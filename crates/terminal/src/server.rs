@@ -256,13 +256,13 @@ impl ServerState {
     /// received everything.
     fn finish(&self, carrier: Carrier) -> oneshot::Receiver<bool> {
         let kill = self.kill.clone();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         self.spawn_here(Box::pin(async move {
             let is_closed = kill.run_until_cancelled(carrier.finish()).await;
             // The receiver may be gone.
-            tell.send(is_closed.unwrap_or_default()).unwrap_or_default();
+            sender.send(is_closed.unwrap_or_default()).unwrap_or_default();
         }));
-        told
+        receiver
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {

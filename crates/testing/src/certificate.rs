@@ -8,7 +8,7 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// An authority that nobody trusts but the clients that are made here.
+/// A certificate authority that only the clients created here trust.
 pub struct TestCa {
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
@@ -22,16 +22,16 @@ pub struct IssuedCertificate {
 }
 
 impl TestCa {
-    /// Makes a new authority.
+    /// Creates a new authority.
     pub fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).expect("no names to refuse");
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters without names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Not the name that certificates get: OpenSSL takes one that is its own issuer for
-        // self-signed.
+        // Different from the name in certificates: OpenSSL treats a certificate with the same
+        // issuer and subject as self-signed.
         params
             .distinguished_name
             .push(DnType::CommonName, "Authority of tests");
-        let key = KeyPair::generate().expect("a key can be made");
+        let key = KeyPair::generate().expect("a generated key");
         Self {
             issuer: CertifiedIssuer::self_signed(params, key).expect("an authority"),
         }
@@ -47,10 +47,10 @@ impl TestCa {
         CertificateDer::from(self.issuer.der().to_vec())
     }
 
-    /// Issues a certificate for DNS names (wildcards too) and addresses.
+    /// Issues a certificate for DNS names (including wildcards) and addresses.
     pub fn issue(&self, names: &[&str]) -> IssuedCertificate {
         let names: Vec<String> = names.iter().copied().map(String::from).collect();
-        let key = KeyPair::generate().expect("a key can be made");
+        let key = KeyPair::generate().expect("a generated key");
         let cert = CertificateParams::new(names)
             .and_then(|params| params.signed_by(&key, &self.issuer))
             .expect("names of a certificate");
@@ -63,7 +63,7 @@ impl TestCa {
     /// Configuration of a server with a certificate for `names`.
     pub fn server(&self, names: &[&str], alpns: &[&str]) -> Arc<ServerConfig> {
         let names: Vec<String> = names.iter().copied().map(String::from).collect();
-        let key = KeyPair::generate().expect("a key can be made");
+        let key = KeyPair::generate().expect("a generated key");
         let cert = CertificateParams::new(names)
             .and_then(|params| params.signed_by(&key, &self.issuer))
             .expect("names of a certificate");
@@ -79,7 +79,7 @@ impl TestCa {
         Arc::new(config)
     }
 
-    /// Configuration of a client that trusts this authority alone.
+    /// Configuration of a client that trusts only this authority.
     pub fn client(&self, alpns: &[&str]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate()).expect("a root certificate");

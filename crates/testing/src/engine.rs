@@ -1,4 +1,4 @@
-//! An engine in this process.
+//! An engine inside the test process.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -22,29 +22,30 @@ use crate::{FakePlatform, TestCa, TestTunnel, Visitor, within};
 /// An engine on a free port of the loopback interface, for the host `engine.localhost`: a community
 /// engine, or a managed one that follows a [`FakePlatform`].
 ///
-/// It stops when it is dropped, or in order with [`Self::stop`].
+/// Dropping it stops it; [`Self::stop`] shuts it down gracefully.
 pub struct TestEngine {
     running: Option<RunningEngine>,
     shutdown: Shutdown,
     addr: SocketAddr,
     ca: TestCa,
     platform: Option<FakePlatform>,
-    /// Holds the configuration and what it names.
+    /// Contains the configuration and its files.
     directory: TempDir,
 }
 
 impl TestEngine {
-    /// Starts one with the defaults of the configuration.
+    /// Starts an engine with the default configuration.
     pub async fn start() -> Self {
         Self::start_with("").await
     }
 
-    /// Starts one with further sections of the configuration, in YAML.
+    /// Starts an engine with additional configuration sections, in YAML.
     pub async fn start_with(sections: &str) -> Self {
         Self::start_at(sections, &[], Arc::new(SystemClock)).await
     }
 
-    /// As [`Self::start_with`], with variables that stand above the file, and with another clock.
+    /// As [`Self::start_with`], with environment variables that override the file, and with another
+    /// clock.
     pub async fn start_at(
         sections: &str,
         variables: &[(&str, &str)],
@@ -54,20 +55,20 @@ impl TestEngine {
         Self::launch(&auth, sections, variables, clock, None).await
     }
 
-    /// Starts a managed engine, and waits until it knows what the platform has told.
+    /// Starts a managed engine, and waits until it has the platform's state.
     pub async fn managed(platform: &FakePlatform) -> Self {
         Self::managed_with(platform, "").await
     }
 
-    /// As [`Self::managed`], with further sections of the configuration, in YAML.
+    /// As [`Self::managed`], with additional configuration sections, in YAML.
     pub async fn managed_with(platform: &FakePlatform, sections: &str) -> Self {
         let engine = Self::managed_at(platform, None, sections, Arc::new(SystemClock)).await;
         engine.informed().await;
         engine
     }
 
-    /// Starts a managed engine that keeps what it knows in a directory of the test (or one of its
-    /// own), with another clock. Does not wait for the platform.
+    /// Starts a managed engine that stores its state in a directory of the test (or in its own
+    /// one), with another clock. Does not wait for the platform.
     pub async fn managed_at(
         platform: &FakePlatform,
         data_dir: Option<&Path>,
@@ -99,7 +100,7 @@ impl TestEngine {
         let directory = directory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
         let ca = TestCa::new();
         let names = [BASE_HOST, "*.engine.localhost", "*.t.engine.localhost"];
-        // What a deadline brings about by itself does not happen while a test waits for it.
+        // Time-outs are long, so that they do not expire during a test.
         let unhurried = if sections.contains("timeouts:") {
             ""
         } else {
@@ -137,7 +138,7 @@ impl TestEngine {
         }
     }
 
-    /// Where agents, visitors and the Engine API are served.
+    /// Address of agents, visitors and the Engine API.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -147,22 +148,22 @@ impl TestEngine {
         BASE_HOST
     }
 
-    /// The authority of its certificate.
+    /// The certificate authority of the engine.
     pub fn ca(&self) -> &TestCa {
         &self.ca
     }
 
-    /// The plain and the metrics listener, and whatever else it knows of itself.
+    /// The plain and metrics listeners, and other information about the running engine.
     pub fn running(&self) -> &RunningEngine {
         self.running.as_ref().expect("it runs until it is stopped")
     }
 
-    /// Somebody who visits published names.
+    /// A visitor of published names.
     pub fn visitor(&self) -> Visitor {
         Visitor::new(self.addr, &self.ca)
     }
 
-    /// A token with these claims, and an identity and an hour to live where they have none.
+    /// A token with these claims, and with defaults for the identity and a lifetime of one hour.
     pub fn token(&self, mut claims: Value) -> String {
         let named = claims.get("userId").is_some() || claims.get("clientId").is_some();
         let defaults = json!({"type": "auth", "exp": unix_seconds() + 3600});
@@ -183,7 +184,7 @@ impl TestEngine {
         jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &key).expect("a token")
     }
 
-    /// A token of this header and these claims as they stand, with a good HS256 signature.
+    /// A token with exactly this header and these claims, and a valid HS256 signature.
     pub fn signed(&self, header: &str, claims: &str) -> String {
         let signed = format!("{}.{}", encoded(header), encoded(claims));
         let key = EncodingKey::from_secret(SECRET.as_bytes());
@@ -191,7 +192,7 @@ impl TestEngine {
         format!("{signed}.{}", signature.expect("a signature"))
     }
 
-    /// What an agent needs to connect, with a token that may do everything.
+    /// The configuration of an agent, with a token that allows everything.
     pub fn agent_config(&self) -> Config {
         let address = HostPort::new(BASE_HOST, self.addr.port()).expect("an address");
         let mut config = Config::new(address, Token::new(&self.token(json!({}))));
@@ -204,17 +205,17 @@ impl TestEngine {
         let connecting = Agent::connect(self.agent_config());
         within("control channel", connecting)
             .await
-            .expect("the engine takes the agent")
+            .expect("the engine accepts the agent")
     }
 
-    /// Waits until everything is in force that the platform has told.
+    /// Waits until the engine has applied everything that the platform has sent.
     pub async fn informed(&self) {
         let platform = self.platform.as_ref().expect("a managed engine");
         let status = self.running().link().expect("a managed engine");
         within("what was told", status.reaches(platform.version())).await;
     }
 
-    /// What an agent needs to connect to a project of a managed engine.
+    /// The configuration of an agent for a project of a managed engine.
     pub fn agent_config_at(&self, endpoint: &str, token: &str) -> Config {
         let host = format!("{endpoint}.{BASE_HOST}");
         let address = HostPort::new(&host, self.addr.port()).expect("an address");
@@ -228,33 +229,33 @@ impl TestEngine {
         let connecting = Agent::connect(self.agent_config_at(endpoint, token));
         within("control channel", connecting)
             .await
-            .expect("the engine takes the agent")
+            .expect("the engine accepts the agent")
     }
 
-    /// Publishes a service that speaks HTTP/1.1, by an agent of its own.
+    /// Publishes a service with HTTP/1.1, with a separate agent.
     pub async fn publish(&self, service: SocketAddr) -> TestTunnel {
         self.publish_as(Properties::http(), service).await
     }
 
-    /// Publishes a service that speaks HTTP/2 without TLS.
+    /// Publishes a service with HTTP/2 without TLS.
     pub async fn publish_h2c(&self, service: SocketAddr) -> TestTunnel {
         let h2c = Properties::http().http_version(HttpVersion::H2c);
         self.publish_as(h2c, service).await
     }
 
-    /// Publishes a service that speaks HTTP over TLS.
+    /// Publishes a service with HTTP over TLS.
     pub async fn publish_tls(&self, service: SocketAddr) -> TestTunnel {
         self.publish_as(Properties::http().upstream_tls(true), service)
             .await
     }
 
-    /// Opens a tunnel to a service, by an agent of its own.
+    /// Opens a tunnel to a service, with a separate agent.
     pub async fn publish_as(&self, properties: Properties, service: SocketAddr) -> TestTunnel {
         let target: Target = service.to_string().parse().expect("a target");
         TestTunnel::open(self.agent().await, properties, target).await
     }
 
-    /// Drains it and waits until it has stopped.
+    /// Drains the engine and waits until it has stopped.
     pub async fn stop(mut self) {
         self.shutdown.request();
         if let Some(running) = self.running.take() {
@@ -262,8 +263,8 @@ impl TestEngine {
         }
     }
 
-    /// As if its process had been killed, and another one were started on the same address with what
-    /// is on disk.
+    /// Simulates a killed process and the start of another one on the same address with the files
+    /// on disk.
     pub async fn killed_and_started(mut self) -> Self {
         self.shutdown.request();
         self.shutdown.request();
@@ -274,13 +275,14 @@ impl TestEngine {
         let yaml = std::fs::read_to_string(&file).expect("the configuration");
         let yaml = yaml.replace("'127.0.0.1:0'", &format!("'{}'", self.addr));
         std::fs::write(&file, yaml).expect("a directory that can be written");
-        let config = EngineConfig::load(Some(&file), []).expect("the configuration was good");
+        let config = EngineConfig::load(Some(&file), []).expect("the configuration was valid");
         self.shutdown = Shutdown::new(DRAIN);
         let starting = async {
             loop {
                 match engine::start(config.clone(), self.shutdown.clone()).await {
                     Ok(running) => return running,
-                    // What a process that is killed lets go of at once, a task does in its turn.
+                    // A killed process would release these resources immediately, but the tasks
+                    // here need a moment.
                     Err(StartError::DataDir { .. } | StartError::Listen { .. }) => {
                         tokio::task::yield_now().await;
                     }
@@ -300,7 +302,7 @@ impl TestEngine {
 
 impl Drop for TestEngine {
     fn drop(&mut self) {
-        // Twice: nothing is waited for.
+        // The second request ends the drain immediately.
         self.shutdown.request();
         self.shutdown.request();
     }
@@ -318,7 +320,7 @@ pub(crate) fn unix_seconds() -> u64 {
 
 pub(crate) const BASE_HOST: &str = "engine.localhost";
 
-/// Of the engine that lives as long as its test.
+/// Only for engines of a single test.
 const SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";
 
 const DRAIN: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@
 //! | [`Client::double`] | unary: answers twice the number; status `OUT_OF_RANGE` for one below 0 |
 //! | [`Client::count`] | server streaming: answers 1 to the number |
 //! | [`Client::sum`] | client streaming: answers the sum |
-//! | [`Client::echo`] | both ways: answers each number at once |
+//! | [`Client::echo`] | both directions: answers each number immediately |
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -65,7 +65,7 @@ impl Client {
         Self(tonic::client::Grpc::new(channel))
     }
 
-    /// Calls `Double`, with metadata that is sent along, and returns the answer's metadata.
+    /// Calls `Double` with metadata, and returns the metadata of the response.
     pub async fn double(
         &mut self,
         value: i64,
@@ -107,7 +107,7 @@ impl Client {
         Ok(response.into_inner().value)
     }
 
-    /// Calls `Echo`. The answer begins before the first number is sent.
+    /// Calls `Echo`. The response starts before the first number is sent.
     pub async fn echo(
         &mut self,
         values: impl Stream<Item = i64> + Send + 'static,
@@ -133,7 +133,7 @@ impl Number {
     }
 }
 
-/// Serves one connection without TLS. Ends with the connection, however it ends.
+/// Serves one connection without TLS, until the connection ends for any reason.
 pub(crate) async fn serve(stream: TcpStream) {
     let service = service_fn(async |request| Ok::<_, Infallible>(answer(request).await));
     hyper::server::conn::http2::Builder::new(TokioExecutor::new())

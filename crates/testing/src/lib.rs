@@ -1,20 +1,20 @@
-//! What tests stand on: engines and agents in this process, upstreams that behave and that
-//! misbehave, visitors that send any bytes, certificates.
+//! Test fixtures: in-process engines and agents, well-behaved and misbehaving upstreams, visitors
+//! that send arbitrary bytes, certificates.
 //!
-//! Everything starts in one line on a free port of the loopback interface, and ends when it is
-//! dropped. Nothing here sleeps: an upstream goes on when the test opens its [`Gate`], and tells
-//! in [`Report`]s what has reached it.
+//! Everything starts with one line on a free port of the loopback interface, and ends when it is
+//! dropped. Nothing here sleeps: an upstream continues when the test opens its [`Gate`], and
+//! reports received data in [`Report`]s.
 //!
-//! * [`TestEngine`], [`TestTunnel`]: an engine, and a service that is published by it.
-//! * [`FakePlatform`]: what a managed engine follows and reports to.
-//! * [`Upstream`]: servers that answer well, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
-//! * [`ScriptedUpstream`]: HTTP/1.1 servers that do not; [`Nobody`]: none at all.
+//! * [`TestEngine`], [`TestTunnel`]: an engine, and a service that it publishes.
+//! * [`FakePlatform`]: the platform that a managed engine follows and reports to.
+//! * [`Upstream`]: well-behaved servers, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
+//! * [`ScriptedUpstream`]: misbehaving HTTP/1.1 servers; [`Nobody`]: an address without a server.
 //! * [`Visitor`]: a client of an edge, raw ([`RawVisitor`]), over HTTP/2 ([`H2Visitor`]) or as any
 //!   TLS client.
 //! * [`grpc`]: a service with all four kinds of calls, and its client.
 //!
-//! What goes wrong here is a failed expectation of the test that runs it, so everything panics
-//! with a message instead of returning errors.
+//! A failure here is a failed expectation of the calling test, so all functions panic with a
+//! message instead of returning errors.
 #![expect(
     clippy::expect_used,
     clippy::panic,

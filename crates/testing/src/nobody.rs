@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::net::TcpSocket;
 
-/// An address where nobody listens. Connections to it are refused for as long as this is kept: a port
-/// that is let go of may be anybody's in the next moment.
+/// An address without a listener. Connections to it are refused while this value exists. A released
+/// port could be used by another process at any time.
 pub struct Nobody(TcpSocket);
 
 impl Nobody {
@@ -17,7 +17,7 @@ impl Nobody {
         Self(socket)
     }
 
-    /// Where nobody is.
+    /// The address without a listener.
     pub fn addr(&self) -> SocketAddr {
         self.0.local_addr().expect("an address")
     }

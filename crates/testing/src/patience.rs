@@ -1,17 +1,17 @@
-//! How long a test waits for what must come.
+//! Time limit for waits in tests.
 
 use std::time::Duration;
 
-/// Waits for `future`, and fails the test where it takes too long: a test that hangs tells nobody
-/// what it was waiting for.
+/// Waits for `future`, and fails the test after a time limit. A hanging test would not show its
+/// reason.
 ///
 /// # Panics
-/// When the time is over, with `what` was awaited.
+/// After the time limit, with `what` as the description of the wait.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
         .unwrap_or_else(|_elapsed| panic!("no {what} within {} s", PATIENCE.as_secs()))
 }
 
-/// Nothing here takes a second on a quiet machine; test machines are not quiet.
+/// No wait takes a second on an idle machine, but test machines may be busy.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,4 +1,4 @@
-//! A platform that tells engines what a test wants, and keeps what they report.
+//! A platform that sends the updates of a test to engines, and stores their reports.
 
 mod served;
 mod sign_in;
@@ -27,10 +27,10 @@ use crate::engine::unix_seconds;
 use crate::within;
 
 /// A platform for managed engines ([`crate::TestEngine::managed`]), on a free port of the loopback
-/// interface. A clone is the same one; it stops with the last.
+/// interface. Clones share it; it stops with the last one.
 ///
-/// What is added is told to the engines that follow it at once, in one change for each call.
-/// [`crate::TestEngine::informed`] waits until an engine has it.
+/// Each call that adds something sends one change to the linked engines immediately.
+/// [`crate::TestEngine::informed`] waits until an engine has applied it.
 #[derive(Clone)]
 pub struct FakePlatform {
     shared: Arc<PlatformState>,
@@ -43,18 +43,18 @@ struct PlatformState {
     address: SocketAddr,
     key: EncodingKey,
     told: Mutex<SentState>,
-    /// Counts what was told, so that connections look again.
+    /// Counts the changes, to wake the connections.
     version: watch::Sender<u64>,
-    /// How many times all connections were cut.
+    /// Number of times that all connections were closed.
     cuts: watch::Sender<u64>,
-    /// How many times something was said that means nothing.
+    /// Number of times that an invalid line was sent.
     garbage: watch::Sender<u64>,
     connections: watch::Sender<usize>,
     reported: watch::Sender<ReceivedReports>,
     conduct: Mutex<Conduct>,
 }
 
-/// How the platform behaves.
+/// Configured behaviour of the platform.
 #[derive(Default)]
 struct Conduct {
     away: bool,
@@ -64,16 +64,16 @@ struct Conduct {
 }
 
 struct SentState {
-    /// Tells two histories apart.
+    /// Distinguishes two histories.
     mark: u64,
-    /// What is so, by kind and id.
+    /// The current items, by kind and id.
     items: BTreeMap<String, Item>,
     /// The changes since the mark, the first of which is version 1.
     log: Vec<Vec<Item>>,
     next: u32,
 }
 
-/// What has come, each batch once.
+/// Received reports, each batch once.
 #[derive(Default)]
 struct ReceivedReports {
     through: BTreeMap<String, u64>,
@@ -81,7 +81,7 @@ struct ReceivedReports {
     requests: usize,
 }
 
-/// An application of a user: it signs its tokens itself.
+/// An application of a user, which signs its own tokens.
 pub struct TestApp {
     /// Id of its credential.
     pub id: String,
@@ -89,7 +89,7 @@ pub struct TestApp {
 }
 
 impl TestApp {
-    /// A token with these claims, and what an application's tokens need where they lack it.
+    /// A token with these claims, and defaults for the required claims of an application's tokens.
     pub fn token(&self, claims: Value) -> String {
         let defaults = json!({"type": "app", "clientId": self.id,
             "iat": unix_seconds(), "exp": unix_seconds() + 3600});
@@ -98,7 +98,7 @@ impl TestApp {
 }
 
 impl FakePlatform {
-    /// Starts one for the cluster `engine.localhost`, which has nothing yet but keys.
+    /// Starts a platform for the cluster `engine.localhost`, initially only with keys.
     pub async fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
@@ -106,7 +106,7 @@ impl FakePlatform {
         Self::start_on(listener)
     }
 
-    /// Starts one on a socket that listens already.
+    /// Starts a platform on an open listener.
     pub fn start_on(listener: TcpListener) -> Self {
         let (pem, key) = ed25519();
         let public = SigningKey::from_pem(&pem).expect("an Ed25519 key");
@@ -157,7 +157,7 @@ impl FakePlatform {
         ENROLMENT_SECRET
     }
 
-    /// Tells one change, and remembers it for engines that come later.
+    /// Sends one change, and stores it for engines that connect later.
     pub fn tell(&self, items: Vec<Item>) {
         let mut told = self.shared.told.lock();
         for item in &items {
@@ -187,18 +187,19 @@ impl FakePlatform {
         self.shared.version.send_replace(version);
     }
 
-    /// Version of what was told last.
+    /// Version of the last change.
     pub fn version(&self) -> u64 {
         *self.shared.version.borrow()
     }
 
-    /// Adds a project at `<endpoint>.engine.localhost` (eight hexadecimal digits), in a workspace
-    /// of its own: ids `prj_<endpoint>` and `wks_<endpoint>`.
+    /// Adds a project at `<endpoint>.engine.localhost` (eight hexadecimal digits), in a separate
+    /// workspace: ids `prj_<endpoint>` and `wks_<endpoint>`.
     pub fn add_project(&self, endpoint: &str) -> Project {
         self.add_project_with(endpoint, |_| {})
     }
 
-    /// As [`Self::add_project`], with changes. The same endpoint again changes the project.
+    /// As [`Self::add_project`], with changes. Calling it again with the same endpoint changes the
+    /// project.
     pub fn add_project_with(&self, endpoint: &str, change: impl FnOnce(&mut Project)) -> Project {
         let mut project: Project = serde_json::from_value(json!({
             "id": format!("prj_{endpoint}"),
@@ -213,7 +214,7 @@ impl FakePlatform {
         project
     }
 
-    /// Makes somebody a member of the workspaces of these projects, with a role that allows
+    /// Makes a user a member of the workspaces of these projects, with a role that allows
     /// everything.
     pub fn add_member(&self, user: &str, endpoints: &[&str]) {
         let all: Vec<_> = Permission::ALL.iter().map(|one| one.as_str()).collect();
@@ -224,8 +225,8 @@ impl FakePlatform {
         self.add_person(user, &memberships);
     }
 
-    /// Gives somebody roles that allow these permissions, in the workspaces of these projects. The
-    /// same user again replaces what was.
+    /// Gives a user roles with these permissions in the workspaces of these projects. Calling it
+    /// again for the same user replaces the roles.
     pub fn add_person(&self, user: &str, memberships: &[(&str, &[&str])]) {
         let memberships = memberships
             .iter()
@@ -241,8 +242,8 @@ impl FakePlatform {
         })]);
     }
 
-    /// Issues a personal access token without limits of its own. Gives the id of its credential
-    /// and the token.
+    /// Issues a personal access token without own limits. Returns the id of its credential and the
+    /// token.
     pub fn add_pat(&self, user: &str) -> (String, String) {
         self.add_pat_with(user, |_| {})
     }
@@ -275,7 +276,7 @@ impl FakePlatform {
         TestApp { id, key }
     }
 
-    /// Registers a credential, whatever proves it. Gives its id.
+    /// Registers a credential with any kind of proof. Returns its id.
     pub fn add_credential_with(
         &self,
         user: &str,
@@ -314,7 +315,7 @@ impl FakePlatform {
         self.tell(vec![Item::CredentialGone { id }]);
     }
 
-    /// Ends a token (by its `jti`) or a session of the platform.
+    /// Revokes a token (by its `jti`) or a session of the platform.
     pub fn end(&self, id: &str) {
         let until = i64::try_from(unix_seconds()).unwrap_or(i64::MAX) + 7200;
         self.tell(vec![Item::Ended(Ended {
@@ -329,8 +330,8 @@ impl FakePlatform {
         self.tell(vec![Item::ProjectGone { id }]);
     }
 
-    /// A token with these claims, signed by the platform; where they say nothing else it is an
-    /// `auth` token of an hour, from a session (`ses_…`) of its user.
+    /// A token with these claims, signed by the platform. By default it is an `auth` token with a
+    /// lifetime of one hour, from a session (`ses_…`) of its user.
     pub fn mint(&self, claims: Value) -> String {
         let mut defaults = json!({"type": "auth", "iat": unix_seconds(), "iss": self.base_url()});
         if claims.get("type").is_none_or(|kind| kind == "auth") {
@@ -345,39 +346,39 @@ impl FakePlatform {
         self.url()
     }
 
-    /// Cuts every connection. Engines come back and go on where they were.
+    /// Closes every connection. Engines reconnect and continue from their cursor.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|count| *count += 1);
     }
 
-    /// Cuts every connection and takes no new one, or takes them again.
+    /// Sets if the platform closes all connections and accepts no new ones.
     pub fn set_away(&self, away: bool) {
         self.shared.conduct.lock().away = away;
         self.cut();
     }
 
-    /// Refuses the enrolment secret (401), or takes it again.
+    /// Sets if the platform refuses the enrolment secret (401).
     pub fn set_refuses(&self, refuses: bool) {
         self.shared.conduct.lock().refuses = refuses;
         self.cut();
     }
 
-    /// Says nothing more on connections that stand, without ending them.
+    /// Sets if the platform stops sending on open connections, without closing them.
     pub fn set_mute(&self, mute: bool) {
         self.shared.conduct.lock().mute = mute;
     }
 
-    /// Says something on every connection that means nothing.
+    /// Sends an invalid line on every connection.
     pub fn garble(&self) {
         self.shared.garbage.send_modify(|count| *count += 1);
     }
 
-    /// Takes the next batches, and loses the receipts.
+    /// Accepts the next batches without sending receipts.
     pub fn lose_receipts(&self, count: usize) {
         self.shared.conduct.lock().lost_receipts = count;
     }
 
-    /// Begins another history, as after a restored database: cursors mean nothing any more.
+    /// Starts another history, as after a restored database: earlier cursors become invalid.
     pub fn restore(&self) {
         let mut told = self.shared.told.lock();
         told.mark += 1;
@@ -385,7 +386,7 @@ impl FakePlatform {
         self.cut();
     }
 
-    /// Waits until so many engines follow.
+    /// Waits until this number of engines is linked.
     pub async fn followed_by(&self, engines: usize) {
         let mut connections = self.shared.connections.subscribe();
         let reached = connections.wait_for(|count| *count == engines);
@@ -394,24 +395,24 @@ impl FakePlatform {
             .expect("a sender");
     }
 
-    /// How many reports have come, whether or not they were known.
+    /// Number of received reports, including duplicates.
     pub fn reports(&self) -> usize {
         self.shared.reported.borrow().requests
     }
 
-    /// Waits until so many reports have come.
+    /// Waits until this number of reports has been received.
     pub async fn reported(&self, requests: usize) {
         let mut reported = self.shared.reported.subscribe();
         let reached = reported.wait_for(|reported| reported.requests >= requests);
         within("reports", reached).await.expect("a sender");
     }
 
-    /// Everything that was reported so far, in the order in which it came.
+    /// All reported records so far, in order of arrival.
     pub fn records(&self) -> Vec<Record> {
         self.shared.reported.borrow().records.clone()
     }
 
-    /// Waits for the first record for which `choose` gives something.
+    /// Waits for the first record for which `choose` returns a value.
     pub async fn record<T>(&self, choose: impl Fn(&Record) -> Option<T>) -> T {
         let mut reported = self.shared.reported.subscribe();
         let find = |reported: &ReceivedReports| reported.records.iter().find_map(&choose);
@@ -436,7 +437,7 @@ impl Drop for Server {
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("a string takes everything");
+        write!(hex, "{byte:02x}").expect("writing to a string");
         hex
     })
 }
@@ -460,7 +461,7 @@ fn sign(mut claims: Value, defaults: &Value, key: &EncodingKey, kid: Option<&str
 
 const KID: &str = "platform-1";
 
-/// The session that tokens of [`FakePlatform::mint`] come from, where they say no other.
+/// The default session of tokens from [`FakePlatform::mint`].
 const SESSION: &str = "ses_01h455vb4pex5vsknk084sn02q";
 
 const ENROLMENT_SECRET: &str = "an-enrolment-secret-of-tests";

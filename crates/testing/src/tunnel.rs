@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::within;
 
-/// A tunnel whose visitors are joined to a service. It is closed when it is dropped.
+/// A tunnel whose visitors are forwarded to a service. Dropping it closes it.
 pub struct TestTunnel {
     online: Arc<Online>,
     agent: Agent,
@@ -29,7 +29,7 @@ impl TestTunnel {
         let forwarding = tokio::spawn(async move {
             tokio::select! {
                 _closed = tunnel.forward(to) => {}
-                // Asked for, or dropped.
+                // By request, or by dropping the sender.
                 _asked = &mut closing => tunnel.close().await,
             }
         });
@@ -50,7 +50,7 @@ impl TestTunnel {
             .expect("a published name")
     }
 
-    /// What the engine said when it came online.
+    /// The engine's information about the online tunnel.
     pub fn online(&self) -> &Online {
         &self.online
     }
@@ -60,11 +60,11 @@ impl TestTunnel {
         &self.agent
     }
 
-    /// Closes it and waits until the engine knows.
+    /// Closes it and waits for the engine's confirmation.
     pub async fn close(self) {
-        self.close.send(()).expect("it is open");
+        self.close.send(()).expect("the tunnel is open");
         within("end of the tunnel", self.forwarding)
             .await
-            .expect("it is forwarded in order");
+            .expect("the forwarding task ended");
     }
 }

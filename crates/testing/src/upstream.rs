@@ -57,17 +57,17 @@ impl Upstream {
 
     /// An HTTP/1.1 server.
     ///
-    /// * `/mirror` sends the request's body back as it comes.
+    /// * `/mirror` sends the request's body back as it arrives.
     /// * `/bytes/<n>` sends n bytes with a length, `/chunked/<n>` without; see [`Self::payload`].
     /// * `/status/<code>` sends that status and no body.
-    /// * Every other path answers a JSON object of what was seen: `connection` and `request` (their
-    ///   numbers from 1), `method`, `target`, `version`, `headers` (pairs, names in lower case),
-    ///   `body`, and `trailers`.
+    /// * Every other path returns a JSON object about the request: `connection` and `request`
+    ///   (their numbers from 1), `method`, `target`, `version`, `headers` (pairs, names in lower
+    ///   case), `body`, and `trailers`.
     pub async fn http1() -> Self {
         Self::start(|stream, number| async move { http::serve_http1(stream, number).await }).await
     }
 
-    /// The same over HTTP/2 without TLS; every answer ends with the trailer `x-trailer: end`.
+    /// The same over HTTP/2 without TLS; every response ends with the trailer `x-trailer: end`.
     pub async fn h2c() -> Self {
         Self::start(|stream, number| async move { http::serve_http2(stream, number).await }).await
     }
@@ -78,8 +78,7 @@ impl Upstream {
         Self::start(move |stream, number| serve_tls(stream, number, Arc::clone(&config))).await
     }
 
-    /// A WebSocket server that sends every message back. It chooses the first of the subprotocols
-    /// that it is offered.
+    /// A WebSocket server that sends every message back. It chooses the first offered subprotocol.
     pub async fn websocket() -> Self {
         Self::start(|stream, _number| websocket::echo(stream)).await
     }
@@ -100,12 +99,12 @@ impl Upstream {
         .await
     }
 
-    /// Where it listens.
+    /// The listen address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// How many connections it has accepted so far.
+    /// Number of accepted connections so far.
     pub fn accepted(&self) -> usize {
         *self.accepted.borrow()
     }
@@ -119,8 +118,8 @@ impl Upstream {
             .expect("the server runs");
     }
 
-    /// The `len` bytes that `/bytes/<len>` and `/chunked/<len>` send. Not periodic in any power of
-    /// two, so that a lost or doubled block is noticed.
+    /// The `len` bytes that `/bytes/<len>` and `/chunked/<len>` send. The period is not a power of
+    /// two, so that a lost or repeated block is noticed.
     pub fn payload(len: usize) -> Vec<u8> {
         (0..=250_u8).cycle().take(len).collect()
     }

@@ -19,7 +19,7 @@ pub use raw::{RawVisitor, Stream};
 
 use crate::TestCa;
 
-/// Somebody who can connect to an edge and trusts its certificate.
+/// A client that can connect to an edge and trusts its certificate.
 pub struct Visitor {
     edge: SocketAddr,
     source: Option<Ipv4Addr>,
@@ -28,7 +28,7 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// A visitor of the edge that listens at `edge` with a certificate of `ca`.
+    /// Creates a visitor of the edge at address `edge` with a certificate of `ca`.
     pub fn new(edge: SocketAddr, ca: &TestCa) -> Self {
         Self {
             edge,
@@ -38,7 +38,7 @@ impl Visitor {
         }
     }
 
-    /// The same visitor at another address of the loopback network.
+    /// The same visitor with another source address on the loopback network.
     #[must_use]
     pub fn from(self, source: Ipv4Addr) -> Self {
         Self {
@@ -47,23 +47,23 @@ impl Visitor {
         }
     }
 
-    /// Connects for `host` with ALPN `http/1.1`, to send any bytes.
+    /// Connects to `host` with ALPN `http/1.1`, to send arbitrary bytes.
     pub async fn http1(&self, host: &str) -> RawVisitor {
         RawVisitor::new(self.connect(host, &self.http1).await)
     }
 
-    /// Connects for `host` with ALPN `h2`.
+    /// Connects to `host` with ALPN `h2`.
     pub async fn h2(&self, host: &str) -> H2Visitor {
         H2Visitor::over(self.connect(host, &self.h2).await).await
     }
 
-    /// Connects for `host` without HTTP, with the ALPN names of `config`.
+    /// Connects to `host` without HTTP, with the ALPN names of `config`.
     pub async fn connect(&self, host: &str, config: &Arc<ClientConfig>) -> TlsStream<TcpStream> {
         let connected = self.try_connect(host, config).await;
         connected.expect("a TLS session")
     }
 
-    /// As [`Self::connect`]; none where the edge refuses the handshake.
+    /// As [`Self::connect`]; `None` if the edge refuses the handshake.
     pub async fn try_connect(
         &self,
         host: &str,

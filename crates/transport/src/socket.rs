@@ -356,7 +356,7 @@ mod tests {
         let mut four = [0; 4];
         near.read_exact(&mut four).await.unwrap();
         assert_eq!(&four, b"cdef");
-        assert!(near.ahead.is_none(), "an empty socket holds no buffer");
+        assert!(near.ahead.is_none(), "an empty socket has no buffer");
     }
 
     #[tokio::test]
@@ -387,7 +387,7 @@ mod tests {
             let piece = vec![0; Scratch::LARGE];
             let error = loop {
                 let writing = tokio::time::timeout(Duration::from_secs(20), near.write_all(&piece));
-                if let Err(error) = writing.await.expect("it is given up") {
+                if let Err(error) = writing.await.expect("the write fails in time") {
                     break error;
                 }
             };

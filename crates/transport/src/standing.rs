@@ -207,7 +207,7 @@ impl<T: Stream> FramedStream<T> {
             self.reset(None);
         }
         let mut discarded = 0;
-        let over = poll_fn(|cx| {
+        let finished = poll_fn(|cx| {
             // The peer may be unable to read before we read from it, so both directions run
             // concurrently.
             let flushed = Pin::new(&mut self).poll_flush(cx)?;
@@ -222,7 +222,7 @@ impl<T: Stream> FramedStream<T> {
             }
             flushed.map(Ok)
         });
-        over.await.ok()?;
+        finished.await.ok()?;
         let usable = self.state.is_over() && !self.retired;
         usable.then_some(StandingConnection {
             io: self.io,

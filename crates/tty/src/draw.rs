@@ -334,7 +334,7 @@ mod tests {
     fn the_last_row_is_truncated_by_columns() {
         let mut screen = Screen::new(size(4, 20)).unwrap();
         screen.feed("one\r\ntwo\r\nthree\r\nfour".as_bytes());
-        for (said, expected) in [
+        for (status_text, expected) in [
             ("\u{8aad}".repeat(30), "\u{8aad}".repeat(4)),
             (
                 format!("a{}", "\u{1f511}".repeat(30)),
@@ -344,13 +344,13 @@ mod tests {
         ] {
             let mut shown = Screen::new(size(5, 10)).unwrap();
             let view = View {
-                status: &said,
+                status: &status_text,
                 ..view(size(5, 10))
             };
             shown.feed(Painter::new().paint(&screen, view).as_bytes());
             let rows = shown.rows();
-            assert_eq!(rows[..4], ["one", "two", "three", "four"], "{said}");
-            assert_eq!(rows[4], expected, "{said}");
+            assert_eq!(rows[..4], ["one", "two", "three", "four"], "{status_text}");
+            assert_eq!(rows[4], expected, "{status_text}");
         }
     }
 

@@ -265,24 +265,24 @@ mod tests {
             .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let (_client, server) = tokio::io::duplex(64);
-        let began = Instant::now();
+        let started = Instant::now();
         let shaken = timeout(Duration::from_mins(5), handshake(&acceptor, server)).await;
         assert!(shaken.expect("it is given up").is_none());
-        assert_eq!(began.elapsed().as_secs(), 10);
+        assert_eq!(started.elapsed().as_secs(), 10);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_an_allocation_ends_within_90_seconds() {
-        let began = Instant::now();
+        let started = Instant::now();
         let end = timeout(Duration::from_mins(5), idle(|| false)).await;
-        assert!(end.is_ok() && began.elapsed().as_secs() == 60);
+        assert!(end.is_ok() && started.elapsed().as_secs() == 60);
 
         // The allocation ends just after a check.
-        let began = Instant::now();
+        let started = Instant::now();
         let looks = Cell::new(0);
         let has_allocation = || looks.replace(looks.get() + 1) < 4;
         let end = timeout(Duration::from_mins(5), idle(has_allocation)).await;
-        assert!(end.is_ok() && began.elapsed().as_secs() == 4 * 30 + 60);
+        assert!(end.is_ok() && started.elapsed().as_secs() == 4 * 30 + 60);
 
         let stays = timeout(Duration::from_hours(24), idle(|| true)).await;
         assert!(stays.is_err(), "who has an allocation stays");

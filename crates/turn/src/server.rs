@@ -132,7 +132,7 @@ pub async fn start_with_clock(
     shutdown: Shutdown,
     clock: Arc<dyn Clock>,
 ) -> Result<RunningRelay, StartError> {
-    // Before anything that is counted: what is said without a recorder is lost.
+    // The recorder is installed first, because values without a recorder are lost.
     let recorder = daemon::metrics::recorder()?;
     let readiness = Readiness::default();
     let secret = config.secret()?;
@@ -399,7 +399,8 @@ fn acceptor(files: CertFiles) -> Result<TlsAcceptor, StartError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Checks all allocations again after each update of the platform, at most once in [`REAUTHORIZE_PAUSE`].
+/// Checks all allocations again after each update of the platform, at most once in
+/// [`REAUTHORIZE_PAUSE`].
 async fn reauthorize_on_changes(
     workers: Arc<[Arc<Worker>]>,
     mut changes: watch::Receiver<u64>,

@@ -308,10 +308,10 @@ mod tests {
         // This connection fills the backlog: the system drops later ones.
         let _waiting = std::net::TcpStream::connect(peer).unwrap();
         let from = "127.0.0.1:0".parse().unwrap();
-        let began = Instant::now();
+        let started = Instant::now();
         let reached = timeout(Duration::from_mins(5), reach(from, peer)).await;
         assert!(reached.expect("it is given up").is_err());
-        assert_eq!(began.elapsed().as_secs(), 30);
+        assert_eq!(started.elapsed().as_secs(), 30);
     }
 
     #[cfg(target_os = "linux")]

@@ -274,8 +274,8 @@ impl Worker {
         stream: Result<PeerStream, Unreachable>,
     ) {
         let now = self.server.now();
-        let told = self.core.lock().dialled(now, number, stream);
-        self.tell(told);
+        let notification = self.core.lock().dialled(now, number, stream);
+        self.tell(notification);
     }
 
     /// Handles a peer's connection to a relayed address.
@@ -285,13 +285,13 @@ impl Worker {
             return;
         }
         let now = self.server.now();
-        let told = self.core.lock().accepted(now, id, peer, stream);
-        self.tell(told);
+        let notification = self.core.lock().accepted(now, id, peer, stream);
+        self.tell(notification);
     }
 
     /// Sends a message to a client's connection.
-    fn tell(&self, told: Option<(Client, Vec<u8>)>) {
-        let Some((client, message)) = told else {
+    fn tell(&self, notification: Option<(Client, Vec<u8>)>) {
+        let Some((client, message)) = notification else {
             return;
         };
         if let Some(stream) = self.streams.lock().get(&client.connection) {

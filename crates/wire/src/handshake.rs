@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorCode};
 use crate::message::ClientDetails;
 
-/// ALPN name of the agent protocol, ours.
+/// Our ALPN name of the agent protocol.
 pub const ALPN_SVC: &[u8] = b"svc/1";
 
 /// ALPN name of the agent protocol of the published clients. It is the same protocol.

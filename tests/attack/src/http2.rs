@@ -161,5 +161,5 @@ fn read_exact(connection: &mut impl Read, mut buffer: &mut [u8]) -> bool {
     true
 }
 
-/// `SETTINGS_MAX_FRAME_SIZE` as every peer begins with it (RFC 9113 section 6.5.2).
+/// `SETTINGS_MAX_FRAME_SIZE` at the start of every connection (RFC 9113 section 6.5.2).
 const MAX_FRAME_SIZE: usize = 16 * 1024;

@@ -1,4 +1,4 @@
-//! Hostile clients, services and agents against the program as it is shipped.
+//! Hostile clients, services and agents against the shipped program.
 //!
 //! Debug builds have assertions that release builds do not have, so the release program is attacked:
 //! `cargo xtask attack` builds it and runs this with `SVC_BIN`. Each case tries one kind of attack

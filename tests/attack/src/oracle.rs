@@ -1,4 +1,4 @@
-//! The private service that judges the engine: it accepts only what a careful engine sends.
+//! The private service that checks the engine: it accepts only what a correct engine sends.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ pub(crate) const SMUGGLED: &str = "/smuggled";
 /// Path below which a restricted token must not reach.
 pub(crate) const PRIVATE: &str = "/private";
 
-/// An HTTP/1.1 service on loopback that reads every request strictly and notes what must not arrive.
+/// An HTTP/1.1 service on loopback that reads every request strictly and records violations.
 pub(crate) struct Oracle {
     address: SocketAddr,
     state: Arc<State>,
@@ -87,7 +87,8 @@ impl State {
                         return;
                     }
                 }
-                // The engine closed the connection within a request: an aborted upload, and no fault.
+                // The engine closed the connection within a request, which is an aborted upload and
+                // not a fault.
                 Err(error) if error.is::<std::io::Error>() => return,
                 Err(error) => {
                     self.note(format!("the service received no valid request: {error:#}"));
@@ -118,7 +119,7 @@ struct Request {
 }
 
 impl Request {
-    /// Everything in it that the edge should have removed, changed or refused.
+    /// All content that the edge should have removed, changed or refused.
     fn violations(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut note = |rule: &str| {
@@ -183,7 +184,7 @@ fn is_reserved(name: &str) -> bool {
     name.starts_with("svc-") || name.starts_with("x-svc-") || RESERVED.contains(&name)
 }
 
-/// Reads one request; `None` where the connection ends before its head does.
+/// Reads one request. Returns `None` if the connection ends before its head does.
 fn read_request(reader: &mut BufReader<TcpStream>) -> Result<Option<Request>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -281,7 +282,8 @@ fn read_body(reader: &mut BufReader<TcpStream>, request: &mut Request) -> Result
     }
 }
 
-/// Reads chunks and trailers; an end of the connection within them is an aborted upload and no fault.
+/// Reads chunks and trailers. An end of the connection within them is an aborted upload and not a
+/// fault.
 fn read_chunks(reader: &mut BufReader<TcpStream>, request: &mut Request) -> Result<()> {
     loop {
         let mut line = Vec::new();
@@ -333,7 +335,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 
-/// Names that the edge sets, or that frameworks trust, beside those that begin with `svc-`.
+/// Names that the edge sets, or that frameworks trust, in addition to those that begin with `svc-`.
 pub(crate) const RESERVED: [&str; 12] = [
     "x-forwarded-for",
     "x-forwarded-proto",
@@ -352,7 +354,7 @@ pub(crate) const RESERVED: [&str; 12] = [
 /// The edge limits a request head to less than this.
 const MAX_HEAD: usize = 256 * 1024;
 
-/// The largest body that a case asks for.
+/// The largest body that a case requests.
 const MAX_RESPONSE: usize = 1024 * 1024;
 
 /// One violation is enough to fail; a few more help to see the kind.

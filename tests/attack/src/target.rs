@@ -14,7 +14,7 @@ pub(crate) struct Target {
     pub(crate) connector: Connector,
     pub(crate) oracle: Oracle,
     engine: Svc,
-    /// Publishes the service to everybody.
+    /// Publishes the service to every visitor.
     open: Agent,
     /// Publishes it to holders of a token.
     protected: Agent,
@@ -27,7 +27,8 @@ impl Target {
     /// The program is missing or does not become ready.
     pub(crate) fn start() -> Result<Self> {
         let oracle = Oracle::start()?;
-        // A file takes what a debug log of a flood would fill memory with; the secrets case reads it.
+        // A file takes the debug log of a flood, which would otherwise fill the memory. The secrets
+        // case reads it.
         let engine = Svc::engine_with(&json!({
             "access_log": {"path": "access.log", "format": "json"},
         }))?;
@@ -46,7 +47,7 @@ impl Target {
         })
     }
 
-    /// Host name of the tunnel that everybody may use.
+    /// Host name of the public tunnel.
     ///
     /// # Errors
     /// The agent printed none.
@@ -68,7 +69,7 @@ impl Target {
         address.rsplit_once(':').map_or(address, |(host, _)| host)
     }
 
-    /// Publishes another service through the engine for as long as the result is kept.
+    /// Publishes another service through the engine until the result is dropped.
     ///
     /// # Errors
     /// The agent does not come online.
@@ -81,7 +82,7 @@ impl Target {
         self.engine.token_with(claims)
     }
 
-    /// Everything that the engine and the agents have logged.
+    /// The logs of the engine and of the agents.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -117,11 +118,11 @@ impl Target {
         Ok(fs::read_dir(format!("/proc/{id}/fd"))?.count())
     }
 
-    /// Checks the invariants of every case: the service saw nothing that it must not see, and a
-    /// bystander is still served over both HTTP versions.
+    /// Checks the invariants of every case: the service received nothing forbidden, and a bystander
+    /// is still served over both HTTP versions.
     ///
     /// # Errors
-    /// One of them does not hold; the engine's log is part of the error.
+    /// One of them is violated; the engine's log is part of the error.
     pub(crate) fn check(&self) -> Result<()> {
         let served = self.bystander().and_then(|()| self.bystander_http2());
         served

@@ -1,4 +1,4 @@
-"""The person's part of a grant alone, for clients that are not written in Python."""
+"""The user's part of a grant, for clients that are not written in Python."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""More visitors at once than the SDK takes: it opens 64 connections at a time, queues 256 more,
-and gives up its control channel beyond that. An engine must not ask it for more."""
+"""More parallel visitors than the SDK accepts: it opens 64 connections at a time, queues 256 more,
+and closes its control channel beyond that. An engine must not request more of it."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ async def main():
         tunnel = await soon(control.create_tunnel(protocol="tcp"))
         server = asyncio.create_task(echo(tunnel))
 
-        # All of them before the SDK's loop runs again.
+        # All of them connect before the SDK's loop runs again.
         port = tunnel.properties.port
         visitors = [socket.create_connection(("127.0.0.1", port)) for _ in range(VISITORS)]
 

@@ -1,7 +1,7 @@
 """The Python SDK of the Model Context Protocol.
 
-It starts the flow on a 401, which an endpoint that anybody may list never gives by itself: so it
-comes with a bearer that is none any more, as a client does whose token was revoked (MC-7).
+It starts the flow on a 401, which an endpoint with public lists does not return without a
+credential. It therefore uses an invalid bearer, like a client whose token was revoked (MC-7).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ CALLBACK = WORLD["given"]["callback"]
 
 
 class Memory:
-    """What a client remembers of a server, and how it meets the person."""
+    """Data that a client stores about a server, and its contact with the user."""
 
     def __init__(self):
         self.tokens = OAuthToken(access_token="stale")

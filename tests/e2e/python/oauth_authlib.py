@@ -54,21 +54,21 @@ def device_grant(metadata):
     def poll():
         return session.fetch_token(grant_type=DEVICE, device_code=started["device_code"])
 
-    # Nobody has said yes.
+    # The request is not yet approved.
     try:
         poll()
         raise AssertionError("a token before the approval")
     except OAuthError as error:
         assert error.error == "authorization_pending", error
     Person(WORLD).let_in(started["verification_uri"], started["user_code"])
-    # The server says how often it may be asked.
+    # The server sets the polling interval.
     time.sleep(started["interval"])
     poll()
     return use(metadata, session)
 
 
 def use(metadata, session):
-    """Calls the API and a tool, and ends the token."""
+    """Calls the API and a tool, and revokes the token."""
     token = session.token
     assert "refresh_token" not in token
     whoami = session.get(f"{URL}/api/whoami").raise_for_status().json()

@@ -1,4 +1,4 @@
-"""A stream that was accepted outlives the tunnel's control channel."""
+"""An accepted stream outlives the tunnel's control channel."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ async def main():
         far = await soon(tunnel.accept())
         results = {"before": (await soon(far.readexactly(5))).decode()}
 
-        # The channel breaks off; nobody said goodbye.
+        # The channel breaks without a goodbye.
         control._writer.transport.abort()
         await until(lambda: control.closed)
 

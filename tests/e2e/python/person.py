@@ -1,4 +1,4 @@
-"""The person's part of a grant, without a browser: pages are read and their forms are sent."""
+"""The user's part of a grant, without a browser: reads pages and submits their forms."""
 
 from html.parser import HTMLParser
 from urllib.parse import urljoin, urlsplit
@@ -7,7 +7,7 @@ import httpx
 
 
 class Forms(HTMLParser):
-    """The forms of a page: where each goes, and what its fields hold."""
+    """The forms of a page: their addresses and the values of their fields."""
 
     def __init__(self):
         super().__init__()
@@ -22,7 +22,7 @@ class Forms(HTMLParser):
 
 
 class Person:
-    """Somebody with cookies, who may sign in."""
+    """A user with cookies, who may sign in."""
 
     def __init__(self, world):
         self.url = world["url"]
@@ -31,7 +31,7 @@ class Person:
         self.browser = httpx.Client(trust_env=False)
 
     def approve(self, address):
-        """Signs in, approves, and gives the address at the client to which the person returns."""
+        """Signs in, approves, and returns the client address of the redirect."""
         page = self.visit(self.browser.get(address))
         page = self.send(page, "/login", self.login)
         response = self.send(page, "/oauth/authorize", {"decision": "approve"})
@@ -40,7 +40,7 @@ class Person:
         return location
 
     def let_in(self, address, code):
-        """Types the code of a device, and approves."""
+        """Enters the code of a device, and approves."""
         page = self.visit(self.browser.get(address))
         page = self.send(page, "/login", self.login)
         page = self.send(page, "/device", {"user_code": code})
@@ -49,7 +49,7 @@ class Person:
         assert page.status_code == 200, page
 
     def send(self, page, action, fields):
-        """Fills in the form that goes there and sends it, as a browser does."""
+        """Fills in the form with that address and submits it like a browser."""
         (hidden,) = (fields for to, fields in forms_of(page) if to == action)
         return self.visit(
             self.browser.post(

@@ -26,7 +26,7 @@ async def main():
                             await exchange(stream, data),
                         ]
                     results[f"agent {agent_zero_rtt}, dialler {zero_rtt}, by {by}"] = came_back
-            # Several at once, each its own stream.
+            # Several in parallel, each with its own stream.
             streams = await asyncio.gather(*(soon(dialler.dial(name)) for _ in range(20)))
             answers = await asyncio.gather(
                 *(exchange(stream, str(n).encode()) for n, stream in enumerate(streams))

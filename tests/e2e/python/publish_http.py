@@ -9,7 +9,7 @@ from under_test import client, run, soon, until, visitor
 
 
 class Service(BaseHTTPRequestHandler):
-    """Answers who asks for what, and sends bodies back."""
+    """Answers with the method and path, and echoes bodies."""
 
     protocol_version = "HTTP/1.1"
 

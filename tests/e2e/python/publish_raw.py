@@ -1,4 +1,4 @@
-"""Publishes raw bytes: `tcp` on a port of its own, `tls` ended at the edge."""
+"""Publishes raw bytes: `tcp` on its own port, `tls` terminated at the edge."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What the engine refuses, as the SDK reports it. SVC_TEST_READ_TOKEN may only read."""
+"""Refusals of the engine, as the SDK reports them. SVC_TEST_READ_TOKEN may only read."""
 
 import os
 

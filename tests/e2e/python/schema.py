@@ -18,7 +18,7 @@ SCALARS = {
     FieldDescriptor.TYPE_FIXED32: "fixed32",
     FieldDescriptor.TYPE_ENUM: "ErrorCode",
 }
-# What the SDK nests or spells differently.
+# Names that the SDK nests or spells differently.
 NAMES = {"Ok": "ControlChannelOk", "LabelsEntry": "map<string, string>"}
 
 

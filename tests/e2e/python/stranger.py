@@ -1,6 +1,6 @@
-"""Somebody with an account of their own, who has no part in what the administrator has.
+"""A user with a separate account, who is not a member of the administrator's projects.
 
-There is no way to an account but an invitation: they come into an empty workspace.
+An account needs an invitation, so the user joins an empty workspace.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Two peers of aiortc, which meet on the relay and nowhere else, over a data channel."""
+"""Two peers of aiortc, which connect only through the relay, over a data channel."""
 
 import asyncio
 import json

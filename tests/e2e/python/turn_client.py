@@ -1,6 +1,6 @@
-"""A TURN client that says what it is told, for what no good client does.
+"""A TURN client that sends arbitrary requests, for tests that a well-behaved client cannot do.
 
-Commands come as JSON, one a line; each is answered by one line:
+Commands are JSON, one per line, and each is answered by one line:
 
     {"allocate": name, "username": u, "password": p, "transport": "udp"|"tcp"|"tls"}  {"code": 0}
     {"echo": [from, to], "bytes": n}     {"echoed": n}: through both relays and back
@@ -178,7 +178,7 @@ def main():
         elif "ended" in order:
             client, begun = clients[order["ended"]], time.monotonic()
             while time.monotonic() - begun < order["within"]:
-                # Asked with other words than whoever is no longer known would be refused with.
+                # The error differs from the one for an unknown username.
                 client.username, before = b"v1:1:api:00000000:nobody", client.username
                 code = client.refresh()
                 client.username = before

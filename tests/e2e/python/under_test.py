@@ -1,4 +1,4 @@
-"""What the scripts share: where the engine is, and the one line of results.
+"""Shared code of the scripts: the address of the engine, and the one line of results.
 
 A script is started with these variables:
 
@@ -6,8 +6,8 @@ A script is started with these variables:
     SVC_TEST_CA_FILE  the authority that signed its certificate
     SVC_TEST_TOKEN    a token that may do everything
 
-It prints one line of JSON and ends with 0. What the results must be is the test's business, not
-the script's; a script fails only where it cannot go on.
+It prints one line of JSON and exits with 0. The test checks the results, not the script. A script
+fails only if it cannot continue.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ ENGINE = os.environ["SVC_TEST_ENGINE"]
 CA_FILE = os.environ["SVC_TEST_CA_FILE"]
 TOKEN = os.environ["SVC_TEST_TOKEN"]
 
-# For everything that must happen soon on a busy machine.
+# Time limit for events that must happen soon, on a busy machine.
 PATIENCE = 60.0
 
 
 def client(token=TOKEN, **options):
-    """The SDK's client, told everything: it reads no file of this machine."""
+    """The SDK's client with explicit settings: it reads no file of this machine."""
     return rstream.Client(
         engine=ENGINE,
         token=token,
@@ -55,14 +55,14 @@ async def soon(awaitable):
 
 
 async def until(condition):
-    """Waits for something that the SDK gives no event for."""
+    """Waits for a condition for which the SDK has no event."""
     async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.02)
 
 
 async def refusal(awaitable):
-    """How the SDK reports that something was refused."""
+    """The SDK's error for a refusal."""
     try:
         await soon(awaitable)
     except rstream.EngineError as error:
@@ -73,7 +73,7 @@ async def refusal(awaitable):
 
 
 async def echo(tunnel):
-    """Sends back what arrives, on every stream of a tunnel, until the tunnel closes."""
+    """Echoes every stream of a tunnel until the tunnel closes."""
 
     async def serve(stream):
         async with stream:
@@ -90,7 +90,7 @@ async def echo(tunnel):
 
 
 async def exchange(stream, data):
-    """Whether what is sent comes back. Both directions run at once: neither end holds it all."""
+    """True if the bytes are echoed. Both directions run together: no buffer holds all."""
 
     async def send():
         stream.write(data)

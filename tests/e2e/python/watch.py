@@ -1,4 +1,4 @@
-"""Watches tunnels and clients come and go. Argument: `sse` or `websocket`."""
+"""Watches changes of tunnels and clients. Argument: `sse` or `websocket`."""
 
 import sys
 

@@ -12,7 +12,7 @@ use crate::{Process, Svc};
 pub struct Agent {
     process: Process,
     online: Value,
-    /// Its home: it reads no file of this machine.
+    /// Its home directory, so that it reads no file of this machine.
     home: TempDir,
 }
 
@@ -26,7 +26,7 @@ impl Agent {
         Self::forward_to(svc, svc.address(), target, args)
     }
 
-    /// The same by another way to the engine, `host:port`.
+    /// The same through another address of the engine, `host:port`.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -47,7 +47,7 @@ impl Agent {
         Ok(agent)
     }
 
-    /// The same without the wait: [`online_again`](Self::online_again) has to be called first.
+    /// The same without the wait. [`online_again`](Self::online_again) must be called first.
     pub(crate) fn begin(
         svc: &Svc,
         address: &str,
@@ -86,25 +86,25 @@ impl Agent {
         })
     }
 
-    /// Waits until it is online once more, and gives what it said.
+    /// Waits until it is online again, and returns its output.
     ///
     /// # Errors
-    /// It does not come back in time.
+    /// It is not online in time.
     pub fn online_again(&mut self) -> Result<&Value> {
         self.online = self.process.json("tunnel", is_online)?;
         Ok(&self.online)
     }
 
-    /// Waits until it says that it has lost the engine.
+    /// Waits until it reports the loss of the engine.
     ///
     /// # Errors
-    /// It does not notice in time.
+    /// It does not notice the loss in time.
     pub fn disconnected(&self) -> Result<Value> {
         self.process
             .json("loss", |line| line["status"] == "disconnected")
     }
 
-    /// What it said when it was online.
+    /// Its output when it came online.
     pub fn online(&self) -> &Value {
         &self.online
     }
@@ -123,12 +123,12 @@ impl Agent {
         format!("{base}{path}")
     }
 
-    /// The end of what it logged, for messages of failed tests.
+    /// The end of its log, for messages of failed tests.
     pub fn log(&self) -> String {
         self.process.log()
     }
 
-    /// All that it logged.
+    /// Its whole log.
     ///
     /// # Errors
     /// Its log cannot be read.

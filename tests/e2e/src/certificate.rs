@@ -9,7 +9,7 @@ use rcgen::{
 
 /// A certificate for one test, with the authority that clients trust.
 pub(crate) struct Certificate {
-    /// What clients trust.
+    /// The authority that clients trust.
     pub(crate) authority: PathBuf,
     /// The engine's certificate.
     pub(crate) chain: PathBuf,
@@ -18,8 +18,8 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Makes both for `names` and writes them below `directory`. They have every extension that
-    /// the strictest of the clients (Python from 3.13 on) asks for.
+    /// Creates both for `names` and writes them below `directory`. They have every extension that
+    /// the strictest client (Python from 3.13 on) requires.
     pub(crate) fn issue(directory: &Path, names: &[&str]) -> Result<Self> {
         let mut authority = CertificateParams::new(Vec::new())?;
         authority

@@ -20,8 +20,8 @@ pub struct Control {
 
 impl Control {
     /// Starts the first process of a platform on a free port, with an administrator whose password
-    /// is in [`ready`](Self::ready). Its files are in `directory`; without an address of a
-    /// database it has an embedded one. `sections` are laid over those of its configuration.
+    /// is in [`ready`](Self::ready). Its files are in `directory`. Without a database address it
+    /// uses an embedded database. `sections` override those of its configuration.
     ///
     /// # Errors
     /// The program is not there, ends, or is not ready in time; its log is part of the error.
@@ -47,7 +47,7 @@ impl Control {
             },
             "engines": [{"cluster_domain": "engine.localhost", "enrolment_secret_file": secret}],
             "catalog": {
-                // What a test does in a second is more than people do.
+                // Tests send more requests per second than users.
                 "plans": [{"plan": "basic", "webhooks": true, "limits": {
                     "clients": 0, "tunnels": 0,
                     "requests_per_second": 0, "tunnel_requests_per_second": 0,
@@ -60,13 +60,13 @@ impl Control {
             config.extend(sections.clone());
         }
         let file = directory.join("platform.yaml");
-        // JSON is YAML.
+        // JSON is valid YAML.
         fs::write(&file, format!("{config:#}"))?;
         let admin = ["--create-admin", EMAIL];
         Self::start(file, directory.join("platform.log"), port, &admin)
     }
 
-    /// A second process of the same platform on a port of its own: same database, same secrets.
+    /// A second process of the same platform with its own port, and the same database and secrets.
     ///
     /// # Errors
     /// As [`first`](Self::first).
@@ -79,7 +79,7 @@ impl Control {
         Self::start(file, self.log.with_file_name("second.log"), port, &[])
     }
 
-    /// Starts it again on the same port, after [`Process::kill`].
+    /// Restarts it on the same port, after [`Process::kill`].
     ///
     /// # Errors
     /// As [`first`](Self::first).
@@ -110,7 +110,7 @@ impl Control {
     /// Calls the API of this process with a token.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// The platform does not answer.
     pub fn call(
         &self,
         token: &str,
@@ -132,10 +132,10 @@ impl Control {
         Curl::plain().get(&args)
     }
 
-    /// Signs the administrator in; the session is kept in the file `jar`, as a browser would.
+    /// Signs the administrator in. The session is stored in the file `jar`, as in a browser.
     ///
     /// # Errors
-    /// They are not let in.
+    /// The sign-in is refused.
     pub(crate) fn sign_in(&self, jar: &str) -> Result<()> {
         let base = self.base_url();
         let (login, origin) = (format!("{base}/login"), format!("Origin: {base}"));
@@ -158,7 +158,7 @@ impl Control {
         Ok(())
     }
 
-    /// A personal access token of the administrator who is signed in by `jar`.
+    /// A personal access token of the administrator whose session is in `jar`.
     pub(crate) fn token(&self, jar: &str) -> Result<String> {
         let base = self.base_url();
         let (url, origin) = (format!("{base}/api/credentials"), format!("Origin: {base}"));
@@ -181,7 +181,7 @@ impl Control {
             .to_owned())
     }
 
-    /// What people and programs call the whole platform.
+    /// The public address of the platform.
     pub fn base_url(&self) -> &str {
         self.ready["base_url"].as_str().unwrap_or_default()
     }
@@ -191,12 +191,12 @@ impl Control {
         format!("http://localhost:{}{path}", self.port)
     }
 
-    /// Where it listens, on 127.0.0.1.
+    /// The port on which it listens, on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// What it said when it was ready.
+    /// Its first output.
     pub fn ready(&self) -> &Value {
         &self.ready
     }
@@ -206,13 +206,13 @@ impl Control {
         &mut self.process
     }
 
-    /// The end of what it logged, for messages of failed tests.
+    /// The end of its log, for messages of failed tests.
     pub fn log(&self) -> String {
         self.process.log()
     }
 }
 
-/// The file of the cluster's secret, beside the configuration.
+/// The file with the cluster's secret, next to the configuration.
 pub(crate) const ENROLMENT: &str = "enrolment.secret";
 
 const EMAIL: &str = "ada@example.com";

@@ -10,27 +10,27 @@ use tempfile::TempDir;
 
 use crate::Svc;
 
-/// curl as a visitor who trusts the engine's authority. Every name is this machine.
+/// curl as a visitor that trusts the engine's authority. Every name resolves to this machine.
 pub struct Curl {
     ca_file: Option<PathBuf>,
 }
 
-/// What curl got.
+/// Result of a curl run.
 #[derive(Debug)]
 pub struct Answer {
     /// The status of the last head.
     pub status: u64,
-    /// curl's word for the version: `1.1`, `2`.
+    /// The HTTP version as curl prints it: `1.1`, `2`.
     pub version: String,
-    /// Heads and trailers as they came, interim ones too.
+    /// Heads and trailers as received, including interim ones.
     pub heads: String,
     /// The body.
     pub body: Vec<u8>,
-    /// All that curl knows of it (`--write-out '%{json}'`).
+    /// All facts that curl reports (`--write-out '%{json}'`).
     pub facts: Value,
 }
 
-/// A running curl whose answer is read as it comes.
+/// A running curl whose answer is read as it arrives.
 pub struct Download {
     child: Child,
     body: ChildStdout,
@@ -38,25 +38,25 @@ pub struct Download {
 }
 
 impl Curl {
-    /// A visitor of the engine's names.
+    /// A visitor of the engine's host names.
     pub fn new(svc: &Svc) -> Self {
         Self {
             ca_file: Some(svc.ca_file().to_owned()),
         }
     }
 
-    /// A client of what is not behind TLS.
+    /// A client of a server without TLS.
     pub fn plain() -> Self {
         Self { ca_file: None }
     }
 
-    /// A visitor who trusts another authority.
+    /// A visitor that trusts another authority.
     pub fn trusting(ca_file: PathBuf) -> Self {
         let ca_file = Some(ca_file);
         Self { ca_file }
     }
 
-    /// The status of an answer, where the rest does not matter.
+    /// The status of an answer, if the rest does not matter.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -67,8 +67,8 @@ impl Curl {
     /// Runs curl to its end.
     ///
     /// # Errors
-    /// curl reports a failure: a connection that is refused or breaks, a body that is cut short. A
-    /// status of 400 and above is none.
+    /// curl reports a failure: a refused or broken connection, or a truncated body. A status of 400
+    /// and above is not a failure.
     pub fn get(&self, args: &[&str]) -> Result<Answer> {
         let directory = tempfile::tempdir()?;
         let head = directory.path().join("head");
@@ -86,7 +86,7 @@ impl Curl {
             "curl {args:?}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-        // One line for each of several addresses; the last one counts.
+        // One line for each of several addresses, of which the last one counts.
         let facts = String::from_utf8(output.stdout)?;
         let facts: Value = serde_json::from_str(facts.lines().last().context("no facts")?)?;
         Ok(Answer {
@@ -96,16 +96,16 @@ impl Curl {
                 .unwrap_or_default()
                 .to_owned(),
             heads: fs::read_to_string(head)?,
-            // No file is made for an empty body.
+            // curl creates no file for an empty body.
             body: fs::read(body).unwrap_or_default(),
             facts,
         })
     }
 
-    /// Starts curl and gives the answer's body as it comes.
+    /// Starts curl, and returns the answer's body as it arrives.
     ///
     /// # Errors
-    /// There is no curl.
+    /// curl is not installed.
     pub fn start(&self, args: &[&str]) -> Result<Download> {
         let directory = tempfile::tempdir()?;
         let mut child = self
@@ -115,7 +115,7 @@ impl Curl {
             .arg(directory.path().join("head"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // A file: nobody reads it while the body comes.
+            // A file, because stderr is not read while the body arrives.
             .stderr(fs::File::create(directory.path().join("stderr"))?)
             .spawn()?;
         let body = child.stdout.take().context("no standard output")?;
@@ -131,10 +131,10 @@ impl Curl {
             .context("SVC_TEST_CURL is not set: run `cargo xtask test`")?;
         let mut command = Command::new(curl);
         command
-            // First: no file of this machine.
+            // The first argument: no configuration file of this machine.
             .arg("--disable")
             .args(["--silent", "--show-error", "--noproxy", "*"])
-            // Names under `localhost` are this machine; older versions ask a resolver.
+            // Names under `localhost` resolve to this machine, while older versions use a resolver.
             .args(["--connect-to", "::127.0.0.1:", "--max-time", MAX_SECONDS])
             .args(args);
         if let Some(ca_file) = &self.ca_file {
@@ -150,7 +150,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; `null` where it is none.
+    /// The body as JSON, or `null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -168,7 +168,7 @@ impl Download {
     /// The next `length` bytes.
     ///
     /// # Errors
-    /// The body ends before, or curl's own time is over.
+    /// The body ends early, or curl times out.
     pub fn read(&mut self, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.body.read_exact(&mut bytes)?;
@@ -178,12 +178,12 @@ impl Download {
     /// The rest of the body.
     ///
     /// # Errors
-    /// curl reports a failure, such as a body that is cut short.
+    /// curl reports a failure, such as a truncated body.
     pub fn rest(mut self) -> Result<Vec<u8>> {
         self.finish()
     }
 
-    /// Waits for the end, and gives heads and trailers as they came.
+    /// Waits for the end, and returns heads and trailers as received.
     ///
     /// # Errors
     /// As [`rest`](Self::rest).
@@ -209,11 +209,11 @@ impl Download {
 
 impl Drop for Download {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// Nothing here takes so long; a test that waits in vain ends with curl's message.
+/// No request takes this long. A test that waits in vain fails with curl's message.
 const MAX_SECONDS: &str = "120";

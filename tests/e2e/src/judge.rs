@@ -5,19 +5,19 @@ use serde_json::Value;
 
 use crate::script::command;
 
-/// What a judge found.
+/// Result of a judge.
 #[derive(Debug)]
 pub struct Verdict {
     /// Cases that it ran.
     pub ran: u64,
-    /// Those that turned out otherwise than its table says.
+    /// The cases whose result differs from its table.
     pub wrong: Vec<String>,
 }
 
-/// Runs a judge, a script of `tests/e2e/python` or of `tests/node`, in `world`.
+/// Runs a judge, which is a script of `tests/e2e/python` or of `tests/node`, in `world`.
 ///
 /// # Errors
-/// It cannot go on; what it wrote is part of the error.
+/// It fails to run; its output is part of the error.
 pub fn judge(name: &str, world: &Value) -> Result<Verdict> {
     let output = command(name)?
         .arg(world.to_string())
@@ -43,7 +43,7 @@ pub fn judge(name: &str, world: &Value) -> Result<Verdict> {
     })
 }
 
-/// A program that `cargo xtask provision` installs, by the variable that says where it is.
+/// A program that `cargo xtask provision` installs, found by its environment variable.
 ///
 /// # Errors
 /// It was not installed.

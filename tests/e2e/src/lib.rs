@@ -1,13 +1,13 @@
-//! The real program beside real third-party clients.
+//! Support for tests of the real program with real third-party clients.
 //!
-//! [`Svc`] is an engine, started on a free port with a certificate made for the test; [`Agent`] is
-//! `svc forward` beside it. Around them stand [`Curl`] as the visitor, [`Nginx`] and a [`Service`]
-//! that the test answers for, as upstreams; [`python`] is an interpreter that has the published
-//! SDK, a [`Peer`] is a service made with another library, [`judge`] runs a table of somebody else's,
-//! and a [`Relay`] is a network that can be cut. [`Platform`] is `svc up`, for the clients of its
-//! pages, its API and its tools; [`Managed`] is a platform and its engine as processes of their own,
-//! for what happens when one of them fails. Nothing here uses a crate of ours: what these tests know
-//! of the program is what its users know.
+//! [`Svc`] is an engine, started on a free port with a certificate created for the test. [`Agent`]
+//! is a `svc forward` that is connected to it. [`Curl`] is a visitor. [`Nginx`] and a [`Service`],
+//! which the test answers for, are upstreams. [`python`] is an interpreter with the published SDK,
+//! a [`Peer`] is a service written with another library, [`judge`] runs a third-party table of
+//! cases, and a [`Relay`] is a network that can be interrupted. [`Platform`] is `svc up`, for
+//! clients of its pages, its API and its tools. [`Managed`] is a platform and its engine as
+//! separate processes, for tests in which one of them fails. No crate of this project is used here,
+//! so the tests depend only on what users can see.
 #![expect(
     clippy::indexing_slicing,
     reason = "of JSON values, where what is missing is null"

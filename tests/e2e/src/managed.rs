@@ -13,16 +13,16 @@ use crate::process::logs;
 use crate::svc::program;
 use crate::{Agent, Answer, CLIENT, Curl, Postgres, Relay, Svc};
 
-/// A managed pair: `svc platform` and `svc engine` as processes of their own, with a network
-/// between them that can be cut, and one project.
+/// A managed pair: `svc platform` and `svc engine` as separate processes, with a network between
+/// them that can be interrupted, and one project.
 pub struct Managed {
-    /// The engine, a process.
+    /// The engine process.
     pub engine: Svc,
-    /// The platform, a process.
+    /// The platform process.
     pub control: Control,
     /// The network between the engine and the platform.
     pub link: Relay,
-    /// The database, where it is not an embedded one.
+    /// The database, if it is not an embedded one.
     pub postgres: Option<Postgres>,
     token: String,
     project: Value,
@@ -33,13 +33,13 @@ impl Managed {
     /// With an embedded database.
     ///
     /// # Errors
-    /// A part does not start, or they do not find each other; logs are part of the error.
+    /// A part does not start, or they do not connect; logs are part of the error.
     pub fn on_sqlite() -> Result<Self> {
         Self::start(None, &json!({}), &json!({}))
     }
 
-    /// With an embedded database, everything that is ever logged, webhooks to this machine, and an
-    /// OAuth client, [`CLIENT`](crate::CLIENT), with `callback`.
+    /// With an embedded database, full logging, webhooks to this machine, and an OAuth client,
+    /// [`CLIENT`](crate::CLIENT), with `callback`.
     ///
     /// # Errors
     /// As [`on_sqlite`](Self::on_sqlite).
@@ -52,7 +52,7 @@ impl Managed {
         Self::start(None, &platform, &engine)
     }
 
-    /// With a PostgreSQL server of its own.
+    /// With a separate PostgreSQL server.
     ///
     /// # Errors
     /// As [`on_sqlite`](Self::on_sqlite).
@@ -60,7 +60,7 @@ impl Managed {
         Self::start(Some(Postgres::start()?), &json!({}), &json!({}))
     }
 
-    /// `platform` and `engine` are laid over the sections of their configurations.
+    /// `platform` and `engine` override sections of their configurations.
     fn start(postgres: Option<Postgres>, platform: &Value, engine: &Value) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let engine_port = ports::lease();
@@ -98,16 +98,16 @@ impl Managed {
         Ok(managed)
     }
 
-    /// Waits until the engine takes a token: it hears of it over its link.
+    /// Waits until the engine accepts a token, which it receives over its link.
     ///
     /// # Errors
-    /// It does not in time.
+    /// It does not accept it in time.
     pub fn until_in_force(&self, token: &str) -> Result<()> {
         eventually("the token in force", || Ok(self.asks(token)? == 204))
             .with_context(|| format!("{}\n{}", self.engine.log(), self.control.log()))
     }
 
-    /// The status that the engine's API answers to a token.
+    /// The status of the engine's API for a token.
     ///
     /// # Errors
     /// It does not answer.
@@ -135,7 +135,7 @@ impl Managed {
         Agent::start(&self.engine, &self.address()?, &self.token, target, args)
     }
 
-    /// All that a `svc forward` says which the engine refuses.
+    /// The output of a `svc forward` that the engine refuses.
     ///
     /// # Errors
     /// It is not refused in time.
@@ -147,7 +147,7 @@ impl Managed {
         agent.whole_log()
     }
 
-    /// As many of them, of which some start at once.
+    /// Starts this many of them, some in parallel.
     ///
     /// # Errors
     /// As [`Agent::forward`].
@@ -166,9 +166,9 @@ impl Managed {
         Ok(agents)
     }
 
-    /// Every file that the processes keep and write, with its name: logs, the access log,
-    /// databases, what the engine knows and what it has yet to report. What an operator gave them is
-    /// left out, and so are mails, which are for whom they are addressed to.
+    /// Every file that the processes write, with its name: logs, the access log, databases, the
+    /// engine's stored state and its unsent reports. Files from an operator are omitted, and so are
+    /// mails, which belong to their recipients.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -227,7 +227,7 @@ impl Managed {
         self.project["id"].as_str().unwrap_or_default()
     }
 
-    /// The cookies of the administrator's browser, who is signed in to the platform: a file for
+    /// The cookies of the administrator's browser, which is signed in to the platform: a file for
     /// `curl -b` and `-c`.
     pub fn jar(&self) -> String {
         jar(&self.directory)
@@ -236,12 +236,12 @@ impl Managed {
     /// Calls the platform's API as the administrator.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// The platform does not answer.
     pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
         self.control.call(&self.token, method, path, body)
     }
 
-    /// Issues a personal access token, and gives it with its id.
+    /// Issues a personal access token, and returns it with its id.
     ///
     /// # Errors
     /// It is refused.
@@ -266,11 +266,11 @@ impl Managed {
         Ok(())
     }
 
-    /// Whether the engine has the administrator's token and the project on disk: what it serves
-    /// with when it starts without its platform.
+    /// True if the engine has stored the administrator's token and the project on disk, with which
+    /// it serves when it starts without its platform.
     ///
     /// # Errors
-    /// The platform does not say which credential the token is.
+    /// The platform does not return the id of the token's credential.
     pub fn is_kept(&self) -> Result<bool> {
         let listed = self.call("GET", "/api/credentials", None)?.json();
         let credential = listed["credentials"][0]["id"]
@@ -281,7 +281,7 @@ impl Managed {
         Ok(kept.contains(credential) && kept.contains(self.project()))
     }
 
-    /// What the project has: `logs`, `events`, `usage`, as the command line shows it.
+    /// Data of the project: `logs`, `events` or `usage`, as the command line shows it.
     ///
     /// # Errors
     /// The command fails.
@@ -306,13 +306,13 @@ impl Managed {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// What `svc doctor` finds at the project's engine: the status of each check.
+    /// The checks of `svc doctor` at the project's engine, with their status.
     ///
     /// # Errors
-    /// The command writes no findings, or ends as if all were well when it is not.
+    /// The command writes no findings, or exits with success despite a failed check.
     pub fn doctor(&self) -> Result<Value> {
         let output = Command::new(program()?)
-            // Its own visits would be among the records that are counted.
+            // Its own visits would be among the counted records.
             .args(["doctor", "--no-tunnel", "--output", "json"])
             .args(["--engine", &self.address()?])
             .arg("--ca-file")
@@ -336,8 +336,8 @@ impl Managed {
             .into())
     }
 
-    /// A gauge or counter of the engine, without labels, as it is now. The engine brings them up to
-    /// date every few seconds: this waits for the next time.
+    /// The current value of a gauge or counter of the engine, without labels. The engine updates
+    /// them every few seconds, so this waits for the next update.
     ///
     /// # Errors
     /// The engine does not answer, or has no such metric.
@@ -347,7 +347,7 @@ impl Managed {
         self.scraped(name)?.parse().context(name.to_owned())
     }
 
-    /// As it was when it was brought up to date last.
+    /// The value at the last update.
     fn scraped(&self, name: &str) -> Result<String> {
         let scraped = Curl::plain().get(&[&self.metrics_url("/metrics")])?.text();
         let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(' ')?.to_owned());
@@ -366,10 +366,10 @@ impl Managed {
     }
 }
 
-/// Checks a condition at a pace until it holds. For conditions that no event announces.
+/// Polls a condition until it is true, for conditions without an event.
 ///
 /// # Errors
-/// It does not hold in time, or the check fails.
+/// It is not true in time, or the check fails.
 #[expect(
     clippy::disallowed_methods,
     reason = "the pace of a poll: the platform limits how often a credential may call"
@@ -387,14 +387,14 @@ pub fn eventually(what: &str, mut so: impl FnMut() -> Result<bool>) -> Result<()
     Ok(())
 }
 
-/// Some commands call the platform three times, and a credential may call 20 times a second.
+/// Some commands call the platform three times, and a credential may call it 20 times a second.
 const POLL: Duration = Duration::from_millis(100);
 
 fn jar(directory: &TempDir) -> String {
     directory.path().join("cookies").display().to_string()
 }
 
-/// On the plan that costs nothing.
+/// Creates a project on the free plan.
 fn create_project(control: &Control, token: &str) -> Result<Value> {
     let listed = control.call(token, "GET", "/api/workspaces?type=personal", None)?;
     let workspace = listed.json()["workspaces"][0]["id"]
@@ -426,11 +426,11 @@ fn create_project(control: &Control, token: &str) -> Result<Value> {
 /// The engine's access log, in its own directory.
 const ACCESS_LOG: &str = "access.log";
 
-/// Changes whenever metrics are brought up to date.
+/// Changes whenever the metrics are updated.
 const SILENCE: &str = "svc_control_plane_silence_seconds";
 
-/// Processes that start at once: more only take the processors from each other.
+/// Number of processes that start in parallel. More of them would only compete for the processors.
 const AT_ONCE: usize = 20;
 
-/// A debug build on a busy machine with two processors needs less.
+/// Enough for a debug build on a busy machine with two processors.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -11,8 +11,8 @@ use crate::certificate::Certificate;
 
 /// nginx as a private service, over HTTP/1.1, HTTP/2 without TLS, and TLS.
 ///
-/// It serves the files of [`root`](Self::root): `PUT` stores one, `/gzip/` compresses. `/seen`
-/// answers with what it knows of the request, as JSON; `/read` does so when it has read the body.
+/// It serves the files of [`root`](Self::root): `PUT` stores a file, `/gzip/` compresses. `/seen`
+/// returns the facts of the request as JSON. `/read` does the same after it has read the body.
 pub struct Nginx {
     _process: Process,
     directory: TempDir,
@@ -23,7 +23,7 @@ impl Nginx {
     /// Starts one on free ports.
     ///
     /// # Errors
-    /// There is no nginx, or it does not start; its log is part of the error.
+    /// nginx is not installed, or does not start; its log is part of the error.
     pub fn start() -> Result<Self> {
         let nginx = env::var_os("SVC_TEST_NGINX")
             .context("SVC_TEST_NGINX is not set: run `cargo xtask test`")?;
@@ -45,7 +45,7 @@ impl Nginx {
             .arg("-p")
             .arg(directory.path());
         let process = Process::start(&mut command, &directory.path().join("log"))?;
-        // Its first notice comes when it listens.
+        // Its first notice is logged when it listens.
         process.line("notice", |line| line.contains("[notice]"))?;
         Ok(Self {
             _process: process,
@@ -64,17 +64,17 @@ impl Nginx {
         format!("127.0.0.1:{}", self.first_port + 1)
     }
 
-    /// Over TLS, with HTTP/2 where ALPN chooses it.
+    /// Over TLS, with HTTP/2 if ALPN selects it.
     pub fn tls(&self) -> String {
         format!("https://127.0.0.1:{}", self.first_port + 2)
     }
 
-    /// Over TLS, with HTTP/1.1 alone.
+    /// Over TLS, with HTTP/1.1 only.
     pub fn tls_http1(&self) -> String {
         format!("https://127.0.0.1:{}", self.first_port + 3)
     }
 
-    /// Over HTTP/1.1 and over HTTP/2, by servers that end a connection after a few requests.
+    /// Over HTTP/1.1 and over HTTP/2, by servers that close a connection after a few requests.
     pub fn short_lived(&self) -> [String; 2] {
         [4, 5].map(|offset| format!("127.0.0.1:{}", self.first_port + offset))
     }
@@ -134,7 +134,7 @@ upstream itself {{ server 127.0.0.1:{port}; }}
     )
 }
 
-/// What each of its servers does.
+/// Locations of each of its servers.
 const LOCATIONS: &str = r#"
 location / { dav_methods PUT; }
 location /gzip/ { gzip on; gzip_min_length 0; gzip_types *; gzip_http_version 1.0; gzip_proxied any; }

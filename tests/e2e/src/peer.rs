@@ -5,7 +5,7 @@ use tempfile::TempDir;
 use crate::Process;
 use crate::script::command;
 
-/// A service made with somebody else's library. It is killed when the value is dropped.
+/// A service written with a third-party library. It is killed when the value is dropped.
 pub struct Peer {
     process: Process,
     ready: Value,
@@ -13,11 +13,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Runs a script of `tests/e2e/python` or of `tests/node` and waits until it says where it
-    /// listens, in a line of JSON.
+    /// Runs a script of `tests/e2e/python` or of `tests/node`, and waits until it prints its
+    /// address in a line of JSON.
     ///
     /// # Errors
-    /// The script ends, or says nothing in time; what it wrote is part of the error.
+    /// The script exits, or prints nothing in time; its output is part of the error.
     pub fn start(name: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
         let process = Process::start(&mut command(name)?, &directory.path().join("log"))?;
@@ -29,20 +29,20 @@ impl Peer {
         })
     }
 
-    /// `host:port` where it listens.
+    /// `host:port` of the service.
     ///
     /// # Errors
-    /// It has said none.
+    /// It has printed none.
     pub fn address(&self) -> Result<&str> {
         self.ready["address"].as_str().context("no address")
     }
 
-    /// What it said when it was ready.
+    /// Its first output.
     pub fn ready(&self) -> &Value {
         &self.ready
     }
 
-    /// The end of what it wrote, for messages of failed tests.
+    /// The end of its output, for messages of failed tests.
     pub fn log(&self) -> String {
         self.process.log()
     }

@@ -47,11 +47,10 @@ impl Platform {
         })
     }
 
-    /// Runs a command of `svc` to its end, in the context that `svc up` wrote. Gives what it
-    /// printed.
+    /// Runs a command of `svc` to its end, in the context that `svc up` wrote. Returns its output.
     ///
     /// # Errors
-    /// It failed; what it said is part of the error.
+    /// It failed; its output is part of the error.
     pub fn svc(&self, args: &[&str]) -> Result<String> {
         let output = self.command(args)?.stdin(Stdio::null()).output()?;
         ensure!(
@@ -88,7 +87,7 @@ impl Platform {
         Agent::run(command, tempfile::tempdir()?)
     }
 
-    /// curl as a visitor who trusts the development CA.
+    /// curl as a visitor that trusts the development CA.
     pub fn curl(&self) -> Curl {
         let ca_file = self.ready["ca_file"].as_str().unwrap_or_default();
         Curl::trusting(ca_file.into())
@@ -109,7 +108,7 @@ impl Platform {
         Ok(command)
     }
 
-    /// What it said when it was ready: where it is, and who may sign in.
+    /// Its first output: its addresses, and the administrator's sign-in.
     pub fn ready(&self) -> &Value {
         &self.ready
     }
@@ -119,26 +118,27 @@ impl Platform {
         self.ready["base_url"].as_str().unwrap_or_default()
     }
 
-    /// The address that people return to from the consent page.
+    /// The address to which users return from the consent page.
     pub fn callback(&self) -> String {
         callback(self.callback_port)
     }
 
-    /// Its port, which nobody listens on.
+    /// Its port, on which nothing listens.
     pub fn callback_port(&self) -> u16 {
         self.callback_port
     }
 
-    /// Runs a script of `tests/node`, which drives Chromium through `browser.mjs`, and gives the
-    /// results that it printed. It finds the platform, the client and the person as `given`.
+    /// Runs a script of `tests/node`, which drives Chromium through `browser.mjs`, and returns the
+    /// results that it prints. The script receives the platform, the client and the user in
+    /// `given`.
     ///
     /// # Errors
-    /// The script failed; what it said and the platform's log are part of the error.
+    /// The script failed; its output and the platform's log are part of the error.
     pub fn node(&self, name: &str) -> Result<Value> {
         self.node_with(name, json!({}))
     }
 
-    /// The same; `more` is laid over what is given.
+    /// The same, with `more` added to `given`.
     ///
     /// # Errors
     /// As [`node`](Self::node).
@@ -149,7 +149,7 @@ impl Platform {
         self.results(name, command, more)
     }
 
-    /// Runs a script of `tests/e2e/python` with the same world.
+    /// Runs a script of `tests/e2e/python` with the same `given`.
     ///
     /// # Errors
     /// As [`node`](Self::node).
@@ -157,7 +157,7 @@ impl Platform {
         self.python_with(name, json!({}))
     }
 
-    /// A token of somebody with an account of their own, who has no part in the first project.
+    /// A token of a user with a separate account, who is not a member of the first project.
     ///
     /// # Errors
     /// As [`node`](Self::node).
@@ -168,18 +168,18 @@ impl Platform {
         Ok(token.context("nobody came")?.to_owned())
     }
 
-    /// Has the person sign in and approve what is asked for at `address`, the consent page, and
-    /// gives the address that they return to.
+    /// Lets the user sign in and approve the request at `address`, the consent page. Returns the
+    /// address to which they are redirected.
     ///
     /// # Errors
-    /// The page is another than they expect.
+    /// The page is not the expected one.
     pub fn approve(&self, address: &str) -> Result<String> {
         let results = self.python_with("approve.py", json!({"address": address}))?;
         let returned = results["returned"].as_str();
         Ok(returned.context("nobody returned")?.to_owned())
     }
 
-    /// Has the person sign in at `address`, type the code of a device, and let it in.
+    /// Lets the user sign in at `address`, enter the code of a device, and approve it.
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
@@ -197,7 +197,7 @@ impl Platform {
         self.results(name, command, more)
     }
 
-    /// Runs a script; `more` is laid over what all of them are given.
+    /// Runs a script, with `more` added to the common `given`.
     fn results(&self, name: &str, mut command: Command, mut more: Value) -> Result<Value> {
         let mut world = json!({
             "url": self.base_url(),
@@ -231,11 +231,11 @@ impl Platform {
     }
 }
 
-/// The Node that the packages of `tests/node` bring: newer than what systems have, because the
-/// conformance suite of the Model Context Protocol asks for 22.
+/// The Node from the packages of `tests/node`, because the conformance suite of the Model Context
+/// Protocol requires Node 22, which is newer than that of most systems.
 ///
 /// # Errors
-/// Nobody has installed it: that is the work of `cargo xtask test`.
+/// It is not installed: run `cargo xtask test`.
 pub fn node() -> Result<PathBuf> {
     let architecture = match env::consts::ARCH {
         "aarch64" => "arm64",
@@ -265,5 +265,5 @@ fn callback(port: u16) -> String {
     format!("http://127.0.0.1:{port}/callback")
 }
 
-/// The OAuth client that is registered.
+/// The registered OAuth client.
 pub const CLIENT: &str = "someone";

@@ -7,11 +7,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use nix::unistd::{Uid, User, chown};
 
-/// A PostgreSQL server of one test: its own directory, its own socket, no network. It ends with the
-/// value, and with the test, however that ends.
+/// A PostgreSQL server of one test, with its own directory and socket and without a network. It
+/// stops with the value, and with the test, however that ends.
 pub struct Postgres {
     directory: PathBuf,
-    /// Reads commands until the end of its input; then it stops the server and removes the
+    /// Reads commands until the end of its input. Then it stops the server and removes the
     /// directory.
     watch: Child,
     tell: ChildStdin,
@@ -22,7 +22,7 @@ impl Postgres {
     /// Starts one with an empty database.
     ///
     /// # Errors
-    /// PostgreSQL is not there or does not start; its log is part of the error.
+    /// PostgreSQL is not installed or does not start; its log is part of the error.
     pub fn start() -> Result<Self> {
         let programs = env::var_os("SVC_TEST_PG_BIN")
             .context("SVC_TEST_PG_BIN is not set: run `cargo xtask test`")?;
@@ -41,7 +41,7 @@ impl Postgres {
             .env("LC_ALL", "C")
             .env_remove("PGDATA")
             .current_dir(&directory)
-            // An interrupt at the terminal ends the tests; the watch ends itself after them.
+            // Ctrl-C at the terminal ends the tests. The watch process ends itself after them.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -56,7 +56,7 @@ impl Postgres {
         Ok(server)
     }
 
-    /// Stops it; whoever is connected is sent away.
+    /// Stops it, and disconnects its clients.
     ///
     /// # Errors
     /// It does not stop.
@@ -64,7 +64,7 @@ impl Postgres {
         self.command("stop")
     }
 
-    /// Starts it again after [`Self::stop`].
+    /// Restarts it after [`Self::stop`].
     ///
     /// # Errors
     /// It does not start.
@@ -94,7 +94,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // The end of its work, and of the directory.
+        // Stops the process, which removes the directory.
         writeln!(self.tell, "end").ok();
         self.watch.wait().ok();
     }
@@ -107,8 +107,7 @@ fn path(programs: &Path) -> Result<std::ffi::OsString> {
     Ok(env::join_paths(all)?)
 }
 
-/// Durability is switched off as far as it concerns the machine: nobody reads these files after it
-/// went down.
+/// Durability is mostly switched off, because the files are not used after a crash of the machine.
 const SCRIPT: &str = r#"
 stop() {
     pg_ctl stop --silent --wait --mode fast --pgdata "$DIRECTORY/data" </dev/null >/dev/null 2>&1

@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A program that runs: its standard output line by line, its standard error in a file. It is
+/// A running program, with its standard output line by line and its standard error in a file. It is
 /// killed when the value is dropped.
 pub struct Process {
     child: Child,
@@ -23,7 +23,7 @@ impl Process {
     /// Starts it. Its standard error goes to `log`.
     ///
     /// # Errors
-    /// It is not there.
+    /// The program does not exist.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
@@ -34,10 +34,10 @@ impl Process {
         let stdout = child.stdout.take().context("no standard output")?;
         LOGS.with_borrow_mut(|logs| logs.push(log.to_owned()));
         let (sender, lines) = mpsc::channel();
-        // Reads on to the end, so that the program never waits for a reader.
+        // Reads to the end, so that the program never blocks on a reader.
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // The receiver is gone with the test.
+                // The receiver is dropped with the test.
                 sender.send(line).ok();
             }
         });
@@ -48,7 +48,7 @@ impl Process {
         })
     }
 
-    /// The first line from here on that is wanted; those before it are gone.
+    /// The next matching line. Earlier lines are dropped.
     pub(crate) fn line(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
         let deadline = Instant::now() + PATIENCE;
         let mut last = String::new();
@@ -72,10 +72,10 @@ impl Process {
         }
     }
 
-    /// The first line of JSON from here on that is wanted; those before it are gone.
+    /// The next matching line of JSON. Earlier lines are dropped.
     ///
     /// # Errors
-    /// It does not come in time, or the program ends.
+    /// There is none in time, or the program exits.
     pub fn json(&self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Result<Value> {
         let parse = |line: &str| serde_json::from_str::<Value>(line).ok();
         let line = self.line(what, |line| parse(line).is_some_and(|value| wanted(&value)))?;
@@ -87,14 +87,14 @@ impl Process {
         self.child.id()
     }
 
-    /// Ends it without a word: SIGKILL.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 
-    /// Asks it to end: SIGTERM.
+    /// Sends SIGTERM.
     ///
     /// # Errors
     /// It has ended already.
@@ -103,13 +103,13 @@ impl Process {
         kill(Pid::from_raw(pid), Signal::SIGTERM).context("SIGTERM")
     }
 
-    /// Waits until it ends, and gives its exit code; `None` where a signal ended it.
+    /// Waits until it exits, and returns its exit code, or `None` if a signal ended it.
     ///
     /// # Errors
     /// It does not end in time.
     pub fn ended(&mut self) -> Result<Option<i32>> {
         let deadline = Instant::now() + ENDING;
-        // The end of its output is its end: nothing inherits it.
+        // It has exited when its output ends, because no other process inherits it.
         loop {
             match self.lines.recv_timeout(deadline - Instant::now()) {
                 Ok(_line) => {}
@@ -124,7 +124,7 @@ impl Process {
         }
     }
 
-    /// The end of what it logged, for messages of failed tests.
+    /// The end of its log, for messages of failed tests.
     pub fn log(&self) -> String {
         end_of(&self.log)
     }
@@ -139,7 +139,7 @@ thread_local! {
 pub(crate) fn logs() -> String {
     LOGS.with_borrow(|logs| {
         let mut ends: Vec<_> = logs.iter().map(|log| end_of(log)).collect();
-        // Programs that are started again write on to their log.
+        // Restarted programs append to their log.
         ends.dedup();
         ends.join("\n")
     })
@@ -160,12 +160,12 @@ impl Drop for Process {
     }
 }
 
-/// What a failed test shows of a log.
+/// Lines of a log in the message of a failed test.
 const LOG_LINES: usize = 60;
 
-/// A debug build on a busy machine with two processors needs less.
+/// Enough for a debug build on a busy machine with two processors.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// For the end of a program. No longer than what is under way may go on after the first signal: what the
-/// second one ends is faster.
+/// Time limit for the exit of a program. It is no longer than the drain after the first signal,
+/// since an exit after the second signal is faster.
 const ENDING: Duration = Duration::from_secs(30);

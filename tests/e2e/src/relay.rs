@@ -5,10 +5,11 @@ use std::thread;
 
 use anyhow::Result;
 
-/// A network between two ends that can be cut: a TCP relay that passes every byte on, or none.
+/// A network between two ends that can be interrupted: a TCP relay that forwards every byte, or
+/// none.
 ///
-/// While it is cut nothing is lost and nothing is refused, as on a real network: connections are
-/// taken, and all that was sent arrives when it is whole again.
+/// During an interruption nothing is lost and nothing is refused, as on a real network: connections
+/// are accepted, and all data is delivered afterwards.
 pub struct Relay {
     address: SocketAddr,
     state: Arc<State>,
@@ -18,7 +19,7 @@ impl Relay {
     /// Starts one in front of `127.0.0.1:port`.
     ///
     /// # Errors
-    /// There is no free port.
+    /// No port is free.
     pub fn start(port: u16) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -27,7 +28,7 @@ impl Relay {
             address,
             state: Arc::clone(&state),
         };
-        // Ends with the process: tests are short, and so are these.
+        // Runs until the process exits, because tests are short.
         thread::spawn(move || {
             for near in listener.incoming().map_while(Result::ok) {
                 let state = Arc::clone(&state);
@@ -35,7 +36,7 @@ impl Relay {
                     let Ok(far) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else {
                         return;
                     };
-                    // A connection that broke has ended.
+                    // A broken connection has ended.
                     join(near, far, &state).ok();
                 });
             }
@@ -48,12 +49,12 @@ impl Relay {
         self.address.port()
     }
 
-    /// Cuts the network.
+    /// Interrupts the network.
     pub fn cut(&self) {
         self.state.set(true);
     }
 
-    /// Makes it whole.
+    /// Restores the network.
     pub fn mend(&self) {
         self.state.set(false);
     }
@@ -94,7 +95,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
         state.wait_until_whole();
         match read {
             Ok(0) => {
-                // Half of the connection has ended; the other half may go on.
+                // One direction has ended, and the other may continue.
                 to.shutdown(Shutdown::Write).ok();
                 return;
             }

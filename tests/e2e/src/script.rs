@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::{Svc, node};
 
-/// The interpreter that has the published SDK.
+/// The interpreter with the published SDK.
 ///
 /// # Errors
-/// Nobody has installed it: that is the work of `cargo xtask test`.
+/// It is not installed: run `cargo xtask test`.
 pub fn python() -> Result<PathBuf> {
     match env::var_os("SVC_TEST_PYTHON") {
         Some(python) => Ok(python.into()),
@@ -18,7 +18,8 @@ pub fn python() -> Result<PathBuf> {
     }
 }
 
-/// What runs a script: one of `tests/node` by its extension, else one of `tests/e2e/python`.
+/// The command for a script: one of `tests/node` by its extension, or else one of
+/// `tests/e2e/python`.
 pub(crate) fn command(name: &str) -> Result<Command> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let is_node = Path::new(name)
@@ -36,10 +37,10 @@ pub(crate) fn command(name: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs a script of `tests/e2e/python` against the engine and gives the results that it printed.
+/// Runs a script of `tests/e2e/python` against the engine, and returns the results that it prints.
 ///
 /// # Errors
-/// The script failed; what it said and the engine's log are part of the error.
+/// The script failed; its output and the engine's log are part of the error.
 pub fn script(svc: &Svc, name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<Value> {
     let output = Command::new(python()?)
         .arg(

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// A private HTTP/1.1 service. The test reads each request and writes each answer, byte by byte
-/// and when it wants.
+/// A private HTTP/1.1 service. The test reads each request and writes each answer, byte by byte and
+/// at any time.
 pub struct Service {
     address: SocketAddr,
     calls: mpsc::Receiver<Call>,
 }
 
-/// One request, on a connection of its own.
+/// One request with its connection.
 pub struct Call {
-    /// The head as it came, with the empty line.
+    /// The head as received, including the empty line.
     pub head: String,
     reader: BufReader<TcpStream>,
 }
@@ -25,27 +25,26 @@ impl Service {
     /// Starts one whose requests wait for [`next`](Self::next).
     ///
     /// # Errors
-    /// There is no free port.
+    /// No port is free.
     pub fn start() -> Result<Self> {
         let (sender, calls) = mpsc::channel();
         let address = serve(move |call| drop(sender.send(call)))?;
         Ok(Self { address, calls })
     }
 
-    /// Starts one that answers every request with its own head, and gives its address.
+    /// Starts one that answers every request with its own head. Returns its address.
     ///
     /// # Errors
-    /// There is no free port.
+    /// No port is free.
     pub fn mirror() -> Result<SocketAddr> {
         serve(reflect)
     }
 
-    /// The same, and how many requests there have been. A request whose body does not end in order
-    /// is not answered: who judges what comes behind its head is not judging an answer that was
-    /// faster.
+    /// The same with a counter of requests. A request whose body does not end correctly is not
+    /// answered, so that a client that tests the bytes after the head never sees an early answer.
     ///
     /// # Errors
-    /// There is no free port.
+    /// No port is free.
     pub fn counting_mirror() -> Result<(SocketAddr, Arc<AtomicUsize>)> {
         let count = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&count);
@@ -58,15 +57,15 @@ impl Service {
         Ok((address, count))
     }
 
-    /// Starts one that answers every request with a text of its own, and gives its address.
+    /// Starts one that answers every request with its own text. Returns its address.
     ///
     /// # Errors
-    /// There is no free port.
+    /// No port is free.
     pub fn answering(text: impl Fn() -> String + Clone + Send + 'static) -> Result<SocketAddr> {
         serve(move |call| respond(call, &text()))
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
@@ -74,12 +73,12 @@ impl Service {
     /// The next request.
     ///
     /// # Errors
-    /// None comes in time.
+    /// There is none in time.
     pub fn next(&self) -> Result<Call> {
         self.calls.recv_timeout(PATIENCE).context("no request")
     }
 
-    /// A request that has already come, if there is one.
+    /// True if a request has arrived that was not yet taken.
     pub fn has_call(&self) -> bool {
         self.calls.try_recv().is_ok()
     }
@@ -89,7 +88,7 @@ impl Call {
     /// The next `length` bytes of the body.
     ///
     /// # Errors
-    /// The connection ends before.
+    /// The connection ends early.
     pub fn read(&mut self, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         self.reader.read_exact(&mut bytes)?;
@@ -99,7 +98,7 @@ impl Call {
     /// Reads the body to its end and drops it (RFC 9112, sections 6 and 7).
     ///
     /// # Errors
-    /// It does not end in order, or not in time.
+    /// It does not end correctly, or not in time.
     pub fn read_body(&mut self) -> Result<()> {
         if self.header("transfer-encoding") == Some("chunked") {
             while self.read_chunk()? {}
@@ -109,7 +108,7 @@ impl Call {
         self.read(length).map(drop)
     }
 
-    /// Reads a chunk; false where it was the last, with the trailers behind it.
+    /// Reads a chunk. Returns false after the last chunk and its trailers.
     fn read_chunk(&mut self) -> Result<bool> {
         let mut line = String::new();
         self.reader.read_line(&mut line)?;
@@ -135,21 +134,21 @@ impl Call {
         Some(value.trim())
     }
 
-    /// Waits until the other side has ended the connection; false where it does not in time.
+    /// Waits until the peer has closed the connection. Returns false if it does not in time.
     pub fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         match self.reader.read_to_end(&mut rest) {
             Ok(_) => true,
-            // A reset is an end too.
+            // A reset counts as an end.
             Err(error) => error.kind() != ErrorKind::WouldBlock,
         }
     }
 
-    /// Writes until the other side takes no more for a second, at most `length` bytes. Gives how
-    /// many it took.
+    /// Writes until the peer accepts no more for a second, at most `length` bytes. Returns the
+    /// number of accepted bytes.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is closed.
     pub fn write_until_held(&mut self, length: usize) -> Result<usize> {
         let stream = self.reader.get_mut();
         stream.set_write_timeout(Some(Duration::from_secs(1)))?;
@@ -168,7 +167,7 @@ impl Call {
     /// Writes a part of the answer.
     ///
     /// # Errors
-    /// The connection is gone.
+    /// The connection is closed.
     pub fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
         Ok(self.reader.get_mut().write_all(bytes.as_ref())?)
     }
@@ -185,14 +184,14 @@ fn respond(mut call: Call, text: &str) {
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
         text.len(),
     );
-    // Who does not wait for the answer does not get it.
+    // A client that does not wait for the answer does not get it.
     call.write(&answer).ok();
 }
 
 fn serve(take: impl Fn(Call) + Clone + Send + 'static) -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
-    // Ends with the process: tests are short, and so is this.
+    // Runs until the process exits, because tests are short.
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let take = take.clone();
@@ -212,7 +211,7 @@ fn read_head(stream: TcpStream) -> Option<Call> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        // An end before the head is a connection that was kept for later and not used.
+        // A kept connection that was closed without another request.
         if reader.read_line(&mut head).ok()? == 0 {
             return None;
         }
@@ -220,5 +219,5 @@ fn read_head(stream: TcpStream) -> Option<Call> {
     Some(Call { head, reader })
 }
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_mins(1);

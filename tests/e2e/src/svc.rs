@@ -32,7 +32,7 @@ impl Svc {
         Self::engine_with(&json!({}))
     }
 
-    /// The same with further configuration: `sections` are laid over the top-level sections that
+    /// The same with further configuration: `sections` override the top-level sections that
     /// [`engine`](Self::engine) writes.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ impl Svc {
         let certificate = Certificate::issue(directory.path(), &NAMES)?;
         let mut config = json!({
             "engine": {"host": HOST, "log_level": "debug"},
-            // Leased, so that the engine has the address again after a restart.
+            // Leased, so that the engine gets the same address after a restart.
             "tls": {"enabled": true, "listen_addr": ports::lease_address()},
             "certs": {"static": {
                 "enabled": true,
@@ -65,7 +65,7 @@ impl Svc {
         })
     }
 
-    /// Starts it again on the same address, after [`Process::kill`] or a stop in order.
+    /// Restarts it on the same address, after [`Process::kill`] or a normal stop.
     ///
     /// # Errors
     /// As [`engine`](Self::engine).
@@ -77,7 +77,7 @@ impl Svc {
         Ok(())
     }
 
-    /// Writes something into the certificate's file that is none.
+    /// Writes invalid data into the certificate's file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -85,7 +85,7 @@ impl Svc {
         Ok(fs::write(self.directory.path().join("cert.pem"), "none\n")?)
     }
 
-    /// Replaces the certificate by one of another authority, and gives that one's file.
+    /// Replaces the certificate by one of another authority. Returns the file of that authority.
     ///
     /// # Errors
     /// The files cannot be written.
@@ -95,13 +95,13 @@ impl Svc {
         Ok(authority)
     }
 
-    /// Makes a certificate of another authority: that one's file, and what puts the certificate in
-    /// the place of the one in service, one file after the other.
+    /// Creates a certificate of another authority. Returns the file of that authority, and a
+    /// function that replaces the current certificate, one file after the other.
     ///
     /// # Errors
     /// The files cannot be written.
     pub fn next_certificate(&self) -> Result<(PathBuf, impl FnOnce() -> Result<()>)> {
-        // Written elsewhere: the authority of the one before stays where it is.
+        // Written elsewhere, so that the earlier authority keeps its file.
         let elsewhere = self.directory.path().join("replaced");
         fs::create_dir(&elsewhere)?;
         let certificate = Certificate::issue(&elsewhere, &NAMES)?;
@@ -118,10 +118,10 @@ impl Svc {
         Ok((elsewhere.join("ca.pem"), put))
     }
 
-    /// A running `svc events`, which has told what there is.
+    /// A running `svc events` that has printed the snapshot.
     ///
     /// # Errors
-    /// The program is not there, ends, or says nothing in time.
+    /// The program does not exist, exits, or prints nothing in time.
     pub fn events(&self) -> Result<Process> {
         let mut command = Command::new(program()?);
         command
@@ -146,7 +146,7 @@ impl Svc {
         &self.address
     }
 
-    /// Its configuration, its certificate and its log are here; it runs here too.
+    /// The directory of its configuration, its certificate and its log, in which it also runs.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -156,17 +156,17 @@ impl Svc {
         &self.ca_file
     }
 
-    /// What the program said when it was ready.
+    /// The program's first output.
     pub fn ready(&self) -> &Value {
         &self.ready
     }
 
-    /// A token that may do everything, of the user `usr_test`, for five minutes.
+    /// A token of the user `usr_test` that may do everything, valid for five minutes.
     pub fn token(&self) -> String {
         self.token_with(&json!({}))
     }
 
-    /// The same with further claims; `null` takes a claim away.
+    /// The same with further claims, where `null` removes a claim.
     pub fn token_with(&self, claims: &Value) -> String {
         let mut all = json!({"type": "app", "userId": "usr_test", "exp": unix_time() + 300});
         if let (Some(all), Some(claims)) = (all.as_object_mut(), claims.as_object()) {
@@ -176,13 +176,13 @@ impl Svc {
         token::sign(SECRET, &all)
     }
 
-    /// The end of what the engine logged, for messages of failed tests.
+    /// The end of the engine's log, for messages of failed tests.
     pub fn log(&self) -> String {
         self.process.log()
     }
 }
 
-/// The program under test: `SVC_BIN`, or the one that was built beside this test.
+/// The program under test: `SVC_BIN`, or the one that was built next to this test.
 pub fn program() -> Result<PathBuf> {
     if let Some(program) = env::var_os("SVC_BIN") {
         return Ok(program.into());
@@ -196,10 +196,10 @@ pub fn program() -> Result<PathBuf> {
     }
 }
 
-/// Starts an engine and waits for the line that says where it is.
+/// Starts an engine, and waits for the line with its addresses.
 fn start(directory: &Path, config: &Value) -> Result<(Process, Value, String)> {
     let config_file = directory.join("engine.yaml");
-    // JSON is YAML.
+    // JSON is valid YAML.
     fs::write(&config_file, format!("{config:#}"))?;
     let mut command = Command::new(program()?);
     command
@@ -227,8 +227,8 @@ fn unix_time() -> u64 {
 
 const HOST: &str = "engine.localhost";
 
-/// What the engine's certificate is for.
+/// Names in the engine's certificate.
 const NAMES: [&str; 3] = [HOST, "*.engine.localhost", "*.t.engine.localhost"];
 
-/// Of the test alone; long enough for HS256 (RFC 7518 section 3.2).
+/// Only used by tests, and long enough for HS256 (RFC 7518 section 3.2).
 const SECRET: &str = "a secret of the tests, of no worth anywhere else";

@@ -1,4 +1,4 @@
-//! What the system says of a process, and what it allows it.
+//! Facts and limits of a process, as the system reports them.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use crate::Process;
 
 impl Process {
-    /// How many descriptors it has open.
+    /// Number of its open descriptors.
     ///
     /// # Errors
     /// It has ended.
@@ -16,10 +16,10 @@ impl Process {
         Ok(fs::read_dir(format!("/proc/{}/fd", self.id()))?.count())
     }
 
-    /// Lets it have so many descriptors from now on; what it has open stays.
+    /// Limits the number of its descriptors from now on. Open ones remain open.
     ///
     /// # Errors
-    /// The system has no `prlimit`, or refuses.
+    /// The system has no `prlimit`, or refuses it.
     pub fn allow_descriptors(&self, most: usize) -> Result<()> {
         let done = Command::new("prlimit")
             .args(["--pid", &self.id().to_string()])
@@ -36,14 +36,14 @@ impl Process {
     /// It has ended.
     pub fn processor_seconds(&self) -> Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
-        // Behind the name, which is in parentheses and may hold anything: proc(5).
+        // After the name, which is in parentheses and may contain anything: proc(5).
         let (_, fields) = stat.rsplit_once(") ").context("no stat")?;
         let mut fields = fields.split(' ').skip(11);
         let mut ticks = || -> Result<f64> { Ok(fields.next().context("no ticks")?.parse()?) };
         Ok((ticks()? + ticks()?) / TICKS)
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of resident memory.
     ///
     /// # Errors
     /// It has ended.
@@ -55,5 +55,5 @@ impl Process {
     }
 }
 
-/// Clock ticks in a second, as the kernel tells them to everybody: proc(5), `USER_HZ`.
+/// Clock ticks per second, as the kernel reports them: proc(5), `USER_HZ`.
 const TICKS: f64 = 100.0;

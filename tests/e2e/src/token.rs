@@ -3,8 +3,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-/// A compact JWT (RFC 7519) signed with HS256, made here from scratch so that the program's own
-/// idea of a token is not what proves it.
+/// A compact JWT (RFC 7519) signed with HS256. It is implemented here, so that the program's own
+/// implementation does not test itself.
 pub(crate) fn sign(secret: &str, claims: &Value) -> String {
     let header = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
     let claims = URL_SAFE_NO_PAD.encode(claims.to_string());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Platform, python};
 
-/// The client of `tests/e2e/python/turn_client.py`, which does what it is told.
+/// The client of `tests/e2e/python/turn_client.py`, which executes orders.
 pub struct TurnClient {
     child: Child,
     orders: ChildStdin,
@@ -15,10 +15,10 @@ pub struct TurnClient {
 }
 
 impl TurnClient {
-    /// Starts it beside the relay of a platform.
+    /// Starts it with the relay of a platform.
     ///
     /// # Errors
-    /// The interpreter is not there.
+    /// The interpreter is not installed.
     pub fn start(platform: &Platform) -> Result<Self> {
         let (host, ports) = relay(platform)?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("python/turn_client.py");
@@ -40,10 +40,10 @@ impl TurnClient {
         })
     }
 
-    /// Gives an order and waits for what came of it.
+    /// Sends an order and waits for its result.
     ///
     /// # Errors
-    /// The script ended; what it said is on standard error.
+    /// The script exited; its output is on standard error.
     pub fn order(&mut self, order: &Value) -> Result<Value> {
         writeln!(self.orders, "{order}")?;
         let mut line = String::new();
@@ -52,7 +52,7 @@ impl TurnClient {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Allocates under a name, with a credential as the platform issues it.
+    /// Allocates under a name, with a credential of the form that the platform issues.
     ///
     /// # Errors
     /// As [`order`](Self::order).

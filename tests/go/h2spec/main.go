@@ -1,9 +1,10 @@
-// Runs h2spec at a name that this machine's resolver does not know: every name is this machine.
+// Runs h2spec for a name that this machine's resolver does not have. Every name resolves to this
+// machine.
 //
-// The edge finds a tunnel by its name, so the judge has to come by that name. h2spec itself has no
-// way to say where a name is.
+// The edge selects a tunnel by its name, so the tool must connect with that name. h2spec itself
+// cannot override the address of a name.
 //
-// Arguments: host, port, path, file of the report. The certificate is of a test and not checked.
+// Arguments: host, port, path, file of the report. The test certificate is not verified.
 package main
 
 import (
@@ -44,14 +45,14 @@ func main() {
 	}
 }
 
-// A name server of our own at the other end of a pipe.
+// A name server at the other end of a pipe.
 func here(context.Context, string, string) (net.Conn, error) {
 	asking, answering := net.Pipe()
 	go serve(answering)
 	return asking, nil
 }
 
-// Answers questions as they come over a stream, each behind its length (RFC 1035, 4.2.2).
+// Answers queries on a stream, each with a length prefix (RFC 1035, 4.2.2).
 func serve(stream net.Conn) {
 	defer stream.Close()
 	for {

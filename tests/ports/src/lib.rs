@@ -1,14 +1,14 @@
-//! Leases of TCP ports, for programs that have to be told a port before they bind it.
+//! Leases of TCP ports, for programs that need a port number before they bind it.
 //!
-//! A test that looks for a free port, releases it and passes its number on loses it to whoever binds
-//! in between. Here a port belongs to one test process from the lease to the end of that process: the
-//! ports are divided into blocks, and a block belongs to the process that holds the lock on its file.
-//! All of them are below the ports that the kernel gives to programs that bind port 0 or connect, so
-//! neither takes a leased port.
+//! A test that looks for a free port, releases it and passes its number on can lose it to another
+//! process in between. Here a port belongs to one test process from the lease to the end of that
+//! process. The ports are divided into blocks, and a block belongs to the process that holds the
+//! lock on its file. All of them are below the ports that the kernel assigns to programs that bind
+//! port 0 or connect, so neither takes a leased port.
 //!
-//! Prefer port 0 and a program that reports what it bound. Leases are for ranges, for addresses that a
-//! program has again after its restart, for addresses at which nobody listens, and for programs that
-//! cannot report.
+//! Prefer port 0 and a program that reports its bound port. Leases are for ranges, for addresses
+//! that a program uses again after its restart, for addresses at which nothing listens, and for
+//! programs that cannot report their port.
 
 #![expect(clippy::panic, reason = "a test without ports fails")]
 
@@ -19,13 +19,13 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Ports in a block: more than any test asks for in one row.
+/// Ports in a block: more than any test leases as one range.
 const BLOCK: u16 = 32;
 
-/// The first leased port: above those of services that systems start by themselves.
+/// The first leased port, above the ports of common system services.
 const FIRST: u16 = 10_000;
 
-/// The first port that Linux gives out by itself, unless an administrator changed it.
+/// The first port that Linux assigns automatically, unless an administrator changed it.
 const EPHEMERAL: u16 = 32_768;
 
 /// The blocks of this process.
@@ -60,7 +60,7 @@ pub fn lease_address() -> String {
     format!("127.0.0.1:{}", lease())
 }
 
-/// Ports in a row that belong to this process until it ends; each call gives others.
+/// Ports in a row that belong to this process until it ends. Each call returns other ports.
 ///
 /// # Panics
 /// `count` is 0 or larger than a block, all blocks are taken, or the directory of the locks cannot be
@@ -75,7 +75,7 @@ pub fn lease_range(count: u16) -> RangeInclusive<u16> {
         let left = leases.free.take();
         let left = left.unwrap_or_else(|| leases.lock_block());
         let (first, end) = (*left.start(), *left.end());
-        // The rest of a block that is too short is given up.
+        // The rest of a block that is too short is dropped.
         if end - first < count - 1 {
             continue;
         }
@@ -83,7 +83,7 @@ pub fn lease_range(count: u16) -> RangeInclusive<u16> {
         if last < end {
             leases.free = Some(last + 1..=end);
         }
-        // A program outside of the tests may have such a port since long ago.
+        // A program outside of the tests may already use such a port.
         if (first..=last).all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()) {
             return first..=last;
         }
@@ -91,7 +91,7 @@ pub fn lease_range(count: u16) -> RangeInclusive<u16> {
 }
 
 impl Leases {
-    /// Locks a block that no other process has.
+    /// Locks a block that no other process has locked.
     fn lock_block(&mut self) -> RangeInclusive<u16> {
         let directory = directory();
         let blocks = (first_ephemeral().min(EPHEMERAL) - FIRST) / BLOCK;
@@ -129,7 +129,7 @@ fn directory() -> PathBuf {
     directory
 }
 
-/// The first port that the kernel gives out by itself.
+/// The first port that the kernel assigns automatically.
 fn first_ephemeral() -> u16 {
     let range: io::Result<String> = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range");
     let first = range
@@ -158,7 +158,7 @@ mod tests {
         assert!(all.iter().all(|port| *port < first_ephemeral()));
     }
 
-    /// The lock is what keeps other processes away.
+    /// The lock keeps other processes away.
     #[test]
     fn the_block_of_a_lease_is_locked() {
         let block = (lease() - FIRST) / BLOCK;

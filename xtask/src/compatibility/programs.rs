@@ -11,7 +11,7 @@ use crate::release::Release;
 use crate::repository::Repository;
 use crate::test::FEATURES;
 
-/// Builds the released commit, unless that was done before.
+/// Builds the released commit, unless it is already built.
 pub(super) fn released(repository: &Repository) -> Result<PathBuf> {
     let release = Release::read(repository)?;
     let folder = repository.target_directory()?.join("released");
@@ -34,7 +34,7 @@ pub(super) fn released(repository: &Repository) -> Result<PathBuf> {
             .args(["build", "--locked", "--package", "svc"])
             .env("CARGO_TARGET_DIR", &target),
     );
-    // The tree is large, and so is what was built in it.
+    // The tree and its build output are large.
     remove(repository, &tree)?;
     made?;
     fs::copy(target.join("debug/svc"), &built)?;
@@ -55,7 +55,7 @@ fn remove(repository: &Repository, tree: &Path) -> Result<()> {
     if tree.exists() {
         let mut remove = git(repository);
         remove.args(["worktree", "remove", "--force"]).arg(tree);
-        // A tree that git does not know is the rest of an interrupted run.
+        // A directory that is not a registered worktree is the remainder of an interrupted run.
         if !program::succeeds(&mut remove) {
             fs::remove_dir_all(tree)?;
         }

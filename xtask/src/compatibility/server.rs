@@ -1,4 +1,4 @@
-//! A process that says in one line of JSON that it is ready.
+//! A process that reports its readiness in one line of JSON.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::program;
 
-/// A running process, which is ended with this value.
+/// A running process; dropping it ends the process.
 pub(super) struct Server {
     child: Child,
     ready: Value,
@@ -21,7 +21,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts the command and waits for its first line. What it says besides is in the file `log`.
+    /// Starts the command and waits for its first line. Other output is in the file `log`.
     pub(super) fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let child = command
             .stdin(Stdio::null())
@@ -36,10 +36,10 @@ impl Server {
         };
         let stdout = server.child.stdout.take().context("no pipe")?;
         let (first, line) = mpsc::channel();
-        // Reads on: a process whose pipe is full or closed would stop.
+        // Keeps reading, because a process with a full or closed pipe would stop.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                // Nobody waits for the lines after the first.
+                // Later lines have no receiver.
                 first.send(line).ok();
             }
         });
@@ -72,7 +72,7 @@ impl Server {
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Asks it to stop, and waits for its exit.
     pub(super) fn stop(mut self) -> Result<()> {
         let id = self.child.id().to_string();
         program::run(Command::new("kill").args(["-TERM", &id]))?;
@@ -84,7 +84,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may already have exited.
         self.child.kill().ok();
         self.child.wait().ok();
     }
@@ -96,7 +96,7 @@ pub(super) fn text(value: &Value, name: &str) -> Result<String> {
         .with_context(|| format!("no {name} in {value}"))
 }
 
-/// Tries until it succeeds, or tells the last failure.
+/// Retries until success, or returns the last failure.
 #[expect(
     clippy::disallowed_methods,
     reason = "other programs tell no event: they are asked again after a pause"
@@ -116,7 +116,7 @@ pub(super) fn eventually(expected: &str, mut attempt: impl FnMut() -> Result<()>
 
 /// For one step of unoptimised programs on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two attempts, each of which starts a program.
+/// Delay between two attempts, each of which starts a program.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Of a log.
+/// Number of log lines.
 const LINES: usize = 20;

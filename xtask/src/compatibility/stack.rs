@@ -1,4 +1,4 @@
-//! One installation: a platform, an engine, an agent, a visitor and a dialler.
+//! One installation: a platform, an engine, an agent, a visitor and a dialling client.
 
 use std::fmt;
 use std::fs;
@@ -14,12 +14,12 @@ use serde_json::Value;
 use super::server::{Server, eventually, text};
 use crate::program;
 
-/// From which of the two each part is taken.
+/// Program of each part: old or new.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mixture([bool; 3]);
 
 impl Mixture {
-    /// Every mixture of the two.
+    /// Every combination of the two.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         (1..7).map(|bits| Self([bits & 1 > 0, bits & 2 > 0, bits & 4 > 0]))
     }
@@ -52,10 +52,10 @@ pub(super) struct Programs<'a> {
     agent: &'a Path,
 }
 
-/// Publishes, visits, dials and asks for the record of the visit.
+/// Publishes, visits, dials and queries the record of the visit.
 pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
     let stack = Stack::install(folder, programs.platform)?;
-    // Makes the database, the authority, an administrator and a project.
+    // Creates the database, the authority, an administrator and a project.
     let first = stack.up(programs.platform)?;
     let ready = first.ready().clone();
     first.stop()?;
@@ -73,7 +73,7 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
     forward.args(["forward", &port, "--bytestream", "--no-publish"]);
     forward.args(["--name", "echo", "--output", "json"]);
     let _private = Server::start(&mut forward, &stack.log("private"))?;
-    // The dialler is of the other program wherever there are two.
+    // If there are two programs, each of them dials.
     for dialler in [programs.platform, programs.engine] {
         let mut dial = stack.command(dialler, &ready)?;
         let said = dialled(dial.args(["dial", "svc://echo"]))?;
@@ -95,11 +95,11 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
     platform.stop()
 }
 
-/// A folder with what `svc up` keeps, and a page to publish.
+/// A folder with the data of `svc up`, and a page to publish.
 pub(super) struct Stack(PathBuf);
 
 impl Stack {
-    /// Makes the folder anew.
+    /// Creates a new folder.
     pub(super) fn install(folder: &Path, program: &Path) -> Result<Self> {
         ensure!(program.is_file(), "{} is not there", program.display());
         if folder.exists() {
@@ -127,7 +127,7 @@ impl Stack {
         Server::start(&mut up, &self.log("up"))
     }
 
-    /// One of them, with the configuration that `svc up` wrote.
+    /// One of them, with the configuration from `svc up`.
     fn server(&self, program: &Path, name: &str) -> Result<Server> {
         let mut server = Command::new(program);
         server
@@ -160,7 +160,7 @@ impl Stack {
         Ok(command)
     }
 
-    /// The page comes through the tunnel of the agent, now or when the agent has reconnected.
+    /// The page is served through the tunnel of the agent, possibly after a reconnect.
     pub(super) fn expect_page(&self, agent: &Server) -> Result<()> {
         let url = format!("{}/page.txt", agent.text("forwarding")?);
         eventually("the page", || {
@@ -177,13 +177,13 @@ impl Stack {
     }
 }
 
-/// Gives back the first bytes of each connection, and closes it.
+/// Returns the first bytes of each connection, and closes it.
 fn answer(echo: &TcpListener) {
     for stream in echo.incoming() {
         let Ok(mut stream) = stream else { return };
         let mut bytes = [0; QUESTION.len()];
         if stream.read_exact(&mut bytes).is_ok() {
-            // The dialler says what is missing.
+            // The dialling client reports missing bytes.
             stream.write_all(&bytes).ok();
         }
     }
@@ -208,8 +208,8 @@ fn dialled(dial: &mut Command) -> Result<String> {
 const PAGE: &str = "what was published\n";
 const QUESTION: &str = "to the other end and back\n";
 
-/// The same for every program that is started, as on a machine of its own: below what the kernel gives
-/// out, and below what tests lease.
+/// The same for every started program, as on separate machines: below the ephemeral ports of the
+/// kernel, and below the ports that tests lease.
 const PORTS: [(&str, &str); 5] = [
     ("--port", "9470"),
     ("--metrics-port", "9471"),

@@ -1,4 +1,4 @@
-//! Building a program that tells nothing about the machine that built it.
+//! Build of a program that contains no traces of the build machine.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,11 +13,11 @@ use crate::program;
 use crate::repository::Repository;
 use crate::web;
 
-/// Builds one program and puts it aside: the other has the same name.
+/// Builds one program and moves it aside, because the other has the same name.
 ///
-/// Flags are those of this task alone (`RUSTFLAGS` is not read), so that everybody who builds the same
-/// sources with the same Rust gets the same bytes. No other build has these flags, and cargo keeps
-/// what it builds with the profile `dist` apart.
+/// The flags are only those of this task (`RUSTFLAGS` is ignored), so that the same sources and the
+/// same Rust result in the same bytes everywhere. No other build has these flags, and cargo keeps
+/// the output of the profile `dist` separate.
 pub(super) fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<PathBuf> {
     let remapping = Remapping::of(repository)?;
     let mut cargo = program::cargo();
@@ -31,11 +31,11 @@ pub(super) fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Re
         cargo.env_remove(unification);
     }
     if flavour == Flavour::Whole {
-        // Named, the terminal of the pages is part of the program or the build fails.
+        // With this variable, the build includes the web terminal or fails.
         cargo.env("SVC_WEB_DIR", web::run(repository)?);
     }
     program::run(&mut cargo)?;
-    // The inventory reads crates that this build has no use for: those of tests.
+    // The inventory also reads crates that this build does not need: those of tests.
     let fetch = [
         "fetch",
         "--quiet",
@@ -51,7 +51,7 @@ pub(super) fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Re
     Ok(aside)
 }
 
-/// What a program that is shipped must have.
+/// Required contents of a released program.
 pub(super) fn check(repository: &Repository, flavour: Flavour, program: &Path) -> Result<()> {
     if flavour == Flavour::Agent {
         return Ok(());
@@ -66,8 +66,8 @@ pub(super) fn check(repository: &Repository, flavour: Flavour, program: &Path) -
     Ok(())
 }
 
-/// Folders of this machine, and what stands for them in the program: in messages of panics, in
-/// debugging information, in what the preprocessor of C writes for a file's name.
+/// Folders of this machine, and their replacements in the program: in panic messages, in debug
+/// information, in the file names of the C preprocessor.
 struct Remapping(Vec<(PathBuf, &'static str)>);
 
 impl Remapping {
@@ -77,7 +77,7 @@ impl Remapping {
             Some(home) => PathBuf::from(home),
             None => PathBuf::from(env::var_os("HOME").context("no HOME")?).join(".cargo"),
         };
-        // Where several match, the compiler takes the last.
+        // If several match, the compiler uses the last.
         Ok(Self(vec![
             (repository.root().to_owned(), "/svc"),
             (repository.target_directory()?, "/svc/target"),
@@ -86,7 +86,7 @@ impl Remapping {
         ]))
     }
 
-    /// As `CARGO_ENCODED_RUSTFLAGS` has them.
+    /// In the format of `CARGO_ENCODED_RUSTFLAGS`.
     fn rust_flags(&self) -> OsString {
         let mut flags = OsString::new();
         for (from, to) in &self.0 {
@@ -101,7 +101,7 @@ impl Remapping {
         flags
     }
 
-    /// As gcc and clang take them.
+    /// In the format of gcc and clang.
     fn c_flags(&self) -> OsString {
         let mut flags = OsString::new();
         for (from, to) in &self.0 {
@@ -113,7 +113,7 @@ impl Remapping {
         flags
     }
 
-    /// No folder is named in the program.
+    /// Checks that the program contains none of the folders.
     fn check(&self, program: &[u8]) -> Result<()> {
         for (folder, _) in &self.0 {
             let named = folder.join("");
@@ -125,7 +125,7 @@ impl Remapping {
     }
 }
 
-/// Whether `part` occurs in `bytes`.
+/// True if `part` occurs in `bytes`.
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     let Some((first, rest)) = part.split_first() else {
         return true;
@@ -140,7 +140,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
     false
 }
 
-/// What makes cargo build dependencies with the features of the whole workspace.
+/// Makes cargo build dependencies with the features of the whole workspace.
 const UNIFICATION: [&str; 2] = [
     "CARGO_RESOLVER_FEATURE_UNIFICATION",
     "CARGO_UNSTABLE_FEATURE_UNIFICATION",
@@ -150,7 +150,7 @@ const UNIFICATION: [&str; 2] = [
 mod tests {
     use super::*;
 
-    /// A program whose panic names its source, compiled with the flags and without.
+    /// A program whose panic names its source, compiled with and without the flags.
     #[test]
     fn no_folder_of_the_build_is_in_the_program() {
         let repository = Repository::of_this_package().unwrap();
@@ -189,7 +189,7 @@ mod tests {
             fs::write(&program, bytes).unwrap();
             let checked = check(&repository, Flavour::Whole, &program);
             assert_eq!(checked.is_ok(), is_whole);
-            // The agent has no pages.
+            // The agent has no web pages.
             check(&repository, Flavour::Agent, &program).unwrap();
         }
     }

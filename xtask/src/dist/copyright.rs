@@ -1,4 +1,4 @@
-//! `THIRD-PARTY-LICENSES`, for people, and Debian's `copyright`, for its tools too.
+//! `THIRD-PARTY-LICENSES`, for people, and Debian's `copyright`, also for its tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::inventory::{Component, Inventory};
 use super::licence::{Allowed, Licence};
 
-/// Every component with its licence, then every text with those that have it.
+/// Every component with its licence, then every text with its components.
 pub(super) fn third_party(inventory: &Inventory) -> Result<String> {
     let mut page = String::from(
         "This program contains the work of others. First each part with its licence, then every\n\
@@ -32,8 +32,8 @@ pub(super) fn third_party(inventory: &Inventory) -> Result<String> {
     Ok(page)
 }
 
-/// In the form of Debian's policy, version 1.0: crates lie where `cargo vendor --versioned-dirs` puts
-/// them.
+/// In the format of Debian's policy, version 1.0, with the paths of crates from `cargo vendor
+/// --versioned-dirs`.
 pub(super) fn debian(inventory: &Inventory, allowed: &Allowed, package: &str) -> Result<String> {
     let mut file = format!(
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
@@ -61,8 +61,8 @@ pub(super) fn debian(inventory: &Inventory, allowed: &Allowed, package: &str) ->
     Ok(file)
 }
 
-/// An expression in Debian's words, and notes its licences. There are no brackets in them: where SPDX
-/// needs some, the licences that are kept are named.
+/// An expression in Debian's notation, which has no brackets. If SPDX needs some, the chosen
+/// licences are listed. Records the used licences.
 fn short(licence: &Licence, allowed: &Allowed, used: &mut BTreeSet<String>) -> Result<String> {
     let (names, between): (Vec<_>, _) = if licence.is_flat() {
         let is_all = licence.spdx().contains(" AND ");
@@ -92,7 +92,7 @@ fn debian_name(licence: &str) -> String {
     }
 }
 
-/// The text of a licence, or where Debian has it.
+/// The text of a licence, or its location on Debian.
 fn paragraph(licence: &str) -> Result<String> {
     let (name, exception) = match licence.split_once(" WITH ") {
         Some((name, exception)) => (name, spdx::exception_id(exception)),
@@ -120,7 +120,7 @@ fn paragraph(licence: &str) -> Result<String> {
     Ok(lines)
 }
 
-/// Lines of the texts that say whose a component is, else its authors.
+/// Lines of the texts that name the copyright holders of a component, otherwise its authors.
 fn holders(component: &Component) -> Vec<String> {
     let lines = component.notices.iter().flat_map(|notice| notice.0.lines());
     let lines = lines.map(|line| line.trim_matches(|letter: char| " \t*#/-".contains(letter)));
@@ -146,7 +146,7 @@ fn holder(line: &str) -> Option<&str> {
     let marks = ["(c)", "(C)", "©"];
     let marked = marks.iter().find_map(|mark| rest.strip_prefix(mark));
     let is_told = marked.is_some() || rest.starts_with(|letter: char| letter.is_ascii_digit());
-    // A form that nobody has filled in.
+    // A template that was not filled in.
     let is_form = line.contains(['[', '<', '{']) && !line.contains('@');
     (is_told && !is_form).then(|| marked.unwrap_or(rest).trim())
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_holders_are_told_from_prose() {
+    fn copyright_lines_are_distinguished_from_prose() {
         for (line, told) in [
             (
                 "Copyright (c) 2014 Alex Crichton",

@@ -1,4 +1,4 @@
-//! Debian packages, made with `dpkg-deb`.
+//! Debian packages, built with `dpkg-deb`.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::stage::{self, Entry};
 use super::{Flavour, Packing, copyright, remove};
 use crate::program;
 
-/// Makes the package of a program, and gives its name.
+/// Builds the package of a program, and returns its name.
 pub(super) fn package(
     packing: &Packing<'_>,
     flavour: Flavour,
@@ -24,7 +24,7 @@ pub(super) fn package(
     stage::write(stage, &told(packing, version, contents)?)?;
     compress(stage, contents)?;
     if flavour == Flavour::Whole {
-        // Configurations are written there; until then no service starts.
+        // The folder for configurations; no service starts without one.
         fs::create_dir_all(stage.join("etc/svc"))?;
     }
     let architecture = program::output(Command::new("dpkg").arg("--print-architecture"))?;
@@ -49,8 +49,8 @@ pub(super) fn package(
     Ok(name)
 }
 
-/// Has Debian's own checker judge the packages, where it is there: it brings a hundred packages with it, so
-/// nobody has to install it.
+/// Checks the packages with Debian's own checker if it is installed. It depends on a hundred
+/// packages, so it is optional.
 pub(super) fn judge(out: &Path, packages: &[String]) -> Result<()> {
     let is_deb = |name: &&String| Path::new(name).extension().is_some_and(|end| end == "deb");
     let packages: Vec<_> = packages.iter().filter(is_deb).collect();
@@ -68,7 +68,7 @@ pub(super) fn judge(out: &Path, packages: &[String]) -> Result<()> {
     program::run(judge.args(packages))
 }
 
-/// What Debian wants to be told: whose everything is, and what changed.
+/// Documents that Debian requires: copyright and changelog.
 fn told(packing: &Packing<'_>, version: &str, contents: &Contents) -> Result<Vec<Entry>> {
     let documents = contents.documents();
     let package = contents.flavour.package();
@@ -92,7 +92,7 @@ fn told(packing: &Packing<'_>, version: &str, contents: &Contents) -> Result<Vec
     ])
 }
 
-/// Manual pages, changelogs and the texts of licences, as Debian's policy has them.
+/// Compresses manual pages, changelogs and licence texts, as Debian's policy requires.
 fn compress(stage: &Path, contents: &Contents) -> Result<()> {
     let documents = contents.documents();
     let mut paths: Vec<_> = [
@@ -147,7 +147,7 @@ fn control(
     Ok(entries)
 }
 
-/// The version with the revision of the package. A version before a release sorts before it.
+/// The version with the revision of the package. A pre-release version sorts before its release.
 fn debian_version(version: &str) -> String {
     format!("{}-1", version.replace('-', "~"))
 }
@@ -161,8 +161,8 @@ fn described(
     kibibytes: u64,
 ) -> String {
     let package = flavour.package();
-    // Both have the same program in the same place; the whole one is an agent, too. daemontools has
-    // another program of this name there.
+    // Both packages install the same program path, and the complete one includes the agent.
+    // daemontools has another program of this name there.
     let (relations, summary, text) = match flavour {
         Flavour::Whole => (
             "Provides: svc-agent\nConflicts: svc-agent, daemontools\nReplaces: svc-agent\n",
@@ -180,7 +180,7 @@ fn described(
     };
     let mut depends = depends(program);
     if flavour == Flavour::Whole {
-        // Its script makes the user of the services.
+        // Its script creates the user of the services.
         depends.push_str(", systemd | systemd-standalone-sysusers | systemd-sysusers");
     }
     format!(
@@ -191,7 +191,7 @@ fn described(
     )
 }
 
-/// The C library, as new as the newest of its symbols that the program names.
+/// The C library, at least as new as the newest symbol that the program uses.
 fn depends(program: &[u8]) -> String {
     let minors = program.split(|byte| *byte == b'G').filter_map(|rest| {
         let digits = rest.strip_prefix(b"LIBC_2.")?;
@@ -211,7 +211,7 @@ fn sums(stage: &Path) -> Result<String> {
     program::output(Command::new("md5sum").current_dir(stage).args(files))
 }
 
-/// What the files take, in KiB.
+/// Size of the files, in KiB.
 fn size(stage: &Path) -> Result<u64> {
     let mut kibibytes = 0;
     for path in stage::files(stage, CONTROL)? {

@@ -1,4 +1,4 @@
-//! The pages that a package holds: `README.md`, and everything that its links lead to.
+//! The pages in a package: `README.md`, and everything that it links to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 use crate::repository::Repository;
 use crate::tidy::links;
 
-/// Every page and file by its path in the repository, which is its path below the folder of documents,
-/// too: so each link leads where it leads in the repository.
+/// Every page and file by its path in the repository. The path below the documentation folder is
+/// the same, so all links work.
 pub(super) fn gather(repository: &Repository) -> Result<BTreeMap<PathBuf, String>> {
     let files = repository.text_files()?;
     let mut packed = BTreeMap::new();
@@ -34,7 +34,7 @@ pub(super) fn gather(repository: &Repository) -> Result<BTreeMap<PathBuf, String
     Ok(packed)
 }
 
-/// Pages have links; other files are only packed.
+/// True for pages, which have links; other files are only packed.
 pub(super) fn is_page(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|end| end == "md")
 }
@@ -43,5 +43,5 @@ fn is_hidden(file: &str) -> bool {
     file.split('/').any(|name| name.starts_with('.'))
 }
 
-/// Where a reader begins.
+/// The first page.
 const START: &str = "README.md";

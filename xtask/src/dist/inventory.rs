@@ -1,8 +1,8 @@
-//! What a program is made of: crates, and what they bundle, with licences and their texts.
+//! Components of a program: crates and their bundled libraries, with licences and licence texts.
 //!
-//! `cargo tree` has the crates and edges of exactly the features that are shipped, `cargo metadata` what
-//! each crate tells of itself, the registry's sources the texts. cargo-about and cargo-cyclonedx read
-//! the same three; they are programs of 300 crates, and neither has what crates bundle.
+//! `cargo tree` provides the crates and edges for exactly the released features, `cargo metadata`
+//! the metadata of each crate, the registry's sources the texts. cargo-about and cargo-cyclonedx
+//! use the same three sources. They depend on 300 crates, and neither covers bundled libraries.
 
 mod bundled;
 mod notices;
@@ -20,23 +20,23 @@ use super::licence::{Allowed, Licence};
 use crate::program;
 use crate::repository::Repository;
 
-/// Everything that one program has in it.
+/// All components of one program.
 pub(super) struct Inventory {
     /// The program, and the crates of this repository.
     pub(super) own: Vec<Component>,
     pub(super) others: Vec<Component>,
 }
 
-/// A crate, or what a crate or the compiler brings.
+/// A crate, or a component that a crate or the compiler brings.
 pub(super) struct Component {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) licence: Licence,
     pub(super) authors: Vec<String>,
     pub(super) source: Option<String>,
-    /// SHA-256 of what the registry has, as the lock file names it.
+    /// SHA-256 of the package in the registry, from the lock file.
     pub(super) checksum: Option<String>,
-    /// Names the component among all others, as `CycloneDX` and SPDX do.
+    /// Package URL, as in `CycloneDX` and SPDX.
     pub(super) purl: String,
     pub(super) notices: Vec<Notice>,
     /// By their `purl`.
@@ -140,7 +140,8 @@ impl Tree {
         Self::parse(&program::output(&mut cargo)?)
     }
 
-    /// Lines such as `2 serde v1.0.229 (*)`: the depth, a crate, and whether its own edges are elsewhere.
+    /// Lines such as `2 serde v1.0.229 (*)`: the depth, a crate, and a mark if its own edges are
+    /// listed elsewhere.
     fn parse(lines: &str) -> Result<Self> {
         let mut edges: BTreeMap<Key, BTreeSet<Key>> = BTreeMap::new();
         let mut above: Vec<Key> = Vec::new();
@@ -164,7 +165,7 @@ impl Tree {
     }
 }
 
-/// The system that is built for: this one.
+/// The target system: this one.
 pub(super) fn host() -> Result<String> {
     let told = program::output(Command::new("rustc").arg("-vV"))?;
     let host = told.lines().find_map(|line| line.strip_prefix("host: "));
@@ -180,7 +181,7 @@ fn metadata(repository: &Repository, host: &str) -> Result<Value> {
     serde_json::from_str(&program::output(&mut cargo)?).context("cargo metadata is not JSON")
 }
 
-/// What the lock file says of each package of the registry.
+/// Checksum of each registry package, from the lock file.
 fn checksums(lock: &str) -> BTreeMap<Key, String> {
     let packages = lock.split("[[package]]").skip(1);
     packages
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(names("b"), Vec::<&str>::new());
     }
 
-    /// The agent has nothing of the servers: no database, no pages.
+    /// The agent has no components of the servers: no database, no web pages.
     #[test]
     fn each_program_has_its_own_inventory() {
         let repository = Repository::of_this_package().unwrap();

@@ -1,11 +1,11 @@
-//! Expressions of licences, and which of them may be shipped: those of `deny.toml`.
+//! Licence expressions, and the licences that are allowed by `deny.toml`.
 
 use anyhow::{Context as _, Result, bail};
 use spdx::{Expression, Licensee, ParseMode};
 
 use crate::repository::Repository;
 
-/// What may be done with a component, as an SPDX expression.
+/// The licence of a component, as an SPDX expression.
 #[derive(Clone, Debug)]
 pub(super) struct Licence {
     expression: Expression,
@@ -13,7 +13,7 @@ pub(super) struct Licence {
 }
 
 impl Licence {
-    /// Older manifests have `/` where SPDX has `OR`.
+    /// Older manifests have `/` instead of `OR`.
     pub(super) fn new(text: &str) -> Result<Self> {
         let text = text.replace('/', " OR ");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -22,31 +22,32 @@ impl Licence {
         Ok(Self { expression, text })
     }
 
-    /// As SPDX writes it.
+    /// The SPDX notation.
     pub(super) fn spdx(&self) -> &str {
         &self.text
     }
 
-    /// Every licence that is named, with its exception.
+    /// Every named licence, with its exception.
     pub(super) fn alternatives(&self) -> impl Iterator<Item = String> {
         self.expression
             .requirements()
             .map(|requirement| requirement.req.to_string())
     }
 
-    /// The fewest licences that have to be kept, where all of `allowed` are good.
+    /// The smallest set of licences that satisfies the expression, from those in `allowed`.
     pub(super) fn fewest(&self, allowed: &Allowed) -> Result<Vec<String>> {
         let fewest = self.expression.minimized_requirements(&allowed.0);
         let fewest = fewest.map_err(|error| anyhow::anyhow!("{}: {error}", self.text))?;
         Ok(fewest.iter().map(ToString::to_string).collect())
     }
 
-    /// Whether each licence is for all, or one of them is for all: no brackets are needed.
+    /// True if the expression consists only of `AND`, or only of `OR`, so that it needs no
+    /// brackets.
     pub(super) fn is_flat(&self) -> bool {
         !(self.text.contains(" AND ") && self.text.contains(" OR "))
     }
 
-    /// What SPDX has for every licence that is named, with the holders where it has a blank.
+    /// The SPDX texts of all named licences, with the holders filled in.
     pub(super) fn standard_texts(&self, holders: &str) -> String {
         let ids = self
             .expression
@@ -58,14 +59,14 @@ impl Licence {
     }
 }
 
-/// The text that SPDX has for a licence.
+/// The SPDX text of a licence.
 pub(super) fn standard_text(id: spdx::LicenseId, holders: &str) -> String {
     let text = id.text().trim();
     text.replace("<year> <copyright holders>", holders)
         .replace("<year> <owner>", holders)
 }
 
-/// The licences that may be shipped.
+/// The allowed licences.
 pub(super) struct Allowed(Vec<Licensee>);
 
 impl Allowed {
@@ -88,7 +89,7 @@ impl Allowed {
         Ok(Self(licences.collect::<Result<_>>()?))
     }
 
-    /// The licence of a component, if it may be shipped.
+    /// The licence of a component, if it is allowed.
     pub(super) fn check(&self, text: &str) -> Result<Licence> {
         let licence = Licence::new(text)?;
         let is_good = licence
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_licences_of_the_list_are_shipped() {
+    fn only_listed_licences_are_allowed() {
         let deny = "[licenses]\nallow = [\n    \"MIT\",\n    \"ISC\",\n]\n";
         let allowed = Allowed::parse(deny).unwrap();
         for (text, is_good) in [

@@ -28,7 +28,7 @@ pub(super) fn bill(
     let described: Vec<_> = libraries()
         .map(|component| Value::Object(described(component, "library")))
         .collect();
-    // The standard library is below everything.
+    // Everything depends on the standard library.
     let std = inventory.others.iter().find(|one| one.name == "std");
     let std = std.map(|std| std.purl.as_str());
     let edges: Vec<_> = std::iter::once(program)
@@ -119,7 +119,7 @@ mod tests {
                     reached.insert(below);
                 }
             }
-            assert_eq!(reached.len(), components.len(), "nothing stands alone");
+            assert_eq!(reached.len(), components.len(), "every component is reachable");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Signatures of a release: `SHA256SUMS.sig`, made by `ssh-keygen`, which everybody has.
+//! Signatures of a release: `SHA256SUMS.sig`, created by `ssh-keygen`, which is widely available.
 
 use std::env;
 use std::fs::{self, File};
@@ -10,12 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 use crate::program;
 use crate::repository::Repository;
 
-/// The key that signs: the private half of a key of OpenSSH, or the public half of one that an agent
-/// holds.
+/// The signing key: an OpenSSH private key, or the public key of one in an agent.
 pub(super) struct SigningKey(PathBuf);
 
 impl SigningKey {
-    /// The key of the option, else of the environment. Keys in the repository are refused.
+    /// The key from the option, or from the environment. Keys in the repository are refused.
     pub(super) fn find(repository: &Repository, option: Option<PathBuf>) -> Result<Option<Self>> {
         let path = option.or_else(|| env::var_os(VARIABLE).map(PathBuf::from));
         path.map(|path| Self::at(repository.root(), &path))
@@ -59,7 +58,8 @@ impl SigningKey {
         program::output(&mut check).map(drop)
     }
 
-    /// Whether `deploy/allowed_signers` has the key that signed, as those who verify need it.
+    /// True if `deploy/allowed_signers` contains the signing key, so that users can verify the
+    /// signature.
     pub(super) fn is_published(repository: &Repository, out: &Path) -> bool {
         let signers = repository.path(SIGNERS);
         let mut find = Command::new("ssh-keygen");
@@ -71,7 +71,7 @@ impl SigningKey {
     }
 }
 
-/// Removes the signature of other packages: without a key there is none.
+/// Removes a stale signature; without a key there is none.
 pub(super) fn remove(out: &Path) -> Result<()> {
     let path = out.join(SIGNATURE);
     if path.exists() {
@@ -83,9 +83,9 @@ pub(super) fn remove(out: &Path) -> Result<()> {
 pub(super) const SUMS: &str = "SHA256SUMS";
 pub(super) const SIGNATURE: &str = "SHA256SUMS.sig";
 pub(super) const VARIABLE: &str = "SVC_SIGNING_KEY";
-/// Those whose signatures are good, in the form of OpenSSH.
+/// The valid signers, in the format of OpenSSH.
 pub(super) const SIGNERS: &str = "deploy/allowed_signers";
-/// A signature for another purpose is not one for a release.
+/// A signature for another purpose is not valid for a release.
 const NAMESPACE: &str = "svc-release";
 
 #[cfg(test)]
@@ -94,9 +94,9 @@ mod tests {
 
     use super::*;
 
-    /// The command of `deploy/README.md`, with a key of the test.
+    /// The command in `deploy/README.md`, with a key of the test.
     #[test]
-    fn a_signature_is_good_for_what_was_signed_alone() {
+    fn a_signature_is_only_valid_for_the_signed_files() {
         let repository = Repository::of_this_package().unwrap();
         let target = repository.target_directory().unwrap();
         let out = target.join("dist-tests/signature");
@@ -112,7 +112,7 @@ mod tests {
         generate.args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"]);
         program::run(generate.arg(&path)).unwrap();
         fs::write(out.join(SUMS), "00  svc.deb\n").unwrap();
-        // What is left of an earlier release does not stay.
+        // A stale signature of an earlier release is removed.
         fs::write(out.join(SIGNATURE), "stale").unwrap();
         let key = SigningKey::at(repository.root(), &path).unwrap();
         key.sign(&out).unwrap();

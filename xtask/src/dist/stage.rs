@@ -1,4 +1,4 @@
-//! The folder that an archive is made of: the same bytes, modes and times on every machine.
+//! The folder from which an archive is created: the same bytes, modes and times on every machine.
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -49,8 +49,8 @@ pub(super) fn write(root: &Path, entries: &[Entry]) -> Result<()> {
     Ok(())
 }
 
-/// Sets the mode and the time of everything below `root`, and of `root` itself: the creator's umask and
-/// the hour of the build do not show.
+/// Sets the mode and the time of everything below `root`, and of `root` itself, so that they do not
+/// depend on the umask and the time of the build.
 pub(super) fn settle(root: &Path, seconds: u64) -> Result<()> {
     let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     settle_at(root, time)
@@ -75,7 +75,7 @@ fn settle_at(path: &Path, time: SystemTime) -> Result<()> {
     Ok(())
 }
 
-/// Every file below `root` but those of the folder `except`, relative to `root`, in order.
+/// Every file below `root` except those in the folder `except`, relative to `root`, sorted.
 pub(super) fn files(root: &Path, except: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_owned()];

@@ -5,7 +5,7 @@ mod image;
 use super::*;
 use crate::tidy::links;
 
-/// What the tests need is never skipped: it is missing loudly.
+/// A missing requirement fails the test instead of skipping it.
 fn needed(name: &str) -> PathBuf {
     program::find(name).unwrap_or_else(|| panic!("{name} is not here: `cargo xtask provision`"))
 }
@@ -15,7 +15,7 @@ fn svc() -> PathBuf {
     svc.into()
 }
 
-/// A directory of this test, made anew. It is left for people to look at.
+/// A new directory of this test. It is kept for inspection.
 fn directory(name: &str) -> PathBuf {
     let repository = Repository::of_this_package().unwrap();
     let directory = repository
@@ -28,7 +28,7 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
-/// Packs the program without what takes long: its debugging information, and compression.
+/// Packs the program without the slow parts: debug information and compression.
 fn packed(name: &str, flavour: Flavour) -> (PathBuf, Vec<String>) {
     let out = directory(name);
     let program = out.join("svc.program");
@@ -43,7 +43,7 @@ fn packed(name: &str, flavour: Flavour) -> (PathBuf, Vec<String>) {
     (out, packages)
 }
 
-/// Packs a script that answers as the program does, for what does not depend on the program.
+/// Packs a script with the same output as the program, for tests that do not depend on the program.
 fn packed_script(out: &Path, flavour: Flavour) -> Vec<String> {
     let program = out.join("svc.program");
     fs::write(&program, SCRIPT).unwrap();
@@ -106,7 +106,8 @@ impl Root {
         self.0.join(below)
     }
 
-    /// Only root may give files away, so everybody else is root in a namespace of their own.
+    /// Only root may change the owner of files; other users run in a namespace in which they are
+    /// root.
     fn dpkg(&self, program: &str, args: &[&str]) -> String {
         let is_root = program::output(Command::new("id").arg("-u"))
             .unwrap()
@@ -119,14 +120,14 @@ impl Root {
             command.arg("--map-root-user").arg(needed(program));
             command
         };
-        // Nothing of the package may reach out of the directory.
+        // The package must not write outside of the directory.
         command.arg("--root").arg(&self.0).args(args);
         program::output(&mut command).unwrap()
     }
 
     fn install(&self, deb: &Path) {
         let deb = deb.to_str().unwrap();
-        // What it depends on is not in this root, and there is no shell to run its scripts in.
+        // Its dependencies are not in this root, and there is no shell for its scripts.
         let force = [
             "--force-depends",
             "--force-script-chrootless",
@@ -138,7 +139,7 @@ impl Root {
 }
 
 #[test]
-fn the_package_installs_keeps_its_configurations_and_goes() {
+fn the_package_installs_keeps_configurations_and_uninstalls() {
     let (out, packages) = packed("whole", Flavour::Whole);
     let deb = deb(&packages);
     let root = Root::new(directory("root"));
@@ -188,8 +189,8 @@ fn the_package_installs_keeps_its_configurations_and_goes() {
 
     the_tarball_is_one_folder_and_its_sum_is_right(&out, &packages);
 
-    // What an administrator has written stays through an upgrade and a removal, and secrets are
-    // gone after a purge. A key of TLS and what the services keep are not the package's.
+    // Files of an administrator survive an upgrade and a removal, and secrets are deleted by a
+    // purge. TLS keys and data of the services do not belong to the package.
     let written = [
         "etc/svc/engine.yaml",
         "etc/svc/engine.env",
@@ -248,7 +249,7 @@ fn the_tarball_is_one_folder_and_its_sum_is_right(out: &Path, packages: &[String
 }
 
 #[test]
-fn an_agent_comes_without_servers() {
+fn the_agent_package_has_no_servers() {
     let (out, packages) = packed("agent", Flavour::Agent);
     let deb = deb(&packages);
     let list = |archive| {
@@ -257,7 +258,7 @@ fn an_agent_comes_without_servers() {
     };
     let held = list("--contents");
     assert!(held.contains("./usr/bin/svc\n"), "{held}");
-    // Pages tell of servers, too.
+    // Documentation also mentions servers.
     let installed = |line: &&str| !line.contains("./usr/share/doc/");
     let installed = held
         .lines()
@@ -275,9 +276,9 @@ fn an_agent_comes_without_servers() {
     assert!(told.contains("libc6 (>= 2."), "{told}");
 }
 
-/// Both programs are built and packed with the rights that the umask leaves.
+/// Both programs are built and packed with the permissions that the umask allows.
 #[test]
-fn the_same_bytes_come_of_any_umask() {
+fn the_umask_does_not_change_the_packages() {
     const OUT: &str = "SVC_XTASK_PACK_INTO";
     if let Some(out) = env::var_os(OUT) {
         packed_script(Path::new(&out), Flavour::Whole);
@@ -291,7 +292,7 @@ fn the_same_bytes_come_of_any_umask() {
         shell
             .args(["-c", &script])
             .arg(env::current_exe().unwrap())
-            .args(["--exact", "dist::tests::the_same_bytes_come_of_any_umask"])
+            .args(["--exact", "dist::tests::the_umask_does_not_change_the_packages"])
             .env(OUT, &out);
         program::output(&mut shell).unwrap();
         sums.push(fs::read_to_string(out.join(signature::SUMS)).unwrap());
@@ -300,9 +301,10 @@ fn the_same_bytes_come_of_any_umask() {
     assert!(sums.iter().all(|one| *one == sums[0]), "{sums:#?}");
 }
 
-/// Debian's policy, and readers: a package tells whose it is, what changed, and its pages lead on.
+/// Debian's policy, and readers: a package has its copyright and its changes, and the links in its
+/// pages work.
 #[test]
-fn pages_of_the_package_are_whole() {
+fn pages_of_the_package_are_complete() {
     let out = directory("pages");
     let packages = packed_script(&out, Flavour::Whole);
     assert_eq!(deb(&packages).split('_').nth(1), Some("1.2.3~rc.1-1"));
@@ -332,7 +334,7 @@ fn pages_of_the_package_are_whole() {
         }
     }
     assert!(pages > 20, "{pages}");
-    // What examples and units name is there.
+    // Files named in examples and units exist.
     for folder in [
         documents.join("examples"),
         root.join("usr/lib/systemd/system"),
@@ -350,7 +352,7 @@ fn pages_of_the_package_are_whole() {
     }
 }
 
-/// Every stanza has what the form of Debian asks for, and every licence that is named has its text.
+/// Every stanza has the fields that Debian's format requires, and every named licence has its text.
 #[test]
 fn copyright_names_every_component() {
     let repository = Repository::of_this_package().unwrap();
@@ -386,9 +388,9 @@ fn copyright_names_every_component() {
     }
 }
 
-/// systemd reads every unit without a word, and finds little that an attacker could use.
+/// systemd accepts every unit without a warning, and rates its exposure low.
 #[test]
-fn systemd_takes_the_units() {
+fn systemd_accepts_the_units() {
     let repository = Repository::of_this_package().unwrap();
     let units = directory("units");
     let analyze = needed("systemd-analyze");
@@ -397,7 +399,7 @@ fn systemd_takes_the_units() {
         let name = path.file_name().unwrap().to_str().unwrap();
         let unit = fs::read_to_string(&path).unwrap();
         assert!(unit.contains("ExecStart=/usr/bin/svc "), "{name}");
-        // The program is looked for, and is not installed here.
+        // systemd looks for the program, which is not installed here.
         let unit = unit.replace("/usr/bin/svc", svc().to_str().unwrap());
         let copy = units.join(name);
         fs::write(&copy, unit).unwrap();
@@ -415,20 +417,20 @@ fn systemd_takes_the_units() {
         if !SERVERS_ONLY.contains(&name) {
             continue;
         }
-        // In tenths of ten: what systemd calls OK is below 5.
+        // In tenths: a rating that systemd calls OK is below 5.
         let security = ["security", "--offline=true", "--no-pager", "--threshold=20"];
         program::output(Command::new(&analyze).args(security).arg(&copy)).unwrap();
     }
 }
 
-/// The units of this folder that run beside strangers; an agent's may need more.
+/// The units in this folder that are exposed to untrusted clients; an agent's may need more.
 const SERVERS_ONLY: [&str; 3] = [
     "svc-engine.service",
     "svc-platform.service",
     "svc-turn.service",
 ];
 
-/// Units start with the configurations that somebody wrote, and no package brings one.
+/// Units start once an administrator has written a configuration; no package contains one.
 #[test]
 fn units_wait_for_a_configuration() {
     let repository = Repository::of_this_package().unwrap();
@@ -445,7 +447,7 @@ fn units_wait_for_a_configuration() {
     }
 }
 
-/// The file that is rotated is the one of the example, and the unit opens it anew when it is told.
+/// The rotated file is that of the example, and the reload command makes the unit reopen it.
 #[test]
 fn the_access_log_is_rotated() {
     let repository = Repository::of_this_package().unwrap();
@@ -460,9 +462,9 @@ fn the_access_log_is_rotated() {
     assert!(unit.contains("LogsDirectory=svc\n"));
 }
 
-/// Shells read the scripts of the package, and an upgrade restarts every service.
+/// Shells can parse the scripts of the package, and an upgrade restarts every service.
 #[test]
-fn scripts_of_the_package_are_read() {
+fn scripts_of_the_package_can_be_parsed() {
     let repository = Repository::of_this_package().unwrap();
     for script in ["postinst", "prerm", "postrm"] {
         let path = repository.path(&format!("deploy/debian/{script}"));

@@ -1,4 +1,4 @@
-//! Installing on Debian and its relatives, without leaving a service behind.
+//! Installation on Debian and its derivatives, without leaving a service running.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 use super::{Need, managers::Manager};
 use crate::program;
 
-/// Installs what is missing with apt-get; nginx and promtool are unpacked under `directory` instead, and
-/// PostgreSQL is kept from making a cluster.
+/// Installs missing packages with apt-get; nginx and promtool are unpacked under `directory`
+/// instead, and PostgreSQL is kept from creating a cluster.
 pub(super) fn install(missing: &[Need], manager: &Manager, directory: &Path) -> Result<()> {
     twice(|| program::run(as_root("apt-get").arg("update")))?;
 
@@ -19,7 +19,7 @@ pub(super) fn install(missing: &[Need], manager: &Manager, directory: &Path) -> 
         .filter(|need| ![Need::Nginx, Need::Prometheus, Need::Postgres].contains(need))
         .flat_map(|need| need.packages(manager).split(' '))
         .collect();
-    // Its package starts the server; only a client of it is wanted.
+    // Its package starts the server; only its client is needed.
     if missing.contains(&Need::Coturn) && program::find("systemctl").is_some() {
         program::run(as_root("systemctl").args(["mask", "coturn.service"]))?;
     }
@@ -48,8 +48,8 @@ fn install_packages(packages: &[&str]) -> Result<()> {
     })
 }
 
-/// The server's package makes a cluster and starts it, unless the common package's configuration
-/// says otherwise. That is said for as long as the installation takes.
+/// The server's package creates and starts a cluster, unless the common package's configuration
+/// forbids it. That configuration exists only during the installation.
 fn install_postgres(package: &str) -> Result<()> {
     install_packages(&["postgresql-common"])?;
     let (directory, file) = NO_CLUSTER
@@ -71,7 +71,7 @@ pub(super) fn nginx(directory: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Prometheus' checker, found as nginx is.
+/// Prometheus' checker, located like nginx.
 pub(super) fn promtool(directory: &Path) -> Option<PathBuf> {
     program::find("promtool").or_else(|| {
         let unpacked = directory.join("prometheus/usr/bin/promtool");
@@ -83,8 +83,8 @@ pub(super) fn is_root() -> bool {
     program::output(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
 }
 
-/// Installing the package would start and enable a server. Its programs alone are what the tests need;
-/// the libraries that they link are there wherever Python is.
+/// Installing the package would start and enable a server. The tests only need its programs; the
+/// libraries that they link are available wherever Python is.
 fn unpack(package: &str, directory: &Path) -> Result<()> {
     let downloads = directory.join("packages");
     remove(&downloads)?;
@@ -117,7 +117,7 @@ fn remove(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A command with the rights to install, that asks no questions of its own.
+/// A command with the permission to install, which never prompts.
 fn as_root(program: &str) -> Command {
     let mut command = if is_root() {
         Command::new("env")
@@ -131,7 +131,7 @@ fn as_root(program: &str) -> Command {
     command
 }
 
-/// Mirrors have bad moments; one more try tells them from a lasting failure.
+/// Mirrors fail at times; a second attempt distinguishes this from a lasting failure.
 fn twice(work: impl Fn() -> Result<()>) -> Result<()> {
     work().or_else(|_| work())
 }

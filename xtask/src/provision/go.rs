@@ -1,5 +1,5 @@
-//! h2spec, a judge of HTTP/2 servers. It is published as source in Go, so it is there where a Go
-//! and its module proxy are; its test tells in its output whether it ran.
+//! h2spec, a conformance checker of HTTP/2 servers. It is published as Go source, so it is only
+//! available with Go and its module proxy; its test reports if it ran.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 use crate::program;
 use crate::repository::Repository;
 
-/// Builds `tests/go/h2spec` in `directory`, or leaves it alone when it was built of the same sources
-/// by the same Go. `None` where there is no Go, or one that cannot build it.
+/// Builds `tests/go/h2spec` in `directory`, unless it was already built from the same sources with
+/// the same Go. `None` without Go, or with one that cannot build it.
 pub(super) fn h2spec(repository: &Repository, directory: &Path) -> Result<Option<PathBuf>> {
     let Some(go) = go() else {
         eprintln!("    no Go here: h2spec will not run");
@@ -34,16 +34,16 @@ pub(super) fn h2spec(repository: &Repository, directory: &Path) -> Result<Option
             .arg(&binary),
     );
     if let Err(error) = built {
-        // Too old a Go, or no way to its modules.
+        // The Go is too old, or cannot download the modules.
         eprintln!("    h2spec will not run: {error:#}");
         return Ok(None);
     }
-    // Written last: an installation that broke off is begun again.
+    // Written last: an interrupted installation is started again.
     fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(Some(binary))
 }
 
-/// On `PATH`, or where Go's own installation instructions put it.
+/// On `PATH`, or at the location of Go's own installation instructions.
 fn go() -> Option<PathBuf> {
     program::find("go").or_else(|| Some(PathBuf::from(INSTRUCTED)).filter(|go| go.is_file()))
 }

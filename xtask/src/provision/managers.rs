@@ -1,14 +1,15 @@
-//! What the systems call the packages that meet the needs of the tests.
+//! Package names for the requirements of the tests.
 
-/// A package manager: the program, how it installs, and its packages in the order of `Need::ALL`.
+/// A package manager: the program, its install command, and its packages in the order of
+/// `Need::ALL`.
 pub(super) struct Manager {
     pub(super) program: &'static str,
     pub(super) install: &'static str,
     pub(super) packages: [&'static str; 17],
 }
 
-/// The first that is found is the system's. `test` drives apt-get itself; with the others
-/// the line is for the person.
+/// The first one found is used. `test` runs apt-get itself; for the others it prints the line for
+/// the user.
 pub(super) const MANAGERS: [Manager; 5] = [
     Manager {
         program: "apt-get",
@@ -23,7 +24,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "postgresql",
             "nodejs npm",
             "chromium-headless-shell",
-            // A bus without the user session of systemd, which gnome-keyring would bring.
+            // A bus without the user session of systemd, which gnome-keyring would install.
             "gnome-keyring dbus-x11",
             "coturn",
             "nghttp2-client nghttp2-server",
@@ -97,7 +98,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "coturn",
             "nghttp2",
             "slowhttptest",
-            // Never missing there, as below.
+            // Always present there, as below.
             "",
             "prometheus",
             "asciinema",
@@ -117,12 +118,12 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "postgresql",
             "node",
             "chromium",
-            // Never missing there.
+            // Always present there.
             "",
             "coturn",
             "nghttp2",
             "slowhttptest",
-            // Never missing there.
+            // Always present there.
             "",
             "prometheus",
             "asciinema",

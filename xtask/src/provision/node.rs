@@ -1,5 +1,5 @@
-//! Node, and the pinned packages for it that the tests run: a provider to sign in with, judges of
-//! the OpenAPI documents, and the driver of the browser.
+//! Node, and its pinned packages for the tests: a sign-in provider, checkers of the OpenAPI
+//! documents, and the driver of the browser.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use anyhow::{Context as _, Result};
 use crate::program;
 use crate::repository::Repository;
 
-/// Whether there is a Node that the packages run on.
+/// True if there is a Node that the packages support.
 pub(super) fn is_met() -> bool {
     program::find("npm").is_some()
         && program::output(Command::new("node").arg("--version"))
             .is_ok_and(|version| major(&version).is_some_and(|major| major >= OLDEST))
 }
 
-/// Installs the packages, or leaves them alone when they were installed for the same Node and the
-/// same lock file. Returns the directory that holds `node_modules`.
+/// Installs the packages, unless they were already installed for the same Node and the same lock
+/// file. Returns the directory that contains `node_modules`.
 pub(super) fn packages(repository: &Repository, directory: &Path) -> Result<PathBuf> {
     let stamp = directory.join("stamp");
     let wanted = format!(
@@ -43,7 +43,7 @@ pub(super) fn packages(repository: &Repository, directory: &Path) -> Result<Path
         "--no-fund",
         "--loglevel=error",
     ]))?;
-    // Written last: an installation that broke off is begun again.
+    // Written last: an interrupted installation is started again.
     fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(directory.to_owned())
 }
@@ -54,7 +54,7 @@ fn major(version: &str) -> Option<u32> {
 }
 
 const SOURCE: &str = "tests/node";
-/// What the packages ask for.
+/// The minimum version for the packages.
 const OLDEST: u32 = 20;
 
 #[cfg(test)]

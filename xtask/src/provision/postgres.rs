@@ -1,4 +1,5 @@
-//! Where PostgreSQL's server programs are. Debian keeps them off `PATH`, a directory per version.
+//! Location of PostgreSQL's server programs. Debian does not put them on `PATH`, but in a directory
+//! per version.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -21,7 +22,7 @@ pub(super) fn programs() -> Option<PathBuf> {
         .find(|directory| is_complete(directory))
 }
 
-/// What the tests run: a new cluster, then the server.
+/// True if it has the programs that the tests run: for a new cluster, and the server.
 fn is_complete(directory: &Path) -> bool {
     ["initdb", "pg_ctl", "postgres"]
         .iter()
@@ -29,7 +30,7 @@ fn is_complete(directory: &Path) -> bool {
 }
 
 const DEBIAN: &str = "/usr/lib/postgresql";
-/// The oldest version that the tests have run on.
+/// The oldest tested version.
 const OLDEST: u32 = 15;
 
 #[cfg(test)]
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_with_the_client_alone_is_not_enough() {
+    fn a_directory_with_only_the_client_is_not_enough() {
         let directory = env::temp_dir().join(format!("svc-xtask-pg-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         for program in ["initdb", "pg_ctl"] {

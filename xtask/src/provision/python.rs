@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 use crate::program;
 use crate::repository::Repository;
 
-/// Makes the environment, or leaves it alone when it was made from the same interpreter and the
-/// same requirements. Returns its interpreter.
+/// Creates the environment, unless it was already created from the same interpreter and the same
+/// requirements. Returns its interpreter.
 pub(super) fn environment(repository: &Repository, directory: &Path) -> Result<PathBuf> {
     let python = directory.join("bin").join("python");
     let stamp = directory.join("stamp");
@@ -42,7 +42,7 @@ pub(super) fn environment(repository: &Repository, directory: &Path) -> Result<P
             ])
             .args(["--require-virtualenv", "--requirement", REQUIREMENTS]),
     )?;
-    // Written last: an installation that broke off is begun again.
+    // Written last: an interrupted installation is started again.
     fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(python)
 }

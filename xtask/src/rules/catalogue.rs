@@ -1,11 +1,12 @@
-//! Every rule of the platform's interface in a sentence. `docs/rules.md` is made from it.
+//! The catalogue of rules: each rule of the platform's interface in one sentence. `docs/rules.md`
+//! is generated from it.
 
 /// A part of the interface, with its rules in order.
 pub(super) struct Area {
     pub(super) title: &'static str,
-    /// What the ids of its rules begin with.
+    /// Prefixes of the ids of its rules.
     pub(super) prefixes: &'static [&'static str],
-    /// Id, and what the rule says.
+    /// Id and text of each rule.
     pub(super) rules: &'static [(&'static str, &'static str)],
 }
 

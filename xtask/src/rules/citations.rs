@@ -1,13 +1,13 @@
-//! Where rule ids stand in the sources: in code, and at tests.
+//! Citations of rule ids in the sources: in code, and in tests.
 //!
-//! A test is found by its attribute, or by its name in a `both!` list, whose macro makes a test on
-//! each database of it. What belongs to it are the comments and attributes directly above its
-//! function, and its body, which ends where rustfmt puts its closing brace. Everything in a test
-//! file or below `#[cfg(test)]` that is outside of a test function cites nothing.
+//! A test is found by its attribute, or by its name in a `both!` list, whose macro creates a test
+//! for each database. A test consists of the comments and attributes directly above its function,
+//! and its body, which ends at the closing brace that rustfmt places. Code of a test file or below
+//! `#[cfg(test)]` outside of a test function cites nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rule id → places, each list in order and without repetition.
+/// Rule id → places, each list sorted and without duplicates.
 #[derive(Default)]
 pub(super) struct Citations {
     /// Files whose code cites the rule.
@@ -17,7 +17,8 @@ pub(super) struct Citations {
 }
 
 impl Citations {
-    /// Reads the Rust sources among these files; this package describes rules and keeps none.
+    /// Reads the Rust sources among these files. This package is left out, because it describes
+    /// rules and implements none.
     pub(super) fn of(files: &BTreeMap<String, String>) -> Self {
         let mut citations = Self::default();
         for (path, text) in files.iter().filter(|(path, _)| is_searched(path)) {
@@ -50,7 +51,7 @@ fn is_searched(path: &str) -> bool {
         && !path.starts_with("xtask/")
 }
 
-/// Files that hold tests or serve them, and keep no rule themselves.
+/// Files with tests or test helpers, which implement no rule.
 fn is_test_file(path: &str) -> bool {
     path.contains("/tests/")
         || path.starts_with("tests/")
@@ -87,7 +88,8 @@ fn tests(source: &str) -> Vec<Test> {
     tests
 }
 
-/// The functions that `both!` makes tests of: one name a line, from `both! {` to the brace below it.
+/// The functions from which `both!` creates tests: one name per line, from `both! {` to the brace
+/// below it.
 fn listed<'a>(lines: &[&'a str]) -> BTreeSet<&'a str> {
     let lists = lines.split(|line| *line == "both! {").skip(1);
     lists
@@ -110,7 +112,7 @@ fn is_attached(line: &str) -> bool {
     line.starts_with("//") || line.starts_with("#[")
 }
 
-/// The name of the function that follows, and the number of lines to its closing brace.
+/// The name of the next function, and the number of lines to its closing brace.
 fn function(lines: &[&str]) -> Option<(usize, String)> {
     let head = lines
         .iter()
@@ -126,7 +128,7 @@ fn function(lines: &[&str]) -> Option<(usize, String)> {
     Some((head + body + 1, name))
 }
 
-/// The name of the function whose signature begins in this line.
+/// The name of the function whose signature starts in this line.
 fn function_name(line: &str) -> Option<&str> {
     let (before, name) = line.split_once("fn ")?;
     let words = before.split_whitespace();
@@ -139,7 +141,8 @@ fn function_name(line: &str) -> Option<&str> {
     name.split(['(', '<']).next()
 }
 
-/// The rule ids in a text: two capitals of a known area, a dash, a number and at most one letter.
+/// The rule ids in a text: two capitals of an existing area, a dash, a number and at most one
+/// letter.
 fn ids(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'))
         .filter(|word| is_id(word))
@@ -236,7 +239,7 @@ async fn second(control: TestControl) {
     }
 
     #[test]
-    fn code_below_the_tests_of_a_file_keeps_no_rule() {
+    fn code_below_the_tests_of_a_file_implements_no_rule() {
         let source = "// EN-1\n#[cfg(test)]\nmod tests {\n    // EN-2\n}\n";
         let files = BTreeMap::from([("crates/a/src/a.rs".to_owned(), source.to_owned())]);
         let citations = Citations::of(&files);

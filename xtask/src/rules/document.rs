@@ -1,11 +1,11 @@
-//! `docs/rules.md` as text.
+//! The text of `docs/rules.md`.
 
 use std::fmt::Write as _;
 
 use super::catalogue::{AREAS, Area};
 use super::{Lack, Report};
 
-/// The whole document. Pure: what it says depends on the report alone.
+/// The whole document, which depends only on the report.
 pub(super) fn render(report: &Report) -> String {
     let mut text = String::from(HEAD);
     for area in AREAS {
@@ -49,7 +49,7 @@ fn open(report: &Report) -> String {
     text
 }
 
-/// The first places; the rest is one search for the id away.
+/// The first places; a search for the id finds the rest.
 fn cell(places: &[String]) -> String {
     let mut shown: Vec<_> = places
         .iter()

@@ -1,4 +1,4 @@
-//! A busy machine.
+//! Load that keeps the machine busy.
 
 use std::hint;
 use std::num::NonZero;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Threads that compute nothing, twice as many as there are cores, until the value is dropped.
+/// Threads in busy loops, twice as many as there are cores, until the value is dropped.
 pub(super) struct BusyLoops {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

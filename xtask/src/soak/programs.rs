@@ -1,4 +1,4 @@
-//! Test programs: which there are, and one run of one of them.
+//! Test programs: finding them, and running one of them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(super) struct Program {
     /// The root source file of the target.
     pub(super) root: PathBuf,
     executable: PathBuf,
-    /// Where cargo runs it.
+    /// Its working directory under cargo.
     directory: PathBuf,
 }
 
@@ -35,17 +35,17 @@ impl fmt::Display for Program {
     }
 }
 
-/// A test after one run.
+/// Result of a test in one run.
 pub(super) struct Outcome {
-    /// Its path of modules.
+    /// Its module path.
     pub(super) test: String,
     pub(super) passed: bool,
     pub(super) time: Duration,
-    /// All that the test printed, where it failed.
+    /// The output of a failed test.
     pub(super) log: String,
 }
 
-/// The longest that a program may run beside busy loops: three times what `cargo xtask test` allows.
+/// Time limit of a program under load: three times the limit of `cargo xtask test`.
 const LONGEST: Duration = Duration::from_mins(45);
 
 /// Builds all test programs of the workspace, with the features of `cargo xtask test`.
@@ -67,7 +67,7 @@ pub(super) fn build(repository: &Repository) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The program of a `compiler-artifact` message, where it is one of tests.
+/// The program of a `compiler-artifact` message, if it is a test program.
 fn of_message(message: &Value) -> Option<Program> {
     let text = |value: &Value| Some(value.as_str()?.to_owned());
     if message.pointer("/profile/test")? != &Value::Bool(true) {
@@ -101,7 +101,7 @@ impl Program {
         command
             .args(["-Z", "unstable-options", "--format", "json"])
             .args(["--report-time", "--shuffle-seed", &seed.to_string()])
-            // The harness has these options on the stable channel for those who say that they know.
+            // Enables unstable options of the test harness on the stable channel.
             .env("RUSTC_BOOTSTRAP", "1")
             .env("CARGO_MANIFEST_DIR", &self.directory)
             .env("SVC_BIN", svc(repository)?)
@@ -118,7 +118,7 @@ impl Program {
             .with_context(|| format!("cannot start {self}"))?;
         let group = format!("-{}", child.id());
         let status = watch::wait(child, LONGEST);
-        // What a test left behind ends with it.
+        // Ends processes that a test left running.
         program::succeeds(Command::new("kill").args(["-KILL", "--", &group]));
         let is_over = status?.is_some();
         let text = fs::read(&log)?;
@@ -135,12 +135,12 @@ impl Program {
 #[derive(Default)]
 struct Events {
     outcomes: Vec<Outcome>,
-    /// Tests that began and did not end.
+    /// Tests that started and have not ended.
     running: BTreeSet<String>,
 }
 
 impl Events {
-    /// Reads the lines that are events; a test may write to the same output.
+    /// Reads the lines that are events; tests may write to the same output.
     fn read(text: &str) -> Self {
         let mut events = Self::default();
         for line in text.lines() {
@@ -166,7 +166,7 @@ impl Events {
                         log: text("stdout").to_owned(),
                     });
                 }
-                // A test that takes long is still running; one that is ignored proves nothing.
+                // A slow test is still running; an ignored test proves nothing.
                 "ignored" => {
                     events.running.remove(&test);
                 }

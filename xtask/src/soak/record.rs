@@ -1,8 +1,8 @@
-//! `tests/soak.txt`: how often the tests of each source file have passed beside busy loops since the
-//! file last changed.
+//! `tests/soak.txt`: number of passes under load of the tests of each source file since the file
+//! last changed.
 //!
-//! One line for each file, `path digest passes`, sorted, so that changes merge line by line. The passes
-//! of a file are those of its test with the fewest: a failure of one sets them to zero.
+//! One line for each file, `path digest passes`, sorted, so that changes merge line by line. The
+//! number of a file is the lowest of its tests: a failure of one resets it to zero.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -62,7 +62,7 @@ impl Record {
         self.files.iter().map(line).collect()
     }
 
-    /// Whether all tests of a program have enough passes.
+    /// True if all tests of a program have enough passes.
     pub(super) fn is_enough(&self, repository: &Repository, program: &Program) -> bool {
         let Some(directory) = program.root.parent() else {
             return false;
@@ -110,8 +110,8 @@ impl Record {
     }
 }
 
-/// The file that holds a test: the longest part of its path of modules that is a file below the
-/// directory of the target's root.
+/// The file of a test: the longest part of its module path that is a file below the directory of
+/// the target's root.
 fn source_of(root: &Path, test: &str) -> PathBuf {
     let Some(directory) = root.parent() else {
         return root.to_owned();
@@ -145,7 +145,7 @@ fn files_with_tests(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a line is the attribute of a test.
+/// True if a line is the attribute of a test.
 fn defines_test(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("#[test]") || line.starts_with("#[tokio::test")
@@ -155,7 +155,7 @@ fn digest_of(path: &Path) -> Option<u64> {
     Some(digest(&fs::read(path).ok()?))
 }
 
-/// FNV-1a: it only has to differ when a file has changed.
+/// FNV-1a: it only has to detect changes of a file.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

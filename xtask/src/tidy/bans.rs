@@ -1,7 +1,7 @@
-//! Crates that may not come in, and where the others may come from.
+//! Banned crates, and allowed sources of the others.
 //!
-//! The list is the one of `deny.toml`, which `cargo deny` reads too. Only its entries are read
-//! here, one a line; an entry written in another form is an error, not an entry overlooked.
+//! The list is in `deny.toml`, which `cargo deny` uses as well. Only its entries are read here, one
+//! per line; an entry in another form is an error, so that none is overlooked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ fn found(bans: &BTreeMap<String, String>, built: &BTreeSet<String>) -> Vec<Strin
         .collect()
 }
 
-/// Packages of the lock file that come from anywhere but the standard registry or this tree.
+/// Packages of the lock file whose source is neither the standard registry nor this tree.
 fn foreign(lock: &str) -> Vec<String> {
     let sources = lock
         .lines()
@@ -59,7 +59,7 @@ fn foreign(lock: &str) -> Vec<String> {
         .collect()
 }
 
-/// How the standard registry's sources end in a lock file.
+/// End of the standard registry's address in a lock file.
 const STANDARD: &str = concat!("/rust-lang/crates.io", "-index\"");
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! The crate graph: which of our crates may see which, and what some must never reach.
+//! The crate graph: allowed dependencies between our crates, and crates that some must never depend
+//! on, even indirectly.
 //!
-//! A crate earns its place by what it does not know. Direct edges are read from the manifests;
-//! what is reached through others is read from the tree that cargo resolves for this platform
-//! with the features that are really on.
+//! A separate crate is justified by dependencies that it must not have. Direct edges are read from
+//! the manifests; indirect ones from the tree that cargo resolves for this platform with the
+//! features that are actually enabled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use serde_json::Value;
 use crate::program;
 use crate::repository::Repository;
 
-/// Every crate of the workspace with those of ours that it may depend on, lower layers first.
+/// Every crate of the workspace with its allowed dependencies among our crates, lower layers first.
 const EDGES: &[(&str, &[&str])] = &[
     // Layer 0, pure: values and decisions, no IO, no clock.
     ("types", &[]),
@@ -22,13 +23,13 @@ const EDGES: &[(&str, &[&str])] = &[
     ("webauthn", &["types"]),
     ("http1", &[]),
     ("api", &["types"]),
-    // Layer 1, runtime: sockets and processes, without knowing what they serve.
+    // Layer 1, runtime: sockets and processes, independent of their use.
     ("transport", &["wire"]),
     ("pty", &[]),
     ("daemon", &["types"]),
     ("store", &["types"]),
     ("link", &["api", "types"]),
-    // Layer 2, services. The two meet over the network only.
+    // Layer 2, services. The two communicate only over the network.
     (
         "engine",
         &[
@@ -101,7 +102,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "wire",
         ],
     ),
-    // Black-box: they see the program and never its crates.
+    // Black-box: they use the program and never its crates.
     ("ports", &[]),
     ("e2e", &["ports"]),
     ("attack", &["e2e"]),
@@ -109,11 +110,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Crates that are packed for a registry. Their packages have [`PREFIX`], since the short names are
-/// taken there; the table above has the names that the code has.
+/// Crates that are packed for a registry. Their packages have [`PREFIX`], because the short names
+/// are taken there; the table above has the names in the code.
 pub(crate) const PACKED: [&str; 5] = ["types", "wire", "http1", "transport", "client"];
 
-/// What the packages of [`PACKED`] have before their names.
+/// Prefix of the package names of [`PACKED`].
 const PREFIX: &str = "svc-";
 
 /// The package of one of our crates.
@@ -125,7 +126,7 @@ pub(crate) fn package(name: &str) -> String {
     }
 }
 
-/// The crate of a package, whoever's it is.
+/// The crate of a package, including external ones.
 fn crate_of(package: &str) -> &str {
     let short = package.strip_prefix(PREFIX);
     short
@@ -133,7 +134,7 @@ fn crate_of(package: &str) -> &str {
         .unwrap_or(package)
 }
 
-/// What these crates must not reach, not even through others.
+/// Crates that these crates must not depend on, not even indirectly.
 const BARRIERS: &[Barrier] = &[
     Barrier {
         crates: &[
@@ -212,7 +213,7 @@ const BARRIERS: &[Barrier] = &[
     },
 ];
 
-/// What the small agent, a build without the feature `server`, must not reach.
+/// Crates that the small agent, a build without the feature `server`, must not depend on.
 const AGENT: Barrier = Barrier {
     crates: &["svc"],
     never: &[
@@ -229,8 +230,8 @@ const AGENT: Barrier = Barrier {
     reason: "an agent alone contains no server",
 };
 
-/// What a small program with the client library alone, without the default features, must not reach:
-/// the Engine API's part of it, and the vocabulary of the platform.
+/// Crates that a small program with only the client library, without the default features, must not
+/// depend on: those for the Engine API, and the shared types of the platform.
 const SMALL: Barrier = Barrier {
     crates: &["client"],
     never: &[
@@ -246,8 +247,8 @@ const SMALL: Barrier = Barrier {
     reason: "a small program pays for what it uses",
 };
 
-/// Packages in such a program, ours and those of the build counted. It has 57; what goes beyond is a
-/// decision.
+/// Maximum number of packages in such a program, including ours and those of the build. It has 57;
+/// exceeding the limit needs a decision.
 const SMALL_LIMIT: usize = 60;
 
 struct Barrier {
@@ -282,15 +283,15 @@ pub(super) fn check(repository: &Repository) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// What one of our packages says it depends on, among our own.
+/// The dependencies of one of our packages, among our own.
 #[derive(Debug, Default, PartialEq)]
 struct Dependencies {
     normal: BTreeSet<String>,
     dev: BTreeSet<String>,
 }
 
-/// The workspace's packages and the dependencies between them. A dependency on the network's
-/// registry has a source, one of ours has none.
+/// The workspace's packages and the dependencies between them. A dependency from the registry has a
+/// source, one of ours has none.
 fn packages(metadata: &Value) -> Result<BTreeMap<String, Dependencies>> {
     let list = metadata
         .get("packages")
@@ -471,7 +472,7 @@ mod tests {
         let [pure, ..] = BARRIERS else {
             panic!("the table is empty")
         };
-        // `transport` is where the runtime begins, so the barrier of the pure crates bites there.
+        // `transport` is in the runtime layer, so the barrier of the pure crates reports it.
         let complaints = pure.complaints("transport", &reached(&repository, "transport").unwrap());
         assert!(
             complaints

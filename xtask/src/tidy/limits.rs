@@ -1,4 +1,4 @@
-//! The tests that the table of limits names: each is there.
+//! Checks that the tests in the table of limits exist.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,8 @@ struct Reference<'a> {
     test: &'a str,
 }
 
-/// References have the form `crate: path.rs::test`; `::test` alone is in the file of the one before.
+/// References have the form `crate: path.rs::test`; `::test` without a file refers to the previous
+/// file.
 fn references(page: &str) -> Vec<Reference<'_>> {
     let mut references = Vec::new();
     let (mut package, mut file) = ("", String::new());
@@ -60,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_test_that_is_gone_is_found() {
+    fn a_missing_test_is_found() {
         let page = "| time | 10 s | closed | engine: src/a.rs::kept; ::gone; e2e: tests/b.rs::x |";
         let files = [(PAGE, page), ("crates/engine/src/a.rs", "fn kept() {}")];
         let files = files

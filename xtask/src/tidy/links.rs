@@ -1,4 +1,4 @@
-//! Links between the documents: each leads to a file of the tree.
+//! Checks that links between the documents lead to a file of the tree.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -31,7 +31,7 @@ pub(crate) fn targets(text: &str) -> impl Iterator<Item = &str> {
     files.filter(|target| !target.is_empty() && !target.contains("://"))
 }
 
-/// Where a link of the document `from` leads, from the root of the repository.
+/// The target of a link in the document `from`, relative to the root of the repository.
 pub(crate) fn resolve(from: &str, target: &str) -> String {
     let mut path = PathBuf::from(from);
     path.pop();
@@ -47,7 +47,7 @@ pub(crate) fn resolve(from: &str, target: &str) -> String {
 
 fn leads_somewhere(files: &BTreeMap<String, String>, from: &str, target: &str) -> bool {
     let path = resolve(from, target);
-    // A directory is there when a file below it is.
+    // A directory exists if there is a file below it.
     files.keys().any(|file| Path::new(file).starts_with(&path))
 }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_to_nothing_is_found() {
+    fn a_broken_link_is_found() {
         let text = "[a](b.md#x) [c](../LICENSE) [d](https://example.com) [e](#f) [g](gone.md)";
         let files = [("docs/a.md", text), ("docs/b.md", ""), ("LICENSE", "")];
         let files = files

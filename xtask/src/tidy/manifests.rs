@@ -1,4 +1,4 @@
-//! What every package has in common: the workspace's lints, and a first line that says what it is.
+//! Common requirements of every package: the workspace's lints, and a first line that describes it.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_does_not_say_what_it_is_is_found() {
+    fn a_crate_without_a_description_is_found() {
         let manifest = "[package]\n\n[lints]\nworkspace = true\n";
         assert_eq!(
             check(&package(manifest, "mod x;\n")),

@@ -1,8 +1,7 @@
-//! What may not stand in a source: unfinished work, traces of one machine, too much in one file,
-//! a clock in a pure crate.
+//! Forbidden content of sources: unfinished work, traces of one machine, too many lines in one
+//! file, a clock in a pure crate.
 //!
-//! The words that are looked for are put together from halves here, so that this file passes its
-//! own checks.
+//! The searched words are concatenated from halves here, so that this file passes its own checks.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +16,7 @@ pub(super) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
     complaints
 }
 
-/// Marks of work that was put off, and tests that do not run.
+/// Marks of unfinished work, and disabled tests.
 fn unfinished(path: &str, text: &str) -> Vec<String> {
     if !has_extension(
         path,
@@ -30,8 +29,8 @@ fn unfinished(path: &str, text: &str) -> Vec<String> {
 
 /// Paths of one person's machine, and addresses of package registries.
 fn traces(path: &str, text: &str) -> Vec<String> {
-    // The lock file names the standard registry for every package; `bans` holds it to that one.
-    // That of the fuzz targets is not kept.
+    // The lock file names the standard registry for every package, which `bans` checks. The lock
+    // file of the fuzz targets is not committed.
     if matches!(path, "Cargo.lock" | "fuzz/Cargo.lock") {
         return Vec::new();
     }
@@ -45,7 +44,7 @@ fn too_long(path: &str, text: &str) -> Option<String> {
         .then(|| format!("{path}: {lines} lines: has a second subject moved in?"))
 }
 
-/// IO and clocks in a crate of layer 0, whose results depend on its arguments alone.
+/// IO and clocks in a crate of layer 0, whose results must depend only on its arguments.
 fn impure(path: &str, text: &str) -> Vec<String> {
     let pure = PURE_CRATES
         .iter()
@@ -67,7 +66,7 @@ fn lines_with(path: &str, text: &str, words: &[&str], what: &str) -> Vec<String>
     complaints
 }
 
-/// Whether the word stands in the line, and not as a part of a longer one.
+/// True if the line contains the word, and not only as a part of a longer one.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {
@@ -85,7 +84,7 @@ fn has_extension(path: &str, extensions: &[&str]) -> bool {
         .is_some_and(|(_, extension)| extensions.contains(&extension))
 }
 
-/// A file of more lines has rarely one subject.
+/// A longer file rarely has only one subject.
 const MAX_LINES: usize = 600;
 
 /// The exceptions from `MAX_LINES`, each with its reason.
@@ -134,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_put_off_is_found_with_its_line() {
+    fn unfinished_work_is_found_with_its_line() {
         let text = format!("fn a() {{}}\n// {}: later\n", concat!("TO", "DO"));
         assert_eq!(
             unfinished("a.rs", &text),

@@ -1,7 +1,7 @@
-//! The report of failed tests at the end of `cargo xtask test`. The output of a run is long, and the
-//! records of continuous integration may keep its end only: each test program that fails leaves the
-//! logs of its failed tests in a file of a folder. The run ends with those files, and behind them with the
-//! names of all failed tests and why they failed.
+//! The report of failed tests at the end of `cargo xtask test`. The output of a run is long, and
+//! continuous integration may only store its end. Each failing test program therefore writes the
+//! logs of its failed tests to a file in a folder. The run ends with those files, followed by the
+//! names of all failed tests and their reasons.
 
 use std::env;
 use std::fs;
@@ -13,18 +13,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 
-/// Names the folder of the reports to the test programs' runner.
+/// Environment variable with the folder of the reports, for the runner of test programs.
 pub(crate) const FOLDER: &str = "SVC_TEST_FAILURES";
 
-/// Lines that the report keeps of the beginning and of the end of one test's log.
+/// Number of lines from the start and from the end of one test's log in the report.
 const FIRST: usize = 10;
 const LAST: usize = 40;
 
-/// Lines and bytes of a line that the list of failed tests has of one test's panic message.
+/// Number of lines, and bytes per line, of one test's panic message in the list of failed tests.
 const MESSAGE: usize = 12;
 const MESSAGE_LINE: usize = 400;
 
-/// How long a process outside of the group may hold the output open after the program has ended.
+/// Maximum time that a process outside of the group may keep the output open after the program has
+/// ended.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Copies the output of a test program to `to`, line by line. The receiver gets the lines from the
@@ -42,7 +43,7 @@ pub(super) fn copy(
             .read_until(b'\n', &mut line)
             .is_ok_and(|read| read > 0)
         {
-            // A closed output of ours does not stop the tests.
+            // A closed output of this process does not stop the tests.
             drop(to.write_all(&line));
             let text = String::from_utf8_lossy(&line);
             is_report |= text.trim_end() == "failures:";
@@ -77,7 +78,7 @@ pub(super) fn record(program: &str, error: &str, failures: &str) -> Result<()> {
     fs::write(folder.join(name), report).context("cannot write the report of failed tests")
 }
 
-/// Every report of the folder, and the failed tests once more at the end with their panic messages.
+/// Every report of the folder, and the failed tests again at the end with their panic messages.
 pub(crate) fn report(folder: &Path) -> Result<String> {
     let mut reports = Vec::new();
     for file in fs::read_dir(folder)? {
@@ -111,13 +112,13 @@ fn joined(reports: &[(String, String)]) -> String {
     text + &names
 }
 
-/// The test whose log begins with this line of the harness.
+/// The test whose log starts with this line of the harness.
 fn log_of(line: &str) -> Option<&str> {
     line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
-/// The logs without stack backtraces, without the middle of long ones, and without the harness's list of
-/// names.
+/// The logs without stack backtraces, without the middle of long ones, and without the harness's
+/// list of names.
 fn shortened(failures: &str) -> String {
     let mut logs: Vec<Vec<&str>> = Vec::new();
     let mut is_backtrace = false;

@@ -119,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn used_entries_stay_and_others_are_dropped() {
+    fn used_entries_stay_and_others_are_evicted() {
         let verdicts = SignatureCache::default();
         for number in 0..20_000 {
             verdicts.put("a.b.c", entry(number));
-            assert!(verdicts.get(&digest(0)).is_some(), "used again and again");
+            assert!(verdicts.get(&digest(0)).is_some(), "a used entry stays");
             assert!(kept(&verdicts) <= 2 * GENERATION);
         }
         assert!(verdicts.get(&digest(19_999)).is_some());

@@ -14,7 +14,7 @@ fn load(yaml: &str) -> Result<Config, String> {
 }
 
 #[test]
-fn a_small_file_is_enough() {
+fn a_minimal_file_is_accepted() {
     let config = load("platform: {base_url: 'https://svc.example.com/'}").unwrap();
     assert_eq!(config.base_url, "https://svc.example.com");
     assert_eq!(config.url("/login"), "https://svc.example.com/login");
@@ -37,7 +37,7 @@ fn the_examples_of_the_documentation_are_accepted() {
 }
 
 #[test]
-fn an_origin_is_wanted_and_nothing_else() {
+fn the_base_url_must_be_an_origin() {
     for bad in [
         "svc.example.com",
         "http://svc.example.com",
@@ -157,7 +157,7 @@ fn mail_goes_into_a_folder_or_to_a_server() {
 }
 
 #[test]
-fn a_provider_is_named_in_full_or_not_at_all() {
+fn a_provider_is_configured_completely_or_not_at_all() {
     let base = "platform: {base_url: 'https://a'}\n";
     assert!(load(base).unwrap().openid.is_none());
     for (yaml, key) in [

@@ -49,13 +49,13 @@ impl Cluster {
     fn with(config: &Config, domain: &str, relay_realm: Option<String>) -> Self {
         let regions = config.catalogue.regions();
         let name = |region: &Region| format!("{}/{}", region.provider.as_str(), region.region);
-        let own = regions.iter().filter(|region| region.domain == domain);
+        let cluster_regions = regions.iter().filter(|region| region.domain == domain);
         // As in `projects::region_of`: projects of unknown regions belong to the first region.
         let is_first = regions
             .first()
             .is_some_and(|region| region.domain == domain);
         let directory = directory::Cluster {
-            regions: own.map(name).collect(),
+            regions: cluster_regions.map(name).collect(),
             others_than: is_first.then(|| regions.iter().map(name).collect()),
         };
         let limits: BTreeMap<Plan, Limits> = Plan::ALL

@@ -175,8 +175,8 @@ impl Link {
         to: Version,
         items: Vec<Item>,
     ) -> Result<(), LinkEnd> {
-        let place = |at: &Version| cursor(&self.cluster, at);
-        let (from, end) = (place(from.as_ref().unwrap_or(&to)), place(&to));
+        let to_cursor = |at: &Version| cursor(&self.cluster, at);
+        let (from, end) = (to_cursor(from.as_ref().unwrap_or(&to)), to_cursor(&to));
         let mut part: Vec<Item> = Vec::new();
         let mut bytes = 0;
         for item in items {

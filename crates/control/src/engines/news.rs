@@ -31,44 +31,44 @@ pub(super) async fn items(
     changes: &[Change],
     now: Timestamp,
 ) -> Result<Option<Vec<Item>>, store::Error> {
-    let Some(about) = ChangedIds::of(conn, cluster, changes).await? else {
+    let Some(changed_ids) = ChangedIds::of(conn, cluster, changes).await? else {
         return Ok(None);
     };
     let served = &cluster.directory;
-    let ids: Vec<_> = about.projects.iter().copied().collect();
+    let ids: Vec<_> = changed_ids.projects.iter().copied().collect();
     let projects = served.projects(conn, &ids).await?;
-    let were = served.ever_served(conn, &ids).await?;
+    let ever_served_ids = served.ever_served(conn, &ids).await?;
     let ports = directory::ports(conn, &cluster.domain, &ids).await?;
-    let ids: Vec<_> = about.people.iter().copied().collect();
+    let ids: Vec<_> = changed_ids.people.iter().copied().collect();
     let people = served.people(conn, &ids).await?;
     let parts = served.parts(conn, &ids).await?;
-    let ids: Vec<_> = about.credentials.iter().copied().collect();
+    let ids: Vec<_> = changed_ids.credentials.iter().copied().collect();
     let mut credentials = served.credentials(conn, &ids, now).await?;
     credentials.retain(|row| cluster.knows(row));
-    let ids: Vec<_> = about.webtty_servers.iter().copied().collect();
+    let ids: Vec<_> = changed_ids.webtty_servers.iter().copied().collect();
     let webtty_servers = served.webtty_servers(conn, &ids).await?;
-    let ended = directory::ended(conn, about.ended).await?;
+    let ended = directory::ended(conn, changed_ids.ended).await?;
 
-    let there: BTreeSet<_> = credentials.iter().map(|row| row.id).collect();
-    let gone = about.credentials.difference(&there);
-    let mut news: Vec<Item> = gone
+    let existing: BTreeSet<_> = credentials.iter().map(|row| row.id).collect();
+    let removed = changed_ids.credentials.difference(&existing);
+    let mut result: Vec<Item> = removed
         .map(|id| Item::CredentialGone { id: id.to_string() })
         .collect();
-    let there: BTreeSet<_> = webtty_servers.iter().map(|row| row.id).collect();
-    let gone = about.webtty_servers.difference(&there);
-    news.extend(gone.map(|id| Item::WebttyServerGone { id: id.to_string() }));
-    news.extend(ended.into_iter().map(items::ended));
-    let there: BTreeSet<_> = people.iter().map(|row| row.id).collect();
-    let gone = about.people.difference(&there);
-    news.extend(gone.map(|id| Item::PersonGone { id: id.to_string() }));
-    let there: BTreeSet<_> = projects.iter().map(|row| row.id).collect();
-    let gone = were.into_iter().filter(|id| !there.contains(id));
-    news.extend(gone.map(|id| Item::ProjectGone { id: id.to_string() }));
-    news.extend(items::people(people, &parts));
-    news.extend(credentials.into_iter().filter_map(items::credential));
-    news.extend(items::projects(cluster, projects, &ports));
-    news.extend(webtty_servers.into_iter().map(items::webtty_server));
-    Ok(Some(news))
+    let existing: BTreeSet<_> = webtty_servers.iter().map(|row| row.id).collect();
+    let removed = changed_ids.webtty_servers.difference(&existing);
+    result.extend(removed.map(|id| Item::WebttyServerGone { id: id.to_string() }));
+    result.extend(ended.into_iter().map(items::ended));
+    let existing: BTreeSet<_> = people.iter().map(|row| row.id).collect();
+    let removed = changed_ids.people.difference(&existing);
+    result.extend(removed.map(|id| Item::PersonGone { id: id.to_string() }));
+    let existing: BTreeSet<_> = projects.iter().map(|row| row.id).collect();
+    let removed = ever_served_ids.into_iter().filter(|id| !existing.contains(id));
+    result.extend(removed.map(|id| Item::ProjectGone { id: id.to_string() }));
+    result.extend(items::people(people, &parts));
+    result.extend(credentials.into_iter().filter_map(items::credential));
+    result.extend(items::projects(cluster, projects, &ports));
+    result.extend(webtty_servers.into_iter().map(items::webtty_server));
+    Ok(Some(result))
 }
 
 impl ChangedIds {
@@ -77,22 +77,22 @@ impl ChangedIds {
         cluster: &Cluster,
         changes: &[Change],
     ) -> Result<Option<Self>, store::Error> {
-        let mut about = Self::default();
+        let mut changed_ids = Self::default();
         let mut workspaces: Vec<WorkspaceId> = Vec::new();
         let mut joined: Vec<WorkspaceId> = Vec::new();
         for change in changes {
             match change.kind {
                 Kind::Keys => {}
-                Kind::Project => about.projects.extend(id::<ProjectId>(change)),
+                Kind::Project => changed_ids.projects.extend(id::<ProjectId>(change)),
                 Kind::Workspace => workspaces.extend(id::<WorkspaceId>(change)),
                 Kind::Members => joined.extend(id::<WorkspaceId>(change)),
-                Kind::Person => about.people.extend(id::<UserId>(change)),
-                Kind::Credential => about.credentials.extend(id::<CredentialId>(change)),
-                Kind::WebttyServer => about.webtty_servers.extend(id::<WebttyServerId>(change)),
-                Kind::Ended => about.ended.push(change.key.clone()),
+                Kind::Person => changed_ids.people.extend(id::<UserId>(change)),
+                Kind::Credential => changed_ids.credentials.extend(id::<CredentialId>(change)),
+                Kind::WebttyServer => changed_ids.webtty_servers.extend(id::<WebttyServerId>(change)),
+                Kind::Ended => changed_ids.ended.push(change.key.clone()),
             }
         }
-        let changed: Vec<_> = about.projects.iter().copied().collect();
+        let changed: Vec<_> = changed_ids.projects.iter().copied().collect();
         for workspace in joined {
             // If the workspace has another project there, its members already have their items.
             if !cluster
@@ -100,24 +100,24 @@ impl ChangedIds {
                 .serves_other(conn, workspace, &changed)
                 .await?
             {
-                about
+                changed_ids
                     .people
                     .extend(directory::members(conn, workspace, MOST).await?);
             }
-            if about.is_too_much() {
+            if changed_ids.is_too_much() {
                 return Ok(None);
             }
         }
         if !workspaces.is_empty() {
             let projects = cluster.directory.projects_of(conn, &workspaces, MOST);
-            about.projects.extend(projects.await?);
+            changed_ids.projects.extend(projects.await?);
         }
-        let people: Vec<_> = about.people.iter().copied().collect();
+        let people: Vec<_> = changed_ids.people.iter().copied().collect();
         if !people.is_empty() {
-            let own = directory::credentials_of(conn, &people, MOST).await?;
-            about.credentials.extend(own);
+            let credentials_of_people = directory::credentials_of(conn, &people, MOST).await?;
+            changed_ids.credentials.extend(credentials_of_people);
         }
-        Ok((!about.is_too_much()).then_some(about))
+        Ok((!changed_ids.is_too_much()).then_some(changed_ids))
     }
 
     fn is_too_much(&self) -> bool {

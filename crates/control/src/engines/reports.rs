@@ -398,8 +398,8 @@ fn retention_end(catalogue: &Catalogue, project: &directory::Project, now: Times
         .parse()
         .unwrap_or(api::control::plans::Plan::Basic);
     let days = catalogue.terms(plan).log_retention_days;
-    let kept = SignedDuration::from_hours(24 * i64::from(days));
-    now.saturating_add(kept).unwrap_or(Timestamp::MAX)
+    let retention = SignedDuration::from_hours(24 * i64::from(days));
+    now.saturating_add(retention).unwrap_or(Timestamp::MAX)
 }
 
 /// The searchable text: host, path, method and addresses, and nothing that may be secret.

@@ -46,7 +46,7 @@ impl Activity {
     }
 
     /// Completes after `period` if no request has started until then. Never completes if one has.
-    pub(super) async fn receives_no_request(&self, period: Duration) {
+    pub(super) async fn wait_without_request(&self, period: Duration) {
         sleep(period).await;
         if self.state.lock().begun > 0 {
             std::future::pending::<()>().await;

@@ -21,8 +21,8 @@ impl ConnectionLimit {
     /// limit of the process.
     pub(crate) fn new(limits: &LimitsConfig, trusted_proxies: &[IpNet]) -> Arc<Self> {
         let total = limits.max_connections.unwrap_or_else(|| {
-            let left = descriptors().saturating_sub(OWN_DESCRIPTORS);
-            left.clamp(1, MAX_CONNECTIONS)
+            let remaining = descriptors().saturating_sub(OWN_DESCRIPTORS);
+            remaining.clamp(1, MAX_CONNECTIONS)
         });
         let share = (total / SOURCES).max(MIN_PER_SOURCE);
         let per_source = limits.max_connections_per_source.unwrap_or(share);

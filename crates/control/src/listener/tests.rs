@@ -158,7 +158,7 @@ async fn a_request_in_progress_keeps_its_connection() {
     let (mut sender, _connection) = http2_client(client).await;
     let waiting = sender.send_request(request("/never"));
     let patience = timeout(Duration::from_hours(1), waiting).await;
-    assert!(patience.is_err(), "still waits for its answer");
+    assert!(patience.is_err(), "the request is still in progress");
     assert!(!serving.is_finished());
 }
 

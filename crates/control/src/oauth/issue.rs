@@ -44,15 +44,15 @@ pub(super) async fn issue(
     ip: IpAddr,
 ) -> Result<Option<TokenResponse>, OauthError> {
     let now = app.now();
-    let gone = || Code::InvalidGrant.because("what was approved is not in force any more");
+    let not_approved = || Code::InvalidGrant.because("what was approved is not in force any more");
     let user = users::by_id(&mut tx, approved.user).await?;
     let user = user.filter(|user| user.status == Status::Active);
-    let user = user.ok_or_else(gone)?;
+    let user = user.ok_or_else(not_approved)?;
     let live = sessions::of_user(&mut tx, approved.user, now).await?;
     let is_live =
         |session: &sessions::Session| session.id == approved.session && !is_idle(session, now);
     if !live.iter().any(is_live) {
-        return Err(gone());
+        return Err(not_approved());
     }
     let scope: Permissions = approved
         .permissions
@@ -65,8 +65,8 @@ pub(super) async fn issue(
         scope,
     };
     // The token has whole seconds.
-    let begins = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    let times = (now, later(begins, LIFETIME));
+    let starts_at = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    let times = (now, later(starts_at, LIFETIME));
     let name = client.name();
     let resources = approved.resources;
     let mut issued = issue_access_token(app, approved.user, name, claims, resources, times)?;

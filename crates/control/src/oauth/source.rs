@@ -29,9 +29,9 @@ impl SourceField {
 pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
     let refused = |why: &str| Code::InvalidRequest.because(format!("source {why}"));
     let value = json::parse(text.as_bytes(), LIMITS).map_err(|_| refused("is not JSON"))?;
-    let sayings: Vec<SourceField> = serde_json::from_value(value)
+    let attributes: Vec<SourceField> = serde_json::from_value(value)
         .map_err(|_| refused("is not a list of objects with key, value and label"))?;
-    if sayings.len() > MAX_ATTRIBUTES {
+    if attributes.len() > MAX_ATTRIBUTES {
         return Err(refused("has too many members"));
     }
     let is_plain =
@@ -39,13 +39,13 @@ pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
     let all_plain = |saying: &SourceField| {
         let texts = [&saying.key, &saying.value]
             .into_iter()
-            .chain(&saying.label);
-        !saying.key.is_empty() && texts.into_iter().all(|text| is_plain(text))
+            .chain(&attribute.label);
+        !attribute.key.is_empty() && texts.into_iter().all(|text| is_plain(text))
     };
-    if !sayings.iter().all(all_plain) {
+    if !attributes.iter().all(all_plain) {
         return Err(refused("has a text that is too long or cannot be shown"));
     }
-    Ok(sayings)
+    Ok(attributes)
 }
 
 /// True for control characters and for characters that change the direction of text. A device could

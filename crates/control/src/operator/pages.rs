@@ -157,9 +157,9 @@ async fn answer(
     if ![400, 409].contains(&problem.status) {
         return Err(refusal.into());
     }
-    let mut again = shown(app, operator, kind, &mut Query::parse("")?).await?;
-    again.error = Some(problem.detail.to_string());
-    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
+    let mut retry_page = shown(app, operator, kind, &mut Query::parse("")?).await?;
+    retry_page.error = Some(problem.detail.to_string());
+    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page))
 }
 
 /// The operator who visits the page. For all other users it does not exist.

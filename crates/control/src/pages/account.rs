@@ -130,17 +130,17 @@ pub(super) async fn change_password(
     let new = match Password::chosen(form.text("new"), &who.user.email) {
         Ok(new) => new,
         Err(error) => {
-            let mut again = account_page(&app, &who).await?;
+            let mut retry_page = account_page(&app, &who).await?;
             let text = error.to_string();
-            again.new_error = Some(&text);
-            return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again));
+            retry_page.new_error = Some(&text);
+            return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page));
         }
     };
     if let Err(error) = accounts::check_password(&app, &who.user, &form.text("current")).await {
-        let mut again = account_page(&app, &who).await?;
+        let mut retry_page = account_page(&app, &who).await?;
         return refusal(error, WRONG, |text| {
-            again.current_error = Some(text);
-            again
+            retry_page.current_error = Some(text);
+            retry_page
         });
     }
     let credentials = Credentials::of_box(&form.text("revoke"));
@@ -233,9 +233,9 @@ pub(super) async fn end_session(
 
 /// Shows the page again, with the error of a form.
 async fn page_with_error(app: &App, who: &SignedIn, text: &str) -> Result<Response, PageRefusal> {
-    let mut again = account_page(app, who).await?;
-    again.error = Some(text);
-    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
+    let mut retry_page = account_page(app, who).await?;
+    retry_page.error = Some(text);
+    Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page))
 }
 
 async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> {

@@ -77,15 +77,15 @@ pub(super) async fn submit(
     let Err(error) = confirmed else {
         return Ok(see_other(next.as_str()));
     };
-    let mut again = confirm_page(&app, &who, &next).await?;
+    let mut retry_page = confirm_page(&app, &who, &next).await?;
     refusal(error, WRONG, |text| {
         let place = if is_code {
-            &mut again.code_error
+            &mut retry_page.code_error
         } else {
-            &mut again.password_error
+            &mut retry_page.password_error
         };
         *place = Some(text);
-        again
+        retry_page
     })
 }
 
@@ -113,10 +113,10 @@ pub(super) async fn passkey(
     let Err(error) = passkeys::confirm(&app, &who, &sent(&mut form)).await else {
         return Ok(see_other(next.as_str()));
     };
-    let mut again = confirm_page(&app, &who, &next).await?;
+    let mut retry_page = confirm_page(&app, &who, &next).await?;
     refusal(error, WRONG_PASSKEY, |text| {
-        again.passkey_error = Some(text);
-        again
+        retry_page.passkey_error = Some(text);
+        retry_page
     })
 }
 

@@ -81,8 +81,8 @@ pub(super) async fn accept(
     let action = path(&secret, &open, &proof);
     if let Visitor::SignedIn(who) = &visitor {
         if !is_for(&open.invitation, &who.user) {
-            let again = invitation_page(&app, &action, &open, &visitor, "");
-            return Ok(page_with(StatusCode::FORBIDDEN, &again));
+            let retry_page = invitation_page(&app, &action, &open, &visitor, "");
+            return Ok(page_with(StatusCode::FORBIDDEN, &retry_page));
         }
         return Ok(
             if invitations::accept(&app, &secret, who, open.is_mailed, browser.ip).await? {
@@ -116,13 +116,13 @@ pub(super) async fn accept(
         }
         Err(refusal) if refusal.problem().status == 400 => {
             let problem = refusal.problem();
-            let mut again = invitation_page(&app, &action, &open, &visitor, &name);
+            let mut retry_page = invitation_page(&app, &action, &open, &visitor, &name);
             if problem.field.as_deref() == Some("name") {
-                again.name_error = Some(&problem.detail);
+                retry_page.name_error = Some(&problem.detail);
             } else {
-                again.password_error = Some(&problem.detail);
+                retry_page.password_error = Some(&problem.detail);
             }
-            Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again))
+            Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page))
         }
         Err(refusal) => Err(refusal.into()),
     }
@@ -147,9 +147,9 @@ async fn sign_in(
             Ok(with_cookie(see_other(&on), &begun.set_cookie))
         }
         Err(error) => refusal(error, WRONG, |text| {
-            let mut again = invitation_page(app, action, open, &Visitor::Nobody, "");
-            again.password_error = Some(text);
-            again
+            let mut retry_page = invitation_page(app, action, open, &Visitor::Nobody, "");
+            retry_page.password_error = Some(text);
+            retry_page
         }),
     }
 }

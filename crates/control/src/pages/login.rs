@@ -128,13 +128,13 @@ pub(super) async fn sign_out(
 pub(super) fn refusal<'a, T: Template>(
     error: SignInError,
     wrong: &'a str,
-    again: impl FnOnce(&'a str) -> T,
+    page_with_error: impl FnOnce(&'a str) -> T,
 ) -> Result<Response, PageRefusal> {
     match error {
-        SignInError::Wrong => Ok(script_page(StatusCode::UNAUTHORIZED, &again(wrong))),
+        SignInError::Wrong => Ok(script_page(StatusCode::UNAUTHORIZED, &page_with_error(wrong))),
         SignInError::TooSoon(seconds) => {
             let text = "Too many attempts. Wait a little and try again.";
-            let mut response = script_page(StatusCode::TOO_MANY_REQUESTS, &again(text));
+            let mut response = script_page(StatusCode::TOO_MANY_REQUESTS, &page_with_error(text));
             response
                 .headers_mut()
                 .insert(RETRY_AFTER, HeaderValue::from(seconds));

@@ -103,10 +103,10 @@ pub(super) async fn step(
     match passkeys::second_factor(&app, &who, &sent(&mut form), ip).await {
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
         Err(error) => {
-            let mut again = second_factor::step_page(&app, &who, next.as_str()).await?;
+            let mut retry_page = second_factor::step_page(&app, &who, next.as_str()).await?;
             super::login::refusal(error, WRONG, |text| {
-                again.passkey_error = Some(text);
-                again
+                retry_page.passkey_error = Some(text);
+                retry_page
             })
         }
     }
@@ -162,11 +162,11 @@ pub(super) async fn create(
         Err(refusal) if refusal.problem().status == 400 => refusal.problem().detail.to_string(),
         Err(refusal) => return Err(refusal.into()),
     };
-    let again = AddPage {
+    let retry_page = AddPage {
         name: &name,
         error: Some(&error),
     };
-    Ok(script_page(StatusCode::UNPROCESSABLE_ENTITY, &again))
+    Ok(script_page(StatusCode::UNPROCESSABLE_ENTITY, &retry_page))
 }
 
 /// Removes a passkey.

@@ -50,11 +50,11 @@ pub(super) async fn submit(
     let email = match Email::parse(&typed) {
         Ok(email) => email,
         Err(error) => {
-            let again = ResetPage {
+            let retry_page = ResetPage {
                 email: &typed,
                 error: Some(&error.to_string()),
             };
-            return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again));
+            return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page));
         }
     };
     request(&app, email, ip).await?;
@@ -100,12 +100,12 @@ pub(super) async fn submit_new(
     let password = match Password::chosen(form.text("password"), &user.email) {
         Ok(password) => password,
         Err(error) => {
-            let again = NewPasswordPage {
+            let retry_page = NewPasswordPage {
                 action: &path(&secret),
                 email: &user.email,
                 error: Some(&error.to_string()),
             };
-            return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &again));
+            return Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page));
         }
     };
     let credentials = Credentials::of_box(&form.text("revoke"));

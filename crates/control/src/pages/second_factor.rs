@@ -81,10 +81,10 @@ pub(super) async fn submit(
     match with_second_factor(&app, &who, &form.text("code"), ip).await {
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
         Err(error) => {
-            let mut again = step_page(&app, &who, next.as_str()).await?;
+            let mut retry_page = step_page(&app, &who, next.as_str()).await?;
             refusal(error, WRONG, |text| {
-                again.error = Some(text);
-                again
+                retry_page.error = Some(text);
+                retry_page
             })
         }
     }
@@ -124,8 +124,8 @@ pub(super) async fn confirm(
     Ok(match secret {
         Some(secret) => {
             let error = "That is not the code. Wait for the next one and try again.";
-            let again = enrol_page(&app, &who, &secret, Some(error));
-            page_with(StatusCode::UNPROCESSABLE_ENTITY, &again)
+            let retry_page = enrol_page(&app, &who, &secret, Some(error));
+            page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page)
         }
         None => see_other("/account"),
     })

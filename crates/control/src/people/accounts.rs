@@ -154,11 +154,11 @@ pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), Si
     AttemptKey::password(&user.email)
         .begin(app, app.now())
         .await?;
-    let kept = user.password_hash.clone().map(|PasswordHash(text)| text);
+    let stored_hash = user.password_hash.clone().map(|PasswordHash(text)| text);
     let Ok(password) = Password::typed(text) else {
         return Err(SignInError::Wrong);
     };
-    match app.people.passwords.verify(password, kept).await? {
+    match app.people.passwords.verify(password, stored_hash).await? {
         Verdict::Wrong => Err(SignInError::Wrong),
         Verdict::Right | Verdict::RightOnOldParameters => {
             let mut tx = app.store.begin().await?;

@@ -82,8 +82,8 @@ impl AttemptKey {
                 limits.require_wait(tries, known.last_at, now)?;
             }
             let forgotten_at = later(now, forgotten_after);
-            let what = (self.kind, self.key.as_str());
-            if stored::count(&mut tx, what, count, now, forgotten_at).await? {
+            let attempt_key = (self.kind, self.key.as_str());
+            if stored::count(&mut tx, attempt_key, count, now, forgotten_at).await? {
                 tx.commit().await?;
                 return Ok(tries.saturating_add(1));
             }

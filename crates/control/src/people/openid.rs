@@ -4,7 +4,7 @@
 //! Steps of a sign-in: [`flow::begin`] draws one secret for the browser's cookie. `state`, `nonce`
 //! and the PKCE verifier are derived from it, so all three are bound to this browser and none of
 //! them is stored. The provider sends the browser back to [`flow::complete`]. It redeems the code
-//! ([`provider`]), checks the ID token ([`token`]) and finds or creates the user ([`arrival`]).
+//! ([`provider`]), checks the ID token ([`token`]) and finds or creates the user.
 //!
 //! The provider is contacted when a user needs it, never at startup. While it is unavailable, users
 //! can still sign in with a password.

@@ -143,14 +143,14 @@ impl Passwords {
     pub async fn verify(
         &self,
         password: Password,
-        kept: Option<String>,
+        stored: Option<String>,
     ) -> Result<Verdict, HashError> {
-        let known = kept.is_some();
-        let kept = kept.unwrap_or_else(|| self.decoy.to_string());
+        let known = stored.is_some();
+        let stored = stored.unwrap_or_else(|| self.decoy.to_string());
         let parameters = self.parameters.clone();
         self.run(move || {
             let hash =
-                PasswordHash::new(&kept).map_err(|error| HashError::Failed(error.to_string()))?;
+                PasswordHash::new(&stored).map_err(|error| HashError::Failed(error.to_string()))?;
             let matches = Argon2::default()
                 .verify_password(password.0.expose(), &hash)
                 .is_ok();
@@ -279,17 +279,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_verifies_against_its_own_hash_alone() {
+    async fn a_password_verifies_only_against_its_own_hash() {
         let passwords = Passwords::weak_for_tests().unwrap();
-        let kept = passwords.hash(typed("correct horse")).await.unwrap();
+        let stored = passwords.hash(typed("correct horse")).await.unwrap();
         let again = passwords.hash(typed("correct horse")).await.unwrap();
-        assert_ne!(kept, again, "each has its own salt");
-        let verify = async |text, kept| passwords.verify(typed(text), kept).await.unwrap();
+        assert_ne!(stored, again, "each has its own salt");
+        let verify = async |text, stored| passwords.verify(typed(text), stored).await.unwrap();
         assert_eq!(
-            verify("correct horse", Some(kept.clone())).await,
+            verify("correct horse", Some(stored.clone())).await,
             Verdict::Right
         );
-        assert_eq!(verify("correct horsf", Some(kept)).await, Verdict::Wrong);
+        assert_eq!(verify("correct horsf", Some(stored)).await, Verdict::Wrong);
     }
 
     #[tokio::test]
@@ -304,10 +304,10 @@ mod tests {
     #[tokio::test]
     async fn a_hash_with_old_parameters_reports_that_it_needs_renewal() {
         let weak = Passwords::weak_for_tests().unwrap();
-        let kept = weak.hash(typed("correct horse")).await.unwrap();
+        let stored = weak.hash(typed("correct horse")).await.unwrap();
         let strong = Passwords::new(1).unwrap();
         let verdict = strong
-            .verify(typed("correct horse"), Some(kept))
+            .verify(typed("correct horse"), Some(stored))
             .await
             .unwrap();
         assert_eq!(verdict, Verdict::RightOnOldParameters);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_does_not_print() {
+    fn debug_output_hides_the_password() {
         assert!(!format!("{:?}", typed("correct horse")).contains("horse"));
     }
 }

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_read_as_people_type_it() {
+    fn a_code_is_parsed_as_users_type_it() {
         let code = RecoveryCode::new([0, 0x44, 0x32, 0x14, 0xc7, 0x42, 0x54, 0xb6, 0x35, 0xcf]);
         assert_eq!(code.reveal(), "0123-4567-89ab-cdef");
         for typed in [

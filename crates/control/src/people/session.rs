@@ -348,8 +348,8 @@ pub async fn renew(
     let hash = SecretHash(secret.hash());
     let ends = session.expires_at;
     let is_renewed = sessions::rotate(tx, session.hash, hash, now, ends).await?;
-    let left = ends.duration_since(now);
-    Ok(is_renewed.then(|| set_cookie(app, &secret, left)))
+    let remaining = ends.duration_since(now);
+    Ok(is_renewed.then(|| set_cookie(app, &secret, remaining)))
 }
 
 /// Returns `now` plus a duration.

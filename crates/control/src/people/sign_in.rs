@@ -76,13 +76,13 @@ pub async fn with_password(
     password: &str,
     browser: &Browser,
 ) -> Result<StartedSession, SignInError> {
-    let begun = by_password(app, email, password, browser).await;
-    metrics::signed_in(match &begun {
-        Ok(begun) if begun.is_half_way => SignIn::HalfWay,
+    let started = by_password(app, email, password, browser).await;
+    metrics::signed_in(match &started {
+        Ok(started) if started.is_half_way => SignIn::HalfWay,
         Ok(_) => SignIn::Ok,
         Err(error) => error.outcome(),
     });
-    begun
+    started
 }
 
 async fn by_password(
@@ -103,10 +103,10 @@ async fn by_password(
     let Ok(password) = Password::typed(password) else {
         return Err(SignInError::Wrong);
     };
-    let kept = user.as_ref().and_then(|user| user.password_hash.clone());
+    let stored_hash = user.as_ref().and_then(|user| user.password_hash.clone());
     let passwords = &app.people.passwords;
     let verdict = passwords
-        .verify(password.clone(), kept.map(|PasswordHash(text)| text))
+        .verify(password.clone(), stored_hash.map(|PasswordHash(text)| text))
         .await?;
     let Some(user) = user.filter(|user| user.status == Status::Active) else {
         return Err(SignInError::Wrong);
@@ -123,12 +123,12 @@ async fn by_password(
     if let Some(hash) = renewed {
         users::set_password(&mut tx, user.id, Some(&hash), now).await?;
     }
-    let begun = session::begin(app, &mut tx, &user, browser, now).await?;
-    if !begun.is_half_way {
+    let started = session::begin(app, &mut tx, &user, browser, now).await?;
+    if !started.is_half_way {
         note_sign_in(&mut tx, &user, browser.ip, now).await?;
     }
     tx.commit().await?;
-    Ok(begun)
+    Ok(started)
 }
 
 /// Reads the user again, and checks that the password is still the one that was compared. A

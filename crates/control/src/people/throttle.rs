@@ -117,9 +117,9 @@ impl Limits {
         // If the clock was set back, the wait restarts. Otherwise it would last until the clock
         // reaches its old value again.
         let passed = now.duration_since(last.min(now));
-        let left = self.wait(count).saturating_sub(passed);
-        if left > SignedDuration::ZERO {
-            return Err(TooSoon(whole_seconds(left)));
+        let remaining = self.wait(count).saturating_sub(passed);
+        if remaining > SignedDuration::ZERO {
+            return Err(TooSoon(whole_seconds(remaining)));
         }
         Ok(())
     }
@@ -208,9 +208,9 @@ fn make_room<K: Hash + Eq>(tries: &mut HashMap<K, AttemptCount>, limits: &Limits
     tries.retain(|_, known| known.last > median);
 }
 
-fn whole_seconds(left: SignedDuration) -> u32 {
-    let part = i64::from(left.subsec_nanos() > 0);
-    u32::try_from(left.as_secs().saturating_add(part)).unwrap_or(u32::MAX)
+fn whole_seconds(remaining: SignedDuration) -> u32 {
+    let part = i64::from(remaining.subsec_nanos() > 0);
+    u32::try_from(remaining.as_secs().saturating_add(part)).unwrap_or(u32::MAX)
 }
 
 /// Maximum number of stored keys, which take some megabytes.
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_is_never_closed_for_longer_than_a_minute() {
+    fn an_account_never_waits_longer_than_a_minute() {
         let throttle = used_up(Limits::ACCOUNT);
         for minute in 0..1000 {
             assert_eq!(throttle.begin(&"ada", at(minute * 60)), Ok(()), "{minute}");
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_does_not_lengthen_the_wait() {
+    fn a_clock_that_is_set_back_does_not_lengthen_the_wait() {
         let throttle = used_up(Limits::ACCOUNT);
         throttle.begin(&"ada", at(0)).unwrap();
         assert_eq!(throttle.begin(&"ada", at(-7200)), Err(TooSoon(1)));
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_a_bound_and_the_newest_stay() {
+    fn the_number_of_keys_is_limited_and_the_newest_stay() {
         let throttle = Throttle::new(Limits::ACCOUNT);
         for key in 0..=MAX_KEYS {
             let moment = at(0) + SignedDuration::from_millis(i64::try_from(key).unwrap());

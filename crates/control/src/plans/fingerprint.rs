@@ -35,13 +35,13 @@ impl FingerprintKey {
         };
         // Amounts and action are in the option. Strings and integers always serialise, in the order
         // in which the types declare them.
-        let shown = serde_json::to_vec(option).unwrap_or_default();
+        let option_json = serde_json::to_vec(option).unwrap_or_default();
         for part in [
             DOMAIN,
             workspace.as_bytes(),
             subscription.as_bytes(),
             &revision.to_be_bytes(),
-            &shown,
+            &option_json,
         ] {
             // The length before each part makes the input of each offer unique.
             context.update(&(part.len() as u64).to_be_bytes());

@@ -61,7 +61,7 @@ pub fn offer<'a>(
     catalogue: &'a Catalogue,
     plan: Plan,
     account: &Account,
-    room: &Availability,
+    availability: &Availability,
     today: Date,
 ) -> Offer<'a> {
     let terms = catalogue.terms(plan);
@@ -69,7 +69,7 @@ pub fn offer<'a>(
     let regions: Vec<_> = catalogue
         .regions()
         .iter()
-        .filter(|region| region.plans.contains(&plan) && room.in_region(region, plan))
+        .filter(|region| region.plans.contains(&plan) && availability.in_region(region, plan))
         .collect();
     let unavailable = if terms.by_arrangement {
         Some(UnavailableReason::ByArrangement)
@@ -81,7 +81,7 @@ pub fn offer<'a>(
         Some(UnavailableReason::ServerConfirmationDisabled)
     } else if !catalogue.hosted_checkout && matches!(decision, Decision::Checkout { .. }) {
         Some(UnavailableReason::CheckoutDisabled)
-    } else if !room.in_workspace(plan, terms) {
+    } else if !availability.in_workspace(plan, terms) {
         Some(UnavailableReason::ProjectLimit)
     } else if regions.is_empty() {
         Some(UnavailableReason::NoCapacity)

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_plans_stand_in_one_unlimited_region() {
+    fn built_in_plans_have_one_unlimited_region() {
         let catalogue = read("{}").unwrap();
         let names: Vec<_> = catalogue.plans.keys().map(|plan| plan.as_str()).collect();
         assert_eq!(names, ["basic", "pro", "enterprise"]);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_replaced_or_taken_away() {
+    fn a_limit_is_replaced_or_removed() {
         let catalogue = read(
             r#"{"plans": [{"plan": "pro", "limits": {"clients": 7, "tunnels": 0}},
                 {"plan": "basic", "limits": {"bytes_per_second": 1000}}]}"#,

@@ -61,9 +61,9 @@ pub(super) async fn issue(
 /// The lifetime in whole seconds. It is at least one, because the caller's credential has not
 /// expired yet.
 fn lifetime(now: Timestamp, Ttl(asked): Ttl, callers_end: Option<Timestamp>) -> u32 {
-    let left = callers_end.map(|end| end.as_second().saturating_sub(now.as_second()));
-    let left = left.map_or(asked, |left| u32::try_from(left).unwrap_or(asked));
-    asked.min(left.max(1))
+    let remaining = callers_end.map(|end| end.as_second().saturating_sub(now.as_second()));
+    let remaining = remaining.map_or(asked, |remaining| u32::try_from(remaining).unwrap_or(asked));
+    asked.min(remaining.max(1))
 }
 
 /// The relay that accepts the credentials.

@@ -333,9 +333,9 @@ pub async fn accept_as_new(
     let Some(user) = join_as_new(app, &mut tx, secret, person, browser.ip).await? else {
         return Ok(None);
     };
-    let begun = session::begin(app, &mut tx, &user, browser, now).await?;
+    let started = session::begin(app, &mut tx, &user, browser, now).await?;
     tx.commit().await?;
-    Ok(Some(begun))
+    Ok(Some(started))
 }
 
 /// True if a link works and is for this address.

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::support::{Answer, Person, Project, TestControl, both};
 
 both! {
-    addresses_are_reserved_and_given_back,
+    addresses_are_reserved_and_released,
     a_released_port_is_blocked_for_other_projects_at_first,
     an_address_needs_a_plan_a_policy_and_a_pool,
     parallel_reservations_get_different_ports,
@@ -49,7 +49,7 @@ async fn release(control: &TestControl, of: (&Person, &Project), address: &Value
     call(control, of, Method::DELETE, &path).await.expect(204);
 }
 
-async fn addresses_are_reserved_and_given_back(control: TestControl) {
+async fn addresses_are_reserved_and_released(control: TestControl) {
     let control = with_ports(control, Some(20_000..=20_001), 2).await;
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;

@@ -138,7 +138,7 @@ async fn cp_16_an_application_signs_short_lived_tokens() {
 /// CP-11: both the token and the stored credential must allow a request. A token minted from it
 /// expires no later.
 #[tokio::test]
-async fn cp_11_an_applications_token_never_holds_more_than_its_credential() {
+async fn cp_11_an_applications_token_never_exceeds_its_credential() {
     let (alg, private, public) = key_pairs().remove(1);
     for control in TestControl::both().await {
         let ada = control.person("ada").await;

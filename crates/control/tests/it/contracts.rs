@@ -60,7 +60,7 @@ async fn cp_8_the_catalog_names_both_documents() {
 
 /// CP-9: the committed bytes, which an engine of this version serves as well.
 #[tokio::test]
-async fn cp_9_the_engine_document_is_the_engines_own() {
+async fn cp_9_the_engine_document_equals_that_of_the_engine() {
     let control = TestControl::start("").await;
     let answer = control
         .send(Method::GET, "/api/engine/openapi.json", None, None)

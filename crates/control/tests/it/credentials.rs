@@ -10,10 +10,10 @@ use crate::support::{Person, TestControl, both};
 both! {
     cp_16_a_pat_is_shown_once_and_stored_as_a_hash,
     cp_16_an_application_signs_with_its_own_key,
-    cp_16_certificates_are_kept_by_fingerprint_or_authority,
-    cp_11_a_credential_never_holds_more_than_its_maker,
+    cp_16_certificates_are_stored_by_fingerprint_or_authority,
+    cp_11_a_credential_never_exceeds_its_issuer,
     cp_11_rotation_overlaps_and_then_the_old_secret_ends,
-    cp_11_revocation_takes_everything_that_came_from_it,
+    cp_11_revocation_includes_everything_issued_from_it,
 }
 
 pub(crate) async fn create(control: &TestControl, who: &Person, body: Value) -> Value {
@@ -155,7 +155,7 @@ async fn cp_16_an_application_signs_with_its_own_key(control: TestControl) {
 }
 
 /// CP-16: client certificates, registered individually or by their authority.
-async fn cp_16_certificates_are_kept_by_fingerprint_or_authority(control: TestControl) {
+async fn cp_16_certificates_are_stored_by_fingerprint_or_authority(control: TestControl) {
     let ada = control.person("ada").await;
     let key = KeyPair::generate().unwrap();
     let leaf = CertificateParams::new(["client".to_owned()]).unwrap();
@@ -270,7 +270,7 @@ async fn errors_of_a_credential_name_the_field() {
 }
 
 /// CP-11: no credential has more permissions than the one that issued it, or outlives it.
-async fn cp_11_a_credential_never_holds_more_than_its_maker(control: TestControl) {
+async fn cp_11_a_credential_never_exceeds_its_issuer(control: TestControl) {
     let ada = control.person("ada").await;
     let resources = json!({"tunnels": {"projects": ["p1"]}});
     let narrow = json!({
@@ -356,7 +356,7 @@ async fn cp_11_rotation_overlaps_and_then_the_old_secret_ends(control: TestContr
 }
 
 /// CP-11: a revocation is effective with its answer, and the audit log names its author.
-async fn cp_11_revocation_takes_everything_that_came_from_it(control: TestControl) {
+async fn cp_11_revocation_includes_everything_issued_from_it(control: TestControl) {
     let ada = control.person("ada").await;
     let eve = control.person("eve").await;
     let issued = create(&control, &ada, json!({"type": "pat", "name": "a"})).await;

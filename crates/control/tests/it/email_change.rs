@@ -6,12 +6,12 @@ use serde_json::json;
 use crate::support::{Browser, PASSWORD, TestControl, both};
 
 both! {
-    a_new_address_is_in_force_once_its_link_was_followed,
-    a_change_of_address_takes_a_recent_proof,
+    a_new_address_is_effective_once_its_link_is_opened,
+    a_change_of_address_needs_a_recent_proof,
     the_link_works_only_for_its_user,
     a_link_works_once_and_for_an_hour,
-    an_address_that_somebody_has_is_not_told_and_not_taken,
-    an_address_that_was_never_proved_is_confirmed_by_its_own_link,
+    an_address_in_use_is_neither_revealed_nor_taken,
+    an_unconfirmed_address_is_confirmed_by_its_own_link,
     a_name_is_changed,
     signing_out_everywhere_ends_every_session,
     a_mailbox_gets_few_mails_about_a_change,
@@ -33,7 +33,7 @@ async fn link(control: &TestControl) -> String {
     mail[start..].lines().next().unwrap().to_owned()
 }
 
-async fn a_new_address_is_in_force_once_its_link_was_followed(control: TestControl) {
+async fn a_new_address_is_effective_once_its_link_is_opened(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let asked = ask(&mut browser, "New@example.com").await;
@@ -72,7 +72,7 @@ async fn a_new_address_is_in_force_once_its_link_was_followed(control: TestContr
     assert_eq!(new.status, StatusCode::SEE_OTHER);
 }
 
-async fn a_change_of_address_takes_a_recent_proof(control: TestControl) {
+async fn a_change_of_address_needs_a_recent_proof(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     control.clock.advance(600);
@@ -134,7 +134,7 @@ async fn a_link_works_once_and_for_an_hour(control: TestControl) {
     );
 }
 
-async fn an_address_that_somebody_has_is_not_told_and_not_taken(control: TestControl) {
+async fn an_address_in_use_is_neither_revealed_nor_taken(control: TestControl) {
     control.person("Ada").await;
     control.person("Eve").await;
     let mut eve = control.signed_in("Eve").await;
@@ -156,7 +156,7 @@ async fn an_address_that_somebody_has_is_not_told_and_not_taken(control: TestCon
     assert_eq!(user["email"], "eve@example.com");
 }
 
-async fn an_address_that_was_never_proved_is_confirmed_by_its_own_link(control: TestControl) {
+async fn an_unconfirmed_address_is_confirmed_by_its_own_link(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let mut tx = control.app.store.begin().await.unwrap();
     let now = control.app.now();

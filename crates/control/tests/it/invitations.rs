@@ -17,7 +17,7 @@ both! {
     many_workspaces_do_not_fill_one_mailbox,
     an_admin_cannot_revoke_an_invitation_as_owner,
     a_personal_workspace_has_one_owner,
-    names_hold_nothing_that_turns_text_around,
+    names_contain_no_bidirectional_controls,
 }
 
 /// The inviter has the link as well. Its page is the same for an address with an account and for
@@ -225,7 +225,7 @@ async fn a_personal_workspace_has_one_owner(control: TestControl) {
     assert_eq!(refused.refused(409).0, "conflict");
 }
 
-async fn names_hold_nothing_that_turns_text_around(control: TestControl) {
+async fn names_contain_no_bidirectional_controls(control: TestControl) {
     let ada = control.person("Ada").await;
     for name in ["evil\u{202e}gpj", "a\u{200b}b", "a\u{2066}b"] {
         let body = json!({"name": name});

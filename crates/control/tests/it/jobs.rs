@@ -146,7 +146,7 @@ both! {
     ended_rows_are_removed,
     abandoned_rows_are_removed,
     many_rows_are_removed_in_batches_and_once,
-    a_pass_ends_after_so_many_batches,
+    a_pass_has_a_limit_of_batches,
     the_background_task_cleans_up,
 }
 
@@ -341,7 +341,7 @@ async fn many_rows_are_removed_in_batches_and_once(control: TestControl) {
     assert_eq!(stopped, 0, "a stopped cleanup removes nothing");
 }
 
-async fn a_pass_ends_after_so_many_batches(control: TestControl) {
+async fn a_pass_has_a_limit_of_batches(control: TestControl) {
     let now = control.now().as_microsecond();
     let text = format!(
         "INSERT INTO revoked_tokens (jti, expires_at, revoked_at) \

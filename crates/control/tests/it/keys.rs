@@ -363,7 +363,7 @@ async fn keys_in_files_sign_in_their_order() {
 
 /// Keys that an earlier version kept in files stay valid, with their tokens and relays.
 #[tokio::test]
-async fn keys_of_an_earlier_version_are_taken_over() {
+async fn keys_of_an_earlier_version_are_imported() {
     let directory = tempfile::tempdir().unwrap();
     let config = configuration(directory.path(), None, "");
     std::fs::create_dir(&config.data_dir).unwrap();

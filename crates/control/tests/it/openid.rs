@@ -113,7 +113,7 @@ async fn a_confirmed_address_finds_its_account_and_the_subject_is_stored() {
 
 /// Account pre-hijacking: confirmation by one side alone is not enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_account_is_linked_only_where_both_sides_confirmed_the_address() {
+async fn an_account_is_linked_only_if_both_sides_confirmed_the_address() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &json!({})).await;
     let user = control.person("Ada").await.user;

@@ -8,13 +8,13 @@ use store::{members, workspaces};
 use crate::support::{Person, TestControl, both};
 
 both! {
-    only_an_operator_with_a_whole_credential_finds_anything,
+    only_an_operator_with_an_unrestricted_credential_has_access,
     lists_are_searched_sorted_and_paged,
-    a_suspended_user_is_nobody_until_resumed,
-    the_last_operator_stays,
+    a_suspended_user_has_no_access_until_resumed,
+    the_last_operator_cannot_be_removed,
     a_suspended_workspace_is_read_and_not_used,
     a_suspended_project_is_unavailable,
-    projects_of_a_suspended_workspace_get_no_tokens_of_their_own,
+    projects_of_a_suspended_workspace_get_no_tokens,
 }
 
 /// A user who is an operator.
@@ -47,7 +47,7 @@ async fn audit(control: &TestControl, who: &Person) -> Vec<(String, Value)> {
     entries.iter().map(entry).collect()
 }
 
-async fn only_an_operator_with_a_whole_credential_finds_anything(control: TestControl) {
+async fn only_an_operator_with_an_unrestricted_credential_has_access(control: TestControl) {
     let ops = operator(&control, "ops").await;
     let ada = control.person("ada").await;
     let missing = control.get("/api/nothing", &ada.token).await;
@@ -118,7 +118,7 @@ async fn lists_are_searched_sorted_and_paged(control: TestControl) {
     assert_eq!(nothing.status, 404);
 }
 
-async fn a_suspended_user_is_nobody_until_resumed(control: TestControl) {
+async fn a_suspended_user_has_no_access_until_resumed(control: TestControl) {
     let ops = operator(&control, "ops").await;
     let ada = control.person("ada").await;
     let delegated = control
@@ -175,7 +175,7 @@ async fn a_suspended_user_is_nobody_until_resumed(control: TestControl) {
     assert!(entries.contains(&why), "{entries:?}");
 }
 
-async fn the_last_operator_stays(control: TestControl) {
+async fn the_last_operator_cannot_be_removed(control: TestControl) {
     let (one, two) = (
         operator(&control, "one").await,
         operator(&control, "two").await,
@@ -319,7 +319,7 @@ async fn a_suspended_project_is_unavailable(control: TestControl) {
 }
 
 /// A project of a suspended workspace cannot be used either.
-async fn projects_of_a_suspended_workspace_get_no_tokens_of_their_own(control: TestControl) {
+async fn projects_of_a_suspended_workspace_get_no_tokens(control: TestControl) {
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
     let mut tx = control.app.store.begin().await.unwrap();

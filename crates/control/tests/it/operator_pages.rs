@@ -6,7 +6,7 @@ use crate::support::{PASSWORD, Person, TestControl, both};
 
 both! {
     operators_find_and_suspend_in_a_browser,
-    for_others_there_is_no_such_page,
+    operator_pages_do_not_exist_for_other_users,
 }
 
 async fn operator(control: &TestControl) -> Person {
@@ -65,7 +65,7 @@ async fn operators_find_and_suspend_in_a_browser(control: TestControl) {
     assert_eq!(ops.open("/operator/secrets").await.status, 404);
 }
 
-async fn for_others_there_is_no_such_page(control: TestControl) {
+async fn operator_pages_do_not_exist_for_other_users(control: TestControl) {
     operator(&control).await;
     let ada_id = control.person("Ada").await.user;
     let mut ada = control.signed_in("Ada").await;

@@ -13,10 +13,10 @@ use crate::support::{Answer, BASE_URL, Browser, PASSWORD, TestControl, both};
 
 both! {
     a_passkey_is_a_second_factor_once_it_is_there,
-    a_passkey_that_verifies_its_owner_signs_in_alone,
-    a_challenge_is_answered_once_in_time_by_who_got_it,
-    what_a_page_of_ours_did_not_ask_for_opens_nothing,
-    a_passkey_of_somebody_else_is_none,
+    a_passkey_with_user_verification_signs_in_without_a_password,
+    a_challenge_is_answered_once_in_time_by_its_session,
+    a_response_without_a_request_of_our_pages_is_refused,
+    a_passkey_of_another_user_is_refused,
     a_copied_authenticator_is_noticed,
     passkeys_are_not_tried_in_bulk,
     adding_and_removing_take_a_recent_proof,
@@ -164,7 +164,7 @@ async fn a_passkey_is_a_second_factor_once_it_is_there(control: TestControl) {
     assert_eq!(done.location.as_deref(), Some("/account"));
 }
 
-async fn a_passkey_that_verifies_its_owner_signs_in_alone(control: TestControl) {
+async fn a_passkey_with_user_verification_signs_in_without_a_password(control: TestControl) {
     let (ada, mut browser, mut device) = ada(&control).await;
     let mut nobody = control.browser();
     let shown = options(&mut nobody, SIGN_IN).await;
@@ -208,7 +208,7 @@ async fn a_passkey_that_verifies_its_owner_signs_in_alone(control: TestControl) 
     assert!(!is_in(&refused), "suspended");
 }
 
-async fn a_challenge_is_answered_once_in_time_by_who_got_it(control: TestControl) {
+async fn a_challenge_is_answered_once_in_time_by_its_session(control: TestControl) {
     let (ada, mut browser, mut device) = ada(&control).await;
     let mut nobody = control.browser();
     let first = challenge(&mut nobody, SIGN_IN).await;
@@ -251,7 +251,7 @@ async fn a_challenge_is_answered_once_in_time_by_who_got_it(control: TestControl
     }
 }
 
-async fn what_a_page_of_ours_did_not_ask_for_opens_nothing(control: TestControl) {
+async fn a_response_without_a_request_of_our_pages_is_refused(control: TestControl) {
     let (ada, _, mut device) = ada(&control).await;
     let mut nobody = control.browser();
     for bend in ["origin", "host", "purpose", "presence", "signature"] {
@@ -281,7 +281,7 @@ async fn what_a_page_of_ours_did_not_ask_for_opens_nothing(control: TestControl)
     ));
 }
 
-async fn a_passkey_of_somebody_else_is_none(control: TestControl) {
+async fn a_passkey_of_another_user_is_refused(control: TestControl) {
     let (ada, _, mut device) = ada(&control).await;
     let grace = control.person("Grace").await.user;
     let mut browser = control.signed_in("Grace").await;

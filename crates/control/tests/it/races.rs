@@ -76,7 +76,7 @@ async fn a_password_that_changes_while_it_is_compared_opens_no_session() {
 
 /// CP-5: a user without membership in the project's current workspace cannot delete it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_project_that_is_moved_while_it_is_deleted_stays() {
+async fn a_project_that_is_moved_while_it_is_deleted_is_kept() {
     let control = TestControl::postgres().await;
     let (ada, bob) = (control.person("Ada").await, control.person("Bob").await);
     let project = control.project(&ada).await;

@@ -107,7 +107,7 @@ async fn all_credentials_of_a_user_share_a_limit() {
 
 /// A session counts as a credential. An invalid token uses up no limit of a user.
 #[tokio::test]
-async fn sessions_have_the_limit_and_bad_tokens_take_nothing_of_it() {
+async fn sessions_have_the_limit_and_bad_tokens_do_not_count_for_it() {
     let control = TestControl::start(LIMITS).await;
     let ada = control.person("ada").await;
     for _ in 0..30 {
@@ -246,7 +246,7 @@ async fn a_source_without_a_credential_has_a_limit_at_every_surface() {
 /// A caller with a valid credential counts for itself. A recently verified credential stays usable
 /// even if its source is flooded.
 #[tokio::test]
-async fn valid_credentials_take_nothing_of_their_source() {
+async fn valid_credentials_do_not_count_for_their_source() {
     let control = TestControl::start(SOURCE).await;
     let ada = control.person("ada").await;
     let bob = control.person("bob").await;

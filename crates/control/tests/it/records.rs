@@ -9,12 +9,12 @@ use crate::projects::{path, project};
 use crate::support::{Person, TestControl, both, next};
 
 both! {
-    the_plan_and_the_usage_are_told,
+    the_plan_and_the_usage_are_returned,
     logs_are_filtered_and_paged,
     events_are_filtered_and_paged,
 }
 
-async fn the_plan_and_the_usage_are_told(control: TestControl) {
+async fn the_plan_and_the_usage_are_returned(control: TestControl) {
     control.clock.set(NOON.parse().unwrap());
     let person = control.person("ada").await;
     let project = project(&control, &person).await;

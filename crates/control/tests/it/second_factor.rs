@@ -6,13 +6,13 @@ use http::{Method, StatusCode};
 use crate::support::{Browser, PASSWORD, TestControl, both};
 
 both! {
-    a_password_alone_opens_nothing_once_the_second_factor_is_on,
+    a_password_alone_is_not_enough_with_a_second_factor,
     a_code_opens_one_session,
     a_recovery_code_works_once_and_in_any_spelling,
     codes_are_not_guessed_in_bulk,
     wrong_codes_cause_waits_in_every_process_and_a_mail,
     the_step_in_between_does_not_wait_for_long,
-    turning_it_on_or_off_takes_a_recent_proof,
+    turning_it_on_or_off_needs_a_recent_proof,
     an_active_second_factor_is_not_replaced,
     the_stored_secret_is_sealed,
 }
@@ -86,7 +86,7 @@ async fn half_way(control: &TestControl) -> Browser<'_> {
     browser
 }
 
-async fn a_password_alone_opens_nothing_once_the_second_factor_is_on(control: TestControl) {
+async fn a_password_alone_is_not_enough_with_a_second_factor(control: TestControl) {
     control.person("Ada").await;
     let mut stolen = control.signed_in("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -241,7 +241,7 @@ async fn the_step_in_between_does_not_wait_for_long(control: TestControl) {
     assert_eq!(answer.location.as_deref(), Some("/login?next=/account"));
 }
 
-async fn turning_it_on_or_off_takes_a_recent_proof(control: TestControl) {
+async fn turning_it_on_or_off_needs_a_recent_proof(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let path = "/account/second-factor/remove";

@@ -10,19 +10,19 @@ both! {
     sessions_per_user_are_limited,
     a_person_signs_in_and_out,
     a_session_keeps_so_much_of_its_user_agent,
-    signing_in_goes_on_to_a_path_of_ours_alone,
+    signing_in_redirects_only_to_our_own_paths,
     failures_look_alike,
     suspension_ends_sessions,
     signing_in_replaces_the_cookie_and_ends_the_session_before,
-    guessing_is_slowed_down_and_the_owner_is_not_kept_out,
-    one_place_cannot_try_many_accounts,
-    a_session_ends_when_nobody_uses_it_and_after_a_month_anyway,
+    guessing_is_slowed_down_and_the_owner_is_not_locked_out,
+    one_source_cannot_try_many_accounts,
+    a_session_ends_when_unused_and_after_a_month_in_any_case,
     forms_of_other_sites_are_refused,
     a_session_calls_the_api_if_no_bearer_is_sent,
-    a_session_writes_through_the_api_from_this_origin_alone,
+    a_session_writes_through_the_api_only_from_this_origin,
     a_person_sees_and_ends_other_sessions,
     a_user_cannot_end_another_users_session,
-    a_new_password_takes_the_old_one_and_ends_other_sessions,
+    a_new_password_needs_the_old_one_and_ends_other_sessions,
     sign_ins_are_in_the_audit,
 }
 
@@ -53,7 +53,7 @@ async fn a_person_signs_in_and_out(control: TestControl) {
     assert_eq!(after.location.as_deref(), Some("/login?next=/account"));
 }
 
-async fn signing_in_goes_on_to_a_path_of_ours_alone(control: TestControl) {
+async fn signing_in_redirects_only_to_our_own_paths(control: TestControl) {
     control.person("Ada").await;
     for (next, on) in [
         ("/oauth/x?a=b", "/oauth/x?a=b"),
@@ -122,7 +122,7 @@ async fn signing_in_replaces_the_cookie_and_ends_the_session_before(control: Tes
     assert_eq!(planted.open("/account").await.status, StatusCode::SEE_OTHER);
 }
 
-async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out(control: TestControl) {
+async fn guessing_is_slowed_down_and_the_owner_is_not_locked_out(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.browser();
     for _ in 0..6 {
@@ -144,7 +144,7 @@ async fn guessing_is_slowed_down_and_the_owner_is_not_kept_out(control: TestCont
     );
 }
 
-async fn one_place_cannot_try_many_accounts(control: TestControl) {
+async fn one_source_cannot_try_many_accounts(control: TestControl) {
     let mut browser = control.browser();
     for number in 0..31 {
         let answer = browser
@@ -159,7 +159,7 @@ async fn one_place_cannot_try_many_accounts(control: TestControl) {
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
 }
 
-async fn a_session_ends_when_nobody_uses_it_and_after_a_month_anyway(control: TestControl) {
+async fn a_session_ends_when_unused_and_after_a_month_in_any_case(control: TestControl) {
     control.person("Ada").await;
     let mut idle = control.signed_in("Ada").await;
     let mut used = control.signed_in("Ada").await;
@@ -236,7 +236,7 @@ async fn a_session_calls_the_api_if_no_bearer_is_sent(control: TestControl) {
     );
 }
 
-async fn a_session_writes_through_the_api_from_this_origin_alone(control: TestControl) {
+async fn a_session_writes_through_the_api_only_from_this_origin(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let path = "/api/workspaces";
@@ -286,7 +286,7 @@ async fn a_user_cannot_end_another_users_session(control: TestControl) {
     assert_eq!(adas.open("/account").await.status, StatusCode::OK);
 }
 
-async fn a_new_password_takes_the_old_one_and_ends_other_sessions(control: TestControl) {
+async fn a_new_password_needs_the_old_one_and_ends_other_sessions(control: TestControl) {
     control.person("Ada").await;
     let mut other = control.signed_in("Ada").await;
     let mut browser = control.signed_in("Ada").await;

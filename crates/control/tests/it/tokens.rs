@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::support::{Person, TestControl, both};
 
 both! {
-    cp_11_a_token_says_what_it_was_asked_to,
-    cp_11_a_token_never_holds_more_than_its_parent,
+    cp_11_a_token_has_the_requested_claims,
+    cp_11_a_token_never_exceeds_its_parent,
 }
 
 async fn refusal(control: &TestControl, token: &str, body: &Value) -> (u16, String) {
@@ -18,7 +18,7 @@ async fn refusal(control: &TestControl, token: &str, body: &Value) -> (u16, Stri
 }
 
 /// CP-11.
-async fn cp_11_a_token_says_what_it_was_asked_to(control: TestControl) {
+async fn cp_11_a_token_has_the_requested_claims(control: TestControl) {
     let ada = control.person("ada").await;
     let resources = json!({"tunnels": {"scopes": {"tunnels": {"list": true}}}});
     let body = json!({"permissions": ["tunnels.resources.read-only"], "resources": resources});
@@ -52,7 +52,7 @@ async fn cp_11_a_token_says_what_it_was_asked_to(control: TestControl) {
 }
 
 /// CP-11: permissions, boundaries and lifetime can only be reduced.
-async fn cp_11_a_token_never_holds_more_than_its_parent(control: TestControl) {
+async fn cp_11_a_token_never_exceeds_its_parent(control: TestControl) {
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
     let inside = json!({"tunnels": {"projects": [project.id]}});

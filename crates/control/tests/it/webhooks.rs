@@ -18,7 +18,7 @@ use crate::support::{Answer, Person, Project, TestControl, both, next};
 both! {
     webhooks_are_added_changed_and_removed,
     a_project_has_a_bounded_number_of_webhooks,
-    what_is_wrong_with_a_webhook_is_named,
+    errors_of_a_webhook_name_the_field,
     a_plan_without_webhooks_refuses_them,
     users_without_write_access_see_only_the_host_of_webhooks,
 }
@@ -251,7 +251,7 @@ async fn a_project_has_a_bounded_number_of_webhooks(control: TestControl) {
     world.call(Method::POST, "", Some(body)).await.expect(201);
 }
 
-async fn what_is_wrong_with_a_webhook_is_named(control: TestControl) {
+async fn errors_of_a_webhook_name_the_field(control: TestControl) {
     let world = World::new(control).await;
     let good =
         json!({"name": "a", "events": ["tunnel.created"], "config": {"url": "https://a.example"}});

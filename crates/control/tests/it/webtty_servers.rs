@@ -13,7 +13,7 @@ both! {
     a_server_keeps_its_keys,
     a_list_of_servers_has_pages_and_filters,
     roles_and_permissions_for_servers,
-    wt_6_a_token_for_one_restricted_server_manages_none,
+    wt_6_a_token_for_one_restricted_server_cannot_manage_servers,
     a_project_has_a_bounded_number_of_servers,
 }
 
@@ -377,7 +377,7 @@ async fn roles_and_permissions_for_servers(control: TestControl) {
 
 /// WT-6, ED-1e: pages open a terminal of a restricted server with a token for one tunnel that has
 /// the permission to manage servers. That token cannot manage a server or mint another token.
-async fn wt_6_a_token_for_one_restricted_server_manages_none(control: TestControl) {
+async fn wt_6_a_token_for_one_restricted_server_cannot_manage_servers(control: TestControl) {
     let world = World::new(control).await;
     let restricted = json!({"name": "build", "accessPolicy": "restricted"});
     let made = world.create(restricted).await.expect(201);

@@ -5,13 +5,13 @@ use serde_json::json;
 use crate::support::{TestControl, both};
 
 both! {
-    cp_1_any_valid_credential_is_told_who_it_is,
+    cp_1_any_valid_credential_gets_its_identity,
     cp_1_limits_permissions_and_boundaries_are_shown,
     a_boundary_is_evaluated_for_a_limited_number_of_projects,
 }
 
 /// CP-1.
-async fn cp_1_any_valid_credential_is_told_who_it_is(control: TestControl) {
+async fn cp_1_any_valid_credential_gets_its_identity(control: TestControl) {
     let ada = control.person("ada").await;
     let who = control.get("/api/whoami", &ada.token).await;
     assert_eq!(who.status, 200, "{who:?}");

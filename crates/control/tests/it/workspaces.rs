@@ -11,17 +11,17 @@ use crate::support::{BASE_URL, Browser, PASSWORD, TestControl, both};
 both! {
     a_workspace_is_made_renamed_and_deleted,
     another_workspace_does_not_exist,
-    roles_allow_what_the_table_says,
-    nobody_manages_a_stronger_member_and_an_owner_stays,
+    roles_have_the_permissions_of_the_table,
+    stronger_members_cannot_be_managed_and_an_owner_remains,
     a_suspended_member_is_outside_and_a_viewer_may_leave,
     members_are_searched_sorted_and_paged,
-    somebody_new_joins_by_the_link_in_the_mail,
-    an_invitation_is_for_whom_it_was_sent_to,
+    a_new_user_joins_with_the_link_in_the_mail,
+    an_invitation_is_valid_only_for_its_recipient,
     an_invitation_ends_when_revoked_or_old,
     an_invitation_ends_with_the_inviters_role,
     one_user_cannot_fill_the_mail_queue,
     one_person_owns_a_bounded_number_of_workspaces,
-    who_is_in_already_and_who_would_outrank_is_not_invited,
+    members_and_higher_roles_cannot_be_invited,
     the_audit_lists_the_actions_in_a_workspace,
     a_change_is_atomic,
 }
@@ -129,7 +129,7 @@ async fn another_workspace_does_not_exist(control: TestControl) {
 }
 
 /// CP-11: each role has the permissions of the table.
-async fn roles_allow_what_the_table_says(control: TestControl) {
+async fn roles_have_the_permissions_of_the_table(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -163,7 +163,7 @@ async fn roles_allow_what_the_table_says(control: TestControl) {
     }
 }
 
-async fn nobody_manages_a_stronger_member_and_an_owner_stays(control: TestControl) {
+async fn stronger_members_cannot_be_managed_and_an_owner_remains(control: TestControl) {
     let ada_id = control.person("Ada").await.user;
     let anna_id = control.person("Anna").await.user;
     let max_id = control.person("Max").await.user;
@@ -286,7 +286,7 @@ pub(crate) async fn invite(browser: &mut Browser<'_>, id: &str, email: &str, rol
     url.strip_prefix(BASE_URL).unwrap().to_owned()
 }
 
-async fn somebody_new_joins_by_the_link_in_the_mail(control: TestControl) {
+async fn a_new_user_joins_with_the_link_in_the_mail(control: TestControl) {
     control.person("Ada").await;
     let mut ada = control.signed_in("Ada").await;
     let id = team(&mut ada).await;
@@ -333,7 +333,7 @@ async fn somebody_new_joins_by_the_link_in_the_mail(control: TestControl) {
     );
 }
 
-async fn an_invitation_is_for_whom_it_was_sent_to(control: TestControl) {
+async fn an_invitation_is_valid_only_for_its_recipient(control: TestControl) {
     control.person("Ada").await;
     control.person("Grace").await;
     control.person("Eve").await;
@@ -411,7 +411,7 @@ async fn an_invitation_ends_when_revoked_or_old(control: TestControl) {
     );
 }
 
-async fn who_is_in_already_and_who_would_outrank_is_not_invited(control: TestControl) {
+async fn members_and_higher_roles_cannot_be_invited(control: TestControl) {
     control.person("Ada").await;
     let anna = control.person("Anna").await.user;
     let mut ada = control.signed_in("Ada").await;

@@ -1,4 +1,4 @@
-//! The thread behind the access log.
+//! The thread that writes the access log.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::{AccessLogState, MAX_LINE_BYTES, Message};
 
-/// Where lines end up.
+/// Destination of the lines.
 pub(super) enum Target {
     File(PathBuf, File),
     Stdout(io::Stdout),
@@ -48,16 +48,16 @@ impl Write for Target {
     }
 }
 
-/// Takes lines off the queue and writes them in as few calls as the load allows.
+/// Takes lines from the queue and writes them in as few system calls as the load allows.
 pub(super) struct Writer {
-    /// Larger than any line with its newline: a line enters the buffer whole or not at all, so a
-    /// full disk drops lines and never tears one.
+    /// Larger than any line with its newline: a line enters the buffer completely or not at all, so
+    /// a full disk drops whole lines.
     out: BufWriter<Target>,
     messages: Receiver<Message>,
     shared: Arc<AccessLogState>,
-    /// When it was last told that lines cannot be written.
+    /// Time of the last log message about a failure.
     told: Option<Instant>,
-    /// It was told, and that it is over was not.
+    /// A failure was logged, but not its end.
     is_open: bool,
 }
 
@@ -82,13 +82,13 @@ impl Writer {
             self.take(first);
             self.drain();
             if self.shared.finish.load(Ordering::Acquire) {
-                // Whatever was queued before the flag was set is in the queue now, and was not
-                // all there when it was drained.
+                // Lines that were queued before the flag was set may have been missed by the
+                // previous drain, and are in the queue now.
                 self.drain();
                 return;
             }
-            // While this thread is parked, and not waiting on the queue, a request that leaves a
-            // line makes no system call to wake it.
+            // While this thread is parked instead of waiting on the queue, a request that writes a
+            // line needs no system call to wake it.
             thread::park_timeout(COALESCE);
         }
     }
@@ -112,14 +112,14 @@ impl Writer {
             .fetch_sub(line.len(), Ordering::Relaxed);
         line.push(b'\n');
         let written = self.out.write_all(&line);
-        // That it went into the buffer says nothing about the disk.
+        // Success only means that the line is in the buffer, not on the disk.
         if let Err(error) = written {
             self.shared.drop_line();
             self.failed(&error);
         }
     }
 
-    /// Lines taken so far belong to the old file, so they are written before it is let go.
+    /// Lines taken so far belong to the old file, so they are written before it is closed.
     fn reopen(&mut self) {
         self.flush();
         let Target::File(path, _) = self.out.get_ref() else {
@@ -148,8 +148,8 @@ impl Writer {
         }
     }
 
-    /// A disk that is full stays so for a while, and may take a line now and then: that is one
-    /// message in [`TOLD_AGAIN`].
+    /// A full disk stays full for a while, and may accept a line now and then: that is logged once
+    /// per [`TOLD_AGAIN`].
     fn failed(&mut self, error: &io::Error) {
         let is_told = self.told.is_some_and(|at| at.elapsed() < TOLD_AGAIN);
         let was_failing = self.shared.failing.swap(true, Ordering::Relaxed);
@@ -161,11 +161,11 @@ impl Writer {
     }
 }
 
-/// Between two messages that lines are dropped: the count is in the metrics.
+/// Interval between two messages about dropped lines; the count is in the metrics.
 const TOLD_AGAIN: Duration = Duration::from_mins(5);
 
-/// How long lines gather before they are written: short for somebody who follows the log, long
-/// for requests, of which thousands then share a wake-up.
+/// Time for which lines are collected before they are written: short for a person who follows the
+/// log, long for requests, thousands of which then share a wake-up.
 const COALESCE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// What is logged, one message a line.
+    /// The log output, one message per line.
     #[derive(Clone, Default)]
     struct Logged(Arc<Mutex<Vec<u8>>>);
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_stays_full_is_one_message() {
+    fn a_lasting_full_disk_is_logged_once() {
         let logged = Logged::default();
         let to = logged.clone();
         let subscriber = tracing_subscriber::fmt()

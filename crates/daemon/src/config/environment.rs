@@ -1,13 +1,13 @@
-//! The environment, laid over the file.
+//! The environment, which overrides the file.
 
 use super::node::{Entry, Node, Value};
 use super::shape::Shape;
 use super::{ConfigError, Origin, node};
 
-/// What every variable of ours begins with.
+/// Prefix of all variables.
 const PREFIX: &str = "SVC_";
-/// What stands between two levels. A name without it is not configuration: those belong to the
-/// command line (`SVC_TOKEN`).
+/// Separator between two levels. A variable without it is not part of the configuration: those
+/// belong to the command line (`SVC_TOKEN`).
 const SEPARATOR: &str = "__";
 
 /// Sets each variable's key in `root`.
@@ -25,7 +25,7 @@ pub(super) fn overlay(
             Some((path.to_ascii_lowercase(), name, value))
         })
         .collect::<Vec<_>>();
-    // The order of an environment is arbitrary; what is refused first should not be.
+    // The order of an environment is arbitrary; sorting makes the first error deterministic.
     variables.sort();
     for (path, name, value) in variables {
         let origin = Origin::Environment(name);
@@ -39,7 +39,8 @@ pub(super) fn overlay(
             .iter()
             .try_fold(shape, |shape, part| shape.property(part));
         let node = match target {
-            // A secret may begin with `#`, hold `: ` or be all digits: a text is never parsed.
+            // A secret may start with `#`, contain `: ` or be all digits, so a text is never
+            // parsed.
             Some(shape) if !shape.is_text() => parse(&value).map_err(at)?,
             _ => Node {
                 value: Value::Text(value),
@@ -61,7 +62,7 @@ fn parse(value: &str) -> Result<Node, ConfigError> {
     node::parse(value, &|_| None)
 }
 
-/// Puts `node` at `parts`, making the sections on the way.
+/// Sets `node` at `parts`, and creates the sections on the way.
 fn set(root: &mut Node, parts: &[&str], node: Node, origin: &Origin) -> Result<(), ConfigError> {
     let Some((part, rest)) = parts.split_first() else {
         if let Some(Origin::Environment(other)) = &root.origin {

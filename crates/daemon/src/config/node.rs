@@ -1,4 +1,4 @@
-//! The values of a configuration before they have types, each with the place it was written.
+//! The untyped values of a configuration, each with its position.
 
 use std::fmt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::{ConfigError, Origin};
 
-/// One value and where it was written (`None`: it was not, like the section around it).
+/// One value and its position (`None`: it was not written, like implicit sections).
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) value: Value,
@@ -27,7 +27,7 @@ pub(super) enum Value {
     Section(Vec<Entry>),
 }
 
-/// A key of a section; the key has a place of its own.
+/// A key of a section, with its own position.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: String,
@@ -36,7 +36,7 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// The configuration in which nothing is written.
+    /// An empty configuration.
     pub(super) fn empty() -> Self {
         Self {
             value: Value::Section(Vec::new()),
@@ -44,7 +44,7 @@ impl Node {
         }
     }
 
-    /// The value at a dotted key, list positions included. The keys of a map may have dots too.
+    /// The value at a dotted key, including list positions. The keys of a map may contain dots.
     pub(super) fn find(&self, key: &str) -> Option<&Self> {
         match &self.value {
             Value::Section(entries) => entries
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// This value, or what the rest of a key, which begins with a dot, finds in it.
+    /// This value, or the value at the rest of a key, which starts with a dot.
     fn after(&self, rest: &str) -> Option<&Self> {
         match rest.strip_prefix('.') {
             Some(key) => self.find(key),
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// Where the value at a dotted key was written, or the section that it should stand in.
+    /// Position of the value at a dotted key, or of the section that should contain it.
     pub(super) fn nearest_origin(&self, key: &str) -> Option<Origin> {
         match (self.find(key), key.rsplit_once('.')) {
             (Some(node), _) => node.origin.clone(),
@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    /// The value without its places; keys without a value are left out.
+    /// The value without positions; keys without a value are left out.
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -92,7 +92,7 @@ impl Node {
         }
     }
 
-    /// The same value, with every place in it set to `origin`.
+    /// The same value with all positions set to `origin`.
     pub(super) fn written_in(self, origin: &Origin) -> Self {
         let value = match self.value {
             Value::List(items) => Value::List(
@@ -120,7 +120,7 @@ impl Node {
     }
 }
 
-/// A configuration larger than this is another file; ours are a few KiB.
+/// A larger file is not a configuration, which has a few KiB.
 pub const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// Reads a YAML file. An empty one is an empty section.
@@ -131,7 +131,7 @@ pub(super) fn read_file(path: &Path) -> Result<Node, ConfigError> {
     read(&name, &bytes)
 }
 
-/// Reads the bytes of a YAML file that is called `name`.
+/// Parses the bytes of a YAML file with this name.
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Node, ConfigError> {
     let text = str::from_utf8(bytes).map_err(|_| unreadable(name, "it is not UTF-8"))?;
     let place = |at: &Location| {
@@ -152,15 +152,15 @@ fn unreadable(name: &str, problem: &str) -> ConfigError {
     ConfigError::new("", format!("{name} cannot be read: {problem}"))
 }
 
-/// Reads one YAML value; `place` turns a location in `text` into an origin.
+/// Parses one YAML value; `place` converts a location in `text` to an origin.
 pub(super) fn parse(
     text: &str,
     place: &dyn Fn(&Location) -> Option<Origin>,
 ) -> Result<Node, ConfigError> {
     let options = serde_saphyr::options! {
-        // `no` is the name of a country, not a switch.
+        // `no` is also a country code, so it is not a boolean.
         strict_booleans: true,
-        // The lines around an error may hold secrets.
+        // The lines around an error may contain secrets.
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options)
@@ -172,7 +172,7 @@ pub(super) fn parse(
         })
 }
 
-/// The parser's message without the place, which the origin tells.
+/// The parser's message without the position, which is in the origin.
 fn message(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().to_string();
     match text.split_once(" at line ") {

@@ -1,5 +1,5 @@
-//! The documentation of a configuration file, made from its JSON Schema: what is said of a key is
-//! said once, at its field.
+//! Documentation of a configuration file, generated from its JSON Schema, so that each key is
+//! documented only at its field.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub fn markdown(schema: &Value) -> String {
         let text = schema["description"].as_str().unwrap_or_default();
         let text = text.replace('\n', " ");
         if is_section(schema) {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             write!(out, "### `{key}`\n\n{text}\n\n").ok();
             if has_plain_keys(schema) {
                 out.push_str(HEAD);
@@ -37,7 +37,7 @@ pub fn markdown(schema: &Value) -> String {
     out.replace("|\n###", "|\n\n###") + "\n"
 }
 
-/// Keys that nobody described: without a description, or with neither a default nor an example.
+/// Undocumented keys: without a description, or with neither a default nor an example.
 pub fn undescribed(schema: &Value) -> Vec<String> {
     let mut keys = Vec::new();
     each_key(schema, &mut |key, schema| {
@@ -56,7 +56,7 @@ fn each_key(schema: &Value, visit: &mut impl FnMut(&str, &Value)) {
 }
 
 fn below(schema: &Value, at: &str, visit: &mut impl FnMut(&str, &Value)) {
-    // What is not a section comes first, so that it stands under its heading.
+    // Plain keys come first, so that they are below the heading of their section.
     let (keys, sections): (Vec<_>, Vec<_>) =
         properties(schema).partition(|(_, schema)| !is_section(schema));
     for (name, schema) in keys.into_iter().chain(sections) {
@@ -76,7 +76,7 @@ fn below(schema: &Value, at: &str, visit: &mut impl FnMut(&str, &Value)) {
     }
 }
 
-/// The keys of a section, of the section that an optional one is, or of those in a list or a map.
+/// The keys of a section, of an optional section, or of the sections in a list or a map.
 fn properties(schema: &Value) -> impl Iterator<Item = (&String, &Value)> {
     let choices = schema["anyOf"].as_array().into_iter().flatten();
     std::iter::once(schema)

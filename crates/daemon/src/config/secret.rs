@@ -1,4 +1,4 @@
-//! A secret out of a configuration.
+//! A secret in a configuration.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-/// A text that is never printed: its `Debug` is silent, it has no `Display` and no `Serialize`.
+/// A text that is never printed: its `Debug` hides it, and it has no `Display` and no `Serialize`.
 ///
-/// In a configuration it is a string; a number is refused without being repeated.
+/// In a configuration it is a string; a number is refused without repeating it.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct SecretString(String);
@@ -19,7 +19,7 @@ impl SecretString {
         Self(secret.into())
     }
 
-    /// The secret itself, for the one place that uses it.
+    /// The secret itself, for the code that uses it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,17 +1,18 @@
-//! What a configuration may look like, read from the type's JSON Schema.
+//! The valid structure of a configuration, from the type's JSON Schema.
 
 use serde_json::Value as Json;
 
 use super::ConfigError;
 use super::node::{Node, Value};
 
-/// The schema of one key. Only what our types produce is understood: kinds, properties, items, and
-/// alternatives for what is optional. Everything else (ranges, names of variants) is `serde`'s.
+/// The schema of one key. Only the features that our types use are supported: types, properties,
+/// items, and alternatives for optional values. `serde` checks everything else (ranges, names of
+/// variants).
 #[derive(Clone, Copy)]
 pub(super) struct Shape<'a>(&'a Json);
 
 impl<'a> Shape<'a> {
-    /// The shape that a whole schema describes.
+    /// The shape of a whole schema.
     pub(super) fn of(schema: &'a Json) -> Self {
         Self(schema)
     }
@@ -23,7 +24,7 @@ impl<'a> Shape<'a> {
             .or_else(|| self.values())
     }
 
-    /// What stands under the keys of a map, which are whatever its author likes.
+    /// The shape of the values of a map, whose keys are arbitrary.
     fn values(self) -> Option<Self> {
         self.alternatives()
             .filter_map(|shape| shape.0.get("additionalProperties"))
@@ -31,7 +32,7 @@ impl<'a> Shape<'a> {
             .map(Self)
     }
 
-    /// Whether nothing but a text (or nothing) may stand here.
+    /// True if only a text (or nothing) is valid here.
     pub(super) fn is_text(self) -> bool {
         let mut kinds = self.kinds().filter(|kind| *kind != "null").peekable();
         kinds.peek().is_some() && kinds.all(|kind| kind == "string")
@@ -49,13 +50,13 @@ impl<'a> Shape<'a> {
             .find_map(|shape| shape.0.get("items").map(Self))
     }
 
-    /// Whether keys beyond the properties are refused.
+    /// True if keys beyond the properties are refused.
     fn is_closed(self) -> bool {
         self.alternatives()
             .any(|shape| shape.0.get("additionalProperties") == Some(&Json::Bool(false)))
     }
 
-    /// This shape, or those of which one applies.
+    /// This shape, or its alternatives.
     fn alternatives(self) -> impl Iterator<Item = Self> {
         let choices = ["anyOf", "oneOf"]
             .into_iter()
@@ -64,7 +65,7 @@ impl<'a> Shape<'a> {
         std::iter::once(self).chain(choices.iter().map(Self))
     }
 
-    /// The JSON kinds that may stand here; none when the schema does not say.
+    /// The valid JSON types; none if the schema does not restrict them.
     fn kinds(self) -> impl Iterator<Item = &'a str> {
         self.alternatives()
             .filter_map(|shape| shape.0.get("type"))
@@ -75,8 +76,8 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Refuses unknown keys, and values of the wrong kind without repeating them: `serde`'s own message
-/// would show the value, which may be a secret in the wrong place. The first one is told.
+/// Refuses unknown keys, and values of the wrong type without repeating them. `serde`'s own message
+/// would show the value, which may be a misplaced secret. Returns the first error.
 pub(super) fn check(root: &mut Node, shape: Shape<'_>) -> Result<(), ConfigError> {
     match prune(root, shape).into_iter().next() {
         Some(error) => Err(error),
@@ -84,8 +85,8 @@ pub(super) fn check(root: &mut Node, shape: Shape<'_>) -> Result<(), ConfigError
     }
 }
 
-/// The same for all of them, in the order of the file. What was refused is taken out, so that the
-/// rest can be looked at further.
+/// Returns all errors, in the order of the file. Refused values are removed, so that the rest can
+/// be checked further.
 pub(super) fn prune(root: &mut Node, shape: Shape<'_>) -> Vec<ConfigError> {
     let mut refused = Vec::new();
     prune_at(root, shape, "", shape, &mut refused);
@@ -157,7 +158,7 @@ fn prune_at(
 }
 
 impl Value {
-    /// Whether this is a value of a JSON Schema kind.
+    /// True if this is a value of a JSON Schema type.
     fn is(&self, kind: &str) -> bool {
         match self {
             Self::Null => kind == "null",
@@ -204,7 +205,7 @@ fn mismatch(kinds: &[&str], found: &Value) -> String {
     format!("expected {expected}, found {}{hint}", found.name())
 }
 
-/// An unknown section that holds one key was written for that key (always so in the environment).
+/// An unknown section with a single key was meant as that key (always so in the environment).
 fn whole_key(mut key: String, mut node: &Node) -> String {
     while let Value::Section(entries) = &node.value
         && let [entry] = entries.as_slice()
@@ -215,8 +216,8 @@ fn whole_key(mut key: String, mut node: &Node) -> String {
     key
 }
 
-/// `written` is the key in one or more forms: the nearest to any of them is told, and of those as
-/// near the one that is nearest to the first form.
+/// `written` is the key in one or more forms. The message names the known key that is nearest to
+/// any of them; ties are decided by the first form.
 fn unknown(written: &[&str], root: Shape<'_>) -> String {
     let mut known = Vec::new();
     for key in written {
@@ -232,13 +233,13 @@ fn unknown(written: &[&str], root: Shape<'_>) -> String {
     }
 }
 
-/// How the message about an unknown key ends that was probably meant as this one.
+/// The end of the message about an unknown key that was probably meant as this one.
 pub(super) fn nearest(key: &str) -> String {
     format!("; the nearest known one is {key}")
 }
 
-/// How far a known key is from what was written: the edits between them. A key of the right name in
-/// another place of the same section counts as one edit, since its place is what people forget.
+/// Edit distance between the written and a known key. A correct name at another level of the same
+/// section counts as one edit, because the level is easily forgotten.
 fn distance(written: &str, known: &str) -> usize {
     let ends = |key: &str| {
         let section = key.split('.').next().map(str::to_owned);
@@ -251,8 +252,8 @@ fn distance(written: &str, known: &str) -> usize {
     strsim::damerau_levenshtein(written, known)
 }
 
-/// Every dotted key under `shape`, sections included. The keys of a map are those of `written`,
-/// which is the rest of the key that was written.
+/// Every dotted key under `shape`, including sections. For maps, the keys are taken from `written`,
+/// the rest of the written key.
 fn collect_keys(shape: Shape<'_>, at: &str, written: &str, keys: &mut Vec<String>) {
     let below = |key: &str| match at {
         "" => key.to_owned(),

@@ -1,19 +1,19 @@
-//! The directory for what a service keeps.
+//! The state directory of a service.
 
 use std::path::PathBuf;
 
-/// Where state belongs by the environment's conventions.
+/// The state directory by the conventions of the environment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum StateDir {
-    /// Given to this service alone (systemd.exec(5), `StateDirectory=`).
+    /// Exclusive to this service (systemd.exec(5), `StateDirectory=`).
     Own(PathBuf),
     /// Shared by all programs of a user (XDG Base Directory Specification).
     Shared(PathBuf),
 }
 
 impl StateDir {
-    /// Reads `$STATE_DIRECTORY`, `$XDG_STATE_HOME` and `$HOME`, in this order; what is not absolute
-    /// does not count.
+    /// Reads `$STATE_DIRECTORY`, `$XDG_STATE_HOME` and `$HOME`, in this order; relative paths are
+    /// ignored.
     pub fn of_environment(env: &[(String, String)]) -> Option<Self> {
         let variable = |name: &str| {
             let found = env.iter().find(|(key, _)| key == name);
@@ -28,7 +28,8 @@ impl StateDir {
         })
     }
 
-    /// The directory of `part` (`engine`), where state is shared by that of its own `name` (a host).
+    /// The directory of `part` (`engine`); in a shared state directory with a subdirectory for
+    /// `name` (a host).
     pub fn of(self, part: &str, name: &str) -> PathBuf {
         match self {
             Self::Own(path) => path,

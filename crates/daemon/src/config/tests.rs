@@ -1,4 +1,4 @@
-//! The loader over a small configuration of its own.
+//! The loader with a small example configuration.
 
 use std::io::Write;
 
@@ -55,7 +55,7 @@ fn read(text: &str, variables: &[(&str, &str)]) -> Result<Example, ConfigError> 
     load(Some(file(text).path()), env(variables))
 }
 
-/// The refusal of `text` as `line:column: key: message`.
+/// The error of `text` as `line:column: key: message`.
 fn refusal(text: &str) -> String {
     let file = file(text);
     let error = load::<Example>(Some(file.path()), [])
@@ -66,7 +66,7 @@ fn refusal(text: &str) -> String {
         .to_owned()
 }
 
-/// The refusal of one variable.
+/// The error of one variable.
 fn env_refusal(name: &str, value: &str) -> String {
     load::<Example>(None, env(&[(name, value)]))
         .unwrap_err()
@@ -85,7 +85,7 @@ fn an_empty_file_and_an_empty_section_are_the_defaults() {
 }
 
 #[test]
-fn yaml_and_json_say_the_same() {
+fn yaml_and_json_are_equivalent() {
     let yaml = "web:\n  host: a.example\n  port: 80\n  proxies: [10.0.0.0/8]\n";
     let json = r#"{"web": {"host": "a.example", "port": 80, "proxies": ["10.0.0.0/8"]}}"#;
     let read_yaml = read(yaml, &[]).unwrap();
@@ -94,7 +94,7 @@ fn yaml_and_json_say_the_same() {
 }
 
 #[test]
-fn the_environment_stands_above_the_file() {
+fn the_environment_overrides_the_file() {
     let read = read(
         "web: {host: file.example, port: 80, proxies: [a]}\n",
         &[
@@ -127,7 +127,7 @@ fn only_a_double_underscore_makes_a_variable_configuration() {
 }
 
 #[test]
-fn a_text_from_the_environment_is_taken_as_it_is() {
+fn a_text_from_the_environment_is_unchanged() {
     for text in [
         "0123", "null", "true", "# hash", "a: b", "[x]", "", " padded ", "'q'",
     ] {
@@ -147,7 +147,7 @@ fn two_variables_for_one_key_are_refused() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_place_and_the_nearest() {
+fn an_unknown_key_is_named_with_its_position_and_the_nearest() {
     assert_eq!(
         refusal("web:\n  host: a\n  prot: 80\n"),
         "3:3: web.prot: unknown key; the nearest known one is web.port",
@@ -222,7 +222,7 @@ fn a_value_of_the_wrong_kind_is_named_and_not_shown() {
 }
 
 #[test]
-fn what_the_type_refuses_is_placed_as_well() {
+fn errors_of_the_type_have_a_position() {
     let out_of_range = refusal("web:\n  port: 70000\n");
     assert!(
         out_of_range.starts_with("2:9: web.port: "),
@@ -241,7 +241,7 @@ fn what_the_type_refuses_is_placed_as_well() {
 }
 
 #[test]
-fn a_check_is_told_where_its_key_was_written() {
+fn an_error_of_a_check_has_the_position_of_its_key() {
     let file = file("web:\n  host: a\n");
     let refuse = |key: &'static str| {
         let env = env(&[("SVC_WEB__PORT", "80")]);
@@ -259,7 +259,7 @@ fn a_check_is_told_where_its_key_was_written() {
 }
 
 #[test]
-fn broken_yaml_is_placed_and_not_shown() {
+fn invalid_yaml_has_a_position_and_is_not_shown() {
     for text in [
         "web:\n  secrets: [hunter2\n",
         "token: hunter2\ntoken: hunter2\n",
@@ -312,7 +312,7 @@ fn the_schema_is_closed_and_without_references() {
 }
 
 #[test]
-fn a_refusal_is_one_line_whatever_a_key_is_made_of() {
+fn an_error_is_one_line_for_any_key() {
     for (text, shown) in [
         ("\"a\\u001b[2Jb\": 1\n", r"a\u{1b}[2Jb: unknown key"),
         ("web: {\"x\\ny\": 1}\n", r"web.x\ny: unknown key"),
@@ -332,7 +332,7 @@ struct Many {
     webs: std::collections::BTreeMap<String, Web>,
 }
 
-/// Everything that is wrong with a text, a line each.
+/// All errors of a text, one per line.
 fn refusals(text: &str) -> Vec<String> {
     let check = |many: Many| {
         let hostless = many.webs.iter().filter(|(_, web)| web.host.is_none());
@@ -352,7 +352,7 @@ fn refusals(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once_and_where() {
+fn all_errors_are_reported_with_positions() {
     let text = "webs:
   a:
     host: a

@@ -1,4 +1,4 @@
-//! What the metrics listener is to do, and what it refuses.
+//! Configuration of the metrics listener, and its validation.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,29 +8,29 @@ use metrics_exporter_prometheus::BuildError;
 use super::respond::{HEALTH_PATH, READY_PATH};
 use crate::config::SecretString;
 
-/// What the metrics listener is to do.
+/// Configuration of the metrics listener.
 #[derive(Clone, Debug, Default)]
 pub struct MetricsConfig {
-    /// Whether metrics are emitted at all (MX-1).
+    /// True to emit metrics at all (MX-1).
     pub enabled: bool,
-    /// Where to listen; without it no listener starts (MX-1).
+    /// Listen address; without it no listener starts (MX-1).
     pub listen_addr: Option<SocketAddr>,
     /// The path of the scrape (MX-2).
     pub path: MetricsPath,
-    /// What a scraper must present; required off loopback (MX-3).
+    /// The token that a scraper must send; required off loopback (MX-3).
     pub bearer_token: Option<SecretString>,
 }
 
 impl MetricsConfig {
-    /// Where a listener starts, if one does (MX-1).
+    /// The listen address, if a listener starts (MX-1).
     pub fn listener(&self) -> Option<SocketAddr> {
         self.listen_addr.filter(|_| self.enabled)
     }
 
-    /// Whether the listener may start as described.
+    /// Checks that the listener may start with this configuration.
     ///
     /// # Errors
-    /// The bearer token is missing where MX-3 wants one, or cannot be sent in a header.
+    /// The bearer token is missing although MX-3 requires one, or cannot be sent in a header.
     pub fn check(&self) -> Result<(), MetricsError> {
         let Some(address) = self.listener() else {
             return Ok(());
@@ -41,23 +41,23 @@ impl MetricsConfig {
                 Err(MetricsError::UnusableToken)
             }
             Some(_) => Ok(()),
-            // `::ffff:127.0.0.1` is loopback too.
+            // `::ffff:127.0.0.1` is also loopback.
             None if address.ip().to_canonical().is_loopback() => Ok(()),
             None => Err(MetricsError::BearerRequired { address }),
         }
     }
 }
 
-/// The path of the scrape: begins with a slash (MX-2), has no query, and is none of the health
-/// routes. `/metrics` by default.
+/// The path of the scrape: starts with a slash (MX-2), has no query, and is not a health route.
+/// `/metrics` by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsPath(String);
 
 impl MetricsPath {
-    /// Takes a configured path; a missing leading slash is added (MX-2).
+    /// Converts a configured path; a missing leading slash is added (MX-2).
     ///
     /// # Errors
-    /// It cannot be the path of a request, or it is a health route's.
+    /// It is not a valid request path, or it is a health route.
     pub fn new(path: &str) -> Result<Self, MetricsError> {
         let path = match path.strip_prefix('/') {
             Some(_) => path.to_owned(),
@@ -84,7 +84,7 @@ impl Default for MetricsPath {
     }
 }
 
-/// Why metrics are not served; each ends the process at start.
+/// Reason why metrics are not served; each ends the process at start.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     /// MX-3.
@@ -93,24 +93,24 @@ pub enum MetricsError {
          set metrics.prometheus.bearer_token, or listen on a loopback address"
     )]
     BearerRequired {
-        /// Where it would listen.
+        /// The configured address.
         address: SocketAddr,
     },
-    /// Nobody could present this token.
+    /// No client could send this token.
     #[error("the bearer token must be visible ASCII characters, and at least one")]
     UnusableToken,
-    /// Nobody could ask for this path.
+    /// No client could request this path.
     #[error("{0:?} cannot be the path of the metrics")]
     UnusablePath(String),
-    /// The address is taken, or is not ours.
+    /// The address is in use, or does not belong to this machine.
     #[error("the metrics listener cannot bind {address}: {source}")]
     Bind {
-        /// The address asked for.
+        /// The configured address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The recorder was refused.
+    /// The recorder could not be installed.
     #[error("the metrics recorder cannot be installed: {0}")]
     Recorder(BuildError),
 }
@@ -173,7 +173,7 @@ mod tests {
 
     /// MX-1.
     #[test]
-    fn mx_1_nothing_is_checked_where_nothing_listens() {
+    fn mx_1_without_a_listener_nothing_is_checked() {
         let open = MetricsConfig {
             listen_addr: Some("0.0.0.0:9090".parse().unwrap()),
             ..MetricsConfig::default()

@@ -1,4 +1,4 @@
-//! What the metrics listener answers.
+//! Responses of the metrics listener.
 
 use bytes::Bytes;
 use http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -13,7 +13,7 @@ use crate::config::SecretString;
 pub(super) const HEALTH_PATH: &str = "/healthz";
 pub(super) const READY_PATH: &str = "/readyz";
 
-/// Everything that an answer depends on.
+/// Everything that a response depends on.
 pub(super) struct Respond {
     pub(super) path: MetricsPath,
     pub(super) bearer_token: Option<SecretString>,
@@ -49,7 +49,7 @@ impl Respond {
         text(StatusCode::OK, "ok\n")
     }
 
-    /// Whether a scrape may be answered (MX-3), else the challenge (RFC 6750 section 3).
+    /// Checks that a scrape is allowed (MX-3), or returns the challenge (RFC 6750 section 3).
     fn judge(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         let Some(expected) = &self.bearer_token else {
             return Ok(());
@@ -62,7 +62,7 @@ impl Respond {
             .as_bytes()
             .split_at_checked("Bearer ".len())
             .and_then(|(scheme, token)| scheme.eq_ignore_ascii_case(b"Bearer ").then_some(token));
-        // The comparison takes as long for a near miss as for a far one; only the length shows.
+        // The duration of the comparison reveals only the length of the token.
         match token {
             Some(token) if bool::from(token.ct_eq(expected.expose().as_bytes())) => Ok(()),
             _ => Err("Bearer error=\"invalid_token\""),

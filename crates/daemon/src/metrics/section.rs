@@ -8,18 +8,18 @@ use serde::Deserialize;
 use super::{MetricsConfig, MetricsError, MetricsPath};
 use crate::config::{ConfigError, SecretString};
 
-/// What the process tells about itself.
+/// Metrics of the process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsSection {
-    /// Metrics in the Prometheus text format, with `/healthz` and `/readyz` beside them.
+    /// Metrics in the Prometheus text format, with `/healthz` and `/readyz` on the same listener.
     prometheus: PrometheusSection,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PrometheusSection {
-    /// Whether metrics are emitted.
+    /// True to emit metrics.
     enabled: bool,
     /// Address and port of the metrics listener. Without it no listener starts.
     #[schemars(example = "127.0.0.1:9090")]
@@ -27,7 +27,7 @@ struct PrometheusSection {
     /// The path of the scrape; a missing leading slash is added.
     #[schemars(example = "/metrics")]
     path: String,
-    /// What a scraper must send as its bearer token. Required where `listen_addr` is not a loopback
+    /// The bearer token that a scraper must send. Required if `listen_addr` is not a loopback
     /// address: the process refuses to start without it.
     #[schemars(example = "a-random-text")]
     bearer_token: Option<SecretString>,
@@ -48,7 +48,7 @@ impl MetricsSection {
     /// The checked values (MX-1, MX-2, MX-3).
     ///
     /// # Errors
-    /// What is wrong, with its key.
+    /// The error, with its key.
     pub fn check(self) -> Result<MetricsConfig, ConfigError> {
         let section = self.prometheus;
         let key = |name: &str| format!("metrics.prometheus.{name}");

@@ -1,4 +1,4 @@
-//! Metrics as a table: what a service can tell, what each means, and its documentation.
+//! A table of a service's metrics, with their descriptions and documentation.
 
 use metrics::{Label, Unit, counter, describe_counter, describe_gauge, describe_histogram};
 
@@ -7,23 +7,23 @@ use metrics::{Label, Unit, counter, describe_counter, describe_gauge, describe_h
 pub struct Metric {
     /// Name, by the conventions of Prometheus.
     pub name: &'static str,
-    /// What it measures with.
+    /// Type of the metric.
     pub kind: Kind,
-    /// What it means: a sentence.
+    /// Description: a sentence.
     pub help: &'static str,
-    /// Labels with every value that they can have; none, where the code that counts knows them
-    /// alone. No value comes from a peer: nobody can make more series than this.
+    /// Labels with all of their possible values; none if only the counting code knows them. No
+    /// value comes from a peer, so a peer cannot create more series than these.
     pub labels: &'static [(&'static str, &'static [&'static str])],
 }
 
-/// What a metric measures with.
+/// Type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows.
     Counter,
     /// Goes up and down.
     Gauge,
-    /// Counts by size.
+    /// A distribution of values.
     Histogram,
 }
 
@@ -42,8 +42,8 @@ pub const fn metric(
     }
 }
 
-/// Tells the recorder what each metric means, and begins counters at zero, so that the first
-/// event of a kind is a change that an alert can see.
+/// Sets the description of each metric, and initialises counters to zero, so that the first event
+/// of a kind is a change that an alert can detect.
 pub fn describe(table: &[Metric]) {
     for metric in table {
         let unit = match metric.name {
@@ -108,5 +108,5 @@ impl Metric {
     }
 }
 
-/// A metric with more combinations than this shows those that have occurred; most never do.
+/// A metric with more combinations than this is not initialised: most of them never occur.
 const MOST_AT_ZERO: usize = 20;

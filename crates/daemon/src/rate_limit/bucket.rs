@@ -1,4 +1,4 @@
-//! Token buckets by key, in the form of the generic cell rate algorithm: a bucket is the time at
+//! Token buckets by key, with the generic cell rate algorithm: a bucket is stored as the time at
 //! which it is full again.
 
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Buckets of one size. A bucket that is full is the same as none, and the memory is bounded: two
-/// generations, of which the old one goes when the young one is full.
+/// Buckets of one size. A full bucket needs no entry. The memory is limited: there are two
+/// generations, and the old one is dropped when the young one is full.
 #[derive(Debug)]
 pub struct Buckets<K> {
     size: NonZeroU32,
@@ -24,21 +24,21 @@ struct Generations<K> {
     old: HashMap<K, Instant>,
 }
 
-/// How a bucket stands.
+/// State of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// What it holds, and what a minute brings.
+    /// Capacity, and refill per minute.
     pub size: u32,
-    /// What is in it.
+    /// Tokens in it.
     pub left: u32,
-    /// Until it is full, rounded up.
+    /// Seconds until it is full, rounded up.
     pub full_after_seconds: u32,
-    /// Until a token is in it, rounded up; 0 while there is one.
+    /// Seconds until it has a token, rounded up; 0 if it has one.
     pub wait_seconds: u32,
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    /// Buckets that hold what a minute brings.
+    /// Creates buckets with the capacity of one minute's refill.
     pub fn new(per_minute: NonZeroU32) -> Self {
         Self {
             size: per_minute,
@@ -52,7 +52,7 @@ impl<K: Hash + Eq> Buckets<K> {
     /// Takes a token.
     ///
     /// # Errors
-    /// There is none.
+    /// The bucket is empty.
     pub fn take(&self, key: K, now: Instant) -> Result<Quota, Quota> {
         let mut generations = self.full_at.lock();
         let before = generations.get(&key).unwrap_or(now).max(now);
@@ -64,7 +64,7 @@ impl<K: Hash + Eq> Buckets<K> {
         Ok(self.quota(after, now))
     }
 
-    /// Puts the token back that was taken.
+    /// Returns a token that was taken.
     pub fn give_back(&self, key: K, now: Instant) {
         let mut generations = self.full_at.lock();
         let Some(full_at) = generations.get(&key) else {
@@ -75,13 +75,13 @@ impl<K: Hash + Eq> Buckets<K> {
         generations.put(key, before.max(now));
     }
 
-    /// How the bucket stands.
+    /// State of the bucket.
     pub fn look(&self, key: &K, now: Instant) -> Quota {
         let full_at = self.full_at.lock().get(key);
         self.quota(full_at.unwrap_or(now).max(now), now)
     }
 
-    /// Between two tokens.
+    /// Time between two tokens.
     fn interval(&self) -> Duration {
         WINDOW / self.size.get()
     }
@@ -100,7 +100,7 @@ impl<K: Hash + Eq> Buckets<K> {
     }
 }
 
-/// Keys that were put here lately, in the same bounded memory.
+/// Recently added keys, in the same limited memory.
 #[derive(Debug)]
 pub struct Recent<K> {
     kept: Duration,
@@ -108,7 +108,7 @@ pub struct Recent<K> {
 }
 
 impl<K: Hash + Eq> Recent<K> {
-    /// Keys that are remembered for so long.
+    /// Creates a set that remembers keys for this time.
     pub fn new(kept: Duration) -> Self {
         let (young, old) = (HashMap::new(), HashMap::new());
         Self {
@@ -117,12 +117,12 @@ impl<K: Hash + Eq> Recent<K> {
         }
     }
 
-    /// Remembers a key from now on.
+    /// Adds a key.
     pub fn put(&self, key: K, now: Instant) {
         self.put_at.lock().put(key, now);
     }
 
-    /// Whether the key is remembered.
+    /// True if the key was added recently.
     pub fn contains(&self, key: &K, now: Instant) -> bool {
         let put_at = self.put_at.lock().get(key);
         put_at.is_some_and(|at| now.saturating_duration_since(at) < self.kept)
@@ -147,9 +147,9 @@ fn seconds(duration: Duration) -> u32 {
     u32::try_from(whole).unwrap_or(u32::MAX)
 }
 
-/// A bucket holds what comes in this time.
+/// A bucket has the capacity of the refill in this time.
 const WINDOW: Duration = Duration::from_mins(1);
-/// Two generations are more callers than one process serves in a minute, and some megabytes.
+/// Two generations are more callers than one process serves in a minute, and use some megabytes.
 const GENERATION: usize = 50_000;
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_gives_what_it_holds_and_then_what_comes() {
+    fn a_bucket_gives_its_tokens_and_then_the_refill() {
         let buckets = buckets(60);
         let now = Instant::now();
         for left in (0..60).rev() {
@@ -171,7 +171,7 @@ mod tests {
         }
         let empty = buckets.take(1, now).unwrap_err();
         assert_eq!((empty.left, empty.wait_seconds), (0, 1));
-        // Another one is full.
+        // Another key has a full bucket.
         assert_eq!(buckets.look(&2, now).left, 60);
         let later = now + Duration::from_millis(999);
         assert!(buckets.take(1, later).is_err());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again() {
+    fn returned_tokens_can_be_taken_again() {
         let buckets = buckets(60);
         let now = Instant::now();
         for _ in 0..200 {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recent_key_is_forgotten_in_time() {
+    fn a_recent_key_expires() {
         let recent = Recent::new(Duration::from_mins(1));
         let now = Instant::now();
         recent.put(1, now);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_bounded_and_who_asks_on_is_not_forgotten() {
+    fn the_memory_is_limited_and_active_keys_are_kept() {
         let buckets = buckets(1_000_000);
         let now = Instant::now();
         let mut asked = 0;

@@ -1,4 +1,4 @@
-//! Which names a certificate must have (EN-10).
+//! Required names of a certificate (EN-10).
 
 use std::net::IpAddr;
 
@@ -8,12 +8,13 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-/// The names that an engine under `base_host` needs and `cert` lacks: `base_host` itself, where
-/// agents connect, and `*.t.<base_host>`, where published names live. Empty when all is well; both
-/// when the certificate cannot be read. Start, `--check` and `doctor` warn about each (EN-10).
+/// The names that an engine under `base_host` needs and `cert` lacks: `base_host` itself, for
+/// agents, and `*.t.<base_host>`, for published names. Empty if none is missing; both if the
+/// certificate cannot be parsed. Start, `--check` and `doctor` warn about each (EN-10).
 pub fn warn_missing_names(cert: &CertificateDer<'_>, base_host: &str) -> Vec<String> {
-    // A wildcard is proven by a name below it: then the matching rules are those of the visitors'
-    // TLS libraries, and a certificate that lists its names one by one is warned about.
+    // A wildcard is checked with a name below it. The matching rules are then those of the
+    // visitors' TLS libraries, and a certificate that lists its names individually causes a
+    // warning.
     let probe = format!("a.t.{base_host}");
     let parsed = ParsedCertificate::try_from(cert);
     let covers = |name: &str| {
@@ -32,8 +33,8 @@ pub fn warn_missing_names(cert: &CertificateDer<'_>, base_host: &str) -> Vec<Str
     missing
 }
 
-/// Whether a new certificate has the names of the one before it: each of `needed` that the one before
-/// has, or, where nothing is known to be needed, any name of it.
+/// Checks that a new certificate has the names of the previous one: each of `needed` that the
+/// previous one has, or, if `needed` is empty, any name of it.
 ///
 /// # Errors
 /// A name that it lacks.
@@ -56,7 +57,7 @@ pub(super) fn replaces(
         .map_or(Ok(()), |name| Err(name.clone()))
 }
 
-/// Whether a certificate is for a name, or for those below it where it begins with `*.`.
+/// True if a certificate is valid for a name, or for names below it if it starts with `*.`.
 fn covers(certificate: &CertificateDer<'_>, name: &str) -> bool {
     let probe = name.strip_prefix("*.").map(|rest| format!("a.{rest}"));
     let probe = probe.as_deref().unwrap_or(name);
@@ -69,7 +70,7 @@ fn covers(certificate: &CertificateDer<'_>, name: &str) -> bool {
     verify_server_name(&parsed, &name).is_ok()
 }
 
-/// The names of a certificate; none where it cannot be read.
+/// The names of a certificate; none if it cannot be parsed.
 fn names_of(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_certificate_has_the_names_that_are_needed_and_were_there() {
+    fn a_new_certificate_keeps_the_needed_names() {
         let make = |names: &[&str]| {
             let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
             let CertifiedKey { cert, .. } = generate_simple_self_signed(names).unwrap();

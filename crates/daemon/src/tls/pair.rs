@@ -10,7 +10,7 @@ use x509_parser::parse_x509_certificate;
 
 use super::names;
 
-/// Where a certificate chain and its private key are kept, both PEM.
+/// Paths of a certificate chain and its private key, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertFiles {
     /// The chain, the server's own certificate first.
@@ -19,29 +19,29 @@ pub struct CertFiles {
     pub key: PathBuf,
 }
 
-/// Why a pair of files is not a usable certificate. No variant carries a byte of either file.
+/// Reason why a pair of files is not a usable certificate. No variant contains data of either file.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read; trying again may help.
+    /// A file cannot be read; a retry may help.
     #[error("{} cannot be read: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file was read and holds no usable PEM.
+    /// A file contains no usable PEM.
     #[error("{} {problem}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, as the end of a sentence.
+        /// Description of the error, as the end of a sentence.
         problem: String,
     },
-    /// The library does not take our own choice of protocols; never because of a file.
+    /// The library refuses the chosen protocol versions; never caused by a file.
     #[error("TLS cannot be configured: {0}")]
     Configuration(rustls::Error),
-    /// Both files are fine and do not belong together.
+    /// Both files are valid, but do not match.
     #[error("the key in {} does not belong to the certificate in {}", key.display(), cert.display())]
     KeyMismatch {
         /// The certificate's file.
@@ -49,31 +49,31 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
-    /// The pair is sound, and clients would refuse it.
+    /// The pair is valid, but clients would refuse it.
     #[error("the certificate in {} {problem}", path.display())]
     Unfit {
         /// The certificate's file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         problem: Unfit,
     },
 }
 
-/// Why clients would refuse a certificate that may be served.
+/// Reason why clients would refuse a valid certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Its time is over.
+    /// It has expired.
     #[error("has expired")]
     Expired,
-    /// Its time has not begun. It is looked at again until it has.
+    /// It is not valid yet. It is checked again until it is.
     #[error("is not valid yet")]
     NotYet,
-    /// It lacks this name, which the certificate in service has.
+    /// It lacks this name, which the current certificate has.
     #[error("is not for {0}")]
     Names(String),
 }
 
-/// A pair that has been checked: the key signs, and signs for this certificate.
+/// A checked pair: the key can sign, and matches this certificate.
 pub(super) struct Pair {
     pub(super) certified: CertifiedKey,
     /// `notBefore` of the server's own certificate in seconds since 1970.
@@ -123,8 +123,7 @@ impl Pair {
         })
     }
 
-    /// Judges whether the pair may take the place of the certificate `before`, at `now` (Unix
-    /// seconds).
+    /// Checks that the pair may replace the certificate `before`, at `now` (Unix seconds).
     pub(super) fn replaces(
         &self,
         before: &CertifiedKey,
@@ -144,7 +143,7 @@ impl Pair {
     }
 }
 
-/// A PEM file larger than this is something else; a long chain with a large key is 20 KiB.
+/// A larger PEM file is something else; a long chain with a large key has 20 KiB.
 const MAX_PEM_BYTES: u64 = 1024 * 1024;
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -154,7 +153,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     })
 }
 
-/// The library's message without the text that it found.
+/// The library's message without the offending text.
 fn pem_problem(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => "holds no PEM section of the right kind".to_owned(),

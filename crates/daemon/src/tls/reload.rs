@@ -1,4 +1,4 @@
-//! The certificate that follows its files (EN-12).
+//! A certificate that is reloaded when its files change (EN-12).
 
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -18,32 +18,32 @@ use rustls_pki_types::CertificateDer;
 use super::pair::{CertFiles, Pair, TlsError, Unfit};
 use crate::clock::{Clock as _, SystemClock};
 
-/// Counts changes of the files by `outcome`: `ok` (in service) or `error` (the old one stays).
+/// Counts changes of the files by `outcome`: `ok` (in use) or `error` (the old one stays in use).
 pub const RELOADS_METRIC: &str = "svc_certificate_reloads_total";
-/// When the certificate in service expires, in seconds since 1970.
+/// Expiry of the current certificate, in seconds since 1970.
 pub const EXPIRY_METRIC: &str = "svc_certificate_expiry_timestamp_seconds";
 
-/// The static certificate provider (EN-12): serves what its two files hold.
+/// The static certificate provider (EN-12): serves the certificate in its two files.
 ///
-/// A handshake has the files looked at, at most once in [`CHECK_INTERVAL`], and a later one gets what
-/// was found: a thread of its own looks, so a file system that hangs holds up no handshake. Files
-/// that changed are read; a pair that does not parse, does not belong together, has expired, is not
-/// valid yet or lacks names of the one in service leaves that one in service and is tried again
-/// when the files change again. So replacing one file, then the other, is safe in either order, and
-/// so is swapping a symbolic link anywhere on the path. There is no watcher: a watch can be lost, a
-/// look cannot.
+/// A handshake triggers a check of the files, at most once in [`CHECK_INTERVAL`], and a later
+/// handshake uses the result. A separate thread checks the files, so a hanging file system does not
+/// delay handshakes. Changed files are read. A pair that is invalid, does not match, has expired,
+/// is not valid yet or lacks names of the current one is not used, and is tried again when the
+/// files change again. Replacing one file after the other is therefore safe in either order, and so
+/// is swapping a symbolic link anywhere on the path. It polls instead of using a file watcher,
+/// because a watcher can miss changes.
 pub struct ReloadingCert(Arc<Reloading>);
 
 struct Reloading {
     files: CertFiles,
-    /// Names that a new certificate may not lack where the one before has them.
+    /// Names that a new certificate must have if the previous one has them.
     needed: Vec<String>,
     provider: Arc<CryptoProvider>,
     current: ArcSwap<InService>,
     look: Mutex<Look>,
-    /// A thread looks at the files.
+    /// A thread is checking the files.
     is_looking: AtomicBool,
-    /// When the next look is due, in milliseconds after `born`: handshakes read this alone.
+    /// Time of the next check, in milliseconds after `born`: handshakes only read this.
     next_look: AtomicU64,
     born: Instant,
     reloads: AtomicU64,
@@ -55,13 +55,13 @@ struct InService {
     not_after: i64,
 }
 
-/// What the last look saw.
+/// Result of the last check.
 struct Look {
-    /// `None` when the files could not be read for a reason that is not in their state.
+    /// `None` if the files could not be read for a reason that is not visible in their state.
     seen: Option<Stamp>,
-    /// Whether `seen` was read a second time.
+    /// True if `seen` was confirmed by a second read.
     confirmed: bool,
-    /// Why the files were refused last, so that a lasting failure counts once.
+    /// Last error of the files, so that a lasting failure counts once.
     refused: Option<String>,
 }
 
@@ -74,8 +74,8 @@ impl ReloadingCert {
         Self::load_for(files, provider, Vec::new())
     }
 
-    /// The same for a server of these names (`*.name` for those below one): no new certificate may
-    /// lack one that the certificate before it has.
+    /// The same for a server with these names (`*.name` for those below one): a new certificate
+    /// must have each of them that the previous one has.
     ///
     /// # Errors
     /// As [`ReloadingCert::load`].
@@ -105,12 +105,12 @@ impl ReloadingCert {
         })))
     }
 
-    /// The certificate in service. Reads no file.
+    /// The current certificate. Reads no file.
     pub fn current(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.0.current.load().certified)
     }
 
-    /// Looks at the files, where a look is due at `now`; `unix` is the time of day in seconds since
+    /// Checks the files, if a check is due at `now`; `unix` is the time of day in seconds since
     /// 1970. Blocks for as long as the file system does.
     pub fn look(&self, now: Instant, unix: i64) {
         if let Some(mut look) = self.0.take_look(now) {
@@ -118,7 +118,7 @@ impl ReloadingCert {
         }
     }
 
-    /// Has the files looked at, where a look is due, and does not wait for it.
+    /// Starts a check of the files, if one is due, and does not wait for it.
     fn look_in_background(&self, now: Instant) {
         if !self.0.is_due(now) || self.0.is_looking.swap(true, Ordering::AcqRel) {
             return;
@@ -132,27 +132,27 @@ impl ReloadingCert {
             this.is_looking.store(false, Ordering::Release);
         });
         if looking.is_err() {
-            // No thread to be had now; a later handshake asks again.
+            // No thread could be started; a later handshake tries again.
             self.0.is_looking.store(false, Ordering::Release);
         }
     }
 
-    /// The server's own certificate that is in service.
+    /// The server's own certificate in the current chain.
     pub fn certificate(&self) -> Option<CertificateDer<'static>> {
         self.0.current.load().certified.cert.first().cloned()
     }
 
-    /// When the certificate in service expires, in seconds since 1970.
+    /// Expiry of the current certificate, in seconds since 1970.
     pub fn not_after(&self) -> i64 {
         self.0.current.load().not_after
     }
 
-    /// How many changes of the files were taken into service.
+    /// Number of changes of the files that were applied.
     pub fn reloads(&self) -> u64 {
         self.0.reloads.load(Ordering::Relaxed)
     }
 
-    /// How many changes of the files were refused.
+    /// Number of changes of the files that were refused.
     pub fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
     }
@@ -164,12 +164,12 @@ impl Reloading {
         elapsed >= self.next_look.load(Ordering::Relaxed)
     }
 
-    /// The right to look, where a look is due and nobody else looks.
+    /// The lock for a check, if one is due and no other thread is checking.
     fn take_look(&self, now: Instant) -> Option<MutexGuard<'_, Look>> {
         if !self.is_due(now) {
             return None;
         }
-        // Asked again under the lock: the one before may just have looked.
+        // Tested again under the lock, because the previous holder may just have checked.
         let look = self.look.try_lock().filter(|_| self.is_due(now))?;
         let elapsed = millis(now.saturating_duration_since(self.born));
         let next = elapsed.saturating_add(millis(CHECK_INTERVAL));
@@ -178,14 +178,14 @@ impl Reloading {
     }
 
     fn look_at_files(&self, look: &mut Look, unix: i64) {
-        // Taken before reading: a write during the read differs from it, and is seen next time.
+        // Taken before reading, so that a write during the read is detected in the next check.
         let stamp = Stamp::of(&self.files);
         let changed = look.seen.as_ref() != Some(&stamp);
         if !changed && look.confirmed {
             return;
         }
-        // What was written right after the last look may bear the time of what that look read:
-        // file times are coarse. So a stamp is believed when it outlived a second reading.
+        // A write directly after the last check may have the same time stamp, because file times
+        // are coarse. A stamp is therefore trusted only after a second read.
         look.confirmed = !changed;
         match self.read(unix) {
             Ok(pair) => {
@@ -194,8 +194,8 @@ impl Reloading {
                 self.take_into_service(pair);
             }
             Err(error) => {
-                // A file that is there and cannot be read (no descriptors, a disk that hangs) may
-                // be readable later without any change to it. A certificate becomes valid, too.
+                // A file that exists but cannot be read (no descriptors, a hanging disk) may become
+                // readable without a change. A certificate may also become valid over time.
                 let transient = match &error {
                     TlsError::Read { .. } => stamp.is_complete(),
                     TlsError::Unfit { problem, .. } => *problem == Unfit::NotYet,
@@ -216,7 +216,8 @@ impl Reloading {
         }
     }
 
-    /// Reads the pair, and judges it by the one in service. The same one may be there, however old.
+    /// Reads the pair, and compares it with the current one. An unchanged pair is accepted, even if
+    /// it has expired.
     fn read(&self, unix: i64) -> Result<Pair, TlsError> {
         let pair = Pair::read(&self.files, &self.provider)?;
         let before = self.current.load();
@@ -232,7 +233,7 @@ impl Reloading {
     }
 
     fn take_into_service(&self, pair: Pair) {
-        // The same chain has the same key: the files were touched, or the old ones came back.
+        // The same chain has the same key: the files were touched, or the old ones were restored.
         if pair.certified.cert == self.current.load().certified.cert {
             return;
         }
@@ -274,24 +275,24 @@ impl From<Pair> for InService {
     }
 }
 
-/// Files are looked at no more often than this: four system calls a second are free, four for
-/// each of thousands of handshakes are not, and nobody notices a certificate a second late.
+/// Minimum interval between checks: four system calls per second are negligible, four for each of
+/// thousands of handshakes are not, and a delay of a second does not matter.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Everything that changes when somebody replaces either file by any means.
+/// Everything that changes if either file is replaced by any means.
 #[derive(PartialEq, Eq)]
 struct Stamp([Option<FileStamp>; 2]);
 
-/// One file: `None` above is a file that is not there.
+/// One file; `None` in [`Stamp`] is a missing file.
 #[derive(PartialEq, Eq)]
 struct FileStamp {
-    /// The file behind all symbolic links, those of its directories too.
+    /// The file after resolving all symbolic links, including those of its directories.
     target: PathBuf,
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, i64),
-    /// Moves where a tool preserves the modification time, and on a change of permissions.
+    /// Changes even if a tool preserves the modification time, and on a change of permissions.
     changed: (i64, i64),
 }
 
@@ -350,7 +351,7 @@ mod tests {
 
     /// EN-12.
     #[test]
-    fn en_12_a_change_that_leaves_no_trace_is_seen_at_the_next_look() {
+    fn en_12_a_change_with_an_equal_stamp_is_detected_in_the_next_check() {
         let dir = TempDir::new().unwrap();
         let files = CertFiles {
             cert: dir.path().join("c"),
@@ -360,7 +361,7 @@ mod tests {
         let served = ReloadingCert::load(files.clone(), provider()).unwrap();
         let mut now = Instant::now();
         for _ in 0..2 {
-            // A look sees a change ...
+            // A check detects a change ...
             let seen = write(&files);
             now += CHECK_INTERVAL;
             served.look(now, 0x7000_0000);

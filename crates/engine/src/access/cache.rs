@@ -107,7 +107,7 @@ mod tests {
         let cache = Cache::new(100);
         for number in 0..10_000 {
             cache.put(digest(number), entry());
-            assert!(cache.get(&digest(0)).is_some(), "used again and again");
+            assert!(cache.get(&digest(0)).is_some(), "a used entry stays");
             assert!(cache.young.load().len() + cache.old.load().len() <= 101);
         }
         assert!(cache.get(&digest(9_999)).is_some());

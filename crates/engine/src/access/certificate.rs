@@ -81,12 +81,12 @@ impl ClientCertificate {
         project: &Project,
         now: i64,
     ) -> Result<Vec<(Arc<Credential>, Validity)>, CertificateError> {
-        let own = self.own(directory, project);
-        let own = own
+        let registered = self.own(directory, project);
+        let registered = registered
             .into_iter()
             .map(|credential| (credential, self.validity));
         let search = self.search(directory, project, now);
-        let mut known: Vec<_> = own.chain(search.found.iter().cloned()).collect();
+        let mut known: Vec<_> = registered.chain(search.found.iter().cloned()).collect();
         let mut why = match (known.is_empty(), self.validity.holds(now)) {
             (true, true) => CertificateError::Unknown,
             _ => CertificateError::Time,

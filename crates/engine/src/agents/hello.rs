@@ -87,19 +87,19 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     };
     // From here on it counts as one of its agent's connections.
     stream.get_mut().0.release_slot();
-    let to = agent.neediest_worker();
-    if to == worker.index {
-        agent.join(to, StandingConnection::new(stream, Side::Engine));
+    let target = agent.neediest_worker();
+    if target == worker.index {
+        agent.join(target, StandingConnection::new(stream, Side::Engine));
         return;
     }
-    let Some(other) = worker.core.workers().get(to) else {
+    let Some(other) = worker.core.workers().get(target) else {
         return;
     };
     if stream.get_mut().0.detach().is_ok() {
         // The pool polls idle connections, so the connection must be registered on the runtime that
         // polls it.
         other.runtime.spawn(async move {
-            agent.join(to, StandingConnection::new(stream, Side::Engine));
+            agent.join(target, StandingConnection::new(stream, Side::Engine));
         });
     }
 }
@@ -207,7 +207,7 @@ mod tests {
             client.write_all(sent).await.unwrap();
             let began = tokio::time::Instant::now();
             let first = timeout(Duration::from_mins(5), first_message(&mut server)).await;
-            assert!(first.expect("it is given up").is_err(), "{sent:?}");
+            assert!(first.expect("it times out").is_err(), "{sent:?}");
             assert_eq!(began.elapsed().as_secs(), 10);
         }
     }

@@ -193,10 +193,10 @@ impl Agent {
         source: IpAddr,
         purpose: Purpose,
     ) -> Result<(TunnelStream, StreamId), OpenError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let opened = self.open(worker, tunnel, source, purpose).await;
         match &opened {
-            Ok(_) => self.open_seconds.record(begun.elapsed()),
+            Ok(_) => self.open_seconds.record(started.elapsed()),
             Err(error) => crate::metrics::stream_open_failed(error.as_str()),
         }
         opened

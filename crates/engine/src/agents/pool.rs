@@ -208,22 +208,22 @@ impl<T: Stream> Pool<T> {
     /// Removes connections that were idle too long or that the agent closed.
     pub(super) fn trim(&self, now: Instant) -> Vec<IdleConnection<T>> {
         let mut state = self.state.lock();
-        let mut kept = Vec::with_capacity(state.idle.len());
-        let mut out = Vec::new();
+        let mut remaining = Vec::with_capacity(state.idle.len());
+        let mut closed = Vec::new();
         // The oldest come first: they are trimmed as long as enough remain.
         let mut left = state.idle.len();
         for (mut idle, since) in std::mem::take(&mut state.idle) {
             let aged = left > SPARE && now.saturating_duration_since(since) >= IDLE;
             if aged || !idle.is_alive() {
                 left -= 1;
-                out.push(idle);
+                closed.push(idle);
             } else {
-                kept.push((idle, since));
+                remaining.push((idle, since));
             }
         }
-        state.idle = kept;
+        state.idle = remaining;
         state.waiting.retain(|waiting| !waiting.is_closed());
-        out
+        closed
     }
 
     /// Ends the pool: idle connections are returned to be closed, and waiting visitors are

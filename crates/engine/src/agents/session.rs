@@ -213,12 +213,12 @@ impl Session {
         // Admission ends here, before anything that may take time.
         self.agent.end();
         self.core.arrivals.forget_pool(&self.agent.pool_secret);
-        let gone = self.core.live.remove_client(&self.agent.client_id);
-        for tunnel in &gone {
+        let removed = self.core.live.remove_client(&self.agent.client_id);
+        for tunnel in &removed {
             self.core.tcp_ports.close(&tunnel.view.id);
         }
-        let gone = gone.iter().map(|tunnel| tunnel.view.id).collect();
-        self.core.forget_upstreams(gone);
+        let removed = removed.iter().map(|tunnel| tunnel.view.id).collect();
+        self.core.forget_upstreams(removed);
         let last_words = match &end {
             SessionEnd::Violation(reason) => Some(reason.clone()),
             SessionEnd::Revoked(reason) => Some(reason.clone()),
@@ -420,10 +420,10 @@ impl Session {
     fn give_up_ports(&mut self) -> Result<(), SessionEnd> {
         let state = self.project.state();
         let released = |(_, port): &(&TunnelId, &u16)| !state.has_reserved(**port);
-        let gone: Vec<_> = self.reserved.iter().filter(released).collect();
-        let gone: Vec<TunnelId> = gone.into_iter().map(|(tunnel, _)| *tunnel).collect();
+        let lost: Vec<_> = self.reserved.iter().filter(released).collect();
+        let lost: Vec<TunnelId> = lost.into_iter().map(|(tunnel, _)| *tunnel).collect();
         drop(state);
-        self.give_up(gone, "the reserved port was released")
+        self.give_up(lost, "the reserved port was released")
     }
 
     fn give_up(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), SessionEnd> {
@@ -500,12 +500,12 @@ fn client_view(
     let mut view = Client::online(core.live.new_client_id());
     view.user_id.clone_from(&credential.user_id);
     let state = project.state();
-    let told = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
+    let owned = |text: &Option<Arc<str>>| text.as_deref().map(str::to_owned);
     view.project_id = Some(project.id.to_string());
-    view.workspace_id = told(&state.workspace_id);
-    view.plan = told(&state.plan);
-    view.provider = told(&state.provider);
-    view.region = told(&state.region);
+    view.workspace_id = owned(&state.workspace_id);
+    view.plan = owned(&state.plan);
+    view.provider = owned(&state.provider);
+    view.region = owned(&state.region);
     let cluster = core.tenancy.directory().and_then(|known| known.platform());
     view.cluster_id = cluster.map(|platform| platform.cluster_domain.clone());
     view.agent = detail("agent", details.agent.as_ref())?;
@@ -525,11 +525,11 @@ fn greeting(
     extensions: &[&'static str],
 ) -> Message {
     let state = project.state();
-    let told = |text: &Option<Arc<str>>| text.as_deref().map(Into::into);
+    let owned = |text: &Option<Arc<str>>| text.as_deref().map(Into::into);
     let server_details = ServerDetails {
-        plan: told(&state.plan),
-        provider: told(&state.provider),
-        region: told(&state.region),
+        plan: owned(&state.plan),
+        provider: owned(&state.provider),
+        region: owned(&state.region),
         agent: Some("svc-engine".into()),
         channel: Some("stable".into()),
         version: Some(env!("CARGO_PKG_VERSION").into()),

@@ -35,7 +35,7 @@ enum StreamTransport {
     Standing(PooledStream),
     /// A lane first, and a standing connection once the stream is no longer small.
     Lane(Box<MigratingStream<MigrateToPool>>),
-    /// A connection that the agent opened for this stream alone.
+    /// A connection that the agent opened only for this stream.
     Own(TlsStream),
 }
 
@@ -69,14 +69,14 @@ impl TunnelStream {
     /// The reason why the agent refused the stream, if it gave one; not set for a stream that was
     /// accepted and then broke.
     pub(crate) fn refusal(&self) -> Option<wire::Error> {
-        let said = match &self.carrier {
+        let error = match &self.carrier {
             StreamTransport::Standing(seated) => seated.refusal(),
             StreamTransport::Lane(carried) => carried
                 .lane_refusal()
                 .or_else(|| carried.connection().and_then(PooledStream::refusal)),
             StreamTransport::Own(_) => None,
         };
-        said.filter(wire::Error::is_refusal)
+        error.filter(wire::Error::is_refusal)
     }
 
     fn io(&mut self) -> Pin<&mut dyn transport::Stream> {

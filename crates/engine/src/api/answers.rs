@@ -359,7 +359,7 @@ mod tests {
         let first = answer(&budget, 6 * PIECE + 1).unwrap();
         assert_eq!(held(&budget), 6 * PIECE + 1);
         assert_eq!(answer(&budget, 4 * PIECE).unwrap_err(), OverBudget::Engine);
-        assert_eq!(held(&budget), 6 * PIECE + 1, "a refusal keeps nothing");
+        assert_eq!(held(&budget), 6 * PIECE + 1, "a refusal charges nothing");
         let second = answer(&budget, PIECE).unwrap();
         drop(first);
         drop(second);

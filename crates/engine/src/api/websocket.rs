@@ -64,7 +64,7 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
     }
     let mut pings = interval_at(Instant::now() + PING_INTERVAL, PING_INTERVAL);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut heard = Instant::now();
+    let mut last_received = Instant::now();
     loop {
         // In no fixed order: neither many events nor a client that sends continuously may starve
         // the other.
@@ -83,10 +83,10 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
         };
         let message = match step {
             Step::Frame(frame) => text(frame.json()),
-            Step::Ping if heard.elapsed() >= SILENCE => return,
+            Step::Ping if last_received.elapsed() >= SILENCE => return,
             Step::Ping => Message::Ping(Bytes::new()),
             Step::Heard => {
-                heard = Instant::now();
+                last_received = Instant::now();
                 continue;
             }
             Step::Gone => return,

@@ -1,6 +1,6 @@
 "use strict";
-// Finds a number for which SHA-256 of "<puzzle>.<number>" begins with as many zero bits as asked
-// for, in small pieces, so that the page stays alive; then tells it to the edge, and goes on.
+// Finds a number for which SHA-256 of "<puzzle>.<number>" begins with the required number of zero
+// bits. It works in small pieces, so that the page stays responsive, then sends the number and continues.
 (() => {
   const page = document.querySelector("main");
   const status = document.getElementById("status");
@@ -27,7 +27,7 @@
   const view = new DataView(block.buffer);
   const turn = (value, by) => (value >>> by) | (value << (32 - by));
 
-  // The first 32 bits of the hash: more are never asked for.
+  // The first 32 bits of the hash: the edge never requires more.
   const hash = (length) => {
     const end = ((length + 9 + 63) >> 6) << 6;
     block.fill(0, length, end);

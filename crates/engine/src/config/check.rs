@@ -457,21 +457,21 @@ fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<u32>
 /// Two listeners on one port, or a port of a tunnel that is in use, would otherwise only fail at
 /// the bind.
 fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
-    let own = [
+    let listeners = [
         ("tls.listen_addr", Some(config.tls)),
         ("http.listen_addr", config.http),
         ("metrics.prometheus.listen_addr", config.metrics.listener()),
     ];
-    let own = own
+    let listeners = listeners
         .into_iter()
         .filter_map(|(key, address)| Some((key, address?)));
     // Port 0 selects another free port each time.
-    let own = own
+    let listeners = listeners
         .filter(|(_, address)| address.port() != 0)
         .collect::<Vec<_>>();
-    for (index, (key, address)) in own.iter().enumerate() {
+    for (index, (key, address)) in listeners.iter().enumerate() {
         let port = address.port();
-        let earlier = own
+        let earlier = listeners
             .iter()
             .take(index)
             .find(|(_, earlier)| overlap(*address, *earlier));

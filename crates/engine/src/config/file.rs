@@ -135,7 +135,8 @@ pub(super) struct CertsSection {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct StaticCertSection {
-    /// Enables the files. There is no other source of certificates: `false` is refused.
+    /// Enables the certificate from files. There is no other source of certificates: `false` is
+    /// refused.
     pub(super) enabled: bool,
     /// The certificate chain, PEM, with the engine's own certificate first. That certificate should
     /// contain both `<host>` and `*.t.<host>`. Required.
@@ -167,7 +168,8 @@ pub(super) struct AuthSection {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct JwtSection {
-    /// Enables tokens. There is no other kind of authentication: `false` is refused.
+    /// Enables authentication with tokens. There is no other kind of authentication: `false` is
+    /// refused.
     pub(super) enabled: bool,
     /// The secret of HS256 tokens, at least 32 bytes.
     #[schemars(example = "a-random-text-of-32-bytes-or-more")]

@@ -259,7 +259,7 @@ fn an_hs256_secret_must_not_be_shorter_than_its_hash() {
     let list = format!("[{}, short]", "s".repeat(32));
     let (key, message) = refused(&[("auth.jwt.token_jwt_secrets", &list)]);
     assert_eq!(key, "auth.jwt.token_jwt_secrets.1");
-    assert!(!message.contains("short"), "a secret is not shown");
+    assert!(!message.contains("short"), "no secret in the message");
 }
 
 #[test]
@@ -373,7 +373,7 @@ fn timeouts_and_limits_have_bounds() {
     );
     refuses("limits.url_bytes", "255", "not between 256 and 32768");
     let (key, _) = refused(&[("limits.header_bytes", "4096")]);
-    assert_eq!(key, "limits.url_bytes", "a target longer than its head");
+    assert_eq!(key, "limits.url_bytes", "a target fits into its head");
     with(&[
         ("limits.header_bytes", "4096"),
         ("limits.url_bytes", "4096"),

@@ -24,7 +24,7 @@ pub struct Validity {
 /// The certificates that a visitor sent in the handshake, parsed once for all authorities.
 pub struct Chain<'c> {
     certificates: &'c [CertificateDer<'c>],
-    own: EndEntityCert<'c>,
+    end_entity: EndEntityCert<'c>,
     /// Issuer of each certificate, as a name in DER.
     issuers: Vec<Box<[u8]>>,
 }
@@ -33,12 +33,12 @@ impl<'c> Chain<'c> {
     /// Reads the visitor's own certificate and the ones that were sent after it. `None`: there is
     /// none that could be verified.
     pub fn read(certificates: &'c [CertificateDer<'c>]) -> Option<Self> {
-        let own = EndEntityCert::try_from(certificates.first()?).ok()?;
+        let end_entity = EndEntityCert::try_from(certificates.first()?).ok()?;
         let read = certificates.iter().map(EndEntityCert::try_from);
         let issuers = read.filter_map(|one| Some(one.ok()?.issuer().into()));
         Some(Self {
             certificates,
-            own,
+            end_entity,
             issuers: issuers.collect(),
         })
     }
@@ -64,14 +64,14 @@ impl Authority {
         if !issuers.any(|issuer| issuer == self.anchor.subject.as_ref()) {
             return None;
         }
-        let (own, behind) = chain.certificates.split_first()?;
+        let (end_entity, intermediates) = chain.certificates.split_first()?;
         let seconds = u64::try_from(now).ok()?;
-        let path = chain.own.verify_for_usage(
+        let path = chain.end_entity.verify_for_usage(
             daemon::tls::provider()
                 .signature_verification_algorithms
                 .all,
             std::slice::from_ref(&self.anchor),
-            behind,
+            intermediates,
             UnixTime::since_unix_epoch(Duration::from_secs(seconds)),
             KeyUsage::client_auth(),
             None,
@@ -79,7 +79,7 @@ impl Authority {
         );
         let path = path.ok()?;
         // The library does not check the validity of the authority itself.
-        let mut validity = self.validity.and(Validity::of(own)?);
+        let mut validity = self.validity.and(Validity::of(end_entity)?);
         for between in path.intermediate_certificates() {
             validity = validity.and(Validity::of(&between.der())?);
         }

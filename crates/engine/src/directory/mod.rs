@@ -64,28 +64,28 @@ impl Directory {
     /// Applies a complete snapshot. Objects that are not in it are removed.
     pub fn replace(&self, platform: Platform, items: Vec<Item>) {
         let _writing = self.writing.lock();
-        let mut kept = SnapshotIds::default();
+        let mut snapshot_ids = SnapshotIds::default();
         for item in &items {
-            kept.note(item);
+            snapshot_ids.note(item);
         }
         for item in items {
             self.put(item);
         }
         // From here on, missing objects count as nonexistent, so it must not be set earlier.
         self.platform.store(Some(Arc::new(platform)));
-        for id in missing(&self.projects, &kept.projects) {
+        for id in missing(&self.projects, &snapshot_ids.projects) {
             self.put(Item::ProjectGone { id });
         }
-        for id in missing(&self.people, &kept.people) {
+        for id in missing(&self.people, &snapshot_ids.people) {
             self.put(Item::PersonGone { id });
         }
-        for id in missing(&self.credentials, &kept.credentials) {
+        for id in missing(&self.credentials, &snapshot_ids.credentials) {
             self.put(Item::CredentialGone { id });
         }
-        for id in missing(&self.webtty_servers, &kept.webtty_servers) {
+        for id in missing(&self.webtty_servers, &snapshot_ids.webtty_servers) {
             self.put(Item::WebttyServerGone { id });
         }
-        for id in missing(&self.ended, &kept.ended) {
+        for id in missing(&self.ended, &snapshot_ids.ended) {
             self.ended.pin().remove(id.as_str());
         }
     }

@@ -78,7 +78,7 @@ fn a_snapshot_replaces_everything_and_changes_follow_it() {
     assert!(directory.project_at("e7e8a732").is_none());
     assert!(
         !held.state().in_use,
-        "whoever holds it sees that it is gone"
+        "existing references see that it is gone"
     );
     assert!(directory.token(&[2; 32]).is_some());
 }
@@ -208,7 +208,7 @@ fn unchanged_objects_are_always_found() {
         }
     });
     directory.apply(vec![Item::Project(Box::new(project("prj_1", "e7e8a732")))]);
-    assert!(!directory.is_reserved(4000), "it was given back");
+    assert!(!directory.is_reserved(4000), "the reservation was removed");
 }
 
 #[test]

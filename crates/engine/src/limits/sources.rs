@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(
             second.enter().unwrap_err(),
             SourceBusy(2),
-            "a refusal takes none"
+            "a refusal does not count"
         );
         let other = of("192.0.2.2");
         drop(other.enter().unwrap());

@@ -46,7 +46,7 @@ struct Direction {
     share: Option<Reservation>,
 }
 
-/// Reserved bytes and their buckets.
+/// Reserved bytes, and the rates of their buckets.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     bytes: u64,
@@ -176,7 +176,7 @@ impl Direction {
         self.sleeping = true;
     }
 
-    /// Records that so many of the reserved bytes were moved.
+    /// Records that `bytes` of the reserved bytes were moved.
     fn moved(&mut self, bytes: usize, buckets: [&Bucket; 2]) {
         let Some(share) = self.share.take() else {
             return;

@@ -263,7 +263,7 @@ impl Frame {
         self.0.clone()
     }
 
-    /// The JSON text alone.
+    /// Only the JSON text.
     pub fn json(&self) -> Bytes {
         self.0.slice(PREFIX.len()..self.0.len() - SUFFIX.len())
     }

@@ -13,7 +13,7 @@ pub(super) struct NameKey {
     name: TunnelName,
 }
 
-/// [`NameKey`] borrowed; the fields hash alike, in the same order.
+/// [`NameKey`] borrowed. The fields have the same hash, in the same order.
 #[derive(Hash)]
 pub(super) struct NameRef<'a> {
     pub(super) project: &'a str,

@@ -341,8 +341,8 @@ impl<A: LoadMetric> Live<A> {
     /// Any tunnel with this host name. Tunnels that share it look the same to a visitor.
     /// [`Live::route`] chooses the one that serves, once for each visitor.
     pub fn any_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<A>>> {
-        let held = self.by_hostname.pin();
-        held.get(hostname)?.members().first().map(Arc::clone)
+        let holders = self.by_hostname.pin();
+        holders.get(hostname)?.members().first().map(Arc::clone)
     }
 
     /// Another tunnel with the same name, for a visitor that this one failed to serve: one that
@@ -362,8 +362,8 @@ impl<A: LoadMetric> Live<A> {
                 && admits(other)
         };
         if properties.share != Some(true) {
-            let held = self.by_hostname.pin();
-            let holder = held.get(routed_hostname(properties)?)?.members().first()?;
+            let index = self.by_hostname.pin();
+            let holder = index.get(routed_hostname(properties)?)?.members().first()?;
             let is_heir =
                 holder.seq != failed.seq && holder.view.properties == *properties && may(holder);
             return is_heir.then(|| Arc::clone(holder));

@@ -105,7 +105,7 @@ mod tests {
         for (second, name) in [(0, "a"), (1, "b"), (2, "a"), (3, "c")] {
             memory.note(&mut order, name, ("p", None), at(second));
         }
-        assert!(memory.holds("a", at(4)), "noted again, so younger than b");
+        assert!(memory.holds("a", at(4)), "added again, so newer than b");
         assert!(!memory.holds("b", at(4)));
         assert!(memory.holds("c", at(4)));
         assert_eq!(order.len(), 2);
@@ -143,7 +143,7 @@ mod tests {
         memory.note(&mut order, "h100", ("loud", Some(3)), at(100));
         assert!(
             memory.holds("h97", at(101)),
-            "the place of the one that came back"
+            "the slot of the name that is online again"
         );
         assert_eq!((order.len(), memory.until.len()), (4, 4));
         assert_eq!(order.projects(), 2);

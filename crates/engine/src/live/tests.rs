@@ -154,7 +154,7 @@ impl Known {
 
     fn insert(&mut self, object: Value) {
         let id = object["id"].as_str().unwrap().to_owned();
-        assert!(self.objects.insert(id, object).is_none(), "told of twice");
+        assert!(self.objects.insert(id, object).is_none(), "created twice");
     }
 
     fn apply(&mut self, event: Event) {

@@ -100,6 +100,6 @@ mod tests {
         assert_eq!(usage.take(hour), [expected]);
         assert_eq!(usage.take(hour), []);
         meter.add(0, 1);
-        assert_eq!(usage.take(hour).len(), 1, "whoever holds it counts on");
+        assert_eq!(usage.take(hour).len(), 1, "a meter in use still counts");
     }
 }

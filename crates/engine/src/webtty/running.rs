@@ -191,11 +191,11 @@ impl RunningSession {
         } = &mut *state;
         lifetimes.insert(id, lifetime);
         // Participants whose grant expired can no longer connect.
-        let here = |id: &ParticipantId| {
+        let is_present = |id: &ParticipantId| {
             let one = session.participants().find(|one| one.id == *id);
             one.is_some_and(|one| one.detached_at.is_none())
         };
-        lifetimes.retain(|id, _| here(id));
+        lifetimes.retain(|id, _| is_present(id));
         let one = session.participants().find(|one| one.id == id);
         let shown = one.map(|one| shown::participant(session, one));
         self.carry_out(&mut state, now);
@@ -233,15 +233,15 @@ impl RunningSession {
         let mut state = self.state.lock();
         // The metadata is stored before the event that shows it.
         state.asked.extend(metadata.map(|metadata| (id, metadata)));
-        let asked = state.session.request_control(id, requester, ask, now);
-        let asked = asked.map(drop);
-        if asked.is_err() {
+        let requested = state.session.request_control(id, requester, ask, now);
+        let requested = requested.map(drop);
+        if requested.is_err() {
             state.asked.remove(&id);
         }
         let known: Vec<_> = state.session.requests().map(|request| request.id).collect();
         state.asked.retain(|id, _| known.contains(id));
         self.carry_out(&mut state, now);
-        asked?;
+        requested?;
         state.shown_request(id).ok_or(managed::Refused::NotFound)
     }
 

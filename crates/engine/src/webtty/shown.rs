@@ -97,7 +97,7 @@ fn command_meta(command: &str) -> Map<String, Value> {
 
 /// Converts a present or past participant.
 pub(crate) fn participant(session: &managed::Session, one: &managed::Participant) -> Participant {
-    let controls = session.controller_id() == Some(one.id);
+    let is_controller = session.controller_id() == Some(one.id);
     let state = match one.detached_at {
         Some(_) => "detached",
         None if one.is_connected() => "attached",
@@ -109,20 +109,20 @@ pub(crate) fn participant(session: &managed::Session, one: &managed::Participant
         user_id: one.person.user_id.clone(),
         device_id: one.person.device_id.clone(),
         browser_id: one.person.browser_id.clone(),
-        role: if controls {
+        role: if is_controller {
             Role::Controller
         } else {
             Role::Spectator
         },
         attached_at: time(one.attached_at),
         detached_at: one.detached_at.map(time),
-        controller: controls,
+        controller: is_controller,
         grant_state: Some(state.to_owned()),
         attach_grant: None,
         attach_grant_expires_at: None,
         live: ParticipantLive {
             connected: one.is_connected(),
-            controller: controls,
+            controller: is_controller,
         },
     }
 }

@@ -53,7 +53,7 @@ async fn a_truncated_answer_does_not_look_complete() {
 }
 
 #[tokio::test]
-async fn an_answer_that_ends_with_its_connection_is_passed_on_in_chunks() {
+async fn an_answer_that_ends_with_its_connection_is_forwarded_in_chunks() {
     let upstream = ScriptedUpstream::answering("HTTP/1.1 200 OK\r\n\r\nuntil the end").await;
     for answer in over_both(&upstream).await {
         assert!(answer.whole, "{answer:?}");

@@ -31,7 +31,7 @@ async fn visit(engine: &TestEngine) -> u16 {
 async fn unknown_kinds_and_fields_are_ignored() {
     let engine = TestEngine::start().await;
     let mut agent = PlainAgent::connect(&engine).await;
-    // Field 999, length-delimited, empty: as a message of its own, and beside a heartbeat's.
+    // Field 999, length-delimited, empty: as a separate message, and next to a heartbeat's.
     let unknown = [0xba, 0x3e, 0x00];
     let with_heartbeat = [&[0x7a, 0x00][..], &unknown].concat();
     for payload in [&unknown[..], &with_heartbeat] {

@@ -476,7 +476,7 @@ async fn an_agent_without_lanes_is_served_as_before() {
 /// After its tunnel is closed the lane carries no further request, and the one in flight ends
 /// normally.
 #[tokio::test]
-async fn a_closed_tunnel_lets_the_exchange_on_its_lane_end() {
+async fn a_closed_tunnel_finishes_the_exchange_on_its_lane() {
     let engine = TestEngine::start().await;
     let gate = testing::Gate::new();
     let gated = gate.clone();

@@ -57,7 +57,7 @@ async fn scrape(engine: &TestEngine) -> String {
 }
 
 #[tokio::test]
-async fn a_scrape_shows_what_is_documented_and_nothing_else() {
+async fn a_scrape_contains_exactly_the_documented_metrics() {
     // One recorder serves the process, and a managed engine also reports on its link.
     let platform = FakePlatform::start().await;
     let _managed = TestEngine::managed(&platform).await;

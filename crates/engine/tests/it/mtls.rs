@@ -439,7 +439,7 @@ async fn ed_3_no_ticket_replaces_a_certificate() {
 /// ED-3: a certificate that was presented to one tunnel is not a proof for another one on the same
 /// connection. A connection from before the certificate was required cannot present one.
 #[tokio::test]
-async fn ed_3_a_connection_proves_nothing_to_another_tunnel() {
+async fn ed_3_a_connection_does_not_authenticate_at_another_tunnel() {
     let world = World::new().await;
     let service = Upstream::http1().await;
     let named = |properties: Properties, slug: &str| {

@@ -150,7 +150,7 @@ async fn a_visitor_that_the_agent_refuses_gets_service_unreachable() {
 }
 
 #[tokio::test]
-async fn streams_of_http_are_kept_alive_and_used_again() {
+async fn http_streams_are_kept_alive_and_reused() {
     let engine = TestEngine::start().await;
     let mut agent = agent(&engine).await;
     let mut visitor = engine.visitor().http1(HOST).await;
@@ -233,7 +233,7 @@ async fn an_unsolicited_data_connection_is_refused() {
 }
 
 #[tokio::test]
-async fn our_own_agent_works_without_extensions_too() {
+async fn our_own_agent_works_without_extensions() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
     let mut config = engine.agent_config();

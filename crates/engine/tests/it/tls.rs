@@ -342,7 +342,7 @@ async fn upstream_tls_with_a_plain_service_is_seen_as_a_reset() {
 }
 
 #[tokio::test]
-async fn trusted_ips_keep_others_away_from_a_tls_service() {
+async fn trusted_ips_keep_other_addresses_away_from_a_tls_service() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
     for mode in ["terminated", "passthrough"] {

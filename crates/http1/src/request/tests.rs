@@ -9,7 +9,7 @@ fn parse<R>(
     judge(parse_request(bytes, &limits, &mut Slots::new()))
 }
 
-/// Parses a head that must be complete and must end where the bytes end.
+/// Parses a head that must be complete and must end at the end of the bytes.
 fn accept<R>(bytes: impl AsRef<[u8]>, judge: impl FnOnce(RequestHead<'_>) -> R) -> R {
     let bytes = bytes.as_ref();
     parse(bytes, Limits::default(), |result| match result {

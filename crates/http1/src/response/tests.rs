@@ -16,7 +16,7 @@ fn parse<R>(
     ))
 }
 
-/// Parses a head that must be complete and must end where the bytes end.
+/// Parses a head that must be complete and must end at the end of the bytes.
 fn accept<R>(
     bytes: impl AsRef<[u8]>,
     to_head: bool,

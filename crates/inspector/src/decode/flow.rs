@@ -1,4 +1,4 @@
-//! One exchange as its bytes pass, whatever the version of HTTP.
+//! One exchange while its bytes pass, for all versions of HTTP.
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use crate::{
     store::{Origin, Store},
 };
 
-/// An exchange under way. Without an id, it is followed and not kept.
+/// An exchange in progress. Without an id, it is decoded but not recorded.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     id: Option<u64>,
@@ -27,7 +27,7 @@ impl Flow {
     ) -> Self {
         let kind = request.fields.content_type();
         Self {
-            // Of its text form, each message is base64 of its own.
+            // In the text form, each message is base64.
             grpc: kind.starts_with("application/grpc")
                 && !kind.starts_with("application/grpc-web-text"),
             id: store.begin(origin, request, now),
@@ -79,14 +79,14 @@ impl Flow {
         }
     }
 
-    /// Bytes that are kept as messages alone.
+    /// Counts bytes that are only recorded as messages.
     pub(super) fn count(&mut self, from: From, bytes: &[u8], store: &mut Store) {
         if let Some(id) = self.id {
             store.count(id, from, bytes.len() as u64);
         }
     }
 
-    /// Is over; whole where there is no `error`.
+    /// Ends the exchange; it is complete if there is no `error`.
     pub(super) fn done(
         &mut self,
         trailers: Fields,

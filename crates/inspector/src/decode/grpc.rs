@@ -1,4 +1,4 @@
-//! Messages of gRPC: a byte of flags, four of length, and as many bytes.
+//! Messages of gRPC: one byte of flags, four bytes of length, and the message.
 
 use jiff::Timestamp;
 
@@ -8,7 +8,7 @@ use crate::{
     store,
 };
 
-/// Finds the messages in a body, however it is split.
+/// Splits a body into messages, independent of its segmentation.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     head: Vec<u8>,
@@ -76,5 +76,5 @@ impl Frame {
 
 const HEAD: usize = 5;
 const COMPRESSED: u8 = 1;
-/// Of gRPC-Web, whose trailers are a last message.
+/// gRPC-Web sends trailers as a last message.
 const TRAILERS: u8 = 0x80;

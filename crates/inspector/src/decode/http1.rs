@@ -1,4 +1,4 @@
-//! HTTP/1.1: one request after another, and what follows an upgrade.
+//! HTTP/1.1: consecutive requests, and the protocol after an upgrade.
 
 use std::collections::VecDeque;
 
@@ -20,44 +20,44 @@ use crate::{
 pub(super) struct Http1 {
     requests: Side,
     responses: Side,
-    /// Requests that are not answered yet, the oldest first; the last may still be coming.
+    /// Unanswered requests, oldest first; the last one may still be incomplete.
     waiting: VecDeque<PendingRequest>,
-    /// A request that was answered before all of it had come.
+    /// A request that was answered before it was complete.
     late: Option<Flow>,
     upgraded: Option<UpgradedProtocol>,
     slots: Slots,
 }
 
-/// A request under way.
+/// A request in progress.
 struct PendingRequest {
     flow: Flow,
-    /// It asks for a head alone.
+    /// It is a HEAD request.
     to_head: bool,
-    /// Its body is still coming.
+    /// Its body is still incomplete.
     coming: bool,
     answered: bool,
 }
 
-/// What follows a 101.
+/// The protocol after a 101.
 enum UpgradedProtocol {
     WebSocket(Box<WebSocket>, Flow),
-    /// Counted and not read.
+    /// Counted but not decoded.
     Other(Flow),
 }
 
 /// One direction.
 #[derive(Default)]
 struct Side {
-    /// Bytes of a head or a trailer section, as far as they have come.
+    /// Incomplete bytes of a head or a trailer section.
     held: Vec<u8>,
-    /// How many of them were looked at.
+    /// Number of bytes already searched.
     seen: usize,
-    /// Nothing between messages.
+    /// `None` between messages.
     body: Option<BodyReader>,
 }
 
 impl Side {
-    /// What is held, with what has come.
+    /// The buffered bytes followed by the new ones.
     fn with<'b>(&mut self, bytes: &'b [u8]) -> std::borrow::Cow<'b, [u8]> {
         if self.held.is_empty() {
             return bytes.into();
@@ -67,7 +67,7 @@ impl Side {
         all.into()
     }
 
-    /// Keeps what is left for the next time.
+    /// Buffers the rest for the next call.
     fn hold(&mut self, rest: &[u8], seen: usize) {
         self.held = rest.to_vec();
         self.seen = seen;
@@ -153,7 +153,7 @@ impl Http1 {
         }
     }
 
-    /// As [`ended`](Self::ended), where the bytes cannot be read.
+    /// As [`ended`](Self::ended), for bytes that cannot be decoded.
     pub(super) fn lost(&mut self, told: &str, store: &mut Store, now: Timestamp) {
         self.ended(Some(told), store, now);
     }
@@ -216,7 +216,7 @@ impl Http1 {
             .advance(rest)
             .map_err(|_| "a malformed body of a request")?;
         let data = rest.get(step.data).unwrap_or_default();
-        // The last that waits, or, where it was answered already, none that waits.
+        // The last pending request, or none if it was already answered.
         let mut asked = self.waiting.back_mut().filter(|asked| asked.coming);
         let flow = asked.as_mut().map(|asked| &mut asked.flow);
         if let Some(flow) = flow.or(self.late.as_mut()) {
@@ -371,8 +371,8 @@ impl UpgradedProtocol {
     }
 }
 
-/// What is read of a head: its lines, as soon as there is one more than what was `seen`. What is
-/// told must not hang on how the bytes were split, so part of a line is not judged.
+/// The complete lines of a head, once there is one more than in the first `seen` bytes. Incomplete
+/// lines are not evaluated, so that the result does not depend on the segmentation.
 fn readable(head: &[u8], seen: usize) -> Option<&[u8]> {
     if head.len() >= LIMITS.head_bytes {
         return Some(head);
@@ -403,12 +403,12 @@ fn fields(read: &http1::Fields<'_>) -> Fields {
     fields
 }
 
-/// The reader of the body has checked them.
+/// Already validated by the body reader.
 fn trailers(section: &[u8], slots: &mut Slots) -> Fields {
     parse_trailers(section, slots).map_or_else(|_| Fields::default(), |read| fields(&read))
 }
 
-/// Wider than the edge's: who answers is the person's own service.
+/// Larger limits than those of the edge, because the service belongs to the user.
 const LIMITS: Limits = Limits {
     head_bytes: HEAD_BYTES,
     target_bytes: HEAD_BYTES,

@@ -1,7 +1,7 @@
-//! HTTP/2 without TLS (RFC 9113): as much of it as tells which bytes belong to which exchange.
+//! HTTP/2 without TLS (RFC 9113), as far as needed to assign bytes to exchanges.
 //!
-//! Frames have nine bytes of head: length, kind, flags, stream. Those with fields are put
-//! together and read by the one HPACK state of their direction; data passes through; the rest is
+//! Frames have a header of nine bytes: length, type, flags, stream. Header blocks are assembled and
+//! decoded with the HPACK state of their direction. Data is passed on, and all other frames are
 //! skipped.
 
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use crate::{
     store::{Origin, Store},
 };
 
-/// What a client says first, before its first frame.
+/// The connection preface of a client.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Why an exchange has no answer when its connection has ended.
+/// Error of an exchange without a response when its connection has ended.
 pub(super) const CONNECTION_ENDED: &str = "the connection ended before the answer did";
 
 /// Both directions of a connection.
@@ -34,13 +34,13 @@ struct Stream {
     flow: Flow,
     asked: bool,
     answered: bool,
-    /// Its answer is over, and its request may go on.
+    /// The response is complete, but the request may continue.
     done: bool,
 }
 
 /// One direction.
 struct Side {
-    /// The head of a frame, or all of a small one, as far as it has come.
+    /// The header of a frame, or a complete small frame, as far as received.
     held: Vec<u8>,
     data: Option<Data>,
     block: Option<Block>,
@@ -48,7 +48,7 @@ struct Side {
     table: usize,
 }
 
-/// Data that is passing.
+/// A data frame in progress.
 struct Data {
     stream: u32,
     left: usize,
@@ -56,7 +56,7 @@ struct Data {
     last: bool,
 }
 
-/// A block of fields that goes on in the next frame.
+/// A header block that continues in the next frame.
 struct Block {
     stream: u32,
     bytes: Vec<u8>,
@@ -77,7 +77,7 @@ impl Default for Side {
     }
 }
 
-/// A frame's head.
+/// A frame header.
 #[derive(Clone, Copy)]
 struct Frame {
     length: usize,
@@ -86,7 +86,7 @@ struct Frame {
     stream: u32,
 }
 
-/// What happens to the exchanges.
+/// Receiver of the exchanges' events.
 struct Scene<'s> {
     origin: Option<&'s Origin>,
     store: &'s mut Store,
@@ -143,7 +143,7 @@ impl Http2 {
                 }
             }
             let side = self.side(from);
-            // One frame's head, then all of the frame, where it is not data.
+            // Wait for the frame header, then for the whole frame unless it is data.
             let wanted = match Frame::read(&side.held) {
                 Some(frame) if frame.kind == DATA => FRAME_HEAD + frame.pad_length(),
                 Some(frame) if frame.length > HEAD_BYTES => {
@@ -223,7 +223,7 @@ impl Http2 {
         }
     }
 
-    /// The size of a table is what its reader allows; so it is the other direction's.
+    /// The receiver sets the size of a table, so it applies to the other direction.
     fn settings(&mut self, from: From, payload: &[u8]) {
         let other = self.side(match from {
             From::Visitor => From::Service,
@@ -235,13 +235,13 @@ impl Http2 {
             };
             let size = u32::from_be_bytes([a, b, c, d]);
             let size = usize::try_from(size).map_or(MAX_TABLE, |size| size.min(MAX_TABLE));
-            // Never less than before: the writer says itself when it uses less.
+            // Never smaller than before, because the sender announces a reduction itself.
             other.table = other.table.max(size);
             other.hpack.set_max_allowed_table_size(other.table);
         }
     }
 
-    /// Passes on what has come of a frame of data; true when all of it has.
+    /// Passes on the received part of a data frame; true if the frame is complete.
     fn data(&mut self, from: From, mut data: Data, here: &[u8], scene: &mut Scene<'_>) -> bool {
         let payload = data.left - data.padding;
         let shown = here.get(..payload).unwrap_or(here);
@@ -279,7 +279,7 @@ impl Http2 {
             return Ok(());
         }
         let mut read = Fieldset::default();
-        // An index of one byte may stand for kilobytes.
+        // An index of one byte may expand to kilobytes.
         let mut room = MAX_UNFOLDED;
         side.hpack
             .decode_with_cb(&block.bytes, |name, value| {
@@ -361,7 +361,7 @@ impl Http2 {
         stream.answered = true;
         let mut trailers = Fields::default();
         if block.last {
-            // gRPC's answers without messages have their status here.
+            // gRPC responses without messages have their status here.
             let known = |name: &str| name.eq_ignore_ascii_case("grpc-status");
             if read.fields.0.iter().any(|(name, _)| known(name)) {
                 trailers.0.clone_from(&read.fields.0);
@@ -411,7 +411,8 @@ impl Http2 {
         };
         let told = format!("{who} reset the stream ({})", error_name(code));
         let (store, now) = (&mut *scene.store, scene.now);
-        // Where the answer is whole, the rest of the request is not wanted: no error.
+        // After a complete response, the reset only cancels the rest of the request, which is not
+        // an error.
         stream.flow.done(Fields::default(), Some(&told), store, now);
     }
 }
@@ -440,7 +441,7 @@ impl Frame {
         usize::from(self.has(PADDED))
     }
 
-    /// How much of the payload is held before the frame is looked at.
+    /// Number of payload bytes that are buffered before the frame is handled.
     fn held_length(self) -> usize {
         if self.kind == DATA {
             self.pad_length()
@@ -450,7 +451,7 @@ impl Frame {
     }
 }
 
-/// Takes padding and priority from around a block of fields.
+/// Removes padding and priority from a header block.
 fn unpadded(frame: Frame, payload: &[u8]) -> Result<&[u8], DecodeError> {
     const BAD: DecodeError = "an HTTP/2 frame of padding alone";
     let (padding, rest) = if frame.has(PADDED) {
@@ -464,7 +465,7 @@ fn unpadded(frame: Frame, payload: &[u8]) -> Result<&[u8], DecodeError> {
     rest.get(start..end).ok_or(BAD)
 }
 
-/// A block that was read.
+/// A decoded header block.
 #[derive(Default)]
 struct Fieldset {
     method: String,
@@ -524,9 +525,9 @@ const PADDED: u8 = 8;
 const PRIORITY: u8 = 0x20;
 const HEADER_TABLE_SIZE: u8 = 1;
 
-/// What a reader allows that says nothing (RFC 9113 §6.5.2).
+/// Default of `SETTINGS_HEADER_TABLE_SIZE` (RFC 9113 §6.5.2).
 const TABLE: usize = 4096;
-/// Common servers allow no more, and each connection holds two.
+/// Common servers allow no more, and each connection has two tables.
 const MAX_TABLE: usize = 64 * 1024;
-/// Bytes of fields that are kept of one block.
+/// Maximum number of recorded bytes of one header block.
 const MAX_UNFOLDED: usize = 2 * HEAD_BYTES;

@@ -1,4 +1,4 @@
-//! Server-sent events, as the HTML standard reads them (§9.2.6).
+//! Server-sent events, parsed as in the HTML standard (§9.2.6).
 
 use jiff::Timestamp;
 
@@ -8,11 +8,11 @@ use crate::{
     store,
 };
 
-/// Finds the events in a stream, however it is split.
+/// Splits a stream into events, independent of its segmentation.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     line: Vec<u8>,
-    /// Bytes of the line that were not kept.
+    /// Number of bytes of the line that were not recorded.
     beyond: u64,
     after_return: bool,
     began: bool,
@@ -36,7 +36,7 @@ impl Events {
                 Some((end @ (b'\n' | b'\r'), line)) => (Some(*end), line),
                 _ => (None, piece),
             };
-            // The second half of a line's end, when it is two bytes.
+            // The second byte of a CRLF that was split.
             let half = self.after_return && end == Some(b'\n') && line.is_empty();
             self.after_return = end == Some(b'\r');
             if half {
@@ -88,7 +88,7 @@ impl Events {
                     .data
                     .extend_from_slice(value.get(..room).unwrap_or(value));
             }
-            // Comments, which keep connections alive, and what nobody knows.
+            // Comments, which keep connections alive, and unknown fields.
             _ => {}
         }
     }
@@ -113,22 +113,22 @@ fn short(value: &[u8]) -> Vec<u8> {
     value.get(..NAME_BYTES).unwrap_or(value).to_vec()
 }
 
-/// A field's name beside what is kept of a message.
+/// The recorded part of a message, and the name of the field.
 const LINE_BYTES: usize = MESSAGE_BYTES + 64;
 
-/// Names and ids are shown on a line.
+/// Names and ids are displayed on one line.
 const NAME_BYTES: usize = 256;
 
-/// A mark of the byte order, which may begin the stream.
+/// A byte order mark, which may be at the start of the stream.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A line that does not end is kept up to what is kept of a message, and the name of a field.
+    /// A line without an end is recorded up to the limit of a message plus the name of the field.
     #[test]
-    fn a_line_has_a_size() {
+    fn a_line_is_limited_in_size() {
         let mut events = Events::default();
         for _ in 0..3 {
             events.feed("x".repeat(60_000).as_bytes(), |_| {

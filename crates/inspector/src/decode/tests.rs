@@ -15,7 +15,7 @@ use crate::{
 
 use From::{Service, Visitor};
 
-/// What passes, in the order of its causes.
+/// Bytes in causal order.
 type Passing = Vec<(From, Vec<u8>)>;
 
 fn origin() -> Origin {
@@ -27,7 +27,7 @@ fn origin() -> Origin {
     }
 }
 
-/// Follows a stream in pieces of this many bytes; it ends by itself.
+/// Decodes a stream in pieces of this size until its normal end.
 fn follow_in(pieces: usize, passing: &Passing) -> Store {
     let mut store = Store::default();
     let mut decoder = Decoder::new(origin());
@@ -54,7 +54,7 @@ fn passing(parts: &[(From, &str)]) -> Passing {
         .collect()
 }
 
-/// Everything that was kept, for comparisons.
+/// Everything that was recorded, for comparisons.
 fn seen(store: &Store) -> String {
     let all: Vec<_> = store.iter().collect();
     format!("{all:#?}")
@@ -64,7 +64,7 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: web.test\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n")
 }
 
-/// One after another: a length, chunks with trailers, a head alone, nothing, and interim answers.
+/// Consecutive requests: with a length, chunks with trailers, HEAD, no body, and interim responses.
 fn one_after_another() -> Passing {
     passing(&[
         (Visitor, &get("/a?token=secret")),
@@ -130,7 +130,7 @@ fn a_connection_carries_one_exchange_after_another() {
 }
 
 #[test]
-fn an_answer_may_come_before_the_request_is_whole() {
+fn a_response_may_precede_the_end_of_the_request() {
     let store = follow(&passing(&[
         (
             Visitor,
@@ -150,7 +150,7 @@ fn an_answer_may_come_before_the_request_is_whole() {
 }
 
 #[test]
-fn what_ends_too_early_says_so() {
+fn truncated_exchanges_have_an_error() {
     for (told, error) in [
         ("", "the connection ended without an answer"),
         (
@@ -166,7 +166,7 @@ fn what_ends_too_early_says_so() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_once_and_then_left_alone() {
+fn a_decoding_error_is_reported_once() {
     let store = follow(&passing(&[
         (Visitor, &get("/")),
         (Service, "SMTP ready\r\n"),
@@ -178,7 +178,7 @@ fn what_cannot_be_read_is_told_once_and_then_left_alone() {
         error.starts_with("this connection cannot be read further"),
         "{error}"
     );
-    // And where nothing was asked, there is nothing to tell it of.
+    // Without a request there is no exchange to report an error for.
     let store = follow(&passing(&[
         (Visitor, "\x16\x03\x01 not http"),
         (Service, "x"),
@@ -246,7 +246,7 @@ fn websocket() -> Passing {
 }
 
 #[test]
-fn messages_of_a_websocket_are_put_together() {
+fn websocket_messages_are_assembled() {
     let store = follow(&websocket());
     let exchange = store.get(1).unwrap();
     assert_eq!(exchange.summary.kind, Kind::WebSocket);
@@ -273,7 +273,7 @@ fn messages_of_a_websocket_are_put_together() {
     assert_eq!(exchange.messages[2].kept, b"in parts");
 }
 
-/// Messages deflated one after another, with what each sender cuts off (RFC 7692 §7.2.1).
+/// Consecutive deflated messages, without the part that each sender removes (RFC 7692 §7.2.1).
 fn deflated(messages: &[&[u8]], fresh: bool) -> Vec<Vec<u8>> {
     let new = || DeflateEncoder::new(Vec::new(), Compression::best());
     let mut encoder = new();
@@ -314,7 +314,7 @@ fn compressed(fresh: bool) -> Passing {
 }
 
 #[test]
-fn compressed_messages_are_unfolded_with_and_without_what_came_before() {
+fn compressed_messages_are_inflated_with_and_without_context() {
     for fresh in [false, true] {
         let store = follow(&compressed(fresh));
         let messages = &store.get(1).unwrap().messages;
@@ -328,7 +328,7 @@ fn compressed_messages_are_unfolded_with_and_without_what_came_before() {
 }
 
 #[test]
-fn a_message_that_unfolds_without_end_is_given_up_and_the_traffic_is_not() {
+fn a_decompression_bomb_is_not_recorded_and_traffic_continues() {
     let bomb = vec![0; 20 * 1024 * 1024];
     let mut passing = upgrade("Sec-WebSocket-Extensions: permessage-deflate\r\n");
     for message in deflated(&[&bomb, b"after"], false) {
@@ -368,7 +368,7 @@ fn event_stream() -> Passing {
 }
 
 #[test]
-fn events_are_read_as_browsers_read_them() {
+fn events_are_parsed_as_in_browsers() {
     let store = follow(&event_stream());
     let exchange = store.get(1).unwrap();
     assert_eq!(exchange.summary.kind, Kind::Sse);
@@ -411,8 +411,8 @@ fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// Two calls over one connection, the second with what the first has left in the tables; heads in
-/// parts, padding, settings, a reset.
+/// Two calls over one connection, the second with references to the tables of the first; with split
+/// header blocks, padding, settings and a reset.
 fn grpc() -> Passing {
     let mut asking = loona_hpack::Encoder::new();
     let mut telling = loona_hpack::Encoder::new();
@@ -467,7 +467,7 @@ fn grpc() -> Passing {
 }
 
 #[test]
-fn calls_of_grpc_are_read_with_their_messages_and_trailers() {
+fn grpc_calls_have_messages_and_trailers() {
     let store = follow(&grpc());
     let first = store.get(1).unwrap();
     assert_eq!(first.summary.kind, Kind::Grpc);
@@ -502,7 +502,7 @@ fn calls_of_grpc_are_read_with_their_messages_and_trailers() {
 }
 
 #[test]
-fn a_service_of_http2_may_speak_first() {
+fn an_http2_service_may_send_first() {
     let mut passing = grpc();
     passing.swap(0, 1);
     assert_eq!(seen(&follow(&passing)), seen(&follow(&grpc())));
@@ -529,9 +529,9 @@ fn single_bytes_give_the_same_exchanges() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However the bytes are split, the same is seen.
+    /// The result does not depend on the segmentation.
     #[test]
-    fn any_split_gives_the_same_exchanges(
+    fn any_segmentation_gives_the_same_exchanges(
         which in 0..6_usize,
         cuts in proptest::collection::vec(1..40_usize, 1..60),
     ) {
@@ -549,9 +549,9 @@ proptest! {
         prop_assert_eq!(seen(&follow(&split)), seen(&follow(&passing)));
     }
 
-    /// Whatever comes, nothing breaks, and limits hold.
+    /// No input causes a panic, and limits are observed.
     #[test]
-    fn no_bytes_break_it(
+    fn no_input_causes_a_panic(
         which in 0..6_usize,
         damage in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..8),
     ) {

@@ -18,7 +18,7 @@ pub(super) struct WebSocket {
 }
 
 impl WebSocket {
-    /// `agreed` are the fields of the 101.
+    /// `agreed` are the header fields of the 101.
     pub(super) fn new(id: Option<u64>, agreed: &Fields) -> Self {
         let extension = agreed.get("sec-websocket-extensions").unwrap_or_default();
         let deflates = extension
@@ -89,10 +89,10 @@ impl Sink<'_> {
 /// One direction.
 #[derive(Default)]
 struct Messages {
-    /// The head of a frame, as far as it has come.
+    /// The received part of a frame header.
     head: Vec<u8>,
     frame: Option<Frame>,
-    /// A message of data, whose frames may have control frames between them.
+    /// A data message, between whose frames control frames may appear.
     data: Option<Data>,
     control: Vec<u8>,
     inflate: Option<Inflate>,
@@ -103,17 +103,17 @@ struct Frame {
     last: bool,
     left: u64,
     mask: Option<[u8; 4]>,
-    /// Where in the mask the next byte is.
+    /// Position of the next byte in the mask.
     at: usize,
 }
 
 struct Data {
     text: bool,
     kept: Vec<u8>,
-    /// As it came.
+    /// Size as transferred.
     size: u64,
     inflated: Option<u64>,
-    /// Its bytes are compressed and stay so.
+    /// The bytes stay compressed.
     compressed: bool,
 }
 
@@ -157,7 +157,7 @@ impl Messages {
         }
     }
 
-    /// Reads the head of a frame, where all of it has come.
+    /// Parses the header of a frame, if it is complete.
     fn begin_frame(&mut self) -> Result<(), DecodeError> {
         let &[first, second, ref rest @ ..] = self.head.as_slice() else {
             return Ok(());
@@ -224,13 +224,13 @@ impl Messages {
             (Some(inflated), Some(inflate)) => {
                 let unfolded = inflate.run(plain, &mut data.kept, inflated);
                 if unfolded.is_err() {
-                    // What follows builds on what is now missing.
+                    // Later messages depend on the missing bytes.
                     self.inflate = None;
                     data.compressed = data.kept.is_empty();
                     data.inflated = None;
                 }
             }
-            // It was given up within this message.
+            // Inflating was aborted within this message.
             (Some(_), None) => {}
             (None, _) => {
                 let room = MESSAGE_BYTES.saturating_sub(data.kept.len());
@@ -289,10 +289,10 @@ impl Frame {
     }
 }
 
-/// The unfolding of one direction.
+/// Decompression of one direction.
 struct Inflate {
     state: Decompress,
-    /// Each message stands for itself.
+    /// Each message is compressed independently.
     forgets: bool,
 }
 
@@ -304,7 +304,7 @@ impl Inflate {
         }
     }
 
-    /// Unfolds further; appends what may be kept, and counts all.
+    /// Inflates more bytes; appends up to the limit, and counts all.
     fn run(&mut self, mut bytes: &[u8], kept: &mut Vec<u8>, size: &mut u64) -> Result<(), ()> {
         let mut room = [0; 4096];
         loop {
@@ -325,7 +325,7 @@ impl Inflate {
             kept.extend_from_slice(fresh.get(..free).unwrap_or(fresh));
             match status {
                 Status::StreamEnd => {
-                    // A final block within a message; the next begins anew.
+                    // A final block within a message; the next block starts a new stream.
                     self.state.reset(false);
                     if bytes.is_empty() {
                         return Ok(());
@@ -346,5 +346,5 @@ const PONG: u8 = 10;
 /// RFC 6455 §5.5.
 const CONTROL_BYTES: u64 = 125;
 
-/// What a sender cuts off each message (RFC 7692 §7.2.1).
+/// The tail that a sender removes from each message (RFC 7692 §7.2.1).
 const INFLATE_TAIL: &[u8] = &[0, 0, 0xFF, 0xFF];

@@ -41,7 +41,7 @@ pub(super) fn router() -> Router<Arc<super::State>> {
         .layer(DefaultBodyLimit::max(CHANGES_BYTES))
 }
 
-/// An answer that is none: a code for programs, a sentence for people.
+/// An error response: a code and a message.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -113,7 +113,7 @@ async fn state(State(state): Shared) -> impl IntoResponse {
 
 #[derive(Debug, Deserialize)]
 struct ListQuery {
-    /// Words that the exchange has somewhere.
+    /// Words that the exchange must contain.
     search: Option<String>,
 }
 
@@ -123,12 +123,12 @@ async fn list(State(state): Shared, Query(wanted): Query<ListQuery>) -> Response
     let Some(words) = wanted.search.filter(|words| !words.is_empty()) else {
         return answer(json!({"exchanges": summaries})).into_response();
     };
-    // Many megabytes may be looked through: not on a thread that others need.
+    // The search may read many megabytes, so it runs on a blocking thread.
     let inspector = inspector.clone();
     let searched = tokio::task::spawn_blocking(move || {
         let words = words.to_lowercase();
         let found = summaries.into_iter().filter(|summary| {
-            // One at a time: streams wait while the store is read.
+            // One at a time, because streams wait while the store is locked.
             let exchange = inspector.read(|store| store.get(summary.id).cloned());
             exchange.is_some_and(|exchange| has(&exchange, &words))
         });
@@ -140,7 +140,7 @@ async fn list(State(state): Shared, Query(wanted): Query<ListQuery>) -> Response
     }
 }
 
-/// Whether an exchange has these words, in lower case, in what people see of it.
+/// True if the visible parts of an exchange contain these words, in lower case.
 fn has(exchange: &Exchange, words: &str) -> bool {
     let within = |text: &str| text.to_lowercase().contains(words);
     let bytes = |bytes: &[u8]| within(&String::from_utf8_lossy(bytes));
@@ -230,7 +230,7 @@ async fn messages(
     Ok(answer(json!({"messages": notes, "forgotten": forgotten})))
 }
 
-/// The bytes of a body, decompressed, to be saved.
+/// The decompressed bytes of a body, as a download.
 async fn body(
     State(state): Shared,
     Path((id, side)): Path<(u64, String)>,
@@ -244,7 +244,7 @@ async fn body(
         },
         _ => return Err(ApiError::gone()),
     };
-    // Never by its own type: it is a stranger's.
+    // Never with its own media type, because it comes from an untrusted source.
     let kind = (header::CONTENT_TYPE, "application/octet-stream");
     let saved = (header::CONTENT_DISPOSITION, "attachment");
     Ok((
@@ -284,7 +284,7 @@ async fn replay(
 struct Archive {
     #[serde(default)]
     reveal: bool,
-    /// One exchange; all without it.
+    /// The id of one exchange; all exchanges if absent.
     id: Option<u64>,
 }
 
@@ -311,7 +311,7 @@ async fn as_har(
     Ok((AppendHeaders([kind, saved]), AppendHeaders(PRIVATE), text).into_response())
 }
 
-/// The list, and every change from there on.
+/// The list, and every later change.
 async fn events(State(state): Shared) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let stop = state.stop.clone();
     let mut subscription = state.inspector.subscribe();
@@ -357,7 +357,7 @@ fn malformed(rejection: &JsonRejection) -> ApiError {
     ApiError::new(rejection.status(), "invalid_request", rejection.body_text())
 }
 
-/// Nothing of it stays anywhere, or is taken for something else.
+/// Prevents caching and content sniffing.
 const PRIVATE: [(header::HeaderName, &str); 3] = [
     (header::CACHE_CONTROL, "no-store"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -367,11 +367,11 @@ const PRIVATE: [(header::HeaderName, &str); 3] = [
     ),
 ];
 
-/// A body that is kept, in base64 and as JSON, with room for what is edited.
+/// A recorded body, in base64 and as JSON, with some space for edits.
 const CHANGES_BYTES: usize = 2 * 1024 * 1024;
 
-/// Messages of one answer; the page asks again for the rest.
+/// Messages per response; the page requests the rest.
 const PAGE: usize = 200;
 
-/// Lets both sides notice that the other is gone.
+/// Lets both sides notice a broken connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);

@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Access checks of the page and its API.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -12,8 +12,8 @@ use subtle::ConstantTimeEq as _;
 
 use super::api::ApiError;
 
-/// Refuses what another site has sent, and what came by a name: whoever owns a name can point it
-/// here, and their page would then be of the same origin.
+/// Refuses requests from other sites, and requests with a foreign host name. The owner of a name
+/// could point it here, and a page there would then have the same origin.
 pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, ApiError> {
     let headers = request.headers();
     let host = text(headers, header::HOST).unwrap_or_default();
@@ -28,7 +28,7 @@ pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, 
     let foreign_origin = origin.is_some_and(|origin| origin != format!("http://{host}"));
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let top = headers.get("sec-fetch-mode").map(HeaderValue::as_bytes) == Some(b"navigate");
-    // A link from elsewhere may lead to the page, which shows nothing without the token.
+    // A link on another site may open the page, which shows nothing without the token.
     let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
     if foreign_origin || (foreign_site && !top) {
         return Err(ApiError::new(
@@ -40,7 +40,7 @@ pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, 
     Ok(next.run(request).await)
 }
 
-/// Refuses who does not show the token of this run.
+/// Refuses requests without the token of this run.
 pub(super) async fn token(
     State(state): State<Arc<super::State>>,
     request: Request,
@@ -63,8 +63,7 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// An address, or the one name that means this machine everywhere; with any port, since it may be
-/// forwarded.
+/// An address, or `localhost`; with any port, because the port may be forwarded.
 fn is_local_name(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,

@@ -1,4 +1,4 @@
-//! The page: three files of our own, and nothing from anywhere else.
+//! The page: our own static files, without external resources.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ const HEADERS: [(HeaderName, HeaderValue); 5] = [
         header::REFERRER_POLICY,
         HeaderValue::from_static("no-referrer"),
     ),
-    // The program may be another one tomorrow, on the same port.
+    // Tomorrow another program may use the same port.
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (
         HeaderName::from_static("cross-origin-resource-policy"),

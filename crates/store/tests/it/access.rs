@@ -76,7 +76,7 @@ fn key(kid: &str, status: Status) -> SigningKey {
 }
 
 both! {
-    a_credential_is_found_by_what_it_is_shown_with,
+    a_credential_is_found_by_its_secret_or_certificate,
     a_certificate_and_a_token_endpoint_are_one_credentials,
     a_credential_is_rotated_once_with_an_overlap,
     registering_a_certificate_does_not_block_another_user,
@@ -84,10 +84,10 @@ both! {
     one_key_signs_and_the_next_takes_over_once,
     a_token_is_revoked_until_it_would_have_ended,
     the_audit_log_is_read_by_its_tenant_and_never_changed,
-    the_audit_log_lets_go_of_what_is_older_than_its_horizon_alone,
+    the_audit_log_purges_only_entries_before_its_horizon,
 }
 
-async fn a_credential_is_found_by_what_it_is_shown_with(database: Database) {
+async fn a_credential_is_found_by_its_secret_or_certificate(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -466,7 +466,7 @@ async fn the_audit_log_is_read_by_its_tenant_and_never_changed(database: Databas
     }
 }
 
-async fn the_audit_log_lets_go_of_what_is_older_than_its_horizon_alone(database: Database) {
+async fn the_audit_log_purges_only_entries_before_its_horizon(database: Database) {
     let entry = |second| audit::Entry {
         id: id!(AuditId),
         workspace_id: None,

@@ -11,9 +11,9 @@ use crate::world::{at, id, new_user, next};
 
 both! {
     a_resumed_reader_never_misses_a_commit,
-    a_place_is_kept_until_it_is_purged_or_never_was,
-    who_listens_is_woken,
-    another_process_is_heard,
+    a_position_is_known_until_it_is_purged,
+    listeners_are_woken,
+    changes_of_another_process_are_notified,
     a_batch_of_reports_counts_once,
 }
 
@@ -62,7 +62,7 @@ async fn a_resumed_reader_never_misses_a_commit(database: Database) {
     }
 }
 
-async fn a_place_is_kept_until_it_is_purged_or_never_was(database: Database) {
+async fn a_position_is_known_until_it_is_purged(database: Database) {
     let place = async || {
         let mut read = database.store.read().await.unwrap();
         changes::head(&mut read).await.unwrap()
@@ -115,7 +115,7 @@ async fn a_place_is_kept_until_it_is_purged_or_never_was(database: Database) {
     assert!(is_kept(&places[3]).await);
 }
 
-async fn who_listens_is_woken(database: Database) {
+async fn listeners_are_woken(database: Database) {
     let mut wakes = database.store.wakes();
     commit!(database, |tx| users::insert(
         tx,
@@ -136,7 +136,7 @@ async fn who_listens_is_woken(database: Database) {
         .unwrap();
 }
 
-async fn another_process_is_heard(database: Database) {
+async fn changes_of_another_process_are_notified(database: Database) {
     if database.is_sqlite() {
         // There are no notifications, so the waiting task polls the head.
         let listening = tokio::time::timeout(Duration::from_millis(10), database.store.listen());

@@ -7,11 +7,11 @@ use crate::database::{Database, both};
 use crate::world::{Person, at};
 
 both! {
-    a_chain_is_revoked_through_what_has_ended,
+    a_chain_is_revoked_through_ended_credentials,
     a_purge_keeps_an_issuer_as_long_as_its_issued_credentials,
 }
 
-async fn a_chain_is_revoked_through_what_has_ended(database: Database) {
+async fn a_chain_is_revoked_through_ended_credentials(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,

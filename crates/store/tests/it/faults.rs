@@ -20,11 +20,11 @@ fn reason(error: Error) -> Reason {
 }
 
 both! {
-    what_is_not_committed_did_not_happen,
+    uncommitted_changes_are_lost,
     a_row_that_cannot_be_read_is_named,
 }
 
-async fn what_is_not_committed_did_not_happen(database: Database) {
+async fn uncommitted_changes_are_lost(database: Database) {
     let new = new_user(id!(UserId), "ann");
     let mut tx = database.begin().await;
     users::insert(&mut tx, &new).await.unwrap();

@@ -91,7 +91,7 @@ async fn count(database: &Database, person: Person) -> u64 {
 
 both! {
     any_parallel_requests_create_one_project_per_key,
-    a_key_is_a_workspaces_own_and_is_forgotten_in_time,
+    a_key_belongs_to_one_workspace_and_expires,
 }
 
 async fn any_parallel_requests_create_one_project_per_key(database: Database) {
@@ -112,7 +112,7 @@ async fn any_parallel_requests_create_one_project_per_key(database: Database) {
     ran.await.unwrap().unwrap();
 }
 
-async fn a_key_is_a_workspaces_own_and_is_forgotten_in_time(database: Database) {
+async fn a_key_belongs_to_one_workspace_and_expires(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,

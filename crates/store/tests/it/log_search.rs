@@ -15,10 +15,10 @@ use crate::records::{log, logs_of};
 use crate::world::{Person, at};
 
 both! {
-    a_search_finds_what_reading_every_row_finds,
-    a_search_for_what_many_rows_have_walks_over_them_in_order,
+    a_search_finds_the_same_rows_as_a_full_scan,
+    a_search_with_many_hits_reads_them_in_order,
     a_search_is_served_by_its_index,
-    what_is_purged_is_no_longer_in_the_index,
+    purged_rows_are_removed_from_the_index,
 }
 
 /// So many that a list needs the index.
@@ -82,7 +82,7 @@ fn some<T: std::fmt::Debug>(strategy: &impl Strategy<Value = T>, count: usize) -
     (0..count).map(|_| one()).collect()
 }
 
-async fn a_search_finds_what_reading_every_row_finds(database: Database) {
+async fn a_search_finds_the_same_rows_as_a_full_scan(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -190,7 +190,7 @@ async fn a_search_finds_what_reading_every_row_finds(database: Database) {
     );
 }
 
-async fn a_search_for_what_many_rows_have_walks_over_them_in_order(database: Database) {
+async fn a_search_with_many_hits_reads_them_in_order(database: Database) {
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann, "a-7.t.example.com /fill/").await;
     // Every hundredth row. An hour has only a few of them.
@@ -265,7 +265,7 @@ async fn a_search_is_served_by_its_index(database: Database) {
     assert_eq!(served.count(), 4, "{:#?}", conn.plans());
 }
 
-async fn what_is_purged_is_no_longer_in_the_index(database: Database) {
+async fn purged_rows_are_removed_from_the_index(database: Database) {
     let ann = Person::new(&database, "ann").await;
     fill(&database, ann, "needle ").await;
     let kept = log(ann, 5_000, None);

@@ -8,9 +8,9 @@ use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id};
 
 both! {
-    the_network_with_most_devices_makes_room,
+    the_network_with_most_devices_loses_some,
     a_code_is_redeemed_once_by_its_client,
-    a_code_that_is_too_old_is_none,
+    an_expired_code_is_refused,
     a_device_is_decided_once_and_redeemed_once,
     a_device_that_polls_too_fast_has_to_wait_longer,
     two_devices_never_wait_under_one_code,
@@ -79,7 +79,7 @@ async fn a_code_is_redeemed_once_by_its_client(database: Database) {
     );
 }
 
-async fn a_code_that_is_too_old_is_none(database: Database) {
+async fn an_expired_code_is_refused(database: Database) {
     let ann = Person::new(&database, "ann").await;
     commit!(database, |tx| oauth_codes::insert(tx, &code(ann))).unwrap();
     let right = redeemer("client", "https://client.example/cb", 2);
@@ -184,7 +184,7 @@ async fn two_devices_never_wait_under_one_code(database: Database) {
     );
 }
 
-async fn the_network_with_most_devices_makes_room(database: Database) {
+async fn the_network_with_most_devices_loses_some(database: Database) {
     let mut tx = database.begin().await;
     for number in 1..=9 {
         let network = if number <= 5 {

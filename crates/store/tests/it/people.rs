@@ -29,14 +29,14 @@ fn session(person: Person, cookie: u8) -> Session {
 
 both! {
     an_address_belongs_to_one_person_in_any_case,
-    what_a_person_changes_is_read_back,
+    changes_of_a_user_are_read_back,
     an_outside_identity_is_one_persons,
     a_totp_step_and_a_recovery_code_work_once,
     a_passkey_is_used_with_a_growing_counter,
     a_session_lives_until_its_end_and_rotates_once,
-    a_challenge_is_spent_once_and_forgotten_when_it_is_too_old,
+    a_challenge_is_used_once_and_expires,
     a_link_works_once_for_its_purpose_until_its_end,
-    a_sign_in_that_is_under_way_is_taken_out_once_until_its_end,
+    a_pending_sign_in_is_taken_once_before_it_expires,
     the_newest_link_that_works_is_the_pending_one,
 }
 
@@ -63,7 +63,7 @@ async fn an_address_belongs_to_one_person_in_any_case(database: Database) {
     assert_eq!(refused.conflict(), Some(Conflict::EmailTaken));
 }
 
-async fn what_a_person_changes_is_read_back(database: Database) {
+async fn changes_of_a_user_are_read_back(database: Database) {
     let ann = Person::new(&database, "Ann").await.user;
     let password = PasswordHash("phc".to_owned());
     commit!(database, |tx| async {
@@ -359,7 +359,7 @@ async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
     assert_eq!(sessions::purge(&mut tx, at(200), 100).await.unwrap(), 1);
 }
 
-async fn a_challenge_is_spent_once_and_forgotten_when_it_is_too_old(database: Database) {
+async fn a_challenge_is_used_once_and_expires(database: Database) {
     let mut tx = database.begin().await;
     assert!(
         used_challenges::spend(&mut tx, hash(1), at(10))
@@ -438,7 +438,7 @@ async fn a_link_works_once_for_its_purpose_until_its_end(database: Database) {
     assert_eq!(links::purge(&mut tx, at(100), 100).await.unwrap(), 3);
 }
 
-async fn a_sign_in_that_is_under_way_is_taken_out_once_until_its_end(database: Database) {
+async fn a_pending_sign_in_is_taken_once_before_it_expires(database: Database) {
     let pending = |secret| PendingSignIn {
         hash: hash(secret),
         sealed: SealedBytes(vec![secret; 40]),

@@ -28,11 +28,11 @@ fn ids(projects: &[projects::Project]) -> Vec<ProjectId> {
 
 both! {
     a_project_is_seen_by_the_active_members_of_its_workspace,
-    a_list_stays_within_its_workspaces_and_reach,
-    what_is_changed_about_a_project_is_read_back,
+    a_list_is_limited_to_its_workspaces_and_boundary,
+    changes_of_a_project_are_read_back,
     capacity_is_never_oversold,
     ports_are_reserved_once_and_the_lowest_free_is_found,
-    a_server_record_has_a_name_of_its_own_and_enrols_once,
+    a_server_record_has_a_unique_name_and_enrols_once,
     a_suspended_project_is_unavailable_until_it_is_resumed,
 }
 
@@ -109,7 +109,7 @@ async fn a_project_is_seen_by_the_active_members_of_its_workspace(database: Data
     );
 }
 
-async fn a_list_stays_within_its_workspaces_and_reach(database: Database) {
+async fn a_list_is_limited_to_its_workspaces_and_boundary(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -208,7 +208,7 @@ async fn a_list_stays_within_its_workspaces_and_reach(database: Database) {
     assert_eq!(everybodys.total, 5);
 }
 
-async fn what_is_changed_about_a_project_is_read_back(database: Database) {
+async fn changes_of_a_project_are_read_back(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -453,7 +453,7 @@ async fn ports_are_reserved_once_and_the_lowest_free_is_found(database: Database
     assert_eq!(addresses::purge(&mut tx, at(10), 10).await.unwrap(), 1);
 }
 
-async fn a_server_record_has_a_name_of_its_own_and_enrols_once(database: Database) {
+async fn a_server_record_has_a_unique_name_and_enrols_once(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,

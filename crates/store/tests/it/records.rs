@@ -76,15 +76,15 @@ pub(crate) fn logs_of(person: Person) -> logs::List<'static> {
 }
 
 both! {
-    a_search_looks_at_so_many_rows_and_no_more,
+    a_search_examines_a_limited_number_of_rows,
     a_total_is_exact_up_to_a_bound,
-    a_cursor_walks_over_every_event_once_in_both_orders,
+    a_cursor_visits_every_event_once_in_both_orders,
     events_are_chosen_by_time_and_type_and_forgotten_in_time,
-    logs_are_kept_once_and_chosen,
+    logs_are_stored_once_and_filtered,
     usage_adds_up_by_the_hour,
 }
 
-async fn a_cursor_walks_over_every_event_once_in_both_orders(database: Database) {
+async fn a_cursor_visits_every_event_once_in_both_orders(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -165,7 +165,7 @@ async fn events_are_chosen_by_time_and_type_and_forgotten_in_time(database: Data
     );
 }
 
-async fn logs_are_kept_once_and_chosen(database: Database) {
+async fn logs_are_stored_once_and_filtered(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -342,7 +342,7 @@ async fn usage_adds_up_by_the_hour(database: Database) {
     );
 }
 
-async fn a_search_looks_at_so_many_rows_and_no_more(database: Database) {
+async fn a_search_examines_a_limited_number_of_rows(database: Database) {
     let ann = Person::new(&database, "ann").await;
     let mut tx = database.begin().await;
     for (second, text) in [(1, "needle old"), (1_000_000, "needle new")] {

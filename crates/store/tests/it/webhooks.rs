@@ -44,9 +44,9 @@ fn delivery(webhook: &Webhook) -> NewDelivery {
 
 both! {
     a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while,
-    a_delivery_is_claimed_by_one_and_comes_back_when_its_lease_ends,
-    a_delivery_ends_as_its_latest_attempt_says,
-    what_was_given_up_is_tried_again_and_what_fails_waits,
+    a_delivery_is_claimed_once_and_due_again_when_its_lease_ends,
+    a_delivery_has_the_state_of_its_latest_attempt,
+    abandoned_deliveries_can_be_retried_and_failed_ones_wait,
     a_webhook_that_fails_is_noted_and_disabled,
 }
 
@@ -150,7 +150,7 @@ async fn claim(
     deliveries::claim(tx, at(now), at(lease_ends_at), &ids).await
 }
 
-async fn a_delivery_is_claimed_by_one_and_comes_back_when_its_lease_ends(database: Database) {
+async fn a_delivery_is_claimed_once_and_due_again_when_its_lease_ends(database: Database) {
     let ann = Person::new(&database, "ann").await;
     let hook = webhook(ann);
     commit!(database, |tx| async {
@@ -204,7 +204,7 @@ async fn a_delivery_is_claimed_by_one_and_comes_back_when_its_lease_ends(databas
     );
 }
 
-async fn a_delivery_ends_as_its_latest_attempt_says(database: Database) {
+async fn a_delivery_has_the_state_of_its_latest_attempt(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -314,7 +314,7 @@ async fn a_delivery_ends_as_its_latest_attempt_says(database: Database) {
     );
 }
 
-async fn what_was_given_up_is_tried_again_and_what_fails_waits(database: Database) {
+async fn abandoned_deliveries_can_be_retried_and_failed_ones_wait(database: Database) {
     let ann = Person::new(&database, "ann").await;
     let hook = webhook(ann);
     let (one, two) = (delivery(&hook), delivery(&hook));

@@ -8,11 +8,11 @@ use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id, new_project};
 
 both! {
-    a_deleted_workspace_has_no_projects_whoever_is_first,
+    a_deleted_workspace_has_no_projects_in_any_order,
     of_many_that_accept_an_invitation_one_does,
     an_invitation_is_accepted_revoked_or_over,
     a_workspace_is_seen_by_its_active_members,
-    the_last_owner_stays,
+    the_last_owner_cannot_be_removed,
     a_workspace_is_renamed_suspended_and_deleted_when_empty,
 }
 
@@ -200,7 +200,7 @@ async fn a_workspace_is_seen_by_its_active_members(database: Database) {
     assert_eq!(twice.unwrap_err().conflict(), Some(Conflict::AlreadyMember));
 }
 
-async fn the_last_owner_stays(database: Database) {
+async fn the_last_owner_cannot_be_removed(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,
@@ -319,7 +319,7 @@ async fn a_workspace_is_renamed_suspended_and_deleted_when_empty(database: Datab
     );
 }
 
-async fn a_deleted_workspace_has_no_projects_whoever_is_first(database: Database) {
+async fn a_deleted_workspace_has_no_projects_in_any_order(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
         Person::new(&database, "bob").await,

@@ -134,7 +134,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "FILE", group = "of_token", value_parser = path())]
     token_file: Option<PathBuf>,
 
-    /// Read the token from standard input, or ask for it at a terminal
+    /// Read the token from standard input, or prompt for it at a terminal
     #[arg(long, group = "of_token")]
     token_stdin: bool,
 

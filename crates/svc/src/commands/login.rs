@@ -29,7 +29,7 @@ use crate::{
   svc login --api-url https://svc.example.com
   svc login --api-url https://svc.example.com --token-file token.txt")]
 pub(crate) struct LoginArgs {
-    /// Read a token from standard input, or ask for it at a terminal
+    /// Read a token from standard input, or prompt for it at a terminal
     #[arg(long, conflicts_with = "token_file")]
     token_stdin: bool,
 

@@ -48,8 +48,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         return Ok(());
     };
     // An unreadable file is removed as well, because it may contain a token.
-    let kept = Context::read(&directory, &name);
-    let end = match &kept {
+    let stored_context = Context::read(&directory, &name);
+    let end = match &stored_context {
         Ok(None) => {
             none();
             return Ok(());
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     };
     // The keyring entry is removed before the file, because only the file contains its account
     // name.
-    let account = kept.as_ref().ok().and_then(Option::as_ref);
+    let account = stored_context.as_ref().ok().and_then(Option::as_ref);
     if let Some(account) = account.and_then(|context| context.token.account()) {
         account.forget()?;
     }

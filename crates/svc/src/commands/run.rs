@@ -112,8 +112,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
     let workers = Workers::per_core("svc-agent")
         .map_err(|error| Failure::of("the workers cannot be started", error))?;
-    let (told, news) = mpsc::channel(LINES);
-    let fleet = AgentSet::new(workers.handles().to_vec(), shutdown.clone(), told);
+    let (sender, reports) = mpsc::channel(LINES);
+    let agents = AgentSet::new(workers.handles().to_vec(), shutdown.clone(), sender);
     let docker = args.docker.start()?;
     let mut running = RunTasks {
         report: Report::new(args.output),
@@ -123,7 +123,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         handled: Contents::new(),
         loaded: LoadedFile::nothing(),
         docker,
-        fleet,
+        agents,
         supervisor,
         shutdown,
         rejected: false,
@@ -131,7 +131,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         status: String::new(),
     };
     running.begin().await?;
-    running.serve(news, hangups).await
+    running.serve(reports, hangups).await
 }
 
 /// The JSON Schema of the file.
@@ -149,7 +149,7 @@ struct RunTasks {
     handled: Contents,
     loaded: LoadedFile,
     docker: Option<Docker>,
-    fleet: AgentSet,
+    agents: AgentSet,
     supervisor: Supervisor,
     shutdown: Shutdown,
     /// True if the current file is rejected.
@@ -176,33 +176,33 @@ impl RunTasks {
 
     async fn serve(
         &mut self,
-        mut news: mpsc::Receiver<TunnelReport>,
+        mut reports: mpsc::Receiver<TunnelReport>,
         mut hangups: Signals,
     ) -> Result<(), Failure> {
-        let (seen, mut looks) = watch::channel(self.handled.clone());
-        let following = tokio::spawn(self.files.clone().follow(seen));
+        let (polled, mut polls) = watch::channel(self.handled.clone());
+        let following = tokio::spawn(self.files.clone().follow(polled));
         let mut beats = self.supervisor.beat_every().map(|every| {
             let mut beats = interval(every);
             beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
             beats
         });
-        let patience = Instant::now() + READY_TIMEOUT;
+        let ready_deadline = Instant::now() + READY_TIMEOUT;
         let drain = self.shutdown.drain().clone();
         let mut ended = Ok(());
         loop {
-            self.tell_supervisor(Instant::now() >= patience);
+            self.tell_supervisor(Instant::now() >= ready_deadline);
             tokio::select! {
                 biased;
                 () = drain.cancelled() => break,
-                Some(told) = news.recv() => {
-                    self.handle_report(told)?;
-                    if let Some(refusal) = self.fleet.refused() {
+                Some(tunnel_report) = reports.recv() => {
+                    self.handle_report(tunnel_report)?;
+                    if let Some(refusal) = self.agents.refused() {
                         ended = Err((&refusal).into());
                         break;
                     }
                 }
-                Ok(()) = looks.changed() => {
-                    let contents = looks.borrow_and_update().clone();
+                Ok(()) = polls.changed() => {
+                    let contents = polls.borrow_and_update().clone();
                     if contents != self.handled {
                         self.reload(contents, false).await?;
                     }
@@ -213,26 +213,26 @@ impl RunTasks {
                 }
                 () = docker::changed(self.docker.as_mut()) => self.containers_changed()?,
                 () = supervisor::next(beats.as_mut()) => self.supervisor.beat(),
-                () = tokio::time::sleep_until(patience), if !self.ready => {}
+                () = tokio::time::sleep_until(ready_deadline), if !self.ready => {}
             }
         }
         following.abort();
-        self.stop(&mut news, beats).await?;
+        self.stop(&mut reports, beats).await?;
         ended
     }
 
-    fn handle_report(&mut self, told: TunnelReport) -> Result<(), Failure> {
-        match told {
+    fn handle_report(&mut self, tunnel_report: TunnelReport) -> Result<(), Failure> {
+        match tunnel_report {
             TunnelReport::Status {
                 key,
                 status,
                 target,
             } => {
-                if !self.fleet.note(&key, &status) {
+                if !self.agents.note(&key, &status) {
                     // The tunnel was removed meanwhile, and the removal was reported.
                     return Ok(());
                 }
-                let port = self.fleet.engine_port(&key);
+                let port = self.agents.engine_port(&key);
                 self.report.status(&key, &status, &target, port)
             }
             TunnelReport::Stream { key, stream } => self.report.stream(&key, &stream),
@@ -247,7 +247,7 @@ impl RunTasks {
     /// Applies the current files, or reports why they are rejected.
     async fn reload(&mut self, contents: Contents, asked: bool) -> Result<(), Failure> {
         self.supervisor.reloading();
-        let told = match self.load(contents).await {
+        let result = match self.load(contents).await {
             Ok(loaded) => {
                 let before = std::mem::replace(&mut self.loaded, loaded);
                 match self.apply(asked) {
@@ -269,7 +269,7 @@ impl RunTasks {
         };
         // The supervisor waits for the end of the reload that it was notified of.
         self.supervisor.ready();
-        told
+        result
     }
 
     fn reject(&mut self, errors: &[ConfigError]) -> Result<(), Failure> {
@@ -331,7 +331,7 @@ impl RunTasks {
                 }
             }
         }
-        let applied = self.fleet.apply(&self.loaded.engines, &wanted, again)?;
+        let applied = self.agents.apply(&self.loaded.engines, &wanted, again)?;
         for key in &applied.removed {
             self.report.closed(key, &Closed::Asked)?;
         }
@@ -350,10 +350,10 @@ impl RunTasks {
     /// Notifies the supervisor when the state has changed.
     fn tell_supervisor(&mut self, late: bool) {
         let (online, pending) = (
-            self.fleet.count(State::Online),
-            self.fleet.count(State::Pending),
+            self.agents.count(State::Online),
+            self.agents.count(State::Pending),
         );
-        let (away, over) = (self.fleet.count(State::Away), self.fleet.count(State::Over));
+        let (away, over) = (self.agents.count(State::Away), self.agents.count(State::Over));
         if !self.ready && (pending == 0 || late) {
             self.ready = true;
             self.supervisor.ready();
@@ -378,20 +378,20 @@ impl RunTasks {
     /// Closes the agents. Accepted streams are served to their end and reported.
     async fn stop(
         &mut self,
-        news: &mut mpsc::Receiver<TunnelReport>,
+        reports: &mut mpsc::Receiver<TunnelReport>,
         mut beats: Option<tokio::time::Interval>,
     ) -> Result<(), Failure> {
         self.supervisor.stopping();
-        let mut closing = self.fleet.stop();
+        let mut closing = self.agents.stop();
         loop {
             tokio::select! {
                 closed = closing.join_next() => if closed.is_none() { break },
-                Some(told) = news.recv() => self.handle_report(told)?,
+                Some(tunnel_report) = reports.recv() => self.handle_report(tunnel_report)?,
                 () = supervisor::next(beats.as_mut()) => self.supervisor.beat(),
             }
         }
-        while let Ok(told) = news.try_recv() {
-            self.handle_report(told)?;
+        while let Ok(tunnel_report) = reports.try_recv() {
+            self.handle_report(tunnel_report)?;
         }
         Ok(())
     }

@@ -271,12 +271,12 @@ fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         Some(token) => Token::new(token),
         None => args.connection.token()?,
     };
-    let Some(mut seen) = credentials::inspect(token.expose()) else {
+    let Some(mut inspected) = credentials::inspect(token.expose()) else {
         return Err(Failure::new(Code::Failed, "this is no token")
             .hint("a token has three parts with dots between them"));
     };
-    let expires = seen.pointer("/claims/exp").and_then(Value::as_i64);
-    if let (Some(at), Some(fields)) = (expires, seen.as_object_mut()) {
+    let expires = inspected.pointer("/claims/exp").and_then(Value::as_i64);
+    if let (Some(at), Some(fields)) = (expires, inspected.as_object_mut()) {
         if let Ok(date) = Timestamp::from_second(at) {
             fields.insert("expires_at".to_owned(), json!(date.to_string()));
         }
@@ -286,14 +286,14 @@ fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         );
     }
     match args.output {
-        Format::Json => output::json(&seen),
-        Format::Text => output::record(&told(&seen)),
+        Format::Json => output::json(&inspected),
+        Format::Text => output::record(&summary(&inspected)),
     }
 }
 
 /// The most common claims as text. JSON output contains all of them.
-fn told(seen: &Value) -> Vec<(&'static str, String)> {
-    let claims = seen.get("claims").unwrap_or(&Value::Null);
+fn summary(inspected: &Value) -> Vec<(&'static str, String)> {
+    let claims = inspected.get("claims").unwrap_or(&Value::Null);
     let text = |name: &str| claims.get(name)?.as_str().map(str::to_owned);
     let mut fields = vec![("type", text("type").unwrap_or_else(|| "-".to_owned()))];
     let identity = [
@@ -306,10 +306,10 @@ fn told(seen: &Value) -> Vec<(&'static str, String)> {
             .into_iter()
             .filter_map(|(name, claim)| Some((name, text(claim)?))),
     );
-    let ends = seen.get("expires_at").and_then(Value::as_str);
+    let ends = inspected.get("expires_at").and_then(Value::as_str);
     fields.push((
         "expires",
-        match (ends, seen.get("expired").and_then(Value::as_bool)) {
+        match (ends, inspected.get("expired").and_then(Value::as_bool)) {
             (Some(at), Some(true)) => format!("{at}: it has expired"),
             (Some(at), _) => at.to_owned(),
             (None, _) => "never".to_owned(),
@@ -331,7 +331,7 @@ fn told(seen: &Value) -> Vec<(&'static str, String)> {
             None => "not narrowed".to_owned(),
         },
     ));
-    let algorithm = seen.pointer("/header/alg").and_then(Value::as_str);
+    let algorithm = inspected.pointer("/header/alg").and_then(Value::as_str);
     fields.push((
         "signed",
         format!("{} (not verified)", algorithm.unwrap_or("-")),

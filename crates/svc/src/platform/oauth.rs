@@ -91,10 +91,10 @@ impl AuthorizationServer {
         let origin = self.address.to_string();
         let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
         let addresses = [&given.verification_uri, &given.verification_uri_complete];
-        let are_ours = addresses
+        let are_within_origin = addresses
             .iter()
             .all(|text| is_within(&origin, text) && is_plain(text));
-        if !are_ours || !is_plain(&given.user_code) {
+        if !are_within_origin || !is_plain(&given.user_code) {
             return Err(unexpected("it names an address of somebody else").into());
         }
         Ok(given)

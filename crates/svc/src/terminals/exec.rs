@@ -35,11 +35,11 @@ pub(super) struct Exec {
 /// Runs the command.
 pub(super) async fn exec(
     config: Config,
-    asked: Exec,
+    args: Exec,
     agent: &Agent,
 ) -> Result<Value, TerminalError> {
     let servers = servers(&config).await?;
-    let wanted = asked.server.strip_prefix("svc://").unwrap_or(&asked.server);
+    let wanted = args.server.strip_prefix("svc://").unwrap_or(&args.server);
     let server = inventory::find(&servers, wanted).map_err(|error| {
         let detail = format!("{error}; svc_webtty_list names those that are online");
         failed(404, "webtty_server_not_found", &detail)
@@ -49,9 +49,9 @@ pub(super) async fn exec(
                    and a person's own program: `svc webtty exec`.";
         return Err(failed(501, "webtty_e2e", why));
     }
-    let endpoint = endpoint(server, config, &asked, agent)?;
-    let limit = Duration::from_secs(asked.timeout_seconds.clamp(1, MAX_SECONDS));
-    let (command, stdin) = (command(&asked), asked.stdin);
+    let endpoint = endpoint(server, config, &args, agent)?;
+    let limit = Duration::from_secs(args.timeout_seconds.clamp(1, MAX_SECONDS));
+    let (command, stdin) = (command(&args), args.stdin);
     run(endpoint, command, stdin, limit).await
 }
 
@@ -82,8 +82,8 @@ async fn run(
                 Some(Event::Opened { session_id: id }) => session_id = id,
                 Some(Event::Output(stream, bytes)) => {
                     let [stdout, stderr] = &mut output;
-                    let kept = if stream == Stream::Stderr { stderr } else { stdout };
-                    kept.push(&bytes);
+                    let head = if stream == Stream::Stderr { stderr } else { stdout };
+                    head.push(&bytes);
                 }
                 Some(Event::Ended(ended)) => break Some(ended),
                 Some(_) => {}
@@ -104,8 +104,8 @@ async fn run(
     let [stdout, stderr] = output;
     let cut = [("stdout", &stdout), ("stderr", &stderr)].into_iter();
     let cut: Map<String, Value> = cut
-        .filter(|(_, kept)| kept.left_out > 0)
-        .map(|(name, kept)| (name.to_owned(), kept.left_out.into()))
+        .filter(|(_, head)| head.left_out > 0)
+        .map(|(name, head)| (name.to_owned(), head.left_out.into()))
         .collect();
     Ok(json!({
         "exit_code": exit_code,
@@ -122,7 +122,7 @@ async fn run(
 fn endpoint(
     server: &Server,
     config: Config,
-    asked: &Exec,
+    args: &Exec,
     agent: &Agent,
 ) -> Result<Endpoint, TerminalError> {
     let mut endpoint = server.endpoint(config, None).map_err(|error| {
@@ -135,15 +135,15 @@ fn endpoint(
     if server.managed
         && let Endpoint::Url { url, .. } = &mut endpoint
     {
-        let said = [
+        let attributes = [
             ("session_mode", "non-interactive"),
             ("origin", "api"),
             ("initiator_kind", "agent"),
             ("agent_name", &agent.name),
             ("agent_version", &agent.version),
-            ("purpose", asked.purpose.as_deref().unwrap_or_default()),
+            ("purpose", args.purpose.as_deref().unwrap_or_default()),
         ];
-        for (name, value) in said.into_iter().filter(|(_, value)| !value.is_empty()) {
+        for (name, value) in attributes.into_iter().filter(|(_, value)| !value.is_empty()) {
             let value: String = value.chars().take(MAX_ATTRIBUTE_CHARS).collect();
             let value = percent_encoding::utf8_percent_encode(&value, QUERY_VALUE);
             *url = url.clone().with_parameter(name, &value.to_string());
@@ -152,23 +152,23 @@ fn endpoint(
     Ok(endpoint)
 }
 
-fn command(asked: &Exec) -> message::Config {
-    let variables = asked.env.iter();
+fn command(args: &Exec) -> message::Config {
+    let variables = args.env.iter();
     message::Config {
         options: Some(Options {
-            interactive: asked.stdin.is_some(),
+            interactive: args.stdin.is_some(),
             allocate_tty: false,
             send_heartbeat: true,
         }),
-        cmd_args: asked.command.clone(),
+        cmd_args: args.command.clone(),
         env_vars: variables
             .map(|(key, value)| Environment {
                 key: key.clone(),
                 value: value.clone(),
             })
             .collect(),
-        workdir: asked.workdir.clone().map(|value| Workdir { value }),
-        username: asked.user.clone().map(|user| Username {
+        workdir: args.workdir.clone().map(|value| Workdir { value }),
+        username: args.user.clone().map(|user| Username {
             payload: Some(User::Name(user)),
         }),
     }
@@ -184,8 +184,8 @@ struct OutputHead {
 impl OutputHead {
     fn push(&mut self, bytes: &[u8]) {
         let room = MAX_OUTPUT.saturating_sub(self.bytes.len()).min(bytes.len());
-        let (kept, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
-        self.bytes.extend_from_slice(kept);
+        let (head, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+        self.bytes.extend_from_slice(head);
         self.left_out = self.left_out.saturating_add(rest.len());
     }
 
@@ -230,11 +230,11 @@ mod tests {
 
     #[test]
     fn the_start_of_a_long_output_is_kept() {
-        let mut kept = OutputHead::default();
-        kept.push(&vec![b'x'; MAX_OUTPUT - 1]);
-        kept.push(b"yz");
-        assert_eq!((kept.bytes.len(), kept.left_out), (MAX_OUTPUT, 1));
-        assert!(kept.text().ends_with('y'));
+        let mut head = OutputHead::default();
+        head.push(&vec![b'x'; MAX_OUTPUT - 1]);
+        head.push(b"yz");
+        assert_eq!((head.bytes.len(), head.left_out), (MAX_OUTPUT, 1));
+        assert!(head.text().ends_with('y'));
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
             exec_path: "/".to_owned(),
             ..Server::default()
         };
-        let Ok(Endpoint::Url { url, .. }) = asked(&server) else {
+        let Ok(Endpoint::Url { url, .. }) = endpoint_for(&server) else {
             panic!("no address");
         };
         assert_eq!(
@@ -263,13 +263,13 @@ mod tests {
             host: "build.t.engine.example:8443".to_owned(),
             ..Server::default()
         };
-        let refused = asked(&server).unwrap_err();
+        let refused = endpoint_for(&server).unwrap_err();
         assert_eq!(refused.0.code, "webtty_transport");
     }
 
     /// The endpoint for a client's command.
-    fn asked(server: &Server) -> Result<Endpoint, TerminalError> {
-        let asked = Exec {
+    fn endpoint_for(server: &Server) -> Result<Endpoint, TerminalError> {
+        let args = Exec {
             server: "build".to_owned(),
             command: vec!["id".to_owned()],
             stdin: None,
@@ -287,6 +287,6 @@ mod tests {
             "engine.example:8443".parse().unwrap(),
             client::Token::new("t"),
         );
-        endpoint(server, config, &asked, &agent)
+        endpoint(server, config, &args, &agent)
     }
 }

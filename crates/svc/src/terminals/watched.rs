@@ -23,7 +23,7 @@ use crate::{
 pub(super) struct WatchTask {
     todo: mpsc::Sender<WatchCommand>,
     /// The current view and its version.
-    shown: watch::Receiver<WatchView>,
+    view: watch::Receiver<WatchView>,
     stop: CancellationToken,
     task: Mutex<Option<JoinHandle<()>>>,
 }
@@ -47,8 +47,8 @@ enum WatchCommand {
 impl WatchTask {
     /// Starts the task for a new participant.
     pub(super) fn start(session_id: String, joined: JoinedParticipant) -> Self {
-        let (todo, asked) = mpsc::channel(MAX_PENDING_CALLS);
-        let (show, shown) = watch::channel(WatchView::default());
+        let (todo, commands) = mpsc::channel(MAX_PENDING_CALLS);
+        let (show, view) = watch::channel(WatchView::default());
         let stop = CancellationToken::new();
         let task = Task {
             session_id,
@@ -59,9 +59,9 @@ impl WatchTask {
         };
         Self {
             todo,
-            shown,
+            view,
             stop,
-            task: Mutex::new(Some(tokio::spawn(task.run(asked)))),
+            task: Mutex::new(Some(tokio::spawn(task.run(commands)))),
         }
     }
 
@@ -72,20 +72,20 @@ impl WatchTask {
 
     /// The screen after a change or after the wait. `None` if the session has ended before.
     pub(super) async fn screen(&self, wait: Duration) -> Option<Value> {
-        let mut shown = self.shown.clone();
+        let mut view = self.view.clone();
         self.todo.send(WatchCommand::Stay).await.ok();
         // The first screen arrives immediately, unless the stream is broken.
-        let first = shown.wait_for(|shown| shown.value.is_some() || shown.is_over);
+        let first = view.wait_for(|view| view.value.is_some() || view.is_over);
         timeout(FIRST_SCREEN_TIMEOUT, first).await.ok()?.ok()?;
-        shown.borrow_and_update();
+        view.borrow_and_update();
         if !wait.is_zero() && !self.is_over() {
             let began = Instant::now();
             // An ended view does not change. A change is often followed by others within a moment.
-            if let Ok(Ok(())) = timeout(wait, shown.changed()).await {
-                settle(&mut shown, left(began, wait)).await;
+            if let Ok(Ok(())) = timeout(wait, view.changed()).await {
+                settle(&mut view, left(began, wait)).await;
             }
         }
-        shown.borrow().value.clone()
+        view.borrow().value.clone()
     }
 
     /// Requests control. `None` if the session has ended.
@@ -103,8 +103,8 @@ impl WatchTask {
         line: String,
         wait: Duration,
     ) -> Option<Result<Value, ()>> {
-        let mut shown = self.shown.clone();
-        shown.borrow_and_update();
+        let mut view = self.view.clone();
+        view.borrow_and_update();
         let (answer, answered) = oneshot::channel();
         self.todo
             .send(WatchCommand::Type(line, answer))
@@ -114,10 +114,10 @@ impl WatchTask {
             return Some(Err(()));
         }
         let began = Instant::now();
-        if let Ok(Ok(())) = timeout(wait, shown.changed()).await {
-            settle(&mut shown, left(began, wait)).await;
+        if let Ok(Ok(())) = timeout(wait, view.changed()).await {
+            settle(&mut view, left(began, wait)).await;
         }
-        let value = shown.borrow().value.clone();
+        let value = view.borrow().value.clone();
         value.map(Ok)
     }
 
@@ -139,8 +139,8 @@ impl Drop for WatchTask {
 }
 
 /// Waits until the screen does not change for a moment, up to the limit.
-async fn settle(shown: &mut watch::Receiver<WatchView>, wait: Duration) {
-    let settling = async { while let Ok(Ok(())) = timeout(SETTLE_TIME, shown.changed()).await {} };
+async fn settle(view: &mut watch::Receiver<WatchView>, wait: Duration) {
+    let settling = async { while let Ok(Ok(())) = timeout(SETTLE_TIME, view.changed()).await {} };
     // A screen that keeps changing is returned as it is.
     timeout(wait, settling).await.ok();
 }
@@ -154,7 +154,7 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut asked: mpsc::Receiver<WatchCommand>) {
+    async fn run(mut self, mut commands: mpsc::Receiver<WatchCommand>) {
         let mut wanted_until = tokio::time::Instant::now() + IDLE_TIMEOUT;
         loop {
             tokio::select! {
@@ -181,7 +181,7 @@ impl Task {
                         break;
                     }
                 }
-                todo = asked.recv() => {
+                todo = commands.recv() => {
                     wanted_until = tokio::time::Instant::now() + IDLE_TIMEOUT;
                     match todo {
                         Some(todo) => self.act(todo).await,
@@ -192,8 +192,8 @@ impl Task {
                 () = self.stop.cancelled() => break,
             }
         }
-        asked.close();
-        self.show.send_modify(|shown| shown.is_over = true);
+        commands.close();
+        self.show.send_modify(|view| view.is_over = true);
         self.joined.leave().await;
     }
 
@@ -201,16 +201,17 @@ impl Task {
         match todo {
             WatchCommand::Stay => {}
             WatchCommand::Ask(ask, answer) => {
-                let asked = self.joined.asking().ask(&ask).await;
-                if let Ok(request) = &asked {
+                let result = self.joined.asking().ask(&ask).await;
+                if let Ok(request) = &result {
                     self.joined.has_asked(request);
                 }
                 let value = self.value();
-                self.show.send_modify(|shown| shown.value = Some(value));
-                let asked = asked.map_err(Failure::from);
-                let asked = asked.map(|request| serde_json::to_value(request).unwrap_or_default());
+                self.show.send_modify(|view| view.value = Some(value));
+                let result = result.map_err(Failure::from);
+                let result =
+                    result.map(|request| serde_json::to_value(request).unwrap_or_default());
                 // The caller may have timed out.
-                answer.send(asked).ok();
+                answer.send(result).ok();
             }
             WatchCommand::Type(line, answer) => {
                 let may = self.joined.holds_control();

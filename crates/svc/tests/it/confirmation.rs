@@ -100,7 +100,7 @@ async fn cp_4g_a_payment_is_made_on_its_page() {
 
 /// CP-4g: a user at a terminal sees the impact and a question. Declining creates nothing.
 #[tokio::test]
-async fn cp_4g_a_person_is_asked_under_the_impact() {
+async fn cp_4g_a_user_confirms_after_seeing_the_impact() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let mut asked = Asked::start(&home, &["project", "create", "new"]);

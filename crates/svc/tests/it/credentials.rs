@@ -261,7 +261,7 @@ async fn a_typed_token_is_not_echoed() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_taken_from_its_file() {
+async fn a_client_certificate_is_read_from_its_file() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
     let key = rcgen::KeyPair::generate().unwrap();

@@ -1,4 +1,4 @@
-//! `svc dial`: many tunnels at once, over TCP and Unix sockets, to their ends.
+//! `svc dial`: many tunnels in one process, over TCP and Unix sockets, until their ends.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -267,7 +267,7 @@ async fn platform(expires_in: u32, issuer: Option<&str>) -> String {
 
 /// RFC 8628 section 3.5: both on the platform's error and by the local clock.
 #[tokio::test]
-async fn oa_4_a_login_ends_with_its_code() {
+async fn oa_4_a_login_fails_when_its_code_expires() {
     let home = Home::new();
     for expires_in in [600, 1] {
         let origin = platform(expires_in, None).await;

@@ -225,7 +225,7 @@ async fn a_forwarded_service_is_published_watched_and_removed() {
 }
 
 #[tokio::test]
-async fn a_service_may_stop_and_start_behind_its_tunnel() {
+async fn a_service_may_restart_behind_its_tunnel() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let (service, port) = web_service(ports::lease()).await;
@@ -338,7 +338,7 @@ async fn a_service_receives_visitor_addresses_of_tcp_and_private_tunnels() {
 }
 
 #[tokio::test]
-async fn refusals_end_an_agent_with_their_own_codes() {
+async fn refusals_end_an_agent_with_different_exit_codes() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let unavailable = home.run(&["forward", "3000", "--challenge-mode"]).await;

@@ -182,8 +182,8 @@ impl Server {
                 String::new()
             }
         };
-        let said = label("transport");
-        let transport = match said.as_str() {
+        let stated = label("transport");
+        let transport = match stated.as_str() {
             "" => Ok(Transport::Websocket),
             word => word.parse().map_err(|_unknown| word.to_owned()),
         };

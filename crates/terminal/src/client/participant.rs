@@ -67,7 +67,7 @@ pub enum ParticipantEvent {
 impl Participant {
     /// Connects to the endpoint and joins the session.
     pub fn start(endpoint: Endpoint, attachment: Attachment) -> (Self, Input) {
-        let (events, told) = mpsc::channel(EVENT_QUEUE);
+        let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let (input, inputs) = Input::new();
         let stop = CancellationToken::new();
         let driver = Driver {
@@ -77,7 +77,7 @@ impl Participant {
             pending: VecDeque::new(),
         };
         let participant = Self {
-            events: told,
+            events: receiver,
             task: tokio::spawn(driver.run(endpoint, attachment)),
             stop: stop.drop_guard(),
         };
@@ -133,7 +133,7 @@ impl Driver {
     ) -> Option<Result<CommandEnd, SessionError>> {
         let mut ended = None;
         let mut beat_at = Instant::now() + HEARTBEAT;
-        let mut heard_at = Instant::now();
+        let mut received_at = Instant::now();
         let mut has_heartbeat = false;
         loop {
             if ended.is_some() && self.pending.is_empty() {
@@ -143,7 +143,7 @@ impl Driver {
             let writer = &mut connection.writer;
             let has_room = goes_on && writer.queued() < MAX_QUEUED;
             let deadline = if has_heartbeat {
-                beat_at.min(heard_at + SILENCE)
+                beat_at.min(received_at + SILENCE)
             } else {
                 beat_at
             };
@@ -154,7 +154,7 @@ impl Driver {
                         if let Some(event) = self.pending.pop_front() {
                             permit.send(event);
                         }
-                        heard_at = Instant::now();
+                        received_at = Instant::now();
                     }
                     Err(_gone) => return None,
                 },
@@ -163,10 +163,10 @@ impl Driver {
                         ended = Some(Err(error.into()));
                     }
                 }
-                heard = connection.reader.receive(), if self.pending.is_empty() && goes_on => {
-                    heard_at = Instant::now();
-                    has_heartbeat |= matches!(heard, Ok(Some(Kind::Heartbeat(_))));
-                    ended = match heard {
+                received = connection.reader.receive(), if self.pending.is_empty() && goes_on => {
+                    received_at = Instant::now();
+                    has_heartbeat |= matches!(received, Ok(Some(Kind::Heartbeat(_))));
+                    ended = match received {
                         Ok(Some(kind)) => on_message(kind, &mut self.pending),
                         Ok(None) => Some(Err(SessionError::HungUp)),
                         Err(error) => Some(Err(error.into())),
@@ -185,9 +185,9 @@ impl Driver {
                 () = sleep_until(deadline.into()), if goes_on => {
                     let now = Instant::now();
                     if !self.pending.is_empty() {
-                        heard_at = now;
+                        received_at = now;
                     }
-                    if has_heartbeat && heard_at + SILENCE <= now {
+                    if has_heartbeat && received_at + SILENCE <= now {
                         ended = Some(Err(ClientError::Silent.into()));
                     }
                     if beat_at <= now {
@@ -201,9 +201,9 @@ impl Driver {
 
     async fn tell_last(&mut self, ended: Result<CommandEnd, SessionError>) {
         let stop = self.stop.clone();
-        let telling = self.events.send(ParticipantEvent::Ended(ended));
+        let sending = self.events.send(ParticipantEvent::Ended(ended));
         // A participant that has left needs no event.
-        drop(stop.run_until_cancelled(telling).await);
+        drop(stop.run_until_cancelled(sending).await);
     }
 }
 
@@ -272,12 +272,12 @@ fn input_messages(typed: InputEvent) -> Vec<Kind> {
     let InputEvent::Bytes(mut bytes) = typed else {
         return vec![Kind::end(Stream::Stdin)];
     };
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     while !bytes.is_empty() {
         let piece = bytes.split_to(bytes.len().min(limits::MAX_DATA));
-        said.push(Kind::data(Stream::Stdin, piece));
+        messages.push(Kind::data(Stream::Stdin, piece));
     }
-    said
+    messages
 }
 
 fn action_message(done: Done) -> Kind {

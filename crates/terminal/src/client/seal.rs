@@ -133,8 +133,8 @@ impl Sealing {
                         *exit = Some(code);
                         Ok(None)
                     }
-                    Content::Mark(said) if stream == Stream::Stdout && mark.is_none() => {
-                        *mark = Some(said);
+                    Content::Mark(received) if stream == Stream::Stdout && mark.is_none() => {
+                        *mark = Some(received);
                         Ok(None)
                     }
                     Content::Exit(_) | Content::Mark(_) => Err(SealError::Changed.into()),

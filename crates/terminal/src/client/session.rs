@@ -150,7 +150,7 @@ impl Request {
 impl Session {
     /// Starts a session, which first connects.
     pub fn start(endpoint: Endpoint, request: Request) -> (Self, Input) {
-        let (events, told) = mpsc::channel(EVENT_QUEUE);
+        let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let (input, inputs) = Input::new();
         let stop = CancellationToken::new();
         let driver = Driver {
@@ -163,7 +163,7 @@ impl Session {
             missed: 0,
         };
         let session = Self {
-            events: told,
+            events: receiver,
             task: tokio::spawn(driver.run()),
             stop: stop.drop_guard(),
         };
@@ -281,10 +281,10 @@ impl Driver {
                         over = Some(ConnectionEnd::Lost(error.into()));
                     }
                 }
-                heard = connection.reader.receive(),
+                received = connection.reader.receive(),
                     if self.pending.is_empty() && over.is_none() =>
                 {
-                    over = on_message(client, sealing, heard);
+                    over = on_message(client, sealing, received);
                 }
                 typed = self.inputs.typed.recv(), if has_room && client.wants_input() => {
                     send_input(client, typed);
@@ -404,7 +404,7 @@ impl Driver {
     async fn tell_last(&mut self, ended: Result<CommandEnd, SessionError>) {
         self.pending.push_back(Event::Ended(ended));
         let stop = self.stop.clone();
-        let telling = async {
+        let sending = async {
             while let Some(event) = self.pending.pop_front() {
                 if self.events.send(event).await.is_err() {
                     return;
@@ -412,7 +412,7 @@ impl Driver {
             }
         };
         // A client that has left needs no event.
-        stop.run_until_cancelled(telling).await;
+        stop.run_until_cancelled(sending).await;
     }
 }
 
@@ -431,9 +431,9 @@ async fn attach(endpoint: &Endpoint, seal: Option<&Seal>) -> Result<Link, Sessio
 fn on_message(
     client: &mut Client,
     sealing: &mut Sealing,
-    heard: Result<Option<Kind>, ConnectionError>,
+    received: Result<Option<Kind>, ConnectionError>,
 ) -> Option<ConnectionEnd> {
-    match heard {
+    match received {
         Ok(Some(kind)) => match sealing.open(kind) {
             Ok(Some(kind)) => {
                 client.on_message(kind, Instant::now());

@@ -164,8 +164,8 @@ impl Carrier {
                     };
                     let mut is_closed = false;
                     if socket.close(Some(frame)).await.is_ok() {
-                        while let Some(Ok(said)) = socket.next().await {
-                            is_closed |= said.is_close();
+                        while let Some(Ok(message)) = socket.next().await {
+                            is_closed |= message.is_close();
                         }
                     }
                     is_closed

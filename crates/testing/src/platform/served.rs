@@ -1,4 +1,4 @@
-//! What the platform answers: the stream of changes, and receipts of reports.
+//! Responses of the platform: the stream of changes, and receipts of reports.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,7 +17,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{ENROLMENT_SECRET, PlatformState, SentState};
 use crate::engine::BASE_HOST;
 
-/// The refusal of a request, where the platform is in no mood or the secret is not the cluster's.
+/// The error response of a request, if the platform is configured to refuse it or the secret is
+/// wrong.
 fn refusal(shared: &PlatformState, headers: &HeaderMap) -> Option<StatusCode> {
     let expected = format!("Bearer {ENROLMENT_SECRET}");
     let bearer = headers.get("authorization").map(HeaderValue::as_bytes);
@@ -48,7 +49,7 @@ pub(super) async fn changes(
     Body::from_stream(ReceiverStream::new(receiver)).into_response()
 }
 
-/// Tells one engine everything, until it goes or is cut off.
+/// Sends everything to one engine, until it disconnects or is disconnected.
 async fn tell(
     shared: &PlatformState,
     since: Option<&str>,

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use super::{FakePlatform, KID, PlatformState};
 use crate::engine::unix_seconds;
 
-/// Who signs in on the page.
+/// The user that signs in on the page.
 const ANN: &str = "usr_ann";
 
 impl FakePlatform {
-    /// The code of a sign-in, with these claims and those that it needs beside them: of `usr_ann`,
-    /// for a minute.
+    /// The code of a sign-in, with these claims and defaults for the required ones: for `usr_ann`,
+    /// valid for a minute.
     pub fn code(&self, claims: Value) -> String {
         self.shared.code(claims, SIGN_IN_TYPE)
     }
@@ -53,7 +53,7 @@ impl PlatformState {
     }
 }
 
-/// Asks whether to sign in.
+/// Shows the sign-in form.
 pub(super) async fn page() -> Html<&'static str> {
     Html(
         "<!doctype html><html lang=en><title>Sign in</title>\
@@ -62,7 +62,7 @@ pub(super) async fn page() -> Html<&'static str> {
     )
 }
 
-/// Sends the browser back with a code.
+/// Redirects the browser back with a code.
 pub(super) async fn sign_in(
     State(shared): State<Arc<PlatformState>>,
     Query(asked): Query<SignIn>,
@@ -74,7 +74,7 @@ pub(super) async fn sign_in(
     (StatusCode::SEE_OTHER, [(LOCATION, address)]).into_response()
 }
 
-/// A number that no other code of this process has.
+/// A number that is unique in this process.
 fn number() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("{:016x}", NEXT.fetch_add(1, Ordering::Relaxed))

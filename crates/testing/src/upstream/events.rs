@@ -1,4 +1,4 @@
-//! A server of events whose moments the test chooses.
+//! A server of events at times that the test chooses.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -6,8 +6,8 @@ use tokio::sync::broadcast;
 
 use crate::Upstream;
 
-/// An HTTP/1.1 server that answers every request with an endless `text/event-stream`, one chunk an
-/// event. The head is sent at once.
+/// An HTTP/1.1 server that responds to every request with an endless `text/event-stream`, one event
+/// per chunk. The head is sent immediately.
 pub struct EventSource {
     /// The server.
     pub upstream: Upstream,
@@ -15,27 +15,28 @@ pub struct EventSource {
 }
 
 impl EventSource {
-    /// Starts it.
+    /// Starts the server.
     pub async fn start() -> Self {
         let (events, _) = broadcast::channel(16);
         let sender = events.clone();
         let upstream = Upstream::start(move |stream, _number| {
-            // Before the head is sent: who has seen it misses no later event.
+            // Subscribes before the head is sent, so that a client that has received it misses no
+            // later event.
             serve(stream, sender.subscribe())
         })
         .await;
         Self { upstream, events }
     }
 
-    /// Sends an event to everybody who has received the head of an answer, and returns the bytes
-    /// that carry it.
+    /// Sends an event to every client that has received the head of a response, and returns its
+    /// bytes.
     pub fn send(&self, data: &str) -> String {
         let event = format!("data: {data}\n\n");
         self.events.send(event.clone()).expect("somebody listens");
         event
     }
 
-    /// Ends the bodies of all answers well.
+    /// Ends the bodies of all responses properly.
     pub fn end(&self) {
         self.events.send(String::new()).expect("somebody listens");
     }

@@ -1,4 +1,4 @@
-//! The well-behaved HTTP server, over whichever version.
+//! The well-behaved HTTP server, for both versions.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::Upstream;
 
 type Body = UnsyncBoxBody<Bytes, hyper::Error>;
 
-/// What [`Upstream::http1`] says. Ends with the connection, however it ends.
+/// Serves [`Upstream::http1`] until the connection ends for any reason.
 pub(super) async fn serve_http1<S>(stream: S, connection: usize)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -36,7 +36,7 @@ where
         .ok();
 }
 
-/// What [`Upstream::h2c`] says. Ends with the connection, however it ends.
+/// Serves [`Upstream::h2c`] until the connection ends for any reason.
 pub(super) async fn serve_http2<S>(stream: S, connection: usize)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -89,7 +89,7 @@ async fn answer(request: Request<Incoming>, connection: usize, number: usize) ->
 async fn describe(request: Request<Incoming>, connection: usize, number: usize) -> Response<Body> {
     let (head, body) = request.into_parts();
     let Ok(body) = body.collect().await else {
-        // Nobody is left to read it: the visitor's body broke off.
+        // The response is not read by any client, because the visitor's body was truncated.
         let mut response = Response::new(full("the body broke off"));
         *response.status_mut() = StatusCode::BAD_REQUEST;
         return response;
@@ -138,5 +138,5 @@ fn never(never: Infallible) -> hyper::Error {
     match never {}
 }
 
-/// No divisor of anybody's buffer.
+/// Not a divisor of any buffer size.
 const FRAME: usize = 5_000;

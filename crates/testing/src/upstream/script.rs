@@ -9,25 +9,24 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 
 use crate::{Upstream, within};
 
-/// What a scripted server does with a connection, one after the other. After the last step it
-/// closes.
+/// One step of a scripted server on a connection. After the last step it closes the connection.
 #[derive(Clone)]
 pub enum Step {
     /// Reads to the end of a request's head and reports it.
     ReadHead,
-    /// Reads so many bytes and reports them.
+    /// Reads this number of bytes and reports them.
     ReadBytes(usize),
     /// Reads until the peer ends its side, and reports the bytes and the end.
     ReadToEnd,
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     Write(Vec<u8>),
-    /// Writes bytes again and again until the peer is gone.
+    /// Writes bytes repeatedly until the peer disconnects.
     WriteForever(Vec<u8>),
     /// Waits until the test lets one connection pass.
     Wait(Gate),
     /// Resets the connection instead of closing it.
     Reset,
-    /// Does nothing any more, and keeps the connection.
+    /// Stops, and keeps the connection open.
     Hold,
 }
 
@@ -38,7 +37,7 @@ impl Step {
     }
 }
 
-/// Something that has reached a scripted server.
+/// Data received by a scripted server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Report {
     /// The head of a request, with its empty line.
@@ -50,21 +49,21 @@ pub enum Report {
     },
     /// Bytes of a body.
     Bytes(Vec<u8>),
-    /// The peer ended its side of the connection, or all of it.
+    /// The peer closed its sending side, or the connection.
     Closed,
 }
 
-/// Holds scripted servers until the test lets them go on.
+/// Blocks scripted servers until the test lets them continue.
 #[derive(Clone)]
 pub struct Gate(Arc<Semaphore>);
 
 impl Gate {
-    /// Makes a closed gate.
+    /// Creates a closed gate.
     pub fn new() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
 
-    /// Lets one connection pass, which may come later.
+    /// Lets one connection pass, now or later.
     pub fn open(&self) {
         self.0.add_permits(1);
     }
@@ -84,7 +83,7 @@ impl Default for Gate {
     }
 }
 
-/// A server that does with each connection what its script says.
+/// A server that runs a script on each connection.
 pub struct ScriptedUpstream {
     upstream: Upstream,
     reports: Mutex<mpsc::UnboundedReceiver<Report>>,
@@ -114,7 +113,7 @@ impl ScriptedUpstream {
         }
     }
 
-    /// Answers the first request of each connection with these bytes, and closes.
+    /// Responds to the first request of each connection with these bytes, and closes.
     pub async fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::start(move |_| vec![Step::ReadHead, Step::Write(answer.clone())]).await
@@ -159,17 +158,17 @@ impl ScriptedUpstream {
         Self::answering("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n").await
     }
 
-    /// Closes within the head of the answer.
+    /// Closes within the head of the response.
     pub async fn cuts_the_head() -> Self {
         Self::answering("HTTP/1.1 200 OK\r\ncontent-le").await
     }
 
-    /// Closes without an answer.
+    /// Closes without a response.
     pub async fn closes_unanswered() -> Self {
         Self::answering("").await
     }
 
-    /// Answers with something that is not HTTP.
+    /// Responds with something that is not HTTP.
     pub async fn answers_garbage() -> Self {
         Self::answering("SSH-2.0-OpenSSH_9.2\r\n\0\u{1}\u{2}\r\n\r\n").await
     }
@@ -183,7 +182,7 @@ impl ScriptedUpstream {
         .await
     }
 
-    /// Answers 413 before it has read the body, and never reads it.
+    /// Responds with 413 before it has read the body, and never reads it.
     pub async fn answers_early() -> Self {
         Self::start(|_| {
             vec![
@@ -195,13 +194,13 @@ impl ScriptedUpstream {
         .await
     }
 
-    /// Reads the request and never answers; reports when the peer gives up.
+    /// Reads the request and never responds; reports when the peer disconnects.
     pub async fn never_answers() -> Self {
         Self::start(|_| vec![Step::ReadHead, Step::ReadToEnd, Step::Hold]).await
     }
 
-    /// Answers the first request of every connection and keeps the connection; closes it without
-    /// an answer when it has read the head of a second one.
+    /// Responds to the first request of every connection and keeps the connection open. It closes
+    /// it without a response after the head of a second request.
     pub async fn closes_when_reused() -> Self {
         Self::start(|number| {
             let answer = format!(
@@ -213,12 +212,12 @@ impl ScriptedUpstream {
         .await
     }
 
-    /// Where it listens.
+    /// The listen address.
     pub fn addr(&self) -> SocketAddr {
         self.upstream.addr()
     }
 
-    /// How many connections it has accepted so far.
+    /// Number of accepted connections so far.
     pub fn accepted(&self) -> usize {
         self.upstream.accepted()
     }
@@ -231,7 +230,7 @@ impl ScriptedUpstream {
             .expect("the server runs")
     }
 
-    /// Waits for the next head, whatever else is reported before it.
+    /// Waits for the next head, and ignores other reports before it.
     pub async fn next_head(&self) -> String {
         loop {
             if let Report::Head { text, .. } = self.report().await {
@@ -252,7 +251,7 @@ impl ScriptedUpstream {
 struct Connection {
     stream: TcpStream,
     number: usize,
-    /// Bytes that were read and that no step has asked for yet.
+    /// Bytes that were read ahead.
     held: Vec<u8>,
     reports: mpsc::UnboundedSender<Report>,
 }
@@ -265,7 +264,7 @@ impl Connection {
                 return;
             }
         }
-        // A close with unread bytes would be a reset, which takes back what was sent.
+        // Closing with unread bytes would reset the connection, which discards sent data.
         if self.stream.shutdown().await.is_ok() {
             while self.stream.read_buf(&mut self.held).await.unwrap_or(0) > 0 {
                 self.held.clear();
@@ -273,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// None where the peer is gone.
+    /// `None` if the peer has disconnected.
     async fn step(&mut self, step: Step) -> Option<()> {
         match step {
             Step::ReadHead => {

@@ -1,4 +1,4 @@
-//! A WebSocket server that repeats.
+//! A WebSocket echo server.
 
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;

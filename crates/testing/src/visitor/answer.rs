@@ -1,18 +1,18 @@
-//! An answer as a visitor received it.
+//! A response as a visitor received it.
 
-/// An answer, over whichever version.
+/// A response, in either version of HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The status.
     pub status: u16,
     /// Names in lower case, values as text.
     pub headers: Vec<(String, String)>,
-    /// The payload, as far as it came.
+    /// The payload, as far as it arrived.
     pub body: Vec<u8>,
     /// The trailers.
     pub trailers: Vec<(String, String)>,
-    /// Whether the body ended as it should: all that was announced, or the last chunk. False for
-    /// one that ends with the connection, which nobody can tell.
+    /// True if the body ended properly: at its announced length, or with the last chunk. False for
+    /// one that ends with the connection, because it may be truncated.
     pub whole: bool,
 }
 

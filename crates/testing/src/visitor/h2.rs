@@ -1,4 +1,4 @@
-//! A visitor who speaks HTTP/2.
+//! An HTTP/2 visitor.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct H2Visitor {
 }
 
 impl H2Visitor {
-    /// Speaks over any stream, one of TLS that was agreed on `h2`.
+    /// Opens HTTP/2 over a stream, on which TLS has already negotiated `h2`.
     pub async fn over(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let io = TokioIo::new(stream);
         let (sender, connection) = http2::handshake(TokioExecutor::new(), io)
@@ -37,7 +37,7 @@ impl H2Visitor {
             .expect("an HTTP/2 connection");
         let mut task = JoinSet::new();
         task.spawn(async move {
-            // How it ends is seen by the requests.
+            // Errors of the connection are reported to the requests.
             connection.await.ok();
         });
         Self {
@@ -46,26 +46,26 @@ impl H2Visitor {
         }
     }
 
-    /// Sends a request and returns the head of the answer. The uri must be absolute.
+    /// Sends a request and returns the head of the response. The uri must be absolute.
     pub async fn send(&mut self, request: Request<H2Body>) -> hyper::Result<Response<Incoming>> {
         self.sender.ready().await?;
         within("answer from the edge", self.sender.send_request(request)).await
     }
 
-    /// Sends a GET and returns the answer with its body.
+    /// Sends a GET and returns the response with its body.
     pub async fn get(&mut self, target: &str, host: &str) -> Answer {
         self.try_get(target, host).await.expect("an answer")
     }
 
-    /// Sends a GET and returns the answer with its body, or how the stream was reset before its
-    /// head came.
+    /// Sends a GET and returns the response with its body, or the reset of the stream before the
+    /// head.
     pub async fn try_get(&mut self, target: &str, host: &str) -> hyper::Result<Answer> {
         let request = Request::get(format!("https://{host}{target}"));
         let request = request.body(Self::empty()).expect("a request");
         Ok(Self::collect(self.send(request).await?).await)
     }
 
-    /// Reads the body of an answer as far as it comes.
+    /// Reads the body of a response as far as it arrives.
     pub async fn collect(response: Response<Incoming>) -> Answer {
         let (head, mut body) = response.into_parts();
         let mut answer = Answer {
@@ -82,7 +82,7 @@ impl H2Visitor {
                     .trailers
                     .extend(other.trailers_ref().map(pairs).unwrap_or_default()),
                 Err(_broken) => {
-                    // The body would say the same for ever.
+                    // The body would return the same error forever.
                     answer.whole = false;
                     break;
                 }
@@ -91,9 +91,9 @@ impl H2Visitor {
         answer
     }
 
-    /// Opens a WebSocket by extended CONNECT (RFC 8441).
+    /// Opens a WebSocket with extended CONNECT (RFC 8441).
     ///
-    /// The connection must have answered a request before: only then is it certain that the
+    /// The connection must already have received a response: only then is it certain that the
     /// server's settings, which allow this, have arrived.
     pub async fn websocket(
         &mut self,

@@ -1,4 +1,4 @@
-//! A visitor that sends any bytes.
+//! A visitor that sends arbitrary bytes.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 
@@ -6,7 +6,7 @@ use crate::within;
 
 use super::answer::{Answer, pairs};
 
-/// One connection of a visitor who speaks HTTP/1.1, well or badly.
+/// One HTTP/1.1 connection of a visitor, valid or invalid.
 pub struct RawVisitor {
     reader: Reader,
     writer: WriteHalf<Box<dyn Stream>>,
@@ -17,7 +17,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl RawVisitor {
-    /// Speaks over any stream.
+    /// Creates a visitor on any stream.
     pub fn new(stream: impl Stream + 'static) -> Self {
         let stream: Box<dyn Stream> = Box::new(stream);
         let (half, writer) = tokio::io::split(stream);
@@ -30,14 +30,14 @@ impl RawVisitor {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         send(&mut self.writer, bytes.as_ref()).await;
     }
 
     /// Sends bytes to an edge that may have closed already.
     pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) {
-        // Whether they arrived is for the test to find out by what follows.
+        // The test checks the effect with later steps.
         self.writer.write_all(bytes.as_ref()).await.ok();
         self.writer.flush().await.ok();
     }
@@ -48,37 +48,37 @@ impl RawVisitor {
         self.send(head).await;
     }
 
-    /// Sends a GET and returns the answer.
+    /// Sends a GET and returns the response.
     pub async fn get(&mut self, target: &str, host: &str) -> Answer {
         self.request("GET", target, host, "").await;
         self.answer().await
     }
 
-    /// Sends bytes and reads an answer, both at once: for bodies larger than what is held on the
-    /// way.
+    /// Sends bytes and reads a response concurrently: for bodies larger than the buffers in
+    /// between.
     pub async fn exchange(&mut self, bytes: &[u8]) -> Answer {
         let (answer, ()) = tokio::join!(self.reader.answer(), send(&mut self.writer, bytes));
         answer
     }
 
-    /// Reads the head of the next answer, interim ones too. The body is read with
+    /// Reads the head of the next response, including interim ones. The body is read with
     /// [`Self::read_exact`] or [`Self::body`].
     pub async fn head(&mut self) -> Answer {
         self.reader.head().await
     }
 
-    /// Reads the next answer whose status is not interim, with its body.
+    /// Reads the next response whose status is not interim, with its body.
     pub async fn answer(&mut self) -> Answer {
         self.reader.answer().await
     }
 
-    /// Reads the body behind a head, as far as it comes. Not for answers to HEAD.
+    /// Reads the body after a head, as far as it arrives. Not for responses to HEAD.
     pub async fn body(&mut self, head: Answer) -> Answer {
         self.reader.body(head).await
     }
 
-    /// Reads the next chunk of a chunked body; empty for the last one, whose trailer section is
-    /// read too; none where it broke off.
+    /// Reads the next chunk of a chunked body; empty for the last one, including its trailer
+    /// section; `None` if the body was truncated.
     pub async fn chunk(&mut self) -> Option<Vec<u8>> {
         let chunk = self.reader.chunk().await?;
         if chunk.is_empty() {
@@ -87,28 +87,28 @@ impl RawVisitor {
         Some(chunk)
     }
 
-    /// Reads so many bytes; none where the connection ends before.
+    /// Reads this number of bytes; `None` if the connection ends before.
     pub async fn read_exact(&mut self, count: usize) -> Option<Vec<u8>> {
         self.reader.read_exact(count).await
     }
 
-    /// Reads to the end of the connection, and returns what came before.
+    /// Reads to the end of the connection, and returns the bytes.
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         while self.reader.read_more().await.is_some() {}
         std::mem::take(&mut self.reader.held)
     }
 
-    /// Ends the sending side.
+    /// Closes the sending side.
     pub async fn finish(&mut self) {
         self.writer.shutdown().await.expect("the edge reads");
     }
 
-    /// Ends the sending side of a connection that the edge may have closed already.
+    /// Closes the sending side of a connection that the edge may already have closed.
     pub async fn try_finish(&mut self) {
         self.writer.shutdown().await.ok();
     }
 
-    /// The stream itself, for another protocol. Nothing may have been read ahead of it.
+    /// The stream itself, for another protocol. No bytes may have been read ahead.
     pub fn into_stream(self) -> Box<dyn Stream> {
         assert!(self.reader.held.is_empty(), "bytes were read ahead");
         self.reader.half.unsplit(self.writer)
@@ -127,7 +127,7 @@ async fn send(writer: &mut WriteHalf<Box<dyn Stream>>, bytes: &[u8]) {
 
 struct Reader {
     half: ReadHalf<Box<dyn Stream>>,
-    /// Bytes that were read and that nobody has asked for yet.
+    /// Bytes that were read ahead.
     held: Vec<u8>,
 }
 
@@ -190,7 +190,7 @@ impl Reader {
         }
     }
 
-    /// Without the trailer section of the last one.
+    /// Does not read the trailer section of the last chunk.
     async fn chunk(&mut self) -> Option<Vec<u8>> {
         let line = self.read_through(b"\r\n").await?;
         let size = std::str::from_utf8(&line[..line.len() - 2]).ok();

@@ -172,13 +172,13 @@ impl<M: MigrationTarget> MigratingStream<M> {
         }
         if let StreamLocation::Moving(moving) = &mut self.place {
             let moved = ready!(moving.poll(cx, half, &mut self.lane));
-            let said = moved.and_then(|connection| {
+            let result = moved.and_then(|connection| {
                 if M::CHOOSES {
                     self.lane.move_on()?;
                 }
                 Ok(connection)
             });
-            self.place = match said {
+            self.place = match result {
                 Ok(connection) => {
                     self.lane.arrive();
                     StreamLocation::Moved(connection)

@@ -92,11 +92,11 @@ impl LaneStream {
                 entry.clear();
             }
             self.budget.hear(taken);
-            let told = entry.reading.on_read(taken);
-            let says = told > 0 && entry.state.on_send(FrameStep::Taken).is_ok();
+            let frames = entry.reading.on_read(taken);
+            let acknowledges = frames > 0 && entry.state.on_send(FrameStep::Taken).is_ok();
             state.count_unread();
-            if says {
-                for _ in 0..told {
+            if acknowledges {
+                for _ in 0..frames {
                     encode_empty(FrameType::Taken, self.number, &mut state.out);
                 }
                 let driver = state.driver.take();

@@ -568,7 +568,7 @@ async fn one_write_contains_frames_of_many_streams() {
     let mut bytes = vec![0; 64 * 1024];
     let read = agent.read(&mut bytes).await.unwrap();
     let frames = 50 * (2 * HEAD_LEN + 10 + 18);
-    assert_eq!(read, 4 + frames, "the LANE frame, and all of theirs");
+    assert_eq!(read, 4 + frames, "LANE and the frames of all streams");
     driver.abort();
     let head: [u8; HEAD_LEN] = bytes[4..4 + HEAD_LEN].try_into().unwrap();
     assert_eq!(Head::decode(head).unwrap().kind(), FrameType::Open);

@@ -220,11 +220,11 @@ impl Session {
                 if !person.is_connected() {
                     return Err(Refused::NotConnected);
                 }
-                let controls = self.controller_id() == Some(*given);
-                let gave = approver == Some(*given) || *given == self.initiator;
+                let is_controller = self.controller_id() == Some(*given);
+                let has_granted = approver == Some(*given) || *given == self.initiator;
                 let allowed = match action {
-                    ControlAction::Grant | ControlAction::Refuse => controls,
-                    ControlAction::Revoke => controls || gave,
+                    ControlAction::Grant | ControlAction::Refuse => is_controller,
+                    ControlAction::Revoke => is_controller || has_granted,
                 };
                 if !allowed {
                     return Err(Refused::NotAllowed);
@@ -329,8 +329,8 @@ impl Session {
             if let Some(request) = before.request {
                 self.answer(request, ControlStatus::Revoked, None, now);
             } else {
-                let told = of_kind(NoticeKind::Revoked);
-                self.tell(before.participant, notice(told));
+                let lost_control = of_kind(NoticeKind::Revoked);
+                self.tell(before.participant, notice(lost_control));
             }
         }
         self.answer(id, ControlStatus::Granted, answer, now);
@@ -416,14 +416,14 @@ impl Session {
     fn check_revocation(&self, id: ControlRequestId, answer: &Answer) -> Result<(), Refused> {
         let request = self.requests.get(&id).ok_or(Refused::NotFound)?;
         let initiator = self.person(self.initiator);
-        let gains = answer.is_call
+        let gains_control = answer.is_call
             && !answer.by.has_session()
             && answer.by.is_party(&initiator)
             && self.is_connected(self.initiator);
-        let gave =
+        let was_granted_by_party =
             request.approver == Some(self.initiator) || request.approver_root == initiator.root;
-        let gives_up = answer.by.is_party(&self.person(request.requester));
-        if gains && !gave && !gives_up {
+        let releases_own_control = answer.by.is_party(&self.person(request.requester));
+        if gains_control && !was_granted_by_party && !releases_own_control {
             return Err(Refused::NeedsPerson);
         }
         Ok(())

@@ -10,7 +10,7 @@ use crate::message::NoticeKind;
 
 impl Session {
     /// Dismisses a participant by a call of the API. With a browser session, the caller may dismiss
-    /// participants of its own account. An owner with a browser session (`owns`, which the API has
+    /// participants of its own account. An owner with a browser session (`is_owner`, which the API has
     /// checked) may dismiss any participant, which gets a notice. With a token alone, a party may
     /// only dismiss its own participants, except the opener and the controller: a program may have
     /// the person's own token.
@@ -22,15 +22,17 @@ impl Session {
         &mut self,
         id: ParticipantId,
         caller: &Person,
-        owns: bool,
+        is_owner: bool,
         now: Timestamp,
     ) -> Result<(), Refused> {
-        let there = self.participants.get(&id).ok_or(Refused::NotFound)?;
-        let theirs = there.person.is_account(caller);
-        let counts = id == self.initiator || self.controller_id() == Some(id);
-        if caller.has_session() && theirs || there.person.is_party(caller) && !counts {
+        let participant = self.participants.get(&id).ok_or(Refused::NotFound)?;
+        let is_own_account = participant.person.is_account(caller);
+        let has_role = id == self.initiator || self.controller_id() == Some(id);
+        if caller.has_session() && is_own_account
+            || participant.person.is_party(caller) && !has_role
+        {
             self.detach(id, now)
-        } else if !theirs && !owns {
+        } else if !is_own_account && !is_owner {
             Err(Refused::NotAllowed)
         } else if caller.has_session() {
             self.kick(id, now)

@@ -26,7 +26,7 @@ impl Session {
         if !self.is_connected(from) {
             return;
         }
-        let controls = self.controller_id() == Some(from);
+        let is_controller = self.controller_id() == Some(from);
         let before = self.status == SessionStatus::Opening && from == self.initiator;
         match kind {
             Kind::ClientHello(hello) if before && !self.opened => {
@@ -34,14 +34,14 @@ impl Session {
             }
             Kind::Open(open) if before && !self.opened => self.open(open, now),
             Kind::Data(data) if data.r#type() == Stream::Stdin => {
-                if controls && self.status == SessionStatus::Active {
+                if is_controller && self.status == SessionStatus::Active {
                     self.input(from, data, now);
                 }
             }
             Kind::Parameter(Parameter {
                 parameter: Some(ParameterKind::TerminalSize(given)),
             }) => {
-                if let Some(size) = given.size().filter(|_| controls && self.terminal) {
+                if let Some(size) = given.size().filter(|_| is_controller && self.terminal) {
                     self.resize(from, size);
                 }
             }
@@ -98,10 +98,10 @@ impl Session {
             }
             Kind::Close(mut close) => {
                 self.exit_code = Some(close.return_code);
-                if let (Some(ending), Some(said)) = (self.ending, &mut close.termination) {
+                if let (Some(ending), Some(termination)) = (self.ending, &mut close.termination) {
                     // The server only saw a signal, and cannot report its reason.
-                    said.reason = ending.reason().into();
-                    ending.as_str().clone_into(&mut said.detail);
+                    termination.reason = ending.reason().into();
+                    ending.as_str().clone_into(&mut termination.detail);
                 }
                 let entry = Entry {
                     exit_code: Some(close.return_code),
@@ -128,8 +128,8 @@ impl Session {
             return;
         }
         if self.status == SessionStatus::Closing {
-            let told = Kind::error(self.ending.map_or("the session is over", EndReason::told));
-            self.end(SessionStatus::Closed, &told, now);
+            let message = Kind::error(self.ending.map_or("the session is over", EndReason::told));
+            self.end(SessionStatus::Closed, &message, now);
         } else {
             self.fail(SERVER_LOST.to_owned(), now);
         }
@@ -206,21 +206,21 @@ impl Session {
         }
         let entry = Entry::resize(from.as_str(), size);
         self.commands.push_back(Command::Record(entry));
-        let told: crate::message::TerminalSize = size.into();
-        self.send_server(Kind::Parameter(told.into()));
+        let new_size: crate::message::TerminalSize = size.into();
+        self.send_server(Kind::Parameter(new_size.into()));
         self.broadcast(&notice(Notice {
-            size: Some(told),
+            size: Some(new_size),
             ..of_kind(NoticeKind::Resized)
         }));
     }
 
     fn hear_heartbeat(&mut self, from: ParticipantId, heartbeat: &Heartbeat, now: Timestamp) {
-        let controls = self.controller_id() == Some(from);
+        let is_controller = self.controller_id() == Some(from);
         let signal = heartbeat
             .signal
             .and_then(|signal| Signal::try_from(signal).ok());
         if let Some(signal) = signal.filter(|signal| *signal != Signal::Unspecified)
-            && controls
+            && is_controller
             && self.status == SessionStatus::Active
         {
             self.record(
@@ -243,12 +243,12 @@ impl Session {
             if let Err(refused) = answered.map(drop) {
                 // The decision came too late or is not permitted. Nothing changes, and the sender
                 // gets the reason.
-                let told = Notice {
+                let refusal = Notice {
                     request_id: decision.request_id.clone(),
                     reason: refused.to_string(),
                     ..of_kind(NoticeKind::Unspecified)
                 };
-                self.tell(from, notice(told));
+                self.tell(from, notice(refusal));
             }
         }
     }

@@ -425,16 +425,16 @@ impl Session {
 
     pub(super) fn fail(&mut self, why: String, now: Timestamp) {
         self.record(RecordType::Error, None, &why);
-        let told = Kind::error(&why);
+        let message = Kind::error(&why);
         self.error = Some(why);
-        self.end(SessionStatus::Errored, &told, now);
+        self.end(SessionStatus::Errored, &message, now);
     }
 
-    pub(super) fn end(&mut self, status: SessionStatus, told: &Kind, now: Timestamp) {
+    pub(super) fn end(&mut self, status: SessionStatus, message: &Kind, now: Timestamp) {
         self.status = status;
         self.begin_by = None;
         self.ended_at = Some(now);
-        self.broadcast(told);
+        self.broadcast(message);
         self.commands.push_back(Command::HangUpServer);
         let pending: Vec<_> = self
             .requests
@@ -517,7 +517,7 @@ impl Session {
     }
 
     pub(super) fn tell_others(&mut self, about: ParticipantId, kind: NoticeKind, user: &str) {
-        let told = notice(Notice {
+        let message = notice(Notice {
             participant_id: about.to_string(),
             user: crate::message::cut(user, crate::message::limits::MAX_USER).to_owned(),
             ..of_kind(kind)
@@ -529,7 +529,7 @@ impl Session {
             .filter(|id| *id != about)
             .collect();
         for id in others {
-            self.tell(id, told.clone());
+            self.tell(id, message.clone());
         }
     }
 

@@ -50,10 +50,10 @@ fn program(n: u8, credential: &str) -> Person {
 }
 
 fn opening() -> Session {
-    begun(who(0))
+    started(who(0))
 }
 
-fn begun(by: Person) -> Session {
+fn started(by: Person) -> Session {
     let new = NewSession {
         id: session_id(),
         initiator: person(0),
@@ -88,7 +88,7 @@ fn active() -> Session {
 
 /// A running session that `by` opened.
 fn active_of(by: Person) -> Session {
-    let mut session = begun(by);
+    let mut session = started(by);
     session.on_message(person(0), open(true), at(0));
     session.on_server(Kind::Ack(Ack::default()), at(0));
     drain(&mut session);
@@ -397,12 +397,12 @@ fn the_queue_of_the_pace_setter_is_bounded_and_loses_nothing() {
         );
     }
     let waits = std::iter::from_fn(|| session.take(person(0)));
-    let (output, told): (Vec<_>, Vec<_>) = waits.partition(|kind| matches!(kind, Kind::Data(_)));
+    let (output, others): (Vec<_>, Vec<_>) = waits.partition(|kind| matches!(kind, Kind::Data(_)));
     let all: Vec<_> = (1..=last)
         .map(|sequence| sealed_output(sequence, 1))
         .collect();
     assert_eq!(output, all);
-    assert_eq!(told.len(), 1);
+    assert_eq!(others.len(), 1);
 
     // The server cannot add other messages, because these bypass back-pressure.
     let hello = Kind::ServerHello(Box::default());

@@ -81,11 +81,11 @@ impl Conceal {
         if !self.conceals {
             return;
         }
-        let begun = match self.state {
+        let incomplete_at = match self.state {
             State::Text => None,
             _ => snapshot.rfind(|c| c == '\x1b' || is_introducer(c)),
         };
-        snapshot.insert_str(begun.unwrap_or(snapshot.len()), CONCEAL);
+        snapshot.insert_str(incomplete_at.unwrap_or(snapshot.len()), CONCEAL);
     }
 
     fn step(&mut self, c: char) {

@@ -24,8 +24,8 @@ pub(super) struct TurnSection {
     /// with several, so that responses leave from the address that received the request.
     #[schemars(example = ["203.0.113.7:3478", "[2001:db8::7]:3478"])]
     pub(super) listen_addr: Vec<String>,
-    /// Addresses and ports where clients come in over TLS on TCP; they need
-    /// `turn.tls.cert_file` and `turn.tls.key_file`. There is no DTLS.
+    /// Addresses and ports that accept clients over TLS on TCP; they need `turn.tls.cert_file` and
+    /// `turn.tls.key_file`. DTLS is not supported.
     #[schemars(example = ["203.0.113.7:5349"])]
     pub(super) tls_listen_addr: Vec<String>,
     /// The certificate for TLS.
@@ -41,8 +41,8 @@ pub(super) struct TurnSection {
     /// those of `listen_addr`.
     #[schemars(example = ["10.0.0.7"])]
     pub(super) relay_addr: Vec<String>,
-    /// The addresses, one of each family, under which peers reach relayed addresses: behind a NAT
-    /// that maps one to one, its outer ones. Required where `relay_addr` is unspecified
+    /// The addresses under which peers reach relayed addresses, one per family: the public
+    /// addresses of a NAT that maps one to one. Required if `relay_addr` is unspecified
     /// (`0.0.0.0`).
     #[schemars(example = ["203.0.113.7"])]
     pub(super) external_ip: Vec<String>,

@@ -1,4 +1,4 @@
-//! One allocation: who made it, what it may send to, and how that is abbreviated.
+//! One allocation: its owner, its permissions and its channels.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use super::integrity::Key;
 use super::quota::Permit;
 use super::{Account, AllocationId, Client, ConnectionNumber, Limits, Millis, Transport};
 
-/// A place on a relay, for one client.
+/// Relayed addresses and permissions of one client.
 #[derive(Debug)]
 pub(super) struct Allocation<S> {
     pub(super) id: AllocationId,
     pub(super) client: Client,
-    /// What the client asked for it with, and what it was answered: the same again where that is
-    /// asked again (RFC 8656 section 7.2).
+    /// Transaction id and response of the Allocate request. A repeated request gets the same
+    /// response (RFC 8656 section 7.2).
     pub(super) transaction: TransactionId,
     pub(super) answer: Box<[u8]>,
-    /// Whose it is: the only one who may change it.
+    /// Username of the owner. Only the owner may change the allocation.
     pub(super) username: Box<str>,
     pub(super) key: Key,
-    /// What the password came of, to know when that holds no more.
+    /// Source of the password, to detect when it is no longer valid.
     pub(super) secret: Arc<PasswordKey>,
     pub(super) account: Account,
     pub(super) expires: Millis,
-    /// How it reaches peers.
+    /// Transport to peers.
     pub(super) transport: Transport,
-    /// IPv4, then IPv6; at least one.
+    /// IPv4, then IPv6. There is at least one.
     pub(super) relays: [Option<S>; 2],
-    /// Its connections with peers, where it has such.
+    /// Connections with peers of a TCP allocation.
     pub(super) connections: Vec<ConnectionNumber>,
     permissions: Vec<Permission>,
     channels: Vec<Channel>,
@@ -50,16 +50,16 @@ struct Channel {
     expires: Millis,
 }
 
-/// Why there is no permission, or no channel.
+/// Reasons for which a permission or a channel is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PermissionError {
-    /// There are as many as there may be.
+    /// The limit is reached.
     Full,
-    /// Number or peer is bound to another one.
+    /// The number or the peer is already bound otherwise.
     Taken,
 }
 
-/// What a new allocation begins with.
+/// Initial data of a new allocation.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) client: Client,
@@ -99,7 +99,7 @@ impl<S> Allocation<S> {
         }
     }
 
-    /// The relay that reaches peers of this family.
+    /// The relayed address that reaches peers of this family.
     pub(super) fn relay_for(&self, peer: IpAddr) -> Option<&S> {
         let [v4, v6] = &self.relays;
         if peer.is_ipv4() {
@@ -109,14 +109,14 @@ impl<S> Allocation<S> {
         }
     }
 
-    /// Whether data from and to this address is relayed.
+    /// True if data from and to this address is relayed.
     pub(super) fn permits(&self, peer: IpAddr, now: Millis) -> bool {
         self.permissions
             .iter()
             .any(|permission| permission.peer == peer && now < permission.expires)
     }
 
-    /// Makes permissions, all of them or none, or begins their time anew.
+    /// Creates or refreshes permissions, all of them or none.
     pub(super) fn permit(
         &mut self,
         peers: &[IpAddr],
@@ -150,7 +150,7 @@ impl<S> Allocation<S> {
         Ok(())
     }
 
-    /// Binds a channel, or begins its time anew; makes the permission as well.
+    /// Binds or refreshes a channel, and creates its permission.
     pub(super) fn bind(
         &mut self,
         number: u16,
@@ -183,19 +183,19 @@ impl<S> Allocation<S> {
         Ok(())
     }
 
-    /// The peer of a channel that may be sent to.
+    /// The peer of a valid channel.
     pub(super) fn peer_of(&self, number: u16, now: Millis) -> Option<SocketAddr> {
         let channel = self.channels.iter().find(|known| known.number == number)?;
         (now < channel.expires && self.permits(channel.peer.ip(), now)).then_some(channel.peer)
     }
 
-    /// The channel of a peer, where it has one.
+    /// The valid channel of a peer.
     pub(super) fn channel_of(&self, peer: SocketAddr, now: Millis) -> Option<u16> {
         let channel = self.channels.iter().find(|known| known.peer == peer)?;
         (now < channel.expires).then_some(channel.number)
     }
 
-    /// How many permissions and channels are kept.
+    /// Number of stored permissions and channels.
     #[cfg(test)]
     pub(super) fn kept(&self) -> (usize, usize) {
         (self.permissions.len(), self.channels.len())

@@ -1,4 +1,4 @@
-//! Answers, as they are written.
+//! Encoding of responses.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ use super::integrity::{Integrity, Key, finish};
 use super::request::MAX_LIFETIME;
 use super::{Client, Millis, Now, Opened, RelayError, Shared};
 
-/// The answer to a request that is refused.
+/// The response to a refused request.
 pub(super) fn refusal(
     shared: &Shared,
     now: Now,
@@ -36,7 +36,7 @@ pub(super) fn refusal(
         StunError::Code(code) | StunError::Challenge(code) => *code,
         StunError::Unknown(_) => 420,
     };
-    // Codes and reasons are ours, and there is room.
+    // The codes and reasons are constants, and the message has room.
     if let Ok(error) = ErrorCode::new(code, reason(code)) {
         out.add_attribute(&error).ok();
     }
@@ -60,11 +60,11 @@ pub(super) fn refusal(
     finish(out, message)
 }
 
-/// In the order in which we like them.
+/// Offered algorithms in the order of preference.
 const OFFERED: [PasswordAlgorithmValue; 2] =
     [PasswordAlgorithmValue::SHA256, PasswordAlgorithmValue::MD5];
 
-/// The answer to an Allocate request, once it is known what was opened.
+/// The response to an Allocate request, after its addresses were opened.
 pub(super) fn allocated<S>(
     request: &[u8],
     owner: &Owner,
@@ -73,7 +73,7 @@ pub(super) fn allocated<S>(
     is_v6_optional: bool,
     opened: &Result<Opened<S>, RelayError>,
 ) -> Vec<u8> {
-    // It was read before.
+    // The request was parsed before.
     let Ok(message) = Message::from_bytes(request) else {
         return Vec::new();
     };
@@ -114,7 +114,7 @@ pub(super) fn allocated<S>(
     success(&message, &attributes, signer)
 }
 
-/// The answer to a request that succeeded.
+/// The response to a successful request.
 pub(super) fn success(
     request: &Message<'_>,
     attributes: &[&dyn AttributeWrite],
@@ -122,7 +122,7 @@ pub(super) fn success(
 ) -> Vec<u8> {
     let mut out = Message::builder_success(request, MessageWriteVec::with_capacity(160));
     for attribute in attributes {
-        // They fit: a message has 64 KiB.
+        // A message of up to 64 KiB has room for them.
         out.add_attribute(*attribute).ok();
     }
     if let Some((key, integrity)) = signer {
@@ -131,18 +131,18 @@ pub(super) fn success(
     finish(out, request)
 }
 
-/// Tells a client that a peer has connected to it (RFC 6062 section 5.3).
+/// An indication that a peer has connected (RFC 6062 section 5.3).
 pub(super) fn attempt(transaction: TransactionId, peer: SocketAddr, number: u32) -> Vec<u8> {
     let kind = MessageType::from_class_method(MessageClass::Indication, CONNECTION_ATTEMPT);
     let mut out = Message::builder(kind, transaction, MessageWriteVec::with_capacity(64));
     let peer = XorPeerAddress::new(peer, transaction);
-    // They fit: a message has 64 KiB.
+    // A message of up to 64 KiB has room for it.
     out.add_attribute(&ConnectionId::new(number)).ok();
     out.add_attribute(&peer).ok();
     out.finish()
 }
 
-/// Short ones: what is sent to who did not prove anything should not be long.
+/// Reason phrases are short, so that unauthenticated clients get short responses.
 fn reason(code: u16) -> &'static str {
     match code {
         400 => "Bad Request",

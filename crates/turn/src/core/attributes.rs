@@ -1,4 +1,4 @@
-//! What a message holds, read and judged for itself: faults that need no state to be found.
+//! Parsing of attributes, and checks that need no state.
 
 use std::net::SocketAddr;
 
@@ -17,22 +17,22 @@ use turn_types::attribute::{
 use super::integrity::KeyAlgorithm;
 use super::{Client, Transport};
 
-/// Why a request is answered with an error.
+/// Errors for the response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StunError {
-    /// With this code.
+    /// This code.
     Code(u16),
-    /// With this code, and what is needed to do better (RFC 8489 section 9.2.4).
+    /// This code, with the data for another attempt (RFC 8489 section 9.2.4).
     Challenge(u16),
-    /// 420 with these.
+    /// 420 with these attributes.
     Unknown(Vec<AttributeType>),
 }
 
-/// IANA's numbers of protocols.
+/// IANA protocol numbers.
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// What an Allocate request asks for.
+/// Parameters of an Allocate request.
 pub(super) struct AllocationParameters {
     pub(super) transport: Transport,
     pub(super) families: [bool; 2],
@@ -65,7 +65,8 @@ impl AllocationParameters {
             }
         }
         if message.has_attribute(DontFragment::TYPE) {
-            // Sockets of ours send as the system does; who depends on it is told.
+            // The relay cannot control the flag of its sockets, so a client that requires it gets
+            // an error.
             return Err(StunError::Unknown(vec![DontFragment::TYPE]));
         }
         let even = attribute::<EvenPort>(message)?;
@@ -109,7 +110,7 @@ impl AllocationParameters {
     }
 }
 
-/// First byte of an attribute of an address family: the library knows no third one.
+/// First byte of an address family attribute. The library only supports two families.
 fn family_of(message: &Message<'_>, kind: AttributeType) -> Result<Option<u8>, StunError> {
     let Some(raw) = message.raw_attribute(kind) else {
         return Ok(None);
@@ -127,7 +128,7 @@ pub(super) fn index_of(family: AddressFamily) -> usize {
     }
 }
 
-/// 420 where there is one that must be understood and is not.
+/// Returns 420 if an attribute requires comprehension and is unknown.
 pub(super) fn check_attributes(message: &Message<'_>) -> Result<(), StunError> {
     let mut unknown: Vec<AttributeType> = Vec::new();
     for (_, raw) in message.iter_attributes() {
@@ -145,11 +146,11 @@ pub(super) fn check_attributes(message: &Message<'_>) -> Result<(), StunError> {
     }
 }
 
-/// Named in one answer at most: it must not grow with the request.
+/// Maximum of attributes in one response, so that it does not grow with the request.
 const MAX_UNKNOWN: usize = 8;
 
-/// What must be understood, and is. USERHASH is not among them: a relay without a table of users
-/// cannot find out who is meant.
+/// Known attributes that require comprehension. USERHASH is not supported: a relay without a table
+/// of users cannot resolve it.
 const KNOWN: [AttributeType; 18] = [
     stun_types::attribute::Username::TYPE,
     MessageIntegrity::TYPE,
@@ -171,8 +172,8 @@ const KNOWN: [AttributeType; 18] = [
     ConnectionId::TYPE,
 ];
 
-/// The key's algorithm that the client chose, from what it was offered and says that it was: who
-/// changed the offer on its way is noticed here.
+/// The key's algorithm that the client chose. The client repeats the offer that it received, so
+/// that a manipulated offer is detected.
 pub(super) fn key_algorithm(message: &Message<'_>) -> Result<KeyAlgorithm, StunError> {
     let offered = message.raw_attribute(PasswordAlgorithms::TYPE);
     let chosen = message.raw_attribute(PasswordAlgorithm::TYPE);
@@ -190,7 +191,7 @@ pub(super) fn key_algorithm(message: &Message<'_>) -> Result<KeyAlgorithm, StunE
     }
 }
 
-/// Peer and data of a Send indication that has both and nothing that is not understood.
+/// Peer and data of a Send indication that has both and no unknown attributes.
 pub(super) fn read_send(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     let message = Message::from_bytes(bytes).ok()?;
     let (mut peer, mut data) = (None, None);
@@ -205,7 +206,7 @@ pub(super) fn read_send(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
                 data.get_or_insert(bytes.get(start..start + raw.value.len())?);
             }
             kind if kind.comprehension_required() && !KNOWN.contains(&kind) => return None,
-            // It would be fragmented where it must not be.
+            // The relay might fragment the data, which this attribute forbids.
             DontFragment::TYPE => return None,
             _ => {}
         }
@@ -217,7 +218,7 @@ pub(super) fn lifetime(message: &Message<'_>) -> Result<Option<u32>, StunError> 
     Ok(attribute::<Lifetime>(message)?.map(|lifetime| lifetime.seconds()))
 }
 
-/// An attribute; 400 where it is there and cannot be read.
+/// Parses an attribute; 400 if it is present and malformed.
 pub(super) fn attribute<A>(message: &Message<'_>) -> Result<Option<A>, StunError>
 where
     A: AttributeStaticType + for<'b> AttributeFromRaw<'b>,
@@ -230,7 +231,7 @@ where
         .map_err(|_| StunError::Code(400))
 }
 
-/// An attribute of text.
+/// Parses a text attribute.
 pub(super) fn text(message: &Message<'_>, kind: AttributeType) -> Option<String> {
     let raw = message.raw_attribute(kind)?;
     std::str::from_utf8(&raw.value).ok().map(ToOwned::to_owned)

@@ -1,4 +1,4 @@
-//! Who may allocate: asked by the core, answered by whoever knows.
+//! Interface between the core and the directory of credentials.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,38 +6,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use credentials::turn::{PasswordKey, Username};
 
-/// Knows credentials and what they allow. Asked with every request that is authenticated, so it
-/// answers from memory.
+/// Decides about credentials. It is called for every authenticated request, so it must answer from
+/// memory.
 pub trait Authority: fmt::Debug + Send + Sync {
-    /// What the password of this username comes of; `None` where nobody has such a credential.
+    /// The key from which the password of this username is derived; `None` if there is no such
+    /// credential.
     fn password_key(&self, username: &Username<'_>) -> Option<Arc<PasswordKey>>;
 
-    /// Whether the holder of the credential may allocate now. The time of the username itself is
-    /// not asked here.
+    /// Checks that the holder of the credential may allocate now. It does not check the expiry in
+    /// the username.
     ///
     /// # Errors
     /// [`NotAllowedError`]
     fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, NotAllowedError>;
 }
 
-/// The credential is good, and does not allow it.
+/// The credential is valid, but does not permit allocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAllowedError;
 
-/// On whose account something is relayed.
+/// Account to which relayed data is charged.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// The project: what its allocations are counted by.
+    /// The project, whose allocations are counted together.
     pub project: Arc<str>,
-    /// Who holds the credential, with the project: what their allocations are counted by.
+    /// The holder of the credential, with the project. Its allocations are counted together.
     pub holder: Arc<str>,
-    /// What the project uses.
+    /// Usage of the project.
     pub meter: Arc<Meter>,
-    /// Unix seconds at which the credential behind it ends, where that is known.
+    /// Expiry of the underlying credential in Unix seconds, if known.
     pub until: Option<i64>,
 }
 
-/// What a project used since it was asked last.
+/// Usage of a project since the last report.
 #[derive(Debug, Default)]
 pub struct Meter {
     allocations: AtomicU64,
@@ -45,17 +46,17 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// An allocation was made.
+    /// Counts an allocation.
     pub fn allocate(&self) {
         self.allocations.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many bytes were relayed, in either direction.
+    /// Counts bytes that were relayed in either direction.
     pub fn relay(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Allocations and bytes since the last time.
+    /// Allocations and bytes since the last call.
     pub fn take(&self) -> (u64, u64) {
         let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
         (take(&self.allocations), take(&self.bytes))

@@ -1,28 +1,28 @@
-//! Where a message ends on a stream (RFC 8656 section 12.5, RFC 8489 section 6.2.2).
+//! Framing of messages on a stream (RFC 8656 section 12.5, RFC 8489 section 6.2.2).
 
 /// Bytes of a STUN header.
 pub const HEADER_BYTES: usize = 20;
 
-/// Largest frame: what a peer's datagram can hold, in a Send indication with its attributes.
+/// Maximum size of a frame: a peer's largest datagram, in a Send indication with its attributes.
 pub const MAX_FRAME_BYTES: usize = 65_535 + 64;
 
-/// What stands at the beginning of the bytes that came.
+/// State of the bytes at the start of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// One message of `bytes`, then `padding` that belongs to nobody.
+    /// One message of `bytes`, then `padding` to ignore.
     Whole {
         /// Bytes of the message.
         bytes: usize,
-        /// Bytes behind it.
+        /// Number of padding bytes.
         padding: usize,
     },
-    /// More has to come.
+    /// More bytes are needed.
     Partial,
-    /// Neither a STUN message nor channel data: where the next one begins cannot be known.
+    /// Neither a STUN message nor channel data: the start of the next message is unknown.
     Broken,
 }
 
-/// Looks at the beginning of what came on a stream.
+/// Examines the start of a stream's buffer.
 pub fn frame(bytes: &[u8]) -> Frame {
     let Some((&[kind, _, high, low], rest)) = bytes.split_first_chunk() else {
         return match bytes.first() {
@@ -32,7 +32,7 @@ pub fn frame(bytes: &[u8]) -> Frame {
     };
     let length = usize::from(u16::from_be_bytes([high, low]));
     let (whole, padding) = match kind {
-        // STUN: its first two bits are zero, its length is of whole words.
+        // STUN: its first two bits are zero, and its length is a multiple of four.
         0x00..=0x3f => {
             let cookie = rest.get(..4);
             if !length.is_multiple_of(4) || cookie.is_some_and(|cookie| cookie != MAGIC_COOKIE) {
@@ -40,7 +40,7 @@ pub fn frame(bytes: &[u8]) -> Frame {
             }
             (HEADER_BYTES + length, 0)
         }
-        // Channel data, padded to whole words on streams.
+        // Channel data, padded to a multiple of four on streams.
         0x40..=0x7f => (4 + length, length.next_multiple_of(4) - length),
         0x80.. => return Frame::Broken,
     };
@@ -56,7 +56,7 @@ pub fn frame(bytes: &[u8]) -> Frame {
     }
 }
 
-/// Third and fourth word of every STUN message begin after this (RFC 8489 section 5).
+/// Second word of every STUN message (RFC 8489 section 5).
 pub const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_broken() {
+    fn other_data_is_broken() {
         for broken in [
             &[0x80][..],
             &[0xff, 0, 0, 0],
@@ -114,7 +114,7 @@ mod tests {
             &[0, 1, 0, 4, 0x21, 0x12, 0xa4, 0x43],
         ] {
             let found = frame(broken);
-            // What begins with G is channel data that does not come.
+            // A request that begins with `G` looks like incomplete channel data.
             assert!(
                 matches!(found, Frame::Broken | Frame::Partial),
                 "{broken:?}"

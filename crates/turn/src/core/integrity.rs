@@ -1,7 +1,8 @@
 //! Keys of long-term credentials, and the integrity of messages (RFC 8489 sections 9.2 and 14.5).
 //!
-//! Algorithm of the key and algorithm of the integrity are two choices in the standard and one in
-//! the message library, so both are made here, with the one provider of cryptography.
+//! The standard treats the algorithms of the key and of the integrity as two choices, but the
+//! message library as one. Both are therefore implemented here, with the project's only
+//! cryptographic provider.
 
 use aws_lc_rs::{constant_time, digest, hmac};
 use credentials::Secret;
@@ -13,16 +14,16 @@ use stun_types::message::{Message, MessageWrite as _, MessageWriteExt as _, Mess
 
 use super::frame::HEADER_BYTES;
 
-/// How a key is made of user, realm and password.
+/// Derivation of a key from user, realm and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAlgorithm {
-    /// As in RFC 5389.
+    /// The algorithm of RFC 5389.
     Md5,
-    /// What RFC 8489 added.
+    /// The algorithm that RFC 8489 added.
     Sha256,
 }
 
-/// How a message is authenticated.
+/// Authentication of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Integrity {
     /// MESSAGE-INTEGRITY.
@@ -39,7 +40,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Derives it.
+    /// Derives the key.
     pub fn new(algorithm: KeyAlgorithm, username: &str, realm: &str, password: &str) -> Self {
         let parts = [username, ":", realm, ":", password];
         let bytes = match algorithm {
@@ -61,13 +62,13 @@ impl Key {
         Self { algorithm, bytes }
     }
 
-    /// How it was made.
+    /// Algorithm of the derivation.
     pub fn algorithm(&self) -> KeyAlgorithm {
         self.algorithm
     }
 
-    /// Whether the message was written by who has this key, and how that was shown. The stronger
-    /// way counts where there are both.
+    /// Verifies that the author of the message has this key, and returns the method of
+    /// authentication. If both are present, the stronger one is used.
     pub fn verify(&self, message: &Message<'_>) -> Option<Integrity> {
         let mut found = None;
         for (offset, attribute) in message.iter_attributes() {
@@ -89,7 +90,7 @@ impl Key {
         Some(kind)
     }
 
-    /// Puts the integrity of everything so far behind it.
+    /// Appends the integrity of all previous attributes.
     pub fn sign(&self, kind: Integrity, out: &mut MessageWriteVec) {
         let before = out.len();
         match kind {
@@ -112,7 +113,7 @@ impl Key {
         }
     }
 
-    /// Over the message in front of the attribute, with the length that it has with the attribute.
+    /// The tag over the message in front of the attribute, whose length includes the attribute.
     fn tag(&self, kind: Integrity, head: &[u8]) -> Option<hmac::Tag> {
         let ([a, b, _, _], rest) = head.split_first_chunk()?;
         let length = head.len() - HEADER_BYTES + 4 + kind.tag_bytes();
@@ -138,16 +139,16 @@ impl Integrity {
     }
 }
 
-/// Whether the message says anything about its integrity.
+/// True if the message has an integrity attribute.
 pub(super) fn is_signed(message: &Message<'_>) -> bool {
     message.has_attribute(MessageIntegrity::TYPE)
         || message.has_attribute(MessageIntegritySha256::TYPE)
 }
 
-/// Ends a message, with a fingerprint where the other side has sent one.
+/// Ends a message, with a fingerprint if the peer's message has one.
 pub(super) fn finish(mut out: MessageWriteVec, like: &Message<'_>) -> Vec<u8> {
     if like.has_attribute(Fingerprint::TYPE) {
-        // There is none yet, and there is room.
+        // The message has no fingerprint yet, and has room for it.
         out.add_fingerprint().ok();
     }
     out.finish()
@@ -241,21 +242,21 @@ mod tests {
         let message = Message::from_bytes(&bytes).unwrap();
         let username = "\u{30de}\u{30c8}\u{30ea}\u{30c3}\u{30af}\u{30b9}";
         let key = |password| Key::new(KeyAlgorithm::Md5, username, "example.org", password);
-        // The password after SASLprep, as the RFC says.
+        // The password after SASLprep, as in the RFC.
         assert_eq!(key("TheMatrIX").verify(&message), Some(Integrity::Sha1));
         assert_eq!(key("TheMatrix").verify(&message), None);
     }
 
     #[test]
-    fn a_bit_that_is_changed_is_noticed() {
+    fn any_changed_bit_is_detected() {
         let key = short_term(SAMPLE_PASSWORD);
         let whole = bytes(REQUEST);
-        // Everything in front of the integrity, and the integrity.
+        // All bytes in front of the integrity, and the integrity.
         for index in 0..whole.len() - 8 {
             for bit in 0..8 {
                 let mut changed = whole.clone();
                 changed[index] ^= 1 << bit;
-                // The fingerprint is the easier one to notice it by.
+                // The fingerprint is removed, because it would also detect the change.
                 changed.truncate(whole.len() - 8);
                 changed[2..4]
                     .copy_from_slice(&u16::try_from(whole.len() - 28).unwrap().to_be_bytes());
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_signed_verifies_by_every_pair_of_algorithms() {
+    fn signatures_verify_with_every_pair_of_algorithms() {
         let request = bytes(REQUEST);
         let request = Message::from_bytes(&request).unwrap();
         for algorithm in [KeyAlgorithm::Md5, KeyAlgorithm::Sha256] {

@@ -1,11 +1,11 @@
-//! The relay as a function: bytes and times in, answers and things to be done out.
+//! The relay as a function: its inputs are bytes and times, its outputs are responses and actions.
 //!
-//! One [`Core`] is one worker's share of the allocations. What it needs of the world (sockets,
-//! connections) it asks for with a [`Action`], and what it is told is its only clock. So every rule
-//! of RFC 8656 can be tested at its edge, and a fuzzer can be let loose on it.
+//! One [`Core`] has the allocations of one worker. It requests sockets and connections with an
+//! [`Action`], and the times in its arguments are its only clock. Every rule of RFC 8656 can
+//! therefore be tested exactly, and the core can be fuzzed.
 //!
 //! ```text
-//! datagram, frame of a client ──▶ from_client ──▶ Step: answer | send to a peer | open a relay
+//! datagram, frame of a client ──▶ from_client ──▶ Action: answer | send to a peer | open a relay
 //! datagram of a peer ───────────▶ from_peer ────▶ client, and how its data is wrapped
 //! ```
 //!
@@ -43,60 +43,60 @@ pub use self::quota::{Permit, Quota, Quotas};
 pub use self::rate::{Bandwidth, Rates};
 use self::tcp::{Connection, ConnectionNumber, Join, Lane};
 
-/// What all workers of a relay share.
+/// State that all workers of a relay share.
 #[derive(Debug)]
 pub struct Shared {
     /// The realm of its credentials.
     pub realm: Box<str>,
-    /// Nonces of all of its answers.
+    /// Nonces of all responses.
     pub nonces: Nonces,
-    /// How many allocations there may be.
+    /// Limits of the number of allocations.
     pub quotas: Quotas,
-    /// To whom may be relayed.
+    /// Permitted peers.
     pub peers: Peers,
-    /// Whether there are relayed addresses of IPv4, and of IPv6.
+    /// True if there are relayed addresses of IPv4, and of IPv6.
     pub families: [bool; 2],
-    /// What one allocation may hold.
+    /// Limits of one allocation.
     pub limits: Limits,
-    /// Who may allocate.
+    /// Decides about credentials.
     pub authority: Arc<dyn Authority>,
 }
 
-/// What one allocation may hold at once.
+/// Limits of one allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Permissions.
+    /// Maximum of permissions.
     pub permissions: usize,
-    /// Channels.
+    /// Maximum of channels.
     pub channels: usize,
-    /// Connections with peers.
+    /// Maximum of connections with peers.
     pub connections: usize,
 }
 
-/// How an allocation reaches its peers.
+/// Transport between an allocation and its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// With datagrams.
+    /// Datagrams.
     Udp,
-    /// With connections (RFC 6062).
+    /// Connections (RFC 6062).
     Tcp,
 }
 
-/// The present moment, by both clocks that count here.
+/// The current time of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Unix seconds: credentials end by it.
+    /// Unix seconds, for the expiry of credentials.
     pub unix: i64,
-    /// Since the start, never backwards: everything else ends by it.
+    /// Monotonic time since the start, for all other deadlines.
     pub at: Millis,
 }
 
-/// A time since the start, in milliseconds.
+/// A monotonic time or a duration in milliseconds. Times count from the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// So many seconds.
+    /// A duration of `seconds`.
     pub const fn from_seconds(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1000))
     }
@@ -106,38 +106,39 @@ impl Millis {
         self.0 / 1000
     }
 
-    /// This long later.
+    /// The time after this one by `time`.
     #[must_use]
     pub const fn after(self, time: Self) -> Self {
         Self(self.0.saturating_add(time.0))
     }
 
-    /// How long ago the other one was; nothing where it is to come.
+    /// The duration since an earlier time; zero if that time is in the future.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Where a client is: its side of the five-tuple, and which of our sockets the other is.
+/// Address of a client, and the socket of the relay: the five-tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// Its address.
+    /// Address of the client.
     pub address: SocketAddr,
-    /// Our socket.
+    /// Number of the relay's listener.
     pub listener: u16,
-    /// The connection, where there is one: 0 for UDP. No two have one number.
+    /// Number of the connection, 0 for UDP. Each connection has a unique number.
     pub connection: u32,
 }
 
 impl Client {
-    /// Whether it came over TCP, with TLS or without.
+    /// True if the client uses TCP, with or without TLS.
     pub fn is_stream(&self) -> bool {
         self.connection != 0
     }
 
-    /// Whom a nonce is for. A connection has shown where it comes from, and a client's second one
-    /// (RFC 6062) begins with the nonce of its first: so the port of a connection does not count.
+    /// Address for which a nonce is valid. The source of a connection is verified, and a client's
+    /// second connection (RFC 6062) starts with the nonce of its first. The port of a connection is
+    /// therefore ignored.
     fn nonce_source(&self) -> SocketAddr {
         let port = if self.is_stream() {
             0
@@ -148,7 +149,7 @@ impl Client {
     }
 }
 
-/// Names an allocation, and never another one that came later to its place.
+/// Id of an allocation. A later allocation in the same slot has another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AllocationId {
     slot: u32,
@@ -163,74 +164,74 @@ impl AllocationId {
     };
 }
 
-/// What follows from what a client sent.
+/// Result of a client's packet.
 #[derive(Debug)]
 pub enum Action<'a, S, P = ()> {
-    /// Nothing.
+    /// No action.
     Nothing,
-    /// This is sent back.
+    /// Send this response.
     Answer(Vec<u8>),
-    /// This is sent to a peer.
+    /// Send this data to a peer.
     Send {
         /// The relay's socket.
         socket: &'a S,
-        /// To whom.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// What.
+        /// The data.
         data: &'a [u8],
     },
-    /// Relayed addresses are wanted: open them and call [`Core::opened`] before anything else.
+    /// Open relayed addresses, and call [`Core::opened`] before anything else.
     Open(Open),
-    /// A connection to a peer is wanted: say what came of it with [`Core::dialled`].
+    /// Connect to a peer, and report the result with [`Core::dialled`].
     Dial {
-        /// Names the connection.
+        /// Number of the new connection.
         number: ConnectionNumber,
-        /// The relayed address that it is made from.
+        /// The relayed address that the connection comes from.
         relay: &'a S,
-        /// To whom.
+        /// Address of the peer.
         peer: SocketAddr,
     },
-    /// This connection of the client is joined with the peer's, and carries no messages any more.
+    /// Join this connection of the client with the peer's. It carries no more messages.
     Join(Box<Join<P>>),
 }
 
-/// The relayed addresses that a client asks for.
+/// Relayed addresses that a client requests.
 #[derive(Debug)]
 pub struct Open {
-    /// Names the allocation that is to be.
+    /// Id of the future allocation.
     pub id: AllocationId,
-    /// What they are for.
+    /// Transport to peers.
     pub transport: Transport,
-    /// IPv4, IPv6.
+    /// Requested families: IPv4, IPv6.
     pub families: [bool; 2],
-    /// IPv6 is asked for in addition: the allocation is made without it where it cannot be had.
+    /// IPv6 is an additional address: without it the allocation is made nevertheless.
     pub is_v6_optional: bool,
-    /// An even port.
+    /// True if the port must be even.
     pub even: bool,
-    /// The port after it as well, kept for a later allocation of the holder; this counts it for as
-    /// long as it is kept.
+    /// Also reserves the next port for a later allocation of the holder. This permit counts it
+    /// while it is reserved.
     pub reserve: Option<Permit>,
-    /// The port that was kept under this token.
+    /// Token of a reserved port to use.
     pub token: Option<u64>,
-    /// Who asks: reservations are theirs alone.
+    /// Holder of the credential. Only the holder may use its reservations.
     pub holder: Arc<str>,
 }
 
-/// Relayed addresses that were opened.
+/// Opened relayed addresses.
 #[derive(Debug)]
 pub struct Opened<S> {
-    /// IPv4, IPv6: address as clients and peers see it, and its socket.
+    /// IPv4, IPv6: the address that clients and peers use, and its socket.
     pub relays: [Option<(SocketAddr, S)>; 2],
-    /// The next port is kept under this token.
+    /// Token of the reserved next port.
     pub token: Option<u64>,
-    /// The permit of a reserved port, which counts the allocation that claims it.
+    /// The permit of a reserved port, which counts the allocation that uses it.
     pub permit: Option<Permit>,
 }
 
-/// Why there is no relayed address.
+/// Reasons for which no relayed address can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayError {
-    /// No port is free, or nothing was kept under the token: 508.
+    /// No port is free, or the token has no reservation: 508.
     Capacity,
 }
 
@@ -240,25 +241,26 @@ struct Pending {
     id: AllocationId,
     transport: Transport,
     is_v6_optional: bool,
-    /// None where a port was kept, which is counted already.
+    /// `None` for a reserved port, which is already counted.
     permit: Option<Permit>,
     owner: Owner,
     integrity: Integrity,
     lifetime: Millis,
-    /// The request, to be answered.
+    /// The original request, for the response.
     request: Vec<u8>,
 }
 
-/// What a core holds and has done, for metrics.
+/// Counters of a core, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requests that were refused for their credentials: not authenticated, or not allowed.
+    /// Requests that were refused because their credentials were not authenticated or not
+    /// permitted.
     pub refused: u64,
-    /// Packets that were dropped: no allocation, no permission, no channel, no sense.
+    /// Packets that were dropped: without an allocation, a permission or a channel, or malformed.
     pub dropped: u64,
-    /// Allocations that ended because they were no longer allowed.
+    /// Allocations that ended because they were no longer permitted.
     pub revoked: u64,
-    /// Allocations that were made.
+    /// Allocations that were created.
     pub allocated: u64,
     /// Bytes of data that were relayed in datagrams.
     pub relayed: u64,
@@ -266,16 +268,16 @@ pub struct Counts {
     pub throttled: u64,
     /// Connections that were made to peers.
     pub dialled: u64,
-    /// Connections of peers that were taken.
+    /// Connections of peers that were accepted.
     pub accepted: u64,
     /// Connections to peers that could not be made.
     pub unreachable: u64,
-    /// Connections with peers that were closed because their client did not come for them.
+    /// Connections with peers that were closed because no client claimed them.
     pub unclaimed: u64,
 }
 
-/// One worker's allocations. `S` stands for a relay's socket, `P` for a connection with a peer:
-/// dropping it closes it.
+/// The allocations of one worker. `S` is a relay's socket, and `P` a connection with a peer, which
+/// is closed when it is dropped.
 #[derive(Debug)]
 pub struct Core<S, P = ()> {
     shared: Arc<Shared>,
@@ -284,18 +286,18 @@ pub struct Core<S, P = ()> {
     by_client: HashMap<Client, usize>,
     ends: BTreeSet<(Millis, AllocationId)>,
     connections: HashMap<ConnectionNumber, Connection<P>>,
-    /// Those that wait for their clients, in the order in which their time ends.
+    /// Connections that wait for their clients, in the order of their deadlines.
     unclaimed: VecDeque<(Millis, ConnectionNumber)>,
     generation: u32,
     pending: Option<Pending>,
     is_draining: bool,
     counts: Counts,
-    /// Makes transaction ids of indications, which no security hangs on.
+    /// State of the generator of transaction ids for indications. They need not be unpredictable.
     random: u64,
 }
 
 impl<S, P> Core<S, P> {
-    /// Nothing is allocated. `seed` tells the indications of two cores apart.
+    /// Creates a core without allocations. `seed` makes the indications of two cores differ.
     pub fn new(shared: Arc<Shared>, lane: Lane, seed: u64) -> Self {
         Self {
             shared,
@@ -313,7 +315,7 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// A datagram of a client, or a frame of its stream.
+    /// Handles a datagram of a client, or a frame of its stream.
     pub fn from_client<'a>(
         &'a mut self,
         now: Now,
@@ -357,7 +359,8 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// A peer's datagram of `length` bytes at a relay: whose it is, and how it is wrapped.
+    /// Handles a peer's datagram of `length` bytes. Returns the client, and the header for its
+    /// data.
     pub fn from_peer(
         &mut self,
         now: Now,
@@ -388,8 +391,7 @@ impl<S, P> Core<S, P> {
         Some((client, wrap))
     }
 
-    /// The relayed addresses of the last [`Action::Open`], or why there are none. Returns what is
-    /// sent back.
+    /// Handles the result of the last [`Action::Open`]. Returns the response to the client.
     pub fn opened(&mut self, now: Now, mut opened: Result<Opened<S>, RelayError>) -> Vec<u8> {
         let Some(pending) = self.pending.take() else {
             return Vec::new();
@@ -433,8 +435,7 @@ impl<S, P> Core<S, P> {
         answer
     }
 
-    /// Ends allocations that have run out, and connections that nobody came for. Returns how many
-    /// allocations.
+    /// Ends expired allocations and unclaimed connections. Returns the number of ended allocations.
     pub fn expire(&mut self, now: Now) -> usize {
         let mut ended = 0;
         while let Some((end, id)) = self.ends.first().copied()
@@ -448,7 +449,7 @@ impl<S, P> Core<S, P> {
         ended
     }
 
-    /// The connection of a client is closed: so is what it had allocated.
+    /// Handles the end of a client's connection, which ends its allocation.
     pub fn client_gone(&mut self, client: Client) {
         let slot = self.by_client.get(&client);
         let allocation = slot.and_then(|slot| self.allocations.get(*slot));
@@ -457,8 +458,8 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// Ends allocations that would not be allowed now. Called whenever what is known of
-    /// credentials and projects has changed.
+    /// Ends allocations that are no longer permitted. It must be called after each change of
+    /// credentials and projects.
     pub fn review(&mut self, now: Now) {
         let authority = Arc::clone(&self.shared.authority);
         let is_allowed = |allocation: &Allocation<S>| {
@@ -476,12 +477,12 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// No further allocations are made; those that are there go on.
+    /// Stops making allocations; existing ones continue.
     pub fn drain(&mut self) {
         self.is_draining = true;
     }
 
-    /// Ends everything.
+    /// Ends all allocations.
     pub fn end_all(&mut self) {
         self.connections.clear();
         self.unclaimed.clear();
@@ -490,22 +491,22 @@ impl<S, P> Core<S, P> {
         self.ends.clear();
     }
 
-    /// How many allocations there are.
+    /// Number of allocations.
     pub fn len(&self) -> usize {
         self.allocations.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no allocations.
     pub fn is_empty(&self) -> bool {
         self.allocations.is_empty()
     }
 
-    /// Whether this client has an allocation.
+    /// True if this client has an allocation.
     pub fn has_allocation(&self, client: Client) -> bool {
         self.by_client.contains_key(&client)
     }
 
-    /// What was counted since the last time.
+    /// Counters since the last call.
     pub fn take_counts(&mut self) -> Counts {
         std::mem::take(&mut self.counts)
     }
@@ -533,11 +534,12 @@ impl<S, P> Core<S, P> {
         Action::Nothing
     }
 
-    /// The name of the next allocation.
+    /// The id of the next allocation.
     fn next_id(&mut self) -> AllocationId {
         self.generation = self.generation.wrapping_add(1);
         AllocationId {
-            // A slab of ours holds no more than a quota, which is a number of ports.
+            // A slab contains at most as many allocations as the quota permits, which is below the
+            // number of ports.
             slot: u32::try_from(self.allocations.vacant_key()).unwrap_or(u32::MAX),
             generation: self.generation,
         }
@@ -556,7 +558,7 @@ impl<S, P> Core<S, P> {
     }
 }
 
-/// The 96 bits of a transaction.
+/// Encodes the 96 bits of a transaction id.
 fn transaction_bytes(bits: u128) -> [u8; 12] {
     let mut transaction = [0; 12];
     for (place, byte) in transaction.iter_mut().zip(bits.to_be_bytes()) {

@@ -1,4 +1,4 @@
-//! Nonces that nobody has to remember (RFC 8489 section 9.2): what they are good for is in them.
+//! Stateless nonces (RFC 8489 section 9.2), which contain the data for their validation.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,38 +8,38 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{Millis, Now};
 
-/// Makes nonces and knows them again. One for all workers of a process.
+/// Creates and validates nonces. One value serves all workers of a process.
 #[derive(Debug)]
 pub struct Nonces {
     key: hmac::Key,
 }
 
-/// `obMatJos2` says that security features follow: here the first bit, password algorithms. An
-/// attacker who removes PASSWORD-ALGORITHMS from an answer cannot remove this (RFC 8489 section
+/// The cookie `obMatJos2` announces security features: here the first bit, password algorithms. An
+/// attacker that removes PASSWORD-ALGORITHMS from a response cannot remove this (RFC 8489 section
 /// 9.2.1).
 const COOKIE: &str = "obMatJos2gAAA";
 
-/// How long one is good. A client whose nonce is stale asks once more.
+/// Validity of a nonce. A client with a stale nonce has to send its request again.
 const LIFETIME: Millis = Millis::from_seconds(600);
 
 const TAG_BYTES: usize = 12;
 
 impl Nonces {
-    /// With a key that is drawn at the start: a nonce of an earlier process is stale.
+    /// Uses a key that is generated at the start, so nonces of an earlier process are stale.
     pub fn new(key: &[u8; 32]) -> Self {
         Self {
             key: hmac::Key::new(hmac::HMAC_SHA256, key),
         }
     }
 
-    /// A nonce for this source alone.
+    /// A nonce that is only valid for this source.
     pub fn mint(&self, now: Now, source: SocketAddr) -> String {
-        // Seconds of four bytes last for longer than a process does.
+        // Four bytes of seconds are sufficient for the lifetime of a process.
         let made = u32::try_from(now.at.seconds()).unwrap_or(u32::MAX);
         self.write(made, source)
     }
 
-    /// Whether it was made here, for this source, and not long ago.
+    /// True if the nonce was created here for this source, and has not expired.
     pub fn is_fresh(&self, nonce: &str, now: Now, source: SocketAddr) -> bool {
         let body = nonce.strip_prefix(COOKIE);
         let Some(Ok(bytes)) = body.map(|body| URL_SAFE_NO_PAD.decode(body)) else {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_good_for_its_source_and_its_time() {
+    fn a_nonce_is_valid_for_its_source_and_its_time() {
         let nonces = Nonces::new(&[7; 32]);
         let source = "192.0.2.1:5000".parse().unwrap();
         let nonce = nonces.mint(at(100), source);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_made_here_is_stale() {
+    fn foreign_nonces_are_stale() {
         let nonces = Nonces::new(&[7; 32]);
         let source = "192.0.2.1:5000".parse().unwrap();
         let nonce = nonces.mint(at(100), source);

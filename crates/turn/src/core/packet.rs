@@ -1,27 +1,27 @@
-//! What stands in front of data on its way to the client. It is written straight before the
-//! data in the buffer that it was received into, so that nothing is copied.
+//! Headers of data for the client. They are written in front of the data in its receive buffer, so
+//! that nothing is copied.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::frame::MAGIC_COOKIE;
 
-/// How a peer's data is wrapped for its client.
+/// Encapsulation of a peer's data for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrap {
     /// Channel data (RFC 8656 section 12.4).
     Channel(u16),
     /// A Data indication (RFC 8656 section 11.6) from this peer.
     Indication {
-        /// Where it came from.
+        /// Address of the peer.
         peer: SocketAddr,
-        /// Random.
+        /// Random transaction id.
         transaction: [u8; 12],
     },
 }
 
-/// Room that is needed in front of the data: the indication of an IPv6 peer.
+/// Space that is needed in front of the data: the indication of an IPv6 peer.
 pub const HEADROOM: usize = 20 + 24 + 4;
-/// Room that is needed behind it.
+/// Space that is needed after the data.
 pub const TAILROOM: usize = 3;
 
 /// Data indication (RFC 8656 section 18: method 7, class indication).
@@ -30,8 +30,9 @@ const XOR_PEER_ADDRESS: [u8; 2] = [0x00, 0x12];
 const DATA: [u8; 2] = [0x00, 0x13];
 
 impl Wrap {
-    /// Wraps `length` bytes of data that begin at [`HEADROOM`] in `buffer`, and says where the
-    /// whole stands. On streams channel data is padded, too. `None` where the buffer is too short.
+    /// Encapsulates `length` bytes of data that start at [`HEADROOM`] in `buffer`, and returns the
+    /// range of the result. On streams channel data is also padded. `None` if the buffer is too
+    /// short.
     pub fn apply(
         self,
         buffer: &mut [u8],
@@ -82,7 +83,7 @@ impl Wrap {
     }
 }
 
-/// The value of XOR-PEER-ADDRESS (RFC 8489 section 14.2), and how much of it is used.
+/// The value of XOR-PEER-ADDRESS (RFC 8489 section 14.2), and its length.
 fn xored(peer: SocketAddr, transaction: [u8; 12]) -> ([u8; 20], usize) {
     let mut value = [0; 20];
     let mask = MAGIC_COOKIE.iter().chain(&transaction);
@@ -103,7 +104,7 @@ fn xored(peer: SocketAddr, transaction: [u8; 12]) -> ([u8; 20], usize) {
     (value, bytes)
 }
 
-/// Splits channel data (RFC 8656 section 12.4) into number and data. What is behind the data is
+/// Splits channel data (RFC 8656 section 12.4) into number and data. Bytes after the data are
 /// padding.
 pub fn channel_data(bytes: &[u8]) -> Option<(u16, &[u8])> {
     let (&[a, b, high, low], rest) = bytes.split_first_chunk()?;
@@ -126,7 +127,7 @@ mod tests {
         buffer[range].to_vec()
     }
 
-    /// Another implementation reads what is written here.
+    /// Another implementation can parse the written messages.
     #[test]
     fn indications_are_read_by_the_library() {
         for peer in ["192.0.2.1:32853", "[2001:db8::1:2]:9"] {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn channel_data_is_padded_on_streams_alone() {
+    fn channel_data_is_only_padded_on_streams() {
         for length in 0..9 {
             let data = vec![7; length];
             let packet = wrapped(Wrap::Channel(0x4001), &data, false);
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_written() {
+    fn a_buffer_that_is_too_short_is_rejected() {
         let channel = Wrap::Channel(0x4000);
         assert_eq!(channel.apply(&mut [0; HEADROOM], 1, true), None);
         assert_eq!(channel.apply(&mut vec![0; 70_000], 65_536, false), None);

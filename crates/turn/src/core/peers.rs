@@ -1,7 +1,7 @@
-//! To whom may be relayed.
+//! Rules for peers.
 //!
-//! A relay stands inside somebody's network and sends what strangers tell it to: without this it
-//! would be their way in.
+//! A relay is inside the operator's network and sends data for external clients. Without these
+//! rules they could reach that network.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -12,26 +12,26 @@ use types::network::is_public;
 /// The rules for peers.
 #[derive(Clone, Debug)]
 pub struct Peers {
-    /// Networks that are let through though they are special.
+    /// Special-purpose networks that are permitted.
     pub allowed: Vec<IpNet>,
-    /// Addresses of the relay itself, as its clients and their peers see them.
+    /// Addresses of the relay itself, as clients and peers use them.
     pub own: Vec<IpAddr>,
-    /// The ports of allocations, on every one of `own`.
+    /// The ports of allocations, on each address of `own`.
     pub relay_ports: RangeInclusive<u16>,
-    /// Where clients come in: never a peer.
+    /// Listeners for clients, which are never peers.
     pub listeners: Vec<SocketAddr>,
 }
 
 impl Peers {
-    /// Whether there may be a permission for this address at all.
+    /// True if a permission for this address is possible.
     pub fn permits(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.own.contains(&ip) || self.is_allowed(ip) || is_public(ip)
     }
 
-    /// Whether something may be sent there. Of the relay itself only the ports of allocations can
-    /// be reached: two clients of one relay may meet there, and nothing else of this machine is a
-    /// peer.
+    /// True if data may be sent to this peer. Of the relay's own addresses only the ports of
+    /// allocations are permitted, so that two clients of one relay can connect. Nothing else on
+    /// this machine is a peer.
     pub fn reaches(&self, peer: SocketAddr) -> bool {
         let ip = peer.ip().to_canonical();
         if peer.port() == 0 || self.is_listener(ip, peer.port()) {
@@ -43,7 +43,7 @@ impl Peers {
         self.permits(ip)
     }
 
-    /// Whether this is the relay itself, of which nothing but allocations is reached.
+    /// True if this is an address of the relay itself, of which only allocations may be reached.
     pub fn is_own(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.own.contains(&ip) && !self.is_allowed(ip)
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn special_addresses_are_no_peers() {
+    fn special_addresses_are_not_peers() {
         let rules = rules(&[]);
         for special in [
             "0.0.0.0",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_let_through_and_nothing_beside_it() {
+    fn only_listed_networks_are_permitted() {
         let rules = rules(&["127.0.0.0/8", "10.1.0.0/16"]);
         for (address, passes) in [
             ("127.0.0.1:9", true),
@@ -154,9 +154,9 @@ mod tests {
         }
     }
 
-    /// Two clients of one relay meet on it; nothing else of it is a peer.
+    /// Two clients of one relay can connect; nothing else of the relay is a peer.
     #[test]
-    fn of_the_relay_itself_only_allocations_are_reached() {
+    fn only_allocations_of_the_relay_itself_are_peers() {
         for rules in [rules(&[]), rules(&["2a00::/16"])] {
             for (address, passes) in [
                 ("198.41.0.4:40000", true),

@@ -1,5 +1,5 @@
-//! How many allocations and reserved ports there may be: of everybody, and of each user, project and
-//! source; and how fast they are. One count for all workers.
+//! Limits of allocations and reserved ports: in total, and per user, project and source; and their
+//! rates. All workers share the counts.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,20 +12,20 @@ use parking_lot::Mutex;
 use super::Millis;
 use super::rate::{Bandwidth, Bucket, Rates};
 
-/// How many allocations and reserved ports there may be at once.
+/// Maximum numbers of allocations and reserved ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Of all clients.
+    /// In total.
     pub whole: usize,
-    /// Of one project.
+    /// In one project.
     pub per_project: usize,
-    /// Of one holder of credentials in one project: a user, a token, an application.
+    /// Of one holder of credentials in one project: a user, a token or an application.
     pub per_user: usize,
     /// From one source: an IPv4 address, or an IPv6 network of 64 bits.
     pub per_source: usize,
 }
 
-/// What there is. Cheap to clone; clones are one.
+/// The current counts. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Quotas {
     limits: Quota,
@@ -41,14 +41,14 @@ struct QuotaUsage {
     sources: HashMap<IpAddr, Place>,
 }
 
-/// Allocations that are counted together, and the rate that they share.
+/// Allocations that are counted together, and their shared rate.
 #[derive(Debug, Default)]
 struct Place {
     count: usize,
     bucket: Option<Arc<Bucket>>,
 }
 
-/// The right to one allocation or one reserved port, given back when it is dropped.
+/// Permit for one allocation or one reserved port. Dropping it releases the permit.
 #[derive(Debug)]
 pub struct Permit {
     project: Arc<str>,
@@ -59,7 +59,7 @@ pub struct Permit {
 }
 
 impl Quotas {
-    /// Nothing is taken yet.
+    /// Creates empty counts.
     pub fn new(limits: Quota, bandwidth: Bandwidth) -> Self {
         Self {
             limits,
@@ -68,7 +68,7 @@ impl Quotas {
         }
     }
 
-    /// Takes one, where none of the limits is reached. `user` names the holder with the project.
+    /// Takes a permit, if no limit is reached. `user` identifies the holder with the project.
     pub fn take(
         &self,
         now: Millis,
@@ -109,14 +109,14 @@ impl Quotas {
         })
     }
 
-    /// How many there are.
+    /// Number of permits in use.
     pub fn taken(&self) -> usize {
         self.held.lock().whole
     }
 }
 
 impl Place {
-    /// One more; the first brings the rate.
+    /// Adds one permit; the first one creates the shared rate.
     fn join(&mut self, rate: Option<u32>, now: Millis) -> Option<Arc<Bucket>> {
         self.count += 1;
         if self.bucket.is_none() {
@@ -127,7 +127,7 @@ impl Place {
 }
 
 impl Permit {
-    /// How fast may be relayed.
+    /// The rates of the allocation.
     pub fn rates(&self) -> &Rates {
         &self.rates
     }
@@ -137,13 +137,13 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut held = self.held.lock();
         held.whole = held.whole.saturating_sub(1);
-        give_back(&mut held.projects, &self.project);
-        give_back(&mut held.users, &self.user);
-        give_back(&mut held.sources, &self.source);
+        release(&mut held.projects, &self.project);
+        release(&mut held.users, &self.user);
+        release(&mut held.sources, &self.source);
     }
 }
 
-fn give_back<K: Hash + Eq>(places: &mut HashMap<K, Place>, key: &K) {
+fn release<K: Hash + Eq>(places: &mut HashMap<K, Place>, key: &K) {
     if let Some(place) = places.get_mut(key) {
         place.count -= 1;
         if place.count == 0 {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_holds_and_what_is_given_back_can_be_taken() {
+    fn each_limit_applies_and_released_permits_are_available() {
         let limits = Quota {
             whole: 4,
             per_project: 3,
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_what_was_given_back() {
+    fn released_permits_leave_no_entries() {
         let limits = Quota {
             whole: 1,
             per_project: 1,

@@ -1,38 +1,38 @@
-//! How many bytes a second are relayed at most: of an allocation, of a user, of a project. One
-//! count for all workers.
+//! Rate limits in bytes per second: of an allocation, of a user, of a project. All workers share
+//! them.
 //!
-//! Each byte takes its time, and what was relayed is paid for up to some moment. Who is more than
-//! [`BURST`] in advance waits (a connection) or loses the packet (a datagram).
+//! Each byte takes time at its rate, so relayed bytes are paid up to a moment. If this moment is
+//! more than [`BURST`] in the future, a connection waits, and a datagram is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Millis;
 
-/// Bytes a second that are relayed at most, both ways together; `None`: as many as there are.
+/// Maximum bytes per second, in both directions together; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// By one allocation.
+    /// Limit of one allocation.
     pub per_allocation: Option<u32>,
-    /// By all allocations of one holder of credentials in one project.
+    /// Limit of all allocations of one holder of credentials in one project.
     pub per_user: Option<u32>,
-    /// By all allocations of one project.
+    /// Limit of all allocations of one project.
     pub per_project: Option<u32>,
 }
 
-/// What may be relayed in a burst, as the time that it takes at the rate.
+/// Permitted burst, as a time at the rate.
 const BURST: Millis = Millis::from_seconds(1);
 
-/// One rate.
+/// One rate limit.
 #[derive(Debug)]
 pub(super) struct Bucket {
     bytes_per_second: u64,
-    /// Nanoseconds since the start.
+    /// Time up to which relayed bytes are paid, in nanoseconds since the start.
     paid_until: AtomicU64,
 }
 
 impl Bucket {
-    /// Nothing is saved up: who gives up an allocation and makes another has gained nothing.
+    /// Starts without a saved burst, so that a new allocation gives no advantage.
     pub(super) fn new(bytes_per_second: u32, now: Millis) -> Self {
         Self {
             bytes_per_second: u64::from(bytes_per_second).max(1),
@@ -40,7 +40,7 @@ impl Bucket {
         }
     }
 
-    /// How long until something may be relayed; `None`: now.
+    /// Time until data may be relayed; `None` for immediately.
     fn wait(&self, now: Millis) -> Option<Millis> {
         let most = nanoseconds(now.after(BURST));
         let ahead = self.paid_until.load(Ordering::Relaxed);
@@ -61,14 +61,14 @@ fn nanoseconds(time: Millis) -> u64 {
     time.0.saturating_mul(1_000_000)
 }
 
-/// The rates that hold for one allocation. Cheap to clone; clones are one.
+/// The rate limits of one allocation. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Rates {
     buckets: Option<Arc<[Option<Arc<Bucket>>; 3]>>,
 }
 
 impl Rates {
-    /// Of allocation, user and project.
+    /// The limits of allocation, user and project.
     pub(super) fn new(buckets: [Option<Arc<Bucket>>; 3]) -> Self {
         let is_any = buckets.iter().any(Option::is_some);
         Self {
@@ -76,12 +76,12 @@ impl Rates {
         }
     }
 
-    /// Whether there is any limit.
+    /// True if there is any limit.
     pub fn is_limited(&self) -> bool {
         self.buckets.is_some()
     }
 
-    /// Whether a datagram of this many bytes may be relayed now; it is counted then.
+    /// Checks if a datagram of this many bytes may be relayed now, and counts it in this case.
     pub fn admit(&self, now: Millis, bytes: usize) -> bool {
         let is_free = self.buckets().all(|bucket| bucket.wait(now).is_none());
         if is_free {
@@ -90,12 +90,12 @@ impl Rates {
         is_free
     }
 
-    /// How long a connection has to wait until it may be read; `None`: it may be now.
+    /// Time until a connection may be read; `None` for immediately.
     pub fn wait(&self, now: Millis) -> Option<Millis> {
         self.buckets().filter_map(|bucket| bucket.wait(now)).max()
     }
 
-    /// Counts what was read of a connection.
+    /// Counts bytes that were read from a connection.
     pub fn pay(&self, now: Millis, bytes: usize) {
         self.buckets().for_each(|bucket| bucket.pay(now, bytes));
     }
@@ -115,21 +115,21 @@ mod tests {
         Rates::new(per_second.map(|rate| rate.map(bucket)))
     }
 
-    /// Datagrams of 100 bytes that pass in a second, one tried each millisecond.
+    /// Number of datagrams of 100 bytes that pass in a second, with one attempt each millisecond.
     fn pass(rates: &Rates, second: u64) -> usize {
         let tried = (0..1000).map(|more| Millis(second * 1000 + more));
         tried.filter(|now| rates.admit(*now, 100)).count() * 100
     }
 
     #[test]
-    fn what_is_relayed_in_the_long_run_is_the_rate() {
+    fn the_long_term_average_is_the_rate() {
         let rates = rates([Some(10_000), None, None]);
         let passed: usize = (5..15).map(|second| pass(&rates, second)).sum();
         assert!((100_000..=100_200).contains(&passed), "{passed}");
     }
 
     #[test]
-    fn who_was_silent_has_a_second_saved_and_no_more() {
+    fn a_silent_allocation_saves_one_second_at_most() {
         let rates = rates([None, Some(10_000), None]);
         let burst = |at| (0..1000).filter(|_| rates.admit(Millis(at), 100)).count() * 100;
         assert_eq!(burst(5000), 100, "nothing is saved at the start");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_of_the_limits_counts_and_a_refused_datagram_costs_nothing() {
+    fn the_lowest_limit_applies_and_a_dropped_datagram_costs_nothing() {
         let rates = rates([Some(1_000_000), Some(2_000), Some(500_000)]);
         let passed: usize = (5..15).map(|second| pass(&rates, second)).sum();
         assert!((20_000..=20_200).contains(&passed), "{passed}");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_waits_for_as_long_as_it_was_ahead() {
+    fn a_connection_waits_for_the_time_it_was_ahead() {
         let rates = rates([Some(1_000), None, None]);
         rates.pay(Millis(6000), 3_000);
         assert_eq!(rates.wait(Millis(6000)), Some(Millis(2000)));

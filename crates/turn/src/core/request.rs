@@ -1,4 +1,4 @@
-//! Requests and Send indications: read, authenticated, judged, answered.
+//! Requests and Send indications: parsing, authentication, checks and responses.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use super::integrity::{Integrity, Key, is_signed};
 use super::tcp::{ConnectionNumber, Join};
 use super::{Action, Client, Core, Millis, Now, Open, Pending, Transport};
 
-/// Longest request: the longest user name, realm and nonce that there may be, and the rest.
+/// Maximum size of a request: the longest username, realm and nonce, and the other attributes.
 const MAX_REQUEST_BYTES: usize = 4096;
-/// RFC 8656 section 3.2: what is given where nothing, or less, is asked for.
+/// RFC 8656 section 3.2: the lifetime if none, or a shorter one, is requested.
 const DEFAULT_LIFETIME: u32 = 600;
-/// As long as a credential lasts.
+/// The maximum validity of a credential.
 pub(super) const MAX_LIFETIME: u32 = 3600;
-/// RFC 8656 section 12 gives clients the numbers up to 0x4fff, RFC 5766 section 11 those up to
-/// 0x7ffe: clients that are in use choose among all of them.
-const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x7ffe;
-/// What is answered to who has a credential.
+/// RFC 8656 section 12 permits the numbers up to 0x4fff, RFC 5766 section 11 those up to 0x7ffe.
+/// Existing clients use all of them.
+const CHANNEL_NUMBERS: std::ops::RangeInclusive<u16> = 0x4000..=0x7ffe;
+/// Methods for authenticated clients.
 const SERVED: [Method; 6] = [
     ALLOCATE,
     REFRESH,
@@ -42,10 +42,10 @@ const SERVED: [Method; 6] = [
     CONNECT,
     CONNECTION_BIND,
 ];
-/// Peers in one `CreatePermission`.
+/// Maximum of peers in one `CreatePermission`.
 const MAX_PEERS: usize = 64;
 
-/// A request whose writer has the password of its username.
+/// A request whose author has the password of its username.
 #[derive(Debug)]
 pub(super) struct AuthenticatedRequest {
     pub(super) username: String,
@@ -65,11 +65,11 @@ impl<S, P> Core<S, P> {
             return self.drop_it();
         };
         let length = usize::from(u16::from_be_bytes([high, low]));
-        // What is behind the end is nobody's.
+        // Bytes after the end of the message make it invalid.
         if bytes.len() != super::frame::HEADER_BYTES + length || !length.is_multiple_of(4) {
             return self.drop_it();
         }
-        // Only a client with an allocation sends; so a stranger's bytes are not even read.
+        // Only a client with an allocation may send; other clients' indications are not parsed.
         let is_send = [kind_high, kind_low] == SEND_INDICATION;
         let is_welcome = if is_send {
             self.by_client.contains_key(&client)
@@ -110,7 +110,7 @@ impl<S, P> Core<S, P> {
         let signed = match self.authenticate(now, client, message) {
             Ok(signed) => signed,
             Err(fault) => {
-                // The first request of everybody is refused, to be told realm and nonce.
+                // The first request of each client is refused, to send it realm and nonce.
                 self.counts.refused += u64::from(is_signed(message));
                 return Action::Answer(refusal(&self.shared, now, client, message, &fault, None));
             }
@@ -157,7 +157,7 @@ impl<S, P> Core<S, P> {
         let unauthorised = StunError::Challenge(401);
         let read = Username::parse(&username).filter(|_| realm == *self.shared.realm);
         let read = read.ok_or_else(|| unauthorised.clone())?;
-        // Whoever has an allocation is known already.
+        // The key of a client with an allocation is already known.
         let slot = self.by_client.get(&client);
         let known = slot
             .and_then(|slot| self.allocations.get(*slot))
@@ -179,7 +179,7 @@ impl<S, P> Core<S, P> {
         })
     }
 
-    /// Whether the credential of a request is good at this time (TU-4), and allows to allocate.
+    /// Checks that the credential of a request is currently valid (TU-4), and permits allocations.
     fn admit(
         &mut self,
         now: Now,
@@ -208,7 +208,8 @@ impl<S, P> Core<S, P> {
         signed: AuthenticatedRequest,
     ) -> Result<Done<P>, StunError> {
         if let Some(known) = self.of_client(client) {
-            // The answer was lost: the same again.
+            // A repeated request means that the response was lost, so the same response is sent
+            // again.
             return if known.transaction == message.transaction_id()
                 && *known.username == *signed.username
             {
@@ -228,7 +229,7 @@ impl<S, P> Core<S, P> {
             let permit = quotas.take(now.at, &account.project, &account.holder, source);
             permit.ok_or(StunError::Code(486))
         };
-        // A port that was kept has been counted since.
+        // A reserved port is already counted.
         let permit = wanted.token.is_none().then(take).transpose()?;
         let reserve = wanted.reserve.then(take).transpose()?;
         let lifetime = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
@@ -273,15 +274,15 @@ impl<S, P> Core<S, P> {
         let known = self.own(now, client, signed)?;
         let (id, before) = (known.id, known.expires);
         let has = known.relays.each_ref().map(Option::is_some);
-        let asked = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
+        let requested = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
         let family = attribute::<RequestedAddressFamily>(message)?;
         let index = family.as_ref().map(|family| index_of(family.family()));
         if index.is_some_and(|index| !has.get(index).copied().unwrap_or(false)) {
             return Err(StunError::Code(443));
         }
-        let given = if asked == 0 {
+        let given = if requested == 0 {
             match index {
-                // One of two addresses is given back.
+                // The client releases one of two addresses.
                 Some(index) if has == [true, true] => {
                     let known = self.allocations.get_mut(id.slot as usize);
                     let relay = known.and_then(|known| known.relays.get_mut(index));
@@ -295,7 +296,7 @@ impl<S, P> Core<S, P> {
             0
         } else {
             let (_, left) = self.admit(now, signed)?;
-            let given = granted(asked, left);
+            let given = granted(requested, left);
             let expires = now.at.after(given);
             self.ends.remove(&(before, id));
             self.ends.insert((expires, id));
@@ -344,7 +345,7 @@ impl<S, P> Core<S, P> {
         let most = self.shared.limits.permissions;
         let known = self.allocations.get_mut(id.slot as usize);
         let known = known.ok_or(StunError::Code(437))?;
-        known.permit(&peers, now.at, most).map_err(fault_of)?;
+        known.permit(&peers, now.at, most).map_err(error_of)?;
         let signer = Some((&signed.key, signed.integrity));
         Ok(Done::Answer(success(message, &[], signer)))
     }
@@ -362,7 +363,7 @@ impl<S, P> Core<S, P> {
         let number = attribute::<ChannelNumber>(message)?.ok_or(StunError::Code(400))?;
         let peer = attribute::<XorPeerAddress>(message)?.ok_or(StunError::Code(400))?;
         let peer = peer.addr(message.transaction_id());
-        if !CHANNELS.contains(&number.channel()) {
+        if !CHANNEL_NUMBERS.contains(&number.channel()) {
             return Err(StunError::Code(400));
         }
         if known.transport != Transport::Udp {
@@ -376,7 +377,7 @@ impl<S, P> Core<S, P> {
         let known = self.allocations.get_mut(id.slot as usize);
         let known = known.ok_or(StunError::Code(437))?;
         let bound = known.bind(number.channel(), peer, now.at, limits);
-        bound.map_err(fault_of)?;
+        bound.map_err(error_of)?;
         let signer = Some((&signed.key, signed.integrity));
         Ok(Done::Answer(success(message, &[], signer)))
     }
@@ -436,7 +437,7 @@ impl<S, P> Core<S, P> {
     }
 }
 
-/// What a request that was not refused leads to.
+/// Result of a successful request.
 pub(super) enum Done<P> {
     Answer(Vec<u8>),
     Open(Open),
@@ -447,7 +448,7 @@ pub(super) enum Done<P> {
 /// Send indication (RFC 8656 section 18: method 6, class indication).
 const SEND_INDICATION: [u8; 2] = [0x00, 0x16];
 
-/// Whether an allocation could be made now by who has made it.
+/// True if the owner of an allocation may still make one.
 pub(super) fn still_allowed(
     authority: &dyn Authority,
     username: &str,
@@ -460,13 +461,13 @@ pub(super) fn still_allowed(
     })
 }
 
-/// What is given of what was asked for: no allocation outlives the credential that it was made
-/// with.
-fn granted(asked: u32, left: Millis) -> Millis {
-    Millis::from_seconds(u64::from(asked.clamp(DEFAULT_LIFETIME, MAX_LIFETIME))).min(left)
+/// The granted part of the requested lifetime: no allocation outlives the credential with which it
+/// was made.
+fn granted(requested: u32, left: Millis) -> Millis {
+    Millis::from_seconds(u64::from(requested.clamp(DEFAULT_LIFETIME, MAX_LIFETIME))).min(left)
 }
 
-fn fault_of(refused: PermissionError) -> StunError {
+fn error_of(refused: PermissionError) -> StunError {
     StunError::Code(match refused {
         PermissionError::Full => 508,
         PermissionError::Taken => 400,

@@ -1,13 +1,13 @@
-//! Relayed TCP (RFC 6062): connections between a relayed address and peers, and the client's
-//! second connection that each of them is joined with.
+//! Relayed TCP (RFC 6062): connections between a relayed address and peers. Each is joined with a
+//! second connection of the client.
 //!
 //! ```text
-//! Connect ─▶ Step::Dial ─▶ dialled ─▶ answer ┐
-//! a peer connects ─▶ accepted ─▶ indication ─┴─▶ ConnectionBind ─▶ Step::Join ─▶ disconnected
+//! Connect ─▶ Action::Dial ─▶ dialled ─▶ answer ┐
+//! a peer connects ─▶ accepted ─▶ indication ───┴─▶ ConnectionBind ─▶ Action::Join ─▶ disconnected
 //! ```
 //!
-//! What waits for its client is kept here, and dropping it closes it; what is joined is the loop's,
-//! which ends it with the relay's socket.
+//! A connection that waits for its client is stored here, and dropping it closes it. A joined
+//! connection belongs to the worker's task, which ends it with the relay's socket.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,29 +23,30 @@ use super::rate::Rates;
 use super::request::{AuthenticatedRequest, Done};
 use super::{Action, AllocationId, Client, Core, Meter, Millis, Now, Transport};
 
-/// The name of a peer's connection, as clients know it (CONNECTION-ID).
+/// The number of a peer's connection (CONNECTION-ID).
 ///
-/// A client's second connection may come in at another worker than its first, so the number tells
-/// which core has it. To guess one helps nobody: it takes the credential, too.
+/// Another worker than the first one may accept a client's second connection, so the number
+/// identifies the core with the peer's connection. Guessing a number is useless without the
+/// credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionNumber(u32);
 
-/// Which of the cores of a relay one is.
+/// Position of a core among the cores of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Counted from 0.
+    /// Index, from 0.
     pub index: u32,
-    /// How many there are.
+    /// Number of cores.
     pub of: u32,
 }
 
 impl Lane {
-    /// There is one core.
+    /// The lane of a single core.
     pub const ONLY: Self = Self { index: 0, of: 1 };
 }
 
-/// What a `ConnectionBind` request asks for, and which core of `of` has it; `None` for anything
-/// else.
+/// The core of `of` that has the connection of a `ConnectionBind` request; `None` for other
+/// messages.
 pub fn binds(bytes: &[u8], of: usize) -> Option<usize> {
     let kind: [u8; 2] = bytes.first_chunk().copied()?;
     let kind = MessageType::from_bytes(&kind).ok()?;
@@ -67,11 +68,11 @@ pub(super) struct Connection<P> {
 
 #[derive(Debug)]
 enum State<P> {
-    /// It is being made, for a request that waits for its answer.
+    /// The relay connects, for a request that waits for its response.
     Dialling(Box<PendingConnect>),
-    /// Its client has been told, and has until then to come for it.
+    /// The client was notified, and has to claim the connection until this time.
     Waiting(P, Millis),
-    /// The client's second connection has it.
+    /// The client's second connection is joined with it.
     Joined,
 }
 
@@ -83,30 +84,30 @@ struct PendingConnect {
     integrity: Integrity,
 }
 
-/// Two connections that are one from now on.
+/// Two connections to join.
 #[derive(Debug)]
 pub struct Join<P> {
-    /// Names it, for [`Core::disconnected`].
+    /// Number of the connection, for [`Core::disconnected`].
     pub number: ConnectionNumber,
-    /// The peer's.
+    /// The peer's connection.
     pub stream: P,
-    /// What the client is told before anything else.
+    /// Response to send to the client first.
     pub answer: Vec<u8>,
-    /// Counts what is relayed.
+    /// Counter of relayed bytes.
     pub meter: Arc<Meter>,
-    /// How fast may be relayed.
+    /// Rate limits.
     pub rates: Rates,
 }
 
-/// Why there is no connection to a peer.
+/// A peer is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable;
 
-/// RFC 6062 sections 5.2 and 5.3: how long a client may take to come for a connection.
-const UNCLAIMED: Millis = Millis::from_seconds(30);
+/// RFC 6062 sections 5.2 and 5.3: time that a client has to claim a connection.
+const CLAIM_TIMEOUT: Millis = Millis::from_seconds(30);
 
 impl<S, P> Core<S, P> {
-    /// RFC 6062 section 5.2. No permission is needed: the client itself names the peer.
+    /// RFC 6062 section 5.2. No permission is needed, because the client itself names the peer.
     pub(super) fn connect(
         &mut self,
         now: Now,
@@ -133,16 +134,16 @@ impl<S, P> Core<S, P> {
         if is_taken {
             return Err(StunError::Code(446));
         }
-        let asked = Box::new(PendingConnect {
+        let pending = Box::new(PendingConnect {
             request: message.as_bytes().to_vec(),
             key: signed.key.clone(),
             integrity: signed.integrity,
         });
-        let number = self.keep(id, peer, State::Dialling(asked));
+        let number = self.keep(id, peer, State::Dialling(pending));
         Ok(Done::Dial(number.ok_or(StunError::Code(508))?))
     }
 
-    /// What the loop needs to dial.
+    /// The data for a dial.
     pub(super) fn dial(&self, number: ConnectionNumber) -> Action<'_, S, P> {
         let connection = self.connections.get(&number);
         let found = connection.and_then(|connection| {
@@ -160,8 +161,8 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// What came of a [`Action::Dial`]: who is told, and what. `None` where nobody waits for it any
-    /// more.
+    /// Handles the result of an [`Action::Dial`]. Returns the client and its message; `None` if the
+    /// request is no longer pending.
     pub fn dialled(
         &mut self,
         now: Now,
@@ -176,13 +177,13 @@ impl<S, P> Core<S, P> {
         let is_connected = stream.is_ok();
         let next = match stream {
             Ok(stream) => {
-                let until = now.at.after(UNCLAIMED);
+                let until = now.at.after(CLAIM_TIMEOUT);
                 self.unclaimed.push_back((until, number));
                 State::Waiting(stream, until)
             }
             Err(Unreachable) => State::Joined,
         };
-        let State::Dialling(asked) = std::mem::replace(&mut connection.state, next) else {
+        let State::Dialling(pending) = std::mem::replace(&mut connection.state, next) else {
             return None;
         };
         let client = self.allocation(id)?.client;
@@ -192,9 +193,9 @@ impl<S, P> Core<S, P> {
             self.counts.unreachable += 1;
             self.disconnected(number);
         }
-        // It was read before.
-        let message = Message::from_bytes(&asked.request).ok()?;
-        let signer = Some((&asked.key, asked.integrity));
+        // The request was parsed before.
+        let message = Message::from_bytes(&pending.request).ok()?;
+        let signer = Some((&pending.key, pending.integrity));
         let answer = if is_connected {
             success(&message, &[&ConnectionId::new(number.0)], signer)
         } else {
@@ -204,8 +205,8 @@ impl<S, P> Core<S, P> {
         Some((client, answer))
     }
 
-    /// A peer has connected to a relayed address: who is told, and what. `None` where it has no
-    /// permission, or there are as many as there may be; it is closed then (RFC 6062 section 5.3).
+    /// Handles a peer's connection to a relayed address. Returns the client and its message. `None`
+    /// closes the connection: it has no permission, or the limit is reached (RFC 6062 section 5.3).
     pub fn accepted(
         &mut self,
         now: Now,
@@ -217,7 +218,7 @@ impl<S, P> Core<S, P> {
             now.at < allocation.expires && allocation.permits(peer.ip(), now.at)
         });
         let client = allocation.map(|allocation| allocation.client);
-        let until = now.at.after(UNCLAIMED);
+        let until = now.at.after(CLAIM_TIMEOUT);
         let number = client.and_then(|_| self.keep(id, peer, State::Waiting(stream, until)));
         let (Some(client), Some(number)) = (client, number) else {
             self.counts.dropped += 1;
@@ -237,7 +238,7 @@ impl<S, P> Core<S, P> {
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
     ) -> Result<Done<P>, StunError> {
-        // A connection that has an allocation is spoken to as before.
+        // A connection with an allocation keeps carrying messages.
         if !client.is_stream() || self.by_client.contains_key(&client) {
             return Err(StunError::Code(400));
         }
@@ -276,7 +277,7 @@ impl<S, P> Core<S, P> {
         })))
     }
 
-    /// A connection that was joined is over.
+    /// Handles the end of a joined connection.
     pub fn disconnected(&mut self, number: ConnectionNumber) {
         let Some(connection) = self.connections.remove(&number) else {
             return;
@@ -289,12 +290,12 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// How many connections with peers there are.
+    /// Number of connections with peers.
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// Closes those that nobody came for.
+    /// Closes connections that no client claimed in time.
     pub(super) fn expire_connections(&mut self, now: Millis) {
         while let Some((until, number)) = self.unclaimed.front().copied()
             && until <= now
@@ -311,7 +312,7 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// One of two relayed addresses is given back, and with it the connections of its family.
+    /// Ends the connections of one family, after its relayed address was released.
     pub(super) fn end_family(&mut self, id: AllocationId, is_v4: bool) {
         let known = self.allocation(id);
         let numbers = known.map(|known| known.connections.clone());
@@ -323,7 +324,7 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// A new connection of an allocation; `None` where there are as many as there may be.
+    /// Stores a new connection of an allocation; `None` if the limit is reached.
     fn keep(
         &mut self,
         id: AllocationId,
@@ -346,7 +347,7 @@ impl<S, P> Core<S, P> {
         Some(number)
     }
 
-    /// One that nobody has, and that leads here.
+    /// An unused number that identifies this core.
     fn next_number(&mut self) -> ConnectionNumber {
         let Lane { index, of } = self.lane;
         loop {

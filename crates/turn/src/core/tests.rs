@@ -1,4 +1,4 @@
-//! The relay as a client sees it: requests in, answers out.
+//! The relay from a client's view: requests and responses.
 
 mod credentials;
 mod properties;
@@ -34,19 +34,19 @@ use super::*;
 
 const REALM: &str = "engine.example.com";
 const ENDPOINT: &str = "e7e8a732";
-/// Unix seconds when a test begins.
+/// Unix time at the start of a test, in seconds.
 const START: i64 = 1_800_000_000;
 const USER: &str = "v1:1800003600:api:e7e8a732:usr_1";
 
-/// Takes every credential of the platform, but for those that were barred.
+/// Accepts every credential of the platform except barred ones.
 #[derive(Debug)]
-struct Book {
+struct TestAuthority {
     key: Arc<PasswordKey>,
     barred: Mutex<BTreeSet<String>>,
     meter: Arc<Meter>,
 }
 
-impl Authority for Book {
+impl Authority for TestAuthority {
     fn password_key(&self, username: &Username<'_>) -> Option<Arc<PasswordKey>> {
         (username.kind == Kind::Api).then(|| Arc::clone(&self.key))
     }
@@ -64,29 +64,29 @@ impl Authority for Book {
     }
 }
 
-/// A relay, and the time.
+/// A relay with a clock.
 struct Relay {
     core: Core<SocketAddr, u32>,
-    book: Arc<Book>,
+    book: Arc<TestAuthority>,
     now: Now,
-    /// What opening answers, where it is not the next port.
+    /// Results of opening, if they are not the next port.
     ports: Vec<Result<u16, RelayError>>,
     next_port: u16,
     has_v6: bool,
     asked: Option<Open>,
-    /// Counts the port that is kept.
+    /// Permit of the reserved port.
     kept: Option<Permit>,
 }
 
-/// What came of a packet.
+/// Result of a packet.
 #[derive(Debug, PartialEq)]
 enum Out {
     Nothing,
     Answer(Vec<u8>),
     Peer(SocketAddr, SocketAddr, Vec<u8>),
-    /// From where, to whom.
+    /// Number, local address and peer.
     Dial(ConnectionNumber, SocketAddr, SocketAddr),
-    /// With what, after which answer.
+    /// Number, label and response.
     Join(ConnectionNumber, u32, Vec<u8>),
 }
 
@@ -115,7 +115,7 @@ impl Relay {
 
     fn limited(quota: Quota, bandwidth: Bandwidth) -> Self {
         let secret = Secret::new(*b"0123456789abcdef0123456789abcdef");
-        let book = Arc::new(Book {
+        let book = Arc::new(TestAuthority {
             key: Arc::new(PasswordKey::api(&secret, REALM).unwrap()),
             barred: Mutex::default(),
             meter: Arc::default(),
@@ -208,7 +208,7 @@ fn here() -> Client {
     at("192.0.2.9:5000")
 }
 
-/// A client with its credential, which knows how to sign.
+/// A client with its credential, which can sign requests.
 #[derive(Clone)]
 struct Caller {
     client: Client,
@@ -222,7 +222,7 @@ struct Caller {
 }
 
 impl Caller {
-    /// One that was told realm and nonce.
+    /// A client that has received realm and nonce.
     fn new(relay: &mut Relay, client: Client, username: &str) -> Self {
         let mut caller = Self {
             client,
@@ -282,8 +282,8 @@ impl Caller {
         out.finish()
     }
 
-    /// Sends a request and returns the code of the answer: 0 for success. Every answer is signed
-    /// by whoever has the password, but for those that ask for it.
+    /// Sends a request and returns the code of the response: 0 for success. Every response is
+    /// signed with the password, except for those that request authentication.
     fn ask(
         &mut self,
         relay: &mut Relay,
@@ -298,7 +298,7 @@ impl Caller {
         self.read(method, id, answer)
     }
 
-    /// The code of an answer, and the answer.
+    /// The code of a response, and the response.
     fn read(&self, method: Method, id: TransactionId, answer: Vec<u8>) -> (u16, Vec<u8>) {
         let read = Message::from_bytes(&answer).unwrap();
         assert_eq!((read.transaction_id(), read.method()), (id, method));

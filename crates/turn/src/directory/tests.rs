@@ -15,12 +15,12 @@ const PAT: &str = "v1:1800000600:pat:e7e8a732:0a1b2c3d";
 const APP: &str = "v1:1800000600:app:e7e8a732:crd_app";
 
 fn project(suspended: bool) -> Item {
-    let told: ToldProject = serde_json::from_value(json!({
+    let object: ToldProject = serde_json::from_value(json!({
         "id": "prj_1", "endpoint": "e7e8a732", "workspace_id": "wks_1", "plan": "basic",
         "provider": "other", "suspended": suspended,
     }))
     .unwrap();
-    Item::Project(Box::new(told))
+    Item::Project(Box::new(object))
 }
 
 fn person(permissions: &[&str]) -> Item {
@@ -36,11 +36,11 @@ fn person(permissions: &[&str]) -> Item {
 }
 
 fn credential(id: &str, proof: &CredentialProof, more: &Value) -> Item {
-    let mut told = json!({"id": id, "user_id": "usr_1", "proof": proof});
-    told.as_object_mut()
+    let mut object = json!({"id": id, "user_id": "usr_1", "proof": proof});
+    object.as_object_mut()
         .unwrap()
         .append(&mut more.as_object().unwrap().clone());
-    Item::Credential(Box::new(serde_json::from_value::<Told>(told).unwrap()))
+    Item::Credential(Box::new(serde_json::from_value::<Told>(object).unwrap()))
 }
 
 fn token(more: &Value) -> Item {

@@ -132,12 +132,12 @@ impl Decoder {
         if self.frame.is_some() {
             return Ok(self.frame);
         }
-        let came = take(input, HEAD_LEN - self.head_read);
-        let place = self.head_read..self.head_read + came.len();
+        let received = take(input, HEAD_LEN - self.head_read);
+        let place = self.head_read..self.head_read + received.len();
         if let Some(place) = self.head.get_mut(place) {
-            place.copy_from_slice(came);
+            place.copy_from_slice(received);
         }
-        self.head_read += came.len();
+        self.head_read += received.len();
         if self.head_read < HEAD_LEN {
             return Ok(None);
         }

@@ -98,10 +98,10 @@ impl ReceiveWindow {
     /// Records that bytes have been read; returns the number of `TAKEN` frames to send.
     pub fn on_read(&mut self, len: usize) -> usize {
         self.read = (self.read + len).min(self.waiting);
-        let told = self.read / unit(self.from);
-        self.read -= told * unit(self.from);
-        self.waiting -= told * unit(self.from);
-        told
+        let frames = self.read / unit(self.from);
+        self.read -= frames * unit(self.from);
+        self.waiting -= frames * unit(self.from);
+        frames
     }
 }
 

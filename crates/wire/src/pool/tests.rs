@@ -153,7 +153,7 @@ fn an_open_that_crossed_a_retire_must_be_refused() {
     let mut engine = StreamState::new(Side::Engine);
     let mut agent = StreamState::new(Side::Agent);
     agent.on_send(Step::Retire).unwrap();
-    assert!(!agent.may_close(), "an OPEN may be under way");
+    assert!(!agent.may_close(), "an OPEN may be in flight");
     engine.on_send(Step::Open).unwrap();
     assert_eq!(agent.on_receive(Step::Open), Ok(Received::OpenAfterRetire));
     agent.on_send(RESET_1).unwrap();

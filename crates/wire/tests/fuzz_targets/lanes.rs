@@ -34,13 +34,13 @@ pub(super) fn check(data: &[u8]) {
             let was_over = state.is_over();
             state.on_receive(*step).ok();
             state.on_send(*step).ok();
-            assert!(state.is_over() || !was_over, "what is over stays over");
+            assert!(state.is_over() || !was_over, "it stays over");
             if reading.on_data(bytes.len()).is_ok() {
                 reading.on_read(bytes.len() / 2);
             }
             sending.on_send(bytes.len().min(sending.room()));
             sending.on_taken().ok();
-            assert!(sending.room() <= window(side), "no room beyond the window");
+            assert!(sending.room() <= window(side), "the window is kept");
         }
     }
 }
@@ -93,7 +93,7 @@ fn write(event: &Event<'_>, out: &mut Vec<u8>) {
     match event {
         Event::Open { stream, open } => {
             // The events are written again: unknown fields may be lost, but nothing else.
-            encode_open(*stream, open, out).expect("an opening that was read has a frame");
+            encode_open(*stream, open, out).expect("a decoded opening can be encoded");
         }
         Event::Step {
             stream,

@@ -135,7 +135,7 @@ fn a_frame_longer_than_the_limit_is_an_error() {
 #[test]
 fn an_unknown_kind_is_skipped() {
     let mut decoder = Decoder::new();
-    // Field 2000 with three bytes, then a heartbeat in a frame of its own.
+    // Field 2000 with three bytes, then a heartbeat in a separate frame.
     decoder.push(&[0, 0, 0, 6, 0x82, 0x7d, 3, 1, 2, 3]);
     decoder.push(&[0, 0, 0, 4, 0x7a, 2, 8, 1]);
     assert_eq!(decoder.next(), Ok(Some(Message { kind: None })));

@@ -92,7 +92,7 @@ fn read(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Frame>, LaneError> {
                 missing = 0;
             }
         }
-        assert!(piece.is_empty(), "everything is taken");
+        assert!(piece.is_empty(), "all bytes are consumed");
     }
     Ok(frames)
 }

@@ -90,7 +90,7 @@ impl End {
         let received = self
             .state
             .on_receive(step)
-            .expect("what may be sent is accepted");
+            .expect("an allowed frame is accepted");
         if matches!(received, Received::Data | Received::End | Received::Reset) {
             assert_eq!(
                 sent_at,

@@ -1,13 +1,13 @@
-//! The hostile peers for a minute, as every change has to hold against them.
+//! The hostile peers for a minute. Every change must pass this test.
 
 use std::process::Command;
 
-/// They attack the program that the tests built (`SVC_BIN`). Our crates have no assertions that release
-/// builds leave out (`clippy.toml` refuses them), so a defect is not hidden here; an overflow ends a
-/// test program and wraps in a release. `cargo xtask deep` attacks the release program, whose
+/// They attack the program that the tests built (`SVC_BIN`). Our crates have no assertions that
+/// release builds omit (`clippy.toml` refuses them), so no defect is hidden here. An overflow ends
+/// a test program and wraps in a release. `cargo xtask deep` attacks the release program, whose
 /// dependencies take ten minutes to optimise.
 #[test]
-fn the_program_holds_against_hostile_peers_for_a_minute() {
+fn the_program_resists_hostile_peers_for_a_minute() {
     let mut attack = Command::new(env!("CARGO_BIN_EXE_attack"));
     let output = attack.args(["--seconds", "60"]).output().unwrap();
     let told = [output.stdout, output.stderr].concat();

@@ -1,14 +1,14 @@
 """An HTTP/2 visitor with `h2`, and with the frames and field blocks of its parts (`hyperframe`,
-`hpack`) where a visitor with manners would not send what a row has. Argument: JSON with
+`hpack`) for rows that a well-behaved visitor would not send. Argument: JSON with
 
     counted   host:port of a published name
-    count     host:port of a service that says how many requests have come by that name
-    other     host:port of another one, of those whose requests are not counted
+    count     host:port of a service that returns the number of requests by that name
+    other     host:port of another published name, whose requests are not counted
     ca_file   the authority of both names
 
-Rows say what becomes of stream 1 or of the connection: `200` an answer, `reset 1` the end of the
+A row has the outcome of stream 1 or of the connection: `200` an answer, `reset 1` the end of the
 stream with this code (RFC 9113, 7), `goaway 1` that of the connection. After each row another
-visitor, `h2` itself, is served. It prints how many rows it ran and which went wrong.
+visitor, `h2` itself, is served. It prints the number of rows and the failed ones.
 """
 
 import json
@@ -38,7 +38,7 @@ from hyperframe.frame import (
 )
 
 WORLD = json.loads(sys.argv[1])
-# The name that is visited.
+# The visited name.
 name = WORLD["other"]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 NO_ERROR, PROTOCOL, FLOW, CLOSED, SIZE, REFUSED, COMPRESSION, CALM = 0, 1, 3, 5, 6, 7, 9, 11
@@ -63,12 +63,12 @@ def connect():
 
 
 def upstream():
-    """Requests that have come by the counted name."""
+    """Requests that have arrived by the counted name."""
     return int(urllib.request.urlopen(f"http://{WORLD['count']}/").read())
 
 
 def get(path="/", **changes):
-    """The fields of a good request with some changed; None takes one away."""
+    """The fields of a valid request with some changed; None removes one."""
     fields = {":method": "GET", ":scheme": "https", ":authority": name, ":path": path}
     fields.update(changes)
     return [(name, value) for name, value in fields.items() if value is not None]
@@ -88,12 +88,12 @@ def headers(fields, stream=1, flags=("END_HEADERS", "END_STREAM")):
 
 
 def opened(fields=None, stream=1):
-    """A request whose body is still to come."""
+    """A request whose body is still missing."""
     return headers(fields or post(), stream, ["END_HEADERS"])
 
 
 def raw(kind, flags, stream, body):
-    """A frame that the library would not make."""
+    """A frame that the library would not create."""
     return struct.pack("!I", len(body))[1:] + bytes([kind, flags]) + struct.pack("!I", stream) + body
 
 
@@ -107,7 +107,7 @@ def bytes_of(frames):
 
 
 def fate(frames, stream=1):
-    """Sends the frames and says what becomes of the stream, or of the connection."""
+    """Sends the frames and returns the outcome of the stream or of the connection."""
     connection = connect()
     decoder = hpack.Decoder()
     unread, status, code = b"", None, None
@@ -126,7 +126,7 @@ def fate(frames, stream=1):
                 if isinstance(frame, GoAwayFrame):
                     code = frame.error_code
                 elif isinstance(frame, RstStreamFrame) and frame.stream_id == stream:
-                    # No error: the answer was whole before the request was (8.1).
+                    # No error: the answer was complete before the request (8.1).
                     return status if status and frame.error_code == NO_ERROR else f"reset {frame.error_code}"
                 elif isinstance(frame, HeadersFrame):
                     fields = dict(decoder.decode(frame.data))
@@ -146,7 +146,7 @@ def fate(frames, stream=1):
 
 
 class Other:
-    """A visitor with manners, on one connection all the while."""
+    """A well-behaved visitor on one connection during the whole test."""
 
     def __init__(self):
         self.socket = connect()
@@ -184,21 +184,21 @@ MALFORMED = reset(PROTOCOL)
 
 
 def as_protocol_error(_code):
-    """RFC 9113 wants this code; the library of the edge ends the connection with the general one.
-    What counts is that it ends; the row says so when the library becomes more exact."""
+    """RFC 9113 requires this code; the library of the edge ends the connection with the general one.
+    The end is what matters. The row fails when the library starts to send the exact code."""
     return "goaway 1"
 
 
 PING = PingFrame(0, b"12345678")
 
-# Whether it reaches the service depends on what is seen first.
+# The order of processing decides whether it reaches the service.
 EITHER = None
 
 
 def rows():
-    """Case, frames, what becomes of it, requests that reach the service."""
+    """Case, frames, expected outcome, requests that reach the service."""
     good = headers(get())
-    # A block that is decompressed to far more than it is: 4000 bytes in the table, named again and
+    # A block that expands to far more than its size: 4000 bytes in the table, referenced again and
     # again by an index of one byte (RFC 7541, 7.3).
     bomb = block(get()) + b"\x40\x01x\x7f\xa1\x1e" + b"a" * 4000 + b"\xbe" * 10_000
     return [
@@ -222,7 +222,8 @@ def rows():
         # 6.2: HEADERS
         ("HEADERS on stream 0 (6.2)", [raw(1, 5, 0, block(get()))], goaway(PROTOCOL), 0),
         ("HEADERS padded beyond itself (6.2)", [raw(1, 13, 1, b"\xff" + block(get()))], goaway(PROTOCOL), 0),
-        # 6.3: PRIORITY, which RFC 9113 deprecates; a dependency on itself is not looked at any more (5.3.2).
+        # 6.3: PRIORITY, which RFC 9113 deprecates. A dependency on itself is not checked any more
+        # (5.3.2).
         ("PRIORITY of a stream on itself (5.3)", [raw(2, 0, 1, struct.pack("!IB", 1, 16)), good], ("200", *reset(PROTOCOL)), EITHER),
         ("PRIORITY of 4 bytes (6.3)", [raw(2, 0, 1, b"1234"), good], as_protocol_error(SIZE), 0),
         ("PRIORITY on stream 0 (6.3)", [raw(2, 0, 0, b"12345")], goaway(PROTOCOL), 0),
@@ -272,7 +273,7 @@ def rows():
         ("a bomb of indexes", [headers(bomb)], ("431", *goaway(CALM)), 0),
         # 8.1: messages
         ("HEADERS twice without the end (8.1)", [opened(), opened([("x", "y")])], MALFORMED, EITHER),
-        # Malformed, says 8.1. The library drops such a field: the service never sees it.
+        # Malformed by 8.1. The library drops such a field, so the service never receives it.
         ("trailers with a pseudo field (8.1)", [opened(), DataFrame(1, b"x"), headers([(":path", "/x")])], "200", 1),
         ("trailers in capitals (8.2.1)", [opened(), headers([("X", "y")])], MALFORMED, EITHER),
         ("a shorter body than its length (8.1.1)", [opened(post(("content-length", "5"))), DataFrame(1, b"x", flags=["END_STREAM"])], MALFORMED, EITHER),
@@ -322,7 +323,7 @@ def rows():
 
 
 def at(visited):
-    """The table, for the visitors of one of the names."""
+    """The table for the visitors of one of the names."""
     global name
     name = visited
     return rows()
@@ -343,7 +344,7 @@ def main():
             check(f"{case}: requests that reached the service", upstream() - before, requests)
         check(f"{case}: another visitor", other.get(), "200")
 
-    # 6.5.2 (3): streams beyond what is offered are refused, the others are not.
+    # 6.5.2 (3): streams beyond the offered limit are refused, the others are not.
     frames = [opened(post(), 2 * number + 1) for number in range(300)]
     check("300 streams at once (5.1.2)", fate(frames, 599), (f"reset {REFUSED}",))
     check("a preface that is none (3.4)", no_preface(), True)

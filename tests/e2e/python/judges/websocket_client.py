@@ -1,10 +1,10 @@
 """A visitor with `websockets` at one of the WebSocket services. Argument: JSON with
 
-    url      where the service is published, or where it listens
-    ca_file  the authority of a published one, or null
-    service  host:port where the service listens, to ask what it has seen
+    url      address of the service, published or local
+    ca_file  authority of a published one, or null
+    service  host:port of the service itself, for its view of the connections
 
-It prints how many cases it ran and which went wrong.
+It prints the number of cases and the failed ones.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from websockets.extensions.permessage_deflate import PerMessageDeflate
 WORLD = json.loads(sys.argv[1])
 SIZES = [0, 125, 126, 65535, 65536, 1 << 20]
 CODES = [1000, 1001, 1011, 3000, 4999, None]
-# A close frame without a code counts as this one (RFC 6455, 7.1.5), and none at all as the other.
+# Codes for a close frame without a code (RFC 6455, 7.1.5), and for no close frame at all.
 NO_CODE, ABNORMAL = 1005, 1006
 
 ran, wrong = 0, []
@@ -37,13 +37,13 @@ def check(case, was, expected):
 
 def visit(path, **options):
     tls = ssl.create_default_context(cafile=WORLD["ca_file"]) if WORLD["ca_file"] else None
-    # Every name is this machine.
+    # Every name resolves to this machine.
     options = {"host": "127.0.0.1", "max_size": None, "proxy": None, "compression": None, **options}
     return connect(WORLD["url"] + path, ssl=tls, **options)
 
 
 async def seen(name):
-    """What the service knows of the end, as soon as it knows it."""
+    """The service's view of the end, as soon as it is known."""
     url = f"http://{WORLD['service']}/seen?id={name}"
     until = time.monotonic() + 60
     while time.monotonic() < until:

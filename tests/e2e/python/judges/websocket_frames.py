@@ -1,17 +1,17 @@
-"""A visitor that writes handshakes and frames by hand, right ones and broken ones, first at the
-service itself and then at its published name. Argument: JSON with
+"""A visitor that writes valid and invalid handshakes and frames by hand, first to the service
+itself and then to its published name. Argument: JSON with
 
-    service   host:port where the service listens
-    tunnel    host:port where it is published
+    service   host:port of the service itself
+    tunnel    host:port of its published name
     ca_file   the authority of that name
     table     `frames`, `handshakes`, `ends` or `watcher`
-    path      where the service echoes, or the engine tells what happens
-    early     whether it takes frames that come before its 101 (`websockets` answers them too early)
+    path      path of the service's echo, or of the engine's event stream
+    early     true if it accepts frames before its 101 (`websockets` answers them too early)
 
-A row of `frames` has what RFC 6455 wants of the service; of the others some depend on the service,
-and then the answer through the tunnel has to be the service's own.
+A row of `frames` has the behaviour that RFC 6455 requires of the service. Some of the other rows
+depend on the service, and then the answer through the tunnel must equal the service's own.
 
-It prints how many cases it ran and which went wrong.
+It prints the number of cases and the failed ones.
 """
 
 import json
@@ -38,7 +38,7 @@ def check(case, was, expected):
 
 
 def frame(opcode, payload=b"", fin=True, rsv=0, masked=True, length=None, wide=0):
-    """A frame; `length` is a lie about the payload's, `wide` forces a longer form of it."""
+    """A frame; `length` is a false length of the payload, `wide` forces a longer encoding."""
     size = len(payload) if length is None else length
     head = bytes([fin << 7 | rsv << 4 | opcode])
     bit = masked << 7
@@ -58,7 +58,7 @@ def close(code, reason=b""):
 
 
 def handshake(path, request="GET {} HTTP/1.1", **changes):
-    """The head of a good handshake with some fields changed; None takes one away."""
+    """The head of a valid handshake with some fields changed; None removes one."""
     fields = {
         "Host": WORLD["tunnel"],
         "Connection": "Upgrade",
@@ -73,7 +73,7 @@ def handshake(path, request="GET {} HTTP/1.1", **changes):
 
 
 class Tls:
-    """TLS in memory: an `SSLSocket` that says goodbye reads on, and loses what it reads."""
+    """TLS in memory: an `SSLSocket` that sends close_notify reads on and loses data."""
 
     def __init__(self, plain, host):
         self.plain, self.came, self.goes = plain, ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -146,7 +146,7 @@ class Visitor:
             pass  # What came back says why it is over.
 
     def more(self):
-        """False at the end, however it came."""
+        """False at any kind of end."""
         try:
             data = self.stream.recv(65536)
         except TimeoutError:
@@ -157,7 +157,7 @@ class Visitor:
         return bool(data)
 
     def head(self):
-        """Status and fields of the answer; None where there is no answer."""
+        """Status and fields of the answer; None without an answer."""
         while b"\r\n\r\n" not in self.unread:
             if not self.more():
                 return None
@@ -167,7 +167,7 @@ class Visitor:
         return int(lines[0].split(" ")[1]), fields
 
     def frames(self):
-        """What comes until the end: each frame, then `end`."""
+        """Everything received until the end: each frame, then `end`."""
         while True:
             try:
                 size, at = self.unread[1] & 127, 2
@@ -185,7 +185,7 @@ class Visitor:
             self.unread = self.unread[at + size :]
             if opcode == CLOSE:
                 yield f"close {struct.unpack('!H', payload[:2])[0]}" if payload else "close"
-                # Answered, so that the service can end (7.1.1).
+                # Answered, so that the service can close (7.1.1).
                 self.send(frame(CLOSE, payload[:2]))
             else:
                 names = {0: "more", TEXT: "text", BINARY: "binary", PING: "ping", PONG: "pong"}
@@ -193,7 +193,7 @@ class Visitor:
                 yield f"{names[opcode]} {shown}"
 
     def end_of_data(self):
-        """Ends this direction: with TLS's own farewell where there is TLS, and the socket's."""
+        """Closes this direction: with a close_notify if there is TLS, and the socket."""
         if self.published:
             self.stream.end_of_data()
         else:
@@ -205,12 +205,12 @@ class Visitor:
 
 
 def both(outcome):
-    """What comes of it at the service itself, and at its published name."""
+    """The outcome at the service itself, and at its published name."""
     return [outcome(Visitor(published)) for published in (False, True)]
 
 
 def conversation(data, replies=None, pieces=False):
-    """Sends it and says what comes; after so many replies the conversation is closed."""
+    """Sends the bytes and returns the replies; closes after the given number."""
 
     def outcome(visitor):
         visitor.send(handshake(WORLD["path"], Authorization=WORLD.get("authorization")))
@@ -276,7 +276,7 @@ FRAMES = [
         TOO_BIG,
     ),
     ("a thousand messages at once", frame(TEXT, b"m") * 1000, ["text m"] * 1000 + GOOD[1:]),
-    # What these two do is the service's own; the tunnel must not change it.
+    # The service decides what these two do, and the tunnel must not change it.
     ("a length of 63 bits and one", frame(BINARY, b"", length=1 << 63), None),
     ("a length in too long a form", frame(PING, b"hello", wide=64) + BYE, None),
     ("frames behind the close", BYE + HELLO, None),
@@ -297,10 +297,10 @@ def frames():
 
 
 def answer(head):
-    """The status of the answer to a handshake, and whether a WebSocket follows it."""
+    """The status of the answer to a handshake, and True if a WebSocket follows it."""
 
     def outcome(visitor):
-        # A frame right behind the head, before there is an answer, where the service can take it.
+        # A frame directly after the head, before the answer, if the service accepts it.
         ping = frame(PING, b"early")
         visitor.send(head + ping if WORLD["early"] else head)
         status = visitor.head()
@@ -320,8 +320,7 @@ def answer(head):
     return outcome
 
 
-# Section 4.1, as the service judges it; the last column is what comes of it at the edge where that
-# is something else.
+# Section 4.1, as checked by the service. The last column is the result at the edge if it differs.
 HANDSHAKES = [
     ("a good one", {}, None),
     ("no key", {"Sec_WebSocket_Key": None}, None),
@@ -334,7 +333,7 @@ HANDSHAKES = [
     ("no token", {"Upgrade": None}, None),
     ("no option of the connection", {"Connection": "keep-alive"}, None),
     ("another protocol", {"Upgrade": "other"}, None),
-    # RFC 9110, 7.8: an upgrade is not for HTTP/1.0, so the service hears of a plain request.
+    # RFC 9110, 7.8: HTTP/1.0 has no upgrades, so the service receives a plain request.
     ("HTTP/1.0", {"request": "GET {} HTTP/1.0"}, 426),
     ("POST", {"request": "POST {} HTTP/1.1", "Content_Length": "0"}, None),
     ("another origin", {"Origin": "https://elsewhere.example"}, None),
@@ -349,7 +348,7 @@ def handshakes():
 
 
 def seen(name):
-    """What the service heard, as soon as it knows it."""
+    """The bytes that the service received, as soon as they are known."""
     url = f"http://{WORLD['service']}/seen?{name}"
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -376,7 +375,7 @@ def scripted(path, data=b"", end=False):
 
 
 def ends():
-    """Answers byte by byte, and directions that end one after the other or both at once."""
+    """Answers byte by byte, and directions that end one after the other or together."""
     upgraded = {
         "connection": "Upgrade",
         "upgrade": "websocket",
@@ -405,7 +404,7 @@ def ends():
     direct, through = both(scripted("/glued", end=True))
     check("a message glued to the 101", through, (upgraded, ["text hello", "end"]))
     check("a glued one, itself", direct, through)
-    # The service says back what it hears as it is, masks and all: an empty mask keeps it readable.
+    # The service echoes raw bytes, including masks. An empty mask keeps them readable.
     early = b"\x81\x05early"
     direct, through = both(scripted("/glued", early, end=True))
     check("frames before the 101", through, (upgraded, ["text hello", "text early", "end"]))
@@ -435,7 +434,7 @@ def ends():
 
 
 def watcher():
-    """The engine's own WebSocket, which begins with a message and takes none above 4 KiB."""
+    """The engine's own WebSocket, which starts with a message and accepts none above 4 KiB."""
     def outcome(data, replies=None):
         came = conversation(data, replies)(Visitor(True))
         came = came if isinstance(came, list) else [came]

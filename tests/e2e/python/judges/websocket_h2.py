@@ -1,11 +1,11 @@
-"""A WebSocket over HTTP/2 (RFC 8441): `h2` carries the stream, `websockets` speaks on it, with
+"""A WebSocket over HTTP/2 (RFC 8441): `h2` carries the stream, and `websockets` uses it with
 masks, fragments and closes. Argument: JSON with
 
-    tunnel   host:port where a WebSocket service is published
+    tunnel   host:port of the published name of a WebSocket service
     ca_file  the authority of that name
-    service  host:port where it listens, to ask what it has seen
+    service  host:port of the service itself, for its view of the connections
 
-It prints how many cases it ran and which went wrong.
+It prints the number of cases and the failed ones.
 """
 
 import json
@@ -50,7 +50,7 @@ class Visitor:
         self.h2.initiate_connection()
         self.streams = {}
         self.flush()
-        # Section 3: nobody may ask before the server has said that one can.
+        # Section 3: a client must wait until the server has announced the setting.
         while not self.h2.remote_settings.enable_connect_protocol:
             self.receive()
 
@@ -105,7 +105,7 @@ class Stream:
         self.frames = []
 
     def send(self):
-        """Sends what the protocol has to say, as the windows allow."""
+        """Sends the protocol's pending data, as the windows allow."""
         for data in self.protocol.data_to_send():
             if not data:
                 self.visitor.h2.end_stream(self.id)
@@ -121,7 +121,7 @@ class Stream:
                 data = data[room:]
 
     def next(self):
-        """The next frame; None at the end."""
+        """The next frame, or None at the end."""
         while not self.frames:
             self.frames += self.protocol.events_received()
             if not self.frames:
@@ -140,7 +140,7 @@ class Stream:
 
 
 def seen(name):
-    """What the service knows of the end, as soon as it knows it."""
+    """The service's view of the end, as soon as it is known."""
     url = f"http://{WORLD['service']}/seen?id={name}"
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -172,7 +172,7 @@ def main():
     check("pong between fragments", (pong.opcode, bytes(pong.data)), (Opcode.PONG, b"between"))
     check("fragments", stream.message(), b"in pieces")
 
-    # A second one on the same connection, while the first goes on.
+    # A second one on the same connection, while the first is open.
     other = visitor.open("/close/4999")
     check("a close of the service", other.next().opcode, Opcode.CLOSE)
     check("its code", other.protocol.close_rcvd.code, 4999)
@@ -185,11 +185,11 @@ def main():
     stream.send()
     check("a close of the visitor", stream.next().opcode, Opcode.CLOSE)
     check("the end of the service", stream.next(), None)
-    # END_STREAM of the visitor's own: the service waits for it.
+    # The visitor sends END_STREAM, and the service waits for it.
     stream.send()
     check("the service knows", seen("h2"), 1000)
 
-    # Section 5.1: RST_STREAM is the RST.
+    # Section 5.1: RST_STREAM corresponds to a TCP reset.
     broken = visitor.open("/echo?id=h2-reset")
     visitor.h2.reset_stream(broken.id, h2.errors.ErrorCodes.CANCEL)
     visitor.flush()

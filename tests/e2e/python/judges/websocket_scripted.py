@@ -1,13 +1,13 @@
-"""A service that answers an upgrade byte by byte as its path says. It prints where it listens; the
-test ends it.
+"""A service that answers an upgrade byte by byte, depending on the path. It prints its address, and
+the test stops it.
 
-    /refuse       403 with a body            /version      426 with the versions it knows
+    /refuse       403 with a body            /version      426 with the supported versions
     /accept       a wrong Sec-WebSocket-Accept
-    /glued        a message behind the 101 in one piece
+    /glued        a message after the 101 in one piece
     /slow         the 101 byte by byte
-    /half         waits for the visitor's end of data, then sends a mebibyte and ends
-    /ends         ends its data at once, and tells `/seen` what it heard afterwards
-    /resets       breaks off behind the 101  /never        breaks off before it
+    /half         waits for the end of the visitor's data, then sends a mebibyte and closes
+    /ends         ends its data immediately; `/seen` returns the bytes received after that
+    /resets       resets after the 101       /never        resets before it
 """
 
 import base64
@@ -81,7 +81,7 @@ def serve(connection):
 
 
 def echo(connection, rest):
-    """Says back what it hears as it is, until there is no more."""
+    """Echoes raw bytes until the end."""
     while True:
         connection.sendall(rest)
         rest = connection.recv(65536)

@@ -1,9 +1,9 @@
-"""A WebSocket service with `websockets`. It prints where it listens; the test ends it.
+"""A WebSocket service with `websockets`. It prints its address, and the test stops it.
 
-    /echo?id=…    says back what it hears; `id` names the conversation for `/seen`
+    /echo?id=…    echoes; `id` names the conversation for `/seen`
     /close/1001   closes with this code; `none` closes without one
-    /abort        greets and breaks the connection off
-    /seen?id=…    what the service knows of the end of a conversation (plain HTTP)
+    /abort        sends a greeting and aborts the connection
+    /seen?id=…    the service's view of the end of a conversation (plain HTTP)
 """
 
 import asyncio
@@ -44,7 +44,7 @@ async def converse(connection):
         return
     if url.path == "/abort":
         await connection.send("hello")
-        # A reset, not an end: the peer can tell the one from the other.
+        # A reset instead of a normal end, which the peer can distinguish.
         linger = struct.pack("ii", 1, 0)
         connection.transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, linger

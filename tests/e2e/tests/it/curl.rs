@@ -1,11 +1,11 @@
-//! curl as a visitor of published names, of the engine's own, and of the plain listener.
+//! curl as a visitor of published names, of the engine's own name, and of the plain listener.
 
 use anyhow::Result;
 use e2e::{Agent, Curl, Service, Svc};
 use serde_json::json;
 
 #[test]
-fn a_visitor_comes_by_either_version_and_the_forwarding_fields_are_ours() -> Result<()> {
+fn a_visitor_may_use_either_version_and_the_edge_sets_the_forwarding_fields() -> Result<()> {
     let svc = Svc::engine()?;
     let agent = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
     let curl = Curl::new(&svc);
@@ -22,7 +22,7 @@ fn a_visitor_comes_by_either_version_and_the_forwarding_fields_are_ours() -> Res
         args.extend(forged.iter().flat_map(|field| ["-H", field]));
         let answer = curl.get(&args)?;
         assert_eq!(answer.status, 200, "{answer:?}");
-        // An answer to HTTP/1.0 is of the server's own version (RFC 9110 section 2.5).
+        // The answer to an HTTP/1.0 request has the server's own version (RFC 9110 section 2.5).
         let expected = if version == "1.0" { "1.1" } else { version };
         assert_eq!(answer.version, expected);
         let seen = answer.text();
@@ -45,9 +45,9 @@ fn a_visitor_comes_by_either_version_and_the_forwarding_fields_are_ours() -> Res
     Ok(())
 }
 
-/// EN-1a, ED-1d: all of a published name is the upstream's, with its own queries.
+/// EN-1a, ED-1d: the whole published name belongs to the upstream, including its queries.
 #[test]
-fn a_published_name_has_nothing_of_ours() -> Result<()> {
+fn a_published_name_contains_nothing_of_the_engine() -> Result<()> {
     let svc = Svc::engine()?;
     let agent = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
     let curl = Curl::new(&svc);
@@ -79,8 +79,8 @@ fn a_large_body_waits_for_100_continue() -> Result<()> {
     let file = directory.path().join("body");
     std::fs::write(&file, &body)?;
     let data = format!("@{}", file.display());
-    // Longer than curl may take in all: without the interim answer the test fails. Over HTTP/2 there is none, and a client
-    // goes on by itself (RFC 9110 section 10.1.1).
+    // Longer than curl's time limit, so the test fails without the interim answer. Over HTTP/2
+    // there is none, and a client continues on its own (RFC 9110 section 10.1.1).
     for (version, patience) in [("--http1.1", "600"), ("--http2", "0.1")] {
         let url = agent.url("/upload");
         let mut args = vec![version, &url, "--data-binary", &data];
@@ -151,7 +151,7 @@ fn every_chunk_arrives_when_it_is_written_and_trailers_follow() -> Result<()> {
         call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: x-sum\r\n\r\n")?;
         for chunk in ["one", "two", "six"] {
             call.write(format!("3\r\n{chunk}\r\n"))?;
-            // Nothing else is on its way: it is here before the next is written.
+            // No other data is in flight, so the chunk arrives before the next one is written.
             assert_eq!(download.read(3)?, chunk.as_bytes(), "{version}");
         }
         call.write("0\r\nX-Sum: 9\r\n\r\n")?;
@@ -162,7 +162,7 @@ fn every_chunk_arrives_when_it_is_written_and_trailers_follow() -> Result<()> {
 }
 
 #[test]
-fn a_body_that_breaks_off_never_looks_complete() -> Result<()> {
+fn a_truncated_body_never_looks_complete() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::start()?;
     let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
@@ -185,14 +185,14 @@ fn a_body_that_breaks_off_never_looks_complete() -> Result<()> {
 }
 
 #[test]
-fn a_service_learns_that_its_visitor_has_gone() -> Result<()> {
+fn a_service_notices_that_its_visitor_has_disconnected() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::start()?;
     let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
     for version in ["--http1.1", "--http2"] {
         let mut download = Curl::new(&svc).start(&[version, &agent.url("/")])?;
         let mut call = service.next()?;
-        // While it waits for the head, and while it reads the body.
+        // Once while the client waits for the head, and once while it reads the body.
         if version == "--http2" {
             call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfour")?;
             assert_eq!(download.read(4)?, b"four");
@@ -204,7 +204,7 @@ fn a_service_learns_that_its_visitor_has_gone() -> Result<()> {
 }
 
 #[test]
-fn a_visitor_that_does_not_read_holds_the_service_back() -> Result<()> {
+fn a_slow_reader_applies_back_pressure_to_the_service() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::start()?;
     let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
@@ -213,7 +213,8 @@ fn a_visitor_that_does_not_read_holds_the_service_back() -> Result<()> {
         let mut call = service.next()?;
         call.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbegun")?;
         assert_eq!(download.read(5)?, b"begun");
-        // Buffers of five sockets and three programs: far less than what a service would send.
+        // Buffers of five sockets and three programs, which is far less than the service would
+        // send.
         let taken = call.write_until_held(256 << 20)?;
         assert!(taken < 64 << 20, "{version}: {taken} bytes are somewhere");
         drop(call);
@@ -223,7 +224,7 @@ fn a_visitor_that_does_not_read_holds_the_service_back() -> Result<()> {
 }
 
 #[test]
-fn head_and_http_1_0_get_what_they_can_read() -> Result<()> {
+fn head_and_http_1_0_get_compatible_answers() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::start()?;
     let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
@@ -241,7 +242,7 @@ fn head_and_http_1_0_get_what_they_can_read() -> Result<()> {
         assert!(has_line(&head, "content-length: 12345"), "{head}");
     }
 
-    // Who speaks HTTP/1.0 knows no chunks.
+    // HTTP/1.0 has no chunks.
     let download = curl.start(&["--http1.0", "-i", &agent.url("/")])?;
     let mut call = service.next()?;
     call.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")?;
@@ -254,9 +255,9 @@ fn head_and_http_1_0_get_what_they_can_read() -> Result<()> {
     Ok(())
 }
 
-/// ED-1, ED-1a, ED-1b: what is a proof, and that it does not travel on.
+/// ED-1, ED-1a, ED-1b: proofs, and that they are not forwarded.
 #[test]
-fn a_token_opens_a_guarded_name_and_does_not_reach_the_service() -> Result<()> {
+fn a_token_authorises_a_guarded_name_and_does_not_reach_the_service() -> Result<()> {
     let svc = Svc::engine()?;
     let agent = Agent::forward(
         &svc,
@@ -284,7 +285,7 @@ fn a_token_opens_a_guarded_name_and_does_not_reach_the_service() -> Result<()> {
         "{by_header:?}"
     );
 
-    // The query is the proof, so the header is the application's.
+    // The query is the proof, so the header belongs to the application.
     let path = format!("/x?a=1&svc.token={token}&b=%20");
     let referer = format!("{}?svc.token={token}&c=2", agent.url("/before"));
     let other = "Authorization: Bearer of.the.application";
@@ -299,7 +300,7 @@ fn a_token_opens_a_guarded_name_and_does_not_reach_the_service() -> Result<()> {
     assert!(seen.contains("/before?c=2\r\n"), "{seen}");
     assert!(!seen.contains(&token), "{seen}");
 
-    // Never the bearer instead.
+    // The bearer is never used instead.
     for query in ["svc.token=", "svc.token", "svc.token=a.b", "svc.token=%zz"] {
         let malformed = get(&format!("/x?{query}"), &["-H", &bearer])?;
         assert_eq!(malformed.status, 400, "{query}: {malformed:?}");
@@ -314,9 +315,9 @@ fn a_token_opens_a_guarded_name_and_does_not_reach_the_service() -> Result<()> {
     Ok(())
 }
 
-/// EN-10: who is asked for is the name of the handshake.
+/// EN-10: the handshake names the requested host.
 #[test]
-fn a_name_that_is_not_served_is_told_apart() -> Result<()> {
+fn an_unserved_name_gets_the_right_error() -> Result<()> {
     let svc = Svc::engine()?;
     let mut agent = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
     let other = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
@@ -354,7 +355,7 @@ fn a_name_that_is_not_served_is_told_apart() -> Result<()> {
 }
 
 #[test]
-fn a_service_that_is_not_there_is_a_bad_gateway() -> Result<()> {
+fn a_service_that_is_down_is_a_bad_gateway() -> Result<()> {
     let svc = Svc::engine()?;
     let port = ports::lease();
     let agent = Agent::forward(&svc, &format!("127.0.0.1:{port}"), &["--http"])?;
@@ -364,7 +365,7 @@ fn a_service_that_is_not_there_is_a_bad_gateway() -> Result<()> {
     Ok(())
 }
 
-/// ED-1e: the plain listener sends people to https, and a token nowhere.
+/// ED-1e: the plain listener redirects to https, and never with a token.
 #[test]
 fn the_plain_listener_redirects_and_never_repeats_a_token() -> Result<()> {
     let plain = json!({"http": {"enabled": true, "listen_addr": "127.0.0.1:0"}});
@@ -398,9 +399,9 @@ fn the_plain_listener_redirects_and_never_repeats_a_token() -> Result<()> {
     Ok(())
 }
 
-/// EN-5, EN-6, EN-7: the Engine API by curl.
+/// EN-5, EN-6, EN-7: the Engine API, called with curl.
 #[test]
-fn the_engine_answers_for_itself_on_its_own_name() -> Result<()> {
+fn the_engine_answers_on_its_own_name() -> Result<()> {
     let svc = Svc::engine()?;
     let curl = Curl::new(&svc);
     let url = |path: &str| format!("https://{}{path}", svc.address());
@@ -412,7 +413,7 @@ fn the_engine_answers_for_itself_on_its_own_name() -> Result<()> {
     let bearer = format!("Authorization: Bearer {}", svc.token());
     let list = curl.get(&["-H", &bearer, &url("/api/tunnels")])?;
     assert_eq!((list.status, list.json()), (200, json!([])));
-    // In the query it is no credential here.
+    // In the query it is not a credential here.
     let by_query = curl.get(&[&url(&format!("/api/tunnels?svc.token={}", svc.token()))])?;
     assert!([400, 401].contains(&by_query.status), "{by_query:?}");
     let weak = svc.token_with(&json!({"permissions": ["tunnels.streams.create-delete"]}));
@@ -435,7 +436,7 @@ fn port(svc: &Svc) -> &str {
     svc.address().rsplit(':').next().unwrap_or_default()
 }
 
-/// Whether a head has this line, whatever the case of the field's name.
+/// True if a head has this line, ignoring the case of the field's name.
 fn has_line(head: &str, line: &str) -> bool {
     head.lines().any(|found| {
         let same =

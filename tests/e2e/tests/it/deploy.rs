@@ -1,5 +1,5 @@
-//! What `deploy` holds, against the program: the configurations of the compose file serve, its
-//! commands and files exist, Prometheus takes metrics and rules, and no metric is named that is not.
+//! The contents of `deploy`, tested with the program: its configurations start, its commands and
+//! files exist, Prometheus accepts metrics and rules, and every named metric exists.
 
 mod compose;
 mod monitoring;
@@ -23,11 +23,11 @@ fn read(path: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Platform, engine and relay with the configurations of the compose file, moved to free ports of
+/// Platform, engine and relay with the configurations of the compose file, adapted to free ports of
 /// this machine and to a directory of the test.
 struct Stack {
     directory: TempDir,
-    /// Where each tells its metrics, by the name of its service.
+    /// Metrics address of each, by the name of its service.
     metrics: Vec<(&'static str, String)>,
     _processes: Vec<Process>,
 }
@@ -60,7 +60,7 @@ impl Stack {
         })
     }
 
-    /// What one of them tells, as Prometheus asks for it.
+    /// The metrics of one of them, scraped like Prometheus.
     fn scrape(&self, url: &str) -> Result<String> {
         let bearer = format!(
             "Authorization: Bearer {}",
@@ -72,7 +72,7 @@ impl Stack {
     }
 }
 
-/// A directory as `init.sh` leaves it.
+/// A directory prepared like by `init.sh`.
 fn prepared() -> Result<TempDir> {
     let directory = tempfile::tempdir()?;
     let made = Command::new("sh")
@@ -85,7 +85,7 @@ fn prepared() -> Result<TempDir> {
     Ok(directory)
 }
 
-/// A configuration of the compose file for this machine. What is changed is only where things are.
+/// A configuration of the compose file for this machine. Only addresses and paths are changed.
 fn placed(name: &str, directory: &Path, port: u16) -> Result<PathBuf> {
     let shared = directory.join("shared");
     let state = directory.join("state");
@@ -120,7 +120,7 @@ fn metrics_token(directory: &Path) -> Result<String> {
     Ok(token.trim().to_owned())
 }
 
-/// What the compose file sets in the containers.
+/// Variables that the compose file sets in the containers.
 const TOKEN_VARIABLE: &str = "SVC_METRICS__PROMETHEUS__BEARER_TOKEN";
 
 /// YAML as JSON.

@@ -1,5 +1,5 @@
-//! A process that has no descriptors or little memory left: it says so, waits, keeps what it has,
-//! and is whole again when there are some.
+//! A process without free descriptors or with little memory: it reports the shortage, waits, keeps
+//! open connections, and recovers.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use e2e::{Agent, Call, Curl, Download, Service, Svc, eventually};
 use serde_json::json;
 
-/// An engine with an agent, and a download that is under way.
+/// An engine with an agent, and a download in flight.
 struct Scene {
     svc: Svc,
     agent: Agent,
@@ -36,7 +36,7 @@ impl Scene {
         })
     }
 
-    /// The download goes on, and ends well.
+    /// The download continues, and ends normally.
     fn ends_well(mut self) -> Result<()> {
         self.call.write("end")?;
         drop(self.call);
@@ -45,7 +45,7 @@ impl Scene {
     }
 }
 
-/// Serves the next visitor, who comes from an address of its own.
+/// Serves the next visitor, who connects from another address.
 fn is_served(svc: &Svc, agent: &Agent, service: &Service) -> Result<()> {
     let url = agent.url("/again");
     let mut asked = Curl::new(svc).start(&["--interface", "127.0.0.2", &url])?;
@@ -55,7 +55,7 @@ fn is_served(svc: &Svc, agent: &Agent, service: &Service) -> Result<()> {
     Ok(())
 }
 
-/// Connections to the engine that say nothing.
+/// Connections to the engine that send nothing.
 fn silent(svc: &Svc, count: usize) -> Result<Vec<TcpStream>> {
     let (_, port) = svc.address().rsplit_once(':').context("no port")?;
     let port = port.parse()?;
@@ -63,9 +63,10 @@ fn silent(svc: &Svc, count: usize) -> Result<Vec<TcpStream>> {
     (0..count).map(|_| connect()).collect()
 }
 
-/// Visitors wait, accepting does not spin, what is under way goes on, and it ends with the want.
+/// Visitors wait, accepting does not spin, open connections continue, and the engine recovers when
+/// descriptors are free.
 #[test]
-fn an_engine_without_descriptors_keeps_what_it_has_and_recovers() -> Result<()> {
+fn an_engine_without_descriptors_keeps_its_connections_and_recovers() -> Result<()> {
     let mut scene = Scene::set()?;
     let svc = &mut scene.svc;
     let open = svc.process().descriptors()?;
@@ -75,7 +76,7 @@ fn an_engine_without_descriptors_keeps_what_it_has_and_recovers() -> Result<()> 
         Ok(svc.process().descriptors()? >= open + SPARE)
     })?;
 
-    // A visitor waits; the download does not.
+    // A new visitor waits, and the download does not.
     let mut waiting = Curl::new(svc).start(&[&scene.agent.url("/again")])?;
     scene.call.write("more ")?;
     assert_eq!(scene.download.read(5)?, b"more ");
@@ -97,16 +98,16 @@ fn an_engine_without_descriptors_keeps_what_it_has_and_recovers() -> Result<()> 
     scene.ends_well()
 }
 
-/// Who cannot be connected to the service is told so, and the agent lives.
+/// A visitor who cannot be connected to the service gets an error, and the agent keeps running.
 #[test]
 fn an_agent_without_descriptors_answers_502_and_recovers() -> Result<()> {
     let mut scene = Scene::set()?;
     let open = scene.agent.process().descriptors()?;
-    // None that is let go of can be had again: the lowest are for good.
+    // No released descriptor can be used again, because the lowest are in use permanently.
     scene.agent.process().allow_descriptors(3)?;
     let curl = Curl::new(&scene.svc);
     let before = scene.agent.process().processor_seconds()?;
-    // Connections that stand ready may carry the first ones to the agent; none gets further.
+    // Idle connections may carry the first ones to the agent. None gets further.
     for _ in 0..5 {
         let answer = curl.get(&[&scene.agent.url("/late")])?;
         ensure!([502, 503, 504].contains(&answer.status), "{answer:?}");
@@ -120,10 +121,10 @@ fn an_agent_without_descriptors_answers_502_and_recovers() -> Result<()> {
     scene.ends_well()
 }
 
-/// Thousands of connections that say nothing, or half a head, cost what they may, others are served,
-/// and what they cost is there again for the next ones.
+/// Thousands of connections that send nothing, or half a head, use limited memory. Other visitors
+/// are served, and later connections reuse the memory.
 #[test]
-fn memory_of_thousands_of_idle_connections_is_bounded_and_used_again() -> Result<()> {
+fn memory_of_thousands_of_idle_connections_is_limited_and_reused() -> Result<()> {
     // All of them come from one address.
     let limits = json!({"limits": {"max_connections_per_source": 2 * (IDLE + SILENT)}});
     let mut svc = Svc::engine_with(&limits)?;
@@ -143,7 +144,7 @@ fn memory_of_thousands_of_idle_connections_is_bounded_and_used_again() -> Result
     is_served(&svc, &agent, &service)
 }
 
-/// Holds them all at once, and gives the bytes of the engine then.
+/// Keeps all of them open together. Returns the memory of the engine at that time.
 fn wave(svc: &mut Svc, agent: &Agent, service: &Service) -> Result<u64> {
     let host = agent.hostname()?.to_owned();
     let tls = trusting(svc)?;
@@ -157,7 +158,7 @@ fn wave(svc: &mut Svc, agent: &Agent, service: &Service) -> Result<u64> {
         }
         idle.push(visitor);
     }
-    // As many as one source may have under way; the others are closed unread.
+    // Up to the handshake limit of one source. Further connections are closed unread.
     let silent = silent(svc, SILENT)?;
     is_served(svc, agent, service)?;
     let full = svc.process().resident_bytes()?;
@@ -183,7 +184,7 @@ fn trusting(svc: &Svc) -> Result<std::sync::Arc<rustls::ClientConfig>> {
     Ok(std::sync::Arc::new(config))
 }
 
-/// A visitor's connection whose handshake is over.
+/// A visitor's connection after its handshake.
 fn handshake(svc: &Svc, tls: &std::sync::Arc<rustls::ClientConfig>, host: &str) -> Result<Tls> {
     let stream = silent(svc, 1)?.pop().context("a connection")?;
     let connection =
@@ -195,7 +196,7 @@ fn handshake(svc: &Svc, tls: &std::sync::Arc<rustls::ClientConfig>, host: &str) 
     Ok(visitor)
 }
 
-/// Whether the other end has closed it.
+/// True if the peer has closed it.
 fn is_closed(mut stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).ok();
     match stream.read_exact(&mut [0; 1]) {
@@ -204,7 +205,7 @@ fn is_closed(mut stream: &TcpStream) -> bool {
     }
 }
 
-/// What is watched is that nothing happens for so long.
+/// The test checks that nothing happens for this time.
 #[expect(
     clippy::disallowed_methods,
     reason = "time itself, not a wait for something"
@@ -213,15 +214,15 @@ fn pass(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// Descriptors beyond those that the engine has: a few of its own, and some visitors.
+/// Descriptors in addition to those in use: a few for the engine, and some for visitors.
 const SPARE: usize = 20;
-/// Visitors whose handshake is over.
+/// Visitors after their handshake.
 const IDLE: usize = 2000;
-/// Connections that never begin one.
+/// Connections that never start a handshake.
 const SILENT: usize = 1000;
 /// `limits.max_handshakes_per_source`.
 const HANDSHAKES: usize = 512;
-/// Bytes that one of them may cost: a session, a task, and a buffer where half a head is in it.
+/// Memory limit per connection: a session, a task, and a buffer for half a head.
 const EACH: u64 = 48 * 1024;
-/// What an allocator may need more when it gives out again what came back.
+/// Overhead of the allocator when it reuses memory.
 const SLACK: u64 = 16 * 1024 * 1024;

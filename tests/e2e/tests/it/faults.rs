@@ -1,5 +1,5 @@
-//! A platform and its engine as processes of their own, when one of them, the network between them
-//! or the database fails.
+//! A platform and its engine as separate processes, while one of them, the network between them or
+//! the database fails.
 
 mod away;
 mod records;
@@ -16,8 +16,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::{Agent, Curl, Managed, Service, eventually};
 
-/// Visitors who come one after the other, each on a connection of their own, until they are
-/// stopped.
+/// Consecutive visitors, each on a new connection, until they are stopped.
 struct Visits {
     count: Arc<AtomicUsize>,
     stop: Arc<AtomicBool>,
@@ -25,7 +24,7 @@ struct Visits {
 }
 
 impl Visits {
-    /// `visitors` at once, who show a token and trust one authority.
+    /// Starts `visitors` in parallel, which present a token and trust one authority.
     fn start(visitors: usize, url: &str, token: &str, ca_file: &Path) -> Self {
         let (count, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
         let bearer = format!("Authorization: Bearer {token}");
@@ -35,7 +34,7 @@ impl Visits {
             thread::spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let answer = curl.get(&["-H", &bearer, &url])?;
-                    // Counted also where it is wrong: it was made.
+                    // A failed visit counts as well, because it was made.
                     count.fetch_add(1, Ordering::Relaxed);
                     ensure!(answer.status == 200, "{answer:?}");
                 }
@@ -50,7 +49,7 @@ impl Visits {
         }
     }
 
-    /// Waits until so many more were served.
+    /// Waits for this number of further visits.
     fn more(&self, wanted: usize) -> Result<()> {
         let before = self.count.load(Ordering::Relaxed);
         eventually("further visits", || {
@@ -65,7 +64,7 @@ impl Visits {
         })
     }
 
-    /// Stops them, and gives how many visits there were.
+    /// Stops them, and returns the number of visits.
     fn stop(self) -> Result<usize> {
         self.stop.store(true, Ordering::Relaxed);
         for visitor in self.visitors {
@@ -94,15 +93,15 @@ fn visits(managed: &Managed, agent: &Agent) -> Visits {
     )
 }
 
-/// The status that a visitor with a token gets.
+/// The status of a visit with a token.
 fn visited_with(managed: &Managed, agent: &Agent, token: &str) -> Result<u64> {
     let bearer = format!("Authorization: Bearer {token}");
     let answer = Curl::new(&managed.engine).get(&["-H", &bearer, &agent.url("/asked")])?;
     Ok(answer.status)
 }
 
-/// Waits until the platform has everything that the engine had to report, and then finds the
-/// records of all visits of [`COUNTED`]: none is missing, none is there twice.
+/// Waits until the platform has received all reports of the engine, and then checks the records of
+/// all visits of [`COUNTED`]: none is missing or duplicated.
 fn every_record_is_there(managed: &Managed, visits: usize) -> Result<()> {
     let path = format!("/api/projects/tunnels/{}/logs", managed.project());
     let counted = || -> Result<u64> {
@@ -115,7 +114,7 @@ fn every_record_is_there(managed: &Managed, visits: usize) -> Result<()> {
     let expected = u64::try_from(visits)?;
     eventually("all records", || Ok(counted()? >= expected))
         .with_context(|| format!("{:?} of {visits}; {}", counted(), managed.engine.log()))?;
-    // What would be sent twice has been sent by now.
+    // A duplicate would have been sent by now.
     eventually("nothing left to report", || {
         Ok(managed.metric("svc_control_plane_reports_waiting")? == 0)
     })?;
@@ -135,5 +134,5 @@ fn every_record_is_there(managed: &Managed, visits: usize) -> Result<()> {
     Ok(())
 }
 
-/// The path of visits that are counted.
+/// The path of counted visits.
 const COUNTED: &str = "/counted";

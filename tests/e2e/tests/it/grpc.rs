@@ -17,14 +17,14 @@ use tonic::{Code, Request};
 use self::client::Client;
 use self::server::{Seen, Server};
 
-/// The one message.
+/// The only message type.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 struct Number {
     #[prost(int64, tag = "1")]
     value: i64,
 }
 
-/// A service, its tunnel, and a client that has come through it.
+/// A service, its tunnel, and a client that is connected through it.
 struct Scene {
     server: Server,
     client: Client,
@@ -75,7 +75,7 @@ async fn a_call_has_an_answer_with_metadata_before_and_after() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_failure_comes_as_a_trailer_with_its_details() -> Result<()> {
+async fn a_failure_arrives_as_a_trailer_with_its_details() -> Result<()> {
     let mut scene = Scene::set().await?;
     let refused = scene
         .client
@@ -86,7 +86,7 @@ async fn a_failure_comes_as_a_trailer_with_its_details() -> Result<()> {
     assert_eq!(status.message(), "below 0: ünfit");
     assert_eq!(status.details(), [0, 1, 2, 255]);
 
-    // After messages too.
+    // The same after messages.
     let mut numbers = scene
         .client
         .count(Request::new(Number { value: -3 }))
@@ -111,7 +111,7 @@ async fn messages_of_a_stream_arrive_one_by_one() -> Result<()> {
         .await?
         .into_inner();
     for value in 1..=20 {
-        // The next is not sent before this one is here.
+        // The next one is not sent before this one has arrived.
         scene.server.numbers.send(Ok(value)).await?;
         let message = tokio::time::timeout(PATIENCE, numbers.message()).await??;
         assert_eq!(message, Some(Number { value }));
@@ -122,7 +122,7 @@ async fn messages_of_a_stream_arrive_one_by_one() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_stream_of_the_client_reaches_the_service_whole() -> Result<()> {
+async fn a_client_stream_reaches_the_service_completely() -> Result<()> {
     let mut scene = Scene::set().await?;
     let numbers = stream::iter((1..=10_000).map(|value| Number { value }));
     let sum = scene.client.sum(Request::new(numbers)).await?;
@@ -131,11 +131,11 @@ async fn a_stream_of_the_client_reaches_the_service_whole() -> Result<()> {
 }
 
 #[tokio::test]
-async fn both_sides_speak_in_turn() -> Result<()> {
+async fn both_directions_alternate() -> Result<()> {
     let mut scene = Scene::set().await?;
     let (say, said) = mpsc::channel(1);
     let request = Request::new(ReceiverStream::new(said));
-    // The answer begins before anything is said.
+    // The answer starts before the first message.
     let mut heard = scene.client.echo(request).await?.into_inner();
     for value in 1..=20 {
         say.send(Number { value }).await?;
@@ -164,9 +164,10 @@ async fn many_streams_share_a_connection() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_service_learns_of_a_deadline_and_of_its_end() -> Result<()> {
+async fn the_service_receives_a_deadline_and_notices_its_end() -> Result<()> {
     let mut scene = Scene::set().await?;
-    // What stands ready now is not in the way of the deadline: the call reaches the service long before.
+    // The connection is established first, so that the call reaches the service long before its
+    // deadline.
     scene
         .client
         .double(Request::new(Number { value: 1 }))
@@ -188,7 +189,7 @@ async fn the_service_learns_of_a_deadline_and_of_its_end() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_service_learns_that_a_call_was_cancelled() -> Result<()> {
+async fn the_service_notices_that_a_call_was_cancelled() -> Result<()> {
     let mut scene = Scene::set().await?;
     let mut numbers = scene
         .client
@@ -208,5 +209,5 @@ async fn the_service_learns_that_a_call_was_cancelled() -> Result<()> {
     Ok(())
 }
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,11 +1,11 @@
-//! The inspector as a developer meets it: in Chromium, beside tunnels that visitors use.
+//! The inspector in Chromium, with tunnels that visitors use.
 
 use anyhow::{Context as _, Result};
 use e2e::{Agent, Peer, Platform};
 use serde_json::{Value, json};
 
 #[test]
-fn a_developer_sees_repeats_and_saves_what_visitors_did() -> Result<()> {
+fn a_developer_sees_replays_and_saves_requests_of_visitors() -> Result<()> {
     let platform = Platform::up()?;
     let service = Peer::start("inspected_service.mjs")?;
     let web = platform.forward(service.address()?, &["--name", "shop", "--inspect=0"])?;

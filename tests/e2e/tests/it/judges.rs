@@ -1,6 +1,6 @@
-//! Judges by others: WebSocket and HTTP/2 through the edge as `ws`, `websockets`, `h2`, h2spec and
-//! nghttp2 understand the RFCs, and slowhttptest's attacks. Each table is in the judge; the tests
-//! here give it a world and want everything right.
+//! Third-party tests of WebSocket and HTTP/2 through the edge, with `ws`, `websockets`, `h2`,
+//! h2spec, nghttp2 and the attacks of slowhttptest. Each table is in the judge. The tests here
+//! start the servers and require that every row succeeds.
 
 mod h2;
 mod h2spec;

@@ -1,4 +1,4 @@
-//! The program as its users meet it.
+//! End-to-end tests of the program.
 
 #[cfg(test)]
 mod curl;

@@ -1,6 +1,6 @@
-//! A platform and its engine as `svc up` runs them: who gets to a published tunnel, and who does
-//! not. Visitors are Chromium, curl, and curl with a certificate that OpenSSL made; whoever is
-//! refused never reaches the service, and can ask why.
+//! A platform and its engine as `svc up` runs them: access to a published tunnel. Visitors are
+//! Chromium, curl, and curl with a certificate made by OpenSSL. A refused visitor never reaches the
+//! service, and can look up the reason.
 
 use std::env;
 use std::process::Command;
@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use e2e::{Agent, Answer, Platform, Service};
 use serde_json::{Value, json};
 
-/// A service behind a tunnel, which counts.
+/// A service behind a tunnel, with a request counter.
 struct Published {
     agent: Agent,
     count: Arc<AtomicUsize>,
@@ -29,14 +29,14 @@ impl Published {
         self.agent.url(path)
     }
 
-    /// How many requests the service has seen since it was asked last.
+    /// The number of requests since the last call.
     fn seen(&self) -> usize {
         self.count.swap(0, Ordering::SeqCst)
     }
 }
 
-/// ED-2, ED-4, ED-6: a person signs in with the administrator's account, sees the service, signs out
-/// and is refused; a program meets the answers for programs.
+/// ED-2, ED-4, ED-6: a user signs in with the administrator's account, sees the service, signs out
+/// and is refused. A program gets the answers for programs.
 #[test]
 fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     let platform = Platform::up()?;
@@ -62,7 +62,7 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     assert!(!seen.contains("__Host-svc"), "{seen}");
     assert_eq!(results["session"]["refused"]["status"], 401);
     let paths = (session.seen(), challenge.seen());
-    // One page each; a browser may ask for an icon too, with what it has.
+    // One page each. A browser may also request an icon, with its cookie.
     assert!(
         (1..=2).contains(&paths.0) && (1..=2).contains(&paths.1),
         "{paths:?}"
@@ -70,7 +70,7 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     let seen = results["challenge"]["seen"].as_str().unwrap_or_default();
     assert!(seen.starts_with("GET /deep?x=1 HTTP/1.1"), "{seen}");
 
-    // The refusal of the person who had signed out, told by its reference.
+    // The refusal after the sign-out, looked up by its reference.
     let reference = results["session"]["refused"]["reference"].as_str();
     let told = platform.svc_json(&["explain", reference.context("no reference")?])?;
     assert_eq!(told["record"]["rule"], "session", "{told}");
@@ -78,8 +78,8 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     Ok(())
 }
 
-/// ED-1, ED-1b, ED-1c, ED-4: a script passes with a token of the project, in either place, and with
-/// no other; `svc explain` says which rule it was, from the reference and from the address.
+/// ED-1, ED-1b, ED-1c, ED-4: a script passes with a token of the project, in the header or the
+/// query, and with no other. `svc explain` names the rule, by reference and by address.
 #[test]
 fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     let platform = Platform::up()?;
@@ -104,7 +104,7 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     );
     assert_eq!(tunnel.seen(), 2);
 
-    // Nobody's, of a stranger's key, malformed, and of another project.
+    // No token, a token of another key, a malformed one, and one of another project.
     refused(&curl.get(&[&url])?, 401, "unauthenticated");
     let strangers = platform.svc(&["token", "mint", "--secret", STRANGERS])?;
     let answer = curl.get(&[&url, "-H", &bearer(&strangers)])?;
@@ -116,7 +116,7 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     let outside = refused(&answer, 403, "insufficient_scope");
     assert_eq!(tunnel.seen(), 0);
 
-    // Expired: it is good for a moment, and then for nothing.
+    // Expired: it is valid for a moment only.
     let brief = platform.svc(&["token", "create", "--ttl", "1s"])?;
     let deadline = Instant::now() + PATIENCE;
     while curl.status(&[&url, "-H", &bearer(&brief)])? != 401 {
@@ -151,7 +151,7 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     let told = platform.svc(&["explain", &outside])?;
     assert!(told.contains("rule        boundary"), "{told}");
 
-    // By address: what is seen here stands beside what the engine reported.
+    // By address: the result combines the client's view with the engine's report.
     let told = platform.svc_json(&["explain", &url, "--token", &elsewhere])?;
     assert_eq!(told["visit"]["answer"]["status"], 403, "{told}");
     assert_eq!(told["token"]["boundary"], "excludes_project", "{told}");
@@ -165,8 +165,8 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     Ok(())
 }
 
-/// ED-3, ED-4, ED-5: a machine passes with a certificate that is registered, by itself or beside
-/// other guards; a stranger's does not, nor does one together with a token.
+/// ED-3, ED-4, ED-5: a machine passes with a registered certificate, alone or with other guards. An
+/// unregistered certificate is refused, and so is a certificate together with a token.
 #[test]
 fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> {
     let platform = Platform::up()?;
@@ -189,7 +189,7 @@ fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> 
         ];
         curl.get(&[&[url], &own[..], more].concat())
     };
-    // The engine hears of it over the link.
+    // The engine receives it over the link.
     let deadline = Instant::now() + PATIENCE;
     let answer = loop {
         let answer = with(&known, &only.url("/"), &[])?;
@@ -224,8 +224,8 @@ fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> 
     refused(&both, 400, "ambiguous_credentials");
     assert_eq!((only.seen(), any.seen()), (0, 0));
 
-    // Revoked: in force at the engine within moments, on a new connection. A visit that is under way
-    // in that moment is cut, and is no answer.
+    // A revocation is effective at the engine within moments, on a new connection. A visit in
+    // flight is closed without a complete answer.
     platform.svc(&["credential", "revoke", id])?;
     let deadline = Instant::now() + PATIENCE;
     while !matches!(with(&known, &only.url("/"), &[]), Ok(answer) if answer.status == 401) {
@@ -234,7 +234,8 @@ fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> 
     Ok(())
 }
 
-/// The answer is a refusal of the edge with this status and code. Gives its reference.
+/// Checks that the answer is a refusal of the edge with this status and code. Returns its
+/// reference.
 #[track_caller]
 fn refused(answer: &Answer, status: u64, code: &str) -> String {
     assert_eq!(answer.status, status, "{answer:?}");
@@ -249,7 +250,7 @@ fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}")
 }
 
-/// A token that reaches another project of the same person, and that alone.
+/// A token that is restricted to another project of the same user.
 fn of_another_project(platform: &Platform) -> Result<String> {
     let preview = platform.svc_json(&["project", "create", "--preview"])?;
     let plans = preview["plans"].as_array().context("no plans")?;
@@ -268,7 +269,7 @@ struct ClientCertificate {
     key: String,
 }
 
-/// A self-signed one, as machines have them.
+/// A self-signed one, as used by machines.
 fn client_certificate(platform: &Platform, name: &str) -> Result<ClientCertificate> {
     let Some(openssl) = env::var_os("SVC_TEST_OPENSSL") else {
         bail!("SVC_TEST_OPENSSL is not set: run `cargo xtask test`");
@@ -292,7 +293,7 @@ fn client_certificate(platform: &Platform, name: &str) -> Result<ClientCertifica
     Ok(ClientCertificate { certificate, key })
 }
 
-/// Of nobody that the platform knows; long enough for HS256.
+/// A key that the platform does not have, long enough for HS256.
 const STRANGERS: &str = "a secret of a stranger, of no worth anywhere at all";
-/// Longer than anything here takes.
+/// Longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_mins(1);

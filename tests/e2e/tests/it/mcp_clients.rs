@@ -1,15 +1,15 @@
-//! The two official SDKs of the Model Context Protocol, as published, against `svc up`: from a
-//! bearer that is none any more, through sign-in and consent, to a tool.
+//! The two official SDKs of the Model Context Protocol, as published, with `svc up`: from an
+//! invalid bearer, through sign-in and consent, to a tool.
 //!
-//! Both start the flow on a 401. An endpoint that anybody may list gives none to who comes without
-//! a credential, so they come with a stale one (MC-7). From the challenge they find the metadata
-//! of the resource, from there the authorization server, and ask for all that the resource offers.
+//! Both start the flow on a 401. An endpoint with public lists returns none to a client without a
+//! credential, so they use an expired one (MC-7). From the challenge they find the metadata of the
+//! resource, from there the authorization server, and request all scopes of the resource.
 
 use anyhow::Result;
 use e2e::Platform;
 use serde_json::Value;
 
-/// MC-1, MC-3, MC-7, OA-1, OA-2, OA-5, OA-6: with a person in Chromium. Afterwards the token is
+/// MC-1, MC-3, MC-7, OA-1, OA-2, OA-5, OA-6: with a user in Chromium. Afterwards the token is
 /// revoked, and refused.
 #[test]
 fn mc_7_the_typescript_sdk_signs_in_and_calls_a_tool() -> Result<()> {
@@ -18,7 +18,7 @@ fn mc_7_the_typescript_sdk_signs_in_and_calls_a_tool() -> Result<()> {
     Ok(())
 }
 
-/// MC-1, MC-3, MC-7, OA-1, OA-2, OA-6: with a person who sends the forms. It checks `state`, and
+/// MC-1, MC-3, MC-7, OA-1, OA-2, OA-6: with a user who submits the forms. It checks `state`, and
 /// `iss` of RFC 9207.
 #[test]
 fn mc_7_the_python_sdk_signs_in_and_calls_a_tool() -> Result<()> {
@@ -33,11 +33,11 @@ fn reached(platform: &Platform, results: &Value) {
     for name in ["svc_discovery", "svc_project_list", "svc_token_create"] {
         assert!(names.contains(&name.into()), "{results}");
     }
-    // OA-6: a token is for the origin, and the metadata say so. To URL parsers it ends with `/`.
+    // OA-6: a token is for the origin, and the metadata contain the origin. URL parsers add a `/`.
     let resource = results["resource"].as_str().unwrap_or_default();
     assert_eq!(resource.trim_end_matches('/'), platform.base_url());
     assert_eq!(results["whoami"]["email"], ready["admin_email"]);
-    // The person gave all that was asked for.
+    // The user granted all requested scopes.
     let asked = results["asked"].as_str().unwrap_or_default();
     let mut asked: Vec<&str> = asked.split(' ').collect();
     let given = results["whoami"]["permissions"].as_array();

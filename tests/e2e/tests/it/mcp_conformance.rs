@@ -1,16 +1,16 @@
-//! The conformance suite of the Model Context Protocol, as published, against the endpoint of
-//! `svc up` (MC-1, MC-2).
+//! The conformance suite of the Model Context Protocol, as published, with the endpoint of `svc up`
+//! (MC-1, MC-2).
 //!
-//! It counts what it checked. The number is part of each case, because a scenario that finds
-//! nothing to check passes, too.
+//! The suite counts its checks. The number is part of each case, because a scenario without any
+//! check passes as well.
 
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{Platform, node, packages};
 
-/// The scenarios that need no tools, prompts or resources made for the suite, with the checks that
-/// pass. Both revisions are here: with `initialize`, and without sessions.
+/// The scenarios that need no tools, prompts or resources of the suite's own servers, with the
+/// number of passed checks. Both revisions are covered: with `initialize`, and without sessions.
 const SCENARIOS: [(&str, u32); 9] = [
     ("server-initialize", 2),
     ("ping", 2),
@@ -19,7 +19,7 @@ const SCENARIOS: [(&str, u32); 9] = [
     ("prompts-list", 2),
     ("resources-list", 2),
     ("caching", 7),
-    // MC-1: Host and Origin are looked at.
+    // MC-1: Host and Origin are checked.
     ("dns-rebinding-protection", 2),
     ("http-header-validation", 14),
     // Two recommendations about resources, of which there are none, are warnings.
@@ -44,8 +44,8 @@ fn mc_1_the_endpoint_conforms() -> Result<()> {
     Ok(())
 }
 
-/// MC-1: the revision without sessions. What needs tools that only the suite's own servers have
-/// fails by its own account as not testable; nothing else does.
+/// MC-1: the revision without sessions. Checks that need tools of the suite's own servers are
+/// reported as not testable. No other check fails.
 #[test]
 fn mc_1_the_endpoint_conforms_without_sessions() -> Result<()> {
     let platform = Platform::up()?;
@@ -66,8 +66,8 @@ const UNTESTABLE: [&str; 4] = [
     "sep-2575-server-no-log-without-loglevel",
 ];
 
-/// OA-1, OA-2: the suite's client for authorization servers, with a person in Chromium: metadata,
-/// and a code that is redeemed with PKCE.
+/// OA-1, OA-2: the suite's client for authorization servers, with a user in Chromium: metadata, and
+/// a code that is redeemed with PKCE.
 #[test]
 fn oa_2_the_authorization_server_conforms() -> Result<()> {
     let platform = Platform::up()?;
@@ -108,7 +108,7 @@ fn check(platform: &Platform, scenario: &str) -> Result<(String, Tally)> {
     Ok((text, tally))
 }
 
-/// The checks that failed. The suite writes `time [check] FAILURE …`, in colours.
+/// The failed checks. The suite writes `time [check] FAILURE …`, in colours.
 fn failures(output: &str) -> Vec<&str> {
     let lines = output.lines().filter(|line| line.contains("FAILURE"));
     lines

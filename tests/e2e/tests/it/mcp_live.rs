@@ -1,5 +1,5 @@
-//! What is live in a project, as the tools of `svc up` list it: the platform asks the project's engine
-//! with the bearer of the caller.
+//! Live objects of a project, listed by the tools of `svc up`: the platform calls the project's
+//! engine with the caller's bearer.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// MC-3: agent and tunnel are in the lists, by id and by endpoint of the project.
 #[test]
-fn mc_3_tools_list_what_is_live() -> Result<()> {
+fn mc_3_tools_list_live_objects() -> Result<()> {
     let platform = Platform::up()?;
     let tools = Tools(&platform);
     let (ready, token) = (platform.ready(), tools.token());
@@ -38,7 +38,7 @@ fn mc_3_tools_list_what_is_live() -> Result<()> {
         assert_eq!(clients.as_array().map(Vec::len), Some(1), "{listed}");
         assert_eq!(clients[0]["id"], tunnels[0]["client_id"]);
     }
-    // The engine narrows the list, and says what it does not know.
+    // The engine filters the list, and rejects unknown keys.
     let mut other = by_id.clone();
     other["filters"] = json!({"name": "another"});
     let nothing = tools.call(token, "svc_tunnels_list", &other)?;
@@ -57,8 +57,8 @@ fn mc_3_tools_list_what_is_live() -> Result<()> {
     Ok(())
 }
 
-/// MC-6: a token that lacks the permission is challenged for it; the same list is there for one that
-/// holds it and nothing else.
+/// MC-6: a token without the permission gets a challenge. A token with only that permission gets
+/// the list.
 #[test]
 fn mc_6_a_missing_permission_is_a_challenge() -> Result<()> {
     let platform = Platform::up()?;
@@ -88,9 +88,9 @@ fn mc_6_a_missing_permission_is_a_challenge() -> Result<()> {
     Ok(())
 }
 
-/// CP-5: another person's project answers like one that is not there.
+/// CP-5: another user's project gives the same answer as a missing one.
 #[test]
-fn cp_5_what_is_live_in_anothers_project_is_not_found() -> Result<()> {
+fn cp_5_live_objects_of_another_users_project_are_not_found() -> Result<()> {
     let platform = Platform::up()?;
     let tools = Tools(&platform);
     let stranger = platform.stranger()?;

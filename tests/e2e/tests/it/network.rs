@@ -1,11 +1,11 @@
-//! A network between agent and engine that fails.
+//! Failures of the network between agent and engine.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use e2e::{Agent, Curl, Relay, Service, Svc};
 
-/// An engine, a network that can be cut, and an agent behind it.
+/// An engine, a network that can be interrupted, and an agent behind it.
 struct Scene {
     svc: Svc,
     relay: Relay,
@@ -38,7 +38,7 @@ impl Scene {
 }
 
 #[test]
-fn a_cut_shorter_than_the_grace_loses_nothing() -> Result<()> {
+fn an_interruption_shorter_than_the_grace_loses_nothing() -> Result<()> {
     let mut scene = Scene::set()?;
     let curl = Curl::new(&scene.svc);
     let events = scene.svc.events()?;
@@ -49,10 +49,10 @@ fn a_cut_shorter_than_the_grace_loses_nothing() -> Result<()> {
 
     scene.relay.cut();
     call.write("during ")?;
-    // Who comes while it is cut waits, and is served.
+    // A visitor who connects during the interruption waits, and is served.
     let during = curl.start(&[&scene.url("/during")?])?;
     outage(Duration::from_secs(4));
-    assert!(!scene.service.has_call(), "the network was not cut");
+    assert!(!scene.service.has_call(), "the network was not interrupted");
     scene.relay.mend();
 
     assert_eq!(before.read(7)?, b"during ");
@@ -64,7 +64,7 @@ fn a_cut_shorter_than_the_grace_loses_nothing() -> Result<()> {
     call.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nserved")?;
     assert_eq!(during.rest()?, b"served");
 
-    // The agent has said nothing but of its streams, and the engine has told nobody of a loss.
+    // The agent has only logged its streams, and the engine has reported no loss.
     scene.agent.process().terminate()?;
     let mut said = Vec::new();
     scene.agent.process().json("end", |line| {
@@ -78,7 +78,7 @@ fn a_cut_shorter_than_the_grace_loses_nothing() -> Result<()> {
 }
 
 #[test]
-fn after_a_longer_cut_the_agent_comes_back_and_accepted_streams_go_on() -> Result<()> {
+fn after_a_longer_interruption_the_agent_reconnects_and_streams_continue() -> Result<()> {
     let mut scene = Scene::set()?;
     let curl = Curl::new(&scene.svc);
     let events = scene.svc.events()?;
@@ -89,7 +89,7 @@ fn after_a_longer_cut_the_agent_comes_back_and_accepted_streams_go_on() -> Resul
     let hostname = scene.agent.hostname()?.to_owned();
 
     scene.relay.cut();
-    // Three silent heartbeats, and 10 s at least.
+    // Three missed heartbeats, and 10 s at least.
     events.json("end of the tunnel", |event| {
         event["type"] == "tunnel.deleted"
     })?;
@@ -112,7 +112,7 @@ fn after_a_longer_cut_the_agent_comes_back_and_accepted_streams_go_on() -> Resul
     Ok(())
 }
 
-/// The outage is what is tested, and this is how long it lasts.
+/// The test is about the outage, and this is its duration.
 #[expect(
     clippy::disallowed_methods,
     reason = "time itself, not a wait for something"

@@ -1,4 +1,4 @@
-//! nginx as a private service: what a real server sends and expects.
+//! nginx as a private service: the requests and answers of a real server.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,13 +11,13 @@ use e2e::{Agent, Answer, Curl, Nginx, Svc};
 use serde_json::json;
 
 #[test]
-fn connections_to_the_service_are_kept_and_used_again() -> Result<()> {
+fn connections_to_the_service_are_kept_and_reused() -> Result<()> {
     let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
     let agent = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
     let curl = Curl::new(&svc);
     let mut connections = BTreeSet::new();
     for version in ["--http1.1", "--http2"] {
-        // curl makes twenty requests of one range, one after the other.
+        // curl sends twenty requests of one range, one after the other.
         let requests = format!("{}[1-20]", agent.url("/seen?"));
         let answers = curl.start(&[version, &requests])?.rest()?;
         let answers = serde_json::Deserializer::from_slice(&answers).into_iter();
@@ -31,19 +31,19 @@ fn connections_to_the_service_are_kept_and_used_again() -> Result<()> {
         let asked: Vec<String> = (1..=20).map(|n| format!("/seen?{n}")).collect();
         assert_eq!(uris, asked, "{version}");
     }
-    // Visitors with connections of their own use those of the visitors before them.
+    // Visitors on new connections use the service connections of earlier visitors.
     for _ in 0..10 {
         let answer = curl.get(&[&agent.url("/seen")])?;
         connections.insert(answer.json()["connection"].to_string());
     }
-    // One for each core that visitors arrived at.
+    // One for each core that accepted visitors.
     let cores = std::thread::available_parallelism()?.get();
     assert!(connections.len() <= cores, "{connections:?}");
     Ok(())
 }
 
 #[test]
-fn what_nginx_sees_is_told_by_the_edge() -> Result<()> {
+fn the_edge_sets_the_fields_that_nginx_logs() -> Result<()> {
     let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
     let curl = Curl::new(&svc);
     let services = [
@@ -78,7 +78,7 @@ fn what_nginx_sees_is_told_by_the_edge() -> Result<()> {
 }
 
 #[test]
-fn a_large_file_comes_and_goes_whole() -> Result<()> {
+fn a_large_file_is_transferred_completely_in_both_directions() -> Result<()> {
     let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
     let sum = write_large(&nginx.root().join("large"))?;
     let curl = Curl::new(&svc);
@@ -89,7 +89,7 @@ fn a_large_file_comes_and_goes_whole() -> Result<()> {
         .rest()?;
     assert_eq!(sum_of(&fetched)?, sum);
 
-    // Up again from there, and by HTTP/2 on both sides.
+    // Uploaded again, with HTTP/2 on both sides.
     let by_h2c = Agent::forward(&svc, &nginx.h2c(), &["--http", "--http-version", "h2c"])?;
     for (agent, version) in [(&by_http1, "--http1.1"), (&by_h2c, "--http2")] {
         let put = curl.get(&[version, "-T", path(&fetched)?, &agent.url("/put")])?;
@@ -159,10 +159,9 @@ fn ranges_conditions_and_encodings_are_left_to_the_service() -> Result<()> {
     Ok(())
 }
 
-/// A connection that nginx ends after five requests costs no visitor an answer, whatever the
-/// request may do.
+/// nginx closes a connection after five requests. No visitor loses an answer, whatever its method.
 #[test]
-fn a_service_may_end_its_connections() -> Result<()> {
+fn a_service_may_close_its_connections() -> Result<()> {
     let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
     let curl = Curl::new(&svc);
     let [http1, h2c] = nginx.short_lived();
@@ -184,7 +183,7 @@ fn a_service_may_end_its_connections() -> Result<()> {
 }
 
 #[test]
-fn many_visitors_at_once_are_served() -> Result<()> {
+fn many_parallel_visitors_are_served() -> Result<()> {
     let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
     let curl = Curl::new(&svc);
     let services = [
@@ -214,13 +213,13 @@ fn many_visitors_at_once_are_served() -> Result<()> {
 }
 
 #[test]
-fn bytes_pass_through_tls_and_tcp_tunnels_as_they_are() -> Result<()> {
+fn bytes_pass_tls_and_tcp_tunnels_unchanged() -> Result<()> {
     let (first, last) = ports::lease_range(4).into_inner();
     let svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
     let nginx = Nginx::start()?;
     let at_nginx = nginx.tls().replace("https://", "");
 
-    // The handshake is with nginx: its authority, its choice of the protocol.
+    // The handshake is with nginx: its authority, and its choice of protocol.
     let flags = ["--tls", "--tls-mode", "passthrough"];
     let passed = Agent::forward(&svc, &at_nginx, &flags)?;
     let (_, port) = svc.address().rsplit_once(':').context("no port")?;
@@ -237,7 +236,7 @@ fn bytes_pass_through_tls_and_tcp_tunnels_as_they_are() -> Result<()> {
         "it has our certificate"
     );
 
-    // Ended at the edge, with the protocol that the tunnel names.
+    // Terminated at the edge, with the protocol that the tunnel names.
     let flags = ["--tls", "--tls-alpns", "http/1.1"];
     let ended = Agent::forward(&svc, &nginx.http1(), &flags)?;
     let url = format!("https://{}:{port}/seen", ended.hostname()?);
@@ -256,7 +255,7 @@ fn bytes_pass_through_tls_and_tcp_tunnels_as_they_are() -> Result<()> {
     Ok(())
 }
 
-/// A sparse file whose blocks tell their place, and its digest.
+/// A sparse file whose blocks contain their position, and its digest.
 fn write_large(path: &Path) -> Result<Vec<u8>> {
     let mut file = File::create(path)?;
     let mut block = vec![0; BLOCK];
@@ -285,5 +284,5 @@ fn path(path: &Path) -> Result<&str> {
 
 const BLOCK: usize = 64 * 1024;
 
-/// 256 MiB: more than all that buffers and windows hold between the ends.
+/// 256 MiB: more than all buffers and windows between the ends.
 const BLOCKS: u64 = 4096;

@@ -1,9 +1,9 @@
-//! OAuth clients of others, as published, against `svc up`: the grants from the metadata to the
-//! revocation.
+//! Third-party OAuth clients, as published, with `svc up`: the grants from metadata to revocation.
 //!
-//! Each asks for one scope, has a person sign in and approve, calls `/api/whoami` and the MCP tool
-//! `svc_project_list` with what it got, revokes it, and sees 401 from both. The two libraries for
-//! Node have a person in Chromium, the ones for Python and Rust a person who sends the forms.
+//! Each requests one scope, lets a user sign in and approve, calls `/api/whoami` and the MCP tool
+//! `svc_project_list` with its token, revokes the token, and gets a 401 from both. The two
+//! libraries for Node use a user in Chromium, the ones for Python and Rust a user who submits the
+//! forms.
 
 mod oauth2_crate;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 /// OA-1, OA-2, OA-4, OA-5: both grants. It checks `state`, and `iss` of RFC 9207.
 #[test]
-fn oa_2_openid_client_is_let_in_by_both_grants() -> Result<()> {
+fn oa_2_openid_client_is_approved_with_both_grants() -> Result<()> {
     let platform = Platform::up()?;
     let results = platform.node("openid_client.mjs")?;
     for grant in ["code", "device"] {
@@ -24,19 +24,18 @@ fn oa_2_openid_client_is_let_in_by_both_grants() -> Result<()> {
     Ok(())
 }
 
-/// OA-1, OA-2, OA-3, OA-5, OA-6: it goes from the resource to its authorization server, redeems
-/// the code, and validates the token as a resource server does (RFC 9068). A code that was redeemed
-/// is refused.
+/// OA-1, OA-2, OA-3, OA-5, OA-6: it finds the authorization server from the resource, redeems the
+/// code, and validates the token like a resource server (RFC 9068). A redeemed code is refused.
 #[test]
-fn oa_2_oauth4webapi_is_let_in() -> Result<()> {
+fn oa_2_oauth4webapi_is_approved() -> Result<()> {
     let platform = Platform::up()?;
     reached(&platform, &platform.node("oauth4webapi.mjs")?);
     Ok(())
 }
 
-/// OA-1, OA-2, OA-4, OA-5: both grants; the device's is pending until the person approves.
+/// OA-1, OA-2, OA-4, OA-5: both grants. The device grant is pending until the user approves.
 #[test]
-fn oa_2_authlib_is_let_in_by_both_grants() -> Result<()> {
+fn oa_2_authlib_is_approved_with_both_grants() -> Result<()> {
     let platform = Platform::up()?;
     let results = platform.python("oauth_authlib.py")?;
     for grant in ["code", "device"] {
@@ -45,9 +44,9 @@ fn oa_2_authlib_is_let_in_by_both_grants() -> Result<()> {
     Ok(())
 }
 
-/// OA-1, OA-2, OA-4, OA-5: both grants; the device's is pending until the person approves.
+/// OA-1, OA-2, OA-4, OA-5: both grants. The device grant is pending until the user approves.
 #[test]
-fn oa_2_oauth2_is_let_in_by_both_grants() -> Result<()> {
+fn oa_2_oauth2_is_approved_with_both_grants() -> Result<()> {
     let platform = Platform::up()?;
     for results in [
         oauth2_crate::code_grant(&platform)?,
@@ -60,7 +59,7 @@ fn oa_2_oauth2_is_let_in_by_both_grants() -> Result<()> {
     Ok(())
 }
 
-/// The client acted for the person, with the right that they gave, and saw their project.
+/// Checks that the client acted for the user, with the granted permission, and saw their project.
 fn reached(platform: &Platform, results: &Value) {
     let ready = platform.ready();
     assert_eq!(results["whoami"]["email"], ready["admin_email"]);
@@ -71,5 +70,5 @@ fn reached(platform: &Platform, results: &Value) {
     assert_eq!(projects[0]["id"], ready["project_id"]);
 }
 
-/// What the scripts ask for.
+/// The scope that the scripts request.
 const SCOPE: &str = "account.projects.read-only";

@@ -1,4 +1,4 @@
-//! The published Python SDK, the real package, as an agent, a dialler and a watcher.
+//! The published Python SDK as an agent, a dialling client and an event stream client.
 
 use std::path::Path;
 use std::process::Command;
@@ -53,7 +53,7 @@ fn publishes_an_http_service(mode: &str) -> Result<()> {
     let hostname = result["hostname"].as_str().unwrap_or_default();
     let (_, port) = svc.address().split_once(':').unwrap_or_default();
     assert!(hostname.ends_with(".t.engine.localhost"), "{result}");
-    // The SDK makes the address that it shows from the host name and the port of the answer.
+    // The SDK builds its displayed address from the host name and the port of the answer.
     assert_eq!(result["address"], format!("https://{hostname}:{port}"));
     assert_eq!(result["port"].to_string(), port);
     assert!(
@@ -136,7 +136,7 @@ fn an_accepted_stream_outlives_the_control_channel() -> Result<()> {
 }
 
 #[test]
-fn a_burst_of_visitors_does_not_cost_it_its_control_channel() -> Result<()> {
+fn a_burst_of_visitors_does_not_close_its_control_channel() -> Result<()> {
     let (first, last) = ports::lease_range(2).into_inner();
     let svc = Svc::engine_with(&json!({"tcp": {"port_range": format!("{first}-{last}")}}))?;
     let result = script(&svc, "burst.py", &[], &[])?;
@@ -177,7 +177,7 @@ fn it_lists_tunnels_and_clients() -> Result<()> {
     assert_eq!(result["clients_by_agent"], 2);
     assert_eq!(result["clients_by_other_agent"], 0);
     assert_eq!(result["client_of_tunnel"], true);
-    // The list spells the time with milliseconds, and one field by its own name.
+    // The list formats the time with milliseconds, and names one field differently.
     let differs = result["differs"].as_array().cloned().unwrap_or_default();
     assert!(
         differs.iter().all(|field| field == "creation_date"),
@@ -190,13 +190,13 @@ fn it_lists_tunnels_and_clients() -> Result<()> {
 
 /// EN-3, EN-3a.
 #[test]
-fn it_watches_by_server_sent_events() -> Result<()> {
+fn it_watches_with_server_sent_events() -> Result<()> {
     watches("sse")
 }
 
 /// EN-4.
 #[test]
-fn it_watches_by_websocket() -> Result<()> {
+fn it_watches_with_a_websocket() -> Result<()> {
     watches("websocket")
 }
 
@@ -223,7 +223,7 @@ fn watches(transport: &str) -> Result<()> {
 
 /// EN-7, EN-11.
 #[test]
-fn it_is_told_what_is_refused() -> Result<()> {
+fn it_receives_refusals() -> Result<()> {
     let svc = Svc::engine()?;
     let reader = svc.token_with(&json!({"permissions": ["tunnels.resources.read-only"]}));
     let result = script(

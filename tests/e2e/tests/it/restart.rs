@@ -1,4 +1,4 @@
-//! Either side ends, in order or not, and comes back.
+//! An engine or an agent stops, normally or not, and restarts.
 
 use std::net::{Ipv4Addr, TcpStream};
 
@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result};
 use e2e::{Agent, Call, Curl, Download, Service, Svc, eventually};
 use serde_json::{Value, json};
 
-/// EN-9: the engine kept nothing, and everything is there again.
+/// EN-9: the engine kept no state, and every tunnel returns.
 #[test]
-fn an_engine_that_was_killed_finds_its_agents_again() -> Result<()> {
+fn a_killed_engine_gets_its_agents_back() -> Result<()> {
     let mut svc = Svc::engine()?;
     let service = Service::mirror()?.to_string();
     let mut drawn = Agent::forward(&svc, &service, &["--http"])?;
@@ -25,14 +25,14 @@ fn an_engine_that_was_killed_finds_its_agents_again() -> Result<()> {
         let id = agent.online()["tunnel_id"].clone();
         agent.online_again()?;
         assert_eq!(agent.hostname()?, before);
-        assert_ne!(agent.online()["tunnel_id"], id, "it was kept");
+        assert_ne!(agent.online()["tunnel_id"], id, "the tunnel was kept");
         assert_eq!(curl.get(&[&agent.url("/")])?.status, 200);
     }
     Ok(())
 }
 
 #[test]
-fn an_agent_that_was_killed_is_missed_at_once() -> Result<()> {
+fn a_killed_agent_is_noticed_immediately() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::mirror()?.to_string();
     let flags = ["--http", "--hostname", "web"];
@@ -55,13 +55,13 @@ fn an_agent_that_was_killed_is_missed_at_once() -> Result<()> {
 }
 
 #[test]
-fn a_second_instance_takes_over_and_the_first_does_not_fight() -> Result<()> {
+fn a_second_instance_takes_over_and_the_first_does_not_reclaim_it() -> Result<()> {
     for flags in [["--http", "--hostname", "web"], ["--http", "--name", "web"]] {
         let svc = Svc::engine()?;
         let events = svc.events()?;
         let services = [Service::start()?, Service::start()?];
         let mut first = Agent::forward(&svc, &services[0].address(), &flags)?;
-        // What the first has accepted is served to its end.
+        // Streams that the first one has accepted are served to their end.
         let (mut call, download) = begin(&svc, &first, &services[0])?;
 
         let second = Agent::forward(&svc, &services[1].address(), &flags)?;
@@ -80,7 +80,7 @@ fn a_second_instance_takes_over_and_the_first_does_not_fight() -> Result<()> {
         call.write("HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecond")?;
         assert_eq!(asked.rest()?, b"second");
 
-        // Two came and one went.
+        // Two connected and one disconnected.
         let id = second.online()["tunnel_id"].clone();
         let mut kinds = Vec::new();
         events.json("last event", |event| {
@@ -99,9 +99,9 @@ fn a_second_instance_takes_over_and_the_first_does_not_fight() -> Result<()> {
     Ok(())
 }
 
-/// OP-1: a restart is a drain, and then everything comes back.
+/// OP-1: a restart is a drain, and then every tunnel returns.
 #[test]
-fn an_engine_that_is_asked_to_stop_finishes_what_it_has_begun() -> Result<()> {
+fn an_engine_that_is_asked_to_stop_finishes_open_requests() -> Result<()> {
     let mut svc = Svc::engine()?;
     let service = Service::start()?;
     let mut agent = Agent::forward(&svc, &service.address(), &["--http"])?;
@@ -126,7 +126,7 @@ fn an_engine_that_is_asked_to_stop_finishes_what_it_has_begun() -> Result<()> {
 }
 
 #[test]
-fn the_second_signal_stops_an_engine_at_once() -> Result<()> {
+fn the_second_signal_stops_an_engine_immediately() -> Result<()> {
     let mut svc = Svc::engine_with(&json!({"timeouts": {"drain_seconds": 600}}))?;
     let service = Service::start()?;
     let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
@@ -135,15 +135,15 @@ fn the_second_signal_stops_an_engine_at_once() -> Result<()> {
     svc.process().terminate()?;
     until_refused(&svc)?;
     svc.process().terminate()?;
-    // The service has not ended its answer, so only the signal can end it: a drain takes longer than
-    // this test waits.
+    // The service has not ended its answer, so only the signal can stop it: a drain takes longer
+    // than this test waits.
     assert!(svc.process().ended()?.is_some(), "{}", svc.log());
     assert!(download.rest().is_err());
     Ok(())
 }
 
 #[test]
-fn an_agent_that_is_asked_to_stop_finishes_what_it_has_begun() -> Result<()> {
+fn an_agent_that_is_asked_to_stop_finishes_open_requests() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::start()?;
     let mut agent = Agent::forward(&svc, &service.address(), &["--http"])?;
@@ -166,7 +166,7 @@ fn an_agent_that_is_asked_to_stop_finishes_what_it_has_begun() -> Result<()> {
 }
 
 #[test]
-fn the_second_signal_stops_an_agent_at_once() -> Result<()> {
+fn the_second_signal_stops_an_agent_immediately() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::start()?;
     let mut agent = Agent::forward(&svc, &service.address(), &["--http"])?;
@@ -183,7 +183,7 @@ fn the_second_signal_stops_an_agent_at_once() -> Result<()> {
     Ok(())
 }
 
-/// A download that has begun and is not over: the first bytes have arrived.
+/// A download in flight, whose first bytes have arrived.
 fn begin(svc: &Svc, agent: &Agent, service: &Service) -> Result<(Call, Download)> {
     let mut download = Curl::new(svc).start(&["--http1.1", &agent.url("/slow")])?;
     let mut call = service.next()?;
@@ -192,8 +192,8 @@ fn begin(svc: &Svc, agent: &Agent, service: &Service) -> Result<(Call, Download)
     Ok((call, download))
 }
 
-/// Waits until the engine takes no connections. A listener that closes tells nobody, so this asks
-/// again and again; no request, which would be one more to finish where it came in time.
+/// Waits until the engine accepts no connections. A closed listener sends no event, so this polls.
+/// It sends no request, which the engine might have to finish.
 fn until_refused(svc: &Svc) -> Result<()> {
     let (_, port) = svc.address().rsplit_once(':').context("no port")?;
     let port: u16 = port.parse()?;

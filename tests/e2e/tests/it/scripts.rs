@@ -1,5 +1,5 @@
-//! The project's Python, read by the Python of the machine: what a test does not run would otherwise
-//! be found out by whoever runs the bench.
+//! The project's Python scripts are compiled with the machine's Python, so that errors in scripts
+//! without a test are found.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 use e2e::python;
 
-/// Reads each file that it is given, writes none, and says which it could not read.
+/// Compiles each given file without writing, and reports those that fail.
 const READ: &str = "\
 import ast, pathlib, sys
 bad = []
@@ -22,7 +22,7 @@ sys.exit('\\n'.join(bad) or None)
 ";
 
 #[test]
-fn every_script_of_the_bench_can_be_read() -> Result<()> {
+fn every_script_of_the_bench_can_be_compiled() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = Command::new(python()?)
         .args(["-c", READ])

@@ -1,6 +1,7 @@
-//! One run of everything that is secret, and then one search for it wherever something was written:
-//! logs of every process at their most talkative, the access log, databases, the engine's state and
-//! its spool, metrics, lists, records, events, the audit, and the answers to whoever was refused.
+//! One run with every kind of secret, and then one search for them in everything that was written:
+//! logs of every process at the highest level, the access log, databases, the engine's state and
+//! its unsent reports, metrics, lists, records, events, the audit log, and the answers to refused
+//! clients.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ fn no_secret_of_a_whole_run_is_written_anywhere() -> Result<()> {
     run.visitors_and_agents()?;
     run.the_lists()?;
     let (secrets, mut sinks) = (run.secrets, run.sinks);
-    // What was on its way is on disk when they have ended.
+    // All pending data is on disk after they have exited.
     managed.engine.process().terminate()?;
     managed.engine.process().ended()?;
     managed.control.process().terminate()?;
@@ -53,9 +54,9 @@ fn no_secret_of_a_whole_run_is_written_anywhere() -> Result<()> {
 
 struct Run<'a> {
     managed: &'a Managed,
-    /// What may be written nowhere, by what it is.
+    /// Texts that must not be written anywhere, by description.
     secrets: BTreeMap<String, String>,
-    /// What was told where it should not be a secret.
+    /// Outputs that must not contain a secret.
     sinks: Vec<(String, Vec<u8>)>,
 }
 
@@ -92,13 +93,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// An answer that is nobody's secret.
+    /// An answer that must not contain a secret.
     fn heard(&mut self, what: &str, answer: &Answer) {
         let all = [answer.heads.as_bytes(), &answer.body].concat();
         self.sinks.push((format!("the answer {what}"), all));
     }
 
-    /// A page or a form of the platform, as the person who is signed in.
+    /// Opens a page or submits a form of the platform, as the signed-in user.
     fn page(&self, path: &str, fields: &[(&str, &str)]) -> Result<Answer> {
         let base = self.managed.control.base_url();
         let (url, jar) = (format!("{base}{path}"), self.managed.jar());
@@ -124,7 +125,7 @@ impl<'a> Run<'a> {
         self.page("/reset", &[("email", email)])?;
         let mut mail = String::new();
         eventually("the mail", || {
-            // Mails break their lines.
+            // Mails wrap their lines.
             mail = self
                 .managed
                 .mails()
@@ -381,14 +382,14 @@ impl<'a> Run<'a> {
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             let answer = curl.get(&args)?;
             ensure!(answer.status == status, "{how}: {answer:?}");
-            // A service that mirrors what it gets shows what is its own.
+            // A service that mirrors its requests returns its own data.
             if status == 200 {
                 ensure!(!answer.text().contains(good), "{how}: {answer:?}");
             } else {
                 self.heard(how, &answer);
             }
         }
-        // To the Engine API, and as an agent.
+        // Sent to the Engine API, and by an agent.
         for token in [good, &bad, "no.token.at-all"] {
             managed.asks(token)?;
         }
@@ -413,7 +414,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What may be looked at: it tells what there is, and no secret of it.
+    /// Lists that can be read: they contain the objects, and no secrets.
     fn the_lists(&mut self) -> Result<()> {
         let managed = self.managed;
         let project = format!("/api/projects/tunnels/{}", managed.project());
@@ -423,7 +424,7 @@ impl<'a> Run<'a> {
         let workspace = listed["workspaces"][0]["id"]
             .as_str()
             .context("no workspace")?;
-        // Those that had a tunnel: all but the one at a name that nobody has.
+        // Those that had a tunnel: all but the one at an unknown name.
         eventually("records of the visits", || {
             let logs = managed.call("GET", &format!("{project}/logs?pageSize=100"), None)?;
             let count = logs.json()["logs"].as_array().map_or(0, Vec::len);
@@ -471,7 +472,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What a hidden field of a page's form holds.
+/// The value of a hidden field in a page's form.
 fn hidden(page: &Answer, name: &str) -> Result<String> {
     let text = page.text();
     let mark = format!("name=\"{name}\" value=\"");
@@ -487,5 +488,5 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 
 const CALLBACK: &str = "http://127.0.0.1:9/callback";
 
-/// How often somebody comes to the published service, or nearly.
+/// Approximate number of visits to the published service.
 const VISITS: usize = 12;

@@ -1,11 +1,12 @@
-//! Terminals of registered and other servers, from the pages of `svc up`: all parts are the real ones.
+//! Terminals of registered and ad-hoc servers, from the pages of `svc up`, with real components
+//! only.
 
 use anyhow::{Context as _, Result};
 use e2e::Platform;
 use serde_json::json;
 
-/// WT-2, EN-8: one person opens a terminal in a browser, another watches and is granted control, and
-/// what was recorded plays there and is a transcript for the command line.
+/// WT-2, EN-8: a user opens a terminal in a browser, another one watches and is granted control.
+/// The recording plays in the browser, and the command line prints it as a transcript.
 #[test]
 fn wt_2_a_terminal_is_opened_watched_handed_over_and_replayed_in_browsers() -> Result<()> {
     let platform = Platform::up()?;
@@ -46,9 +47,9 @@ fn wt_2_a_terminal_is_opened_watched_handed_over_and_replayed_in_browsers() -> R
     Ok(())
 }
 
-/// A server without sessions waits for a page that comes back, and gives it the same shell.
+/// A server without managed sessions waits for a page to reconnect, and resumes the same shell.
 #[test]
-fn a_terminal_outlives_its_page_and_is_found_again() -> Result<()> {
+fn a_terminal_outlives_its_page_and_is_resumed() -> Result<()> {
     let platform = Platform::up()?;
     let server = [
         "webtty",
@@ -64,5 +65,5 @@ fn a_terminal_outlives_its_page_and_is_found_again() -> Result<()> {
     Ok(())
 }
 
-/// Commands run as the test does.
+/// Commands run as the user of the test.
 const SPAWNS: &[&str] = &["--execution-mode", "spawn"];

@@ -1,4 +1,4 @@
-//! What a handshake with the engine decides.
+//! Routing by the TLS handshake.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// EN-10: agents come by the base host and by no other name.
+/// EN-10: agents connect with the base host name and no other.
 #[tokio::test]
-async fn the_agent_protocol_is_spoken_on_the_base_host_alone() -> Result<()> {
+async fn only_the_base_host_accepts_the_agent_protocol() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::mirror()?.to_string();
     let _agent = Agent::forward(&svc, &service, &["--http", "--hostname", "web"])?;
@@ -30,9 +30,9 @@ async fn the_agent_protocol_is_spoken_on_the_base_host_alone() -> Result<()> {
     Ok(())
 }
 
-/// EN-12: a replaced certificate is in service at a later handshake, and a broken one never.
+/// EN-12: a replaced certificate is used by a later handshake, and an invalid one never.
 #[test]
-fn a_replaced_certificate_is_in_service_soon() -> Result<()> {
+fn a_replaced_certificate_is_used_soon() -> Result<()> {
     let svc = Svc::engine()?;
     let document = format!("https://{}/api/openapi.json", svc.address());
     let before = Curl::new(&svc);
@@ -40,7 +40,7 @@ fn a_replaced_certificate_is_in_service_soon() -> Result<()> {
 
     svc.break_certificate()?;
     let replaced = Curl::trusting(svc.replace_certificate()?);
-    // The files are looked at when a handshake comes, so this asks again and again.
+    // The files are checked during a handshake, so this polls.
     for _ in 0..1000 {
         if let Ok(answer) = replaced.get(&[&document]) {
             assert_eq!(answer.status, 200);
@@ -69,7 +69,7 @@ pub(crate) fn connector(svc: &Svc, protocols: &[&str]) -> Result<TlsConnector> {
     Ok(TlsConnector::from(Arc::new(tls)))
 }
 
-/// The protocol that a handshake for `name` ends with.
+/// The protocol that a handshake for `name` negotiates.
 async fn chosen(svc: &Svc, name: &str, protocols: &[&str]) -> Result<Option<String>> {
     let (_, port) = svc.address().rsplit_once(':').context("no port")?;
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port.parse::<u16>()?)).await?;

@@ -1,6 +1,5 @@
-//! The TURN relay of `svc up`: clients that others wrote reach each other through it, with
-//! credentials that the platform issued and with ones that they derived themselves; whoever may
-//! not is refused.
+//! The TURN relay of `svc up`: third-party clients reach each other through it, with credentials
+//! that the platform issued and with derived ones. Clients without permission are refused.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use anyhow::{Result, bail, ensure};
 use e2e::{Platform, TurnClient, eventually, node, python, relay_of};
 use serde_json::{Value, json};
 
-/// Seconds in which a revocation is in force: one, but on a machine that is busy with other things.
+/// Seconds until a revocation must be effective: normally one, but more on a busy machine.
 const SOON: f64 = 10.0;
 
 /// coturn's client, over every transport, in pairs that send to each other.
@@ -54,14 +53,14 @@ fn coturns_client_relays_over_udp_tcp_and_tls() -> Result<()> {
     Ok(())
 }
 
-/// aiortc: two peers with relay candidates alone, and a data channel between them.
+/// aiortc: two peers with relay candidates only, and a data channel between them.
 #[test]
-fn aiortc_meets_on_the_relay() -> Result<()> {
+fn aiortc_connects_through_the_relay() -> Result<()> {
     let platform = Platform::up()?;
     let issued = platform.svc_json(&["turn-credentials"])?;
     let urls = issued["urls"].as_array().cloned().unwrap_or_default();
     let pat = derived_from_token(&platform, 600)?;
-    // It takes one url, and no TLS with an authority of our own.
+    // It accepts one url, and no TLS with a private authority.
     for (credential, url) in [(&issued, 0), (&pat, 0), (&pat, 1)] {
         let mut given = credential.clone();
         given["urls"] = json!([urls.get(url)]);
@@ -77,13 +76,13 @@ fn aiortc_meets_on_the_relay() -> Result<()> {
 }
 
 /// Chromium, with `iceTransportPolicy: relay`, over UDP, TCP and TLS, with a credential that the
-/// platform issued and with one that a token's holder derived.
+/// platform issued and with one derived from a token.
 #[test]
-fn chromium_meets_on_the_relay() -> Result<()> {
+fn chromium_connects_through_the_relay() -> Result<()> {
     let platform = Platform::up()?;
     let issued = platform.svc_json(&["turn-credentials"])?;
     let urls = issued["urls"].as_array().cloned();
-    // Not TLS over UDP: the relay has no DTLS.
+    // Not TLS over UDP, because the relay has no DTLS.
     let mut urls = urls.unwrap_or_default();
     urls.retain(|url| url.as_str().is_some_and(|url| !is_dtls(url)));
     for mut credential in [issued, derived_from_token(&platform, 600)?] {
@@ -100,9 +99,10 @@ fn is_dtls(url: &str) -> bool {
     url.starts_with("turns:") && url.ends_with("transport=udp")
 }
 
-/// TU-4: more than an hour to live, or expired, and it is refused, whoever made it.
+/// TU-4: a credential that is expired, or valid for more than an hour, is refused, whatever its
+/// origin.
 #[test]
-fn tu_4_credentials_that_are_not_of_this_hour_are_refused() -> Result<()> {
+fn tu_4_expired_and_long_lived_credentials_are_refused() -> Result<()> {
     let platform = Platform::up()?;
     let mut client = TurnClient::start(&platform)?;
     for (ttl, code) in [
@@ -119,11 +119,10 @@ fn tu_4_credentials_that_are_not_of_this_hour_are_refused() -> Result<()> {
     Ok(())
 }
 
-/// TU-5: credentials that a token's holder or an application made are as good as the token or the
-/// application: its permissions and its boundary count, and when it is revoked, what was
-/// allocated ends within a second.
+/// TU-5: credentials derived from a token or an application have its permissions and its boundary.
+/// When it is revoked, their allocations end within a second.
 #[test]
-fn tu_5_derived_credentials_are_checked_and_end_with_what_they_came_of() -> Result<()> {
+fn tu_5_derived_credentials_are_checked_and_end_with_their_origin() -> Result<()> {
     let platform = Platform::up()?;
     let mut client = TurnClient::start(&platform)?;
     let pat = |name: &str, flags: &[&str]| {
@@ -139,7 +138,7 @@ fn tu_5_derived_credentials_are_checked_and_end_with_what_they_came_of() -> Resu
         client.order(&derive_pat(&platform, &text(token), 600)?)
     };
     let derived = credential(&mut client, &good)?;
-    // The relay hears of a token when the platform has made it.
+    // The relay receives a token after the platform has created it.
     eventually("the token is known", || {
         Ok(client.allocate("one", &derived, "udp")? == 0)
     })?;
@@ -179,9 +178,9 @@ fn tu_5_derived_credentials_are_checked_and_end_with_what_they_came_of() -> Resu
     Ok(())
 }
 
-/// TU-5: an application agrees on a key with the relay, whose public half everybody can read.
+/// TU-5: an application agrees on a key with the relay, whose public half is published.
 #[test]
-fn tu_5_an_application_makes_its_own_credentials() -> Result<()> {
+fn tu_5_an_application_derives_its_own_credentials() -> Result<()> {
     let platform = Platform::up()?;
     let mut client = TurnClient::start(&platform)?;
     let pair = client.order(&json!({"keypair": true}))?;
@@ -226,9 +225,9 @@ fn tu_5_an_application_makes_its_own_credentials() -> Result<()> {
     Ok(())
 }
 
-/// What is relayed is the project's TURN usage.
+/// Relayed bytes count as the project's TURN usage.
 #[test]
-fn what_is_relayed_is_told_as_usage() -> Result<()> {
+fn relayed_bytes_are_reported_as_usage() -> Result<()> {
     let platform = Platform::up()?;
     let mut client = TurnClient::start(&platform)?;
     let issued = platform.svc_json(&["turn-credentials"])?;
@@ -249,7 +248,7 @@ fn what_is_relayed_is_told_as_usage() -> Result<()> {
         json!({"code": 403}),
         "the relay's own listener"
     );
-    // 4950 bytes there and back, out of one relay and into the other.
+    // 4950 bytes in each direction, out of one relay and into the other.
     eventually("usage is told", || {
         let usage = platform.svc_json(&["project", "usage", "--turn", "--timeline", "1h"])?;
         Ok(usage.to_string().contains("19800"))
@@ -273,7 +272,7 @@ fn derive_pat(platform: &Platform, token: &str, ttl: i64) -> Result<Value> {
     }))
 }
 
-/// What a token says of itself.
+/// The endpoint in a token's claims.
 fn token_endpoint(token: &str) -> Result<String> {
     let output = Command::new(python()?)
         .args(["-c", "import base64,json,sys; p=sys.argv[1].split('.')[1]; print(json.loads(base64.urlsafe_b64decode(p+'=='))['token_endpoint'])", token])

@@ -1,5 +1,5 @@
-//! What is in a program without being a crate: libraries in C that crates compile, scripts of pages, the
-//! standard library. Databases of vulnerabilities know these by their own names and versions.
+//! Components that are not crates: C libraries that crates compile, scripts of pages, the standard
+//! library. Vulnerability databases list these under their own names and versions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::program;
 use crate::repository::Repository;
 use crate::web;
 
-/// The library in C that a crate compiles. It becomes a dependency of the crate.
+/// The C library that a crate compiles. It becomes a dependency of the crate.
 pub(super) fn in_crate(folder: &Path, of: &mut Component) -> Result<Option<Component>> {
     let Some(library) = LIBRARIES.iter().find(|library| library.of == of.name) else {
         return Ok(None);
@@ -58,7 +58,7 @@ struct Library {
     of: &'static str,
     name: &'static str,
     header: &'static str,
-    /// The macro of its version.
+    /// The macro with its version.
     macro_name: &'static str,
     licence: &'static str,
     is_in_public_domain: bool,
@@ -86,7 +86,7 @@ const LIBRARIES: [Library; 2] = [
     },
 ];
 
-/// The scripts that the pages of the platform take from npm.
+/// The scripts that the platform's pages use from npm.
 pub(super) fn pages(repository: &Repository) -> Result<Vec<Component>> {
     let lock: Value = serde_json::from_str(&repository.read(web::LOCK)?)?;
     let packages = lock.get("packages").and_then(Value::as_object);
@@ -114,7 +114,7 @@ pub(super) fn pages(repository: &Repository) -> Result<Vec<Component>> {
     Ok(components)
 }
 
-/// Rust's own, which is linked into every program.
+/// Rust's standard library, which is linked into every program.
 pub(super) fn standard_library() -> Result<Component> {
     let told = program::output(Command::new("rustc").arg("--version"))?;
     let version = told

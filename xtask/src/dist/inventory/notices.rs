@@ -1,4 +1,4 @@
-//! The texts of licences that come with a crate.
+//! The licence texts that come with a crate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::Component;
 use crate::dist::licence::standard_text;
 
-/// A text that has to be passed on with the program.
+/// A text that must be distributed with the program.
 #[derive(Clone, PartialEq)]
 pub(in crate::dist) struct Notice(pub(in crate::dist) String);
 
-/// Every text of a licence in the sources of a crate, those of what it bundles too.
+/// Every licence text in the sources of a crate, including those of bundled libraries.
 pub(super) fn of_crate(folder: &Path, component: &Component) -> Result<Vec<Notice>> {
     let mut notices: Vec<Notice> = Vec::new();
     for file in found(folder)? {
@@ -33,7 +33,7 @@ pub(super) fn of_crate(folder: &Path, component: &Component) -> Result<Vec<Notic
     }
 }
 
-/// The text that SPDX has, with the authors that the manifest names.
+/// The SPDX text, with the authors from the manifest.
 fn standard(licence: &str, component: &Component) -> Result<Notice> {
     let names = component
         .licence
@@ -45,7 +45,7 @@ fn standard(licence: &str, component: &Component) -> Result<Notice> {
     Ok(Notice(standard_text(id, &authors)))
 }
 
-/// Files with the names that texts of licences have, in the order of their paths.
+/// Files with typical names of licence texts, sorted by path.
 fn found(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![(folder.to_owned(), false)];
@@ -86,11 +86,11 @@ const NAMES: [&str; 6] = [
     "NOTICE",
 ];
 
-/// Programs about licences.
+/// Source files about licences.
 const SOURCES: [&str; 9] = ["RS", "C", "H", "GO", "PY", "SH", "TOML", "JSON", "HTML"];
 
-/// Crates whose packages in the registry have no text, and the one of their licences that is taken:
-/// where there is a choice the one that asks for no list of holders.
+/// Crates whose registry packages contain no text, and the chosen licence of each: if possible one
+/// that requires no list of holders.
 const WITHOUT_TEXT: [(&str, &str); 8] = [
     ("alloc-stdlib", "BSD-3-Clause"),
     ("asn1-rs-impl", "Apache-2.0"),
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_licences_have_names_of_their_own() {
+    fn licence_files_are_recognised_by_name() {
         for (name, is_one) in [
             ("LICENSE-MIT", true),
             ("license.md", true),

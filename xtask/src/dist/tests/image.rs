@@ -1,16 +1,16 @@
-//! The Dockerfile: no container is built here, so what it says is read.
+//! The Dockerfile. No container is built here, so its text is checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// A stage: what it is made from, and its instructions.
+/// A stage: its base image, and its instructions.
 struct Stage {
     from: String,
     lines: Vec<String>,
 }
 
-/// The stages by their names, and the images of others that they begin with.
+/// The stages by name, and their external base images.
 fn stages() -> (BTreeMap<String, Stage>, BTreeSet<String>) {
     let repository = Repository::of_this_package().unwrap();
     let text = repository.read("deploy/Dockerfile").unwrap();
@@ -47,7 +47,7 @@ fn bases_are_pinned() {
     assert_eq!(images.len(), 3, "{images:?}");
     for image in images {
         let (name, tag) = image.split_once(':').unwrap();
-        // A tag such as `1-bookworm` moves, one with all numbers of a version or with a day does not.
+        // A tag such as `1-bookworm` moves; one with a full version or a date does not.
         let first = tag
             .split('-')
             .find(|part| part.starts_with(|c: char| c.is_ascii_digit()));
@@ -55,7 +55,7 @@ fn bases_are_pinned() {
         let is_exact = number.split('.').count() == 3 || number.len() == 8;
         assert!(is_exact || tag.contains("@sha256:"), "{name}: {tag}");
     }
-    // The compiler of the image reads what the workspace asks for.
+    // The compiler of the image supports the workspace's version.
     let repository = Repository::of_this_package().unwrap();
     let manifest = repository.read("Cargo.toml").unwrap();
     let wanted = manifest
@@ -75,7 +75,7 @@ fn numbers(version: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Each program is built by the task that makes packages: with the terminal of the pages, or not at all.
+/// Each program is built by the packaging task: with the web terminal, or without any.
 #[test]
 fn programs_are_those_of_the_packages() {
     let (stages, _) = stages();
@@ -92,7 +92,7 @@ fn programs_are_those_of_the_packages() {
         ] {
             assert!(run.contains(cache), "{run}");
         }
-        // Two platforms that are built at once have caches of their own.
+        // Two platforms that are built at the same time have separate caches.
         assert_eq!(run.matches("--mount=type=cache").count(), 2);
         assert_eq!(run.matches("${TARGETARCH}").count(), 2);
         let copied = format!("COPY --from={build} /out/{package}");
@@ -110,7 +110,7 @@ fn programs_are_those_of_the_packages() {
         assert!(has(&stages[image], "USER 65532:65532"), "{image}");
     }
     assert!(has(&stages["build"], "COPY --from=node "));
-    // The agent's image has nothing of the servers.
+    // The agent's image has no parts of the servers.
     assert!(
         !stages["agent"]
             .lines
@@ -121,10 +121,10 @@ fn programs_are_those_of_the_packages() {
     assert!(!has(&stages["base"], "curl"));
 }
 
-/// Each server serves metrics where the image asks for its health: as it is shipped in packages and as
-/// it is in the compose file, and Prometheus asks there too.
+/// Each server serves metrics at the address of the image's health check, both as packaged and in
+/// the compose file, and Prometheus uses the same address.
 #[test]
-fn the_health_of_each_server_is_asked_where_it_is() {
+fn health_checks_use_the_address_of_each_server() {
     let repository = Repository::of_this_package().unwrap();
     let (stages, _) = stages();
     let ports = stages["svc"].lines.iter().find_map(|line| {

@@ -147,8 +147,8 @@ async fn sign_up(
         return Err(SignInError::NotInvited);
     }
     let local = email.as_str().split('@').next().unwrap_or_default();
-    let told = proved.profile.name.as_deref().unwrap_or(local);
-    let name = accounts::name(told).or_else(|_| accounts::name(local))?;
+    let reported_name = proved.profile.name.as_deref().unwrap_or(local);
+    let name = accounts::name(reported_name).or_else(|_| accounts::name(local))?;
     let person = NewPerson {
         email,
         name,

@@ -138,8 +138,7 @@ pub async fn begin(
 /// Completes a sign-in. Whatever the outcome, the browser cannot use it a second time.
 ///
 /// # Errors
-/// [`FlowError::NotBegun`] if `state` is not this browser's. A sign-in that the browser did start
-/// remains valid.
+/// Fails if `state` is not this browser's. A sign-in that the browser did start remains valid.
 pub async fn complete(
     app: &App,
     provider: &Provider,

@@ -222,12 +222,12 @@ impl Provider {
                 (&metadata.userinfo_endpoint, answer.access_token)
         {
             let request = self.http.get(endpoint.0.clone()).bearer_auth(token);
-            let told: UserInfo = json(request).await?;
+            let user_info: UserInfo = json(request).await?;
             // Section 5.3.2: the response may be about another user.
-            if told.sub != claims.sub {
+            if user_info.sub != claims.sub {
                 return Err(TokenError::Refused("userinfo is about somebody else").into());
             }
-            profile = told.profile;
+            profile = user_info.profile;
         }
         Ok(ProviderIdentity {
             subject: claims.sub,
@@ -460,6 +460,6 @@ mod tests {
         assert!(matches!(one.await, Err(ProviderError::Busy)));
         asking.pop();
         let one = provider.redeem("code", &secrets, now);
-        assert!(one.now_or_never().is_none(), "there is room again");
+        assert!(one.now_or_never().is_none(), "a permit is free again");
     }
 }

@@ -62,12 +62,12 @@ pub async fn sign_in(
     let Some(user) = user.filter(|user| user.status == Status::Active) else {
         return Err(SignInError::Wrong);
     };
-    let begun = session::begin_whole(app, &mut tx, &user, browser, now).await?;
+    let started = session::begin_whole(app, &mut tx, &user, browser, now).await?;
     note_sign_in(&mut tx, &user, browser.ip, now).await?;
     forgive_all(&mut tx, &user).await?;
     tx.commit().await?;
     app.people.places.take_back(&from);
-    Ok(begun)
+    Ok(started)
 }
 
 /// Completes a sign-in with a passkey. Returns the value of `Set-Cookie`.

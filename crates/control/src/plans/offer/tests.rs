@@ -31,9 +31,9 @@ fn subscribed() -> Account {
     }
 }
 
-fn shown(catalogue: &Catalogue, account: &Account, room: &Availability) -> PlanConfiguration {
+fn shown(catalogue: &Catalogue, account: &Account, availability: &Availability) -> PlanConfiguration {
     let today = date(2026, 4, 16);
-    let offers = Plan::ALL.map(|plan| offer(catalogue, plan, account, room, today));
+    let offers = Plan::ALL.map(|plan| offer(catalogue, plan, account, availability, today));
     configuration(&offers, |_| None, "wks_1", &FingerprintKey::new(&KEY))
 }
 
@@ -81,18 +81,18 @@ fn cp_4f_without_server_confirmation_updates_are_unavailable() {
 #[test]
 fn full_regions_are_not_offered() {
     let catalogue = catalogue(two_regions());
-    let mut room = Availability {
+    let mut availability = Availability {
         full: vec![
             (Provider::Aws, "eu".to_owned(), Plan::Basic),
             (Provider::Aws, "eu".to_owned(), Plan::Pro),
         ],
         ..Availability::default()
     };
-    let config = shown(&catalogue, &Account::default(), &room);
+    let config = shown(&catalogue, &Account::default(), &availability);
     let regions: Vec<_> = config.plans[0].providers[0].regions.iter().collect();
     assert_eq!((regions.len(), regions[0].region.as_str()), (1, "us"));
-    room.full.clear();
-    let config = shown(&catalogue, &Account::default(), &room);
+    availability.full.clear();
+    let config = shown(&catalogue, &Account::default(), &availability);
     assert_eq!(config.plans[0].providers[0].regions.len(), 2);
 }
 
@@ -103,16 +103,16 @@ fn limits_and_missing_checkout_are_reasons() {
         "plans": [{"plan": "basic", "projects_per_workspace": 2}],
         "regions": [{"provider": "aws", "region": "eu", "plans": ["pro", "enterprise"]}],
     }));
-    let room = Availability {
+    let availability = Availability {
         in_workspace: vec![(Plan::Basic, 2)],
         ..Availability::default()
     };
-    let reason = |account: &Account, room: &Availability, plan: usize| {
-        shown(&narrow, account, room).plans[plan].unavailable_reason_code
+    let reason = |account: &Account, availability: &Availability, plan: usize| {
+        shown(&narrow, account, availability).plans[plan].unavailable_reason_code
     };
     let none = Account::default();
     assert_eq!(
-        reason(&none, &room, 0),
+        reason(&none, &availability, 0),
         Some(UnavailableReason::ProjectLimit)
     );
     assert_eq!(
@@ -120,7 +120,7 @@ fn limits_and_missing_checkout_are_reasons() {
         Some(UnavailableReason::NoCapacity)
     );
     assert_eq!(
-        reason(&none, &room, 1),
+        reason(&none, &availability, 1),
         Some(UnavailableReason::CheckoutDisabled)
     );
 }
@@ -170,16 +170,16 @@ fn cp_4b_the_fingerprint_binds_the_offer_and_the_decision() {
     let today = date(2026, 4, 16);
     let base = catalogue(two_regions());
     let print =
-        |catalogue: &Catalogue, plan, account: &Account, room: &Availability, day, workspace| {
-            offer(catalogue, plan, account, room, day)
+        |catalogue: &Catalogue, plan, account: &Account, availability: &Availability, day, workspace| {
+            offer(catalogue, plan, account, availability, day)
                 .fingerprint(workspace, &key)
                 .to_string()
         };
-    let room = Availability::default();
-    let first = print(&base, Plan::Pro, &subscribed(), &room, today, "wks_1");
+    let availability = Availability::default();
+    let first = print(&base, Plan::Pro, &subscribed(), &availability, today, "wks_1");
     assert_eq!(
         first,
-        print(&base, Plan::Pro, &subscribed(), &room, today, "wks_1"),
+        print(&base, Plan::Pro, &subscribed(), &availability, today, "wks_1"),
         "the same offer has the same fingerprint"
     );
     let price = catalogue(json!({"plans": [{"plan": "pro", "monthly_price": 5}]}));
@@ -203,21 +203,21 @@ fn cp_4b_the_fingerprint_binds_the_offer_and_the_decision() {
     let mut grown = subscribed();
     grown.revision += 1;
     let changed = [
-        print(&base, Plan::Pro, &grown, &room, today, "wks_1"),
-        print(&price, Plan::Pro, &subscribed(), &room, today, "wks_1"),
-        print(&mode, Plan::Pro, &subscribed(), &room, today, "wks_1"),
+        print(&base, Plan::Pro, &grown, &availability, today, "wks_1"),
+        print(&price, Plan::Pro, &subscribed(), &availability, today, "wks_1"),
+        print(&mode, Plan::Pro, &subscribed(), &availability, today, "wks_1"),
         print(&base, Plan::Pro, &subscribed(), &full, today, "wks_1"),
-        print(&base, Plan::Pro, &other_subscription, &room, today, "wks_1"),
-        print(&base, Plan::Pro, &past_due, &room, today, "wks_1"),
-        print(&base, Plan::Pro, &Account::default(), &room, today, "wks_1"),
-        print(&base, Plan::Basic, &subscribed(), &room, today, "wks_1"),
-        print(&base, Plan::Pro, &subscribed(), &room, today, "wks_2"),
+        print(&base, Plan::Pro, &other_subscription, &availability, today, "wks_1"),
+        print(&base, Plan::Pro, &past_due, &availability, today, "wks_1"),
+        print(&base, Plan::Pro, &Account::default(), &availability, today, "wks_1"),
+        print(&base, Plan::Basic, &subscribed(), &availability, today, "wks_1"),
+        print(&base, Plan::Pro, &subscribed(), &availability, today, "wks_2"),
         // The rest of the month costs less tomorrow.
         print(
             &base,
             Plan::Pro,
             &subscribed(),
-            &room,
+            &availability,
             date(2026, 4, 17),
             "wks_1",
         ),
@@ -225,7 +225,7 @@ fn cp_4b_the_fingerprint_binds_the_offer_and_the_decision() {
     for (index, other) in changed.iter().enumerate() {
         assert_ne!(*other, first, "{index}");
     }
-    let offer = offer(&base, Plan::Pro, &subscribed(), &room, today);
+    let offer = offer(&base, Plan::Pro, &subscribed(), &availability, today);
     assert!(offer.fingerprint("wks_1", &key).is(&first));
     assert!(
         !offer

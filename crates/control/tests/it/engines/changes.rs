@@ -14,10 +14,10 @@ use super::{
 use crate::support::{PASSWORD, Person, Project, TestControl, both};
 
 both! {
-    an_engine_is_told_everything_that_it_serves_and_nothing_else,
-    every_change_is_told_in_its_order,
-    who_comes_and_goes_is_told_with_what_is_theirs,
-    whatever_ends_early_is_told,
+    an_engine_receives_exactly_the_data_that_it_serves,
+    changes_are_sent_in_order,
+    members_are_sent_with_their_credentials_and_removed,
+    early_ends_are_sent,
     registered_servers_are_sent_with_their_keys,
     an_issued_credential_is_sent_with_the_root_of_its_chain,
 }
@@ -71,7 +71,7 @@ async fn far_project(control: &TestControl, of: &Person) -> Project {
     Project { id, endpoint }
 }
 
-async fn an_engine_is_told_everything_that_it_serves_and_nothing_else(control: TestControl) {
+async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl) {
     let limits = json!({"plans": [{"plan": "basic", "limits": {"clients": 3}}]});
     let control = linkable_with(control, limits).await;
     let (ada, eve, bob) = (
@@ -202,7 +202,7 @@ async fn an_engine_is_told_everything_that_it_serves_and_nothing_else(control: T
     served.stop().await;
 }
 
-async fn every_change_is_told_in_its_order(control: TestControl) {
+async fn changes_are_sent_in_order(control: TestControl) {
     let (control, served, mut link, ada, project) = linked(control).await;
     let own = credential_of(&control, &ada).await;
     let path = format!("/api/projects/tunnels/{}", project.id);
@@ -307,7 +307,7 @@ async fn every_change_is_told_in_its_order(control: TestControl) {
     served.stop().await;
 }
 
-async fn who_comes_and_goes_is_told_with_what_is_theirs(control: TestControl) {
+async fn members_are_sent_with_their_credentials_and_removed(control: TestControl) {
     let (control, served, mut link, ada, project) = linked(control).await;
     // A user without membership is not sent.
     let bob = control.person("bob").await;
@@ -381,7 +381,7 @@ async fn who_comes_and_goes_is_told_with_what_is_theirs(control: TestControl) {
     served.stop().await;
 }
 
-async fn whatever_ends_early_is_told(control: TestControl) {
+async fn early_ends_are_sent(control: TestControl) {
     let (control, served, mut link, ada, _) = linked(control).await;
     let mut browser = control.signed_in("ada").await;
     let session = control.signed_in("ada").await;

@@ -18,15 +18,15 @@ use super::{PATIENCE, SECRET, Served, asks, linkable, linked, named, names, show
 use crate::support::{Project, TestControl, both};
 
 both! {
-    a_link_goes_on_from_where_it_was,
-    after_a_long_time_or_another_history_everything_is_told,
-    a_change_is_told_at_once,
+    a_link_resumes_at_its_position,
+    after_a_long_time_or_with_another_history_a_full_snapshot_is_sent,
+    a_change_is_sent_immediately,
     only_the_secret_of_a_cluster_opens_a_link,
     links_end_with_the_platform,
-    operators_see_who_is_linked,
-    a_process_has_so_many_links,
+    operators_see_linked_engines,
+    a_process_has_a_limit_of_links,
     two_links_get_full_snapshots_at_a_time,
-    of_many_changes_everything_is_told,
+    many_changes_cause_a_full_snapshot,
 }
 
 async fn settle(control: &TestControl, project: &Project, port: i64) {
@@ -42,7 +42,7 @@ async fn settle(control: &TestControl, project: &Project, port: i64) {
     tx.commit().await.unwrap();
 }
 
-async fn a_link_goes_on_from_where_it_was(control: TestControl) {
+async fn a_link_resumes_at_its_position(control: TestControl) {
     let (control, served, mut link, _, project) = linked(control).await;
     settle(&control, &project, 4001).await;
     let (cursor, _) = link.change().await;
@@ -71,7 +71,7 @@ async fn a_link_goes_on_from_where_it_was(control: TestControl) {
     served.stop().await;
 }
 
-async fn after_a_long_time_or_another_history_everything_is_told(control: TestControl) {
+async fn after_a_long_time_or_with_another_history_a_full_snapshot_is_sent(control: TestControl) {
     let (control, served, mut link, _, project) = linked(control).await;
     settle(&control, &project, 4001).await;
     let (cursor, _) = link.change().await;
@@ -119,7 +119,7 @@ async fn another_history(control: &TestControl) {
     control.raw("UPDATE link_head SET mark = 'another'").await;
 }
 
-async fn a_change_is_told_at_once(control: TestControl) {
+async fn a_change_is_sent_immediately(control: TestControl) {
     let (control, served, mut link, _, project) = linked(control).await;
     let mut took = Vec::new();
     for port in 4000..4020 {
@@ -247,7 +247,7 @@ async fn links_end_with_the_platform(control: TestControl) {
     drop(control);
 }
 
-async fn operators_see_who_is_linked(control: TestControl) {
+async fn operators_see_linked_engines(control: TestControl) {
     let (control, served, link, ..) = linked(control).await;
     let shown = async || {
         let since = jiff::Timestamp::MIN;
@@ -362,7 +362,7 @@ async fn opened(control: &TestControl) -> axum::response::Response {
     control.router.clone().oneshot(request).await.unwrap()
 }
 
-async fn a_process_has_so_many_links(control: TestControl) {
+async fn a_process_has_a_limit_of_links(control: TestControl) {
     let control = linkable(control).await;
     let mut links = Vec::new();
     for number in 0..256 {
@@ -419,7 +419,7 @@ async fn two_links_get_full_snapshots_at_a_time(control: TestControl) {
     while !piece(&mut third).await.contains("snapshot_begin") {}
 }
 
-async fn of_many_changes_everything_is_told(control: TestControl) {
+async fn many_changes_cause_a_full_snapshot(control: TestControl) {
     let (control, served, mut link, ..) = linked(control).await;
     // One change for each of many unassigned projects, and one of the keys, which sends them.
     let change = async |count: u32| {

@@ -13,7 +13,7 @@ use crate::support::{TestControl, both};
 
 both! {
     keys_of_turn_credentials_are_sent_to_relays_only,
-    a_relay_reports_turn_usage_alone,
+    a_relay_reports_only_turn_usage,
 }
 
 /// TU-5: with the data that it receives, a relay computes the passwords that the platform issues.
@@ -61,7 +61,7 @@ async fn keys_of_turn_credentials_are_sent_to_relays_only(control: TestControl) 
     served.stop().await;
 }
 
-async fn a_relay_reports_turn_usage_alone(control: TestControl) {
+async fn a_relay_reports_only_turn_usage(control: TestControl) {
     let control = linkable(control).await;
     let ada = control.person("ada").await;
     let project = control.project(&ada).await.id.to_string();

@@ -13,9 +13,9 @@ use crate::support::{Answer, Person, Project, TestControl, both, next};
 both! {
     a_batch_is_stored_and_counts_once,
     online_tunnels_expire_with_their_engine,
-    an_engine_speaks_of_what_it_serves_alone,
-    what_is_malformed_is_refused_by_name,
-    records_are_kept_as_long_as_the_plan_says,
+    an_engine_reports_only_about_projects_that_it_serves,
+    malformed_fields_are_refused_by_name,
+    records_have_the_retention_of_the_plan,
     records_per_project_are_limited,
 }
 
@@ -166,7 +166,7 @@ async fn online_tunnels_expire_with_their_engine(control: TestControl) {
     assert_eq!(online().await, (json!(0), json!(0)));
 }
 
-async fn an_engine_speaks_of_what_it_serves_alone(control: TestControl) {
+async fn an_engine_reports_only_about_projects_that_it_serves(control: TestControl) {
     let (control, _, project) = one(control).await;
     let id = project.id.as_str();
     let nobody = ProjectId::new(7, [7; 10]);
@@ -191,7 +191,7 @@ async fn an_engine_speaks_of_what_it_serves_alone(control: TestControl) {
     report(&control, "wrong", 2, records).await.refused(401);
 }
 
-async fn what_is_malformed_is_refused_by_name(control: TestControl) {
+async fn malformed_fields_are_refused_by_name(control: TestControl) {
     let (control, _, project) = one(control).await;
     let id = project.id.as_str();
     let mut broken = stream(id, next());
@@ -230,7 +230,7 @@ async fn what_is_malformed_is_refused_by_name(control: TestControl) {
     );
 }
 
-async fn records_are_kept_as_long_as_the_plan_says(control: TestControl) {
+async fn records_have_the_retention_of_the_plan(control: TestControl) {
     let days = json!({"plans": [{"plan": "basic", "log_retention_days": 2}]});
     let control = linkable_with(control, days).await;
     let ada = control.person("ada").await;

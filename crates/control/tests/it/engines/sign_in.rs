@@ -12,9 +12,9 @@ use super::linkable;
 use crate::support::{Browser, PASSWORD, Person, Project, TestControl, both};
 
 both! {
-    a_person_goes_back_with_a_code_for_this_browser_alone,
+    a_user_returns_with_a_code_for_this_browser_only,
     sign_in_never_redirects_to_another_host,
-    only_who_may_use_the_project_is_sent_back,
+    only_members_of_the_project_are_redirected_back,
     a_code_is_not_a_token,
     codes_are_rate_limited,
 }
@@ -43,7 +43,7 @@ fn code(location: &str) -> String {
     query.split('&').next().unwrap().to_owned()
 }
 
-async fn a_person_goes_back_with_a_code_for_this_browser_alone(control: TestControl) {
+async fn a_user_returns_with_a_code_for_this_browser_only(control: TestControl) {
     let (control, ada, project) = one(control).await;
     let asked = path(&host(&project));
     // Without a session the sign-in comes first, and returns here.
@@ -204,7 +204,7 @@ async fn sign_in_never_redirects_to_another_host(control: TestControl) {
     }
 }
 
-async fn only_who_may_use_the_project_is_sent_back(control: TestControl) {
+async fn only_members_of_the_project_are_redirected_back(control: TestControl) {
     let (control, ada, project) = one(control).await;
     let asked = path(&host(&project));
     let status = async |browser: &mut Browser<'_>| browser.open(&asked).await.status;

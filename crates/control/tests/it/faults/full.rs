@@ -47,17 +47,17 @@ fn mount(size: &str, on: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_is_read_and_written_again_when_there_is_room() {
+async fn a_full_disk_is_read_and_written_again_when_there_is_space() {
     match settings() {
-        None => with_mounts("a_full_disk_is_read_and_written_again_when_there_is_room"),
+        None => with_mounts("a_full_disk_is_read_and_written_again_when_there_is_space"),
         Some(_) => sqlite_on_a_full_disk().await,
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_postgres_is_read_and_written_again_when_there_is_room() {
+async fn a_full_postgres_is_read_and_written_again_when_there_is_space() {
     match settings() {
-        None => with_mounts("a_full_postgres_is_read_and_written_again_when_there_is_room"),
+        None => with_mounts("a_full_postgres_is_read_and_written_again_when_there_is_space"),
         Some(_) => postgres_on_a_full_disk().await,
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 both! {
-    a_period_is_charged_once_and_months_end_where_they_end,
+    a_period_is_charged_once_for_months_of_any_length,
     an_aborted_renewal_has_charged_nothing,
     a_project_added_on_the_first_day_is_not_charged_twice,
     a_workspace_without_projects_stops_paying,
@@ -12,7 +12,7 @@ both! {
 }
 
 /// A period is charged when it starts, on the same day of the month as the subscription.
-async fn a_period_is_charged_once_and_months_end_where_they_end(control: TestControl) {
+async fn a_period_is_charged_once_for_months_of_any_length(control: TestControl) {
     let control = control
         .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
         .await;

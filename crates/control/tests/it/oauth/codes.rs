@@ -14,15 +14,15 @@ use super::{VERIFIER, audit, code, error, program, redeem, with_token};
 use crate::support::{CALLBACK, LOOPBACK, TestControl, both};
 
 both! {
-    oa_3_a_code_is_good_for_five_minutes,
-    oa_3_a_code_that_comes_again_takes_its_token_along,
-    oa_3_of_many_at_once_one_redeems_and_the_others_revoke,
+    oa_3_a_code_is_valid_for_five_minutes,
+    oa_3_reusing_a_code_revokes_its_token,
+    oa_3_of_parallel_requests_one_redeems_and_the_others_revoke,
     oa_3_a_code_is_bound_to_client_callback_and_verifier,
-    oa_5_what_a_token_request_lacks_is_named,
-    a_code_dies_with_what_approved_it,
+    oa_5_missing_parameters_of_a_token_request_are_named,
+    a_code_ends_with_the_session_that_approved_it,
 }
 
-async fn oa_3_a_code_is_good_for_five_minutes(control: TestControl) {
+async fn oa_3_a_code_is_valid_for_five_minutes(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     for (seconds, status) in [(299, 200), (300, 400), (3600, 400)] {
@@ -33,7 +33,7 @@ async fn oa_3_a_code_is_good_for_five_minutes(control: TestControl) {
     }
 }
 
-async fn oa_3_a_code_that_comes_again_takes_its_token_along(control: TestControl) {
+async fn oa_3_reusing_a_code_revokes_its_token(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     // Any use of it counts, by any client and in any form.
@@ -61,7 +61,7 @@ async fn oa_3_a_code_that_comes_again_takes_its_token_along(control: TestControl
     }
 }
 
-async fn oa_3_of_many_at_once_one_redeems_and_the_others_revoke(control: TestControl) {
+async fn oa_3_of_parallel_requests_one_redeems_and_the_others_revoke(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let code = code(&mut browser, &[]).await;
@@ -156,7 +156,7 @@ async fn oa_3_a_code_is_bound_to_client_callback_and_verifier(control: TestContr
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
-async fn oa_5_what_a_token_request_lacks_is_named(control: TestControl) {
+async fn oa_5_missing_parameters_of_a_token_request_are_named(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let code = code(&mut browser, &[]).await;
@@ -222,7 +222,7 @@ async fn oa_5_what_a_token_request_lacks_is_named(control: TestControl) {
     }
 }
 
-async fn a_code_dies_with_what_approved_it(control: TestControl) {
+async fn a_code_ends_with_the_session_that_approved_it(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let now = control.app.now();
     // The user signed out in the meantime.

@@ -11,16 +11,16 @@ use crate::support::{Answer, BASE_URL, Browser, TestControl, both};
 both! {
     oa_4_a_person_types_the_code_looks_and_approves,
     oa_4_the_approval_page_shows_client_address_and_time,
-    oa_4_a_denied_device_gets_nothing,
+    oa_4_a_denied_device_gets_no_token,
     oa_4_a_code_is_read_however_it_is_typed,
     oa_4_a_device_that_polls_too_often_is_slowed_down,
     oa_4_codes_end_after_ten_minutes,
     oa_4_an_approval_is_decided_once_and_redeemed_once,
     oa_4_codes_are_not_guessed,
     oa_4_the_screen_is_never_skipped,
-    what_a_device_sends_is_checked,
-    an_approval_dies_with_what_gave_it,
-    askers_are_held_back,
+    device_requests_are_validated,
+    an_approval_ends_with_the_session_that_gave_it,
+    device_requests_are_rate_limited,
     pending_devices_per_network_are_limited,
     pending_devices_are_limited,
 }
@@ -179,7 +179,7 @@ async fn oa_4_the_approval_page_shows_client_address_and_time(control: TestContr
     assert!(!screen.text.contains("not where you are now"));
 }
 
-async fn oa_4_a_denied_device_gets_nothing(control: TestControl) {
+async fn oa_4_a_denied_device_gets_no_token(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let (device_code, user_code) = asked(&control).await;
@@ -210,7 +210,7 @@ async fn oa_4_a_code_is_read_however_it_is_typed(control: TestControl) {
     }
 }
 
-/// RFC 8628 section 3.5: the interval increases by five seconds for good.
+/// RFC 8628 section 3.5: the interval increases by five seconds permanently.
 async fn oa_4_a_device_that_polls_too_often_is_slowed_down(control: TestControl) {
     let (device_code, _) = asked(&control).await;
     for (wait, expected) in [
@@ -363,7 +363,7 @@ async fn oa_4_the_screen_is_never_skipped(control: TestControl) {
     assert_eq!(answer.location.as_deref(), Some("/login?next=/device"));
 }
 
-async fn what_a_device_sends_is_checked(control: TestControl) {
+async fn device_requests_are_validated(control: TestControl) {
     for (name, value, expected) in [
         ("client_id", "", "invalid_request"),
         ("client_id", "nobody", "invalid_client"),
@@ -410,7 +410,7 @@ async fn what_a_device_sends_is_checked(control: TestControl) {
     }
 }
 
-async fn an_approval_dies_with_what_gave_it(control: TestControl) {
+async fn an_approval_ends_with_the_session_that_gave_it(control: TestControl) {
     let ada = control.person("Ada").await.user;
     let mut browser = control.signed_in("Ada").await;
     let (device_code, user_code) = asked(&control).await;
@@ -429,7 +429,7 @@ async fn an_approval_dies_with_what_gave_it(control: TestControl) {
     assert_eq!(list.status, 401);
 }
 
-async fn askers_are_held_back(control: TestControl) {
+async fn device_requests_are_rate_limited(control: TestControl) {
     for _ in 0..31 {
         assert_eq!(ask(&control, &[]).await.status, 200);
     }

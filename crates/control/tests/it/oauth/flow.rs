@@ -11,10 +11,10 @@ use crate::support::{Answer, BASE_URL, Browser, CALLBACK, LOOPBACK, PASSWORD, Te
 
 both! {
     oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in,
-    oa_2_a_person_who_denies_gives_nothing,
-    oa_2_the_consent_page_says_who_asks_and_for_what,
+    oa_2_a_denied_request_grants_nothing,
+    oa_2_the_consent_page_shows_the_client_and_its_scopes,
     oa_2_a_restricted_session_grants_no_more_than_it_has,
-    oa_2_an_approval_is_valid_once_and_for_what_was_shown,
+    oa_2_an_approval_is_valid_once_and_for_the_shown_request,
     oa_2_a_state_of_four_kilobytes_is_returned,
     oa_2_an_approval_is_of_the_session_that_saw_the_page,
     oa_5_a_client_revokes_its_own_token,
@@ -105,7 +105,7 @@ async fn oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in(control: T
     assert_eq!(done, expected);
 }
 
-async fn oa_2_a_person_who_denies_gives_nothing(control: TestControl) {
+async fn oa_2_a_denied_request_grants_nothing(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     for decision in ["deny", "", "APPROVE"] {
@@ -119,7 +119,7 @@ async fn oa_2_a_person_who_denies_gives_nothing(control: TestControl) {
     assert_eq!(audit(&control).await[0].0, "oauth.denied");
 }
 
-async fn oa_2_the_consent_page_says_who_asks_and_for_what(control: TestControl) {
+async fn oa_2_the_consent_page_shows_the_client_and_its_scopes(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let scope = format!("{SCOPE} tunnels.tunnels.create-delete account.credentials.read-write");
@@ -364,7 +364,7 @@ async fn an_access_token_is_a_credential_like_any_other(control: TestControl) {
 }
 
 /// OA-2: a consent page is answered once, for the request that it shows.
-async fn oa_2_an_approval_is_valid_once_and_for_what_was_shown(control: TestControl) {
+async fn oa_2_an_approval_is_valid_once_and_for_the_shown_request(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let page = browser.open(&authorize(&[])).await;

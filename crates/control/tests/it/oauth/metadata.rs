@@ -145,7 +145,7 @@ async fn the_endpoints_of_web_clients_answer_other_origins() {
 
 /// An unknown path returns a JSON problem, never a page.
 #[tokio::test]
-async fn unknown_paths_beside_the_endpoints_are_problems() {
+async fn unknown_paths_next_to_the_endpoints_are_problems() {
     let control = TestControl::start("").await;
     for path in [
         "/oauth",

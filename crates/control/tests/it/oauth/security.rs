@@ -7,20 +7,20 @@ use super::{at_callback, authorize, code, error, press, redeem};
 use crate::support::{BASE_URL, CALLBACK, LOOPBACK, TestControl, both};
 
 both! {
-    section_4_1_a_redirect_goes_to_a_registered_callback_alone,
-    section_4_2_nothing_is_told_to_other_sites_by_the_referrer,
+    section_4_1_redirects_go_only_to_a_registered_callback,
+    section_4_2_the_referrer_reveals_nothing_to_other_sites,
     section_4_3_tokens_never_travel_through_the_browser,
-    section_4_4_every_answer_says_who_gives_it,
-    section_4_5_an_injected_code_is_worth_nothing,
+    section_4_4_every_answer_names_its_issuer,
+    section_4_5_an_injected_code_is_refused,
     section_4_7_another_site_cannot_approve,
-    section_4_8_there_is_no_way_around_pkce,
-    section_4_11_nobody_is_sent_on_by_a_stranger,
+    section_4_8_pkce_cannot_be_bypassed,
+    section_4_11_there_is_no_open_redirect,
     section_4_12_a_form_is_never_sent_on,
     section_4_14_there_is_no_approval_without_a_person,
     section_4_16_no_page_is_put_into_another,
 }
 
-async fn section_4_1_a_redirect_goes_to_a_registered_callback_alone(control: TestControl) {
+async fn section_4_1_redirects_go_only_to_a_registered_callback(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     for (name, value) in [
@@ -64,7 +64,7 @@ async fn section_4_1_a_redirect_goes_to_a_registered_callback_alone(control: Tes
     assert_eq!((answer.status, answer.location), (400, None));
 }
 
-async fn section_4_2_nothing_is_told_to_other_sites_by_the_referrer(control: TestControl) {
+async fn section_4_2_the_referrer_reveals_nothing_to_other_sites(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     let page = browser.open(&authorize(&[])).await;
@@ -97,7 +97,7 @@ async fn section_4_3_tokens_never_travel_through_the_browser(control: TestContro
 }
 
 /// Mix-up: RFC 9207, in successful and failed answers. [`at_callback`] checks `iss`.
-async fn section_4_4_every_answer_says_who_gives_it(control: TestControl) {
+async fn section_4_4_every_answer_names_its_issuer(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     for decision in ["approve", "deny"] {
@@ -121,7 +121,7 @@ async fn section_4_4_every_answer_says_who_gives_it(control: TestControl) {
 }
 
 /// A code that an attacker injects into the client's own session is bound to another challenge.
-async fn section_4_5_an_injected_code_is_worth_nothing(control: TestControl) {
+async fn section_4_5_an_injected_code_is_refused(control: TestControl) {
     const OF_THE_THIEF: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
@@ -160,7 +160,7 @@ async fn section_4_7_another_site_cannot_approve(control: TestControl) {
     assert_eq!(browser.open(&path).await.status, 200);
 }
 
-async fn section_4_8_there_is_no_way_around_pkce(control: TestControl) {
+async fn section_4_8_pkce_cannot_be_bypassed(control: TestControl) {
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     for changes in [
@@ -184,7 +184,7 @@ async fn section_4_8_there_is_no_way_around_pkce(control: TestControl) {
     }
 }
 
-async fn section_4_11_nobody_is_sent_on_by_a_stranger(control: TestControl) {
+async fn section_4_11_there_is_no_open_redirect(control: TestControl) {
     control.person("Ada").await;
     // The sign-in returns to one of our paths only.
     for next in ["//evil.example", "https://evil.example/", "/\\evil.example"] {

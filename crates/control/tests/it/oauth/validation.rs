@@ -16,7 +16,7 @@ use crate::support::{BASE_URL, Browser, TestControl, both};
 
 both! {
     oa_8_every_claim_is_validated,
-    oa_8_without_its_record_a_token_is_nothing,
+    oa_8_a_token_without_its_record_is_refused,
     oa_8_revocation_is_seen_by_the_next_request_of_every_process,
     oa_8_a_removed_client_has_no_valid_tokens,
     mc_4_a_token_without_oauth_claims_is_accepted,
@@ -130,7 +130,7 @@ async fn oa_8_every_claim_is_validated(control: TestControl) {
 }
 
 /// OA-8: a signature alone is not enough.
-async fn oa_8_without_its_record_a_token_is_nothing(control: TestControl) {
+async fn oa_8_a_token_without_its_record_is_refused(control: TestControl) {
     let control = with_known_key(control).await;
     control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;

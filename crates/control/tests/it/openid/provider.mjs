@@ -1,6 +1,6 @@
 // The npm package `oidc-provider` on a free port, for one client. Its arguments are the directory
-// that holds `node_modules`, and the client's callback. It prints its issuer, and ends with its
-// standard input. Whoever signs in is the address that they type as their name.
+// that contains `node_modules`, and the client's callback. It prints its issuer, and exits when its
+// standard input ends. The name that a user types at the sign-in becomes their address.
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';

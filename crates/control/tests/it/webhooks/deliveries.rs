@@ -17,14 +17,14 @@ use crate::support::{TestControl, both, next};
 
 both! {
     an_event_becomes_one_delivery_per_subscriber,
-    what_fails_is_tried_again_and_given_up,
+    failed_deliveries_are_retried_and_then_abandoned,
     a_finished_delivery_is_kept_for_a_month,
-    what_was_given_up_is_tried_again_by_hand,
+    abandoned_deliveries_can_be_retried_manually,
     a_delivery_is_tried_so_often_and_no_more,
     an_endpoint_that_fails_for_days_or_returns_410_is_disabled,
-    what_waits_goes_with_its_webhook,
+    waiting_deliveries_are_removed_with_their_webhook,
     an_address_is_checked_when_it_is_connected_to,
-    answers_are_not_followed_nor_kept_beyond_a_bound,
+    redirects_are_not_followed_and_answers_are_truncated,
     the_running_task_delivers,
     an_endpoint_that_hangs_leaves_slots_for_others,
 }
@@ -112,7 +112,7 @@ async fn a_finished_delivery_is_kept_for_a_month(control: TestControl) {
     assert_eq!(world.deliveries(&path).await.len(), 0);
 }
 
-async fn what_fails_is_tried_again_and_given_up(control: TestControl) {
+async fn failed_deliveries_are_retried_and_then_abandoned(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world.add(&world.receiver.url()).await;
     let refusals = (0..8).map(|_| Reply::Status(500, "", "sorry\0".to_owned()));
@@ -172,7 +172,7 @@ async fn what_fails_is_tried_again_and_given_up(control: TestControl) {
     assert_eq!(world.receiver.received().len(), 8);
 }
 
-async fn what_was_given_up_is_tried_again_by_hand(control: TestControl) {
+async fn abandoned_deliveries_can_be_retried_manually(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world.add(&world.receiver.url()).await;
     world.report(&world.event(EventType::TunnelCreated)).await;
@@ -278,7 +278,7 @@ async fn an_endpoint_that_fails_for_days_or_returns_410_is_disabled(control: Tes
     assert_eq!(disabled.count(), 2);
 }
 
-async fn what_waits_goes_with_its_webhook(control: TestControl) {
+async fn waiting_deliveries_are_removed_with_their_webhook(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world.add(&world.receiver.url()).await;
     world.report(&world.event(EventType::TunnelCreated)).await;
@@ -344,7 +344,7 @@ async fn an_address_is_checked_when_it_is_connected_to(control: TestControl) {
     assert_eq!(world.receiver.received().len(), 2);
 }
 
-async fn answers_are_not_followed_nor_kept_beyond_a_bound(control: TestControl) {
+async fn redirects_are_not_followed_and_answers_are_truncated(control: TestControl) {
     let world = World::new(control).await;
     let (path, _) = world.add(&world.receiver.url()).await;
     world.receiver.reply([

@@ -91,9 +91,9 @@ pub struct AuthContext<'a> {
 const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
 
 /// Decides about an HTTP request to a published tunnel.
-pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Decision {
+pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Decision {
     let tunnel = request.tunnel;
-    if let Some(refused) = visitor::refuse(tunnel, request.visitor, grounds) {
+    if let Some(refused) = visitor::refuse(tunnel, request.visitor, context) {
         return refused;
     }
     // The parameter is reserved on every published tunnel. The upstream must never see a token in
@@ -111,7 +111,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Deci
         bad_query: malformed.is_some(),
         bearer: request.bearer != Bearer::Absent,
         session: request.cookies.session.is_present(),
-        work: guards.challenge && has_worked(request, grounds),
+        work: guards.challenge && has_worked(request, context),
     };
     let mut facts = ConditionBits::of(guards, visitor::project_asks(tunnel), has);
     let mut allowed = Admission {
@@ -131,7 +131,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Deci
                     },
                 };
                 // ED-4: if it is invalid, no other proof is used.
-                match proof::token(text, form, target(request), grounds) {
+                match proof::token(text, form, target(request), context) {
                     Ok((proof, path)) => {
                         allowed.strip_authorization = form == TokenForm::Header;
                         allowed.path = path;
@@ -144,7 +144,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Deci
                 }
                 facts = facts.past_challenge();
             }
-            Action::Certificate => match proof::certificate(target(request), grounds) {
+            Action::Certificate => match proof::certificate(target(request), context) {
                 Ok((proof, path)) => {
                     allowed.path = path.or(allowed.path);
                     allowed.proof = Some(proof);
@@ -152,7 +152,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Deci
                 }
                 Err(refused) => return refused.into(),
             },
-            Action::Session => match proof::session(request, grounds) {
+            Action::Session => match proof::session(request, context) {
                 Ok(proof) => {
                     allowed.proof = Some(proof);
                     break Rule::Session;
@@ -207,9 +207,9 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> Deci
 pub fn decide_connection<A>(
     tunnel: &LiveTunnel<A>,
     visitor: VisitorInfo<'_>,
-    grounds: AuthContext<'_>,
+    context: AuthContext<'_>,
 ) -> Decision {
-    if let Some(refused) = visitor::refuse(tunnel, visitor, grounds) {
+    if let Some(refused) = visitor::refuse(tunnel, visitor, context) {
         return refused;
     }
     let guards = tunnel.policy.guards;
@@ -231,7 +231,7 @@ pub fn decide_connection<A>(
                 certificate: visitor.certificate,
                 path: None,
             };
-            match proof::certificate(target, grounds) {
+            match proof::certificate(target, context) {
                 Ok((proof, _)) => {
                     let proof = Some(proof);
                     Decision::allow(
@@ -255,11 +255,11 @@ pub fn decide_connection<A>(
 }
 
 /// Returns true if the challenge was passed.
-fn has_worked<A>(request: &EdgeRequest<'_, A>, grounds: AuthContext<'_>) -> bool {
-    let cookie = request.cookies.challenge.value().zip(grounds.seals);
+fn has_worked<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> bool {
+    let cookie = request.cookies.challenge.value().zip(context.seals);
     cookie.is_some_and(|(cookie, seals)| {
         let from = (request.host, request.visitor.peer);
-        Challenges::is_passed(cookie, from, seals, grounds.now)
+        Challenges::is_passed(cookie, from, seals, context.now)
     })
 }
 

@@ -38,7 +38,7 @@ pub enum Outcome {
 /// Changes to an allowed request before it is forwarded.
 #[derive(Debug, Default)]
 pub struct Admission {
-    /// The proof that was used, where one was needed.
+    /// The proof that was used, if one was needed.
     pub proof: Option<Proof>,
     /// The query to forward instead of the original one; empty means no query at all.
     pub query: Option<String>,
@@ -255,7 +255,7 @@ impl Decision {
         }
     }
 
-    /// Uses `outcome`, a redirect, for a browser; the result for all other visitors is a refusal.
+    /// Replaces a refusal by `outcome`, a redirect, if a browser requests a page.
     pub(super) fn or_browser(self, navigation: bool, outcome: Outcome) -> Self {
         if navigation {
             Self { outcome, ..self }

@@ -71,13 +71,13 @@ pub(super) fn token(
     text: Option<&str>,
     form: TokenForm,
     target: BoundaryTarget<'_>,
-    grounds: AuthContext<'_>,
+    context: AuthContext<'_>,
 ) -> ProofResult {
     let invalid = |reason| ProofRefusal::new(Rule::Token, Problem::invalid_token(), reason);
     let text = text.ok_or_else(|| invalid(Cow::Borrowed("malformed bearer")))?;
-    let verified = grounds.tokens.verify(text, grounds.now);
+    let verified = context.tokens.verify(text, context.now);
     let token: Arc<Verified> = verified.map_err(|refused| invalid(refused.to_string().into()))?;
-    let tenancy = grounds.tenancy;
+    let tenancy = context.tenancy;
     tenancy
         .require(&token, target.project, PERMISSION)
         .map_err(ProofRefusal::denied)?;
@@ -86,7 +86,7 @@ pub(super) fn token(
 }
 
 /// Checks a client certificate that was proved in the handshake.
-pub(super) fn certificate(target: BoundaryTarget<'_>, grounds: AuthContext<'_>) -> ProofResult {
+pub(super) fn certificate(target: BoundaryTarget<'_>, context: AuthContext<'_>) -> ProofResult {
     let refused = |reason: Cow<'static, str>| {
         Err(ProofRefusal::new(
             Rule::Certificate,
@@ -94,11 +94,11 @@ pub(super) fn certificate(target: BoundaryTarget<'_>, grounds: AuthContext<'_>) 
             reason,
         ))
     };
-    let known = target.certificate.zip(grounds.tenancy.directory());
+    let known = target.certificate.zip(context.tenancy.directory());
     let Some((certificate, directory)) = known else {
         return refused("no certificate".into());
     };
-    let credentials = match certificate.credentials(directory, target.project, grounds.now) {
+    let credentials = match certificate.credentials(directory, target.project, context.now) {
         Ok(credentials) => credentials,
         Err(unmatched) => return refused(unmatched.to_string().into()),
     };
@@ -106,7 +106,7 @@ pub(super) fn certificate(target: BoundaryTarget<'_>, grounds: AuthContext<'_>) 
     // reason.
     let mut why = None;
     for (credential, validity) in credentials {
-        match admits(&credential, target, grounds) {
+        match admits(&credential, target, context) {
             Ok(path) => {
                 let proof = Proof::Certificate {
                     credential,
@@ -127,11 +127,11 @@ pub(super) fn certificate(target: BoundaryTarget<'_>, grounds: AuthContext<'_>) 
 fn admits(
     credential: &Credential,
     target: BoundaryTarget<'_>,
-    grounds: AuthContext<'_>,
+    context: AuthContext<'_>,
 ) -> Result<Option<NormalPath>, ProofRefusal> {
     let held = credential.limits.permissions();
     let user = Some(&*credential.user_id);
-    let permitted = grounds
+    let permitted = context
         .tenancy
         .require_of(user, held, target.project, PERMISSION);
     permitted.map_err(ProofRefusal::denied)?;
@@ -147,15 +147,15 @@ fn invalid_certificate() -> Problem {
 /// has to sign in.
 pub(super) fn session<A>(
     request: &EdgeRequest<'_, A>,
-    grounds: AuthContext<'_>,
+    context: AuthContext<'_>,
 ) -> Result<Proof, ProofRefusal> {
     let none = |reason: Cow<'static, str>| ProofRefusal {
         rule: Rule::Session,
         outcome: None,
         reason,
     };
-    let directory = grounds.tenancy.directory();
-    let Some(((seals, directory), cookie)) = grounds
+    let directory = context.tenancy.directory();
+    let Some(((seals, directory), cookie)) = context
         .seals
         .zip(directory)
         .zip(request.cookies.session.value())
@@ -166,10 +166,10 @@ pub(super) fn session<A>(
     let session = Session::read(cookie, seals, request.host, project)
         .map_err(|reason| none(reason.to_string().into()))?;
     session
-        .holds(directory, grounds.now)
+        .holds(directory, context.now)
         .map_err(|reason| none(reason.to_string().into()))?;
     let user = Some(&*session.user_id);
-    let permitted = grounds.tenancy.require_of(user, None, project, PERMISSION);
+    let permitted = context.tenancy.require_of(user, None, project, PERMISSION);
     permitted.map_err(ProofRefusal::denied)?;
     Ok(Proof::Session(Arc::new(session)))
 }

@@ -179,7 +179,7 @@ mod tests {
         }
         assert!(
             used.into_iter().all(|used| used),
-            "a row that never decides"
+            "a row that never matches"
         );
     }
 }

@@ -122,7 +122,7 @@ impl World {
         self.directory.apply(vec![project(settings)]);
     }
 
-    fn grounds(&self) -> AuthContext<'_> {
+    fn context(&self) -> AuthContext<'_> {
         AuthContext {
             tokens: &self.tokens,
             tenancy: &self.tenancy,
@@ -197,7 +197,7 @@ fn told(decision: &Decision) -> End {
     match &decision.outcome {
         Outcome::Allow(allowed) => End::Service(allowed.proof.as_ref().map_or("", Proof::method)),
         Outcome::Refuse(problem) => {
-            assert!(decision.reason.is_some(), "the log wants a reason");
+            assert!(decision.reason.is_some(), "the log needs a reason");
             End::Refused(problem.status, problem.code)
         }
         Outcome::SignIn => End::SignIn,
@@ -221,7 +221,7 @@ fn with_session(world: &World, tunnel: &LiveTunnel<()>, host: &str, cookie: &str
         query: None,
         reserved: NAMES,
     };
-    told(&decide(&request, world.grounds()))
+    told(&decide(&request, world.context()))
 }
 
 /// ED-2: a session is valid for twelve hours, for one host, until the user ends it or leaves.
@@ -357,13 +357,13 @@ fn ed_8_a_projects_rules_apply_in_addition_to_the_tunnels() {
             tls_version: Some(tls),
             ..VisitorInfo::at(peer.parse().unwrap())
         };
-        let decision = decide_connection(tunnel, visitor, world.grounds());
+        let decision = decide_connection(tunnel, visitor, world.context());
         let told = match told(&decision) {
             End::Refused(status, code) => (status, code),
             _ => (200, ""),
         };
         assert_eq!(told, expected, "{policy} {peer} {country:?} {tls:?}");
-        let again = reauthorize_visit(tunnel, visitor, None, world.grounds());
+        let again = reauthorize_visit(tunnel, visitor, None, world.context());
         assert_eq!(again, expected == fine, "{policy} {peer}");
     }
 }
@@ -379,7 +379,7 @@ fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {
         (json!({"mtls_auth": true}), 401),
     ] {
         let tunnel = world.tunnel(asked.clone());
-        let status = |grounds: AuthContext<'_>| {
+        let status = |context: AuthContext<'_>| {
             let request = EdgeRequest {
                 tunnel: &tunnel,
                 visitor: VisitorInfo::at("192.0.2.7".parse().unwrap()),
@@ -391,20 +391,20 @@ fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {
                 query: None,
                 reserved: NAMES,
             };
-            match told(&decide(&request, grounds)) {
+            match told(&decide(&request, context)) {
                 End::Refused(status, _) => status,
                 _ => 200,
             }
         };
-        assert_eq!(status(world.grounds()), with_keys, "{asked}");
+        assert_eq!(status(world.context()), with_keys, "{asked}");
         let stranger = AuthContext {
             tenancy: &community,
-            ..world.grounds()
+            ..world.context()
         };
         assert_eq!(status(stranger), 503, "{asked}");
         let without = AuthContext {
             seals: None,
-            ..world.grounds()
+            ..world.context()
         };
         let expected = if asked["mtls_auth"] == true {
             with_keys

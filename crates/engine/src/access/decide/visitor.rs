@@ -13,7 +13,7 @@ use crate::live::LiveTunnel;
 pub fn refuse<A>(
     tunnel: &LiveTunnel<A>,
     visitor: VisitorInfo<'_>,
-    grounds: AuthContext<'_>,
+    context: AuthContext<'_>,
 ) -> Option<Decision> {
     let policy = &tunnel.policy;
     if !policy.published {
@@ -30,7 +30,7 @@ pub fn refuse<A>(
         ));
     }
     let project = &state.policy;
-    if project.unreadable || !can_keep(tunnel, grounds) {
+    if project.unreadable || !can_keep(tunnel, context) {
         let reason = "a guard that this engine cannot keep";
         return Some(Decision::refuse(
             Rule::Unenforceable,
@@ -95,21 +95,21 @@ pub fn reauthorize_visit<A>(
     tunnel: &LiveTunnel<A>,
     visitor: VisitorInfo<'_>,
     proof: Option<&Proof>,
-    grounds: AuthContext<'_>,
+    context: AuthContext<'_>,
 ) -> bool {
     if !tunnel.project.state().in_use {
         return false;
     }
     // A private tunnel has no rules of the edge: its stream was dialled.
     if tunnel.policy.published {
-        let [needs_proof, nobody] = project_asks(tunnel);
-        let barred = nobody || needs_proof && !tunnel.policy.guards.take_proofs();
-        if barred || refuse(tunnel, visitor, grounds).is_some() {
+        let [needs_proof, visits_forbidden] = project_asks(tunnel);
+        let forbidden = visits_forbidden || needs_proof && !tunnel.policy.guards.take_proofs();
+        if forbidden || refuse(tunnel, visitor, context).is_some() {
             return false;
         }
     }
-    let known = (grounds.tokens, grounds.tenancy);
-    proof.is_none_or(|proof| proof.holds(&tunnel.project, known, grounds.now))
+    let known = (context.tokens, context.tenancy);
+    proof.is_none_or(|proof| proof.holds(&tunnel.project, known, context.now))
 }
 
 /// The columns `P` and `N` of the table (ED-8).
@@ -123,10 +123,10 @@ pub(super) fn project_asks<A>(tunnel: &LiveTunnel<A>) -> [bool; 2] {
 
 /// Returns true if this engine can enforce the tunnel's rules. Other tunnels are not opened
 /// (EN-11).
-fn can_keep<A>(tunnel: &LiveTunnel<A>, grounds: AuthContext<'_>) -> bool {
+fn can_keep<A>(tunnel: &LiveTunnel<A>, context: AuthContext<'_>) -> bool {
     let guards = tunnel.policy.guards;
-    let managed = grounds.tenancy.directory().is_some();
-    let browsers = grounds.seals.is_some();
+    let managed = context.tenancy.directory().is_some();
+    let browsers = context.seals.is_some();
     (managed || !(guards.certificate || tunnel.policy.asks_country()))
         && (managed && browsers || !(guards.session || guards.challenge))
 }

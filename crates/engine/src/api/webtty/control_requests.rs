@@ -110,8 +110,8 @@ pub(super) async fn resolve<A: LoadMetric>(
     session
         .act(|session, now| session.resolve(request, &by, action, now).map(drop))
         .map_err(refused)?;
-    let shown = session.request(&request).ok_or_else(Problem::not_found)?;
-    Ok(json(shown))
+    let resolved = session.request(&request).ok_or_else(Problem::not_found)?;
+    Ok(json(resolved))
 }
 
 /// Finds a participant of the caller: with credentials of the same chain, or of the user whose

@@ -44,8 +44,8 @@ pub(super) async fn attach<A: LoadMetric>(
     id: Result<Path<String>, PathRejection>,
     bytes: Result<Bytes, BytesRejection>,
 ) -> Answer {
-    let asked: AttachBody = body(bytes)?;
-    check(&asked)?;
+    let request: AttachBody = body(bytes)?;
+    check(&request)?;
     let permission = api.reads_terminals(&caller.token, &caller.project)?;
     let session = api.running_of(&caller, &path(id)?, permission)?;
     let lifetime = caller
@@ -59,8 +59,8 @@ pub(super) async fn attach<A: LoadMetric>(
         id: ParticipantId::new(u64::try_from(now).unwrap_or(0), random_bytes()),
         person: Person {
             name: name.unwrap_or_default(),
-            device_id: asked.device_id,
-            browser_id: asked.browser_id,
+            device_id: request.device_id,
+            browser_id: request.browser_id,
             ..person_of(&caller.token)
         },
         grant,
@@ -89,8 +89,8 @@ pub(super) async fn detach<A: LoadMetric>(
     ids: Result<Path<(String, String)>, PathRejection>,
     bytes: Result<Bytes, BytesRejection>,
 ) -> Answer {
-    let asked: DetachBody = body(bytes)?;
-    if asked
+    let request: DetachBody = body(bytes)?;
+    if request
         .reason
         .as_ref()
         .is_some_and(|why| why.len() > MAX_ERROR)

@@ -29,24 +29,24 @@ pub(super) async fn list<A: LoadMetric>(
     let params = ListParams::<SessionFilter>::from_query(query, api.compat)?;
     reaches(&caller, Permission::WebttySessionsReadOnly)?;
     let all = api.sessions_of(&caller.token, &caller.project);
-    let shown = all.iter().map(crate::webtty::SessionEntry::session);
-    let matching = shown.filter(|session| params.filters.matches(session));
+    let visible = all.iter().map(crate::webtty::SessionEntry::session);
+    let matching = visible.filter(|session| params.filters.matches(session));
     let limit = at_most(params.limit).min(usize::from(MAX_LIMIT));
     let mut sessions: Vec<_> = matching.take(limit).collect();
-    let told: HashSet<_> = all.iter().map(|known| known.session().id).collect();
+    let listed: HashSet<_> = all.iter().map(|known| known.session().id).collect();
     let (token, project) = (&caller.token, &caller.project);
-    let wanted = |session: &Session, tunnel: &Tunnel| {
-        !told.contains(&session.id)
+    let select = |session: &Session, tunnel: &Tunnel| {
+        !listed.contains(&session.id)
             && shows(token, project, tunnel)
             && params.filters.matches(session)
     };
-    let room = limit - sessions.len();
-    let kept = api.terminals.recorder.sessions(&project.id, room, wanted);
-    let kept = kept.await.map_err(|why| unreadable(&why))?;
-    sessions.extend(kept.into_iter().map(|kept| kept.session));
-    let shown = sessions.into_iter();
-    let shown = shown.map(|session| api.session_for(&caller, session));
-    Ok(json(shown.collect::<Vec<_>>()))
+    let rest = limit - sessions.len();
+    let stored = api.terminals.recorder.sessions(&project.id, rest, select);
+    let stored = stored.await.map_err(|why| unreadable(&why))?;
+    sessions.extend(stored.into_iter().map(|stored| stored.session));
+    let visible = sessions.into_iter();
+    let visible = visible.map(|session| api.session_for(&caller, session));
+    Ok(json(visible.collect::<Vec<_>>()))
 }
 
 /// One session.

@@ -13,24 +13,24 @@ impl<A: LoadMetric> Live<A> {
     /// Adds a tunnel to the maps, next to those that share its name.
     pub(super) fn route_to(&self, state: &mut State<A>, tunnel: &Arc<LiveTunnel<A>>) {
         self.by_id.pin().insert(tunnel.view.id, Arc::clone(tunnel));
-        let joined = |held: Option<&NameHolders<A>>| {
-            held.map_or_else(
+        let joined = |holders: Option<&NameHolders<A>>| {
+            holders.map_or_else(
                 || NameHolders::One(Arc::clone(tunnel)),
-                |held| held.with(tunnel),
+                |holders| holders.with(tunnel),
             )
         };
         if let Some(key) = NameKey::of(tunnel) {
             let names = self.by_name.pin();
-            let held = joined(names.get(&key));
-            names.insert(key, held);
+            let holders = joined(names.get(&key));
+            names.insert(key, holders);
         }
         if let Some(port) = routed_port(&tunnel.view.properties) {
             state.ports.insert(port, tunnel.seq);
         }
         if let Some(hostname) = routed_hostname(&tunnel.view.properties) {
             let hostnames = self.by_hostname.pin();
-            let held = joined(hostnames.get(hostname));
-            hostnames.insert(hostname.clone(), held);
+            let holders = joined(hostnames.get(hostname));
+            hostnames.insert(hostname.clone(), holders);
             self.remembered
                 .forget(&mut state.forgetting, hostname.as_str());
         }

@@ -114,7 +114,7 @@ fn carry_out(live: &Live, owners: &mut Vec<Owner<&'static str>>, act: &Act) {
             if let Some(hostname) = hostname {
                 properties["hostname"] = json!(format!("h{hostname}.t.x"));
             }
-            // A refusal is a valid step: nothing may change then.
+            // A refusal is a valid step: it must not change anything.
             drop(open(live, &owners[place], properties));
         }
         Act::Close { tunnel: index } => {

@@ -204,6 +204,6 @@ fn memory_of_hostnames_is_bounded() {
     assert_eq!(remembered, 10);
     assert!(
         matches!(live.route("h19.t.x"), Route::Offline),
-        "the youngest stay"
+        "the newest stay"
     );
 }

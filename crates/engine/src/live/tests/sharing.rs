@@ -54,7 +54,7 @@ fn a_tunnel_that_does_not_share_takes_over_from_all() {
     assert_eq!(routed(&live, "web.t.x"), "alone");
     let sharing = connect(&live, &user("ann"), "sharing");
     let opened = open(&live, &sharing, shared()).unwrap();
-    assert_eq!(opened.displaced.len(), 1, "it had not asked to share");
+    assert_eq!(opened.displaced.len(), 1, "it did not request sharing");
     assert_eq!(live.counts().tunnels, 1);
 }
 
@@ -109,7 +109,7 @@ fn a_failed_tunnel_is_skipped_until_it_serves_again() {
     opened[1].health.failed();
     let mut both: Vec<_> = (0..2).map(|_| routed(&live, "web.t.x")).collect();
     both.sort_unstable();
-    assert_eq!(both, ["a", "b"], "where all fail, all are tried");
+    assert_eq!(both, ["a", "b"], "if all fail, all are tried");
     opened[0].health.served();
     assert_eq!(routed(&live, "web.t.x"), "a");
 }

@@ -78,7 +78,7 @@ fn en_3_entering_and_leaving_a_filter_are_created_and_deleted_events() {
     assert_eq!(told, ["tunnel.created", "tunnel.updated", "tunnel.deleted"]);
     assert_eq!(
         seen[2].object["labels"]["env"], "prod",
-        "how it left is not for this watcher"
+        "this watcher must not see the new state"
     );
 }
 

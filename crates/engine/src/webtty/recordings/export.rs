@@ -135,9 +135,9 @@ impl Job {
         if let Err(error) = self.write(handle, &mut out).and_then(|()| out.flush()) {
             warn!(session = self.id, %error, "an export ends early");
             // The reader may be gone.
-            let telling = self.to.send(Err(error));
+            let sending = self.to.send(Err(error));
             handle
-                .block_on(async { timeout(STALL, telling).await })
+                .block_on(async { timeout(STALL, sending).await })
                 .ok();
         }
     }
@@ -278,12 +278,12 @@ impl Write for Pieces {
             return Ok(());
         }
         let piece = Bytes::from(std::mem::take(&mut self.piece));
-        let (bytes, begun) = (piece.len(), Instant::now());
+        let (bytes, started) = (piece.len(), Instant::now());
         let left = self.deadline.left();
         let sent = self
             .handle
             .block_on(async { timeout(left, self.to.send(Ok(piece))).await });
-        self.deadline.taken(bytes, begun.elapsed());
+        self.deadline.taken(bytes, started.elapsed());
         match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(io::ErrorKind::BrokenPipe.into()),

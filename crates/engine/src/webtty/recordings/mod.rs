@@ -83,7 +83,7 @@ pub struct Kept {
 /// Pace that the recording requires of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// The session goes on: there is capacity, or gaps are allowed.
+    /// The session continues: there is capacity, or gaps are allowed.
     Go,
     /// The session takes nothing from either side until there is capacity.
     Hold,

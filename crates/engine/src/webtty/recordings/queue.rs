@@ -46,7 +46,7 @@ struct State {
     entries: VecDeque<(Entry, Timestamp)>,
     bytes: usize,
     lost: u64,
-    /// The store fails. With the policy `best_effort` the session goes on meanwhile.
+    /// The store fails. With the policy `best_effort` the session continues meanwhile.
     failing: bool,
     end: Option<End>,
     ended: bool,

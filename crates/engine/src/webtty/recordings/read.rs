@@ -59,7 +59,7 @@ pub struct Verdict {
 const MAX_ENDED: usize = 4096;
 
 /// Sessions that one list reads: a list with filters that match nothing must end in a large
-/// project, too.
+/// project as well.
 const MAX_EXAMINED: usize = 5000;
 
 /// Concurrent requests to the store.

@@ -242,9 +242,9 @@ async fn a_list_requests_16_objects_concurrently() {
         let inner = inner(Arc::<ThrottledStore<_>>::clone(&objects));
         put_sessions(&inner, sessions).await;
         objects.config_mut(|config| config.wait_get_per_call = Duration::from_secs(1));
-        let begun = Instant::now();
+        let started = Instant::now();
         newest(&inner).await;
-        assert_eq!(begun.elapsed().as_secs(), rounds, "{sessions}");
+        assert_eq!(started.elapsed().as_secs(), rounds, "{sessions}");
     }
 }
 

@@ -156,12 +156,12 @@ impl Writer {
             if self.inner.usage.of(&self.project) >= self.inner.max_project {
                 self.chain.fill();
             }
-            let begun = if self.segment.clear.len() < ROLL {
+            let segment = if self.segment.clear.len() < ROLL {
                 self.segment.clone()
             } else {
                 Segment::default()
             };
-            let next = fill(self.chain.clone(), begun, &waiting)
+            let next = fill(self.chain.clone(), segment, &waiting)
                 .map_err(|error| missed(error.into(), &waiting))?;
             let next = match next {
                 // The current segment has no room for this record.

@@ -263,7 +263,7 @@ fn request(host: &str, stream: u32, flags: u8) -> Frame {
 
 /// Frames in forbidden positions or of forbidden lengths.
 #[tokio::test]
-async fn frames_out_of_place_end_the_connection() {
+async fn frames_in_forbidden_positions_end_the_connection() {
     let site = Site::start().await;
     let host = site.host();
     let good = |flags| request(host, 1, flags);

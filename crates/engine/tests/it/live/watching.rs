@@ -77,7 +77,7 @@ async fn en_3_the_filters_apply_to_the_snapshot_and_the_changes() {
 
 /// EN-3, EN-4: clients connect and read while another thread changes the state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn en_3_nothing_is_lost_or_doubled_while_the_state_changes() {
+async fn en_3_no_event_is_lost_or_duplicated_while_the_state_changes() {
     let limits = LiveLimits {
         watcher_queue: 100_000,
         ..LiveLimits::default()

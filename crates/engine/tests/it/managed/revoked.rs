@@ -411,7 +411,7 @@ async fn a_reserved_port_is_assigned_to_its_project_and_released() {
 /// The old secret of a rotated credential is valid until the overlap ends. Agents and visitors that
 /// connected with it stay until then, and are disconnected at that time.
 #[tokio::test]
-async fn a_credential_that_is_rotated_ends_nothing_before_its_overlap_does() {
+async fn a_rotated_credential_stays_valid_until_its_overlap_ends() {
     let Two { platform, .. } = Two::start().await;
     let mut told = None;
     let (credential, token) = platform.add_pat_with("usr_ann", |pat| told = Some(pat.clone()));

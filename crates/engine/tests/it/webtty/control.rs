@@ -18,7 +18,7 @@ fn decision(request: &serde_json::Value, grant: bool) -> Kind {
 /// EN-8, WT-2: the controller sees the requester and the reason, and grants control at the
 /// terminal. Then the other participant types until control is taken back.
 #[tokio::test]
-async fn en_8_control_is_requested_granted_and_taken_back() {
+async fn en_8_control_is_requested_granted_and_revoked() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
     let (mut bob, participant) = world.watches(&id, &world.bob).await;

@@ -106,7 +106,7 @@ async fn a_boundary_hides_sessions_with_their_tunnel() {
 
 /// Only users who manage servers may open or join sessions of a restricted server.
 #[tokio::test]
-async fn a_restricted_server_is_for_those_who_manage_servers() {
+async fn a_restricted_server_needs_the_permission_to_manage_servers() {
     let restricted = |told: &mut api::link::WebttyServer| {
         told.access_policy = "restricted".to_owned();
     };

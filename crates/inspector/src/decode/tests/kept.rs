@@ -1,9 +1,9 @@
-//! What is kept of exchanges, and what their answers tell of the service.
+//! Recorded data of exchanges, and hints derived from responses.
 
 use super::*;
 
 #[test]
-fn a_development_server_that_refuses_the_name_is_known_by_its_answer() {
+fn a_development_server_that_refuses_the_host_is_recognised() {
     let vite = "Blocked request. This host (\"x.test\") is not allowed.\nTo allow this host, add \"x.test\" to `server.allowedHosts` in vite.config.js.";
     for (status, body, server) in [
         (403, vite, Some("Vite")),
@@ -29,9 +29,9 @@ fn a_development_server_that_refuses_the_name_is_known_by_its_answer() {
     }
 }
 
-/// `--host-header` is for services that speak HTTP/1.1 without TLS.
+/// `--host-header` works only for services with HTTP/1.1 without TLS.
 #[test]
-fn what_cannot_help_is_not_suggested() {
+fn useless_options_are_not_suggested() {
     let refused = "HTTP/1.1 403 X\r\nContent-Length: 19\r\n\r\nInvalid Host header";
     for (tls, suggested) in [(false, true), (true, false)] {
         let mut store = Store::default();
@@ -48,7 +48,7 @@ fn what_cannot_help_is_not_suggested() {
 }
 
 #[test]
-fn what_is_kept_has_limits_and_the_oldest_leaves_first() {
+fn records_are_limited_and_the_oldest_are_removed_first() {
     let body = vec![b'x'; BODY_BYTES + 1000];
     let mut passing = Vec::new();
     for _ in 0..MAX_EXCHANGES {
@@ -80,7 +80,7 @@ fn what_is_kept_has_limits_and_the_oldest_leaves_first() {
 }
 
 #[test]
-fn while_paused_new_requests_are_left_out_and_old_ones_go_on() {
+fn a_pause_skips_only_new_requests() {
     let mut store = Store::default();
     let mut decoder = Decoder::new(origin());
     let now = Timestamp::UNIX_EPOCH;

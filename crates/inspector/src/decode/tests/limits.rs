@@ -1,16 +1,16 @@
-//! Limits on what one connection makes the inspector hold.
+//! Limits on the memory that one connection can use in the inspector.
 
 use super::*;
 
-/// What a connection of HTTP/2 shows of a visitor who asks with these blocks, each on a stream of its
-/// own, after this frame of settings of the service.
+/// Decodes an HTTP/2 connection with these header blocks, each as a request on its own stream,
+/// after this settings frame of the service.
 fn asked(settings: &[u8], blocks: &[Vec<u8>]) -> Store {
     let mut passing = vec![
         (Visitor, [http2::PREFACE, &h2_frame(4, 0, 0, &[])].concat()),
         (Service, h2_frame(4, 0, 0, settings)),
     ];
     for (stream, block) in (1..).step_by(2).zip(blocks) {
-        // In parts that every reader takes; the last one has END_HEADERS.
+        // In frames of a size that every receiver accepts; the last one has END_HEADERS.
         let parts: Vec<_> = block.chunks(16 * 1024).collect();
         for (at, part) in (1..).zip(&parts) {
             let kind = if at == 1 { 1 } else { 9 };
@@ -24,7 +24,7 @@ fn asked(settings: &[u8], blocks: &[Vec<u8>]) -> Store {
 /// GET, http, /, and the host `a` as a literal.
 const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'a'];
 
-/// RFC 7541 section 6.3: the writer uses a table of this size from now on.
+/// RFC 7541 section 6.3: a dynamic table size update.
 fn table_of(size: u32) -> Vec<u8> {
     let mut bytes = vec![0x3f];
     let mut rest = size - 31;
@@ -37,7 +37,7 @@ fn table_of(size: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_table_of_hpack_has_a_size() {
+fn the_hpack_table_is_limited() {
     // SETTINGS_HEADER_TABLE_SIZE: a mebibyte.
     let settings = [0, 1, 0, 0x10, 0, 0];
     for (size, shown) in [(64 * 1024, 1), (64 * 1024 + 1, 0)] {
@@ -48,18 +48,18 @@ fn a_table_of_hpack_has_a_size() {
 }
 
 #[test]
-fn a_block_of_hpack_has_a_size() {
+fn a_header_block_is_limited() {
     for (bytes, shown) in [(64 * 1024 - 1, 1), (64 * 1024, 0)] {
-        // Fields that take a byte each and are in the table of HPACK itself.
+        // Indexed fields of the static table, each of one byte.
         let block = [GET, &vec![0x90; bytes - GET.len()]].concat();
         let store = asked(&[], &[block]);
         assert_eq!(store.iter().count(), shown, "{bytes}");
     }
 }
 
-/// A field of the table takes a byte of the block and has a kilobyte.
+/// An indexed field takes one byte of the block and expands to a kilobyte.
 #[test]
-fn fields_that_a_block_unfolds_to_have_a_size() {
+fn expanded_header_fields_are_limited() {
     let value = [b'v'; 1000];
     // A literal with incremental indexing: x, 1000 bytes.
     let literal = [&[0x40, 1, b'x', 0x7f, 0xe9, 0x06][..], &value].concat();
@@ -70,7 +70,7 @@ fn fields_that_a_block_unfolds_to_have_a_size() {
 }
 
 #[test]
-fn so_many_requests_wait_for_their_answers() {
+fn pending_requests_are_limited() {
     for (requests, is_lost) in [(1024, false), (1025, true)] {
         let store = asked(&[], &vec![GET.to_vec(); requests]);
         let mut errors = store.iter().filter_map(|one| one.summary.error.as_deref());

@@ -1,4 +1,4 @@
-// The page of the inspector: a list that is kept up to date, and the exchange that was chosen.
+// The page of the inspector: a live list of exchanges, and the selected exchange.
 
 import { body, duration, element, headers, message, size, time, ways } from "/show.js";
 
@@ -21,7 +21,7 @@ const state = {
   fresh: new Set(),
 };
 
-// ---- What is asked of svc
+// ---- Requests to svc
 
 /** The token is the end of the address that svc has printed; it stays in this tab's storage. */
 function token() {
@@ -116,7 +116,7 @@ function take(event, data) {
       showHead();
       break;
   }
-  // One that was just sent again may be chosen before it is told of.
+  // A replayed exchange may be selected before its event arrives.
   const isGone = event === "gone" ? state.chosen <= data.up_to : !state.exchanges.has(state.chosen);
   if (state.chosen !== null && ["gone", "snapshot"].includes(event) && isGone) choose(null);
   soon();
@@ -133,7 +133,7 @@ function soon() {
   });
 }
 
-// ---- The head
+// ---- The header
 
 function showHead() {
   const { forwarding, target } = state.about;
@@ -210,14 +210,14 @@ function showList() {
   if (shown.length > 0) {
     at("empty").hidden = true;
   } else if (state.about.unseen) {
-    showEmpty("Nothing to see here", `${state.about.unseen}. The tunnel works all the same.`);
+    showEmpty("Nothing is recorded", `${state.about.unseen}. The tunnel works nevertheless.`);
   } else if (state.exchanges.size > 0) {
-    showEmpty("No request is like that", "Another filter shows more.");
+    showEmpty("No request is like that", "Change or clear the filter.");
   } else if (state.paused) {
-    showEmpty("Recording is paused", "Go on with Pause, or with the key p.");
+    showEmpty("Recording is paused", "Press Pause or the key p to continue.");
   } else {
     const address = state.about.forwarding;
-    const words = address ? ["Open ", link(address), ", and it appears here."] : ["They appear here."];
+    const words = address ? ["Open ", link(address), " and the request appears here."] : ["New requests appear here."];
     showEmpty("No requests yet", ...words);
   }
 }
@@ -290,7 +290,7 @@ function step(by) {
   at("list").querySelector(`button[data-id="${next.id}"]`)?.scrollIntoView({ block: "nearest" });
 }
 
-// ---- The chosen exchange
+// ---- The selected exchange
 
 async function choose(id) {
   state.chosen = id;
@@ -371,10 +371,10 @@ function showDetail() {
   const { detail } = state;
   at("what").textContent = `${detail.method} ${detail.path}`;
   const facts = [
-    detail.status === null ? "no answer yet" : detail.response?.line,
+    detail.status === null ? "no response yet" : detail.response?.line,
     duration(detail.took_ms),
     `request ${size(detail.request_bytes)}`,
-    `answer ${size(detail.response_bytes)}`,
+    `response ${size(detail.response_bytes)}`,
     detail.source_ip ? `from ${detail.source_ip}` : undefined,
     detail.replay_of === null ? undefined : `replayed from #${detail.replay_of}`,
     new Date(detail.began).toLocaleString(),
@@ -420,7 +420,7 @@ function showPart() {
   }
   const head = state.tab === "Request" ? state.detail.request : state.detail.response;
   if (!head) {
-    const why = state.detail.took_ms === null ? "The service has not answered yet." : "There is none.";
+    const why = state.detail.took_ms === null ? "The service has not responded yet." : "There is no response.";
     part.replaceChildren(element("p", { class: "note" }, why));
     return;
   }
@@ -439,9 +439,9 @@ function bodyOf(head) {
   const all = ways(data);
   if (all.length === 0) return [title, element("p", { class: "note" }, "Empty.")];
   const way = all.includes(state.way[state.tab]) ? state.way[state.tab] : all[0];
-  const group = element("div", { class: "choice", role: "group", "aria-label": "How it is shown" });
+  const group = element("div", { class: "choice", role: "group", "aria-label": "Display" });
   choice(group, all, way, (name) => {
-    // Of a body that is about to go.
+    // The buttons of a body that is about to be removed.
     if (!state.detail) return;
     state.way[state.tab] = name;
     showPart();
@@ -454,7 +454,7 @@ function bodyOf(head) {
     data.mime || "no type",
     size(data.size),
     data.decoded ? `shown without ${data.decoded}` : undefined,
-    data.cut ? "not all of it is kept" : undefined,
+    data.cut ? "only a part was kept" : undefined,
     data.trouble,
   ];
   const words = state.found ? state.filter.toLowerCase() : "";
@@ -485,11 +485,11 @@ function showMessages(part) {
     { id: "messages", "data-id": state.chosen, "data-last": messages.at(-1).number },
     ...messages.map(message),
   );
-  const lost = forgotten > 0 ? `${forgotten} older messages are not kept any more.` : undefined;
+  const lost = forgotten > 0 ? `${forgotten} older messages were deleted.` : undefined;
   part.replaceChildren(...(lost ? [element("p", { class: "note" }, lost)] : []), list);
 }
 
-// ---- What a person does
+// ---- User actions
 
 async function replay(changes = {}) {
   const { id } = await asked(`/exchanges/${state.chosen}/replay`, { method: "POST", json: changes });
@@ -505,7 +505,7 @@ async function edit() {
   at("edit-path").value = detail.path;
   at("edit-headers").value = request.headers.map(({ name, value }) => `${name}: ${value}`).join("\n");
   const text = request.body.text;
-  // What is not text, or not all here, is sent as it was.
+  // A body that is not text, or is not complete here, is sent unchanged.
   const editable = text !== undefined && !request.body.cut && !request.body.decoded;
   at("edit-body").value = editable ? text : "";
   at("edit-body").disabled = !editable;
@@ -620,7 +620,7 @@ const KEYS = {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  // A field of a dialog that was closed has the focus for a moment longer.
+  // A field of a closed dialog keeps the focus for a moment.
   if (event.target.matches("input, textarea") && !event.target.closest("dialog")) {
     if (event.key === "Escape") {
       // Chromium would empty the field.

@@ -1,4 +1,4 @@
-// How what was recorded looks: texts, trees and tables, made of nodes and never of markup.
+// Displays recorded data as texts, trees and tables. They are built from nodes, never from markup.
 
 /** An element with its attributes and children. */
 export function element(name, attributes = {}, ...children) {

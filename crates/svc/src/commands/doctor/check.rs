@@ -153,9 +153,9 @@ impl Report {
                 output::line(&output::tabbed(&cells))?;
             }
         }
-        let goes_on = !check.is_fail();
+        let can_continue = !check.is_fail();
         self.checks.push(check);
-        Ok(goes_on)
+        Ok(can_continue)
     }
 
     /// Finishes the report. Returns an error if a check failed.

@@ -43,9 +43,9 @@ pub(super) async fn look(
         Ok(recorder) => recorder,
         Err(failure) => return report.add(Check::failed("tls", &failure)),
     };
-    let shaken = handshake(&config.engine, &recorder, b"http/1.1", socket, limit).await;
-    report.add(check_tls(&config.engine, &recorder, &shaken, config))?;
-    let Ok(stream) = shaken else {
+    let tls_result = handshake(&config.engine, &recorder, b"http/1.1", socket, limit).await;
+    report.add(check_tls(&config.engine, &recorder, &tls_result, config))?;
+    let Ok(stream) = tls_result else {
         return Ok(false);
     };
     report.add(check_agents(config, &recorder, &addresses, limit).await)?;
@@ -129,12 +129,12 @@ async fn handshake(
 fn check_tls(
     engine: &HostPort,
     recorder: &Recorder,
-    shaken: &io::Result<TlsStream>,
+    tls_result: &io::Result<TlsStream>,
     config: &Config,
 ) -> Check {
     const NAME: &str = "tls";
     let seen = recorder.seen();
-    let Err(error) = shaken else {
+    let Err(error) = tls_result else {
         return seen.map_or_else(
             || Check::pass(NAME, "the certificate is believed"),
             |certificate| check_certificate(NAME, engine, &certificate),

@@ -50,13 +50,13 @@ pub(super) async fn look(
             .named(format!("doctor-{}", random::hex::<4>()?))
             .token_auth(true),
     );
-    let looked = match online(&mut tunnel, limit).await {
+    let result = match online(&mut tunnel, limit).await {
         Ok((online, check)) => {
             report.add(check)?;
             let shared = ProbeState::new();
             let visits = visits(config, &online, &shared, limit, report);
             tokio::select! {
-                looked = visits => looked,
+                result = visits => result,
                 // The engine closed the tunnel. All later visits would fail for the same reason.
                 () = accept(&mut tunnel, &shared) => report
                     .add(Check::fail(PUBLISH, "the engine took the tunnel away"))
@@ -66,7 +66,7 @@ pub(super) async fn look(
         Err(check) => report.add(check).map(drop),
     };
     agent.close(CLOSE_TIMEOUT).await;
-    looked
+    result
 }
 
 /// Serves visitors until the tunnel closes.
@@ -213,9 +213,9 @@ async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
         .header("x-doctor", "Two, 2")
         .header(header::ACCEPT_ENCODING, "identity")
         .body(Full::default());
-    let seen = open.ask(request).await?;
-    let seen: Value = serde_json::from_slice(&seen).map_err(|error| plain(&error))?;
-    let fields: Vec<(&str, &str)> = seen
+    let received = open.ask(request).await?;
+    let received: Value = serde_json::from_slice(&received).map_err(|error| plain(&error))?;
+    let fields: Vec<(&str, &str)> = received
         .get("fields")
         .and_then(Value::as_array)
         .into_iter()
@@ -230,7 +230,7 @@ async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
         let check = Check::fail(HEADERS, format!("{what} on the way"));
         Ok(check.next("something on the way writes requests anew"))
     };
-    if seen.get("target").and_then(Value::as_str) != Some(TARGET) {
+    if received.get("target").and_then(Value::as_str) != Some(TARGET) {
         return changed("the path or the query was changed");
     }
     if values("x-doctor") != ["one", "Two, 2"] {
@@ -262,7 +262,7 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trou
     let mut open = visitor.open().await?;
     let request = open.request("/stream").body(Full::default());
     let mut body = open.send(request).await?.into_body();
-    let mut seen = String::new();
+    let mut received = String::new();
     let mut longest = Duration::ZERO;
     for chunk in 0..CHUNKS {
         let started = Instant::now();
@@ -270,13 +270,13 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trou
             shared.chunks.add_permits(1);
         }
         let wanted = format!("data: {chunk}\n\n");
-        while !seen.contains(&wanted) {
+        while !received.contains(&wanted) {
             let Some(frame) = body.frame().await else {
                 return Err(("the answer broke off".to_owned(), None));
             };
             let frame = frame.map_err(|error| plain(&error))?;
             let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
-            seen.push_str(&String::from_utf8_lossy(bytes));
+            received.push_str(&String::from_utf8_lossy(bytes));
         }
         if chunk > 0 {
             longest = longest.max(started.elapsed());

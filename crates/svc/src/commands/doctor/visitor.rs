@@ -84,8 +84,8 @@ impl Visitor {
                     drop(stream.set_nodelay(true));
                     let socket = Socket::new(stream, address);
                     let name = self.address.server_name().map_err(|error| plain(&error))?;
-                    let shaken = transport::connect(Arc::clone(&self.tls), name, socket).await;
-                    return shaken.map_err(|error| {
+                    let tls_result = transport::connect(Arc::clone(&self.tls), name, socket).await;
+                    return tls_result.map_err(|error| {
                         (
                             format!("no TLS with {host}: {}", chain(&error)),
                             Some("the certificate needs the published names, too".to_owned()),

@@ -23,7 +23,7 @@ pub(super) struct Receiver {
     http: Client,
     url: Url,
     /// The URL without user name and password.
-    shown: String,
+    display_url: String,
 }
 
 /// An event that the receiver accepted.
@@ -84,14 +84,14 @@ impl Receiver {
         let http = builder
             .build()
             .map_err(|error| Failure::of("no connection can be made", error))?;
-        let mut shown = url.clone();
+        let mut display_url = url.clone();
         // These calls fail only for a URL without a host.
-        let _kept = shown.set_username("").and(shown.set_password(None));
-        shown.set_query(None);
+        let _kept = display_url.set_username("").and(display_url.set_password(None));
+        display_url.set_query(None);
         Ok(Self {
             http,
             url,
-            shown: shown.into(),
+            display_url: display_url.into(),
         })
     }
 
@@ -125,7 +125,7 @@ impl Receiver {
             let what = format!("{} {}", post.event_type, post.event_id);
             match missed {
                 DeliveryError::Permanent(status) => {
-                    let message = format!("{} answered {status} to {what}", self.shown);
+                    let message = format!("{} answered {status} to {what}", self.display_url);
                     return Err(Failure::new(Code::Failed, message)
                         .named("receiver_refused")
                         .hint("the receiver says no, so it is not tried again: see its log"));
@@ -133,7 +133,7 @@ impl Receiver {
                 DeliveryError::Temporary(why) if attempts == MAX_ATTEMPTS => {
                     let message = format!(
                         "{} did not take {what} in {MAX_ATTEMPTS} attempts: {why}",
-                        self.shown
+                        self.display_url
                     );
                     return Err(Failure::new(Code::Failed, message)
                         .named("receiver_unreachable")
@@ -141,7 +141,7 @@ impl Receiver {
                 }
                 DeliveryError::Temporary(why) => {
                     if attempts == 1 {
-                        output::message(&format!("{}: {why}; trying again", self.shown));
+                        output::message(&format!("{}: {why}; trying again", self.display_url));
                     }
                     attempts += 1;
                     tokio::time::sleep(backoff.next_wait(client::backoff::random())).await;

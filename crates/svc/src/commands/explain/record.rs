@@ -111,7 +111,7 @@ impl Lookup<'_> {
             RecordSource::One(_) => PAUSE,
             RecordSource::All(_) => LONG_PAUSE,
         };
-        let mut is_told = false;
+        let mut is_announced = false;
         loop {
             if let Some(event) = self.look().await? {
                 return Ok(Record::read(&event));
@@ -119,8 +119,8 @@ impl Lookup<'_> {
             if Instant::now() + pause > deadline {
                 return Err(self.not_there());
             }
-            if !is_told {
-                is_told = true;
+            if !is_announced {
+                is_announced = true;
                 let most = REPORT_TIMEOUT.as_secs();
                 output::message(&format!(
                     "waiting for the engine to report it, up to {most} seconds"

@@ -172,13 +172,13 @@ async fn file(path: &Path, mut request: Request) -> Response {
     if !is_single_range_request(&request) {
         request.headers_mut().remove(header::RANGE);
     }
-    let seen = request.headers_mut().remove(header::IF_MODIFIED_SINCE);
+    let since = request.headers_mut().remove(header::IF_MODIFIED_SINCE);
     let Ok(mut response) = ServeFile::new(path).oneshot(request).await;
     let changed = response.headers().get(header::LAST_MODIFIED);
     // An unchanged file has exactly the same date. A replacement may have an older date, so a
     // comparison with "not later" would miss it.
     if response.status().is_success()
-        && let Some(changed) = changed.filter(|changed| seen.as_ref() == Some(*changed))
+        && let Some(changed) = changed.filter(|changed| since.as_ref() == Some(*changed))
     {
         let changed = [(header::LAST_MODIFIED, changed.clone())];
         return (StatusCode::NOT_MODIFIED, changed).into_response();
@@ -210,9 +210,9 @@ fn set_charset(headers: &mut HeaderMap) {
     };
     let Ok(kind) = kind.to_str() else { return };
     if kind.starts_with("text/") && !kind.contains(';') {
-        let told = format!("{kind}; charset=utf-8");
-        if let Ok(told) = HeaderValue::from_str(&told) {
-            headers.insert(header::CONTENT_TYPE, told);
+        let content_type = format!("{kind}; charset=utf-8");
+        if let Ok(content_type) = HeaderValue::from_str(&content_type) {
+            headers.insert(header::CONTENT_TYPE, content_type);
         }
     }
 }

@@ -75,8 +75,8 @@ impl Inspection {
             Some(Inspect::Off) => return Ok(Self { on: None }),
             Some(Inspect::On(address)) => address,
             None => {
-                let somebody = format == Format::Text && stdout().is_terminal();
-                if !somebody || not_inspectable.is_some() {
+                let has_viewer = format == Format::Text && stdout().is_terminal();
+                if !has_viewer || not_inspectable.is_some() {
                     return Ok(Self { on: None });
                 }
                 None

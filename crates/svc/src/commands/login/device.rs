@@ -214,7 +214,7 @@ fn rewrite(text: &str) {
 
 /// The device description that the approving user sees.
 fn source() -> String {
-    let mut sayings = vec![
+    let mut details = vec![
         json!({"key": "agent", "value": "svc", "label": "Program"}),
         json!({"key": "version", "value": env!("CARGO_PKG_VERSION"), "label": "Version"}),
         json!({"key": "os", "value": std::env::consts::OS, "label": "System"}),
@@ -223,9 +223,9 @@ fn source() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name.chars().filter(char::is_ascii_graphic).collect();
     if (1..=MAX_HOSTNAME).contains(&name.len()) {
-        sayings.push(json!({"key": "hostname", "value": name, "label": "Host"}));
+        details.push(json!({"key": "hostname", "value": name, "label": "Host"}));
     }
-    serde_json::Value::from(sayings).to_string()
+    serde_json::Value::from(details).to_string()
 }
 
 /// Requested permissions that were not granted, if there are any.

@@ -24,7 +24,7 @@ use crate::{failure::Failure, signals::DRAIN};
 pub(super) struct AgentSet {
     runtimes: Vec<Handle>,
     shutdown: Shutdown,
-    told: mpsc::Sender<TunnelReport>,
+    reports: mpsc::Sender<TunnelReport>,
     agents: BTreeMap<EngineName, AgentHandle>,
     tunnels: BTreeMap<String, TunnelTask>,
     /// Host names that engines assigned, by tunnel key. Includes tunnels that are currently absent.
@@ -85,12 +85,12 @@ impl AgentSet {
     pub(super) fn new(
         runtimes: Vec<Handle>,
         shutdown: Shutdown,
-        told: mpsc::Sender<TunnelReport>,
+        reports: mpsc::Sender<TunnelReport>,
     ) -> Self {
         Self {
             runtimes,
             shutdown,
-            told,
+            reports,
             agents: BTreeMap::new(),
             tunnels: BTreeMap::new(),
             addresses: BTreeMap::new(),
@@ -142,8 +142,8 @@ impl AgentSet {
             .collect();
         let unused = unused.iter().filter_map(|name| self.agents.remove(name));
         let unused: Vec<_> = unused.collect();
-        for crew in replaced.into_iter().chain(unused) {
-            self.leave(crew);
+        for handle in replaced.into_iter().chain(unused) {
+            self.leave(handle);
         }
         Ok(applied)
     }
@@ -156,9 +156,9 @@ impl AgentSet {
     ) -> Result<Vec<AgentHandle>, Failure> {
         let mut started = Vec::new();
         for (name, config) in configs {
-            let runs = self.agents.get(name).is_some_and(|crew| {
-                let ended = crew.refusal().is_some();
-                is_same(&crew.config, config) && !(ended && again)
+            let runs = self.agents.get(name).is_some_and(|handle| {
+                let ended = handle.refusal().is_some();
+                is_same(&handle.config, config) && !(ended && again)
             });
             if runs {
                 continue;
@@ -170,7 +170,7 @@ impl AgentSet {
             self.tasks.spawn(tell_refusal(
                 name.clone(),
                 agent.status(),
-                self.told.clone(),
+                self.reports.clone(),
             ));
             self.numbers += 1;
             let on = AgentTunnel {
@@ -190,41 +190,41 @@ impl AgentSet {
         }
         let replaced = started
             .into_iter()
-            .filter_map(|(name, crew)| self.agents.insert(name, crew));
+            .filter_map(|(name, handle)| self.agents.insert(name, handle));
         Ok(replaced.collect())
     }
 
     fn update_tunnel(&mut self, key: &str, wanted: &DesiredTunnel, again: bool) -> Option<Change> {
-        let crew = self.agents.get(&wanted.engine)?;
-        let on = crew.on.clone();
+        let handle = self.agents.get(&wanted.engine)?;
+        let on = handle.on.clone();
         let address = self
             .addresses
             .get(key)
             .filter(|_| keeps_address(wanted))
             .cloned();
-        let Some(held) = self.tunnels.get_mut(key) else {
+        let Some(tunnel_task) = self.tunnels.get_mut(key) else {
             let (order, orders) = watch::channel(TunnelCommand {
                 on,
                 wanted: wanted.clone(),
                 address,
                 attempt: 0,
             });
-            let told = self.told.clone();
-            self.tasks.spawn(keep(key.into(), orders, told));
+            let reports = self.reports.clone();
+            self.tasks.spawn(keep(key.into(), orders, reports));
             let state = State::Pending;
             self.tunnels
                 .insert(key.to_owned(), TunnelTask { order, state });
             return Some(Change::Added);
         };
         let is_new = {
-            let order = held.order.borrow();
+            let order = tunnel_task.order.borrow();
             order.wanted != *wanted || order.on.number != on.number
         };
-        let retry = again && held.state == State::Over;
+        let retry = again && tunnel_task.state == State::Over;
         if !is_new && !retry {
             return None;
         }
-        held.order.send_modify(|order| {
+        tunnel_task.order.send_modify(|order| {
             order.on = on;
             order.wanted = wanted.clone();
             order.address = address;
@@ -234,9 +234,9 @@ impl AgentSet {
     }
 
     /// Closes an agent that has no tunnels any more. Its accepted streams may finish.
-    fn leave(&mut self, crew: AgentHandle) {
+    fn leave(&mut self, handle: AgentHandle) {
         let shutdown = self.shutdown.clone();
-        let AgentHandle { on, mut in_use, .. } = crew;
+        let AgentHandle { on, mut in_use, .. } = handle;
         let agent = on.agent.clone();
         drop(on);
         self.leaving.spawn(async move {
@@ -250,16 +250,16 @@ impl AgentSet {
 
     /// Stores the status of a tunnel. Returns true if the tunnel is still wanted.
     pub(super) fn note(&mut self, key: &str, status: &Status) -> bool {
-        let Some(held) = self.tunnels.get_mut(key) else {
+        let Some(tunnel_task) = self.tunnels.get_mut(key) else {
             return false;
         };
         match status {
             Status::Connecting => {}
             Status::Online(online) => {
-                held.state = State::Online;
+                tunnel_task.state = State::Online;
                 let drawn = &online.properties.hostname;
-                let asked = held.order.borrow().wanted.clone();
-                if let Some(hostname) = drawn.as_ref().filter(|_| keeps_address(&asked)) {
+                let requested = tunnel_task.order.borrow().wanted.clone();
+                if let Some(hostname) = drawn.as_ref().filter(|_| keeps_address(&requested)) {
                     if self.addresses.len() >= MAX_ADDRESSES {
                         let tunnels = &self.tunnels;
                         self.addresses.retain(|key, _| tunnels.contains_key(key));
@@ -267,23 +267,24 @@ impl AgentSet {
                     self.addresses.insert(key.to_owned(), hostname.clone());
                 }
             }
-            Status::Disconnected { .. } if held.state == State::Pending => {}
-            Status::Disconnected { .. } => held.state = State::Away,
-            Status::Closed(_) => held.state = State::Over,
+            Status::Disconnected { .. } if tunnel_task.state == State::Pending => {}
+            Status::Disconnected { .. } => tunnel_task.state = State::Away,
+            Status::Closed(_) => tunnel_task.state = State::Over,
         }
         true
     }
 
     /// Port of a tunnel's engine.
     pub(super) fn engine_port(&self, key: &str) -> u16 {
-        let held = self.tunnels.get(key);
-        let crew = held.and_then(|held| self.agents.get(&held.order.borrow().wanted.engine));
-        crew.map_or(443, |crew| crew.config.engine.port())
+        let tunnel_task = self.tunnels.get(key);
+        let handle =
+            tunnel_task.and_then(|task| self.agents.get(&task.order.borrow().wanted.engine));
+        handle.map_or(443, |handle| handle.config.engine.port())
     }
 
     /// Number of tunnels in a state.
     pub(super) fn count(&self, state: State) -> usize {
-        let states = self.tunnels.values().map(|held| held.state);
+        let states = self.tunnels.values().map(|tunnel_task| tunnel_task.state);
         states.filter(|found| *found == state).count()
     }
 
@@ -297,8 +298,8 @@ impl AgentSet {
     /// Closes all agents. Accepted streams may finish until the deadline.
     pub(super) fn stop(&mut self) -> JoinSet<()> {
         let mut closing = std::mem::take(&mut self.leaving);
-        for crew in self.agents.values() {
-            let (agent, shutdown) = (crew.on.agent.clone(), self.shutdown.clone());
+        for handle in self.agents.values() {
+            let (agent, shutdown) = (handle.on.agent.clone(), self.shutdown.clone());
             closing.spawn(async move { close(&agent, &shutdown).await });
         }
         closing
@@ -318,7 +319,7 @@ async fn close(agent: &Agent, shutdown: &Shutdown) {
 async fn tell_refusal(
     engine: EngineName,
     mut status: watch::Receiver<AgentStatus>,
-    told: mpsc::Sender<TunnelReport>,
+    reports: mpsc::Sender<TunnelReport>,
 ) {
     let ended = status
         .wait_for(|status| matches!(status, AgentStatus::Ended(_)))
@@ -328,7 +329,7 @@ async fn tell_refusal(
         return;
     };
     // Sending fails only when the process ends.
-    drop(told.send(TunnelReport::Refused { engine, refusal }).await);
+    drop(reports.send(TunnelReport::Refused { engine, refusal }).await);
 }
 
 enum Change {
@@ -357,10 +358,10 @@ fn is_same(one: &Config, other: &Config) -> bool {
 
 /// True if the engine assigns the host name, which visitors then use.
 fn keeps_address(wanted: &DesiredTunnel) -> bool {
-    let asked = &wanted.properties;
-    asked.hostname.is_none()
-        && asked.publish != Some(false)
-        && asked.protocol != Some(Protocol::Tcp)
+    let requested = &wanted.properties;
+    requested.hostname.is_none()
+        && requested.publish != Some(false)
+        && requested.protocol != Some(Protocol::Tcp)
 }
 
 /// Time for the remaining streams of a replaced agent. Nothing waits for them, and few streams last

@@ -69,12 +69,12 @@ impl DockerFlags {
                     .hint("write unix:///var/run/docker.sock; other addresses are not reached"),
             );
         }
-        let (told, wanted) = watch::channel(BTreeMap::new());
+        let (published, wanted) = watch::channel(BTreeMap::new());
         let follower = Follower {
             api: Api::new(path.into()),
             reader: Reader::new(self.docker_host_ports),
             containers: BTreeMap::new(),
-            told,
+            published,
         };
         Ok(Some(Docker {
             wanted,
@@ -106,7 +106,7 @@ struct Follower {
     reader: Reader,
     /// The relevant containers, by id.
     containers: BTreeMap<String, ContainerTunnel>,
-    told: watch::Sender<BTreeMap<String, DesiredTunnel>>,
+    published: watch::Sender<BTreeMap<String, DesiredTunnel>>,
 }
 
 /// The parsed labels of a container.
@@ -198,10 +198,10 @@ impl Follower {
     fn publish(&self) {
         let all = self.containers.values();
         let wanted: BTreeMap<_, _> = all.flat_map(|found| found.tunnels.clone()).collect();
-        self.told.send_if_modified(|told| {
-            let new = *told != wanted;
+        self.published.send_if_modified(|published| {
+            let new = *published != wanted;
             if new {
-                *told = wanted;
+                *published = wanted;
             }
             new
         });

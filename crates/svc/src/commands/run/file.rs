@@ -168,30 +168,30 @@ pub(super) struct TunnelSection {
 impl TunnelSection {
     /// The requested properties: every property of the library that the engine does not set.
     pub(super) fn properties(&self) -> Properties {
-        let mut asked = Properties::default();
-        asked.name.clone_from(&self.name);
-        asked.kind = word(self.kind.as_ref());
-        asked.publish = self.publish;
-        asked.protocol = word(self.protocol.as_ref());
-        asked.labels.clone_from(&self.labels);
-        asked.geo_ip.clone_from(&self.geo_ip);
-        asked.trusted_ips.clone_from(&self.trusted_ips);
-        asked.allowed_origins.clone_from(&self.allowed_origins);
-        asked.tls_mode = word(self.tls_mode.as_ref());
-        asked.tls_alpns.clone_from(&self.tls_alpns);
-        asked.tls_min_version = word(self.tls_min_version.as_ref());
-        asked.mtls_auth = self.mtls_auth;
-        asked.http_version = word(self.http_version.as_ref());
-        asked.token_auth = self.token_auth;
-        asked.svc_auth = self.svc_auth;
-        asked.challenge_mode = self.challenge_mode;
-        asked.hostname.clone_from(&self.hostname);
-        asked.port = self.port.and_then(|port| u16::try_from(port).ok());
-        asked.upstream_tls = self.upstream_tls;
-        asked.allow_cross_region_routing = self.allow_cross_region_routing;
-        asked.share = self.share;
-        asked.pass_headers = lower_case(&self.pass_headers);
-        asked
+        let mut properties = Properties::default();
+        properties.name.clone_from(&self.name);
+        properties.kind = word(self.kind.as_ref());
+        properties.publish = self.publish;
+        properties.protocol = word(self.protocol.as_ref());
+        properties.labels.clone_from(&self.labels);
+        properties.geo_ip.clone_from(&self.geo_ip);
+        properties.trusted_ips.clone_from(&self.trusted_ips);
+        properties.allowed_origins.clone_from(&self.allowed_origins);
+        properties.tls_mode = word(self.tls_mode.as_ref());
+        properties.tls_alpns.clone_from(&self.tls_alpns);
+        properties.tls_min_version = word(self.tls_min_version.as_ref());
+        properties.mtls_auth = self.mtls_auth;
+        properties.http_version = word(self.http_version.as_ref());
+        properties.token_auth = self.token_auth;
+        properties.svc_auth = self.svc_auth;
+        properties.challenge_mode = self.challenge_mode;
+        properties.hostname.clone_from(&self.hostname);
+        properties.port = self.port.and_then(|port| u16::try_from(port).ok());
+        properties.upstream_tls = self.upstream_tls;
+        properties.allow_cross_region_routing = self.allow_cross_region_routing;
+        properties.share = self.share;
+        properties.pass_headers = lower_case(&self.pass_headers);
+        properties
     }
 }
 

@@ -39,21 +39,21 @@ impl Files {
 
     /// Polls the files, and reports contents that were equal in two successive polls. An editor may
     /// be in the middle of a write.
-    pub(super) async fn follow(self, seen: watch::Sender<Contents>) {
-        let mut looks = interval(POLL_INTERVAL);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    pub(super) async fn follow(self, changes: watch::Sender<Contents>) {
+        let mut ticks = interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last = Contents::new();
         loop {
             tokio::select! {
-                _ = looks.tick() => {}
-                () = seen.closed() => return,
+                _ = ticks.tick() => {}
+                () = changes.closed() => return,
             }
             let now = self.read().await;
             if now == last {
-                seen.send_if_modified(|told| {
-                    let new = *told != now;
+                changes.send_if_modified(|previous| {
+                    let new = *previous != now;
                     if new {
-                        told.clone_from(&now);
+                        previous.clone_from(&now);
                     }
                     new
                 });

@@ -25,14 +25,14 @@ impl Args {
             return Ok(self.file.clone());
         }
         let here = PathBuf::from(LOCAL_FILE_NAME);
-        let at_home = config_directory(self.connection.config.as_ref())
+        let in_config_dir = config_directory(self.connection.config.as_ref())
             .map(|directory| directory.join(CONFIG_FILE_NAME));
-        let found = [Some(here), at_home.clone()]
+        let found = [Some(here), in_config_dir.clone()]
             .into_iter()
             .flatten()
             .find(|path| path.exists());
         if found.is_none() && !self.docker.is_on() {
-            let places = match at_home {
+            let places = match in_config_dir {
                 Some(path) => format!("{LOCAL_FILE_NAME} here and no {}", path.display()),
                 None => format!("{LOCAL_FILE_NAME} here"),
             };

@@ -70,13 +70,13 @@ pub(super) struct AgentTunnel {
 pub(super) async fn keep(
     key: Arc<str>,
     mut orders: watch::Receiver<TunnelCommand>,
-    told: mpsc::Sender<TunnelReport>,
+    reports: mpsc::Sender<TunnelReport>,
 ) {
     let mut order = orders.borrow_and_update().clone();
     let mut tunnel = order.open();
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
     loop {
-        match keep_open(&key, &mut tunnel, &order, &mut orders, &told).await {
+        match keep_open(&key, &mut tunnel, &order, &mut orders, &reports).await {
             AfterTunnel::Gone => return,
             AfterTunnel::Ordered(new) => {
                 backoff.reset();
@@ -137,11 +137,11 @@ async fn keep_open(
     tunnel: &mut Tunnel,
     order: &TunnelCommand,
     orders: &mut watch::Receiver<TunnelCommand>,
-    told: &mpsc::Sender<TunnelReport>,
+    reports: &mpsc::Sender<TunnelReport>,
 ) -> AfterTunnel {
     let mut status = tunnel.status();
     status.mark_changed();
-    let observer = observe(key, told);
+    let observer = observe(key, reports);
     let forwarding =
         tunnel.forward(Forwarding::to(order.wanted.destination.clone()).with_observer(observer));
     tokio::pin!(forwarding);
@@ -169,7 +169,7 @@ async fn keep_open(
                 let target = order.wanted.destination.target.clone();
                 let key = Arc::clone(key);
                 // Sending fails only when the process ends.
-                drop(told.send(TunnelReport::Status { key, status: now, target }).await);
+                drop(reports.send(TunnelReport::Status { key, status: now, target }).await);
                 if let Some(next) = next {
                     return next;
                 }
@@ -210,12 +210,12 @@ fn is_over(tunnel: &Tunnel) -> bool {
 }
 
 /// Reports streams through a bounded queue, so that a slow reader does not delay visitors.
-fn observe(key: &Arc<str>, told: &mpsc::Sender<TunnelReport>) -> impl Fn(Connection) + use<> {
-    let (key, told) = (Arc::clone(key), told.clone());
+fn observe(key: &Arc<str>, reports: &mpsc::Sender<TunnelReport>) -> impl Fn(Connection) + use<> {
+    let (key, reports) = (Arc::clone(key), reports.clone());
     move |stream| {
         let key = Arc::clone(&key);
         // A full queue loses the line, not the stream.
-        drop(told.try_send(TunnelReport::Stream { key, stream }));
+        drop(reports.try_send(TunnelReport::Stream { key, stream }));
     }
 }
 

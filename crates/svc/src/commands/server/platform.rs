@@ -55,7 +55,7 @@ pub(crate) struct Args {
     create_admin: Option<String>,
 
     /// Start a rotation of the token signing keys, print when the new key is used, and exit.
-    /// Running platforms on the same database take it over
+    /// Running platforms on the same database apply it
     #[arg(long, conflicts_with_all = ["check", "schema", "create_admin"])]
     rotate_keys: bool,
 
@@ -187,8 +187,8 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if args.rotate_keys {
         let begun = app.keys.rotate(&app.store, app.now()).await;
         app.store.close().await;
-        let begun = begun.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
-        return rotating(&args, &begun);
+        let rotation = rotation.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
+        return rotating(&args, &rotation);
     }
     // Both come before the creation of the operator, because its password is printed only once.
     let listener = TcpListener::bind(listen)
@@ -226,8 +226,8 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
 }
 
 /// Reports which key signs from when on.
-fn rotating(args: &Args, begun: &Rotation) -> Result<(), Failure> {
-    let (kid, signs_from) = (begun.kid.clone(), format!("{:.0}", begun.signs_from));
+fn rotating(args: &Args, rotation: &Rotation) -> Result<(), Failure> {
+    let (kid, signs_from) = (rotation.kid.clone(), format!("{:.0}", rotation.signs_from));
     match args.output {
         Format::Json => output::json(&StartedRotation { kid, signs_from }),
         Format::Text => output::line(&format!("the key {kid} signs from {signs_from} on")),

@@ -104,9 +104,9 @@ impl NameArgs {
         if !self.user {
             return Ok(Path::new("/etc/systemd/system").join(self.unit_name()));
         }
-        let ours =
+        let config_dir =
             config_directory(None).ok_or_else(|| Failure::usage("there is no home directory"))?;
-        let home = ours.parent().unwrap_or(&ours);
+        let home = config_dir.parent().unwrap_or(&config_dir);
         Ok(home.join("systemd/user").join(self.unit_name()))
     }
 

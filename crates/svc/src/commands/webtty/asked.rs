@@ -158,12 +158,12 @@ impl Sealing {
             return Ok(None);
         }
         let known = self.server_key(reached)?;
-        let told = server.map_or("", |server| server.host_key_id.as_str());
-        if !told.is_empty() && keys::key_id_text(&known) != told {
+        let stated_id = server.map_or("", |server| server.host_key_id.as_str());
+        if !stated_id.is_empty() && keys::key_id_text(&known) != stated_id {
             let message = format!(
                 "the key of {} is not the one that is known: it says {}, and known is {}",
                 plain(&reached.url),
-                plain(told),
+                plain(stated_id),
                 keys::key_id_text(&known)
             );
             return Err(Failure::new(Code::Refused, message)
@@ -205,11 +205,11 @@ impl Sealing {
             Some(name) => vec![name.clone()],
             None => names(reached),
         };
-        let told = reached.server.as_ref().map(|server| &server.host_key_id);
+        let stated_id = reached.server.as_ref().map(|server| &server.host_key_id);
         for name in &names {
             let mut keys: Vec<_> = list.of_name(name).copied().collect();
             // During a key rotation there are two keys. The server states which one it has.
-            keys.sort_by_key(|key| Some(&keys::key_id_text(key)) != told);
+            keys.sort_by_key(|key| Some(&keys::key_id_text(key)) != stated_id);
             if let Some(key) = keys.first() {
                 return Ok(*key);
             }

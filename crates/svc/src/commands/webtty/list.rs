@@ -44,8 +44,10 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         let is_meant = |(key, wanted): &(String, String)| match field(key) {
             Some(Value::String(text)) => text == wanted,
             Some(Value::Array(words)) => words.iter().any(|word| word == wanted),
-            Some(Value::Bool(told)) => wanted.parse() == Ok(*told),
-            Some(Value::Number(told)) => wanted.parse().is_ok_and(|wanted: Number| wanted == *told),
+            Some(Value::Bool(actual)) => wanted.parse() == Ok(*actual),
+            Some(Value::Number(actual)) => {
+                wanted.parse().is_ok_and(|wanted: Number| wanted == *actual)
+            }
             Some(_) | None => false,
         };
         if args.filters.iter().all(is_meant) {

@@ -35,7 +35,7 @@ async fn a_participant_attaches_first_and_receives_the_screen() {
     let engine = tokio::spawn(async move {
         let (stream, _peer) = listener.accept().await.unwrap();
         let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let size = Size { rows: 24, cols: 80 };
         for kind in [
             notice(NoticeKind::Snapshot, Some(size)),
@@ -45,15 +45,15 @@ async fn a_participant_attaches_first_and_receives_the_screen() {
             let bytes = message::encode(&kind).unwrap();
             socket.send(Message::Binary(bytes)).await.unwrap();
         }
-        while heard.len() < 4 {
+        while received.len() < 4 {
             if let Message::Binary(bytes) = socket.next().await.unwrap().unwrap() {
-                heard.push(message::decode(bytes).unwrap());
+                received.push(message::decode(bytes).unwrap());
             }
         }
         let close = Kind::Close(Close::default());
         let bytes = message::encode(&close).unwrap();
         socket.send(Message::Binary(bytes)).await.unwrap();
-        heard
+        received
     });
     let endpoint = Endpoint::url(&url, None, Trust::Platform).unwrap();
     let attachment = Attachment {
@@ -72,27 +72,27 @@ async fn a_participant_attaches_first_and_receives_the_screen() {
         ParticipantEvent::Snapshot(Some(Size { rows: 24, cols: 80 }))
     ));
     assert!(matches!(next().await, ParticipantEvent::Output(_, bytes) if bytes == "drawn"));
-    let ParticipantEvent::Notice(asked) = next().await else {
+    let ParticipantEvent::Notice(notice) = next().await else {
         panic!("no notice");
     };
     assert_eq!(
-        (asked.kind(), asked.user.as_str()),
+        (notice.kind(), notice.user.as_str()),
         (NoticeKind::Requested, "ada")
     );
-    input.decide(&asked.request_id, true).await;
+    input.decide(&notice.request_id, true).await;
     input.resize(Size { rows: 1, cols: 2 }).await;
     input.typed(Bytes::from_static(b"ls")).await;
     assert!(matches!(next().await, ParticipantEvent::Ended(Ok(_))));
-    let heard = engine.await.unwrap();
-    let Some(Kind::Attach(attach)) = heard.first() else {
-        panic!("{heard:?}");
+    let received = engine.await.unwrap();
+    let Some(Kind::Attach(attach)) = received.first() else {
+        panic!("{received:?}");
     };
     assert_eq!(attach.attach_grant, vec![7; 32]);
     assert_eq!(
         (attach.session_id.as_str(), attach.capabilities.len()),
         ("ses_1", 3)
     );
-    let has = |wanted: &dyn Fn(&Kind) -> bool| heard.iter().any(wanted);
+    let has = |wanted: &dyn Fn(&Kind) -> bool| received.iter().any(wanted);
     assert!(has(&|kind| matches!(kind, Kind::Heartbeat(beat)
         if beat.decision.as_ref().is_some_and(|d| d.grant && d.request_id == "req_1"))));
     assert!(has(&|kind| *kind

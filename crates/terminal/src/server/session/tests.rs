@@ -59,12 +59,12 @@ async fn a_busy_connection_only_gets_heartbeats_with_changes() {
     let (mut bytes, mut decoder) = (Vec::new(), frame::Decoder::new());
     far.read_to_end(&mut bytes).await.unwrap();
     decoder.push(&bytes);
-    let told = std::iter::from_fn(|| decoder.next().unwrap());
+    let sent = std::iter::from_fn(|| decoder.next().unwrap());
     let wanted = [
         beat(Some(1), None),
         beat(Some(2), None),
         beat(None, Some(true)),
         beat(Some(2), None),
     ];
-    assert_eq!(told.collect::<Vec<_>>(), wanted.map(Kind::Heartbeat));
+    assert_eq!(sent.collect::<Vec<_>>(), wanted.map(Kind::Heartbeat));
 }

@@ -102,7 +102,7 @@ async fn only_slow_readers_are_aborted_before_a_lane_is_full() {
         };
         let mut heard = vec![0; answer.len()];
         let ((), read) = tokio::join!(said, bystander.read_exact(&mut heard));
-        read.expect("the bystander's stream goes on");
+        read.expect("the bystander's stream continues");
         assert!(heard == answer);
         bystander.write_all(b"!").await.unwrap();
         assert_eq!(service.read_u8().await.unwrap(), b'!');

@@ -65,12 +65,12 @@ proptest! {
                 Step::Kick(n) => drop(session.kick(person(n), now)),
                 Step::Type(n) => {
                     session.expire(now);
-                    let controls = session.controller_id() == Some(person(n))
+                    let is_controller = session.controller_id() == Some(person(n))
                         && session.status() == SessionStatus::Active;
                     drain(&mut session);
                     type_(&mut session, n, "x\r", now);
                     let passed = typed(&mut session);
-                    if controls {
+                    if is_controller {
                         prop_assert_eq!(passed, [("x\r".to_owned(), person(n).to_string())]);
                     } else {
                         prop_assert!(passed.is_empty(), "{:?}", step);
@@ -79,15 +79,15 @@ proptest! {
                 Step::Ask(r, n, one) => {
                     let limit = ControlLimit { time: None, lines: one.then_some(1) };
                     let ask = Ask { limit, ..Ask::default() };
-                    let asked = session.request_control(request(r), person(n), ask, now);
-                    prop_assert!(asked.is_err() || asked.is_ok_and(|asked| asked.requester == person(n)));
+                    let requested = session.request_control(request(r), person(n), ask, now);
+                    prop_assert!(requested.is_err() || requested.is_ok_and(|requested| requested.requester == person(n)));
                 }
                 Step::Resolve(r, by, action) => {
-                    let controls = session.controller_id();
+                    let controller = session.controller_id();
                     let by = by.map_or(OWNER, |n| Approver::Participant(person(n)));
                     let answered = session.resolve(request(r), &by, action, now).map(drop);
                     if let (Approver::Participant(by), ControlAction::Grant, Ok(())) = (&by, action, answered) {
-                        prop_assert_eq!(controls, Some(*by));
+                        prop_assert_eq!(controller, Some(*by));
                     }
                 }
                 Step::Decide(r, n, grant) => {

@@ -175,13 +175,13 @@ fn participants_and_pending_requests_are_limited() {
     let mut session = active();
     for n in 1..=u8::try_from(MAX_PARTICIPANTS - 1).unwrap() {
         join(&mut session, n, at(0));
-        let asked = ask(&mut session, n, n, at(0));
+        let requested = ask(&mut session, n, n, at(0));
         let expected = if usize::from(n) <= MAX_PENDING {
             Ok(ControlStatus::Pending)
         } else {
             Err(Refused::TooMany)
         };
-        assert_eq!(asked, expected, "{n}");
+        assert_eq!(requested, expected, "{n}");
     }
     let new = NewParticipant {
         id: ParticipantId::new(1, [1; 10]),
@@ -210,9 +210,9 @@ fn listed_participants_are_limited() {
             ..attach(1)
         };
         session.connect(&connecting, at(0)).unwrap();
-        let asked = ControlRequestId::new(2000 + n, [0; 10]);
+        let request_id = ControlRequestId::new(2000 + n, [0; 10]);
         session
-            .request_control(asked, id(n), Ask::default(), at(0))
+            .request_control(request_id, id(n), Ask::default(), at(0))
             .unwrap();
         session.on_lost(id(n), at(0));
         drain(&mut session);

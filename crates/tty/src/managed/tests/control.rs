@@ -14,16 +14,16 @@ fn a_grant_gives_control_and_a_revocation_returns_it() {
         .request_control(request(1), person(1), ask_, at(1))
         .unwrap();
     // The controller receives the requester and the reason.
-    let told = std::iter::from_fn(|| session.take(person(0))).find_map(|kind| match kind {
+    let notice = std::iter::from_fn(|| session.take(person(0))).find_map(|kind| match kind {
         Kind::Heartbeat(heartbeat) => heartbeat.notice,
         _ => None,
     });
-    let told = told.unwrap();
+    let notice = notice.unwrap();
     assert_eq!(
-        (told.kind(), told.user.as_str(), told.reason.as_str()),
+        (notice.kind(), notice.user.as_str(), notice.reason.as_str()),
         (NoticeKind::Requested, "Person 1", "the disk is full")
     );
-    assert_eq!(told.expires_at, 1_700_000_121);
+    assert_eq!(notice.expires_at, 1_700_000_121);
     // The requester forges an answer.
     let decision = |r: u8, grant| {
         Kind::Heartbeat(Heartbeat {
@@ -288,9 +288,9 @@ fn granted_control_returns_to_an_opener_that_reconnected() {
         assert_eq!(session.controller_id(), Some(person(1)), "{name}");
         session.on_lost(person(1), at(3));
         assert_eq!(session.controller_id(), back, "{name}");
-        let told = notices(&mut session, 2);
-        let is_told = told.contains(&NoticeKind::Granted);
-        assert_eq!(is_told, back.is_some(), "{name}: {told:?}");
+        let received = notices(&mut session, 2);
+        let is_notified = received.contains(&NoticeKind::Granted);
+        assert_eq!(is_notified, back.is_some(), "{name}: {received:?}");
     }
     // An opener whose stream is still connected keeps its role.
     let mut session = active();

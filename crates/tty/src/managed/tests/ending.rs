@@ -47,8 +47,8 @@ fn the_close_contains_the_reason_of_the_end() {
             }),
         });
         session.on_server(close, at(3));
-        let told = std::iter::from_fn(|| session.take(person(0)));
-        let close = told.filter_map(|kind| match kind {
+        let messages = std::iter::from_fn(|| session.take(person(0)));
+        let close = messages.filter_map(|kind| match kind {
             Kind::Close(close) => close.termination,
             _ => None,
         });
@@ -88,9 +88,9 @@ fn en_8_revoked_sessions_show_no_output_and_are_killed() {
         assert_eq!(done.contains(&Command::DropInput), silent, "{why:?}");
         session.on_server(Kind::data(Stream::Stdout, "goes on"), at(1));
         for n in [0, 1] {
-            let told: Vec<_> = std::iter::from_fn(|| session.take(person(n))).collect();
-            let shown = told.iter().any(|kind| matches!(kind, Kind::Data(_)));
-            assert_eq!(shown, !silent, "{why:?}: {told:?}");
+            let messages: Vec<_> = std::iter::from_fn(|| session.take(person(n))).collect();
+            let shown = messages.iter().any(|kind| matches!(kind, Kind::Data(_)));
+            assert_eq!(shown, !silent, "{why:?}: {messages:?}");
         }
         drain(&mut session);
         session.on_time(at(5));
@@ -113,10 +113,10 @@ fn en_8_dismissed_participants_see_no_further_output() {
     session.on_server(Kind::data(Stream::Stdout, "waits"), at(0));
     session.kick(person(1), at(1)).unwrap();
     session.on_server(Kind::data(Stream::Stdout, "goes on"), at(1));
-    let told: Vec<_> = std::iter::from_fn(|| session.take(person(1))).collect();
+    let messages: Vec<_> = std::iter::from_fn(|| session.take(person(1))).collect();
     assert!(
-        !told.iter().any(|kind| matches!(kind, Kind::Data(_))),
-        "{told:?}"
+        !messages.iter().any(|kind| matches!(kind, Kind::Data(_))),
+        "{messages:?}"
     );
-    assert!(!told.is_empty());
+    assert!(!messages.is_empty());
 }

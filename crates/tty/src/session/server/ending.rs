@@ -8,7 +8,7 @@ use crate::session::{CLOSE_DEADLINE, Output, SILENCE, STOP_GRACE};
 
 impl Server {
     /// Handles a pause in reading output, because output is paused or the client does not take it.
-    /// Unread output then does not prove that the output goes on. A disconnected client has its
+    /// Unread output then does not prove that the output continues. A disconnected client has its
     /// grace period to read it. A client that sends heartbeats has as long as it sends them. Any
     /// other client has as long as a silent one.
     pub fn on_unread(&mut self, now: Instant) {
@@ -160,8 +160,8 @@ impl Server {
             (None, Exit::Code(_)) => TerminationReason::Exited,
             (None, Exit::Signal(..)) => TerminationReason::Signalled,
         };
-        let told = self.features.contains(&Feature::Signals.into());
-        let termination = told.then(|| Termination {
+        let has_signals = self.features.contains(&Feature::Signals.into());
+        let termination = has_signals.then(|| Termination {
             reason: reason.into(),
             signal: signal.to_owned(),
             detail: self.detail.to_owned(),

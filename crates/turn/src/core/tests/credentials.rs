@@ -1,13 +1,14 @@
-//! Who is believed.
+//! Authentication of clients.
 
 use super::*;
 
-/// Makes a good request a bad one.
+/// Makes a valid request invalid.
 type Change = dyn Fn(&mut Caller);
 
-/// TU-4: at Allocate, and again at Refresh; and no allocation outlives its credential.
+/// TU-4: credentials are checked at Allocate and again at Refresh, and no allocation outlives its
+/// credential.
 #[test]
-fn tu_4_credentials_are_good_for_an_hour_at_most_and_until_they_end() {
+fn tu_4_credentials_are_valid_for_an_hour_at_most_and_until_they_expire() {
     let mut relay = Relay::new();
     let named = |exp: i64| format!("v1:{exp}:api:{ENDPOINT}:usr_1");
     for (left, expected) in [(0, 401), (-1, 401), (3601, 401), (i64::from(u32::MAX), 401)] {
@@ -27,7 +28,7 @@ fn tu_4_credentials_are_good_for_an_hour_at_most_and_until_they_end() {
     relay.pass(199);
     caller.greet(&mut relay);
     assert_eq!(caller.refresh(&mut relay, 600), (0, 1));
-    // The clock of the day is what counts, whatever the other one says.
+    // The wall clock decides, whatever the monotonic clock is.
     relay.now.unix += 1;
     assert_eq!(caller.refresh(&mut relay, 600).0, 401, "expired");
     relay.pass(1);
@@ -44,7 +45,7 @@ fn tu_4_credentials_are_good_for_an_hour_at_most_and_until_they_end() {
 }
 
 #[test]
-fn who_has_not_the_password_is_asked_for_it() {
+fn clients_without_the_password_are_challenged() {
     let mut relay = Relay::new();
     let good = Caller::new(&mut relay, here(), USER);
     let wrong: [(&str, &Change, u16); 6] = [
@@ -91,9 +92,9 @@ fn who_has_not_the_password_is_asked_for_it() {
     assert_eq!(relay.core.shared.quotas.taken(), 0);
 }
 
-/// What is missing beside an integrity is a bad request.
+/// Missing attributes next to an integrity make a bad request.
 #[test]
-fn a_signature_without_what_it_is_of_is_a_bad_request() {
+fn a_signature_with_missing_attributes_is_a_bad_request() {
     let mut relay = Relay::new();
     let caller = Caller::new(&mut relay, here(), USER);
     let username = stun_types::attribute::Username::new(USER).unwrap();
@@ -119,7 +120,7 @@ fn a_signature_without_what_it_is_of_is_a_bad_request() {
 }
 
 #[test]
-fn a_nonce_grows_stale_and_is_of_its_source() {
+fn a_nonce_becomes_stale_and_is_bound_to_its_source() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     let mut spoofer = caller.clone();
@@ -140,10 +141,10 @@ fn a_nonce_grows_stale_and_is_of_its_source() {
     assert_eq!(caller.refresh(&mut relay, 600).0, 0);
 }
 
-/// Who proves nothing gets little: an answer of a few times what they sent, with the packets'
-/// own headers counted (28 bytes of IPv4 and UDP).
+/// Unauthenticated clients get little data: a response of a few times their request, including the
+/// headers of the packets (28 bytes of IPv4 and UDP).
 #[test]
-fn strangers_are_no_lever_for_spoofed_sources() {
+fn unauthenticated_clients_cannot_amplify_traffic() {
     let mut relay = Relay::new();
     let unknown: Vec<_> = (0x7000_u16..0x7100)
         .map(|kind| RawAttribute::new(AttributeType::new(kind), &[]))
@@ -164,8 +165,8 @@ fn strangers_are_no_lever_for_spoofed_sources() {
         let Out::Answer(answer) = relay.give(here(), &request) else {
             panic!("an answer");
         };
-        let (asked, answered) = (request.len() + 28, answer.len() + 28);
-        assert!(answered <= 4 * asked, "{answered} bytes for {asked}");
+        let (sent, answered) = (request.len() + 28, answer.len() + 28);
+        assert!(answered <= 4 * sent, "{answered} bytes for {sent}");
     }
     assert!(relay.core.is_empty(), "and nothing is kept of them");
 }

@@ -1,17 +1,17 @@
-//! Whatever comes: no panic, and no limit is passed.
+//! No input causes a panic, or exceeds a limit.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// One thing that can happen to a relay.
+/// An event at a relay.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A packet of a client, as it is.
+    /// A packet of a client, unchanged.
     Packet(u8, Vec<u8>),
-    /// A signed request with these attributes, some of which are broken.
+    /// A signed request with these attributes, some of which are malformed.
     Request(u8, u8, Vec<(u16, Vec<u8>)>),
-    /// A good request.
+    /// A valid request.
     Allocate(u8),
     Refresh(u8, u32),
     Permit(u8, u8),
@@ -24,7 +24,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let bytes = prop::collection::vec(any::<u8>(), 0..200);
     let value = prop::collection::vec(any::<u8>(), 0..24);
-    // Those that there are, and some that there are not.
+    // Existing attributes, and some that do not exist.
     let attributes = prop::collection::vec((0_u16..0x40, value), 0..6);
     let client = 0_u8..6;
     prop_oneof![
@@ -46,7 +46,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn limits_hold_whatever_comes(events in prop::collection::vec(event(), 1..120)) {
+    fn limits_apply_to_any_input(events in prop::collection::vec(event(), 1..120)) {
         let quota = Quota { whole: 4, per_project: 4, per_user: 2, per_source: 4 };
         let mut relay = Relay::with(quota);
         let client = |index: u8| at(&format!("192.0.2.{}:5000", index % 6));
@@ -60,7 +60,7 @@ proptest! {
                 Event::Packet(index, bytes) => { relay.give(client(index), &bytes); }
                 Event::Request(index, method, with) => {
                     let raw: Vec<_> = with.iter()
-                        // What a signature is made of is not put twice.
+                        // Attributes of the signature are not added twice.
                         .filter(|(kind, _)| ![8, 0x1c].contains(kind))
                         .map(|(kind, value)| RawAttribute::new(AttributeType::new(*kind), value))
                         .collect();

@@ -1,9 +1,9 @@
-//! What an allocation does, and when it ends.
+//! Relaying of data, and the end of allocations.
 
 use super::*;
 
 #[test]
-fn a_binding_request_is_answered_with_where_it_came_from() {
+fn a_binding_response_contains_the_source_address() {
     let mut relay = Relay::new();
     for client in [here(), at("[2001:db8::9]:5000")] {
         let bytes = message(BINDING, 5.into(), &[]);
@@ -55,7 +55,7 @@ fn an_allocation_relays_both_ways() {
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     let sent = caller.send(&mut relay, "1.1.1.1:9", b"hello");
     assert_eq!(sent, Out::Peer(relay_address, peer, b"hello".to_vec()));
-    // A permission is for every port of the address, and for no other address.
+    // A permission is valid for every port of the address, and for no other address.
     assert!(matches!(
         caller.send(&mut relay, "1.1.1.1:10", b"x"),
         Out::Peer(..)
@@ -86,7 +86,7 @@ fn an_allocation_relays_both_ways() {
 }
 
 #[test]
-fn times_end_at_their_edge() {
+fn deadlines_are_exact() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     let id = relay.asked.as_ref().unwrap().id;
@@ -121,7 +121,7 @@ fn times_end_at_their_edge() {
 }
 
 #[test]
-fn lifetimes_are_what_was_asked_for_within_bounds() {
+fn requested_lifetimes_are_granted_within_bounds() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     for (asked, given) in [(0x7fff_ffff, 3600), (1800, 1800), (601, 601), (1, 600)] {
@@ -152,7 +152,7 @@ fn without_a_port_there_is_no_allocation() {
 }
 
 #[test]
-fn the_same_request_gets_the_same_answer_and_another_one_a_mismatch() {
+fn a_repeated_request_gets_the_same_response_and_another_one_a_mismatch() {
     let mut relay = Relay::new();
     let mut caller = Caller::new(&mut relay, here(), USER);
     let udp = RequestedTransport::new(17);
@@ -199,7 +199,7 @@ fn special_peers_are_refused() {
         Out::Nothing,
         "none of them was made"
     );
-    // Of the relay itself: other allocations, and nothing else.
+    // On the relay itself, other allocations are permitted, and nothing else.
     assert_eq!(caller.permit(&mut relay, &["198.41.0.4:0"]), 0);
     assert!(matches!(
         caller.send(&mut relay, "198.41.0.4:40000", b"x"),
@@ -212,7 +212,7 @@ fn special_peers_are_refused() {
 }
 
 #[test]
-fn channels_and_permissions_have_their_rules_and_limits() {
+fn channels_and_permissions_have_rules_and_limits() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     for number in [0, 0x3fff, 0x7fff, 0x8000, 0xffff] {
@@ -266,7 +266,7 @@ fn channels_and_permissions_have_their_rules_and_limits() {
 }
 
 #[test]
-fn quotas_hold() {
+fn quotas_apply() {
     let mut relay = Relay::with(Quota {
         whole: 3,
         per_project: 3,
@@ -290,17 +290,17 @@ fn quotas_hold() {
 }
 
 #[test]
-fn a_request_names_so_many_peers() {
+fn a_request_has_a_limited_number_of_peers() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"; 64]), 0);
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"; 65]), 508);
 }
 
-/// A port that is kept is a place of whoever asked for it; the allocation that claims it takes that
-/// place over.
+/// A reserved port counts for the user that reserved it. The allocation that claims it takes over
+/// its permit.
 #[test]
-fn a_kept_port_counts_as_an_allocation_of_its_user() {
+fn a_reserved_port_counts_as_an_allocation_of_its_user() {
     for limited in 0..4 {
         let limit = |index| if index == limited { 2 } else { 9 };
         let mut relay = Relay::with(Quota {
@@ -334,9 +334,9 @@ fn a_kept_port_counts_as_an_allocation_of_its_user() {
     }
 }
 
-/// What was let in ends when it would not be let in any more (TU-3, TU-5).
+/// An allocation ends when it would no longer be permitted (TU-3, TU-5).
 #[test]
-fn tu_5_what_is_no_longer_allowed_ends() {
+fn tu_5_allocations_that_are_no_longer_permitted_end() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     let mut other = Caller::new(
@@ -357,7 +357,7 @@ fn tu_5_what_is_no_longer_allowed_ends() {
 }
 
 #[test]
-fn a_drain_lets_nobody_in_and_nobody_down() {
+fn a_drain_refuses_new_allocations_and_keeps_existing_ones() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     relay.core.drain();
@@ -366,9 +366,9 @@ fn a_drain_lets_nobody_in_and_nobody_down() {
     assert_eq!(late.allocate(&mut relay), 508);
 }
 
-/// A drain does not keep what is no longer allowed (TU-3, TU-5).
+/// A drain does not keep allocations that are no longer permitted (TU-3, TU-5).
 #[test]
-fn tu_5_what_is_revoked_during_a_drain_ends() {
+fn tu_5_revoked_allocations_end_during_a_drain() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     relay.core.drain();
@@ -379,7 +379,7 @@ fn tu_5_what_is_revoked_during_a_drain_ends() {
 }
 
 #[test]
-fn a_connection_that_closes_takes_its_allocation_with_it() {
+fn closing_a_connection_ends_its_allocation() {
     let mut relay = Relay::new();
     let client = Client {
         connection: 7,
@@ -392,7 +392,7 @@ fn a_connection_that_closes_takes_its_allocation_with_it() {
     assert_eq!(relay.core.len(), 1, "another client");
     relay.core.client_gone(client);
     assert!(relay.core.is_empty());
-    // Whoever comes to its place is not taken for it.
+    // A later allocation in the same slot is not confused with the earlier one.
     assert_eq!(caller.allocate(&mut relay), 0);
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     let peer = "1.1.1.1:9".parse().unwrap();

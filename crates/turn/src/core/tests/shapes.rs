@@ -1,9 +1,9 @@
-//! What requests look like, and what is none.
+//! Valid and malformed requests.
 
 use super::*;
 
 #[test]
-fn what_is_not_understood_is_named() {
+fn unknown_attributes_are_listed() {
     let mut relay = Relay::new();
     let mut caller = Caller::new(&mut relay, here(), USER);
     let strange = RawAttribute::new(AttributeType::new(0x7001), &[1, 2, 3]);
@@ -30,7 +30,7 @@ fn what_is_not_understood_is_named() {
 }
 
 #[test]
-fn an_allocation_is_asked_for_in_order() {
+fn allocation_parameters_are_validated() {
     use stun_types::AddressFamily::{IPV4, IPV6};
     let mut relay = Relay::new();
     let udp = RequestedTransport::new(17);
@@ -91,9 +91,9 @@ fn an_allocation_is_asked_for_in_order() {
     assert_eq!(caller.permit(&mut relay, &["[2606:4700::1]:0"]), 443);
 }
 
-/// Malformed, truncated, oversized: nothing is answered, nothing is kept.
+/// Malformed, truncated and oversized packets get no response and leave no state.
 #[test]
-fn what_is_no_message_is_dropped() {
+fn malformed_packets_are_dropped() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     let good = caller.signed(REFRESH, 9.into(), &[&Lifetime::new(600)]);

@@ -31,7 +31,7 @@ fn allocate(relay: &mut Relay, client: Client, user: &str) -> Caller {
 }
 
 impl Caller {
-    /// Asks for a connection; a code where it is refused at once.
+    /// Requests a connection; returns the code of an immediate refusal.
     fn connect(&mut self, relay: &mut Relay, peer: &str) -> Result<Dialling, u16> {
         let id = self.next();
         let address = XorPeerAddress::new(peer.parse().unwrap(), id);
@@ -49,18 +49,18 @@ impl Caller {
         }
     }
 
-    /// A connection that is made.
+    /// A connection that is established.
     fn connected(&mut self, relay: &mut Relay, peer: &str, label: u32) -> u32 {
         let dialling = self.connect(relay, peer).unwrap();
-        let told = relay.core.dialled(relay.now, dialling.number, Ok(label));
-        let (client, answer) = told.unwrap();
+        let result = relay.core.dialled(relay.now, dialling.number, Ok(label));
+        let (client, answer) = result.unwrap();
         assert_eq!(client, self.client);
         let (code, answer) = self.read(CONNECT, dialling.id, answer);
         assert_eq!(code, 0);
         number_of(&answer)
     }
 
-    /// Comes for a connection: its label, or the code of the refusal.
+    /// Claims a connection: returns its label, or the code of the refusal.
     fn claim(&mut self, relay: &mut Relay, number: u32) -> Result<(ConnectionNumber, u32), u16> {
         let id = self.next();
         let bytes = self.signed(CONNECTION_BIND, id, &[&ConnectionId::new(number)]);
@@ -100,7 +100,7 @@ fn number_of(message: &[u8]) -> u32 {
 }
 
 #[test]
-fn an_allocation_of_tcp_is_asked_for_on_a_connection_and_alone() {
+fn a_tcp_allocation_requires_a_connection_and_excludes_other_options() {
     let mut relay = Relay::new();
     let tcp = RequestedTransport::new(6);
     let (even, token) = (EvenPort::new(false), ReservationToken::new(1));
@@ -124,7 +124,7 @@ fn an_allocation_of_tcp_is_asked_for_on_a_connection_and_alone() {
 }
 
 #[test]
-fn a_client_connects_to_a_peer_and_comes_for_it() {
+fn a_client_connects_to_a_peer_and_claims_the_connection() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     let number = caller.connected(&mut relay, PEER, 70);
@@ -140,9 +140,9 @@ fn a_client_connects_to_a_peer_and_comes_for_it() {
     assert!(caller.connect(&mut relay, PEER).is_ok());
 }
 
-/// coturn's client takes no other nonce for it.
+/// coturn's client requires this.
 #[test]
-fn the_second_connection_begins_with_the_nonce_of_the_first() {
+fn the_second_connection_can_use_the_nonce_of_the_first() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     let number = caller.connected(&mut relay, PEER, 70);
@@ -154,21 +154,21 @@ fn the_second_connection_begins_with_the_nonce_of_the_first() {
 }
 
 #[test]
-fn a_peer_connects_with_a_permission_alone() {
+fn a_peer_needs_a_permission_to_connect() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     let (id, now) = (relay.asked.as_ref().unwrap().id, relay.now);
     let peer: SocketAddr = PEER.parse().unwrap();
     assert!(relay.core.accepted(now, id, peer, 70).is_none());
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
-    let (client, told) = relay.core.accepted(now, id, peer, 71).unwrap();
+    let (client, message) = relay.core.accepted(now, id, peer, 71).unwrap();
     assert_eq!(client, control());
-    let read = Message::from_bytes(&told).unwrap();
+    let read = Message::from_bytes(&message).unwrap();
     assert!(read.has_class(MessageClass::Indication) && read.has_method(CONNECTION_ATTEMPT));
     let from: XorPeerAddress = read.attribute().unwrap();
     assert_eq!(from.addr(read.transaction_id()), peer);
     let mut data = Caller::new(&mut relay, second(), USER);
-    let claimed = data.claim(&mut relay, number_of(&told));
+    let claimed = data.claim(&mut relay, number_of(&message));
     assert_eq!(claimed.map(|(_, label)| label), Ok(71));
     relay.pass(300);
     let now = relay.now;
@@ -177,7 +177,7 @@ fn a_peer_connects_with_a_permission_alone() {
 }
 
 #[test]
-fn who_may_not_have_a_connection_does_not_get_it() {
+fn connections_cannot_be_claimed_by_others() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     let number = caller.connected(&mut relay, PEER, 70);
@@ -205,7 +205,7 @@ fn who_may_not_have_a_connection_does_not_get_it() {
 }
 
 #[test]
-fn special_peers_and_the_relay_itself_are_not_connected_to() {
+fn connections_to_special_peers_and_the_relay_itself_are_refused() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     for (peer, code) in [
@@ -240,7 +240,7 @@ fn each_kind_of_allocation_has_its_own_requests() {
 }
 
 #[test]
-fn a_peer_that_is_not_there_is_told_of() {
+fn an_unreachable_peer_is_reported() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     let dialling = caller.connect(&mut relay, PEER).unwrap();
@@ -263,9 +263,9 @@ fn a_peer_that_is_not_there_is_told_of() {
     assert!(caller.connect(&mut relay, PEER).is_ok());
 }
 
-/// RFC 6062 sections 5.2 and 5.3: 30 seconds.
+/// The time limit of RFC 6062 sections 5.2 and 5.3: 30 seconds.
 #[test]
-fn what_nobody_comes_for_is_closed() {
+fn unclaimed_connections_are_closed() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     let early = caller.connected(&mut relay, PEER, 70);
@@ -284,7 +284,7 @@ fn what_nobody_comes_for_is_closed() {
 }
 
 #[test]
-fn an_allocation_has_no_more_than_its_connections_and_takes_them_along() {
+fn connections_of_an_allocation_are_limited_and_end_with_it() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     let id = relay.asked.as_ref().unwrap().id;
@@ -304,9 +304,9 @@ fn an_allocation_has_no_more_than_its_connections_and_takes_them_along() {
     assert!(relay.core.dialled(now, dialling.number, Ok(74)).is_none());
 }
 
-/// TU-5: what is revoked ends connections as well.
+/// TU-5: a revocation also ends connections.
 #[test]
-fn connections_end_with_what_had_allowed_them() {
+fn connections_end_when_their_permission_is_revoked() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
     let number = caller.connected(&mut relay, PEER, 70);
@@ -318,7 +318,7 @@ fn connections_end_with_what_had_allowed_them() {
 }
 
 #[test]
-fn one_of_two_addresses_goes_with_its_connections() {
+fn releasing_one_of_two_addresses_ends_its_connections() {
     use stun_types::AddressFamily::IPV6;
     let mut relay = Relay::new();
     let mut caller = Caller::new(&mut relay, control(), USER);

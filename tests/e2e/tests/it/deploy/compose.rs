@@ -1,5 +1,5 @@
-//! The compose file: no container runs here, so each thing that it names is looked for. The tests of
-//! `xtask` read the Dockerfile.
+//! The compose file: no container runs here, so the test checks that each named file and command
+//! exists. The tests of `xtask` read the Dockerfile.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{TOKEN_VARIABLE, deploy, metrics_token, placed, prepared, read, yaml};
 
-/// Every service with what it takes over from others.
+/// Every service with the settings that it inherits.
 fn services() -> Result<Map<String, Value>> {
     let compose = yaml("compose.yaml")?;
     let services = compose["services"].as_object().context("no services")?;
@@ -28,7 +28,7 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_the_compose_file_mounts_and_waits_for_is_there() -> Result<()> {
+fn mounts_and_dependencies_of_the_compose_file_exist() -> Result<()> {
     let compose = yaml("compose.yaml")?;
     let services = services()?;
     for (name, service) in &services {
@@ -81,7 +81,7 @@ fn the_commands_of_the_compose_file_pass_their_check() -> Result<()> {
             .env(TOKEN_VARIABLE, metrics_token(directory.path())?)
             .output()?;
         let said = String::from_utf8_lossy(&checked.stderr);
-        // A warning is a mistake here: about names of a certificate, for instance.
+        // A warning is an error here, for instance about names of a certificate.
         ensure!(
             checked.status.success() && said.is_empty(),
             "{name}: {said}"
@@ -91,7 +91,7 @@ fn the_commands_of_the_compose_file_pass_their_check() -> Result<()> {
 }
 
 #[test]
-fn grafana_finds_what_is_mounted() -> Result<()> {
+fn grafana_finds_its_mounted_files() -> Result<()> {
     let provider = yaml("grafana/provisioning/dashboards/svc.yaml")?;
     let folder = provider["providers"][0]["options"]["path"]
         .as_str()

@@ -1,4 +1,5 @@
-//! Prometheus' own checker on configuration, rules and metrics, and every metric by its name.
+//! Configuration, rules and metrics checked with Prometheus' own tool, and the existence of every
+//! named metric.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Stack, deploy, read, yaml};
 
-/// Runs promtool, and gives what it says where it is content.
+/// Runs promtool, and returns its output if it succeeds.
 fn promtool(args: &[&str], file: Option<&Path>, input: &str) -> Result<()> {
     let mut child = Command::new(provided("SVC_TEST_PROMTOOL")?)
         .args(args)
@@ -35,13 +36,13 @@ fn promtool(args: &[&str], file: Option<&Path>, input: &str) -> Result<()> {
 }
 
 #[test]
-fn prometheus_takes_configuration_and_rules() -> Result<()> {
-    // The file of the token is in a container.
+fn prometheus_accepts_configuration_and_rules() -> Result<()> {
+    // The file of the token is inside a container.
     let config = deploy().join("prometheus/prometheus.yml");
     promtool(&["check", "config", "--syntax-only"], Some(&config), "")?;
     let rules = deploy().join("prometheus/alerts.yml");
     promtool(&["check", "rules"], Some(&rules), "")?;
-    // The dashboard's expressions, as rules: promtool reads no dashboards.
+    // The dashboard's expressions as rules, because promtool reads no dashboards.
     let recorded: Vec<Value> = dashboard()?
         .into_iter()
         .enumerate()
@@ -61,7 +62,7 @@ fn prometheus_takes_configuration_and_rules() -> Result<()> {
 }
 
 #[test]
-fn every_metric_of_alerts_and_dashboard_is_told() -> Result<()> {
+fn every_metric_of_alerts_and_dashboard_exists() -> Result<()> {
     let stack = Stack::start()?;
     let engine = &stack.metrics[1].1;
     eventually("the link", || {
@@ -75,7 +76,7 @@ fn every_metric_of_alerts_and_dashboard_is_told() -> Result<()> {
     ensure!(unknown.is_empty(), "not in docs/metrics.md: {unknown:?}");
     let mut untold = named;
     untold.retain(|name| !LATER.contains(&name.as_str()));
-    // Some are brought up to date every few seconds, for the first time too.
+    // Some are first set after a few seconds.
     let all = eventually("every metric is told", || {
         for (name, url) in &stack.metrics {
             let scrape = stack.scrape(url)?;
@@ -91,7 +92,7 @@ fn every_metric_of_alerts_and_dashboard_is_told() -> Result<()> {
     all.with_context(|| format!("nobody tells {untold:?}"))
 }
 
-/// What is told when it first occurs: after a visit, a call of the API, a change for an engine.
+/// Metrics that appear with their first event: after a visit, an API call, a change for an engine.
 const LATER: [&str; 4] = [
     "svc_edge_requests_total",
     "svc_platform_link_lag_seconds",
@@ -123,7 +124,7 @@ fn named() -> Result<BTreeSet<String>> {
     Ok(all.flat_map(metrics).collect())
 }
 
-/// Names of ours in an expression; those of a histogram's parts are the histogram's.
+/// Our metric names in an expression. Those of a histogram's parts count as the histogram.
 fn metrics(expression: &str) -> Vec<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = expression.split(|c: char| !is_word(c));

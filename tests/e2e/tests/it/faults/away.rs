@@ -1,5 +1,5 @@
-//! The platform, its database or the network to it is away: the engine serves with what it knows,
-//! and nothing of what happened meanwhile is lost on either side.
+//! The platform, its database or the network to it is down. The engine serves with its stored
+//! state, and neither side loses data.
 
 use anyhow::Result;
 use e2e::{Curl, Managed, eventually};
@@ -7,7 +7,7 @@ use e2e::{Curl, Managed, eventually};
 use super::{every_record_is_there, publish, visited_with, visits};
 
 #[test]
-fn a_platform_that_was_killed_is_not_missed_and_catches_up_on_sqlite() -> Result<()> {
+fn a_platform_that_was_killed_catches_up_on_sqlite() -> Result<()> {
     let mut managed = Managed::on_sqlite()?;
     let (ended, id) = managed.issue(&managed.control)?;
     managed.until_in_force(&ended)?;
@@ -36,10 +36,10 @@ fn a_platform_that_was_killed_is_not_missed_and_catches_up_on_sqlite() -> Result
     every_record_is_there(&managed, visits.stop()?)
 }
 
-/// The database is the platform: what another process of it changed while the engine's own was
-/// dead arrives with the next one, in order.
+/// The database is shared. Changes that another process made while the engine's own process was
+/// dead arrive in order after its restart.
 #[test]
-fn a_platform_that_was_killed_is_not_missed_and_catches_up_on_postgres() -> Result<()> {
+fn a_platform_that_was_killed_catches_up_on_postgres() -> Result<()> {
     let mut managed = Managed::on_postgres()?;
     let second = managed.control.second()?;
     let (ended, id) = managed.issue(&second)?;
@@ -71,10 +71,10 @@ fn a_platform_that_was_killed_is_not_missed_and_catches_up_on_postgres() -> Resu
     every_record_is_there(&managed, visits.stop()?)
 }
 
-/// A link on which nothing arrives and nothing is refused: a short cut is not noticed, a long one
-/// is, and after either everything arrives.
+/// A silent link: a short interruption is not noticed, a long one is, and after both everything is
+/// delivered.
 #[test]
-fn a_link_that_is_cut_stops_nothing() -> Result<()> {
+fn an_interrupted_link_stops_nothing() -> Result<()> {
     let managed = Managed::on_sqlite()?;
     let (ended, id) = managed.issue(&managed.control)?;
     managed.until_in_force(&ended)?;
@@ -116,7 +116,7 @@ fn a_link_that_is_cut_stops_nothing() -> Result<()> {
 }
 
 #[test]
-fn a_database_that_is_gone_stops_no_visitor() -> Result<()> {
+fn a_missing_database_stops_no_visitor() -> Result<()> {
     let mut managed = Managed::on_postgres()?;
     let agent = publish(&managed)?;
     let visits = visits(&managed, &agent);
@@ -162,7 +162,7 @@ struct Session {
     url: String,
 }
 
-/// Goes to the platform and back, as the administrator's browser.
+/// Signs in at the platform and returns, like the administrator's browser.
 fn signed_in(managed: &Managed, url: &str) -> Result<Session> {
     let session = Session {
         jar: managed.jar(),
@@ -179,12 +179,12 @@ fn signed_in(managed: &Managed, url: &str) -> Result<Session> {
 }
 
 impl Session {
-    /// The status of one more visit, without a detour.
+    /// The status of one more visit, without redirects.
     fn visit(&self, managed: &Managed) -> Result<u64> {
         let curl = Curl::new(&managed.engine);
         Ok(curl.get(&["-b", &self.jar, HTML, &self.url])?.status)
     }
 }
 
-/// What browsers send.
+/// Accept header of browsers.
 const HTML: &str = "-HAccept: text/html";

@@ -1,4 +1,4 @@
-//! What happened is shown by the platform.
+//! Logs, events and usage that the platform shows.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{COUNTED, every_record_is_there, publish};
 
-/// CP-11: logs, events and usage of a project tell the same story as its visitors.
+/// CP-11: logs, events and usage of a project match the requests of its visitors.
 #[test]
 fn logs_events_and_usage_add_up() -> Result<()> {
     let managed = Managed::on_sqlite()?;
@@ -36,7 +36,8 @@ fn logs_events_and_usage_add_up() -> Result<()> {
         (ALLOWED, DENIED)
     );
 
-    // Who was kept out used nothing. Bytes of the streams are those of the project, and hold at least what visitors read.
+    // Refused visitors used nothing. The bytes of all streams equal those of the project, and are
+    // at least the bytes that visitors read.
     let sum = |field: &str| -> u64 {
         let streams = connected.iter().map(|log| &log["payload"]);
         streams

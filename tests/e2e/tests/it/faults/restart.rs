@@ -1,4 +1,4 @@
-//! The engine was killed.
+//! The engine is killed.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use e2e::{Agent, Managed, Service, eventually};
 
 use super::{publish, visited_with};
 
-/// EN-9: all of them are back, each under its name.
+/// EN-9: all tunnels return under their names.
 #[test]
-fn two_hundred_tunnels_are_back_under_their_names() -> Result<()> {
+fn two_hundred_tunnels_return_under_their_names() -> Result<()> {
     let mut managed = Managed::on_sqlite()?;
     let service = Service::mirror()?.to_string();
     let mut agents = managed.forward_many(TUNNELS, &service, &["--http"])?;
@@ -35,7 +35,7 @@ fn two_hundred_tunnels_are_back_under_their_names() -> Result<()> {
 }
 
 #[test]
-fn an_engine_that_starts_without_its_platform_serves_what_it_knew() -> Result<()> {
+fn an_engine_that_starts_without_its_platform_serves_its_stored_state() -> Result<()> {
     let mut managed = Managed::on_sqlite()?;
     let mut agent = publish(&managed)?;
     eventually("what is known on disk", || managed.is_kept())?;
@@ -48,14 +48,14 @@ fn an_engine_that_starts_without_its_platform_serves_what_it_knew() -> Result<()
     assert_eq!(visited_with(&managed, &agent, "a.b.c")?, 401);
     assert_eq!(managed.metric("svc_control_plane_connected")?, 0);
 
-    // And it takes up where it was.
+    // It resumes at its position.
     managed.control.start_again()?;
     let (new, _) = managed.issue(&managed.control)?;
     managed.until_in_force(&new)?;
     assert_eq!(
         managed.metric("svc_control_plane_snapshots_total")?,
         0,
-        "it was told all again"
+        "it received a full snapshot again"
     );
     Ok(())
 }

@@ -1,14 +1,14 @@
-//! What is revoked at the platform ends at the engine.
+//! A revocation at the platform closes connections at the engine.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use e2e::{Call, Curl, Download, Managed, Service};
 
-/// A revocation is in force within a second. The test gives it ten on a busy machine; the bench
-/// measures it.
+/// A revocation is effective within a second. The test allows ten on a busy machine, and the bench
+/// measures the time.
 #[test]
-fn a_revocation_ends_what_is_open() -> Result<()> {
+fn a_revocation_closes_open_connections() -> Result<()> {
     let managed = Managed::on_sqlite()?;
     let (token, id) = managed.issue(&managed.control)?;
     managed.until_in_force(&token)?;
@@ -36,9 +36,9 @@ fn a_revocation_ends_what_is_open() -> Result<()> {
     managed.revoke(&managed.control, &id)?;
     let revoked = Instant::now();
     for (mut call, download) in [stream, websocket] {
-        // curl says that the body was cut, or sees the end of what has no length.
+        // curl reports a truncated body, or the end of a body without a length.
         assert!(download.rest().map_or(true, |rest| rest.is_empty()));
-        assert!(call.is_closed(), "the service is not told");
+        assert!(call.is_closed(), "the service's connection stays open");
     }
     let took = revoked.elapsed();
     assert!(took < Duration::from_secs(10), "{took:?}");

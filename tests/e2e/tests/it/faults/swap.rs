@@ -1,4 +1,4 @@
-//! A certificate is replaced while visitors come.
+//! A certificate is replaced while visitors connect.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use e2e::{Curl, Managed, eventually};
 
 use super::{COUNTED, Visits, every_record_is_there, publish};
 
-/// EN-12: who comes while the files are replaced one after the other is served, by the old
-/// certificate or by the new one.
+/// EN-12: a visitor that connects while the files are replaced one after the other is served, with
+/// the old certificate or the new one.
 #[test]
-fn nobody_notices_that_the_certificate_is_replaced() -> Result<()> {
+fn replacing_the_certificate_affects_no_visitor() -> Result<()> {
     let managed = Managed::on_sqlite()?;
     let agent = publish(&managed)?;
     let both = tempfile::NamedTempFile::new()?;

@@ -47,7 +47,7 @@ impl Client {
         self.unary(server::HANG, request).await
     }
 
-    /// The same with a client of its own, for a task.
+    /// The same with its own client, for a task.
     pub(super) async fn hang_forever(mut self) -> Answered<Number> {
         self.hang(Request::new(Number { value: 0 })).await
     }

@@ -17,16 +17,16 @@ use tonic_prost::ProstCodec;
 
 use super::Number;
 
-/// A gRPC server over HTTP/2 without TLS. It ends with the test's runtime.
+/// A gRPC server over HTTP/2 without TLS. It stops with the test's runtime.
 pub(super) struct Server {
     address: SocketAddr,
-    /// What the one call of `Count` sends. Closed when the call is over.
+    /// Messages of the one call of `Count`. Closed when the call is over.
     pub(super) numbers: mpsc::Sender<Result<i64, Code>>,
-    /// What calls of `Hang` go through.
+    /// Events of calls of `Hang`.
     pub(super) seen: mpsc::Receiver<Seen>,
 }
 
-/// What a call of `Hang` goes through.
+/// An event of a call of `Hang`.
 #[derive(Debug, PartialEq)]
 pub(super) enum Seen {
     Begun {
@@ -69,13 +69,13 @@ impl Server {
         self.address
     }
 
-    /// Ends the call of `Count` in order.
+    /// Ends the call of `Count` normally.
     pub(super) fn end_numbers(&mut self) {
         (self.numbers, _) = mpsc::channel(1);
     }
 }
 
-/// What the calls are joined to.
+/// State that the calls share.
 #[derive(Clone)]
 struct Calls {
     numbers: Arc<Mutex<Option<Counted>>>,
@@ -105,7 +105,7 @@ impl Calls {
         }
     }
 
-    /// Answers with what the test sends, and fails where the test says so.
+    /// Sends the test's messages, and fails if the test asks for it.
     async fn count(self, _request: Request<Number>) -> Answered<Numbers> {
         let numbers = self.numbers.lock().await.take();
         let numbers = numbers.ok_or_else(|| Status::unavailable("once for each test"))?;
@@ -125,14 +125,14 @@ impl Calls {
     async fn hang(self, request: Request<Number>) -> Answered<Number> {
         let timeout = request.metadata().get("grpc-timeout");
         let timeout = timeout.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-        // The test has room for it, or is over.
+        // The channel has capacity, or the test is over.
         self.seen.try_send(Seen::Begun { timeout }).ok();
         let _told = Told(self.seen);
         pending().await
     }
 }
 
-/// Tells when the call is dropped: it never ends in another way.
+/// Reports that the call was dropped, which is its only end.
 struct Told(mpsc::Sender<Seen>);
 
 impl Drop for Told {

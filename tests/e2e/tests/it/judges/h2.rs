@@ -1,5 +1,5 @@
-//! Frames that no visitor with manners sends, made with the Python package `h2`: what RFC 9113 says
-//! of each, whether the service hears of it, and that another visitor is served all the while.
+//! Invalid HTTP/2 frames, created with the Python package `h2`: the outcome that RFC 9113 requires,
+//! the requests that reach the service, and that another visitor is served in the meantime.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use e2e::{Agent, Service, Svc, judge};
 use serde_json::json;
 
 #[test]
-fn each_violation_ends_what_it_has_to_and_nothing_else() -> Result<()> {
+fn each_violation_ends_only_what_the_rfc_requires() -> Result<()> {
     let svc = Svc::engine()?;
     let (service, requests) = Service::counting_mirror()?;
     let count = Service::answering(move || requests.load(Ordering::SeqCst).to_string())?;

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context as _, Result, ensure};
 use e2e::{Agent, Curl, Service, Svc};
 
-/// Cases that may fail at the engine's own host, by the first words of their names. They break a
-/// stream behind the head of a request, and the engine answers without waiting for a body (RFC 9113
-/// section 8.1 allows it): where the answer is faster, there is no stream any more that could be
-/// refused. At a tunnel the service waits, and none of them may fail.
+/// Cases that may fail at the engine's own host, by the first words of their names. They send an
+/// invalid frame after the head of a request, and the engine answers without waiting for a body
+/// (RFC 9113 section 8.1 allows it). If the answer is faster, there is no stream left to refuse. At
+/// a tunnel the service waits, and none of them may fail.
 const EARLY: &[&str] = &[
     "http2/5.1\" classname=\"closed: Sends a DATA frame after sending RST_STREAM frame",
     "http2/5.1\" classname=\"closed: Sends a HEADERS frame after sending RST_STREAM frame",
@@ -26,27 +26,27 @@ const EARLY: &[&str] = &[
 ];
 
 #[test]
-fn a_tunnel_is_what_h2spec_expects() -> Result<()> {
+fn a_tunnel_passes_h2spec() -> Result<()> {
     let svc = Svc::engine()?;
     let (service, requests) = Service::counting_mirror()?;
     let agent = Agent::forward(&svc, &service.to_string(), &["--http"])?;
     let ran = run(&svc, agent.hostname()?, "/", &[])?;
-    // It was the tunnel that answered.
+    // The tunnel has answered.
     let requests = requests.load(Ordering::SeqCst);
     assert!(!ran || requests > 50, "the service saw {requests} requests");
-    // Somebody with good manners is served all the same.
+    // A well-behaved visitor is still served.
     assert_eq!(Curl::new(&svc).status(&[&agent.url("/")])?, 200);
     Ok(())
 }
 
 #[test]
-fn the_engines_own_host_is_what_h2spec_expects() -> Result<()> {
+fn the_engines_own_host_passes_h2spec() -> Result<()> {
     let svc = Svc::engine()?;
     run(&svc, "engine.localhost", "/api/openapi.json", EARLY)?;
     Ok(())
 }
 
-/// Runs it, where it is; says whether it did. No case fails but those that may.
+/// Runs it if it is installed, and returns true if it ran. Only the listed cases may fail.
 fn run(svc: &Svc, host: &str, path: &str, may_fail: &[&str]) -> Result<bool> {
     let Some(h2spec) = env::var_os("SVC_TEST_H2SPEC") else {
         tell("h2spec: not run, there is no Go here that builds it")?;
@@ -60,7 +60,7 @@ fn run(svc: &Svc, host: &str, path: &str, may_fail: &[&str]) -> Result<bool> {
     Ok(true)
 }
 
-/// The cases that failed, and the line that counts all.
+/// The failed cases, and the line with the number of all cases.
 fn verdict(h2spec: &OsStr, at: [&str; 3]) -> Result<(Vec<String>, String)> {
     let directory = tempfile::tempdir()?;
     let report = directory.path().join("report.xml");
@@ -77,7 +77,7 @@ fn verdict(h2spec: &OsStr, at: [&str; 3]) -> Result<(Vec<String>, String)> {
     Ok((failed.collect(), line.to_owned()))
 }
 
-/// Says something that a test's captured output would hide: whether this judge ran.
+/// Prints a line that a test's captured output would hide, to show that this judge ran.
 fn tell(line: &str) -> Result<()> {
     Ok(writeln!(io::stderr(), "{line}")?)
 }

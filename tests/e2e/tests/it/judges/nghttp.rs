@@ -12,10 +12,10 @@ use tempfile::TempDir;
 const UPLOAD: usize = 3 << 20;
 
 #[test]
-fn a_service_of_http1_is_visited_with_many_streams() -> Result<()> {
+fn an_http1_service_is_visited_with_many_streams() -> Result<()> {
     let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
     let agent = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
-    // Fifty requests at once on one connection.
+    // Fifty parallel requests on one connection.
     let said = nghttp(&svc, &agent, "/seen", &["-nv", "-m", "50"])?;
     assert_eq!(said.matches(":status: 200").count(), 50, "{said}");
 
@@ -30,14 +30,14 @@ fn a_service_of_http1_is_visited_with_many_streams() -> Result<()> {
 }
 
 #[test]
-fn nghttpd_is_served_by_http2_to_the_end() -> Result<()> {
+fn nghttpd_is_served_over_http2_completely() -> Result<()> {
     let svc = Svc::engine()?;
     let files = tempfile::tempdir()?;
     fs::write(files.path().join("index.html"), "hello")?;
     let (_nghttpd, service) = nghttpd(&files)?;
     let agent = Agent::forward(&svc, &service, &["--http", "--http-version", "h2c"])?;
 
-    // What goes up comes back, with trailers of both sides.
+    // The upload is echoed, with trailers in both directions.
     let upload = file(&files)?;
     let echoed = ["-d", &upload, "--trailer", "x-sent: whole"];
     let said = nghttp(&svc, &agent, "/echo", &echoed)?;
@@ -53,7 +53,7 @@ fn nghttpd_is_served_by_http2_to_the_end() -> Result<()> {
     load(&svc, &agent, "/")
 }
 
-/// A hundred streams at once on each of three connections: every answer is a good one.
+/// A hundred parallel streams on each of three connections. Every answer is correct.
 fn load(svc: &Svc, agent: &Agent, path: &str) -> Result<()> {
     let to = format!("--connect-to={}", here(svc)?);
     let output = Command::new(provided("SVC_TEST_H2LOAD")?)
@@ -66,8 +66,8 @@ fn load(svc: &Svc, agent: &Agent, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// What `nghttp` says of `path`. The name is in `:authority`, from which it takes the name for its
-/// handshake too.
+/// Output of `nghttp` for `path`. The name is in `:authority`, which it also uses for the
+/// handshake.
 fn nghttp(svc: &Svc, agent: &Agent, path: &str, args: &[&str]) -> Result<String> {
     let authority = agent.url("").replace("https://", ":authority: ");
     let output = Command::new(provided("SVC_TEST_NGHTTP")?)
@@ -84,13 +84,13 @@ fn nghttp(svc: &Svc, agent: &Agent, path: &str, args: &[&str]) -> Result<String>
     Ok(said)
 }
 
-/// Where the engine listens, by address.
+/// The engine's address by IP.
 fn here(svc: &Svc) -> Result<String> {
     let (_, port) = svc.address().rsplit_once(':').context("no port")?;
     Ok(format!("127.0.0.1:{port}"))
 }
 
-/// A file of text to send.
+/// A text file to send.
 fn file(files: &TempDir) -> Result<String> {
     let path = files.path().join("upload");
     let text: String = ('a'..='z').cycle().take(UPLOAD).collect();
@@ -98,7 +98,7 @@ fn file(files: &TempDir) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// A service that says back what it gets, with a trailer, over HTTP/2 without TLS.
+/// A service that echoes with a trailer, over HTTP/2 without TLS.
 fn nghttpd(files: &TempDir) -> Result<(Process, String)> {
     let port = ports::lease();
     let mut command = Command::new(provided("SVC_TEST_NGHTTPD")?);

@@ -1,6 +1,6 @@
-//! slowhttptest: hundreds of visitors that take their time, at the edge of an engine with short
-//! deadlines. What they hold is let go at the deadline, others are served all along, and in the end
-//! the engine has what it had before.
+//! slowhttptest: hundreds of slow visitors at an engine with short deadlines. Their connections are
+//! closed at the deadline, other visitors are served all the time, and in the end the engine has
+//! released all resources.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,11 +19,11 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsConnector;
 
-/// Visitors of one attack; they come within two seconds.
+/// Visitors of one attack, which connect within two seconds.
 const VISITORS: &str = "100";
 const RATE: &str = "50";
 
-/// An attack: its flags, the path that it wants, and how it ends.
+/// An attack: its flags, its path, and its expected end.
 struct Attack {
     name: &'static str,
     flags: &'static [&'static str],
@@ -31,9 +31,9 @@ struct Attack {
     end: &'static str,
 }
 
-/// The deadlines closed every connection before the tool's own time was over.
+/// The deadlines closed every connection before the tool's time limit.
 const CLOSED: &str = "No open connections left";
-/// The tool held what it had until its time was over.
+/// The tool kept its connections until its time limit.
 const HELD: &str = "Hit test time limit";
 
 const ATTACKS: [Attack; 5] = [
@@ -49,15 +49,15 @@ const ATTACKS: [Attack; 5] = [
         path: "/read",
         end: CLOSED,
     },
-    // Each byte begins the deadline anew, but all of them are fewer than `limits.min_body_rate`.
+    // Each byte restarts the deadline, but the rate is below `limits.min_body_rate`.
     Attack {
         name: "R-U-Dead-Yet: a byte a second",
         flags: &["-B", "-i", "1", "-x", "2", "-l", "30"],
         path: "/read",
         end: CLOSED,
     },
-    // A reader that takes a little now and then is no fault. What waits for it is bounded; one that takes
-    // nothing for two minutes is let go by TCP.
+    // A reader that reads a little now and then is allowed, and its buffered data is limited. TCP
+    // disconnects one that reads nothing for two minutes.
     Attack {
         name: "slow read",
         flags: &[
@@ -75,7 +75,7 @@ const ATTACKS: [Attack; 5] = [
 ];
 
 #[test]
-fn slow_visitors_by_the_hundred_stop_nobody_and_leave_nothing() -> Result<()> {
+fn hundreds_of_slow_visitors_affect_no_other_visitor_and_leave_nothing() -> Result<()> {
     let mut svc = Svc::engine_with(&json!({
         "timeouts": {"stream_request_seconds": 5, "http_idle_seconds": 2},
         "metrics": {"prometheus": {"enabled": true, "listen_addr": "127.0.0.1:0"}},
@@ -88,7 +88,7 @@ fn slow_visitors_by_the_hundred_stop_nobody_and_leave_nothing() -> Result<()> {
     let curl = Curl::new(&svc);
     let seen = agent.url("/seen");
     assert_eq!(curl.status(&[&seen])?, 200);
-    // Another tunnel of the engine: how its service bears the attack is nginx's own business.
+    // Another tunnel of the engine, because nginx itself may suffer from the attack.
     let other = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
     let others = other.url("/");
     assert_eq!(curl.status(&[&others])?, 200);
@@ -96,7 +96,7 @@ fn slow_visitors_by_the_hundred_stop_nobody_and_leave_nothing() -> Result<()> {
 
     let over = AtomicBool::new(false);
     let (ended, served) = thread::scope(|scope| {
-        // One after the other, for as long as the attacks last.
+        // Consecutive requests for the duration of the attacks.
         let visitor = scope.spawn(|| -> Result<u32> {
             let mut served = 0;
             while !over.load(Ordering::SeqCst) {
@@ -127,7 +127,7 @@ fn slow_visitors_by_the_hundred_stop_nobody_and_leave_nothing() -> Result<()> {
     let mut after = before;
     eventually("what the visitors held is let go", || {
         after = Held::by(&mut svc)?;
-        // Connections of the agents stay for a minute for visitors to come.
+        // Connections of the agents stay open for a minute for later visitors.
         let kept = after.pooled.saturating_sub(before.pooled);
         Ok(after.streams == 0 && after.descriptors <= before.descriptors + kept + 8)
     })?;
@@ -148,8 +148,8 @@ fn command(attack: &Attack, relay: SocketAddr, agent: &Agent) -> Result<Command>
     Ok(command)
 }
 
-/// Puts TLS around what comes: the tool cannot name the server in its handshake, and without a name
-/// the edge knows no tunnel. It takes no more than either side does, so a slow reader stays one.
+/// Adds TLS to the tool's connections, because the tool cannot send a server name and the edge
+/// needs one. It reads no faster than its peer, so that a slow reader stays slow.
 async fn relay(svc: &Svc, name: &str) -> Result<SocketAddr> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_file_iter(svc.ca_file())? {
@@ -178,13 +178,13 @@ async fn relay(svc: &Svc, name: &str) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// What the engine holds.
+/// Resources of the engine.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     descriptors: usize,
-    /// MiB in memory; like the descriptors known on Linux alone.
+    /// MiB in memory. Like the descriptors, only known on Linux.
     memory: u64,
-    /// Requests that are being served.
+    /// Requests in flight.
     streams: usize,
     /// Standing connections of the agents.
     pooled: usize,
@@ -218,7 +218,7 @@ impl Held {
     }
 }
 
-/// Open descriptors, and MiB in memory, as Linux tells them.
+/// Open descriptors, and MiB in memory, as Linux reports them.
 fn in_process(id: u32) -> Result<(usize, u64)> {
     let process = format!("/proc/{id}");
     let status = fs::read_to_string(format!("{process}/status"))?;

@@ -1,5 +1,5 @@
-//! RFC 6455 through a published tunnel. The edge moves the frames of a WebSocket as they are: what
-//! two libraries agree on without it, and how they judge broken frames, is the same with it between.
+//! RFC 6455 through a published tunnel. The edge forwards WebSocket frames unchanged, so the
+//! results of two libraries, also for invalid frames, are the same with and without it.
 
 use anyhow::Result;
 use e2e::{Agent, Peer, Svc, Verdict, judge};
@@ -8,7 +8,7 @@ use serde_json::json;
 const SERVICES: [&str; 2] = ["judges/websocket_service.py", "websocket_service.mjs"];
 
 #[test]
-fn clients_and_services_of_two_libraries_understand_each_other() -> Result<()> {
+fn clients_and_services_of_two_libraries_interoperate() -> Result<()> {
     let svc = Svc::engine()?;
     for service in SERVICES {
         let service = Peer::start(service)?;
@@ -27,7 +27,7 @@ fn clients_and_services_of_two_libraries_understand_each_other() -> Result<()> {
 }
 
 #[test]
-fn broken_frames_and_handshakes_are_the_services_to_judge() -> Result<()> {
+fn invalid_frames_and_handshakes_are_left_to_the_service() -> Result<()> {
     let svc = Svc::engine()?;
     for service in SERVICES {
         let service = Peer::start(service)?;
@@ -42,7 +42,7 @@ fn broken_frames_and_handshakes_are_the_services_to_judge() -> Result<()> {
 }
 
 #[test]
-fn answers_and_ends_pass_as_they_are() -> Result<()> {
+fn answers_and_ends_are_forwarded_unchanged() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Peer::start("judges/websocket_scripted.py")?;
     let agent = Agent::forward(&svc, service.address()?, &["--http"])?;
@@ -66,7 +66,7 @@ fn by_hand(svc: &Svc, service: &Peer, agent: &Agent, table: &str) -> Result<Verd
 
 /// RFC 8441: a WebSocket as one of the streams of an HTTP/2 connection.
 #[test]
-fn a_websocket_over_http2_is_one_to_the_service() -> Result<()> {
+fn a_websocket_over_http2_is_a_plain_websocket_to_the_service() -> Result<()> {
     let svc = Svc::engine()?;
     for service in SERVICES {
         let service = Peer::start(service)?;
@@ -83,9 +83,9 @@ fn a_websocket_over_http2_is_one_to_the_service() -> Result<()> {
     Ok(())
 }
 
-/// RFC 6455, 7.1.7 and 7.4.1: who watches the engine is told what is wrong with its frames.
+/// RFC 6455, 7.1.7 and 7.4.1: the engine's own event stream reports invalid frames of a client.
 #[test]
-fn the_engines_own_websocket_judges_frames_too() -> Result<()> {
+fn the_engines_own_websocket_checks_frames() -> Result<()> {
     let svc = Svc::engine()?;
     let world = json!({
         "tunnel": svc.address(),

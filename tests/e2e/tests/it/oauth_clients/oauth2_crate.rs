@@ -1,4 +1,5 @@
-//! The `oauth2` crate. It leaves HTTP to its users; here that is hyper, one connection a request.
+//! The `oauth2` crate. It leaves HTTP to its users, which is hyper here, with one connection per
+//! request.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,7 +24,7 @@ use tokio::net::TcpStream;
 
 use super::SCOPE;
 
-/// A client that knows every endpoint but that of introspection, which there is none of.
+/// A client with every endpoint except introspection, which does not exist.
 type Client = BasicClient<EndpointSet, EndpointSet, EndpointNotSet, EndpointSet, EndpointSet>;
 
 /// The authorization code with PKCE; then the token is used and revoked.
@@ -64,14 +65,14 @@ pub(super) fn device_grant(platform: &Platform) -> Result<Value> {
         reason = "the grant's own pause between two questions"
     )]
     let wait = |interval: Duration| {
-        // It has asked once, and nobody had said yes.
+        // It has polled once, before the approval.
         approved.borrow_mut().get_or_insert_with(|| {
             platform.let_in(
                 device.verification_uri().as_str(),
                 device.user_code().secret(),
             )
         });
-        // The server says how often it may be asked.
+        // The server sets the polling interval.
         thread::sleep(interval);
     };
     let token = client
@@ -83,7 +84,7 @@ pub(super) fn device_grant(platform: &Platform) -> Result<Value> {
     use_up(platform, &client, &token)
 }
 
-/// Calls the API and a tool, ends the token, and sees that it is none any more.
+/// Calls the API and a tool, revokes the token, and checks that it is not valid any more.
 fn use_up(platform: &Platform, client: &Client, token: &BasicTokenResponse) -> Result<Value> {
     ensure!(token.refresh_token().is_none(), "a refresh token");
     let scopes: Vec<&str> = token
@@ -120,7 +121,7 @@ fn client(platform: &Platform, id: &str) -> Result<Client> {
         let address = metadata[name].as_str().map(str::to_owned);
         address.with_context(|| format!("the metadata have no {name}"))
     };
-    // It revokes over TLS alone, which the platform of a test has not; `send` leaves it out.
+    // It revokes over TLS only, which the platform of a test does not have. `send` removes it.
     let revocation = endpoint("revocation_endpoint")?.replacen("http:", "https:", 1);
     Ok(BasicClient::new(ClientId::new(id.to_owned()))
         .set_auth_uri(AuthUrl::new(endpoint("authorization_endpoint")?)?)
@@ -131,7 +132,7 @@ fn client(platform: &Platform, id: &str) -> Result<Client> {
         .set_revocation_url(RevocationUrl::new(revocation)?))
 }
 
-/// A parameter with which the person was sent back.
+/// A parameter of the redirect to the client.
 fn answer(returned: &Url, name: &str) -> Result<String> {
     let found = returned.query_pairs().find(|(key, _)| key == name);
     let (_, value) = found.with_context(|| format!("no {name} in {returned}"))?;
@@ -170,7 +171,7 @@ fn json_of(response: &HttpResponse) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("no JSON: {text}"))
 }
 
-/// The HTTP client that the library is given. It follows no redirects, as the library demands.
+/// The HTTP client for the library. It follows no redirects, as the library requires.
 fn send(request: HttpRequest) -> io::Result<HttpResponse> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

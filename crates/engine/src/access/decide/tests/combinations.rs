@@ -187,7 +187,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                     query: query.as_deref(),
                     reserved: NAMES,
                 };
-                let decision = decide(&request, world.grounds());
+                let decision = decide(&request, world.context());
                 assert_eq!(
                     told(&decision),
                     case.expected(),

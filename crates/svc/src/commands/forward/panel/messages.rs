@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 /// A redirected stderr.
 pub(super) struct Messages {
     real: OwnedFd,
-    kept: Arc<Mutex<MessageBuffer>>,
+    buffer: Arc<Mutex<MessageBuffer>>,
     ended: mpsc::Receiver<()>,
 }
 
@@ -34,9 +34,9 @@ impl Messages {
     pub(super) fn begin() -> io::Result<Self> {
         let (reader, writer) = pipe()?;
         let real = dup(stderr())?;
-        let kept = Arc::new(Mutex::new(MessageBuffer::default()));
+        let buffer = Arc::new(Mutex::new(MessageBuffer::default()));
         let (end, ended) = mpsc::channel();
-        let keeper = Arc::clone(&kept);
+        let keeper = Arc::clone(&buffer);
         thread::Builder::new()
             .name("svc-stderr".to_owned())
             .spawn(move || {
@@ -45,12 +45,12 @@ impl Messages {
                 end.send(()).ok();
             })?;
         dup2_stderr(&writer)?;
-        Ok(Self { real, kept, ended })
+        Ok(Self { real, buffer, ended })
     }
 
     /// Takes the newest line, if there is a new one.
     pub(super) fn newest(&self) -> Option<String> {
-        self.kept.lock().newest.take()
+        self.buffer.lock().newest.take()
     }
 
     /// Restores stderr, and prints the stored lines there.
@@ -58,18 +58,18 @@ impl Messages {
         dup2_stderr(&self.real).ok();
         // The pipe is closed now, unless a child process still has it.
         self.ended.recv_timeout(LAST_LINES).ok();
-        let kept = std::mem::take(&mut *self.kept.lock());
+        let buffer = std::mem::take(&mut *self.buffer.lock());
         let mut out = stderr().lock();
-        if kept.lost > 0 {
-            drop(writeln!(out, "({} earlier messages are lost)", kept.lost));
+        if buffer.lost > 0 {
+            drop(writeln!(out, "({} earlier messages are lost)", buffer.lost));
         }
-        for line in kept.lines {
+        for line in buffer.lines {
             drop(writeln!(out, "{line}"));
         }
     }
 }
 
-fn keep(from: PipeReader, kept: &Mutex<MessageBuffer>) {
+fn keep(from: PipeReader, buffer: &Mutex<MessageBuffer>) {
     let mut lines = BufReader::new(from);
     let mut line = Vec::new();
     loop {
@@ -79,13 +79,13 @@ fn keep(from: PipeReader, kept: &Mutex<MessageBuffer>) {
             Ok(_) => {}
         }
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
-        let mut kept = kept.lock();
-        if kept.lines.len() == LINES {
-            kept.lines.pop_front();
-            kept.lost += 1;
+        let mut buffer = buffer.lock();
+        if buffer.lines.len() == LINES {
+            buffer.lines.pop_front();
+            buffer.lost += 1;
         }
-        kept.lines.push_back(text.clone());
-        kept.newest = Some(text);
+        buffer.lines.push_back(text.clone());
+        buffer.newest = Some(text);
     }
 }
 

@@ -165,8 +165,8 @@ impl Reader {
     }
 
     fn unknown(&self, key: &str) -> String {
-        let ours = [PORT, NETWORK, PUBLIC_PORT, "enable"];
-        let known = self.keys.keys().map(String::as_str).chain(ours);
+        let own_keys = [PORT, NETWORK, PUBLIC_PORT, "enable"];
+        let known = self.keys.keys().map(String::as_str).chain(own_keys);
         let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(key, known));
         match nearest {
             Some(nearest) => format!(

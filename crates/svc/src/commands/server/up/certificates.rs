@@ -45,7 +45,6 @@ impl Certificates {
             .map_err(cannot_make)?;
         // The key is written first. An engine that reloads in between sees a mismatched pair, and
         // tries again.
-        // tries again.
         write(&files.key, &key.serialize_pem())?;
         write(&files.cert, &cert.pem())?;
         Ok(files)

@@ -184,7 +184,7 @@ impl LocalPlatform {
     pub(super) async fn stop(self, hard: &Shutdown) {
         let shutdown = self.shutdown;
         shutdown.request();
-        let hurry = async {
+        let force_stop = async {
             tokio::select! {
                 () = hard.hard().cancelled() => {}
                 () = tokio::time::sleep(DRAIN) => {}
@@ -195,7 +195,7 @@ impl LocalPlatform {
         };
         tokio::select! {
             () = self.running.stopped() => {}
-            () = hurry => {}
+            () = force_stop => {}
         }
     }
 }

@@ -31,7 +31,7 @@ impl Escape {
 
     /// Parses input. `~y` and `~n` are answers only while a question is open.
     pub(super) fn read(&mut self, typed: &[u8], is_asked: bool) -> Vec<EscapeInput> {
-        let mut said = Vec::new();
+        let mut inputs = Vec::new();
         let mut keys = Vec::new();
         for &byte in typed {
             if std::mem::take(&mut self.has_tilde) {
@@ -43,9 +43,9 @@ impl Escape {
                 };
                 if let Some(other) = other {
                     if !keys.is_empty() {
-                        said.push(EscapeInput::Keys(std::mem::take(&mut keys)));
+                        inputs.push(EscapeInput::Keys(std::mem::take(&mut keys)));
                     }
-                    said.push(other);
+                    inputs.push(other);
                     self.at_line_start = true;
                     continue;
                 }
@@ -65,9 +65,9 @@ impl Escape {
             keys.push(byte);
         }
         if !keys.is_empty() {
-            said.push(EscapeInput::Keys(keys));
+            inputs.push(EscapeInput::Keys(keys));
         }
-        said
+        inputs
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn escapes_are_recognised_at_the_start_of_a_line() {
-        for (typed, said) in [
+        for (typed, inputs) in [
             ("~.", vec![EscapeInput::Leave]),
             ("ls\r~.", vec![keys("ls\r"), EscapeInput::Leave]),
             ("\u{3}~.", vec![keys("\u{3}"), EscapeInput::Leave]),
@@ -94,7 +94,7 @@ mod tests {
         ] {
             assert_eq!(
                 Escape::new().read(typed.as_bytes(), false),
-                said,
+                inputs,
                 "{typed:?}"
             );
         }

@@ -29,14 +29,14 @@ pub(super) async fn run(
     let mut signals = EndSignals::listen().map_err(no_handlers)?;
     let resized = ResizeEvents::listen().map_err(no_handlers)?;
     let raw = RefCell::new(Raw::enter()?);
-    let asked = RefCell::new(VecDeque::new());
+    let pending_requests = RefCell::new(VecDeque::new());
     let left = {
-        let shown = show(&mut session, &raw, &asked);
-        let typed = type_in(&input, &asked);
+        let output = show(&mut session, &raw, &pending_requests);
+        let typed = type_in(&input, &pending_requests);
         let sized = follow_size(&input, resized);
-        tokio::pin!(shown, typed, sized);
+        tokio::pin!(output, typed, sized);
         tokio::select! {
-            ended = &mut shown => return ended,
+            ended = &mut output => return ended,
             typed = &mut typed => typed.map(|()| None),
             () = &mut sized => Ok(None),
             number = signals.next() => Ok(Some(number)),
@@ -56,7 +56,7 @@ pub(super) async fn run(
 async fn show(
     session: &mut Session,
     raw: &RefCell<Raw>,
-    asked: &RefCell<VecDeque<String>>,
+    pending_requests: &RefCell<VecDeque<String>>,
 ) -> Result<Result<CommandEnd, SessionError>, Failure> {
     let mut stdout = tokio::io::stdout();
     loop {
@@ -72,8 +72,8 @@ async fn show(
             Some(Event::Notice(notice)) => {
                 let id = notice.request_id.clone();
                 match notice.kind() {
-                    NoticeKind::Requested => asked.borrow_mut().push_back(id),
-                    _ => asked.borrow_mut().retain(|asked| *asked != id),
+                    NoticeKind::Requested => pending_requests.borrow_mut().push_back(id),
+                    _ => pending_requests.borrow_mut().retain(|request| *request != id),
                 }
                 if let Some(words) = status::words(&notice) {
                     status::line(&words);
@@ -93,7 +93,10 @@ async fn show(
 
 /// Passes on the input until the user disconnects. Input that exceeds the session's capacity waits
 /// here, so that the escape to disconnect still works.
-async fn type_in(input: &Input, asked: &RefCell<VecDeque<String>>) -> Result<(), Failure> {
+async fn type_in(
+    input: &Input,
+    pending_requests: &RefCell<VecDeque<String>>,
+) -> Result<(), Failure> {
     let mut stdin = tokio::io::stdin();
     let mut buffer = BytesMut::new();
     let mut escape = Escape::new();
@@ -116,14 +119,14 @@ async fn type_in(input: &Input, asked: &RefCell<VecDeque<String>>) -> Result<(),
                     // The terminal was closed.
                     return Ok(());
                 }
-                let is_asked = !asked.borrow().is_empty();
+                let is_asked = !pending_requests.borrow().is_empty();
                 for said in escape.read(&buffer.split(), is_asked) {
                     match said {
                         EscapeInput::Keys(keys) => waiting.push_back(keys.into()),
                         EscapeInput::Leave => return Ok(()),
                         EscapeInput::Help => status::line(status::HELP),
                         EscapeInput::Answer(grant) => {
-                            let id = asked.borrow_mut().pop_front();
+                            let id = pending_requests.borrow_mut().pop_front();
                             if let Some(id) = id {
                                 input.decide(&id, grant).await;
                             }

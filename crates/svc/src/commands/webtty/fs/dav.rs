@@ -134,9 +134,9 @@ impl Files {
         // An upload takes time, as does the removal of a directory with its contents.
         let is_long = !request.body().is_end_stream() || request.method() == Method::DELETE;
         let bound = if is_long { LONG_SILENCE } else { SILENCE };
-        let (goes_on, mut sent) = watch::channel(());
+        let (progress, mut sent) = watch::channel(());
         let stream = InspectWriter::new(stream, move |_bytes: &[u8]| {
-            goes_on.send_replace(());
+            progress.send_replace(());
         });
         let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(broken)?;

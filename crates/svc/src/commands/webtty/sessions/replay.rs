@@ -108,7 +108,7 @@ struct Player {
     tape: Tape,
     screen: Option<Screen>,
     speed: f64,
-    /// Current position, and the time since when it advances. `None` while paused.
+    /// Current position, and the instant from which it advances. `None` while paused.
     at: Duration,
     since: Option<Instant>,
     /// True if the complete recording is loaded.

@@ -219,8 +219,8 @@ impl Chain {
         let line = line.trim_ascii();
         let line = line.strip_suffix(b",").unwrap_or(line);
         if !line.starts_with(br#"{"seq":"#) {
-            let is_around = line.starts_with(br#"{"export_version":"#) || line == b"]}";
-            return if is_around || line.is_empty() {
+            let is_envelope = line.starts_with(br#"{"export_version":"#) || line == b"]}";
+            return if is_envelope || line.is_empty() {
                 Ok(())
             } else {
                 Err((self.none)())
@@ -272,7 +272,7 @@ impl Chain {
 /// Splits pieces of any length into lines of bounded length.
 #[derive(Default)]
 struct Lines {
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
 }
 
 impl Lines {
@@ -282,20 +282,20 @@ impl Lines {
         mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if self.begun.len() + piece.len() > MAX_LINE {
+            if self.partial_line.len() + piece.len() > MAX_LINE {
                 return Err(too_long());
             }
-            self.begun.extend_from_slice(piece);
+            self.partial_line.extend_from_slice(piece);
             if piece.ends_with(b"\n") {
-                take(&self.begun)?;
-                self.begun.clear();
+                take(&self.partial_line)?;
+                self.partial_line.clear();
             }
         }
         Ok(())
     }
 
     fn finish(self, mut take: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
-        take(&self.begun)
+        take(&self.partial_line)
     }
 }
 

@@ -39,7 +39,7 @@ impl Keys {
         let mut typed = Vec::new();
         for byte in bytes {
             if std::mem::take(&mut self.has_tilde) {
-                let ours = match byte {
+                let escape = match byte {
                     b'.' => Some(Key::Leave),
                     b'r' => Some(Key::Ask),
                     b'y' => Some(Key::Answer(true)),
@@ -47,9 +47,9 @@ impl Keys {
                     b'?' => Some(Key::Help),
                     _ => None,
                 };
-                if let Some(ours) = ours {
+                if let Some(escape) = escape {
                     flush(&mut typed, &mut keys);
-                    keys.push(ours);
+                    keys.push(escape);
                     self.is_at_line_start = true;
                     continue;
                 }
