@@ -351,7 +351,11 @@ mod tests {
         ] {
             let actual = too_large(path);
             for word in ["filters", "limit", "from_seq", "max_events"] {
-                assert_eq!(actual.contains(word), words.contains(&word), "{path}: {actual}");
+                assert_eq!(
+                    actual.contains(word),
+                    words.contains(&word),
+                    "{path}: {actual}"
+                );
             }
         }
     }

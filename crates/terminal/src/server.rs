@@ -260,7 +260,9 @@ impl ServerState {
         self.spawn_here(Box::pin(async move {
             let is_closed = kill.run_until_cancelled(carrier.finish()).await;
             // The receiver may be gone.
-            sender.send(is_closed.unwrap_or_default()).unwrap_or_default();
+            sender
+                .send(is_closed.unwrap_or_default())
+                .unwrap_or_default();
         }));
         receiver
     }

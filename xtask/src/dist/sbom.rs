@@ -119,7 +119,11 @@ mod tests {
                     reached.insert(below);
                 }
             }
-            assert_eq!(reached.len(), components.len(), "every component is reachable");
+            assert_eq!(
+                reached.len(),
+                components.len(),
+                "every component is reachable"
+            );
         }
     }
 }

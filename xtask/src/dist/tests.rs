@@ -292,7 +292,10 @@ fn the_umask_does_not_change_the_packages() {
         shell
             .args(["-c", &script])
             .arg(env::current_exe().unwrap())
-            .args(["--exact", "dist::tests::the_umask_does_not_change_the_packages"])
+            .args([
+                "--exact",
+                "dist::tests::the_umask_does_not_change_the_packages",
+            ])
             .env(OUT, &out);
         program::output(&mut shell).unwrap();
         sums.push(fs::read_to_string(out.join(signature::SUMS)).unwrap());

@@ -62,7 +62,9 @@ pub(super) async fn items(
     let removed = changed_ids.people.difference(&existing);
     result.extend(removed.map(|id| Item::PersonGone { id: id.to_string() }));
     let existing: BTreeSet<_> = projects.iter().map(|row| row.id).collect();
-    let removed = ever_served_ids.into_iter().filter(|id| !existing.contains(id));
+    let removed = ever_served_ids
+        .into_iter()
+        .filter(|id| !existing.contains(id));
     result.extend(removed.map(|id| Item::ProjectGone { id: id.to_string() }));
     result.extend(items::people(people, &parts));
     result.extend(credentials.into_iter().filter_map(items::credential));
@@ -88,7 +90,9 @@ impl ChangedIds {
                 Kind::Members => joined.extend(id::<WorkspaceId>(change)),
                 Kind::Person => changed_ids.people.extend(id::<UserId>(change)),
                 Kind::Credential => changed_ids.credentials.extend(id::<CredentialId>(change)),
-                Kind::WebttyServer => changed_ids.webtty_servers.extend(id::<WebttyServerId>(change)),
+                Kind::WebttyServer => changed_ids
+                    .webtty_servers
+                    .extend(id::<WebttyServerId>(change)),
                 Kind::Ended => changed_ids.ended.push(change.key.clone()),
             }
         }

@@ -36,8 +36,8 @@ pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
     }
     let is_plain =
         |text: &str| text.chars().count() <= MAX_CHARACTERS && !has_unsafe_characters(text);
-    let all_plain = |saying: &SourceField| {
-        let texts = [&saying.key, &saying.value]
+    let all_plain = |attribute: &SourceField| {
+        let texts = [&attribute.key, &attribute.value]
             .into_iter()
             .chain(&attribute.label);
         !attribute.key.is_empty() && texts.into_iter().all(|text| is_plain(text))

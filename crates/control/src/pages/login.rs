@@ -131,7 +131,10 @@ pub(super) fn refusal<'a, T: Template>(
     page_with_error: impl FnOnce(&'a str) -> T,
 ) -> Result<Response, PageRefusal> {
     match error {
-        SignInError::Wrong => Ok(script_page(StatusCode::UNAUTHORIZED, &page_with_error(wrong))),
+        SignInError::Wrong => Ok(script_page(
+            StatusCode::UNAUTHORIZED,
+            &page_with_error(wrong),
+        )),
         SignInError::TooSoon(seconds) => {
             let text = "Too many attempts. Wait a little and try again.";
             let mut response = script_page(StatusCode::TOO_MANY_REQUESTS, &page_with_error(text));

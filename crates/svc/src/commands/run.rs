@@ -353,7 +353,10 @@ impl RunTasks {
             self.agents.count(State::Online),
             self.agents.count(State::Pending),
         );
-        let (away, over) = (self.agents.count(State::Away), self.agents.count(State::Over));
+        let (away, over) = (
+            self.agents.count(State::Away),
+            self.agents.count(State::Over),
+        );
         if !self.ready && (pending == 0 || late) {
             self.ready = true;
             self.supervisor.ready();

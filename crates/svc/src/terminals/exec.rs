@@ -143,7 +143,10 @@ fn endpoint(
             ("agent_version", &agent.version),
             ("purpose", args.purpose.as_deref().unwrap_or_default()),
         ];
-        for (name, value) in attributes.into_iter().filter(|(_, value)| !value.is_empty()) {
+        for (name, value) in attributes
+            .into_iter()
+            .filter(|(_, value)| !value.is_empty())
+        {
             let value: String = value.chars().take(MAX_ATTRIBUTE_CHARS).collect();
             let value = percent_encoding::utf8_percent_encode(&value, QUERY_VALUE);
             *url = url.clone().with_parameter(name, &value.to_string());

@@ -274,7 +274,10 @@ fn wt_4_an_export_without_input_has_no_hash_that_discloses_it() {
         |records: Vec<Record>| exported(|out| ndjson(&(), at(0), Hashes::Salted, records, out)),
     ] {
         let output = write(unsalted()[1..].to_vec());
-        assert!(output.contains("payload") && !output.contains("hash"), "{output}");
+        assert!(
+            output.contains("payload") && !output.contains("hash"),
+            "{output}"
+        );
         let (records, _) = record_all(sample());
         let output = write(records);
         assert_eq!(output.matches("\"prev_hash\"").count(), 10, "{output}");

@@ -37,7 +37,8 @@ fn person(permissions: &[&str]) -> Item {
 
 fn credential(id: &str, proof: &CredentialProof, more: &Value) -> Item {
     let mut object = json!({"id": id, "user_id": "usr_1", "proof": proof});
-    object.as_object_mut()
+    object
+        .as_object_mut()
         .unwrap()
         .append(&mut more.as_object().unwrap().clone());
     Item::Credential(Box::new(serde_json::from_value::<Told>(object).unwrap()))

@@ -31,7 +31,11 @@ fn subscribed() -> Account {
     }
 }
 
-fn shown(catalogue: &Catalogue, account: &Account, availability: &Availability) -> PlanConfiguration {
+fn shown(
+    catalogue: &Catalogue,
+    account: &Account,
+    availability: &Availability,
+) -> PlanConfiguration {
     let today = date(2026, 4, 16);
     let offers = Plan::ALL.map(|plan| offer(catalogue, plan, account, availability, today));
     configuration(&offers, |_| None, "wks_1", &FingerprintKey::new(&KEY))
@@ -169,17 +173,35 @@ fn cp_4b_the_fingerprint_binds_the_offer_and_the_decision() {
     let key = FingerprintKey::new(&KEY);
     let today = date(2026, 4, 16);
     let base = catalogue(two_regions());
-    let print =
-        |catalogue: &Catalogue, plan, account: &Account, availability: &Availability, day, workspace| {
-            offer(catalogue, plan, account, availability, day)
-                .fingerprint(workspace, &key)
-                .to_string()
-        };
+    let print = |catalogue: &Catalogue,
+                 plan,
+                 account: &Account,
+                 availability: &Availability,
+                 day,
+                 workspace| {
+        offer(catalogue, plan, account, availability, day)
+            .fingerprint(workspace, &key)
+            .to_string()
+    };
     let availability = Availability::default();
-    let first = print(&base, Plan::Pro, &subscribed(), &availability, today, "wks_1");
+    let first = print(
+        &base,
+        Plan::Pro,
+        &subscribed(),
+        &availability,
+        today,
+        "wks_1",
+    );
     assert_eq!(
         first,
-        print(&base, Plan::Pro, &subscribed(), &availability, today, "wks_1"),
+        print(
+            &base,
+            Plan::Pro,
+            &subscribed(),
+            &availability,
+            today,
+            "wks_1"
+        ),
         "the same offer has the same fingerprint"
     );
     let price = catalogue(json!({"plans": [{"plan": "pro", "monthly_price": 5}]}));
@@ -204,14 +226,56 @@ fn cp_4b_the_fingerprint_binds_the_offer_and_the_decision() {
     grown.revision += 1;
     let changed = [
         print(&base, Plan::Pro, &grown, &availability, today, "wks_1"),
-        print(&price, Plan::Pro, &subscribed(), &availability, today, "wks_1"),
-        print(&mode, Plan::Pro, &subscribed(), &availability, today, "wks_1"),
+        print(
+            &price,
+            Plan::Pro,
+            &subscribed(),
+            &availability,
+            today,
+            "wks_1",
+        ),
+        print(
+            &mode,
+            Plan::Pro,
+            &subscribed(),
+            &availability,
+            today,
+            "wks_1",
+        ),
         print(&base, Plan::Pro, &subscribed(), &full, today, "wks_1"),
-        print(&base, Plan::Pro, &other_subscription, &availability, today, "wks_1"),
+        print(
+            &base,
+            Plan::Pro,
+            &other_subscription,
+            &availability,
+            today,
+            "wks_1",
+        ),
         print(&base, Plan::Pro, &past_due, &availability, today, "wks_1"),
-        print(&base, Plan::Pro, &Account::default(), &availability, today, "wks_1"),
-        print(&base, Plan::Basic, &subscribed(), &availability, today, "wks_1"),
-        print(&base, Plan::Pro, &subscribed(), &availability, today, "wks_2"),
+        print(
+            &base,
+            Plan::Pro,
+            &Account::default(),
+            &availability,
+            today,
+            "wks_1",
+        ),
+        print(
+            &base,
+            Plan::Basic,
+            &subscribed(),
+            &availability,
+            today,
+            "wks_1",
+        ),
+        print(
+            &base,
+            Plan::Pro,
+            &subscribed(),
+            &availability,
+            today,
+            "wks_2",
+        ),
         // The rest of the month costs less tomorrow.
         print(
             &base,

@@ -86,7 +86,9 @@ impl Receiver {
             .map_err(|error| Failure::of("no connection can be made", error))?;
         let mut display_url = url.clone();
         // These calls fail only for a URL without a host.
-        let _kept = display_url.set_username("").and(display_url.set_password(None));
+        let _kept = display_url
+            .set_username("")
+            .and(display_url.set_password(None));
         display_url.set_query(None);
         Ok(Self {
             http,

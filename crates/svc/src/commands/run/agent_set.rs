@@ -329,7 +329,11 @@ async fn tell_refusal(
         return;
     };
     // Sending fails only when the process ends.
-    drop(reports.send(TunnelReport::Refused { engine, refusal }).await);
+    drop(
+        reports
+            .send(TunnelReport::Refused { engine, refusal })
+            .await,
+    );
 }
 
 enum Change {

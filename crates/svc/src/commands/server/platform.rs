@@ -185,9 +185,10 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         .await
         .map_err(|error| failed(&error))?;
     if args.rotate_keys {
-        let begun = app.keys.rotate(&app.store, app.now()).await;
+        let rotation = app.keys.rotate(&app.store, app.now()).await;
         app.store.close().await;
-        let rotation = rotation.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
+        let rotation =
+            rotation.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
         return rotating(&args, &rotation);
     }
     // Both come before the creation of the operator, because its password is printed only once.

@@ -45,7 +45,11 @@ impl Messages {
                 end.send(()).ok();
             })?;
         dup2_stderr(&writer)?;
-        Ok(Self { real, buffer, ended })
+        Ok(Self {
+            real,
+            buffer,
+            ended,
+        })
     }
 
     /// Takes the newest line, if there is a new one.

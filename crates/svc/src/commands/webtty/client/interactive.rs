@@ -73,7 +73,9 @@ async fn show(
                 let id = notice.request_id.clone();
                 match notice.kind() {
                     NoticeKind::Requested => pending_requests.borrow_mut().push_back(id),
-                    _ => pending_requests.borrow_mut().retain(|request| *request != id),
+                    _ => pending_requests
+                        .borrow_mut()
+                        .retain(|request| *request != id),
                 }
                 if let Some(words) = status::words(&notice) {
                     status::line(&words);
