@@ -11,6 +11,9 @@ mod lanes;
 mod pool;
 mod session;
 pub(crate) mod shared;
+pub mod tap;
+pub mod target;
+pub mod tunnel;
 
 use std::{num::NonZeroU32, ops::Deref, sync::Arc, time::Duration};
 

@@ -72,18 +72,20 @@ pub mod error;
 mod listener;
 pub mod properties;
 pub mod stream;
-pub mod tap;
-pub mod target;
 pub mod token;
 pub mod trust;
-pub mod tunnel;
 
 /// Types of certificates and keys for [`Trust::Roots`] and [`tap::Opener`].
+pub use self::agent::tap;
+pub use self::agent::target;
+pub use self::agent::tunnel;
 pub use rustls_pki_types as pki_types;
 pub use transport::Workers;
 
 pub use address::HostPort;
 pub use agent::Agent;
+pub use agent::target::{Destination, Forwarding, HostHeader, ProxyProtocol, Target};
+pub use agent::tunnel::{Closed, Connection, Status, Tunnel};
 pub use config::{Config, Details};
 #[cfg(feature = "tower")]
 pub use connector::{Dialling, TunnelConnector};
@@ -93,10 +95,8 @@ pub use error::{CertificateFault, ConnectError, Refusal, RefusalKind};
 pub use listener::{TunnelListener, Visitor};
 pub use properties::Properties;
 pub use stream::Stream;
-pub use target::{Destination, Forwarding, HostHeader, ProxyProtocol, Target};
 pub use token::{Token, TokenError, TokenFuture, TokenProvider, Tokens};
 pub use trust::Trust;
-pub use tunnel::{Closed, Connection, Status, Tunnel};
 
 /// Compiles the programs of the read-me file.
 #[cfg(doctest)]

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 use types::boundary::Boundary;
 use types::permission::{Permission, Permissions};
 
+use crate::refused::Refused;
 use crate::token::{Identity, TokenKind};
-use crate::verify::Refused;
 
 /// The claims that are evaluated.
 pub(crate) struct Claims {

@@ -5,8 +5,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use types::json::{self, Limits};
 
+use crate::refused::Refused;
 use crate::token::MAX_TOKEN_BYTES;
-use crate::verify::Refused;
 
 /// A parsed token, not verified.
 pub(crate) struct Compact<'a> {

@@ -16,6 +16,7 @@ mod key;
 mod keyring;
 pub mod limits;
 mod mint;
+mod refused;
 #[cfg(test)]
 mod sample;
 mod secret;
@@ -34,7 +35,8 @@ pub use self::mint::{
     BadMint, MintRequest, Provenance, SigningKey, Source, application, check_consistency, inspect,
     mint, mint_from, sign_statement,
 };
+pub use self::refused::Refused;
 pub use self::secret::Secret;
 pub use self::statement::verify_statement;
 pub use self::token::{Identity, MAX_TOKEN_BYTES, TokenKind, UnknownKind};
-pub use self::verify::{Refused, Verified, digest, verify};
+pub use self::verify::{Verified, digest, verify};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::chunk::ChunkScanner;
+use self::chunk::ChunkScanner;
 use crate::request::BodyLength;
 use crate::response::ResponseBody;
 
@@ -167,5 +167,7 @@ impl From<ResponseBody> for BodyReader {
     }
 }
 
+pub(crate) mod chunk;
 #[cfg(test)]
 mod tests;
+pub(crate) mod trailers;

@@ -5,7 +5,7 @@ use httparse::Header;
 use crate::fields::{Slot, Slots};
 use crate::kind::FieldKind;
 use crate::protocol::Protocols;
-use crate::value::is_token_byte;
+use crate::token::is_token_byte;
 
 /// Properties of the message that its fields determine.
 #[derive(Default)]

@@ -22,7 +22,6 @@
 
 mod authority;
 mod body;
-mod chunk;
 mod facts;
 mod fields;
 mod head;
@@ -32,13 +31,14 @@ mod protocol;
 mod request;
 mod response;
 mod target;
-mod trailers;
+mod token;
 mod value;
 mod write;
 
 pub use authority::Authority;
+pub use body::chunk::ChunkScanner;
+pub use body::trailers::{TRAILER_BYTES, may_be_trailer, parse_trailers};
 pub use body::{Advance, BadBody, BodyReader, BodyState, Verbatim};
-pub use chunk::ChunkScanner;
 pub use fields::{Field, Fields, MAX_FIELDS, Slots};
 pub use head::{Limits, METHOD_BYTES, Progress, Version, may_complete};
 pub use kind::FieldKind;
@@ -47,7 +47,6 @@ pub use protocol::{Protocol, Protocols};
 pub use request::{BodyLength, Refusal, RequestHead, parse_request};
 pub use response::{BadResponse, ResponseBody, ResponseHead, parse_response};
 pub use target::Target;
-pub use trailers::{TRAILER_BYTES, may_be_trailer, parse_trailers};
 pub use value::{FieldName, FieldValue, FieldValueBuf};
 pub use write::{
     CHUNK_END, HEAD_END, LAST_CHUNK, write_chunk_head, write_field, write_request_line,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::head::METHOD_BYTES;
-use crate::value::is_token;
+use crate::token::is_token;
 
 /// Method of a request. Methods are case-sensitive (RFC 9110 §9.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

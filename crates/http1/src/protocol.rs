@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::value::is_token;
+use crate::token::is_token;
 
 /// The name of a protocol, and its version if there is one (RFC 9110 §7.8): a member of `Upgrade`,
 /// or the `:protocol` of an extended CONNECT (RFC 8441 §4).

@@ -12,6 +12,7 @@ use std::ops::Deref;
 
 use crate::authority::Authority;
 use crate::protocol::{Protocol, Protocols};
+use crate::token::is_token;
 
 /// The name of a field: a token (RFC 9110 §5.1).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -236,39 +237,6 @@ macro_rules! field_value {
     ($value:literal) => {
         const { $crate::FieldValue::from_static($value) }
     };
-}
-
-/// RFC 9110 §5.6.2.
-pub(crate) const fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
-}
-
-pub(crate) const fn is_token(bytes: &[u8]) -> bool {
-    let mut rest = bytes;
-    while let [first, after @ ..] = rest {
-        if !is_token_byte(*first) {
-            return false;
-        }
-        rest = after;
-    }
-    !bytes.is_empty()
 }
 
 const fn is_value(bytes: &[u8]) -> bool {

@@ -1,11 +1,8 @@
 //! A request as a command line for curl, for a POSIX shell.
 
-use crate::{
-    content,
-    exchange::{Exchange, Version},
-    mask,
-    view::{FORM, Secrets, pairs, url},
-};
+use crate::exchange::{Exchange, Version, content};
+use crate::mask;
+use crate::view::{FORM, Secrets, pairs, url};
 
 /// The command that repeats the request, to the address that the visitor used.
 pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {

@@ -1,5 +1,8 @@
 //! Recorded data of an exchange.
 
+pub(crate) mod content;
+pub(crate) mod hint;
+
 use std::{borrow::Cow, collections::VecDeque, net::IpAddr, sync::Arc, time::Duration};
 
 use client::Target;

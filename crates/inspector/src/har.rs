@@ -4,12 +4,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{
-    content,
-    exchange::{Exchange, ExchangeKind, Fields, From, Response},
-    store::between,
-    view::{FORM, Secrets, pairs, url},
-};
+use crate::exchange::{Exchange, ExchangeKind, Fields, From, Response, content};
+use crate::store::between;
+use crate::view::{FORM, Secrets, pairs, url};
 
 /// An archive of exchanges, oldest first.
 pub(crate) fn archive<'e>(

@@ -15,9 +15,9 @@ use client::{
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::sync::broadcast;
 
+use crate::update::{About, Update};
 use crate::{
     Summary,
     decode::Decoder,
@@ -41,17 +41,6 @@ struct InspectorState {
     about: Mutex<About>,
 }
 
-/// Description of the inspected tunnel, for the head of the page.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct About {
-    /// The address for visitors; absent while the tunnel is offline.
-    pub forwarding: Option<String>,
-    /// Target of the requests.
-    pub target: String,
-    /// Reason why nothing can be recorded, if so: one sentence.
-    pub unseen: Option<String>,
-}
-
 /// Condition for recording streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordingMode {
@@ -59,26 +48,6 @@ pub enum RecordingMode {
     Always,
     /// Streams that start while there is a [`Subscription`]; the others cost nothing.
     Watched,
-}
-
-/// A change of the records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Update {
-    /// An exchange started, or its summary changed. The id identifies it.
-    Exchange(Summary),
-    /// Exchanges were removed: the oldest because of the limits, or all of them by a user. Their
-    /// ids are at most this one.
-    Gone {
-        /// The newest removed id.
-        up_to: u64,
-    },
-    /// Recording was paused or resumed.
-    Paused(bool),
-    /// The inspected tunnel or its address changed.
-    About(About),
-    /// The receiver was too slow and missed updates: [`Subscription::list`] has the current state.
-    Missed,
 }
 
 impl Inspector {

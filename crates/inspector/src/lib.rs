@@ -10,12 +10,10 @@
 //! continue reports this and stops, and a subscriber that is too slow is told to read the list
 //! again.
 
-mod content;
 mod curl;
 mod decode;
 mod exchange;
 mod har;
-mod hint;
 mod inspector;
 pub mod limits;
 mod mask;
@@ -23,9 +21,11 @@ mod protobuf;
 mod replay;
 pub mod serve;
 mod store;
+mod update;
 mod view;
 
+pub use exchange::hint::Hint;
 pub use exchange::{Kind, Summary};
-pub use hint::Hint;
-pub use inspector::{About, Inspector, RecordingMode, Subscription, Update};
+pub use inspector::{Inspector, RecordingMode, Subscription};
 pub use serve::{InspectorServer, Settings, serve};
+pub use update::{About, Update};

@@ -3,12 +3,9 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
-use crate::{
-    Summary,
-    content::{self, DisplayedBody},
-    exchange::{Body, Exchange, ExchangeKind, Fields, From, Message},
-    mask, protobuf,
-};
+use crate::exchange::content::DisplayedBody;
+use crate::exchange::{Body, Exchange, ExchangeKind, Fields, From, Message, content};
+use crate::{Summary, mask, protobuf};
 
 /// Display of secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,10 +26,10 @@ use tower::ServiceExt as _;
 use types::permission::{Permission, Permissions};
 use types::problem::{MEDIA_TYPE, Problem};
 
-use crate::live::ProjectName;
 use crate::server::{Backend, ListIsWritten, MAX_REQUEST_BYTES, ResponseFuture, Server};
-use crate::terminals::TerminalAsk;
 use crate::tools;
+use crate::tools::live::ProjectName;
+use crate::tools::terminals::TerminalAsk;
 
 /// Dependencies of the endpoint.
 pub struct HostedEndpoint<I, E> {

@@ -11,25 +11,18 @@
 //! This is the only crate that depends on the MCP SDK, which has frequent new versions. It does not
 //! depend on the control plane or its database. Start reading with [`tools`](mod@tools), the table.
 
-mod call;
-mod discovery;
 #[cfg(feature = "hosted")]
 mod hosted;
-mod lines;
-mod live;
-mod local;
 mod result;
-mod schema;
 mod server;
-mod terminals;
 mod tools;
 
 #[cfg(feature = "hosted")]
 pub use self::hosted::{
     CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, PATH, hosted,
 };
-pub use self::live::ProjectName;
-pub use self::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};
+pub use self::server::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};
 pub use self::server::{Backend, ResponseFuture, Server};
-pub use self::terminals::{Agent, TerminalAct, TerminalAsk};
+pub use self::tools::live::ProjectName;
+pub use self::tools::terminals::{Agent, TerminalAct, TerminalAsk};
 pub use self::tools::{Effect, TOOLS, Tool, documents};

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Map, Value, json};
 
-use crate::call::BadArgument;
+use crate::tools::call::BadArgument;
 
 /// The result of a successful call: the response as structured content, and as text for clients
 /// that do not read structured content.

@@ -1,5 +1,9 @@
 //! The MCP server: it lists the tools and calls them. It has no state of its own.
 
+pub(crate) mod discovery;
+pub(crate) mod lines;
+pub(crate) mod local;
+
 use std::sync::Arc;
 
 use api::control::{Operation, plans, whoami};
@@ -19,14 +23,15 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use types::permission::{Permission, Permissions};
 
-use crate::call::{self, BadArgument};
-use crate::live::{LiveList, ProjectName};
-use crate::local::{Local, LocalTool};
+use self::local::{Local, LocalTool};
 use crate::result::{self, MissingAccess};
-use crate::schema::CONFIRMED;
-use crate::terminals::{Agent, TerminalAsk, TerminalTool, Way};
+use crate::tools;
+use crate::tools::call;
+use crate::tools::call::BadArgument;
+use crate::tools::live::{LiveList, ProjectName};
+use crate::tools::schema::CONFIRMED;
+use crate::tools::terminals::{Agent, TerminalAsk, TerminalTool, Way};
 use crate::tools::{Call, Tool};
-use crate::{discovery, tools};
 
 /// Sends requests to the API.
 pub trait Backend: Send + Sync + 'static {

@@ -1,5 +1,10 @@
 //! The table of tools.
 
+pub(crate) mod call;
+pub(crate) mod live;
+pub(crate) mod schema;
+pub(crate) mod terminals;
+
 use api::control::{
     Access, Operation, addresses, plans, projects, records, settings, tokens, turn, webhooks,
     webtty_servers, whoami, workspaces,
@@ -7,9 +12,8 @@ use api::control::{
 use serde_json::{Value, json};
 use types::permission::Permission;
 
-use crate::live::{self, LiveList};
-use crate::schema;
-use crate::terminals::{self, TerminalTool};
+use self::live::LiveList;
+use self::terminals::TerminalTool;
 
 /// One tool.
 #[derive(Debug, Clone, Copy)]

@@ -10,11 +10,13 @@
 mod account;
 mod members;
 mod process;
+mod size;
 mod start;
 
 pub use account::{Account, AccountError};
 pub use process::{Exit, Output, Process};
-pub use start::{Directory, Size, Spec, StartError};
+pub use size::Size;
+pub use start::{Directory, Spec, StartError};
 
 /// The signals for [`Process::signal`].
 pub use nix::sys::signal::Signal;

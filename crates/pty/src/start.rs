@@ -11,6 +11,7 @@ use tokio::process::Command;
 
 use crate::account::{Account, AccountError, Identity};
 use crate::process::{Process, Streams};
+use crate::size::Size;
 
 /// A command to start.
 #[derive(Clone, Debug)]
@@ -38,15 +39,6 @@ pub enum Directory {
     Exactly(PathBuf),
     /// This directory if it can be entered, else `/`, as with login(1).
     OrRoot(PathBuf),
-}
-
-/// Rows and columns of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// Rows of characters.
-    pub rows: u16,
-    /// Columns of characters.
-    pub cols: u16,
 }
 
 /// Reasons for which a command could not start.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -17,6 +17,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::fixtures::{BASE_HOST, unix_seconds};
 use crate::{FakePlatform, TestCa, TestTunnel, Visitor, within};
 
 /// An engine on a free port of the loopback interface, for the host `engine.localhost`: a community
@@ -311,14 +312,6 @@ impl Drop for TestEngine {
 fn encoded(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }
-
-pub(crate) fn unix_seconds() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
-pub(crate) const BASE_HOST: &str = "engine.localhost";
 
 /// Only for engines of a single test.
 const SECRET: &str = "a-secret-of-tests-that-is-long-enough-for-hs256";

@@ -24,6 +24,7 @@
 
 mod certificate;
 mod engine;
+mod fixtures;
 pub mod grpc;
 mod nobody;
 mod patience;

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use types::permission::Permission;
 
-use crate::engine::unix_seconds;
+use crate::fixtures::unix_seconds;
 use crate::within;
 
 /// A platform for managed engines ([`crate::TestEngine::managed`]), on a free port of the loopback

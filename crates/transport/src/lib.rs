@@ -15,6 +15,7 @@ mod pump;
 mod scratch;
 mod socket;
 pub mod standing;
+mod stream;
 mod tls;
 pub mod unix;
 mod workers;
@@ -22,11 +23,6 @@ mod workers;
 pub use pump::{BidirectionalCopy, CopyResult, pump};
 pub use scratch::Scratch;
 pub use socket::Socket;
+pub use stream::Stream;
 pub use tls::{TlsStream, accepted, connect, service_client};
 pub use workers::Workers;
-
-use tokio::io::{AsyncRead, AsyncWrite};
-
-/// A byte stream in both directions that a task can own.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}

@@ -15,7 +15,7 @@ use tokio_rustls::server::TlsStream;
 use crate::core::Client;
 use crate::core::frame::{Frame, frame};
 use crate::outbound::Outbound;
-use crate::streams;
+use crate::worker::streams;
 use crate::worker::{InputOutcome, JoinedPeer, Worker};
 
 /// Accepts connections until the relay stops.

@@ -13,9 +13,9 @@ mod managed;
 mod metrics;
 mod outbound;
 mod ports;
-mod relay;
 mod server;
-mod streams;
+mod start_error;
 mod worker;
 
-pub use server::{RunningRelay, StartError, start, start_with_clock};
+pub use server::{RunningRelay, start, start_with_clock};
+pub use start_error::StartError;

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::ControlPlane;
 use crate::directory::Directory;
 use crate::metrics;
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 /// An opened link, after the stored data of an earlier relay has been applied.
 pub(crate) struct PlatformLink {

@@ -2,17 +2,15 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use daemon::clock::{Clock, SystemClock};
-use daemon::config::ConfigError;
 use daemon::connections::Connections;
-use daemon::metrics::{MetricsError, MetricsServer, Readiness};
+use daemon::metrics::{MetricsServer, Readiness};
 use daemon::shutdown::Shutdown;
-use daemon::tls::{CertFiles, ReloadingCert, TlsError};
+use daemon::tls::{CertFiles, ReloadingCert};
 use rustls::ServerConfig;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::watch;
@@ -30,50 +28,9 @@ use crate::core::{Nonces, Peers, Quotas, Shared};
 use crate::directory::Directory;
 use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::TurnMetrics;
-use crate::relay::Relays;
+use crate::start_error::StartError;
+use crate::worker::relay::Relays;
 use crate::worker::{Server, Worker};
-
-/// Reasons for which a relay cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A listener cannot use its address.
-    #[error("`{key}`: cannot listen on {address}")]
-    Listen {
-        /// The key that names the address.
-        key: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The file in this key cannot be used.
-    #[error(transparent)]
-    Key(#[from] ConfigError),
-    /// The certificate cannot be used.
-    #[error("`turn.tls`")]
-    Certificate(#[from] TlsError),
-    /// The TLS library rejects its configuration.
-    #[error("TLS cannot be set up")]
-    Tls(#[from] rustls::Error),
-    /// The metrics listener is refused (MX-3) or cannot listen.
-    #[error("`metrics.prometheus`")]
-    Metrics(#[from] MetricsError),
-    /// Data of the platform cannot be stored: the directory does not exist, or another relay uses
-    /// it.
-    #[error("`turn.control_plane.data_dir`: {}", .path.display())]
-    DataDir {
-        /// The directory.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The system provides no randomness.
-    #[error("the system has no random numbers")]
-    Random,
-    /// The system provides no threads or descriptors.
-    #[error("the workers cannot be started")]
-    Workers(#[source] io::Error),
-}
 
 /// A running relay. It stops when its [`Shutdown`] requests it; dropping this value does not stop
 /// it.

@@ -4,6 +4,9 @@
 //! connection stays at the worker that accepted it. The lock around the core is therefore only
 //! taken by its own thread, except while allocations are checked again.
 
+pub(crate) mod relay;
+pub(crate) mod streams;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,13 +22,13 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::relay::{Reader, RelaySocket, Relays, random};
+use self::streams::{Origin, PeerStream};
 use crate::core::packet::{HEADROOM, TAILROOM};
 use crate::core::tcp::{self, ConnectionNumber, Join, Lane, Unreachable};
 use crate::core::{self, Action, AllocationId, Client, Core, Millis, Now, Transport};
 use crate::metrics::TurnMetrics;
 use crate::outbound::Outbound;
-use crate::relay::{Reader, RelaySocket, Relays, random};
-use crate::streams::{self, Origin, PeerStream};
 
 /// State that all workers of a relay share.
 #[derive(Debug)]

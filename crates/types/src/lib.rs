@@ -26,6 +26,7 @@ pub mod form;
 pub mod id;
 #[cfg(feature = "vocabulary")]
 pub mod json;
+pub mod labels;
 #[cfg(feature = "vocabulary")]
 pub mod network;
 #[cfg(feature = "vocabulary")]

@@ -12,6 +12,7 @@ pub use self::names::{BadName, Country, Hostname, IpRange, TunnelName};
 pub use self::origin::{BadOrigin, WebOrigin};
 pub use self::properties::{MAX_LIST_LENGTH, PropertyError, TunnelProperties};
 use crate::id::{ClientId, TunnelId};
+pub use crate::words::UnknownWord;
 
 /// Id of the one project that a community engine serves.
 pub const COMMUNITY_PROJECT: &str = "default";
@@ -109,13 +110,6 @@ impl Tunnel {
         }
         object
     }
-}
-
-/// A value that the field does not accept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected one of {expected}")]
-pub struct UnknownWord {
-    pub(crate) expected: &'static str,
 }
 
 crate::words::words! {

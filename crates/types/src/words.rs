@@ -1,5 +1,12 @@
 //! Macros for string enums and their schemas.
 
+/// A value that the field does not accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected one of {expected}")]
+pub struct UnknownWord {
+    pub(crate) expected: &'static str,
+}
+
 /// Gives an enum the schema of its values. (The derive macro does not see values that another macro
 /// wrote.)
 macro_rules! schema {
@@ -42,12 +49,12 @@ macro_rules! words {
         crate::words::schema!($name, concat!($($doc),*), [$($word),+]);
 
         impl std::str::FromStr for $name {
-            type Err = $crate::tunnel::UnknownWord;
+            type Err = $crate::words::UnknownWord;
 
-            fn from_str(given: &str) -> Result<Self, $crate::tunnel::UnknownWord> {
+            fn from_str(given: &str) -> Result<Self, $crate::words::UnknownWord> {
                 match given {
                     $($word => Ok(Self::$variant),)+
-                    _ => Err($crate::tunnel::UnknownWord { expected: concat!($("`", $word, "` "),+).trim_ascii_end() }),
+                    _ => Err($crate::words::UnknownWord { expected: concat!($("`", $word, "` "),+).trim_ascii_end() }),
                 }
             }
         }

@@ -9,11 +9,9 @@ use tracing::{info, warn};
 use types::causes::chain;
 
 use super::{AgentStatus, session::Session, shared::AgentState};
-use crate::{
-    ConnectError,
-    backoff::{Backoff, random},
-    tunnel::Closed,
-};
+use crate::ConnectError;
+use crate::agent::tunnel::Closed;
+use crate::backoff::{Backoff, random};
 
 /// Runs until the agent is closed or refused. This task is the only owner of the channel.
 pub(crate) async fn run(shared: Arc<AgentState>) {

@@ -12,15 +12,13 @@ use transport::{
 };
 
 use super::{host::HostRewriter, lanes::OnLane};
-use crate::{
-    Destination, HostPort, ProxyProtocol, Stream, Target,
-    connect::keepalive,
-    tap::{Opener, StreamTap, Tap, TappedStream},
-    target::Forwarding,
-    tunnel::{Connection, Observer},
-};
+use crate::agent::tap::{Opener, StreamTap, Tap, TappedStream};
+use crate::agent::target::Forwarding;
+use crate::agent::tunnel::{Connection, Observer};
+use crate::connect::keepalive;
+use crate::{Destination, HostPort, ProxyProtocol, Stream, Target};
 
-pub(crate) use crate::tap::Visit;
+pub(crate) use crate::agent::tap::Visit;
 
 /// Destination of the streams of one tunnel, and its observers.
 pub(crate) struct Forward {

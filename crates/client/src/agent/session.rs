@@ -35,12 +35,10 @@ use super::{
     pool::Pool,
     shared::{AgentState, Entry},
 };
-use crate::{
-    ConnectError, Properties, Refusal, RefusalKind, Token,
-    backoff::{Backoff, random},
-    error::Step,
-    tunnel::{Closed, Online, Status},
-};
+use crate::agent::tunnel::{Closed, Online, Status};
+use crate::backoff::{Backoff, random};
+use crate::error::Step;
+use crate::{ConnectError, Properties, Refusal, RefusalKind, Token};
 
 /// An open control channel.
 pub(crate) struct Session {

@@ -24,13 +24,11 @@ use transport::lane::Budget;
 use wire::lane::DOWN_LIMIT;
 
 use super::{AgentStatus, forward::Forward, inbound::MAX_UNDER_WAY, lanes::LaneCountGuard};
-use crate::{
-    Config, ConnectError, Properties, Stream,
-    connect::Connector,
-    properties::Protocol,
-    target::Forwarding,
-    tunnel::{Closed, MAX_WAITING, Status, Waiting},
-};
+use crate::agent::target::Forwarding;
+use crate::agent::tunnel::{Closed, MAX_WAITING, Status, Waiting};
+use crate::connect::Connector;
+use crate::properties::Protocol;
+use crate::{Config, ConnectError, Properties, Stream};
 
 /// The state of one agent.
 pub(crate) struct AgentState {

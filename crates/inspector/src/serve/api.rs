@@ -16,13 +16,10 @@ use futures_util::{Stream, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    Inspector, Subscription, Update, content, curl,
-    exchange::{Exchange, From},
-    har, limits,
-    replay::{Changes, PreparedRequest, Trouble},
-    view::{Detail, Note, Secrets},
-};
+use crate::exchange::{Exchange, From, content};
+use crate::replay::{Changes, PreparedRequest, Trouble};
+use crate::view::{Detail, Note, Secrets};
+use crate::{Inspector, Subscription, Update, curl, har, limits};
 
 type Shared = State<Arc<super::State>>;
 

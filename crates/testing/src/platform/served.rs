@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{ENROLMENT_SECRET, PlatformState, SentState};
-use crate::engine::BASE_HOST;
+use crate::fixtures::BASE_HOST;
 
 /// The error response of a request, if the platform is configured to refuse it or the secret is
 /// wrong.

@@ -12,7 +12,7 @@ use jsonwebtoken::{Algorithm, Header};
 use serde_json::{Value, json};
 
 use super::{FakePlatform, KID, PlatformState};
-use crate::engine::unix_seconds;
+use crate::fixtures::unix_seconds;
 
 /// The user that signs in on the page.
 const ANN: &str = "usr_ann";

@@ -14,8 +14,9 @@ use types::permission::Permission::{
     WebttySessionsReadOnly, WebttySessionsReadWrite,
 };
 
-use crate::call::{BadArgument, push_encoded, segment};
-use crate::live::{self, ProjectName};
+use crate::tools::call::{BadArgument, push_encoded, segment};
+use crate::tools::live;
+use crate::tools::live::ProjectName;
 
 mod table;
 

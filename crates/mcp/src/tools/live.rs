@@ -6,8 +6,8 @@ use http::{Request, Response};
 use serde_json::{Map, Value, json};
 use types::permission::Permission;
 
-use crate::call::{BadArgument, push_encoded, segment};
-use crate::schema;
+use crate::tools::call::{BadArgument, push_encoded, segment};
+use crate::tools::schema;
 
 /// A list of the Engine API.
 #[derive(Debug, Clone, Copy)]

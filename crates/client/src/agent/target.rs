@@ -2,11 +2,9 @@
 
 use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
 
-use crate::{
-    address::{HostPort, parse_port},
-    tap::Tap,
-    tunnel::{Connection, Observer},
-};
+use crate::address::{HostPort, parse_port};
+use crate::agent::tap::Tap;
+use crate::agent::tunnel::{Connection, Observer};
 
 /// Destination of the streams of a tunnel.
 ///
@@ -19,7 +17,7 @@ pub enum Target {
     Tcp(HostPort),
     /// A TCP service with TLS on this port. The edge terminates the TLS session with it, end to end
     /// through the tunnel (`upstream_tls`). The agent passes encrypted bytes, unless a tap
-    /// [opens](crate::tap::Opener) them.
+    /// [opens](crate::agent::tap::Opener) them.
     Tls(HostPort),
     /// A Unix socket on this machine.
     Unix(PathBuf),

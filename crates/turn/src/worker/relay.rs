@@ -15,7 +15,8 @@ use crate::addresses::Addresses;
 use crate::config::RelayConfig;
 use crate::core::{Millis, Open, Opened, Permit, RelayError, Transport};
 use crate::ports::{Port, Ports};
-use crate::streams::{self, Origin};
+use crate::worker::streams;
+use crate::worker::streams::Origin;
 
 /// Opens relayed addresses for all workers.
 #[derive(Debug)]

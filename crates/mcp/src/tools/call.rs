@@ -9,7 +9,7 @@ use http::Request;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
-use crate::schema::{Argument, Place, arguments};
+use crate::tools::schema::{Argument, Place, arguments};
 use crate::tools::{Call, Tool};
 
 /// Reason why arguments are refused.

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 use types::permission::{CONTROL_PLANE_BUNDLES, Permission};
 
-use crate::call::BadArgument;
-use crate::local::LocalTool;
-use crate::schema::{CONTROL_PLANE, ENGINE};
+use crate::server::local::LocalTool;
 use crate::tools::TOOLS;
+use crate::tools::call::BadArgument;
+use crate::tools::schema::{CONTROL_PLANE, ENGINE};
 
 /// Description of this server for the model of a client.
 pub(crate) const INSTRUCTIONS: &str = "svc publishes private services through tunnels. Call \

@@ -11,9 +11,9 @@
 //! that do not fit a signed 64-bit number are refused as well, as for `Content-Length`: a reader
 //! whose number overflows would find another end.
 
+use crate::body::trailers::{TRAILER_BYTES, parse_trailers};
 use crate::body::{Advance, BadBody, BodyState, Verbatim};
 use crate::fields::Slots;
-use crate::trailers::{TRAILER_BYTES, parse_trailers};
 
 /// Finds the payload in a chunked body, for any split of the bytes over the calls.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use rmcp::serve_server;
 use serde_json::{Map, Value, json};
 use types::permission::Permission;
 
-use crate::lines::Lines;
+use crate::server::lines::Lines;
 use crate::server::{Backend, Server};
 use crate::tools::{Effect, annotations, schemes};
 
@@ -99,9 +99,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::live::ProjectName;
     use crate::server::ResponseFuture;
-    use crate::terminals::TerminalAsk;
+    use crate::tools::live::ProjectName;
+    use crate::tools::terminals::TerminalAsk;
 
     /// A platform without any requests.
     struct Nobody;

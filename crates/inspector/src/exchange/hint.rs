@@ -2,10 +2,7 @@
 
 use serde::{Serialize, Serializer, ser::SerializeStruct as _};
 
-use crate::{
-    content,
-    exchange::{Exchange, Version},
-};
+use crate::exchange::{Exchange, Version, content};
 
 /// A problem with the publication of the service that a response indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
