@@ -1,6 +1,6 @@
 #![no_main]
 
-#[expect(dead_code, reason = "the targets of one crate stand in one file")]
+#[expect(dead_code, reason = "the targets of one crate share a file")]
 #[path = "../../crates/engine/tests/fuzz_targets/mod.rs"]
 mod targets;
 

@@ -16,32 +16,32 @@ use crate::repository::Repository;
 const PAGE: &str = "docs/performance.md";
 
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
-    let Some(asked) = Asked::of(args)? else {
+    let Some(options) = Asked::of(args)? else {
         eprint!("{USAGE}");
         return Ok(());
     };
     let target = repository.target_directory()?;
-    let environment = asked
+    let environment = options
         .environment
         .unwrap_or_else(|| target.join("bench-env"));
     let python = program::find("python3").context("the bench needs Python 3.11 or newer")?;
-    if asked.install {
+    if options.install {
         program::run(
             Command::new(&python)
                 .arg(repository.path("bench/install.py"))
                 .arg(&environment),
         )?;
     }
-    let built = target.join(&asked.profile);
+    let built = target.join(&options.profile);
     let mut bench = Command::new(&python);
     bench
         .arg(repository.path("bench/bench.py"))
         .env("BENCH_PATH", search_path(&built, &environment)?)
         .env("PYTHONDONTWRITEBYTECODE", "1");
-    match asked.task {
+    match options.task {
         Task::Run => {
-            build(repository, &asked.profile)?;
-            bench.args(["run", "--profile", &asked.profile]);
+            build(repository, &options.profile)?;
+            bench.args(["run", "--profile", &options.profile]);
         }
         Task::List => {
             bench.arg("list");
@@ -50,7 +50,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
             bench.args(["report", "--docs"]).arg(repository.path(PAGE));
         }
     }
-    program::run(bench.args(&asked.passed))
+    program::run(bench.args(&options.passed))
 }
 
 /// Builds the release `svc` alone first; then the tools for the bench, which may enable features of
@@ -103,7 +103,7 @@ struct Asked {
 impl Asked {
     /// `None` requests the usage.
     fn of(args: &[String]) -> Result<Option<Self>> {
-        let mut asked = Self {
+        let mut options = Self {
             task: Task::Run,
             install: false,
             profile: "release".to_owned(),
@@ -118,27 +118,27 @@ impl Asked {
             };
             match arg.as_str() {
                 "--help" | "-h" => return Ok(None),
-                "--install" => asked.install = true,
-                "--list" => asked.task = Task::List,
-                "--report" => asked.task = Task::Report,
+                "--install" => options.install = true,
+                "--list" => options.task = Task::List,
+                "--report" => options.task = Task::Report,
                 "--profile" => {
                     let profile = value()?;
                     ensure!(
                         ["release", "dist", "profiling"].contains(&profile.as_str()),
                         "a bench is of `release`, `dist` or `profiling`, not of `{profile}`"
                     );
-                    asked.profile.clone_from(profile);
+                    options.profile.clone_from(profile);
                 }
-                "--env" => asked.environment = Some(value()?.into()),
-                "--quick" | "--more" => asked.passed.push(arg.clone()),
+                "--env" => options.environment = Some(value()?.into()),
+                "--quick" | "--more" => options.passed.push(arg.clone()),
                 "--rounds" | "--only" | "--work" | "--secs" | "--mib" | "--quiet"
                 | "--max-foreign" | "--out" => {
-                    asked.passed.extend([arg.clone(), value()?.clone()]);
+                    options.passed.extend([arg.clone(), value()?.clone()]);
                 }
                 other => bail!("unexpected `{other}`\n\n{USAGE}"),
             }
         }
-        Ok(Some(asked))
+        Ok(Some(options))
     }
 }
 

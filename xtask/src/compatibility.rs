@@ -78,10 +78,10 @@ fn upgrade(folder: &Path, old: &Path, new: &Path) -> Result<()> {
             third.stop()
         }
         Err(error) => {
-            let told = format!("{error:#}");
+            let message = format!("{error:#}");
             ensure!(
-                told.contains("was applied by a newer version of this program"),
-                "the older program does not say what is wrong: {told}"
+                message.contains("was applied by a newer version of this program"),
+                "the older program does not say what is wrong: {message}"
             );
             eprintln!("    the older program refuses the newer schema");
             Ok(())

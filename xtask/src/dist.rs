@@ -67,7 +67,7 @@ impl Flavour {
 /// Builds both and packs them below the target directory, or packs given programs.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let mut out = repository.target_directory()?.join("packages");
-    let mut given = Vec::new();
+    let mut programs = Vec::new();
     let mut only = None;
     let mut key = None;
     let mut args = args.iter();
@@ -77,8 +77,8 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
             .with_context(|| format!("{flag} needs a value\n\n{USAGE}"));
         match flag.as_str() {
             "--out" => out = value?.into(),
-            "--svc" => given.push((Flavour::Whole, PathBuf::from(value?))),
-            "--agent" => given.push((Flavour::Agent, PathBuf::from(value?))),
+            "--svc" => programs.push((Flavour::Whole, PathBuf::from(value?))),
+            "--agent" => programs.push((Flavour::Agent, PathBuf::from(value?))),
             "--only-build" => only = Some(Flavour::named(value?)?),
             "--sign" => key = Some(PathBuf::from(value?)),
             _ => bail!("{USAGE}"),
@@ -90,13 +90,13 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     }
     // Before the build, which would otherwise fail after minutes because of a missing key.
     let key = SigningKey::find(repository, key)?;
-    if given.is_empty() {
+    if programs.is_empty() {
         for flavour in [Flavour::Whole, Flavour::Agent] {
-            given.push((flavour, build::build(repository, flavour, &out)?));
+            programs.push((flavour, build::build(repository, flavour, &out)?));
         }
     }
     let mut packages = Vec::new();
-    for (flavour, program) in given {
+    for (flavour, program) in programs {
         build::check(repository, flavour, &program)?;
         let packing = Packing {
             repository,
@@ -270,11 +270,11 @@ impl Packing<'_> {
 
 /// The version that the program reports.
 fn version(program: &Path) -> Result<String> {
-    let said = program::output(Command::new(program).arg("--version"))?;
-    let version = said.trim().strip_prefix("svc ").unwrap_or_default();
+    let output = program::output(Command::new(program).arg("--version"))?;
+    let version = output.trim().strip_prefix("svc ").unwrap_or_default();
     ensure!(
         !version.is_empty(),
-        "{} is no svc: {said}",
+        "{} is no svc: {output}",
         program.display()
     );
     Ok(version.to_owned())

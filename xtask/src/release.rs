@@ -39,9 +39,9 @@ pub(crate) fn run(repository: &Repository) -> Result<()> {
 
 impl Release {
     pub(crate) fn read(repository: &Repository) -> Result<Self> {
-        let told: Value = serde_json::from_str(&repository.read(FILE)?)?;
+        let document: Value = serde_json::from_str(&repository.read(FILE)?)?;
         let text = |name: &str| {
-            let text = told.get(name).and_then(Value::as_str);
+            let text = document.get(name).and_then(Value::as_str);
             text.map(str::to_owned)
                 .with_context(|| format!("{FILE} has no {name}"))
         };

@@ -77,9 +77,9 @@ fn supervise(args: &[String]) -> Result<Option<Failure>> {
 
 /// Waits for the program's exit, up to the time limit.
 pub(crate) fn wait(mut child: Child, most: Duration) -> Result<Option<ExitStatus>> {
-    let (tell, told) = mpsc::channel();
+    let (tell, receiver) = mpsc::channel();
     let waiting = thread::spawn(move || tell.send(child.wait()));
-    match told.recv_timeout(most) {
+    match receiver.recv_timeout(most) {
         Ok(status) => {
             // The thread has sent its result, so it has ended.
             drop(waiting.join());

@@ -15,7 +15,7 @@ use crate::target::{Stream, Target};
 /// total number of received bytes.
 pub(crate) async fn watch(ca_file: &str, token: &str) -> Result<()> {
     let mut watching = JoinSet::new();
-    let got = Arc::new(AtomicU64::new(0));
+    let received = Arc::new(AtomicU64::new(0));
     while let Some(line) = next_line().await? {
         if line.is_empty() {
             break;
@@ -35,15 +35,15 @@ pub(crate) async fn watch(ca_file: &str, token: &str) -> Result<()> {
             count => count,
         };
         ensure!(first > 0, "a spectator was hung up to");
-        got.fetch_add(first as u64, Ordering::Relaxed);
-        watching.spawn(read(stream, Arc::clone(&got)));
+        received.fetch_add(first as u64, Ordering::Relaxed);
+        watching.spawn(read(stream, Arc::clone(&received)));
     }
     println!("open");
     while next_line().await?.is_some() {}
     let ended = std::iter::from_fn(|| watching.try_join_next()).count();
     println!(
         r#"{{"bytes": {}, "ended": {ended}}}"#,
-        got.load(Ordering::Relaxed)
+        received.load(Ordering::Relaxed)
     );
     Ok(())
 }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attach_is_one_message_with_four_texts_and_numbers() {
+    fn an_attach_message_has_four_texts_and_numbers() {
         let grant = bytes_of("01ff").unwrap();
         assert_eq!(
             attach("s", "p", &grant).unwrap(),

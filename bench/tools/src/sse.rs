@@ -34,10 +34,10 @@ pub(crate) async fn watch(
     }
     let (mut events, mut samples, mut ended) = (0, Samples::default(), 0);
     while let Some(done) = tasks.join_next().await {
-        let seen = done?;
-        events += seen.events;
-        ended += usize::from(seen.ended);
-        samples.merge(seen.delays);
+        let result = done?;
+        events += result.events;
+        ended += usize::from(result.ended);
+        samples.merge(result.delays);
     }
     let (wall, fresh) = (begun.elapsed().as_secs_f64(), samples.len());
     let (p50, p99) = samples.p50_p99();
@@ -56,33 +56,33 @@ struct Seen {
 }
 
 async fn read(mut stream: Box<dyn Stream>, mut bytes: Vec<u8>, end: tokio::time::Instant) -> Seen {
-    let mut seen = Seen::default();
+    let mut result = Seen::default();
     loop {
         match timeout_at(end, stream.read_buf(&mut bytes)).await {
-            Err(_over) => return seen,
+            Err(_over) => return result,
             Ok(Ok(0) | Err(_)) => {
-                seen.ended = true;
-                return seen;
+                result.ended = true;
+                return result;
             }
             Ok(Ok(_)) => {}
         }
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let mut taken = 0;
+        let mut parsed = 0;
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             if !line.ends_with(b"\n") {
                 break;
             }
-            taken += line.len();
+            parsed += line.len();
             let Some(stamp) = stamp(line) else { continue };
-            seen.events += 1;
+            result.events += 1;
             let delay = now.saturating_sub(stamp);
             if delay < FRESH {
-                seen.delays.add(delay);
+                result.delays.add(delay);
             }
         }
-        bytes.drain(..taken);
+        bytes.drain(..parsed);
     }
 }
 

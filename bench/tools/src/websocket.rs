@@ -153,7 +153,7 @@ mod tests {
     fn a_frame_is_parsed_when_it_is_complete() {
         let frame = [BINARY, 0x82, 1, 2, 3, 4, b'a', b'b', b'!'];
         assert!((0..8).all(|end| masked_frame(&frame[..end]).is_none()));
-        let taken = masked_frame(&frame).unwrap();
-        assert_eq!((taken.payload, taken.length), (b"ab".as_slice(), 8));
+        let parsed = masked_frame(&frame).unwrap();
+        assert_eq!((parsed.payload, parsed.length), (b"ab".as_slice(), 8));
     }
 }

@@ -302,8 +302,8 @@ fn target(path: &str, params: serde_json::Map<String, Value>) -> String {
 }
 
 async fn read(body: Incoming) -> Result<Bytes, ApiError> {
-    let whole = timeout(BODY, Limited::new(body, MAX_BODY).collect()).await;
-    match whole {
+    let collected = timeout(BODY, Limited::new(body, MAX_BODY).collect()).await;
+    match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) => Err(ApiError::Unexpected(error.to_string())),
         Err(_elapsed) => Err(ConnectError::TimedOut(Step::Exchange).into()),
@@ -360,11 +360,11 @@ mod tests {
         tokio::spawn(connection);
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
         let request = Request::new(Full::new(Bytes::new()));
-        let asked = tokio::spawn(async move { sender.send_request(request).await });
+        let response = tokio::spawn(async move { sender.send_request(request).await });
         // A head before any request would end the connection.
         theirs.read_u8().await.unwrap();
         theirs.write_all(head.as_bytes()).await.unwrap();
-        (asked.await.unwrap().unwrap().into_body(), theirs)
+        (response.await.unwrap().unwrap().into_body(), theirs)
     }
 
     #[tokio::test(start_paused = true)]

@@ -36,7 +36,7 @@ pub struct Config {
     /// Labels of the client, shown in the Engine API. Default: none.
     pub labels: BTreeMap<String, String>,
     /// The interval of heartbeats, 100 ms to 300 s. Default: 5 s. The engine closes a channel after
-    /// three silent intervals, and at least 10 s.
+    /// three silent intervals, but not before 10 s.
     pub heartbeat: Duration,
     /// The delays between attempts. Default: 100 ms, doubling to 15 s.
     pub backoff: Backoff,

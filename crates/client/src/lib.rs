@@ -35,7 +35,7 @@
 //! The directory `examples` has programs to start with: `publish` (axum answers the streams of a
 //! tunnel without a socket), `forward`, `dial` and `watch`.
 //!
-//! [`ConnectError::is_transient`] and [`ConnectError::is_lasting`] tell if a retry is useful.
+//! [`ConnectError::is_transient`] and [`ConnectError::is_lasting`] show if a retry is useful.
 //! [`Agent::connect`] fails with a lasting error. An agent that was connected retries, and
 //! [`Agent::status`] and [`Tunnel::status`] show each change. Dials and API calls make one attempt
 //! each.

@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn properties_survive_the_wire() {
-        let asked = Properties {
+        let properties = Properties {
             labels: [("a".to_owned(), "b".to_owned())].into(),
             trusted_ips: vec!["127.0.0.0/8".to_owned()],
             allowed_origins: vec!["https://app.example.com".to_owned()],
@@ -301,7 +301,7 @@ mod tests {
             port: Some(20_001),
             ..Properties::tcp().named("db")
         };
-        assert_eq!(Properties::from_wire(&asked.to_wire()), asked);
+        assert_eq!(Properties::from_wire(&properties.to_wire()), properties);
     }
 
     #[test]

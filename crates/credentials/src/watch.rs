@@ -33,16 +33,16 @@ pub fn check(token: &Verified, now: i64) -> Result<(), WatchRefusal> {
             Err(WatchRefusal::Resources)
         };
     }
-    let held = token
+    let permissions = token
         .limits
         .permissions()
         .ok_or(WatchRefusal::Permissions)?;
-    let reads = held.contains(Permission::TunnelsResourcesReadOnly);
+    let reads = permissions.contains(Permission::TunnelsResourcesReadOnly);
     let changes = [
         Permission::TunnelsTunnelsCreateDelete,
         Permission::TunnelsStreamsCreateDelete,
     ];
-    if reads && !changes.into_iter().any(|change| held.contains(change)) {
+    if reads && !changes.into_iter().any(|change| permissions.contains(change)) {
         Ok(())
     } else {
         Err(WatchRefusal::Permissions)

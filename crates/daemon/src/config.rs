@@ -106,8 +106,8 @@ pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
             // missing.
             let is_told = |key: &str| {
                 let nearest = shape::nearest(key);
-                let mut told = refused.iter();
-                told.any(|error| error.key == key || error.message.ends_with(&nearest))
+                let mut reported = refused.iter();
+                reported.any(|error| error.key == key || error.message.ends_with(&nearest))
             };
             let new: Vec<_> = errors
                 .into_iter()

@@ -118,9 +118,9 @@ impl Decoder {
         } else {
             State::Http1(Box::default())
         };
-        let asked = visitor_sent.get(if may_be_http2 { compared } else { 0 }..);
+        let unparsed = visitor_sent.get(if may_be_http2 { compared } else { 0 }..);
         self.service_sent(&service_sent, store, now);
-        self.visitor_sent(asked.unwrap_or_default(), store, now);
+        self.visitor_sent(unparsed.unwrap_or_default(), store, now);
     }
 
     fn unless_lost(
@@ -132,10 +132,10 @@ impl Decoder {
         let Err(lost) = followed else {
             return;
         };
-        let told = format!("this connection cannot be read further: {lost}");
+        let message = format!("this connection cannot be read further: {lost}");
         match std::mem::replace(&mut self.state, State::Over) {
-            State::Http1(mut http1) => http1.lost(&told, store, now),
-            State::Http2(mut http2) => http2.ended(&told, store, now),
+            State::Http1(mut http1) => http1.lost(&message, store, now),
+            State::Http2(mut http2) => http2.ended(&message, store, now),
             State::Begin { .. } | State::Over => {}
         }
     }

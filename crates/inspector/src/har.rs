@@ -25,8 +25,8 @@ pub(crate) fn archive<'e>(
 fn entry(exchange: &Exchange, secrets: Secrets) -> Value {
     let summary = &exchange.summary;
     let began = summary.began;
-    let asked = exchange.asked.unwrap_or(began);
-    let answered = exchange.answered.unwrap_or(asked).max(asked);
+    let request_end = exchange.asked.unwrap_or(began);
+    let answered = exchange.answered.unwrap_or(request_end).max(request_end);
     let ended = summary.took.and_then(|took| began.checked_add(took).ok());
     let ended = ended.unwrap_or(answered).max(answered);
     let mut entry = json!({
@@ -36,8 +36,8 @@ fn entry(exchange: &Exchange, secrets: Secrets) -> Value {
         "response": response(exchange, secrets),
         "cache": {},
         "timings": {
-            "send": millis(began, asked),
-            "wait": millis(asked, answered),
+            "send": millis(began, request_end),
+            "wait": millis(request_end, answered),
             "receive": millis(answered, ended),
         },
     });

@@ -26,8 +26,8 @@ pub(crate) enum Value {
 
 /// The fields of a message, if the bytes can be one.
 pub(crate) fn fields(bytes: &[u8]) -> Option<Vec<Field>> {
-    let mut room = MAX_FIELDS;
-    message(bytes, 0, &mut room)
+    let mut remaining = MAX_FIELDS;
+    message(bytes, 0, &mut remaining)
 }
 
 fn message(mut bytes: &[u8], depth: usize, room: &mut usize) -> Option<Vec<Field>> {

@@ -162,8 +162,8 @@ impl PreparedRequest {
         let (answered, answer) = tokio::sync::oneshot::channel();
         let exchange = async move {
             let mut answered = Some(answered);
-            let told = Box::pin(exchange(io, self.request, self.http2, &mut answered)).await;
-            if let (Some(answered), Err(error)) = (answered, told) {
+            let result = Box::pin(exchange(io, self.request, self.http2, &mut answered)).await;
+            if let (Some(answered), Err(error)) = (answered, result) {
                 drop(answered.send(Err(error)));
             }
         };
@@ -198,12 +198,12 @@ where
 {
     if http2 {
         let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
-        let told = async { read(sender.send_request(request).await?, answered).await };
-        beside(told, connection).await
+        let response = async { read(sender.send_request(request).await?, answered).await };
+        beside(response, connection).await
     } else {
         let (mut sender, connection) = http1::handshake(io).await?;
-        let told = async { read(sender.send_request(request).await?, answered).await };
-        beside(told, connection).await
+        let response = async { read(sender.send_request(request).await?, answered).await };
+        beside(response, connection).await
     }
 }
 

@@ -315,8 +315,8 @@ pub(crate) fn is_websocket(fields: &Fields) -> bool {
 /// Appends up to the limit, and returns the number of appended bytes.
 fn keep(body: &mut Body, bytes: &[u8]) -> usize {
     body.size += bytes.len() as u64;
-    let room = BODY_BYTES.saturating_sub(body.kept.len());
-    let kept = bytes.get(..room).unwrap_or(bytes);
+    let capacity = BODY_BYTES.saturating_sub(body.kept.len());
+    let kept = bytes.get(..capacity).unwrap_or(bytes);
     body.kept.extend_from_slice(kept);
     kept.len()
 }

@@ -140,8 +140,8 @@ mod tests {
         folder.write("file", b"text").unwrap();
         assert_eq!(mode(&path), 0o700);
         assert_eq!(mode(&path.join("file")), 0o600);
-        let taken = Folder::open(&path).unwrap_err();
-        assert_eq!(taken.kind(), io::ErrorKind::WouldBlock);
+        let error = Folder::open(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         drop(folder);
         assert!(Folder::open(&path).is_ok());
     }

@@ -121,7 +121,7 @@ impl Link {
         let mut retry = self.pace.retry.clone();
         // Only the first of several failures is logged as a warning, so that a long outage does not
         // fill the log.
-        let mut told = false;
+        let mut warned = false;
         loop {
             let begun = Instant::now();
             let lost = tokio::select! {
@@ -139,10 +139,10 @@ impl Link {
                     error!(reason = %lost, "cannot connect to the platform until this is fixed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
-                _ if stood || !told => {
+                _ if stood || !warned => {
                     let cause = std::error::Error::source(&lost).map(ToString::to_string);
                     warn!(reason = %lost, cause, "the link to the platform is lost");
-                    told = true;
+                    warned = true;
                 }
                 _ => {}
             }

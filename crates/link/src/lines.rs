@@ -96,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_pieces_begin_and_end_does_not_matter(
+        fn the_segmentation_does_not_matter(
             text in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'x')], 0..200),
             sizes in proptest::collection::vec(1_usize..9, 200),
             limit in 1_usize..20,

@@ -394,7 +394,7 @@ struct Sender {
 impl Sender {
     async fn run(&self, collected: &CancellationToken) {
         let mut retry = self.pace.retry.clone();
-        let mut told = false;
+        let mut warned = false;
         loop {
             // Checked first: batches written before the cancellation are seen below.
             let last = collected.is_cancelled();
@@ -415,7 +415,7 @@ impl Sender {
                     self.shared.counts.sent.fetch_add(sent, Ordering::Relaxed);
                     self.forget(&batch).await;
                     retry.reset();
-                    told = false;
+                    warned = false;
                     continue;
                 }
                 Err(unsent) => unsent,
@@ -432,10 +432,10 @@ impl Sender {
                     error!(reason = %unsent, "reports wait until this is changed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
-                _ if !told => {
+                _ if !warned => {
                     let cause = std::error::Error::source(&unsent).map(ToString::to_string);
                     warn!(reason = %unsent, cause, "reports wait on disk");
-                    told = true;
+                    warned = true;
                 }
                 _ => {}
             }

@@ -161,7 +161,7 @@ impl Spool {
             size: report.len() as u64,
         };
         self.folder.write(&batch.name(), report)?;
-        let mut gone = Vec::new();
+        let mut evicted = Vec::new();
         {
             let mut index = self.index.lock();
             index.bytes += batch.size;
@@ -170,13 +170,13 @@ impl Spool {
             while index.waiting.len() > self.limits.batches
                 || (index.bytes > self.limits.bytes && index.waiting.len() > 1)
             {
-                gone.extend(index.give_way(self.limits));
+                evicted.extend(index.give_way(self.limits));
             }
         }
-        for batch in &gone {
+        for batch in &evicted {
             self.folder.remove(&batch.name())?;
         }
-        Ok(gone.iter().map(|batch| batch.records).sum())
+        Ok(evicted.iter().map(|batch| batch.records).sum())
     }
 
     /// The oldest batch.
@@ -297,8 +297,8 @@ mod tests {
             5,
             "by their number"
         );
-        let gone = spool.put((1, 5), (5, Kind::Visits), b"123456789").unwrap();
-        assert_eq!(gone, 10, "by their size");
+        let evicted = spool.put((1, 5), (5, Kind::Visits), b"123456789").unwrap();
+        assert_eq!(evicted, 10, "by their size");
         assert_eq!(sequences(&spool), [(1, 4), (1, 5)]);
         assert_eq!(
             spool.put((1, 6), (1, Kind::Visits), &[b'1'; 20]).unwrap(),

@@ -150,11 +150,11 @@ impl State {
 
     /// True if the item existed.
     fn remove(&mut self, key: &Key) -> bool {
-        let gone = self.items.remove(key);
-        if let Some(gone) = &gone {
-            self.bytes -= gone.line.len() + 1;
+        let removed = self.items.remove(key);
+        if let Some(removed) = &removed {
+            self.bytes -= removed.line.len() + 1;
         }
-        gone.is_some()
+        removed.is_some()
     }
 }
 

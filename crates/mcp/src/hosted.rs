@@ -181,12 +181,12 @@ fn is_from_here(headers: &HeaderMap, base_url: &str) -> bool {
     let Some(first) = origins.next() else {
         return true;
     };
-    let said = first
+    let sent = first
         .to_str()
         .ok()
         .and_then(|text| text.parse::<Uri>().ok());
-    let is_own = said.is_some_and(|said| {
-        let parts = (said.scheme_str(), said.authority(), said.path_and_query());
+    let is_own = sent.is_some_and(|sent| {
+        let parts = (sent.scheme_str(), sent.authority(), sent.path_and_query());
         let (Some(scheme), Some(authority), path) = parts else {
             return false;
         };
@@ -300,8 +300,8 @@ fn problem(problem: &Problem) -> Response {
 }
 
 /// The SDK's refusals are plain text; the API's are problems.
-fn refusal(status: StatusCode, said: &[u8]) -> String {
-    let said: String = String::from_utf8_lossy(said)
+fn refusal(status: StatusCode, text: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(text)
         .chars()
         .take(MAX_SAID)
         .collect();
@@ -313,7 +313,7 @@ fn refusal(status: StatusCode, said: &[u8]) -> String {
         StatusCode::PAYLOAD_TOO_LARGE => Problem::content_too_large(),
         _ => Problem::invalid_request(""),
     };
-    problem.with_detail(said).to_json()
+    problem.with_detail(text).to_json()
 }
 
 /// Limit of one sentence.

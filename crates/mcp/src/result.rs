@@ -119,22 +119,22 @@ fn problem(status: StatusCode, body: &Value, name_of: impl Fn(&str) -> String) -
     let code = text("code").unwrap_or("failed");
     let detail = text("detail").or(status.canonical_reason()).unwrap_or("");
     let mut lines = vec![format!("{detail} ({code})")];
-    let mut shown = Map::new();
-    shown.insert("status".to_owned(), json!(status.as_u16()));
-    shown.insert("code".to_owned(), json!(code));
-    shown.insert("detail".to_owned(), json!(detail));
+    let mut members = Map::new();
+    members.insert("status".to_owned(), json!(status.as_u16()));
+    members.insert("code".to_owned(), json!(code));
+    members.insert("detail".to_owned(), json!(detail));
     if let Some(field) = text("field") {
         let name = name_of(field);
         lines.push(format!("argument: {name}"));
-        shown.insert("argument".to_owned(), json!(name));
+        members.insert("argument".to_owned(), json!(name));
     }
     if let Some(url) = text("url") {
         lines.push(format!("The person continues here: {url}"));
-        shown.insert("url".to_owned(), json!(url));
+        members.insert("url".to_owned(), json!(url));
     }
     let mut result = failure(lines.join("\n"));
     let mut meta = Map::new();
-    meta.insert("svc/problem".to_owned(), Value::Object(shown));
+    meta.insert("svc/problem".to_owned(), Value::Object(members));
     result.meta = Some(MetaObject::from(meta));
     result
 }

@@ -304,13 +304,13 @@ impl<B: Backend> Server<B> {
         let workspace = arguments
             .get("workspace_id")
             .map(|id| ("workspace_id".to_owned(), id.clone()));
-        let asked: Map<String, Value> = workspace.into_iter().collect();
-        let shown = self
-            .operate(preview, plans::PLAN_CONFIGURATION, &asked, caller)
+        let arguments_of_preview: Map<String, Value> = workspace.into_iter().collect();
+        let preview_result = self
+            .operate(preview, plans::PLAN_CONFIGURATION, &arguments_of_preview, caller)
             .await?;
         // A caller that may not even read the options gets that refusal.
-        let Some(options) = shown.structured_content else {
-            return Ok(shown);
+        let Some(options) = preview_result.structured_content else {
+            return Ok(preview_result);
         };
         let plan = arguments.get("plan").and_then(Value::as_str);
         let option = options
@@ -341,10 +341,10 @@ impl<B: Backend> Server<B> {
         if tool.scopes()?.len() < 2 {
             return None;
         }
-        let held = self.permissions(caller).await?;
+        let permissions = self.permissions(caller).await?;
         // The refused permission counts as missing even if only the user's role lacks it.
         let refused = first.split(' ').filter_map(|name| name.parse().ok());
-        let all = missing_of(tool, held).chain(refused);
+        let all = missing_of(tool, permissions).chain(refused);
         let all: Permissions = all.collect();
         Some(self.challenge(tool, &MissingAccess::Scope(&all.to_string())))
     }
@@ -481,10 +481,10 @@ impl<B: Backend> ServerHandler for Server<B> {
 /// The name of the AI client: from the request, from the handshake of a connection, or without a
 /// handshake from the HTTP header field.
 fn agent(context: &RequestContext<RoleServer>, parts: Option<&Parts>) -> Agent {
-    let said = context.meta.client_info();
+    let info = context.meta.client_info();
     let greeted = || Some(context.peer.peer_info()?.client_info.clone());
-    let said = said.or_else(|| if parts.is_none() { greeted() } else { None });
-    if let Some(client) = said {
+    let info = info.or_else(|| if parts.is_none() { greeted() } else { None });
+    if let Some(client) = info {
         return Agent {
             name: cut(&client.name),
             version: cut(&client.version),
@@ -504,8 +504,8 @@ fn agent(context: &RequestContext<RoleServer>, parts: Option<&Parts>) -> Agent {
 
 /// A name, shortened for display.
 fn cut(text: &str) -> String {
-    let shown = text.chars().filter(|c| !c.is_control());
-    shown.take(MAX_NAME_SHOWN).collect()
+    let printable = text.chars().filter(|c| !c.is_control());
+    printable.take(MAX_NAME_SHOWN).collect()
 }
 
 /// More calls than a model has in progress at a time; each waits for the network for at most half a

@@ -113,7 +113,7 @@ impl Spec {
         let command = pty_process::Command::from(command);
         #[expect(
             unsafe_code,
-            reason = "what a new process does before its program is told only so"
+            reason = "pre_exec is the only way to prepare a new process before its program"
         )]
         // SAFETY: `Child::prepare` only makes system calls. It takes no locks and allocates no
         // memory, so it is allowed between fork and exec.
@@ -152,7 +152,7 @@ fn start_in_pipes(mut command: Command, child: Child) -> io::Result<Process> {
         .stderr(Stdio::piped());
     #[expect(
         unsafe_code,
-        reason = "what a new process does before its program is told only so"
+        reason = "pre_exec is the only way to prepare a new process before its program"
     )]
     // SAFETY: setsid(2) is a system call; for `Child::prepare` see above.
     unsafe {

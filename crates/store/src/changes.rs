@@ -205,8 +205,8 @@ impl Notes {
         let deadline = tx.deadline();
         if let Db::Postgres(connection) = tx.db()? {
             let notify = sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL);
-            let told = within(deadline, notify.execute(connection)).await;
-            tx.after(told)?;
+            let notified = within(deadline, notify.execute(connection)).await;
+            tx.after(notified)?;
         }
         Ok(())
     }

@@ -293,7 +293,7 @@ pub async fn by_issuer(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Creden
 /// A person's credentials.
 pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, Error> {
     let pattern = pattern(list.search);
-    let asked = |text: String| {
+    let bound = |text: String| {
         sql(text)
             .bind(list.user)
             .bind(&pattern)
@@ -301,8 +301,8 @@ pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, 
             .bind(list.good_at)
             .bind(list.ended_by)
     };
-    let total = asked(COUNT.to_owned()).count(conn).await?;
-    let items = asked(sorted(LIST, "id", list.order))
+    let total = bound(COUNT.to_owned()).count(conn).await?;
+    let items = bound(sorted(LIST, "id", list.order))
         .bind(list.paging.limit())
         .bind(list.paging.offset())
         .all(conn)
@@ -396,9 +396,9 @@ pub async fn purge(
     limit: u32,
     now: Timestamp,
 ) -> Result<u64, Error> {
-    let gone: Vec<CredentialId> = sql(PURGE).bind(ended_by).bind(limit).all(tx).await?;
-    for id in &gone {
+    let deleted: Vec<CredentialId> = sql(PURGE).bind(ended_by).bind(limit).all(tx).await?;
+    for id in &deleted {
         tx.note(Change::credential(*id), now);
     }
-    Ok(u64::try_from(gone.len()).unwrap_or_default())
+    Ok(u64::try_from(deleted.len()).unwrap_or_default())
 }

@@ -251,8 +251,8 @@ impl Cluster {
         workspaces: &[WorkspaceId],
         limit: u32,
     ) -> Result<Vec<ProjectId>, Error> {
-        let asked = self.ask(PROJECTS_OF_WORKSPACES).bind(workspaces);
-        asked.bind(limit).all(conn).await
+        let query = self.ask(PROJECTS_OF_WORKSPACES).bind(workspaces);
+        query.bind(limit).all(conn).await
     }
 
     /// True if the cluster serves a project of the workspace other than these.

@@ -315,7 +315,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn generations_are_told_apart() {
+    fn generations_are_distinguished() {
         // The probability that two of so few are equal is one in two million.
         let drawn: HashSet<i32> = (0..64).map(|_| draw().unwrap()).collect();
         assert_eq!(drawn.len(), 64);

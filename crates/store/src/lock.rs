@@ -65,7 +65,7 @@ impl Lock {
     /// Takes it on a separate connection if it is free, until that connection is closed.
     pub(crate) async fn try_hold(self, mut connection: Lease) -> Result<Option<WorkLock>, Error> {
         let deadline = Instant::now() + Conn::LONGEST;
-        let taken = match connection.db()? {
+        let locked = match connection.db()? {
             Db::Postgres(connection) => {
                 let lock = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)");
                 let lock = lock.bind(self.key()).fetch_one(connection);
@@ -74,10 +74,10 @@ impl Lock {
             Db::Sqlite(_) => Ok(true),
         };
         // Also if the state is unknown: a connection that returns to the pool keeps its locks.
-        if !matches!(taken, Ok(false)) {
+        if !matches!(locked, Ok(false)) {
             connection.close_on_drop();
         }
-        Ok(taken?.then_some(WorkLock {
+        Ok(locked?.then_some(WorkLock {
             connection: Some(connection),
         }))
     }

@@ -85,10 +85,10 @@ impl Store {
                 Ok((Self::open_sqlite(&path, readers).await?, None))
             }
             Place::Server(options) => {
-                let wanted = connections.unwrap_or(POSTGRES_CONNECTIONS);
-                let (pool, allowed) = PostgresPool::open(*options, wanted).await?;
+                let requested = connections.unwrap_or(POSTGRES_CONNECTIONS);
+                let (pool, allowed) = PostgresPool::open(*options, requested).await?;
                 migrate::postgres(&pool.pool).await?;
-                let is_less = allowed < wanted;
+                let is_less = allowed < requested;
                 Ok((
                     Self::over(Pools::Postgres(pool)),
                     is_less.then_some(allowed),

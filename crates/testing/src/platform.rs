@@ -159,17 +159,17 @@ impl FakePlatform {
 
     /// Sends one change, and stores it for engines that connect later.
     pub fn tell(&self, items: Vec<Item>) {
-        let mut told = self.shared.told.lock();
+        let mut sent = self.shared.told.lock();
         for item in &items {
-            let gone = match item {
+            let removed_key = match item {
                 Item::ProjectGone { id } => Some(format!("project {id}")),
                 Item::PersonGone { id } => Some(format!("person {id}")),
                 Item::CredentialGone { id } => Some(format!("credential {id}")),
                 Item::WebttyServerGone { id } => Some(format!("server {id}")),
                 _ => None,
             };
-            if let Some(gone) = gone {
-                told.items.remove(&gone);
+            if let Some(removed_key) = removed_key {
+                sent.items.remove(&removed_key);
                 continue;
             }
             let key = match item {
@@ -180,10 +180,10 @@ impl FakePlatform {
                 Item::Ended(ended) => format!("ended {}", ended.id),
                 _ => "keys".to_owned(),
             };
-            told.items.insert(key, item.clone());
+            sent.items.insert(key, item.clone());
         }
-        told.log.push(items);
-        let version = told.log.len() as u64;
+        sent.log.push(items);
+        let version = sent.log.len() as u64;
         self.shared.version.send_replace(version);
     }
 
@@ -380,9 +380,9 @@ impl FakePlatform {
 
     /// Starts another history, as after a restored database: earlier cursors become invalid.
     pub fn restore(&self) {
-        let mut told = self.shared.told.lock();
-        told.mark += 1;
-        drop(told);
+        let mut sent = self.shared.told.lock();
+        sent.mark += 1;
+        drop(sent);
         self.cut();
     }
 
@@ -418,13 +418,13 @@ impl FakePlatform {
         let find = |reported: &ReceivedReports| reported.records.iter().find_map(&choose);
         let reached = reported.wait_for(|reported| find(reported).is_some());
         let reached = within("record", reached).await.expect("a sender");
-        find(&reached).expect("it was there")
+        find(&reached).expect("the record was found")
     }
 
     fn number(&self) -> u32 {
-        let mut told = self.shared.told.lock();
-        told.next += 1;
-        told.next
+        let mut sent = self.shared.told.lock();
+        sent.next += 1;
+        sent.next
     }
 }
 

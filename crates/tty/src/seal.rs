@@ -6,14 +6,14 @@
 //! first use. Three messages establish the keys of a session:
 //!
 //! 1. [`SealHello`](crate::message::SealHello): the client seals a secret to the server's key
-//!   (HPKE, RFC 9180, base mode), with its own public key and a key that it generated for this
-//!   session.
+//!    (HPKE, RFC 9180, base mode), with its own public key and a key that it generated for this
+//!    session.
 //! 2. [`SealAnswer`](crate::message::SealAnswer): if the client is authorized, the server seals a
-//!   secret to each of these two keys. The keys of the session are derived from all three secrets
-//!   and all previous messages. A code proves that the server has them, so it is the right server.
+//!    secret to each of these two keys. The keys of the session are derived from all three secrets
+//!    and all previous messages. A code proves that the server has them, so it is the right server.
 //! 3. [`SealConfirm`](crate::message::SealConfirm): a code over the command to start, or over the
-//!   session to resume, proves that the client has the keys. So it is the right client, and the
-//!   request is its own. Nothing is started or looked up before.
+//!    session to resume, proves that the client has the keys. So it is the right client, and the
+//!    request is its own. Nothing is started or looked up before.
 //!
 //! An attacker that replays the first message cannot make the third. An attacker that later obtains
 //! both long-lived keys lacks the key that was generated for the session. The published end-to-end

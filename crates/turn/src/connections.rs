@@ -267,7 +267,7 @@ mod tests {
         let (_client, server) = tokio::io::duplex(64);
         let started = Instant::now();
         let shaken = timeout(Duration::from_mins(5), handshake(&acceptor, server)).await;
-        assert!(shaken.expect("it is given up").is_none());
+        assert!(shaken.expect("it is aborted").is_none());
         assert_eq!(started.elapsed().as_secs(), 10);
     }
 
@@ -285,6 +285,6 @@ mod tests {
         assert!(end.is_ok() && started.elapsed().as_secs() == 4 * 30 + 60);
 
         let stays = timeout(Duration::from_hours(24), idle(|| true)).await;
-        assert!(stays.is_err(), "who has an allocation stays");
+        assert!(stays.is_err(), "a client with an allocation stays");
     }
 }

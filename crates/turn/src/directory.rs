@@ -47,7 +47,7 @@ struct DirectoryState {
 /// Keys that are derived from the relay keys of the platform.
 #[derive(Debug)]
 struct Keys {
-    told: RelayKeys,
+    relay_keys: RelayKeys,
     api: Option<Arc<PasswordKey>>,
     relay: Option<RelayPrivateKey>,
 }
@@ -162,8 +162,8 @@ impl Authority for Directory {
         let known = self.known.read();
         match username.kind {
             Kind::Api => {
-                let told = || known.keys.as_ref().and_then(|keys| keys.api.clone());
-                self.own.clone().or_else(told)
+                let platform_key = || known.keys.as_ref().and_then(|keys| keys.api.clone());
+                self.own.clone().or_else(platform_key)
             }
             Kind::Pat | Kind::App => known.credential(username)?.key(&known, &self.realm),
         }
@@ -228,35 +228,35 @@ impl DirectoryState {
 
     fn put(&mut self, item: Item, realm: &str) {
         match item {
-            Item::Project(told) => {
-                self.forget_project(&told.id);
+            Item::Project(update) => {
+                self.forget_project(&update.id);
                 self.endpoints
-                    .insert(told.endpoint.clone(), told.id.clone());
+                    .insert(update.endpoint.clone(), update.id.clone());
                 let project = Project {
-                    id: told.id.as_str().into(),
-                    endpoint: told.endpoint,
-                    workspace_id: told.workspace_id,
-                    is_suspended: told.suspended,
+                    id: update.id.as_str().into(),
+                    endpoint: update.endpoint,
+                    workspace_id: update.workspace_id,
+                    is_suspended: update.suspended,
                 };
-                self.projects.insert(told.id, project);
+                self.projects.insert(update.id, project);
             }
             Item::ProjectGone { id } => self.forget_project(&id),
-            Item::Person(told) => {
-                let parts = told.memberships.into_iter().map(|part| {
+            Item::Person(update) => {
+                let parts = update.memberships.into_iter().map(|part| {
                     let names = part.permissions.iter();
                     // An unknown name gives no permission.
                     let allowed = names.filter_map(|name| name.parse::<Permission>().ok());
                     (part.workspace_id, allowed.collect())
                 });
-                self.people.insert(told.id, parts.collect());
+                self.people.insert(update.id, parts.collect());
             }
             Item::PersonGone { id } => {
                 self.people.remove(&id);
             }
-            Item::Credential(told) => {
-                self.forget_credential(&told.id);
-                let id = told.id.clone();
-                let Some(credential) = Credential::compile(*told) else {
+            Item::Credential(update) => {
+                self.forget_credential(&update.id);
+                let id = update.id.clone();
+                let Some(credential) = Credential::compile(*update) else {
                     return;
                 };
                 if let Proof::Token { endpoint, .. } = &credential.proof {
@@ -265,9 +265,9 @@ impl DirectoryState {
                 self.credentials.insert(id, credential);
             }
             Item::CredentialGone { id } => self.forget_credential(&id),
-            Item::RelayKeys(told) => {
-                if self.keys.as_ref().is_none_or(|known| known.told != told) {
-                    self.keys = Some(Keys::compile(told, realm));
+            Item::RelayKeys(update) => {
+                if self.keys.as_ref().is_none_or(|known| known.relay_keys != update) {
+                    self.keys = Some(Keys::compile(update, realm));
                     for credential in self.credentials.values_mut() {
                         credential.key = OnceLock::new();
                     }
@@ -302,17 +302,17 @@ impl DirectoryState {
 }
 
 impl Keys {
-    fn compile(told: RelayKeys, realm: &str) -> Self {
+    fn compile(relay_keys: RelayKeys, realm: &str) -> Self {
         let decode = |text: &str| STANDARD.decode(text).ok().map(Secret::new);
-        let secret = decode(&told.secret).filter(|secret| !secret.expose().is_empty());
+        let secret = decode(&relay_keys.secret).filter(|secret| !secret.expose().is_empty());
         let api = secret.and_then(|secret| PasswordKey::api(&secret, realm));
-        let relay = decode(&told.private_key).and_then(|der| RelayPrivateKey::from_der(&der));
-        if told.realm != realm || api.is_none() || relay.is_none() {
+        let relay = decode(&relay_keys.private_key).and_then(|der| RelayPrivateKey::from_der(&der));
+        if relay_keys.realm != realm || api.is_none() || relay.is_none() {
             tracing::error!("keys that the platform told cannot be used");
         }
-        let is_ours = told.realm == realm;
+        let is_ours = relay_keys.realm == realm;
         Self {
-            told,
+            relay_keys,
             api: api.filter(|_| is_ours).map(Arc::new),
             relay: relay.filter(|_| is_ours),
         }
@@ -322,8 +322,8 @@ impl Keys {
 impl Credential {
     /// `None` if the credential cannot be used for TURN: it has no token of its own, or it is a
     /// certificate.
-    fn compile(told: api::link::Credential) -> Option<Self> {
-        let proof = match told.proof {
+    fn compile(update: api::link::Credential) -> Option<Self> {
+        let proof = match update.proof {
             CredentialProof::Pat {
                 sha256,
                 token_endpoint: Some(endpoint),
@@ -340,13 +340,13 @@ impl Credential {
             | CredentialProof::Unknown => return None,
         };
         let limits = Limits::of_stored(
-            told.permissions.as_deref(),
-            told.resources.as_ref(),
-            told.workspace_id.as_deref(),
-            told.expires_at,
+            update.permissions.as_deref(),
+            update.resources.as_ref(),
+            update.workspace_id.as_deref(),
+            update.expires_at,
         );
         Some(Self {
-            user_id: told.user_id,
+            user_id: update.user_id,
             proof,
             limits,
             key: OnceLock::new(),

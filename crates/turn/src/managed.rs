@@ -23,7 +23,7 @@ pub(crate) struct PlatformLink {
     link: Link,
     records: Records,
     reporter: Reporter,
-    told: Arc<LinkHandler>,
+    handler: Arc<LinkHandler>,
 }
 
 /// Handler of the platform's updates.
@@ -44,12 +44,12 @@ impl PlatformLink {
     ) -> Result<Self, StartError> {
         let endpoint = platform.endpoint()?;
         let path = platform.data_dir.clone();
-        let told = Arc::new(LinkHandler {
+        let handler = Arc::new(LinkHandler {
             directory,
             changed: watch::Sender::new(0),
             readiness,
         });
-        let to = Arc::clone(&told);
+        let to = Arc::clone(&handler);
         let opening = tokio::task::spawn_blocking(move || {
             let link = Link::open(endpoint.clone(), &path.join("link"), Pace::default())?;
             let (folder, limits) = (path.join("reports"), SpoolLimits::default());
@@ -69,13 +69,13 @@ impl PlatformLink {
             link,
             records,
             reporter,
-            told,
+            handler,
         })
     }
 
     /// Notifies of each update.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.told.changed.subscribe()
+        self.handler.changed.subscribe()
     }
 
     /// Starts to follow the platform.
@@ -84,16 +84,16 @@ impl PlatformLink {
             link,
             records,
             reporter,
-            told,
+            handler,
         } = self;
-        let (status, directory) = (link.status(), Arc::clone(&told.directory));
+        let (status, directory) = (link.status(), Arc::clone(&handler.directory));
         let to = records.clone();
         LinkHandle {
             status,
             records,
             metering: Task::spawn(|stop| keep_reporting(directory, to, clock, stop)),
             reporting: Task::spawn(|stop| reporter.run(stop)),
-            reading: Task::spawn(|stop| link.run(told, stop)),
+            reading: Task::spawn(|stop| link.run(handler, stop)),
         }
     }
 }

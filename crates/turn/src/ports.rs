@@ -187,7 +187,7 @@ mod tests {
         assert!(ports.take(0).is_none());
         drop((pairs, rest));
         let again: Vec<_> = (0..9).filter_map(|_| ports.take(5)).collect();
-        assert_eq!(again.len(), 8, "all were given back");
+        assert_eq!(again.len(), 8, "all were released");
     }
 
     #[test]

@@ -97,11 +97,11 @@ mod tests {
     fn a_ceiling_can_be_limited_and_grows_again_later() {
         let mut backoff = Backoff::default();
         let most = Duration::from_millis(400);
-        let held: Vec<_> = (0..50)
+        let delays: Vec<_> = (0..50)
             .map(|_| backoff.next_wait_within(most, u64::MAX).as_millis())
             .collect();
-        assert_eq!(held.get(..4), Some(&[100, 200, 400, 400][..]));
-        assert_eq!(held.last(), Some(&400));
+        assert_eq!(delays.get(..4), Some(&[100, 200, 400, 400][..]));
+        assert_eq!(delays.last(), Some(&400));
         assert_eq!(backoff.next_wait(u64::MAX).as_millis(), 400);
         assert_eq!(backoff.next_wait(u64::MAX).as_millis(), 800);
         assert_eq!(backoff.next_wait_within(most, u64::MAX), most);

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn json_leaves_out_what_has_no_value() {
+    fn json_omits_absent_values() {
         let tunnel = Tunnel::online(
             TunnelId::new(1, [1; 10]),
             ClientId::new(2, [2; 10]),

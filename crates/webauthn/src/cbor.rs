@@ -100,9 +100,9 @@ impl<'a> Reader<'a> {
 
     fn take(&mut self, length: u64) -> Result<&'a [u8], CeremonyError> {
         let length = usize::try_from(length).map_err(|_| MALFORMED)?;
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(MALFORMED)?;
+        let (bytes, rest) = self.0.split_at_checked(length).ok_or(MALFORMED)?;
         self.0 = rest;
-        Ok(taken)
+        Ok(bytes)
     }
 }
 

@@ -205,7 +205,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Result<Option<Request>> {
 }
 
 fn parse(head: Vec<u8>) -> Result<Request> {
-    let shown = String::from_utf8_lossy(&head).into_owned();
+    let text = String::from_utf8_lossy(&head).into_owned();
     let mut lines = head
         .strip_suffix(b"\r\n\r\n")
         .unwrap_or_default()
@@ -214,40 +214,40 @@ fn parse(head: Vec<u8>) -> Result<Request> {
     let first = String::from_utf8(lines.next().unwrap_or_default().to_vec())?;
     let parts: Vec<&str> = first.split(' ').collect();
     let [method, target, "HTTP/1.1"] = *parts else {
-        bail!("no request line: {shown}");
+        bail!("no request line: {text}");
     };
     ensure!(
         !method.is_empty() && method.bytes().all(is_token),
-        "no method: {shown}"
+        "no method: {text}"
     );
     ensure!(
         target
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && byte != b'#'),
-        "no target: {shown}"
+        "no target: {text}"
     );
     ensure!(
         target.starts_with('/') || target == "*",
-        "no origin-form: {shown}"
+        "no origin-form: {text}"
     );
     let (method, target) = (method.to_owned(), target.to_owned());
     let mut fields = Vec::new();
     for line in lines {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            bail!("no field: {shown}");
+            bail!("no field: {text}");
         };
         let (name, value) = line.split_at(colon);
         let name = String::from_utf8(name.to_vec())?;
         ensure!(
             !name.is_empty() && name.bytes().all(is_token),
-            "no field name: {shown}"
+            "no field name: {text}"
         );
         let value = value.get(1..).unwrap_or_default();
         ensure!(
             value
                 .iter()
                 .all(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f)),
-            "no field value: {shown}"
+            "no field value: {text}"
         );
         fields.push((name.to_ascii_lowercase(), value.trim_ascii().to_vec()));
     }

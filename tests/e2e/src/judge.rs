@@ -32,7 +32,7 @@ pub fn judge(name: &str, world: &Value) -> Result<Verdict> {
         .with_context(|| format!("{name} printed no JSON"))?;
     let wrong = found["wrong"]
         .as_array()
-        .context("no list of what is wrong")?;
+        .context("no list of failed cases")?;
     let wrong = wrong.iter().map(|case| match case.as_str() {
         Some(text) => text.to_owned(),
         None => case.to_string(),

@@ -156,12 +156,12 @@ impl Managed {
         let begin = || Agent::begin(&self.engine, &address, &self.token, target, args);
         let mut agents = Vec::new();
         while agents.len() < count {
-            let begun = agents.len()..count.min(agents.len() + AT_ONCE);
-            let mut begun = begun.map(|_| begin()).collect::<Result<Vec<_>>>()?;
-            for agent in &mut begun {
+            let batch = agents.len()..count.min(agents.len() + AT_ONCE);
+            let mut batch = batch.map(|_| begin()).collect::<Result<Vec<_>>>()?;
+            for agent in &mut batch {
                 agent.online_again()?;
             }
-            agents.append(&mut begun);
+            agents.append(&mut batch);
         }
         Ok(agents)
     }
@@ -301,8 +301,8 @@ impl Managed {
             .env("SVC_API_URL", self.control.base_url())
             .env("SVC_TOKEN", &self.token)
             .output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "svc project {what}: {said}");
+        let output_text = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "svc project {what}: {output_text}");
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
@@ -418,9 +418,9 @@ fn create_project(control: &Control, token: &str) -> Result<Value> {
         "creationFingerprint": plan["creationFingerprint"],
         "idempotencyKey": "test",
     });
-    let made = control.call(token, "POST", &path, Some(&order))?;
-    ensure!(made.status == 201, "{made:?}");
-    Ok(made.json())
+    let created = control.call(token, "POST", &path, Some(&order))?;
+    ensure!(created.status == 201, "{created:?}");
+    Ok(created.json())
 }
 
 /// The engine's access log, in its own directory.

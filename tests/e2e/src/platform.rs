@@ -165,7 +165,7 @@ impl Platform {
         let more = json!({"token": self.ready["token"]});
         let results = self.python_with("stranger.py", more)?;
         let token = results["token"].as_str();
-        Ok(token.context("nobody came")?.to_owned())
+        Ok(token.context("the script returned no token")?.to_owned())
     }
 
     /// Lets the user sign in and approve the request at `address`, the consent page. Returns the
@@ -176,7 +176,7 @@ impl Platform {
     pub fn approve(&self, address: &str) -> Result<String> {
         let results = self.python_with("approve.py", json!({"address": address}))?;
         let returned = results["returned"].as_str();
-        Ok(returned.context("nobody returned")?.to_owned())
+        Ok(returned.context("the user was not redirected")?.to_owned())
     }
 
     /// Lets the user sign in at `address`, enter the code of a device, and approve it.

@@ -30,7 +30,7 @@ impl Postgres {
         let mut shell = Command::new("/bin/sh");
         // PostgreSQL refuses to run as root.
         if Uid::effective().is_root() {
-            let user = User::from_name("nobody")?.context("nobody is nobody")?;
+            let user = User::from_name("nobody")?.context("there is no user `nobody`")?;
             chown(&directory, Some(user.uid), Some(user.gid))?;
             shell.uid(user.uid.as_raw()).gid(user.gid.as_raw());
         }
@@ -84,10 +84,10 @@ impl Postgres {
     }
 
     fn expect_done(&mut self) -> Result<()> {
-        let mut said = String::new();
-        self.said.read_line(&mut said)?;
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
         let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-        ensure!(said == "done\n", "PostgreSQL does not obey: {}", log());
+        ensure!(line == "done\n", "PostgreSQL does not obey: {}", log());
         Ok(())
     }
 }

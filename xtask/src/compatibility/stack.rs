@@ -76,8 +76,8 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
     // If there are two programs, each of them dials.
     for dialler in [programs.platform, programs.engine] {
         let mut dial = stack.command(dialler, &ready)?;
-        let said = dialled(dial.args(["dial", "svc://echo"]))?;
-        ensure!(said == QUESTION, "the echo is {said:?}");
+        let reply = dialled(dial.args(["dial", "svc://echo"]))?;
+        ensure!(reply == QUESTION, "the echo is {reply:?}");
     }
 
     // The platform lists the reports of the engine.
@@ -200,8 +200,8 @@ fn dialled(dial: &mut Command) -> Result<String> {
     stdin.write_all(QUESTION.as_bytes())?;
     drop(stdin);
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "dial: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "dial: {stderr}");
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

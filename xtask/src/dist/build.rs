@@ -57,9 +57,9 @@ pub(super) fn check(repository: &Repository, flavour: Flavour, program: &Path) -
         return Ok(());
     }
     let style = fs::read(web::run(repository)?.join("xterm.css"))?;
-    let held = fs::read(program)?;
+    let bytes = fs::read(program)?;
     ensure!(
-        contains(&held, &style),
+        contains(&bytes, &style),
         "{} was built without the terminal of the pages: run `cargo xtask web` before the build",
         program.display()
     );
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_found_where_they_are() {
+    fn contained_bytes_are_found() {
         for (bytes, part, is_there) in [
             ("abcabd", "abd", true),
             ("aab", "ab", true),

@@ -167,8 +167,8 @@ impl Tree {
 
 /// The target system: this one.
 pub(super) fn host() -> Result<String> {
-    let told = program::output(Command::new("rustc").arg("-vV"))?;
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    let output = program::output(Command::new("rustc").arg("-vV"))?;
+    let host = output.lines().find_map(|line| line.strip_prefix("host: "));
     host.map(str::to_owned).context("rustc names no host")
 }
 

@@ -59,26 +59,26 @@ pub(super) fn bill(
 }
 
 fn described(component: &Component, kind: &str) -> Map<String, Value> {
-    let mut told = Map::new();
-    told.insert("type".to_owned(), kind.into());
-    told.insert("bom-ref".to_owned(), component.purl.as_str().into());
-    told.insert("name".to_owned(), component.name.as_str().into());
-    told.insert("version".to_owned(), component.version.as_str().into());
-    told.insert("purl".to_owned(), component.purl.as_str().into());
-    told.insert(
+    let mut members = Map::new();
+    members.insert("type".to_owned(), kind.into());
+    members.insert("bom-ref".to_owned(), component.purl.as_str().into());
+    members.insert("name".to_owned(), component.name.as_str().into());
+    members.insert("version".to_owned(), component.version.as_str().into());
+    members.insert("purl".to_owned(), component.purl.as_str().into());
+    members.insert(
         "licenses".to_owned(),
         json!([{"expression": component.licence.spdx()}]),
     );
     if let Some(checksum) = &component.checksum {
-        told.insert("hashes".to_owned(), hash(checksum));
+        members.insert("hashes".to_owned(), hash(checksum));
     }
     if let Some(source) = &component.source {
-        told.insert(
+        members.insert(
             "externalReferences".to_owned(),
             json!([{"type": "vcs", "url": source}]),
         );
     }
-    told
+    members
 }
 
 fn hash(sha256: &str) -> Value {

@@ -145,8 +145,8 @@ fn the_package_installs_keeps_configurations_and_uninstalls() {
     let root = Root::new(directory("root"));
     root.install(&out.join(deb));
 
-    let said = program::output(Command::new(root.path("usr/bin/svc")).arg("--version")).unwrap();
-    assert!(said.starts_with("svc "), "{said}");
+    let output = program::output(Command::new(root.path("usr/bin/svc")).arg("--version")).unwrap();
+    assert!(output.starts_with("svc "), "{output}");
     for file in [
         "etc/logrotate.d/svc",
         "usr/share/doc/svc/examples/engine.yaml",
@@ -173,9 +173,9 @@ fn the_package_installs_keeps_configurations_and_uninstalls() {
         "${db:Status-Abbrev} ${Conffiles}",
         "svc",
     ];
-    let known = root.dpkg("dpkg-query", &show);
-    assert!(known.starts_with("ii "), "{known}");
-    assert!(known.contains(" /etc/logrotate.d/svc "), "{known}");
+    let listing = root.dpkg("dpkg-query", &show);
+    assert!(listing.starts_with("ii "), "{listing}");
+    assert!(listing.contains(" /etc/logrotate.d/svc "), "{listing}");
     let written = fs::read_dir(root.path("etc/svc")).unwrap().count();
     assert_eq!(
         written, 0,
@@ -234,7 +234,7 @@ fn the_tarball_is_one_folder_and_its_sum_is_right(out: &Path, packages: &[String
         .unwrap();
     let mut list = Command::new("tar");
     let list = list.args(["--list", "--file"]).arg(out.join(tarball));
-    let held = program::output(list).unwrap();
+    let listing = program::output(list).unwrap();
     let version = version(&svc()).unwrap();
     for file in [
         "svc",
@@ -244,7 +244,7 @@ fn the_tarball_is_one_folder_and_its_sum_is_right(out: &Path, packages: &[String
         "etc/engine.yaml",
     ] {
         let path = format!("svc-{version}/{file}");
-        assert!(held.lines().any(|line| line == path), "{path}: {held}");
+        assert!(listing.lines().any(|line| line == path), "{path}: {listing}");
     }
 }
 
@@ -256,11 +256,11 @@ fn the_agent_package_has_no_servers() {
         let mut command = Command::new(needed("dpkg-deb"));
         program::output(command.arg(archive).arg(out.join(deb))).unwrap()
     };
-    let held = list("--contents");
-    assert!(held.contains("./usr/bin/svc\n"), "{held}");
+    let listing = list("--contents");
+    assert!(listing.contains("./usr/bin/svc\n"), "{listing}");
     // Documentation also mentions servers.
     let installed = |line: &&str| !line.contains("./usr/share/doc/");
-    let installed = held
+    let installed = listing
         .lines()
         .filter(installed)
         .collect::<Vec<_>>()
@@ -268,12 +268,12 @@ fn the_agent_package_has_no_servers() {
     for server in ["/etc/", "systemd", "sysusers"] {
         assert!(!installed.contains(server), "{installed}");
     }
-    let told = list("--field");
+    let fields = list("--field");
     assert!(
-        told.contains("Package: svc-agent\n") && told.contains("Conflicts: svc, daemontools\n"),
-        "{told}"
+        fields.contains("Package: svc-agent\n") && fields.contains("Conflicts: svc, daemontools\n"),
+        "{fields}"
     );
-    assert!(told.contains("libc6 (>= 2."), "{told}");
+    assert!(fields.contains("libc6 (>= 2."), "{fields}");
 }
 
 /// Both programs are built and packed with the permissions that the umask allows.
@@ -411,11 +411,11 @@ fn systemd_accepts_the_units() {
             .arg(&copy)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&verified.stderr);
-        let about: Vec<_> = said.lines().filter(|line| line.contains("svc-")).collect();
+        let stderr = String::from_utf8_lossy(&verified.stderr);
+        let about: Vec<_> = stderr.lines().filter(|line| line.contains("svc-")).collect();
         assert!(
             verified.status.success() && about.is_empty(),
-            "{name}: {said}"
+            "{name}: {stderr}"
         );
         if !SERVERS_ONLY.contains(&name) {
             continue;

@@ -18,12 +18,12 @@ pub(super) fn h2spec(repository: &Repository, directory: &Path) -> Result<Option
         return Ok(None);
     };
     let stamp = directory.join("stamp");
-    let mut wanted = program::output(Command::new(&go).arg("version"))?;
+    let mut expected = program::output(Command::new(&go).arg("version"))?;
     for file in ["main.go", "go.mod", "go.sum"] {
-        wanted += &repository.read(&format!("{SOURCE}/{file}"))?;
+        expected += &repository.read(&format!("{SOURCE}/{file}"))?;
     }
     let binary = directory.join("h2spec");
-    if binary.is_file() && fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
+    if binary.is_file() && fs::read_to_string(&stamp).is_ok_and(|made| made == expected) {
         return Ok(Some(binary));
     }
     fs::create_dir_all(directory)?;
@@ -39,7 +39,7 @@ pub(super) fn h2spec(repository: &Repository, directory: &Path) -> Result<Option
         return Ok(None);
     }
     // Written last: an interrupted installation is started again.
-    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    fs::write(&stamp, expected).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(Some(binary))
 }
 

@@ -21,12 +21,12 @@ pub(super) fn is_met() -> bool {
 /// file. Returns the directory that contains `node_modules`.
 pub(super) fn packages(repository: &Repository, directory: &Path) -> Result<PathBuf> {
     let stamp = directory.join("stamp");
-    let wanted = format!(
+    let expected = format!(
         "{}{}",
         program::output(Command::new("node").arg("--version"))?,
         repository.read(&format!("{SOURCE}/package-lock.json"))?
     );
-    if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
+    if fs::read_to_string(&stamp).is_ok_and(|made| made == expected) {
         return Ok(directory.to_owned());
     }
     fs::create_dir_all(directory)?;
@@ -44,7 +44,7 @@ pub(super) fn packages(repository: &Repository, directory: &Path) -> Result<Path
         "--loglevel=error",
     ]))?;
     // Written last: an interrupted installation is started again.
-    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    fs::write(&stamp, expected).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(directory.to_owned())
 }
 

@@ -14,12 +14,12 @@ use crate::repository::Repository;
 pub(super) fn environment(repository: &Repository, directory: &Path) -> Result<PathBuf> {
     let python = directory.join("bin").join("python");
     let stamp = directory.join("stamp");
-    let wanted = format!(
+    let expected = format!(
         "{}{}",
         program::output(Command::new("python3").arg("--version"))?,
         repository.read(REQUIREMENTS)?
     );
-    let made = fs::read_to_string(&stamp).is_ok_and(|made| made == wanted);
+    let made = fs::read_to_string(&stamp).is_ok_and(|made| made == expected);
     if made && program::succeeds(Command::new(&python).arg("--version")) {
         return Ok(python);
     }
@@ -43,7 +43,7 @@ pub(super) fn environment(repository: &Repository, directory: &Path) -> Result<P
             .args(["--require-virtualenv", "--requirement", REQUIREMENTS]),
     )?;
     // Written last: an interrupted installation is started again.
-    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    fs::write(&stamp, expected).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(python)
 }
 

@@ -51,15 +51,15 @@ fn open(report: &Report) -> String {
 
 /// The first places; a search for the id finds the rest.
 fn cell(places: &[String]) -> String {
-    let mut shown: Vec<_> = places
+    let mut listed: Vec<_> = places
         .iter()
         .take(SHOWN)
         .map(|place| format!("`{place}`"))
         .collect();
     if places.len() > SHOWN {
-        shown.push(format!("+{}", places.len() - SHOWN));
+        listed.push(format!("+{}", places.len() - SHOWN));
     }
-    shown.join("<br>")
+    listed.join("<br>")
 }
 
 /// Enough to start reading from, and few enough for a table.

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_projects_own_list_is_read_whole() {
+    fn the_list_of_the_project_is_read_completely() {
         let deny = Repository::of_this_package()
             .unwrap()
             .read("deny.toml")

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machines_own_path_is_found_and_a_longer_one_is_not() {
+    fn a_path_of_one_machine_is_found_and_a_longer_one_is_not() {
         assert_eq!(traces("a.md", concat!("see /ho", "me/me/x")).len(), 1);
         assert!(traces("a.md", concat!("GET example.com/wo", "rk/x")).is_empty());
         assert!(traces("a.md", concat!("/net", "wo", "rk/x")).is_empty());

@@ -187,13 +187,13 @@ impl Service {
         visitor: &mut S,
         tap: Box<dyn StreamTap>,
     ) -> CopyResult {
-        let told = |pumped: &CopyResult| pumped.result.as_ref().err().map(ToString::to_string);
+        let error = |pumped: &CopyResult| pumped.result.as_ref().err().map(ToString::to_string);
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
                 let mut tapped = TappedStream::new(&mut *socket, tap);
                 let pumped = pump(source, visitor, &mut tapped).await;
-                tapped.end(told(&pumped).as_deref());
+                tapped.end(error(&pumped).as_deref());
                 if pumped.result.is_ok() {
                     socket.end_message();
                 }
@@ -202,7 +202,7 @@ impl Service {
             Self::Unix(service) => {
                 let mut tapped = TappedStream::new(service, tap);
                 let pumped = pump(source, visitor, &mut tapped).await;
-                tapped.end(told(&pumped).as_deref());
+                tapped.end(error(&pumped).as_deref());
                 pumped
             }
         }

@@ -74,12 +74,12 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
 
     /// Reads more from the visitor; false at the end.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let seen = self.raw.len();
-        self.raw.resize(seen + READ, 0);
-        let mut room = ReadBuf::new(self.raw.get_mut(seen..).unwrap_or_default());
-        let polled = Pin::new(&mut *self.visitor).poll_read(cx, &mut room);
-        let filled = room.filled().len();
-        self.raw.truncate(seen + filled);
+        let filled_before = self.raw.len();
+        self.raw.resize(filled_before + READ, 0);
+        let mut buffer = ReadBuf::new(self.raw.get_mut(filled_before..).unwrap_or_default());
+        let polled = Pin::new(&mut *self.visitor).poll_read(cx, &mut buffer);
+        let filled = buffer.filled().len();
+        self.raw.truncate(filled_before + filled);
         ready!(polled)?;
         Poll::Ready(Ok(filled > 0))
     }
@@ -91,11 +91,11 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
             .get(self.given..)
             .filter(|rest| !rest.is_empty())
         {
-            let given = ready!(Pin::new(&mut *self.visitor).poll_write(cx, rest))?;
-            if given == 0 {
+            let written = ready!(Pin::new(&mut *self.visitor).poll_write(cx, rest))?;
+            if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.given += given;
+            self.given += written;
         }
         // A chunk of a download is large, and the connection may then be idle for a long time.
         self.answer = Vec::new();

@@ -43,16 +43,16 @@ pub(crate) fn take(
     shared.spawn(async move {
         let stream_id = visitor.stream_id.clone();
         // Boxed for its duration: the future that carries the stream afterwards is far smaller.
-        let taken = Box::pin(begin(&shared_by_task, &path, visitor)).await;
+        let accepted = Box::pin(begin(&shared_by_task, &path, visitor)).await;
         drop(permit);
-        let error = taken.as_ref().err().cloned();
+        let error = accepted.as_ref().err().cloned();
         if let Some(error) = &error {
             debug!(stream_id, error = %error, "a visitor was not taken");
         }
         // The channel may be lost, but the accepted stream continues.
         drop(answer.send(ProxyConnRsp { stream_id, error }).await);
-        if let Ok(taken) = taken {
-            taken.serve().await;
+        if let Ok(accepted) = accepted {
+            accepted.serve().await;
         }
     });
 }

@@ -58,10 +58,10 @@ pub(crate) async fn serve(
         };
         match accepted {
             Ok(Some((open, stream))) => {
-                let taken = take(Arc::clone(&shared), Arc::clone(&moves), open, stream);
+                let serving = take(Arc::clone(&shared), Arc::clone(&moves), open, stream);
                 // Spawned on the runtime of the lane, because both wake each other with every
                 // exchange.
-                shared.spawn_here(taken);
+                shared.spawn_here(serving);
             }
             Ok(None) => return,
             Err(error) => {
@@ -248,9 +248,9 @@ impl<C: Send + 'static> RendezvousGuard<C> {
 
 impl<C> Drop for RendezvousGuard<C> {
     fn drop(&mut self) {
-        let gone = self.moves.0.lock().remove(&self.stream_id);
+        let removed = self.moves.0.lock().remove(&self.stream_id);
         // A dropped lease returns its connection; not under the lock.
-        drop(gone);
+        drop(removed);
     }
 }
 

@@ -211,8 +211,8 @@ impl Session {
         }
         for entry in self.shared.entries() {
             let now = Instant::now();
-            let held = self.tunnels.get_mut(&entry.id);
-            match held {
+            let tunnel = self.tunnels.get_mut(&entry.id);
+            match tunnel {
                 None if entry.is_closing() => self.shared.finish(&entry, Closed::Asked),
                 None => {
                     self.ask(&entry).await?;
@@ -226,11 +226,11 @@ impl Session {
                         },
                     );
                 }
-                Some(held) => match &held.step {
+                Some(tunnel) => match &tunnel.step {
                     Progress::Online { tunnel_id } if entry.is_closing() => {
                         let tunnel_id = tunnel_id.clone();
                         self.shared.remove_route(&tunnel_id);
-                        held.step = Progress::Closing {
+                        tunnel.step = Progress::Closing {
                             tunnel_id: tunnel_id.clone(),
                         };
                         let close = Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id });
@@ -241,7 +241,7 @@ impl Session {
                         self.shared.finish(&entry, Closed::Asked);
                     }
                     Progress::Waiting { until } if *until <= now => {
-                        held.step = Progress::Asked;
+                        tunnel.step = Progress::Asked;
                         self.ask(&entry).await?;
                     }
                     Progress::Asked
@@ -274,7 +274,7 @@ impl Session {
 
     /// Time of the next action without a message of the engine.
     fn wake_at(&self) -> Instant {
-        let waiting = self.tunnels.values().filter_map(|held| match held.step {
+        let waiting = self.tunnels.values().filter_map(|tunnel| match tunnel.step {
             Progress::Waiting { until } => Some(until),
             _ => None,
         });
@@ -427,12 +427,12 @@ impl Session {
     }
 
     fn forget(&mut self, request_id: &str, why: Closed) {
-        let held = request_id
+        let tunnel = request_id
             .parse()
             .ok()
             .and_then(|id: u64| self.tunnels.remove(&id));
-        if let Some(held) = held {
-            self.shared.finish(&held.entry, why);
+        if let Some(tunnel) = tunnel {
+            self.shared.finish(&tunnel.entry, why);
         }
     }
 }

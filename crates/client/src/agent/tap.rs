@@ -205,11 +205,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TappedStream<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let taken = ready!(Pin::new(&mut this.service).poll_write(cx, buf))?;
+        let written = ready!(Pin::new(&mut this.service).poll_write(cx, buf))?;
         if let Some(tap) = &mut this.tap {
-            tap.to_service(buf.get(..taken).unwrap_or_default());
+            tap.to_service(buf.get(..written).unwrap_or_default());
         }
-        Poll::Ready(Ok(taken))
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_read_and_written_and_an_unknown_one_is_kept() {
+    fn known_and_unknown_values_round_trip() {
         assert_eq!(Protocol::from("tcp"), Protocol::Tcp);
         assert_eq!(Protocol::Tcp.to_string(), "tcp");
         assert_eq!(String::from(HttpVersion::from("h9")), "h9");

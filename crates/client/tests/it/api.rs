@@ -18,7 +18,7 @@ async fn the_head_of_an_answer_has_a_timeout() {
     // arrived.
     let (clock, dropped) = std::sync::mpsc::channel::<()>();
     tokio::task::spawn_blocking(move || dropped.recv());
-    let began = Instant::now();
+    let started_at = Instant::now();
     let silent = async {
         let stream = engine.asked().await;
         drop(clock);
@@ -33,5 +33,5 @@ async fn the_head_of_an_answer_has_a_timeout() {
         ),
         "{answer:?}"
     );
-    assert_eq!(began.elapsed().as_secs(), 15);
+    assert_eq!(started_at.elapsed().as_secs(), 15);
 }

@@ -33,12 +33,12 @@ async fn an_agent_identifies_itself_and_its_tunnel_comes_online() {
     assert_eq!(details.extensions, ["pool/1", "lane/2"]);
     assert_eq!(hello.liveness.unwrap().heartbeat_interval_ms, 1000);
     channel.welcome(&hello).await;
-    let asked = channel.tunnel_request().await;
+    let request = channel.tunnel_request().await;
     assert_eq!(
-        text(asked.tunnel_properties.as_ref().unwrap().name.as_ref()),
+        text(request.tunnel_properties.as_ref().unwrap().name.as_ref()),
         Some("demo")
     );
-    channel.grant(&asked, "t-1").await;
+    channel.grant(&request, "t-1").await;
 
     let online = timeout(SOON, tunnel.online()).await.unwrap().unwrap();
     assert_eq!(
@@ -70,8 +70,8 @@ async fn properties_are_renewed_after_a_reconnect() {
     let _tunnel = agent.open_renewed(Properties::http(), renew);
     for turn in ["1", "2"] {
         let mut channel = engine.control().await;
-        let asked = channel.tunnel_request().await;
-        assert_eq!(asked.tunnel_properties.unwrap().labels["turn"], turn);
+        let request = channel.tunnel_request().await;
+        assert_eq!(request.tunnel_properties.unwrap().labels["turn"], turn);
         // Dropped here, so the agent reconnects.
     }
 }
@@ -82,28 +82,28 @@ async fn an_assigned_name_is_requested_again_and_dropped_when_it_is_refused() {
     let engine = FakeEngine::start().await;
     let agent = engine.agent();
     let mut tunnel = agent.open(Properties::http());
-    let name = |asked: &wire::message::OpenTunnelReq| {
-        let properties = asked.tunnel_properties.as_ref().unwrap();
+    let name = |request: &wire::message::OpenTunnelReq| {
+        let properties = request.tunnel_properties.as_ref().unwrap();
         text(properties.hostname.as_ref()).map(str::to_owned)
     };
     let mut channel = engine.control().await;
-    let asked = channel.tunnel_request().await;
-    assert_eq!(name(&asked), None);
-    channel.grant(&asked, "t-1").await;
+    let request = channel.tunnel_request().await;
+    assert_eq!(name(&request), None);
+    channel.grant(&request, "t-1").await;
     let online = timeout(SOON, tunnel.online()).await.unwrap().unwrap();
     let drawn = online.properties.hostname.clone();
     assert!(drawn.is_some());
 
     drop(channel);
     let mut channel = engine.control().await;
-    let asked = channel.tunnel_request().await;
-    assert_eq!(name(&asked), drawn);
+    let request = channel.tunnel_request().await;
+    assert_eq!(name(&request), drawn);
     channel
-        .refuse_tunnel(&asked, Error::unauthorized("somebody else has it"))
+        .refuse_tunnel(&request, Error::unauthorized("somebody else has it"))
         .await;
-    let asked = channel.tunnel_request().await;
-    assert_eq!(name(&asked), None);
-    channel.grant(&asked, "t-2").await;
+    let request = channel.tunnel_request().await;
+    assert_eq!(name(&request), None);
+    channel.grant(&request, "t-2").await;
     let mut status = tunnel.status();
     let again =
         |status: &Status| matches!(status, Status::Online(online) if online.tunnel_id == "t-2");
@@ -172,8 +172,8 @@ async fn a_silent_engine_is_dropped_after_the_timeout_and_tried_again() {
         heartbeat_timeout_ms: 1000,
     };
     channel.welcome_with(&hello, Some(liveness)).await;
-    let asked = channel.tunnel_request().await;
-    channel.grant(&asked, "t-1").await;
+    let request = channel.tunnel_request().await;
+    channel.grant(&request, "t-1").await;
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
     // The connection stays open and silent.
     until(&tunnel, |status| {
@@ -193,8 +193,8 @@ async fn after_a_loss_every_tunnel_is_restored() {
     for round in 0..3 {
         let mut channel = engine.control().await;
         for id in ["t-1", "t-2"] {
-            let asked = channel.tunnel_request().await;
-            channel.grant(&asked, &format!("{id}-{round}")).await;
+            let request = channel.tunnel_request().await;
+            channel.grant(&request, &format!("{id}-{round}")).await;
         }
         for (tunnel, id) in [(&first, "t-1"), (&second, "t-2")] {
             let wanted = format!("{id}-{round}");
@@ -225,16 +225,16 @@ async fn a_tunnel_that_the_engine_cannot_serve_now_is_retried() {
     let agent = engine.agent();
     let tunnel = agent.open(Properties::http());
     let mut channel = engine.control().await;
-    let asked = channel.tunnel_request().await;
+    let request = channel.tunnel_request().await;
     channel
-        .refuse_tunnel(&asked, Error::service_unavailable("starting"))
+        .refuse_tunnel(&request, Error::service_unavailable("starting"))
         .await;
     until(&tunnel, |status| {
         matches!(status, Status::Disconnected { .. })
     })
     .await;
-    let asked = channel.tunnel_request().await;
-    channel.grant(&asked, "t-1").await;
+    let request = channel.tunnel_request().await;
+    channel.grant(&request, "t-1").await;
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
 }
 
@@ -244,17 +244,17 @@ async fn a_refused_tunnel_ends_and_the_others_continue() {
     let agent = engine.agent();
     let mut refused = agent.open(Properties::http().challenge_mode(true));
     let mut channel = engine.control().await;
-    let asked = channel.tunnel_request().await;
+    let request = channel.tunnel_request().await;
     channel
-        .refuse_tunnel(&asked, Error::feature_not_available("challenge_mode"))
+        .refuse_tunnel(&request, Error::feature_not_available("challenge_mode"))
         .await;
     let error = timeout(SOON, refused.online()).await.unwrap().unwrap_err();
     assert_eq!(error.refusal().unwrap().kind, RefusalKind::NotAvailable);
     assert!(error.to_string().contains("challenge_mode"), "{error}");
 
     let other = agent.open(Properties::http());
-    let asked = channel.tunnel_request().await;
-    channel.grant(&asked, "t-2").await;
+    let request = channel.tunnel_request().await;
+    channel.grant(&request, "t-2").await;
     until(&other, |status| matches!(status, Status::Online(_))).await;
 }
 
@@ -283,9 +283,9 @@ async fn a_tunnel_that_was_taken_over_is_not_requested_again() {
     drop(channel);
     let _other = agent.open(Properties::http().named("other"));
     let mut channel = engine.control().await;
-    let asked = channel.tunnel_request().await;
+    let request = channel.tunnel_request().await;
     assert_eq!(
-        text(asked.tunnel_properties.unwrap().name.as_ref()),
+        text(request.tunnel_properties.unwrap().name.as_ref()),
         Some("other")
     );
 }

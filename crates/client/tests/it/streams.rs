@@ -184,8 +184,8 @@ async fn a_unix_socket_can_be_a_service() {
 #[tokio::test]
 async fn a_visitor_is_refused_when_the_service_is_down() {
     let engine = FakeEngine::start().await;
-    let nobody = Nobody::new();
-    let (_agent, mut channel, _) = forwarding(&engine, nobody.addr().port()).await;
+    let unused_port = Nobody::new();
+    let (_agent, mut channel, _) = forwarding(&engine, unused_port.addr().port()).await;
     channel.send(visitor()).await;
     let answer = answer(&mut channel).await;
     assert_eq!(answer.error.unwrap().kind(), ErrorCode::ServiceUnavailable);
@@ -194,8 +194,8 @@ async fn a_visitor_is_refused_when_the_service_is_down() {
 #[tokio::test]
 async fn a_visitor_of_an_unknown_tunnel_is_refused() {
     let engine = FakeEngine::start().await;
-    let nobody = Nobody::new();
-    let (_agent, mut channel, _) = forwarding(&engine, nobody.addr().port()).await;
+    let unused_port = Nobody::new();
+    let (_agent, mut channel, _) = forwarding(&engine, unused_port.addr().port()).await;
     let Kind::ProxyConnReq(mut request) = visitor() else {
         unreachable!()
     };
@@ -284,8 +284,8 @@ async fn a_standing_connection_carries_one_stream_after_another() {
 #[tokio::test]
 async fn a_stream_is_reset_when_the_service_is_down_and_its_connection_is_kept() {
     let engine = FakeEngine::start().await;
-    let nobody = Nobody::new();
-    let (_agent, mut channel, _) = forwarding(&engine, nobody.addr().port()).await;
+    let unused_port = Nobody::new();
+    let (_agent, mut channel, _) = forwarding(&engine, unused_port.addr().port()).await;
     let mut standing = standing(&engine, &mut channel).await;
     for _ in 0..2 {
         let mut stream = standing.open(&open(STREAM)).unwrap();

@@ -93,13 +93,13 @@ async fn addresses_are_reserved_and_released(control: TestControl) {
     assert_eq!(list, json!({"addresses": [second]}));
     let log = format!("/api/workspaces/{}/audit", ada.workspace);
     let log = control.get(&log, &ada.token).await.expect(200);
-    let told = log["entries"].as_array().unwrap().iter();
-    let told: Vec<_> = told
+    let actions = log["entries"].as_array().unwrap().iter();
+    let actions: Vec<_> = actions
         .map(|entry| entry["action"].as_str().unwrap())
         .collect();
     for (action, times) in [("address.reserved", 2), ("address.released", 1)] {
-        let found = told.iter().filter(|told| **told == action).count();
-        assert_eq!(found, times, "{told:?}");
+        let found = actions.iter().filter(|logged| **logged == action).count();
+        assert_eq!(found, times, "{actions:?}");
     }
 }
 

@@ -50,10 +50,10 @@ async fn cp_4d_a_first_project_is_paid_for_on_the_hosted_page(control: TestContr
     let mut browser = control.browser();
     browser.sign_in("ada", crate::support::PASSWORD).await;
     let creation = format!("/api/workspaces/{workspace}/projects/tunnels");
-    let shown = preview(&mut browser, &creation).await;
+    let offer = preview(&mut browser, &creation).await;
     let order = json!({
         "name": "<b>Ada & co</b>", "plan": "pro", "provider": "other", "region": "local",
-        "creationFingerprint": shown["creationFingerprint"], "idempotencyKey": "api",
+        "creationFingerprint": offer["creationFingerprint"], "idempotencyKey": "api",
     });
     let refused = browser.api(Method::POST, &creation, order).await;
     assert_eq!(refused.status, 402);
@@ -162,9 +162,9 @@ async fn cp_4d_without_checkout_a_page_starts_no_subscription(control: TestContr
     let refused = browser.submit("/billing/setup", &fields).await;
     assert_eq!(refused.status, 409);
     let creation = format!("/api/workspaces/{}/projects/tunnels", ada.workspace);
-    let shown = preview(&mut browser, &creation).await;
-    assert_eq!(shown["billingAction"]["type"], "checkout");
-    assert_eq!(shown["available"], false);
+    let offer = preview(&mut browser, &creation).await;
+    assert_eq!(offer["billingAction"]["type"], "checkout");
+    assert_eq!(offer["available"], false);
 
     control.subscribe(ada.workspace).await;
     assert_eq!(browser.open(&path).await.status, 200);

@@ -16,14 +16,14 @@ both! {
     cp_11_revocation_includes_everything_issued_from_it,
 }
 
-pub(crate) async fn create(control: &TestControl, who: &Person, body: Value) -> Value {
-    let answer = control.post("/api/credentials", &who.token, &body).await;
+pub(crate) async fn create(control: &TestControl, user: &Person, body: Value) -> Value {
+    let answer = control.post("/api/credentials", &user.token, &body).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.json()
 }
 
-async fn field(control: &TestControl, who: &Person, body: Value) -> String {
-    let answer = control.post("/api/credentials", &who.token, &body).await;
+async fn field(control: &TestControl, user: &Person, body: Value) -> String {
+    let answer = control.post("/api/credentials", &user.token, &body).await;
     assert_eq!(
         answer.problem(),
         (400, "invalid_request".to_owned()),
@@ -68,8 +68,8 @@ async fn cp_16_a_pat_is_shown_once_and_stored_as_a_hash(control: TestControl) {
         "2026-02-01T00:00:00.000Z"
     );
     assert_eq!(issued["credential"]["name"], "laptop");
-    let who = control.get("/api/whoami", token).await.json();
-    assert_eq!(who["permissions"].as_array().unwrap().len(), 2);
+    let identity = control.get("/api/whoami", token).await.json();
+    assert_eq!(identity["permissions"].as_array().unwrap().len(), 2);
     let list = control.get("/api/credentials", token).await;
     assert!(!list.text.contains(token));
     let list = list.json();
@@ -121,15 +121,15 @@ async fn cp_16_an_application_signs_with_its_own_key(control: TestControl) {
         let claims = json!({"type": "app", "clientId": id, "iat": 1_767_225_600, "exp": 1_767_225_660,
             "permissions": ["account.projects.read-only", "account.tokens.create"]});
         let token = sign(&claims, &key);
-        let who = control.get("/api/whoami", &token).await;
-        assert_eq!(who.status, 200, "{who:?}");
-        let who = who.json();
+        let identity = control.get("/api/whoami", &token).await;
+        assert_eq!(identity.status, 200, "{identity:?}");
+        let identity = identity.json();
         assert_eq!(
-            (&who["type"], &who["id"]),
+            (&identity["type"], &identity["id"]),
             (&json!("app"), &json!(ada.user))
         );
         // Claims beyond the credential's permissions are ignored.
-        assert_eq!(who["permissions"], json!(["account.projects.read-only"]));
+        assert_eq!(identity["permissions"], json!(["account.projects.read-only"]));
         let another = KeyPair::generate_for(kind).unwrap();
         for bad in [
             sign(&claims, &another),

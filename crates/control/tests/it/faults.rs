@@ -139,9 +139,9 @@ fn assert_unavailable(answer: &Answer) {
 
 /// The result of `work` within the time that a client waits.
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let done = tokio::time::timeout(PATIENCE, work).await;
-    done.unwrap_or_else(|_| panic!("no answer after {:?}", began.elapsed()))
+    done.unwrap_or_else(|_| panic!("no answer after {:?}", started_at.elapsed()))
 }
 
 /// Runs the same test in a separate process with these settings.

@@ -101,17 +101,17 @@ async fn a_copied_link_creates_no_account(control: TestControl) {
         let page = browser.open(&path).await;
         assert!(!page.text.contains("name=\"name\""), "{}", page.text);
         // Some attempts must wait, which is the same for both.
-        let mut told = vec![shown(&page.text)];
+        let mut texts = vec![shown(&page.text)];
         for fields in [
             &[("password", "wrong password")][..],
             &[("name", "Eve"), ("password", "another long password")],
         ] {
             for _ in 0..4 {
                 let answer = browser.submit(&path, fields).await;
-                told.push(format!("{} {}", answer.status, shown(&answer.text)));
+                texts.push(format!("{} {}", answer.status, shown(&answer.text)));
             }
         }
-        answers.push(told);
+        answers.push(texts);
     }
     assert_eq!(answers[0], answers[1]);
     let mut read = control.app.store.read().await.unwrap();

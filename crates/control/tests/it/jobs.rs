@@ -160,13 +160,13 @@ async fn expired_rows_are_removed(control: TestControl) {
     control.clock.advance(DAY - 1);
     assert_eq!(forgotten(&control).await, []);
     control.clock.advance(1);
-    let gone = [
+    let purged = [
         ("logs", 1),
         ("sessions", 1),
         ("links", 1),
         ("revoked_tokens", 1),
     ];
-    assert_eq!(forgotten(&control).await, gone);
+    assert_eq!(forgotten(&control).await, purged);
     // Devices get answers for an hour, and a reused code is noticed for a day.
     control.clock.advance(3599);
     assert_eq!(forgotten(&control).await, []);
@@ -188,8 +188,8 @@ async fn the_audit_log_has_a_default_retention(control: TestControl) {
     let person = control.person("ada").await;
     fill(&control, &person).await;
     control.clock.advance(400 * DAY);
-    let gone = forgotten(&control).await;
-    assert!(!gone.iter().any(|(kind, _)| *kind == "audit"), "{gone:?}");
+    let purged = forgotten(&control).await;
+    assert!(!purged.iter().any(|(kind, _)| *kind == "audit"), "{purged:?}");
     control.clock.advance(1);
     assert_eq!(forgotten(&control).await, [("audit", 1)]);
 }
@@ -284,13 +284,13 @@ async fn abandoned_rows_are_removed(control: TestControl) {
         // A week for these, and 90 days.
         (97 * DAY, "invitations"),
     ] {
-        let is_gone = |gone: &[(&str, u64)]| gone.contains(&(kind, 1));
+        let is_gone = |purged: &[(&str, u64)]| purged.contains(&(kind, 1));
         let end = now + SignedDuration::from_secs(seconds);
         control.clock.set(end - SignedDuration::from_secs(1));
         assert!(!is_gone(&forgotten(&control).await), "{kind}");
         control.clock.set(end);
-        let gone = forgotten(&control).await;
-        assert!(is_gone(&gone), "{kind}: {gone:?}");
+        let purged = forgotten(&control).await;
+        assert!(is_gone(&purged), "{kind}: {purged:?}");
     }
 }
 
@@ -302,8 +302,8 @@ async fn the_audit_log_is_kept_if_configured(control: TestControl) {
     let person = control.person("ada").await;
     fill(&control, &person).await;
     control.clock.advance(30 * 365 * DAY);
-    let gone = forgotten(&control).await;
-    assert!(!gone.iter().any(|(kind, _)| *kind == "audit"), "{gone:?}");
+    let purged = forgotten(&control).await;
+    assert!(!purged.iter().any(|(kind, _)| *kind == "audit"), "{purged:?}");
     let mut read = control.app.store.read().await.unwrap();
     assert_eq!(
         audit::list_all(&mut read, Paging::DEFAULT)
@@ -351,8 +351,8 @@ async fn a_pass_has_a_limit_of_batches(control: TestControl) {
     control.raw(&text).await;
     let stop = CancellationToken::new();
     for rows in [500_000, 1] {
-        let gone = purge(&control.app, Stale::RevokedTokens, &stop).await;
-        assert_eq!(gone.unwrap(), rows);
+        let purged = purge(&control.app, Stale::RevokedTokens, &stop).await;
+        assert_eq!(purged.unwrap(), rows);
     }
 }
 

@@ -16,8 +16,8 @@ use crate::support::TestControl;
 /// Schemathesis generates valid and invalid requests from the document, and compares the answers
 /// with the document. A finding is printed with its request.
 ///
-/// The requests are the same in each run. To test more by hand: `SVC_TEST_SCHEMATHESIS="--max-time
-/// 300 --seed 2"`.
+/// The requests are the same in each run. To test more by hand:
+/// `SVC_TEST_SCHEMATHESIS="--max-time 300 --seed 2"`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cp_7_the_server_keeps_what_its_document_promises() {
     // All requests use one credential, as fast as a program sends them.

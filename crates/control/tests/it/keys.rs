@@ -182,14 +182,14 @@ async fn a_key_is_public_before_and_after_it_signs() {
         let path = "/.well-known/jwks.json";
         let tag = |answer: crate::support::Answer| answer.header("etag").to_owned();
         let before = tag(first.send(Method::GET, path, None, None).await);
-        let begun = rotate(&first.app).await.unwrap();
-        assert_eq!(begun.signs_from, first.now() + LEAD);
+        let rotation = rotate(&first.app).await.unwrap();
+        assert_eq!(rotation.signs_from, first.now() + LEAD);
         assert_eq!(
             rotate(&second.app).await.unwrap(),
-            begun,
+            rotation,
             "one rotation at a time"
         );
-        let next = begun.kid;
+        let next = rotation.kid;
         assert_eq!(jwks(&first).await.len(), 2);
         assert!(jwks(&first).await.contains(&next));
         let after = tag(first.send(Method::GET, path, None, None).await);

@@ -107,8 +107,8 @@ async fn a_permanent_refusal_is_not_retried_and_logged_without_addresses() {
     let mailer = mailer(&server, &json!({}));
     let refused = mailer.send(message(), now()).await.unwrap_err();
     assert!(matches!(refused, MailError::Refused(550)), "{refused:?}");
-    let told = format!("{refused} {refused:?}");
-    assert!(!told.contains("ada"), "{told}");
+    let error_text = format!("{refused} {refused:?}");
+    assert!(!error_text.contains("ada"), "{error_text}");
     assert_eq!(server.connections(), 1);
 }
 
@@ -188,7 +188,7 @@ async fn a_request_does_not_wait_for_a_mail_server_that_hangs() {
     let mail = section(&server, directory.path(), &json!({}));
     let control = TestControl::start(&format!("mail: {mail}")).await;
     control.person("Ada").await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut pages = Vec::new();
     for email in ["ada@example.com", "nobody@example.com"] {
         let mut browser = control.browser();
@@ -200,8 +200,8 @@ async fn a_request_does_not_wait_for_a_mail_server_that_hangs() {
     server.connected().await;
     // The server does not answer for ten seconds at least.
     assert!(
-        begun.elapsed() < Duration::from_secs(9),
+        started_at.elapsed() < Duration::from_secs(9),
         "{:?}",
-        begun.elapsed()
+        started_at.elapsed()
     );
 }

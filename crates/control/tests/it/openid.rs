@@ -103,8 +103,8 @@ async fn a_confirmed_address_finds_its_account_and_the_subject_is_stored() {
     let mut read = control.app.store.read().await.unwrap();
     let entries = store::audit::of_user(&mut read, user, store::Paging::DEFAULT);
     let entries = entries.await.unwrap().items;
-    let said: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
-    assert!(said.contains(&"user.identity_linked"), "{said:?}");
+    let actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
+    assert!(actions.contains(&"user.identity_linked"), "{actions:?}");
     let sign_in = entries
         .iter()
         .find(|entry| entry.action == "user.signed_in");

@@ -45,8 +45,8 @@ async fn operators_find_and_suspend_in_a_browser(control: TestControl) {
     let out = ada.open("/account").await;
     assert_eq!(out.location.as_deref(), Some("/login?next=/account"));
     // Suspended, unknown or wrong password: the answer is the same.
-    let mut nobody = control.browser();
-    let suspended = nobody.sign_in("Ada", PASSWORD).await;
+    let mut anonymous = control.browser();
+    let suspended = anonymous.sign_in("Ada", PASSWORD).await;
     let wrong = control.browser().sign_in("Ops", "another password").await;
     assert_eq!(suspended.status, wrong.status);
     let strip = |text: &str| text.replace("ada@", "").replace("ops@", "");
@@ -79,8 +79,8 @@ async fn operator_pages_do_not_exist_for_other_users(control: TestControl) {
     let suspend = format!("/operator/users/{ada_id}/suspend");
     let answer = ada.submit(&suspend, &[("reason", "me")]).await;
     assert_eq!(answer.status, 404);
-    let mut nobody = control.browser();
-    let answer = nobody.open("/operator/users").await;
+    let mut anonymous = control.browser();
+    let answer = anonymous.open("/operator/users").await;
     assert_eq!(
         answer.location.as_deref(),
         Some("/login?next=/operator/users")

@@ -166,20 +166,20 @@ async fn a_passkey_is_a_second_factor_once_it_is_there(control: TestControl) {
 
 async fn a_passkey_with_user_verification_signs_in_without_a_password(control: TestControl) {
     let (ada, mut browser, mut device) = ada(&control).await;
-    let mut nobody = control.browser();
-    let shown = options(&mut nobody, SIGN_IN).await;
+    let mut anonymous = control.browser();
+    let shown = options(&mut anonymous, SIGN_IN).await;
     assert_eq!(shown["allowCredentials"], serde_json::json!([]));
     assert_eq!(shown["userVerification"], "required");
-    let done = answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await;
+    let done = answer(&mut anonymous, SIGN_IN, &mut device, Some(ada)).await;
     assert!(is_in(&done));
-    assert_eq!(nobody.open("/account").await.status, StatusCode::OK);
+    assert_eq!(anonymous.open("/account").await.status, StatusCode::OK);
 
-    let mut nobody = control.browser();
+    let mut anonymous = control.browser();
     device.flags = UP;
-    let refused = answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await;
+    let refused = answer(&mut anonymous, SIGN_IN, &mut device, Some(ada)).await;
     assert!(!is_in(&refused), "it did not ask whose it is");
     device.flags = UP | UV;
-    let refused = answer(&mut nobody, SIGN_IN, &mut device, None).await;
+    let refused = answer(&mut anonymous, SIGN_IN, &mut device, None).await;
     assert!(!is_in(&refused), "it does not say whose it is");
 
     // An authenticator without a PIN: a finder could set one, and still cannot sign in.
@@ -189,12 +189,12 @@ async fn a_passkey_with_user_verification_signs_in_without_a_password(control: T
     let added = register(&mut browser, &plain).await;
     assert_eq!(added.location.as_deref(), Some("/account?done=passkey"));
     plain.flags = UP | UV;
-    let found = answer(&mut nobody, SIGN_IN, &mut plain, Some(ada)).await;
+    let found = answer(&mut anonymous, SIGN_IN, &mut plain, Some(ada)).await;
     assert!(!is_in(&found));
     let mut owner = half_way(&control).await;
     assert!(is_in(&answer(&mut owner, STEP, &mut plain, None).await));
     assert!(is_in(
-        &answer(&mut nobody, SIGN_IN, &mut plain, Some(ada)).await
+        &answer(&mut anonymous, SIGN_IN, &mut plain, Some(ada)).await
     ));
 
     let mut tx = control.app.store.begin().await.unwrap();
@@ -203,15 +203,15 @@ async fn a_passkey_with_user_verification_signs_in_without_a_password(control: T
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    let mut nobody = control.browser();
-    let refused = answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await;
+    let mut anonymous = control.browser();
+    let refused = answer(&mut anonymous, SIGN_IN, &mut device, Some(ada)).await;
     assert!(!is_in(&refused), "suspended");
 }
 
 async fn a_challenge_is_answered_once_in_time_by_its_session(control: TestControl) {
     let (ada, mut browser, mut device) = ada(&control).await;
-    let mut nobody = control.browser();
-    let first = challenge(&mut nobody, SIGN_IN).await;
+    let mut anonymous = control.browser();
+    let first = challenge(&mut anonymous, SIGN_IN).await;
     device.sign_count = 5;
     let shown = device.show(&first);
     let mut thief = control.browser();
@@ -222,19 +222,19 @@ async fn a_challenge_is_answered_once_in_time_by_its_session(control: TestContro
     let bare = send(&mut bare, SIGN_IN, &device, &shown, Some(ada)).await;
     assert_eq!(bare.location.as_deref(), Some("/login?next=/account?x=1"));
     assert!(is_in(
-        &send(&mut nobody, SIGN_IN, &device, &shown, Some(ada)).await
+        &send(&mut anonymous, SIGN_IN, &device, &shown, Some(ada)).await
     ));
     device.sign_count = 6;
     let again = device.show(&first);
-    let replayed = send(&mut nobody, SIGN_IN, &device, &again, Some(ada)).await;
+    let replayed = send(&mut anonymous, SIGN_IN, &device, &again, Some(ada)).await;
     assert!(!is_in(&replayed), "once");
 
     for (wait, good) in [(299, true), (300, false)] {
-        let late = challenge(&mut nobody, SIGN_IN).await;
+        let late = challenge(&mut anonymous, SIGN_IN).await;
         device.sign_count += 1;
         let shown = device.show(&late);
         control.clock.advance(wait);
-        let came = send(&mut nobody, SIGN_IN, &device, &shown, Some(ada)).await;
+        let came = send(&mut anonymous, SIGN_IN, &device, &shown, Some(ada)).await;
         assert_eq!(is_in(&came), good, "{wait}");
     }
 
@@ -253,9 +253,9 @@ async fn a_challenge_is_answered_once_in_time_by_its_session(control: TestContro
 
 async fn a_response_without_a_request_of_our_pages_is_refused(control: TestControl) {
     let (ada, _, mut device) = ada(&control).await;
-    let mut nobody = control.browser();
+    let mut anonymous = control.browser();
     for bend in ["origin", "host", "purpose", "presence", "signature"] {
-        let given = challenge(&mut nobody, SIGN_IN).await;
+        let given = challenge(&mut anonymous, SIGN_IN).await;
         device.sign_count += 1;
         let (origin, host, flags) = (device.origin.clone(), device.rp_id.clone(), device.flags);
         let mut purpose = "webauthn.get";
@@ -271,13 +271,13 @@ async fn a_response_without_a_request_of_our_pages_is_refused(control: TestContr
         if bend == "signature" {
             shown.signature[10] ^= 1;
         }
-        let refused = send(&mut nobody, SIGN_IN, &device, &shown, Some(ada)).await;
+        let refused = send(&mut anonymous, SIGN_IN, &device, &shown, Some(ada)).await;
         assert!(!is_in(&refused), "{bend}");
         (device.origin, device.rp_id, device.flags) = (origin, host, flags);
     }
     control.clock.advance(60);
     assert!(is_in(
-        &answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await
+        &answer(&mut anonymous, SIGN_IN, &mut device, Some(ada)).await
     ));
 }
 
@@ -299,8 +299,8 @@ async fn a_passkey_of_another_user_is_refused(control: TestControl) {
         !is_in(&answer(&mut half, STEP, &mut own, None).await),
         "her name, another key"
     );
-    let mut nobody = control.browser();
-    let swapped = answer(&mut nobody, SIGN_IN, &mut device, Some(grace)).await;
+    let mut anonymous = control.browser();
+    let swapped = answer(&mut anonymous, SIGN_IN, &mut device, Some(grace)).await;
     assert!(!is_in(&swapped), "it names another user");
     let account = browser.open("/account").await.text;
     let of_grace = account.split("/account/passkeys/").nth(1).unwrap();
@@ -319,28 +319,28 @@ async fn a_passkey_of_another_user_is_refused(control: TestControl) {
 
 async fn a_copied_authenticator_is_noticed(control: TestControl) {
     let (ada, _, mut device) = ada(&control).await;
-    let mut nobody = control.browser();
+    let mut anonymous = control.browser();
     device.sign_count = 9;
     assert!(is_in(
-        &answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await
+        &answer(&mut anonymous, SIGN_IN, &mut device, Some(ada)).await
     ));
     device.sign_count = 4;
     assert!(!is_in(
-        &answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await
+        &answer(&mut anonymous, SIGN_IN, &mut device, Some(ada)).await
     ));
 }
 
 async fn passkeys_are_not_tried_in_bulk(control: TestControl) {
     let (ada, _, mut device) = ada(&control).await;
-    let mut nobody = control.browser();
+    let mut anonymous = control.browser();
     "https://evil.example".clone_into(&mut device.origin);
     for _ in 0..6 {
         assert!(!is_in(
-            &answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await
+            &answer(&mut anonymous, SIGN_IN, &mut device, Some(ada)).await
         ));
     }
     BASE_URL.clone_into(&mut device.origin);
-    let refused = answer(&mut nobody, SIGN_IN, &mut device, Some(ada)).await;
+    let refused = answer(&mut anonymous, SIGN_IN, &mut device, Some(ada)).await;
     assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
     assert!(refused.headers.contains_key("retry-after"));
     let mut half = half_way(&control).await;
@@ -379,8 +379,8 @@ async fn adding_and_removing_take_a_recent_proof(control: TestControl) {
     let done = Some("/account?done=passkey-off");
     assert_eq!(removed.location.as_deref(), done);
     assert_eq!(browser.open("/account").await.status, StatusCode::OK);
-    let began = other.open("/account").await.location;
-    assert_eq!(began.as_deref(), Some("/login?next=/account"));
+    let account_redirect = other.open("/account").await.location;
+    assert_eq!(account_redirect.as_deref(), Some("/login?next=/account"));
     // After the last one is removed, the password is enough again.
     control.signed_in("Ada").await;
 }

@@ -53,7 +53,7 @@ fn constant(name: &str) -> &'static str {
         "REVOKE" => api::control::oauth::REVOKE,
         "DEVICE_AUTHORIZATION" => api::control::oauth::DEVICE_AUTHORIZATION,
         "REPORTS" => api::link::REPORTS,
-        other => panic!("{other} takes a form: say here which path it is"),
+        other => panic!("{other} takes a form: add its path here"),
     }
 }
 

@@ -109,11 +109,11 @@ async fn health_is_public_and_readiness_ends_with_the_drain() {
     served.running.stopped().await;
 }
 
-/// A load balancer can detect the drain. Its later requests are still served, and no client keeps
-/// its connection.
+/// A load balancer can detect the drain. Its later requests are still served, with
+/// `Connection: close`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drain_is_seen_before_the_listener_closes() {
-    // The drain delay is 300 s, and the second request below ends it far sooner.
+    // The second shutdown request below ends the drain delay of 300 s.
     let served = serve_with("", new_directory(), 300).await;
     let kept = "GET /healthz HTTP/1.1\r\nHost: svc.example\r\n\r\n";
     let mut before = served.connect().await;

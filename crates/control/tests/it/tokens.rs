@@ -82,14 +82,14 @@ async fn cp_11_a_token_never_exceeds_its_parent(control: TestControl) {
         "ttlSeconds": 3600,
     });
     let child = control.delegated(&parent, child).await;
-    let who = control.get("/api/whoami", &child).await.json();
-    assert_eq!(who["expiresAt"], "2026-01-01T00:02:00.000Z");
+    let identity = control.get("/api/whoami", &child).await.json();
+    assert_eq!(identity["expiresAt"], "2026-01-01T00:02:00.000Z");
     assert_eq!(
-        who["permissions"],
+        identity["permissions"],
         json!(["account.tokens.create", "turn.credentials.create"])
     );
     // Both boundaries apply, so requesting another project allows nothing.
-    assert_eq!(who["workspaceIds"], json!([]));
+    assert_eq!(identity["workspaceIds"], json!([]));
     let path = format!(
         "/api/projects/tunnels/{}/turn-server/credentials",
         project.id

@@ -13,18 +13,18 @@ both! {
 /// CP-1.
 async fn cp_1_any_valid_credential_gets_its_identity(control: TestControl) {
     let ada = control.person("ada").await;
-    let who = control.get("/api/whoami", &ada.token).await;
-    assert_eq!(who.status, 200, "{who:?}");
-    let who = who.json();
-    assert_eq!(who["id"], ada.user.as_str());
-    assert_eq!(who["email"], "ada@example.com");
+    let identity = control.get("/api/whoami", &ada.token).await;
+    assert_eq!(identity.status, 200, "{identity:?}");
+    let identity = identity.json();
+    assert_eq!(identity["id"], ada.user.as_str());
+    assert_eq!(identity["email"], "ada@example.com");
     assert_eq!(
-        (&who["type"], &who["role"]),
+        (&identity["type"], &identity["role"]),
         (&json!("pat"), &json!("user"))
     );
-    assert_eq!(who["workspaceIds"], json!([ada.workspace]));
-    assert_eq!(who.get("resources"), None);
-    assert_eq!(who.get("expiresAt"), None);
+    assert_eq!(identity["workspaceIds"], json!([ada.workspace]));
+    assert_eq!(identity.get("resources"), None);
+    assert_eq!(identity.get("expiresAt"), None);
 }
 
 /// CP-1: a restricted credential sees its own restrictions, and needs no permission for that.
@@ -35,18 +35,18 @@ async fn cp_1_limits_permissions_and_boundaries_are_shown(control: TestControl) 
     let resources = json!({"tunnels": {"projects": [project.id]}});
     let body = json!({"permissions": ["network.streams.read-only"], "resources": resources});
     let token = control.delegated(&ada, body).await;
-    let who = control.get("/api/whoami", &token).await.json();
-    assert_eq!(who["type"], "auth");
-    assert_eq!(who["permissions"], json!(["network.streams.read-only"]));
-    assert_eq!(who["resources"], resources);
-    assert_eq!(who["expiresAt"], "2026-01-01T00:05:00.000Z");
-    assert_eq!(who["workspaceIds"], json!([ada.workspace]));
+    let identity = control.get("/api/whoami", &token).await.json();
+    assert_eq!(identity["type"], "auth");
+    assert_eq!(identity["permissions"], json!(["network.streams.read-only"]));
+    assert_eq!(identity["resources"], resources);
+    assert_eq!(identity["expiresAt"], "2026-01-01T00:05:00.000Z");
+    assert_eq!(identity["workspaceIds"], json!([ada.workspace]));
     let elsewhere = json!({"tunnels": {"workspaces": [other.workspace]}});
     let body = json!({"permissions": [], "resources": elsewhere});
     let token = control.delegated(&ada, body).await;
-    let who = control.get("/api/whoami", &token).await.json();
-    assert_eq!(who["workspaceIds"], json!([]));
-    assert_eq!(who["permissions"], json!([]));
+    let identity = control.get("/api/whoami", &token).await.json();
+    assert_eq!(identity["workspaceIds"], json!([]));
+    assert_eq!(identity["permissions"], json!([]));
 }
 
 /// The project in the boundary is the last one of its workspace.
@@ -59,10 +59,10 @@ async fn a_boundary_is_evaluated_for_a_limited_number_of_projects(control: TestC
     });
     let token = control.delegated(&ada, body).await;
     let reached = async || {
-        let who = control.get("/api/whoami", &token).await.expect(200);
+        let identity = control.get("/api/whoami", &token).await.expect(200);
         let list = control.get("/api/projects/tunnels", &token).await;
         let list = list.expect(200);
-        let [workspaces, projects] = [&who["workspaceIds"], &list["projects"]];
+        let [workspaces, projects] = [&identity["workspaceIds"], &list["projects"]];
         [workspaces, projects].map(|list| list.as_array().unwrap().len())
     };
     control.copy_project(&project, 1, 9_999).await;

@@ -224,7 +224,7 @@ fn the_thumbprint_is_the_one_of_the_rfc() {
 
 /// RFC 8725 section 3.11: a document signed for another purpose is never a token.
 #[test]
-fn a_statement_is_no_token() {
+fn a_statement_is_not_a_token() {
     let key = SigningKey::from_secret(&secret()).unwrap();
     // Whatever its claims are.
     let claims = json!({"type": "auth", "userId": "u1", "iat": NOW, "exp": NOW + 60});

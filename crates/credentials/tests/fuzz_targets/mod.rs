@@ -99,7 +99,7 @@ pub(crate) fn webhook(data: &[u8]) {
         assert!(!value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic()));
         assert!(
             encoded.len() < 16 || !value.contains(&encoded),
-            "{name} tells the secret"
+            "{name} contains the secret"
         );
     }
 }

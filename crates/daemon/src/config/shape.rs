@@ -141,10 +141,10 @@ fn prune_at(
             match shape.property(&entry.key) {
                 Some(shape) => prune_at(&mut entry.node, shape, &key, root, refused),
                 None if shape.is_closed() => {
-                    let whole = whole_key(key.clone(), &entry.node);
+                    let full_key = whole_key(key.clone(), &entry.node);
                     refused.push(ConfigError {
-                        message: unknown(&[&whole, &key], root),
-                        key: whole,
+                        message: unknown(&[&full_key, &key], root),
+                        key: full_key,
                         origin: entry.origin.clone(),
                     });
                     return false;

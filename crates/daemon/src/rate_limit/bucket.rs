@@ -88,8 +88,8 @@ impl<K: Hash + Eq> Buckets<K> {
 
     fn quota(&self, full_at: Instant, now: Instant) -> Quota {
         let missing = full_at.duration_since(now);
-        let room = WINDOW.saturating_sub(missing);
-        let left = room.as_nanos() / self.interval().as_nanos().max(1);
+        let filled_time = WINDOW.saturating_sub(missing);
+        let left = filled_time.as_nanos() / self.interval().as_nanos().max(1);
         let wait = (missing + self.interval()).saturating_sub(WINDOW);
         Quota {
             size: self.size.get(),
@@ -143,8 +143,8 @@ impl<K: Hash + Eq> Generations<K> {
 }
 
 fn seconds(duration: Duration) -> u32 {
-    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    u32::try_from(whole).unwrap_or(u32::MAX)
+    let rounded_up = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    u32::try_from(rounded_up).unwrap_or(u32::MAX)
 }
 
 /// A bucket has the capacity of the refill in this time.
@@ -177,7 +177,7 @@ mod tests {
         assert!(buckets.take(1, later).is_err());
         let later = now + Duration::from_secs(1);
         assert_eq!(buckets.take(1, later).unwrap().left, 0);
-        assert!(buckets.take(1, later).is_err(), "a refusal takes nothing");
+        assert!(buckets.take(1, later).is_err(), "a refusal takes no token");
         let later = now + Duration::from_hours(1);
         assert_eq!(buckets.take(1, later).unwrap().left, 59);
     }
@@ -211,17 +211,17 @@ mod tests {
     fn the_memory_is_limited_and_active_keys_are_kept() {
         let buckets = buckets(1_000_000);
         let now = Instant::now();
-        let mut asked = 0;
+        let mut requests = 0;
         for key in 1..120_000 {
             buckets.take(key, now).unwrap();
             if key % 10_000 == 0 {
-                asked += 1;
+                requests += 1;
                 buckets.take(0, now).unwrap();
             }
         }
         let generations = buckets.full_at.lock();
         assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION);
         drop(generations);
-        assert_eq!(buckets.look(&0, now).left, 1_000_000 - asked);
+        assert_eq!(buckets.look(&0, now).left, 1_000_000 - requests);
     }
 }

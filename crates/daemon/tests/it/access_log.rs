@@ -111,7 +111,7 @@ fn a_full_disk_drops_lines_and_recovers() {
     thread.finish();
     assert!(
         log.dropped() >= 98,
-        "all but what the buffer holds: {}",
+        "all lines except the buffered ones: {}",
         log.dropped()
     );
 }

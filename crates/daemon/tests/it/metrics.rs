@@ -204,7 +204,7 @@ async fn silent_connections_do_not_delay_a_stop() {
 async fn a_head_has_a_time_limit_and_a_maximum_size() {
     let (server, _) = start(&config("127.0.0.1:0")).await;
     let mut silent = Vec::new();
-    let began = Instant::now();
+    let started_at = Instant::now();
     for sent in ["", "GET /metrics HTTP/1.1\r\nX: "] {
         let mut stream = TcpStream::connect(server.local_addr()).await.unwrap();
         stream.write_all(sent.as_bytes()).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_head_has_a_time_limit_and_a_maximum_size() {
         let read = timeout(PATIENCE, stream.read_to_string(&mut answer)).await;
         read.expect("it is closed").unwrap();
     }
-    assert!(began.elapsed() >= HEAD_TIME);
+    assert!(started_at.elapsed() >= HEAD_TIME);
     for (bytes, expected) in [(15 * 1024, 200), (17 * 1024, 431)] {
         let field = format!("X: {}\r\n", "x".repeat(bytes));
         let answer = ask(server.local_addr(), "GET /metrics", &field).await;
@@ -227,14 +227,14 @@ async fn a_head_has_a_time_limit_and_a_maximum_size() {
 #[tokio::test]
 async fn connections_beyond_the_limit_wait_to_be_accepted() {
     let (server, _) = start(&config("127.0.0.1:0")).await;
-    let began = Instant::now();
+    let started_at = Instant::now();
     let mut silent = Vec::new();
     while silent.len() < 64 {
         silent.push(TcpStream::connect(server.local_addr()).await.unwrap());
     }
     let answer = timeout(PATIENCE, ask(server.local_addr(), "GET /metrics", "")).await;
     assert_eq!(status(&answer.expect("it is accepted")), 200);
-    assert!(began.elapsed() >= HEAD_TIME);
+    assert!(started_at.elapsed() >= HEAD_TIME);
 }
 
 /// The time that the listener gives a head.

@@ -50,9 +50,9 @@ pub(crate) async fn participate(
     revoked: impl Future<Output = ()>,
 ) {
     let ended = {
-        let Peer { source, sayer, .. } = &mut peer;
+        let Peer { source, sink, .. } = &mut peer;
         let receiving = receive(session, seat, source);
-        let sending = send(session, seat, sayer);
+        let sending = send(session, seat, sink);
         let close_deadline = async {
             seat.over.cancelled().await;
             sleep(CLOSE_DEADLINE).await;
@@ -122,21 +122,21 @@ async fn receive(
 async fn send(
     session: &RunningSession,
     seat: &Seat,
-    sayer: &mut MessageSink<'_>,
+    sink: &mut MessageSink<'_>,
 ) -> Result<(), ConnectionError> {
     loop {
         while let Some(kind) = session.take(seat.id) {
-            sayer.feed(Say::Message(kind)).await?;
+            sink.feed(Say::Message(kind)).await?;
         }
-        sayer.flush().await?;
+        sink.flush().await?;
         tokio::select! {
             biased;
             () = seat.wake.notified() => {}
             () = seat.over.cancelled() => {
                 while let Some(kind) = session.take(seat.id) {
-                    sayer.feed(Say::Message(kind)).await?;
+                    sink.feed(Say::Message(kind)).await?;
                 }
-                return sayer.flush().await;
+                return sink.flush().await;
             }
         }
     }
@@ -147,11 +147,11 @@ async fn send(
 async fn farewell(peer: &mut Peer<'_>, fault: Option<String>) {
     let sending = async {
         if let Some(fault) = fault {
-            peer.sayer.send(Say::Message(Kind::error(&fault))).await?;
+            peer.sink.send(Say::Message(Kind::error(&fault))).await?;
         }
-        peer.sayer.send(Say::Farewell).await?;
+        peer.sink.send(Say::Farewell).await?;
         while let Some(Ok(_)) = peer.source.next().await {}
-        peer.sayer.close().await
+        peer.sink.close().await
     };
     // A peer that does not read has nothing to lose.
     timeout(PEER_CLOSE_TIMEOUT, sending).await.ok();

@@ -29,9 +29,9 @@ pub(super) async fn run(
 ) {
     let Server { mut peer } = server;
     {
-        let (source, sayer) = (&mut peer.source, &mut peer.sayer);
+        let (source, sink) = (&mut peer.source, &mut peer.sink);
         let serving = async {
-            tokio::join!(receive(&session, source), send(&session, sayer));
+            tokio::join!(receive(&session, source), send(&session, sink));
         };
         tokio::select! {
             () = serving => {}
@@ -72,21 +72,21 @@ async fn receive(session: &RunningSession, source: &mut Source<'_>) {
 }
 
 /// Sends the queued messages to the server until its connection is to be closed.
-async fn send(session: &RunningSession, sayer: &mut MessageSink<'_>) {
+async fn send(session: &RunningSession, sink: &mut MessageSink<'_>) {
     let sending = async {
         loop {
             while let Some(kind) = session.take_for_server() {
-                sayer.feed(Say::Message(kind)).await?;
+                sink.feed(Say::Message(kind)).await?;
             }
-            sayer.flush().await?;
+            sink.flush().await?;
             tokio::select! {
                 biased;
                 () = session.for_server.notified() => {}
                 () = session.server_over.cancelled() => break,
             }
         }
-        sayer.send(Say::Farewell).await?;
-        sayer.close().await
+        sink.send(Say::Farewell).await?;
+        sink.close().await
     };
     let close_deadline = async {
         session.server_over.cancelled().await;

@@ -59,7 +59,7 @@ impl ConnectionError {
 /// A connection to a server or a participant.
 pub(crate) struct Peer<'a> {
     pub(crate) source: Source<'a>,
-    pub(crate) sayer: MessageSink<'a>,
+    pub(crate) sink: MessageSink<'a>,
     pub(crate) transport: Transport,
 }
 
@@ -67,10 +67,10 @@ impl<'a> Peer<'a> {
     /// Connection with frames on a byte stream.
     pub(crate) fn plain<S: AsyncRead + AsyncWrite + Unpin + Send + 'a>(io: S) -> Self {
         let framed = Framed::with_capacity(io, FrameCodec::default(), BUFFER_SIZE);
-        let (sayer, source) = framed.split();
+        let (sink, source) = framed.split();
         Self {
             source: Box::pin(source),
-            sayer: Box::pin(sayer),
+            sink: Box::pin(sink),
             transport: Transport::Plain,
         }
     }
@@ -80,7 +80,7 @@ impl<'a> Peer<'a> {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'a,
     {
-        let (sayer, source) = socket.split();
+        let (sink, source) = socket.split();
         let source = source.filter_map(|received| {
             ready(match received {
                 Ok(Message::Binary(bytes)) => Some(read(bytes)),
@@ -93,7 +93,7 @@ impl<'a> Peer<'a> {
                 Err(error) => Some(Err(error.into())),
             })
         });
-        let sayer = sayer.with(|say| {
+        let sink = sink.with(|say| {
             ready(match say {
                 Say::Message(kind) => write(&kind).map(Message::Binary),
                 Say::Farewell => Ok(Message::Close(Some(tungstenite::protocol::CloseFrame {
@@ -104,14 +104,14 @@ impl<'a> Peer<'a> {
         });
         Self {
             source: Box::pin(source),
-            sayer: Box::pin(sayer),
+            sink: Box::pin(sink),
             transport: Transport::Websocket,
         }
     }
 
     /// Connection with the messages of a WebSocket of the Engine API.
     pub(crate) fn api(socket: ws::WebSocket) -> Self {
-        let (sayer, source) = socket.split();
+        let (sink, source) = socket.split();
         let source = source.filter_map(|received| {
             ready(match received {
                 Ok(ws::Message::Binary(bytes)) => Some(read(bytes)),
@@ -120,7 +120,7 @@ impl<'a> Peer<'a> {
                 Err(error) => Some(Err(error.into())),
             })
         });
-        let sayer = sayer.with(|say| {
+        let sink = sink.with(|say| {
             ready(match say {
                 Say::Message(kind) => write(&kind).map(ws::Message::Binary),
                 Say::Farewell => Ok(ws::Message::Close(Some(ws::CloseFrame {
@@ -131,7 +131,7 @@ impl<'a> Peer<'a> {
         });
         Self {
             source: Box::pin(source),
-            sayer: Box::pin(sayer),
+            sink: Box::pin(sink),
             transport: Transport::Websocket,
         }
     }

@@ -71,7 +71,7 @@ async fn each_request_leaves_one_record_without_secrets() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let said: Vec<_> = records
+    let lines: Vec<_> = records
         .iter()
         .map(|record| {
             let fields = ["path", "status", "rule", "outcome", "kind", "source_ip"];
@@ -98,7 +98,7 @@ async fn each_request_leaves_one_record_without_secrets() {
             json!("127.0.0.1"),
         ]
     });
-    assert_eq!(said, expected, "{text}");
+    assert_eq!(lines, expected, "{text}");
 
     let served = &records[0];
     assert_eq!(served["tunnel_id"], tunnel_id);
@@ -168,7 +168,7 @@ async fn each_dial_leaves_one_record_with_the_rule_that_decided() {
 
     engine.stop().await;
     let text = std::fs::read_to_string(log).unwrap();
-    let mut said: Vec<_> = text
+    let mut lines: Vec<_> = text
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .map(|record| {
@@ -185,23 +185,23 @@ async fn each_dial_leaves_one_record_with_the_rule_that_decided() {
     ]
     .map(|(rule, outcome, id)| [Some(rule.to_owned()), Some(outcome.to_owned()), id.cloned()]);
     // Each connection ends on its own, so the order is not defined.
-    said.sort_unstable();
+    lines.sort_unstable();
     expected.sort_unstable();
-    assert_eq!(said, expected);
+    assert_eq!(lines, expected);
 }
 
 /// Size in bytes of a body in the tests below.
 const SENT: usize = 200_000;
 
 /// An HTTP/2 service that reports when it has received part of a body, and never answers.
-async fn takes_and_tells(told: mpsc::UnboundedSender<()>) -> Upstream {
+async fn takes_and_tells(report_sender: mpsc::UnboundedSender<()>) -> Upstream {
     Upstream::start(move |stream, _| {
-        let told = told.clone();
+        let report_sender = report_sender.clone();
         async move {
             let mut connection = h2::server::handshake(stream).await.unwrap();
             let mut requests = JoinSet::new();
             while let Some(Ok((request, answer))) = connection.accept().await {
-                let told = told.clone();
+                let report_sender = report_sender.clone();
                 requests.spawn(async move {
                     let mut body = request.into_body();
                     let mut seen = 0;
@@ -209,7 +209,7 @@ async fn takes_and_tells(told: mpsc::UnboundedSender<()>) -> Upstream {
                         seen += data.len();
                         body.flow_control().release_capacity(data.len()).unwrap();
                         if seen == SENT {
-                            told.send(()).ok();
+                            report_sender.send(()).ok();
                         }
                     }
                     drop(answer);
@@ -264,11 +264,11 @@ async fn bytes_to_a_service_are_logged_with_and_without_an_answer() {
     let answer = engine.visitor().h2(host).await.send(request).await;
     assert!(H2Visitor::collect(answer.unwrap()).await.whole);
 
-    let (told, heard) = mpsc::unbounded_channel();
-    let takes = takes_and_tells(told).await;
+    let (report_sender, reports) = mpsc::unbounded_channel();
+    let takes = takes_and_tells(report_sender).await;
     let tunnel = engine.publish_h2c(takes.addr()).await;
-    let heard = tokio::sync::Mutex::new(heard);
-    let got = async || within("the body", heard.lock().await.recv()).await.unwrap();
+    let reports = tokio::sync::Mutex::new(reports);
+    let got = async || within("the body", reports.lock().await.recv()).await.unwrap();
     leave_in_the_middle(&engine, tunnel.hostname(), got).await;
     let script = vec![Step::ReadHead, Step::ReadBytes(SENT), Step::Hold];
     let takes = ScriptedUpstream::start(move |_| script.clone()).await;
@@ -315,12 +315,12 @@ async fn a_failed_service_is_logged_as_failed() {
 
     engine.stop().await;
     let text = std::fs::read_to_string(log).unwrap();
-    let said = text.lines().map(|line| {
+    let lines = text.lines().map(|line| {
         let record: Value = serde_json::from_str(line).unwrap();
         assert_eq!(record["outcome"], "failed", "{record}");
         record["reason"].as_str().unwrap().to_owned()
     });
-    let said: Vec<_> = said.collect();
+    let lines: Vec<_> = lines.collect();
     let late = "no answer in time";
-    assert_eq!(said, ["the service closed", late, late]);
+    assert_eq!(lines, ["the service closed", late, late]);
 }

@@ -176,16 +176,16 @@ async fn a_visitor_that_disconnects_ends_the_request_at_the_service() {
 #[tokio::test]
 async fn a_visitor_that_disconnects_ends_the_request_at_an_http_2_service() {
     let engine = TestEngine::start().await;
-    let (told, mut heard) = mpsc::unbounded_channel();
+    let (event_sender, mut events) = mpsc::unbounded_channel();
     let service = Upstream::start(move |stream, _| {
-        let told = told.clone();
+        let event_sender = event_sender.clone();
         async move {
             let mut connection = h2::server::handshake(stream).await.unwrap();
             let mut requests = JoinSet::new();
             while let Some(Ok((request, mut answer))) = connection.accept().await {
-                let told = told.clone();
+                let event_sender = event_sender.clone();
                 requests.spawn(async move {
-                    told.send("asked").ok();
+                    event_sender.send("asked").ok();
                     let reset = if request.uri().path() == "/behind" {
                         let mut body = answer.send_response(Response::new(()), false).unwrap();
                         body.send_data(Bytes::from("first"), false).unwrap();
@@ -194,7 +194,7 @@ async fn a_visitor_that_disconnects_ends_the_request_at_an_http_2_service() {
                         poll_fn(|cx| answer.poll_reset(cx)).await
                     };
                     assert_eq!(reset.unwrap(), h2::Reason::CANCEL);
-                    told.send("reset").ok();
+                    event_sender.send("reset").ok();
                 });
             }
         }
@@ -205,13 +205,13 @@ async fn a_visitor_that_disconnects_ends_the_request_at_an_http_2_service() {
     for path in ["/before", "/behind"] {
         let mut visitor = engine.visitor().http1(host).await;
         visitor.request("GET", path, host, "").await;
-        assert_eq!(within("request", heard.recv()).await, Some("asked"));
+        assert_eq!(within("request", events.recv()).await, Some("asked"));
         if path == "/behind" {
             assert_eq!(visitor.head().await.status, 200);
             assert_eq!(visitor.chunk().await.unwrap(), b"first");
         }
         drop(visitor);
-        assert_eq!(within("reset", heard.recv()).await, Some("reset"), "{path}");
+        assert_eq!(within("reset", events.recv()).await, Some("reset"), "{path}");
     }
 }
 
@@ -373,7 +373,7 @@ async fn a_slow_reader_applies_back_pressure_to_the_service() {
             .is_ok()
         {}
         let sent = *progress.borrow() - before;
-        assert!(sent < FLOOD / 2, "{sent} bytes are on the way, h2: {h2}");
+        assert!(sent < FLOOD / 2, "{sent} bytes are in flight, h2: {h2}");
         drop(held);
     }
     drop(upstream);

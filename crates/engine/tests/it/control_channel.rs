@@ -72,10 +72,10 @@ async fn a_malformed_frame_ends_the_channel() {
     for (case, bytes) in broken() {
         let mut agent = agent(&engine).await;
         agent.channel.send_bytes(&bytes).await;
-        let said = agent.channel.rest().await;
+        let messages = agent.channel.rest().await;
         assert!(
-            matches!(&said[..], [Kind::ServerMessage(why)] if !why.message.is_empty()),
-            "{case}: {said:?}"
+            matches!(&messages[..], [Kind::ServerMessage(why)] if !why.message.is_empty()),
+            "{case}: {messages:?}"
         );
         assert_eq!(visit(&engine).await, 503, "{case}: the tunnel is offline");
     }
@@ -94,9 +94,9 @@ async fn a_malformed_handshake_is_answered_with_an_error() {
 
 async fn refusal(connection: Wire) -> Error {
     use wire::message::ControlChannelOutcome;
-    let said = connection.rest().await;
-    let [Kind::OpenControlChannelRsp(answer)] = &said[..] else {
-        panic!("{said:?}")
+    let messages = connection.rest().await;
+    let [Kind::OpenControlChannelRsp(answer)] = &messages[..] else {
+        panic!("{messages:?}")
     };
     match answer.outcome.clone() {
         Some(ControlChannelOutcome::Error(error)) => error,
@@ -238,10 +238,10 @@ async fn a_silent_agent_goes_offline() {
     let channel = Wire::connect(&engine).await;
     let mut agent = PlainAgent::over(channel, &engine, json!({}), Some(100)).await;
     agent.open(wired::http("web")).await.unwrap();
-    let begun = Instant::now();
-    let said = agent.channel.rest().await;
-    let lasted = begun.elapsed();
-    assert_eq!(said, []);
+    let started_at = Instant::now();
+    let messages = agent.channel.rest().await;
+    let lasted = started_at.elapsed();
+    assert_eq!(messages, []);
     assert!(lasted > Duration::from_secs(9), "{lasted:?}");
     assert_eq!(visit(&engine).await, 503);
 }
@@ -252,7 +252,7 @@ async fn a_goodbye_is_confirmed_and_removes_the_tunnels() {
     let mut agent = agent(&engine).await;
     let bye = Kind::CloseControlChannelReq(CloseControlChannelReq {});
     agent.channel.send(bye).await;
-    let said = agent.channel.rest().await;
-    assert!(matches!(&said[..], [Kind::CloseControlChannelRsp(_)]));
+    let messages = agent.channel.rest().await;
+    assert!(matches!(&messages[..], [Kind::CloseControlChannelRsp(_)]));
     assert_eq!(visit(&engine).await, 503);
 }

@@ -227,9 +227,9 @@ async fn en_11_a_datagram_channel_is_not_available() {
         datagram_channel: Some(BoolValue { value: true }),
     };
     connection.send(wire::Kind::StreamReq(request)).await;
-    let said = connection.rest().await;
-    let [wire::Kind::StreamRsp(answer)] = &said[..] else {
-        panic!("{said:?}")
+    let rest = connection.rest().await;
+    let [wire::Kind::StreamRsp(answer)] = &rest[..] else {
+        panic!("{rest:?}")
     };
     let Some(wire::message::StreamOutcome::Error(error)) = &answer.outcome else {
         panic!("{answer:?}")

@@ -65,17 +65,17 @@ async fn en_3_an_event_stream_reports_changes() {
 async fn a_connection_remains_usable_after_a_refusal_and_after_the_end_of_the_stream() {
     let engine = TestEngine::start().await;
     let host = engine.host();
-    let good = bearer(&engine.token(json!({})));
+    let valid = bearer(&engine.token(json!({})));
     let mut watcher = engine.visitor().http1(host).await;
     watcher.request("GET", "/api/sse", host, "").await;
     let refused = watcher.answer().await;
     assert_eq!(refused.status, 401);
     assert_eq!(refused.json()["code"], "unauthenticated");
     assert!(refused.header("www-authenticate").is_some());
-    watcher.request("GET", "/api/tunnels", host, &good).await;
+    watcher.request("GET", "/api/tunnels", host, &valid).await;
     assert_eq!(watcher.answer().await.status, 200);
     // The library serves a later request for the stream.
-    watcher.request("GET", "/api/sse", host, &good).await;
+    watcher.request("GET", "/api/sse", host, &valid).await;
     is_a_stream(&watcher.head().await);
     assert_eq!(event(&mut watcher).await["type"], "state.initial");
 
@@ -86,7 +86,7 @@ async fn a_connection_remains_usable_after_a_refusal_and_after_the_end_of_the_st
     watcher
         .send(format!(
             "GET /api/sse HTTP/1.1\r\nHost: {host}\r\n{short}\r\n\
-             GET /api/tunnels HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"
+             GET /api/tunnels HTTP/1.1\r\nHost: {host}\r\n{valid}\r\n"
         ))
         .await;
     is_a_stream(&watcher.head().await);
@@ -113,21 +113,21 @@ async fn a_client_that_requests_the_end_of_the_connection_gets_it() {
 async fn a_malformed_request_gets_a_problem_document() {
     let engine = TestEngine::start().await;
     let host = engine.host();
-    let good = bearer(&engine.token(json!({})));
+    let valid = bearer(&engine.token(json!({})));
     let over = "x".repeat(70_000);
     for (request, status, code) in [
         (
-            format!("GET /api/clients HTTP/1.1\nHost: {host}\n{good}\n\n"),
+            format!("GET /api/clients HTTP/1.1\nHost: {host}\n{valid}\n\n"),
             400,
             "invalid_request",
         ),
         (
-            format!("GET /api/clients HTTP/1.1\r\nHost: {host}\nX: y\r\n{good}\r\n"),
+            format!("GET /api/clients HTTP/1.1\r\nHost: {host}\nX: y\r\n{valid}\r\n"),
             400,
             "invalid_request",
         ),
         (
-            format!("GET /api/clients HTTP/1.1\r\nHost: {host}\r\nX: {over}\r\n{good}\r\n"),
+            format!("GET /api/clients HTTP/1.1\r\nHost: {host}\r\nX: {over}\r\n{valid}\r\n"),
             431,
             "request_header_fields_too_large",
         ),
@@ -136,7 +136,7 @@ async fn a_malformed_request_gets_a_problem_document() {
         // The connection has served a valid request before.
         visitor
             .send(format!(
-                "GET /api/clients HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"
+                "GET /api/clients HTTP/1.1\r\nHost: {host}\r\n{valid}\r\n"
             ))
             .await;
         let first = visitor.answer().await;
@@ -155,48 +155,48 @@ async fn a_malformed_request_gets_a_problem_document() {
 async fn the_library_serves_all_other_requests() {
     let engine = TestEngine::start().await;
     let host = engine.host();
-    let good = bearer(&engine.token(json!({})));
+    let valid = bearer(&engine.token(json!({})));
     let over = "x".repeat(70_000);
     for (request, status) in [
         (
-            format!("POST /api/sse HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"),
+            format!("POST /api/sse HTTP/1.1\r\nHost: {host}\r\n{valid}\r\n"),
             405,
         ),
         (
-            format!("GET /api/sse/ HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"),
+            format!("GET /api/sse/ HTTP/1.1\r\nHost: {host}\r\n{valid}\r\n"),
             404,
         ),
         (
-            format!("GET /api/ssee HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"),
+            format!("GET /api/ssee HTTP/1.1\r\nHost: {host}\r\n{valid}\r\n"),
             404,
         ),
         (
-            format!("GET /api/sse HTTP/1.1\r\nHost: other\r\n{good}\r\n"),
+            format!("GET /api/sse HTTP/1.1\r\nHost: other\r\n{valid}\r\n"),
             421,
         ),
-        (format!("GET /api/sse HTTP/1.1\r\n{good}\r\n"), 400),
+        (format!("GET /api/sse HTTP/1.1\r\n{valid}\r\n"), 400),
         (
             format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nHost: {host}\r\n\r\n"),
             400,
         ),
         (
-            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nX-Y : z\r\n{good}\r\n"),
+            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nX-Y : z\r\n{valid}\r\n"),
             400,
         ),
         (
-            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nX: {over}\r\n{good}\r\n"),
+            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nX: {over}\r\n{valid}\r\n"),
             431,
         ),
         (
-            format!("GET https://{host}/api/sse HTTP/1.1\r\nHost: {host}\r\n{good}\r\n"),
+            format!("GET https://{host}/api/sse HTTP/1.1\r\nHost: {host}\r\n{valid}\r\n"),
             200,
         ),
         (
-            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n{good}\r\nab"),
+            format!("GET /api/sse HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n{valid}\r\nab"),
             200,
         ),
         (
-            format!("GET /api/sse HTTP/1.0\r\nHost: {host}\r\n{good}\r\n"),
+            format!("GET /api/sse HTTP/1.0\r\nHost: {host}\r\n{valid}\r\n"),
             200,
         ),
     ] {
@@ -217,18 +217,18 @@ async fn the_library_serves_all_other_requests() {
 async fn a_disconnected_event_stream_client_is_noticed() {
     let engine = TestEngine::start_with("limits:\n  max_watchers: 1\n").await;
     let host = engine.host();
-    let good = bearer(&engine.token(json!({})));
+    let valid = bearer(&engine.token(json!({})));
     let mut first = engine.visitor().http1(host).await;
-    first.request("GET", "/api/sse", host, &good).await;
+    first.request("GET", "/api/sse", host, &valid).await;
     is_a_stream(&first.head().await);
     assert_eq!(event(&mut first).await["type"], "state.initial");
     let mut second = engine.visitor().http1(host).await;
-    second.request("GET", "/api/sse", host, &good).await;
+    second.request("GET", "/api/sse", host, &valid).await;
     assert_eq!(second.answer().await.status, 503);
     drop(first);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
     loop {
-        second.request("GET", "/api/sse", host, &good).await;
+        second.request("GET", "/api/sse", host, &valid).await;
         match second.head().await {
             head if head.status == 200 => break,
             head => drop(second.body(head).await),

@@ -197,8 +197,8 @@ async fn ed_1_ed_1b_a_refused_request_does_not_reach_the_service() {
         answers.push(H2Visitor::collect(response).await);
         for answer in answers {
             let problem = answer.json();
-            let told = (answer.status, problem["code"].as_str().unwrap());
-            assert_eq!(told, expected, "{target} {authorization:?}");
+            let actual = (answer.status, problem["code"].as_str().unwrap());
+            assert_eq!(actual, expected, "{target} {authorization:?}");
             let challenge = answer.header("www-authenticate");
             match expected.1 {
                 // RFC 6750 section 3.1: no error code for a request without credentials.
@@ -223,13 +223,13 @@ async fn ed_1_a_valid_request_does_not_authorise_the_next() {
     let upstream = Upstream::http1().await;
     let tunnel = engine.publish_as(guarded(), upstream.addr()).await;
     let host = tunnel.hostname();
-    let good = bearer(&engine.token(json!({})));
+    let valid = bearer(&engine.token(json!({})));
     let mut visitor = engine.visitor().http1(host).await;
-    for (fields, status) in [(good.as_str(), 200), ("", 401), (&good, 200), ("", 401)] {
+    for (fields, status) in [(valid.as_str(), 200), ("", 401), (&valid, 200), ("", 401)] {
         visitor.request("GET", "/", host, fields).await;
         assert_eq!(visitor.answer().await.status, status);
     }
-    visitor.request("GET", "/", host, &good).await;
+    visitor.request("GET", "/", host, &valid).await;
     let served = visitor.answer().await.json();
     assert_eq!(
         (&served["connection"], &served["request"]),
@@ -300,14 +300,14 @@ async fn ed_1d_the_query_has_priority_on_tunnels_only() {
     let engine = TestEngine::start().await;
     let host = engine.host();
     let watch = engine.token(json!({"permissions": [READ]}));
-    let good = bearer(&engine.token(json!({})));
+    let valid = bearer(&engine.token(json!({})));
     let query = |path: &str, token: &str| format!("{path}?svc.token={token}");
     for (target, fields, status) in [
         (query("/api/tunnels", &watch), "", 401),
-        (query("/api/tunnels", &watch), good.as_str(), 200),
-        (query("/api/clients", "a.b.c"), good.as_str(), 200),
-        (query("/api/sse", "a.b.c"), good.as_str(), 401),
-        (query("/api/websocket", "a.b.c"), good.as_str(), 401),
+        (query("/api/tunnels", &watch), valid.as_str(), 200),
+        (query("/api/clients", "a.b.c"), valid.as_str(), 200),
+        (query("/api/sse", "a.b.c"), valid.as_str(), 401),
+        (query("/api/websocket", "a.b.c"), valid.as_str(), 401),
     ] {
         let answer = get(&engine, host, &target, fields).await;
         assert_eq!(answer.status, status, "{target}");
@@ -461,10 +461,10 @@ async fn trusted_ips_are_checked_before_every_credential() {
     let upstream = Upstream::http1().await;
     let elsewhere = guarded().trusted_ips(vec!["192.0.2.0/24".to_owned()]);
     let tunnel = engine.publish_as(elsewhere, upstream.addr()).await;
-    let good = bearer(&engine.token(json!({})));
-    let claimed = format!("{good}X-Forwarded-For: 192.0.2.7\r\nForwarded: for=192.0.2.7\r\n");
+    let valid = bearer(&engine.token(json!({})));
+    let claimed = format!("{valid}X-Forwarded-For: 192.0.2.7\r\nForwarded: for=192.0.2.7\r\n");
     for (target, fields) in [
-        ("/", good.as_str()),
+        ("/", valid.as_str()),
         ("/", ""),
         ("/?svc.token=", ""),
         ("/", &claimed),
@@ -486,20 +486,20 @@ async fn ed_1_the_access_log_has_a_record_for_each_request() {
     let broken = ScriptedUpstream::cuts_the_head().await;
     let tunnel: TestTunnel = engine.publish_as(guarded(), upstream.addr()).await;
     let failing = engine.publish(broken.addr()).await;
-    let good = engine.token(json!({}));
+    let valid = engine.token(json!({}));
     let weak = engine.token(json!({"permissions": [READ]}));
     let host = tunnel.hostname().to_owned();
     let failing_host = failing.hostname().to_owned();
     let visits = [
         (
             &host,
-            format!("/bytes/1000?a=hush&svc.token={good}"),
+            format!("/bytes/1000?a=hush&svc.token={valid}"),
             String::new(),
         ),
-        (&host, "/a?hush".to_owned(), bearer(&good)),
+        (&host, "/a?hush".to_owned(), bearer(&valid)),
         (&host, "/b?hush".to_owned(), bearer(&weak)),
         (&host, "/c?hush".to_owned(), bearer("hush.hush.hush")),
-        (&host, "/d?svc.token=hush".to_owned(), bearer(&good)),
+        (&host, "/d?svc.token=hush".to_owned(), bearer(&valid)),
         (&host, "/e?hush".to_owned(), String::new()),
         (&failing_host, "/f?hush".to_owned(), String::new()),
     ];
@@ -512,7 +512,7 @@ async fn ed_1_the_access_log_has_a_record_for_each_request() {
     engine.stop().await;
 
     let log = std::fs::read_to_string(&path).unwrap();
-    for secret in [good.as_str(), &weak, "hush", "?", "svc.token"] {
+    for secret in [valid.as_str(), &weak, "hush", "?", "svc.token"] {
         assert!(!log.contains(secret), "{secret} is in {log}");
     }
     let records: Vec<Value> = log
@@ -541,12 +541,12 @@ async fn ed_1_the_access_log_has_a_record_for_each_request() {
     for (path, status, rule, outcome) in expected {
         let record = records.iter().find(|record| record["path"] == path);
         let record = record.unwrap_or_else(|| panic!("no record of {path} in {log}"));
-        let told = (
+        let actual = (
             record["status"].as_u64().unwrap(),
             record["rule"].as_str().unwrap(),
             record["outcome"].as_str().unwrap(),
         );
-        assert_eq!(told, (status, rule, outcome), "{record}");
+        assert_eq!(actual, (status, rule, outcome), "{record}");
         assert_eq!(
             (&record["kind"], &record["method"]),
             (&"http".into(), &"GET".into())

@@ -73,9 +73,9 @@ async fn hops_of_a_request_are_listed_and_counted() {
         .request("GET", "/", host, "CDN-Loop: other.example\r\n")
         .await;
     let answer = visitor.answer().await.json();
-    let told = seen(&answer, "cdn-loop");
-    let [other, own] = told[..] else {
-        panic!("{told:?}")
+    let hops = seen(&answer, "cdn-loop");
+    let [other, own] = hops[..] else {
+        panic!("{hops:?}")
     };
     assert_eq!(other, "other.example");
 

@@ -201,8 +201,8 @@ async fn an_upgrade_can_start_on_a_lane() {
                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
     visitor.request("GET", "/", &agent.host, fields).await;
     let (_lane, mut driver) = Lane::agent(agent.lane().await);
-    let begun = poll_fn(|cx| driver.poll_accept(cx));
-    let (open, _stream) = within("stream", begun).await.unwrap().unwrap();
+    let accepting = poll_fn(|cx| driver.poll_accept(cx));
+    let (open, _stream) = within("stream", accepting).await.unwrap().unwrap();
     assert!(!open.moved);
 }
 
@@ -281,7 +281,7 @@ fn hostile() -> Vec<(&'static str, Vec<u8>)> {
         ("a stream that is not there", unknown),
         ("garbage", b"HTTP/1.1 200 OK\r\n\r\n".to_vec()),
         (
-            "more than a lane takes, to a visitor who does not read",
+            "more than a lane carries, to a visitor that does not read",
             flood,
         ),
     ]

@@ -192,25 +192,25 @@ async fn bodies_do_not_exceed_the_rate_of_the_plan() {
             let host = tunnel.hostname();
             let mut http1 = engine.visitor().http1(host).await;
             let mut h2 = engine.visitor().h2(host).await;
-            let begun = Instant::now();
+            let started_at = Instant::now();
             let answer = http1.get(&target, host).await;
             assert_eq!(answer.body, Upstream::payload(BODY));
-            assert!(begun.elapsed() >= LEAST, "{:?}", begun.elapsed());
-            let begun = Instant::now();
+            assert!(started_at.elapsed() >= LEAST, "{:?}", started_at.elapsed());
+            let started_at = Instant::now();
             let answer = h2.get(&target, host).await;
             assert_eq!(answer.body, Upstream::payload(BODY));
-            assert!(begun.elapsed() >= LEAST, "{:?}", begun.elapsed());
+            assert!(started_at.elapsed() >= LEAST, "{:?}", started_at.elapsed());
             if project && number == 1 {
                 break;
             }
-            let begun = Instant::now();
+            let started_at = Instant::now();
             let request = Request::post(format!("https://{host}/mirror"));
             let body = Full::new(Upstream::payload(BODY).into());
             let body = body.map_err(|never| match never {}).boxed_unsync();
             let request = request.body(body).unwrap();
             let answer = H2Visitor::collect(h2.send(request).await.unwrap()).await;
             assert_eq!(answer.body, Upstream::payload(BODY));
-            assert!(begun.elapsed() >= LEAST, "{:?}", begun.elapsed());
+            assert!(started_at.elapsed() >= LEAST, "{:?}", started_at.elapsed());
         }
     }
 }
@@ -230,7 +230,7 @@ async fn open_streams_are_slowed_down_when_the_plan_changes() {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let payload = Upstream::payload(BODY);
     let mut echo = async || {
-        let begun = Instant::now();
+        let started_at = Instant::now();
         let mut echoed = vec![0; BODY];
         let talking = async {
             let (wrote, read) = tokio::join!(
@@ -244,7 +244,7 @@ async fn open_streams_are_slowed_down_when_the_plan_changes() {
         };
         within("echo", talking).await;
         assert!(echoed == payload);
-        begun.elapsed()
+        started_at.elapsed()
     };
     echo().await;
     world

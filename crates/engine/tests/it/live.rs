@@ -88,7 +88,7 @@ impl Stream {
                         assert_eq!(
                             response.chunk().await.unwrap(),
                             None,
-                            "nothing after the end"
+                            "no data after the end"
                         );
                         return Err(reason.to_owned());
                     }

@@ -51,9 +51,9 @@ async fn silent_clients_do_not_delay_a_drain() {
     let mut silent = RawVisitor::new(TcpStream::connect(addr).await.unwrap());
     // The other connection was accepted before this one, possibly by another worker.
     said(&engine, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    let begun = std::time::Instant::now();
+    let started_at = std::time::Instant::now();
     engine.stop().await;
-    assert!(begun.elapsed() < std::time::Duration::from_secs(8));
+    assert!(started_at.elapsed() < std::time::Duration::from_secs(8));
     assert_eq!(silent.read_to_end().await, b"");
 }
 

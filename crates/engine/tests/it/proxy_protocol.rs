@@ -193,44 +193,44 @@ async fn tcp_tunnel() -> (TestEngine, TestTunnel, Upstream, SocketAddr) {
 async fn echoed(mut stream: TcpStream) -> (IpAddr, String) {
     stream.shutdown().await.unwrap();
     let echoed = String::from_utf8(rest(stream).await).unwrap();
-    let (header, said) = echoed.split_once("\r\n").unwrap();
+    let (header, data) = echoed.split_once("\r\n").unwrap();
     let words: Vec<_> = header.split(' ').collect();
     assert_eq!(words.len(), 6, "{header}");
-    (words[2].parse().unwrap(), said.to_owned())
+    (words[2].parse().unwrap(), data.to_owned())
 }
 
 #[tokio::test]
 async fn a_tcp_service_receives_the_address_behind_the_proxy() {
     let (_engine, _tunnel, _service, addr) = tcp_tunnel().await;
-    let told = |ip: &str, said: &str| (ip.parse::<IpAddr>().unwrap(), said.to_owned());
-    let with = |header: &[u8], said: &[u8]| [header, said].concat();
+    let expected = |ip: &str, data: &str| (ip.parse::<IpAddr>().unwrap(), data.to_owned());
+    let with = |header: &[u8], data: &[u8]| [header, data].concat();
 
     let stream = say(PROXY, addr, &with(V1, b"hello")).await;
-    assert_eq!(echoed(stream).await, told("203.0.113.7", "hello"));
+    assert_eq!(echoed(stream).await, expected("203.0.113.7", "hello"));
     let stream = say(PROXY, addr, &with(&v2(), b"hello")).await;
-    assert_eq!(echoed(stream).await, told("2001:db8::7", "hello"));
+    assert_eq!(echoed(stream).await, expected("2001:db8::7", "hello"));
     // The header may arrive in pieces.
     let mut stream = say(PROXY, addr, b"").await;
     for byte in with(V1, b"hello") {
         stream.write_all(&[byte]).await.unwrap();
     }
-    assert_eq!(echoed(stream).await, told("203.0.113.7", "hello"));
+    assert_eq!(echoed(stream).await, expected("203.0.113.7", "hello"));
     // Bytes that only start like a header belong to the visitor.
     let stream = say(PROXY, addr, b"PROPFIND").await;
-    assert_eq!(echoed(stream).await, told("127.0.0.2", "PROPFIND"));
+    assert_eq!(echoed(stream).await, expected("127.0.0.2", "PROPFIND"));
     let large = "x".repeat(200_000);
     let mut stream = say(PROXY, addr, V1).await;
     stream.write_all(large.as_bytes()).await.unwrap();
-    assert_eq!(echoed(stream).await, told("203.0.113.7", &large));
+    assert_eq!(echoed(stream).await, expected("203.0.113.7", &large));
 }
 
 #[tokio::test]
 async fn a_header_of_an_untrusted_client_is_forwarded_as_bytes() {
     let (_engine, _tunnel, service, addr) = tcp_tunnel().await;
     let stream = say(ANYBODY, addr, V1).await;
-    let (told, said) = echoed(stream).await;
-    assert_eq!(told, IpAddr::from(ANYBODY));
-    assert_eq!(said.as_bytes(), V1);
+    let (source, data) = echoed(stream).await;
+    assert_eq!(source, IpAddr::from(ANYBODY));
+    assert_eq!(data.as_bytes(), V1);
     // A malformed header of the proxy itself is refused earlier.
     let stream = say(PROXY, addr, b"PROXY TCP4 what\r\n").await;
     assert_eq!(rest(stream).await, b"");

@@ -99,7 +99,7 @@ async fn no_byte_of_an_http2_request_forges_one_of_http1() {
     while let Some(bytes) = received.recv().await {
         assert_one_request(&bytes, &host);
     }
-    assert!(served > 20, "only {served} requests were good");
+    assert!(served > 20, "only {served} requests were valid");
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn no_byte_of_an_http2_request_forges_a_field_for_http2() {
             assert!(may_be_trailer(name.as_bytes()), "{name} is a trailer");
         }
     }
-    assert!(served > 20, "only {served} requests were good");
+    assert!(served > 20, "only {served} requests were valid");
 }
 
 /// Reads one request, answers it, and reads to the end. Returns all received bytes.
@@ -194,7 +194,7 @@ fn split(bytes: &[u8]) -> Result<(usize, bool), String> {
 fn assert_one_request(bytes: &[u8], host: &str) {
     let shown = bytes.escape_ascii();
     let (end, _) = split(bytes).unwrap_or_else(|error| panic!("{error}: {shown}"));
-    assert_eq!(end, bytes.len(), "something follows: {shown}");
+    assert_eq!(end, bytes.len(), "bytes follow: {shown}");
     let limits = Limits {
         head_bytes: usize::MAX,
         headers: MAX_FIELDS,

@@ -162,7 +162,7 @@ async fn a_name_and_a_hostname_are_taken_together_or_not_at_all() {
     assert_eq!(refused.kind(), ErrorCode::InvalidRequest);
     let online = list(&engine, "tunnels").await;
     assert!(online.iter().any(|tunnel| tunnel["id"] == id(&named)));
-    assert_eq!(online.len(), 2, "nothing was taken");
+    assert_eq!(online.len(), 2, "no tunnel was taken over");
 
     drop(other);
     let mut hostname = PlainAgent::connect(&engine).await;
@@ -202,8 +202,8 @@ async fn a_takeover_does_not_wait_for_an_agent_that_is_frozen() {
     old.open(wired::http("web")).await.unwrap();
     relay.freeze(1);
     let service = named_service("new").await;
-    let asked = Properties::http().hostname("web");
-    let new = engine.publish_as(asked, service.addr()).await;
+    let requested = Properties::http().hostname("web");
+    let new = engine.publish_as(requested, service.addr()).await;
     assert_eq!(get(&engine, new.hostname()).await, (200, "new".to_owned()));
     let clients = list(&engine, "clients").await;
     assert!(
@@ -218,9 +218,9 @@ async fn a_displaced_agent_does_not_reclaim_its_tunnel() {
     let engine = TestEngine::start().await;
     let relay = Relay::start(&engine).await;
     let services = (named_service("old").await, named_service("new").await);
-    let asked = || Properties::http().named("web").hostname("web");
+    let requested = || Properties::http().named("web").hostname("web");
     let old = Agent::connect(relay.agent_config(&engine)).await.unwrap();
-    let mut displaced = old.open(asked());
+    let mut displaced = old.open(requested());
     let mut kept = old.open(Properties::private("kept"));
     within("tunnel", displaced.online()).await.unwrap();
     let before = within("tunnel", kept.online()).await.unwrap();
@@ -229,7 +229,7 @@ async fn a_displaced_agent_does_not_reclaim_its_tunnel() {
     let host = "web.t.engine.localhost";
     assert_eq!(get(&engine, host).await, (200, "old".to_owned()));
 
-    let new = engine.publish_as(asked(), services.1.addr()).await;
+    let new = engine.publish_as(requested(), services.1.addr()).await;
     let closed = within("end of the tunnel", forwarding).await.unwrap();
     let Closed::Refused(refusal) = closed else {
         panic!("{closed:?}")
@@ -259,12 +259,12 @@ async fn a_displaced_agent_does_not_reclaim_its_tunnel() {
 async fn a_visitor_stays_connected_through_a_takeover() {
     let engine = TestEngine::start().await;
     let services = (Upstream::http1().await, Upstream::http1().await);
-    let asked = || Properties::http().hostname("web");
-    let old = engine.publish_as(asked(), services.0.addr()).await;
+    let requested = || Properties::http().hostname("web");
+    let old = engine.publish_as(requested(), services.0.addr()).await;
     let host = old.hostname();
     let mut visitor = engine.visitor().http1(host).await;
     assert_eq!(visitor.get("/", host).await.status, 200);
-    let _new = engine.publish_as(asked(), services.1.addr()).await;
+    let _new = engine.publish_as(requested(), services.1.addr()).await;
     assert_eq!(visitor.get("/", host).await.status, 200);
     assert_eq!((services.0.accepted(), services.1.accepted()), (1, 1));
 }
@@ -325,17 +325,17 @@ async fn en_9_large_answers_outlive_the_control_channel() {
         let relay = Relay::start(&engine).await;
         let agent = Agent::connect(relay.agent_config(&engine)).await.unwrap();
         let go = Arc::new(Notify::new());
-        let (asked, mut hears) = mpsc::unbounded_channel();
+        let (requested, mut hears) = mpsc::unbounded_channel();
         let service = {
             let go = Arc::clone(&go);
             Upstream::start(move |mut stream, _| {
-                let (go, asked) = (Arc::clone(&go), asked.clone());
+                let (go, requested) = (Arc::clone(&go), requested.clone());
                 async move {
                     let mut head = Vec::new();
                     while !head.ends_with(b"\r\n\r\n") {
                         stream.read_buf(&mut head).await.unwrap();
                     }
-                    asked.send(()).unwrap();
+                    requested.send(()).unwrap();
                     go.notified().await;
                     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {LARGE}\r\n\r\n");
                     stream.write_all(answer.as_bytes()).await.unwrap();
@@ -456,13 +456,13 @@ async fn agents_of_http_2_services_that_share_a_name_serve_it_together() {
 /// Services `one` and `two` have the same name, and the first of them dies.
 async fn serve_it_together(http_version: Option<&str>, services: (Upstream, Upstream)) {
     let engine = TestEngine::start().await;
-    let asked = || {
-        let mut asked = Properties::http().named("web").share(true);
-        asked.http_version = http_version.map(Into::into);
-        asked
+    let requested = || {
+        let mut requested = Properties::http().named("web").share(true);
+        requested.http_version = http_version.map(Into::into);
+        requested
     };
-    let one = engine.publish_as(asked(), services.0.addr()).await;
-    let two = engine.publish_as(asked(), services.1.addr()).await;
+    let one = engine.publish_as(requested(), services.0.addr()).await;
+    let two = engine.publish_as(requested(), services.1.addr()).await;
     assert_eq!(
         one.hostname(),
         two.hostname(),
@@ -494,14 +494,14 @@ async fn a_failed_http_2_service_gets_no_new_requests_immediately() {
         named_h2c_service("well").await,
         named_h2c_service("dead").await,
     );
-    let asked = || {
+    let requested = || {
         Properties::http()
             .named("web")
             .share(true)
             .http_version("h2c")
     };
-    let tunnel = engine.publish_as(asked(), well.addr()).await;
-    let _other = engine.publish_as(asked(), dead.addr()).await;
+    let tunnel = engine.publish_as(requested(), well.addr()).await;
+    let _other = engine.publish_as(requested(), dead.addr()).await;
     drop(dead);
     let host = tunnel.hostname();
     let mut failed = [0, 0];
@@ -527,15 +527,15 @@ async fn a_failed_http_2_service_gets_no_new_requests_immediately() {
 async fn a_boundary_is_checked_for_each_tunnel_of_a_shared_name() {
     let engine = TestEngine::start().await;
     let services = (named_service("blue").await, named_service("green").await);
-    let asked = |colour: &str| {
+    let requested = |colour: &str| {
         Properties::http()
             .named("web")
             .share(true)
             .token_auth(true)
             .labels([("colour".to_owned(), colour.to_owned())].into())
     };
-    let blue = engine.publish_as(asked("blue"), services.0.addr()).await;
-    let _green = engine.publish_as(asked("green"), services.1.addr()).await;
+    let blue = engine.publish_as(requested("blue"), services.0.addr()).await;
+    let _green = engine.publish_as(requested("green"), services.1.addr()).await;
     let host = blue.hostname();
     let reaching = |labels: serde_json::Value| {
         let connect = serde_json::json!({"filters": {"labels": labels}});

@@ -31,7 +31,7 @@ fn range(count: u16) -> String {
 }
 
 fn address(online: &Online) -> SocketAddr {
-    let port = online.properties.port.expect("a port of its own");
+    let port = online.properties.port.expect("a port");
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 

@@ -100,8 +100,8 @@ async fn line(stream: &mut TlsStream<TcpStream>) -> String {
 async fn a_terminated_tunnel_offers_the_protocols_of_its_owner() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
-    let asked = properties("broker").tls_alpns(vec!["mqtt".to_owned(), "h2".to_owned()]);
-    let tunnel = engine.publish_as(asked, upstream.addr()).await;
+    let requested = properties("broker").tls_alpns(vec!["mqtt".to_owned(), "h2".to_owned()]);
+    let tunnel = engine.publish_as(requested, upstream.addr()).await;
     let edge = engine.addr();
     for (offered, agreed) in [
         (&["mqtt"][..], Some(&b"mqtt"[..])),
@@ -229,8 +229,8 @@ async fn a_passthrough_visitor_sees_the_services_own_certificate() {
     let own = TestCa::new();
     let host = "own.t.engine.localhost";
     let upstream = tls_service(&own, host, &["secret/1"]).await;
-    let asked = properties("own").tls_mode("passthrough");
-    let tunnel = engine.publish_as(asked, upstream.addr()).await;
+    let requested = properties("own").tls_mode("passthrough");
+    let tunnel = engine.publish_as(requested, upstream.addr()).await;
     assert_eq!(tunnel.hostname(), host);
     let config = own.client(&["secret/1"]);
     let mut visitor = connect(engine.addr(), host, config).await.unwrap();
@@ -253,8 +253,8 @@ async fn a_client_hello_in_pieces_finds_its_tunnel() {
     let own = TestCa::new();
     let host = "own.t.engine.localhost";
     let upstream = tls_service(&own, host, &[]).await;
-    let asked = properties("own").tls_mode("passthrough");
-    let _tunnel = engine.publish_as(asked, upstream.addr()).await;
+    let requested = properties("own").tls_mode("passthrough");
+    let _tunnel = engine.publish_as(requested, upstream.addr()).await;
     let name = ServerName::try_from(host).unwrap();
     let mut session = rustls::ClientConnection::new(own.client(&[]), name).unwrap();
     let mut hello = Vec::new();
@@ -295,10 +295,10 @@ async fn upstream_tls_encrypts_again_towards_the_service() {
     let engine = TestEngine::start().await;
     let own = TestCa::new();
     let upstream = tls_service(&own, "inside.example", &["mqtt", "other"]).await;
-    let asked = properties("broker")
+    let requested = properties("broker")
         .upstream_tls(true)
         .tls_alpns(vec!["mqtt".to_owned()]);
-    let tunnel = engine.publish_as(asked, upstream.addr()).await;
+    let tunnel = engine.publish_as(requested, upstream.addr()).await;
     for (offered, agreed) in [(&["mqtt"][..], "mqtt"), (&[], "none")] {
         let config = engine.ca().client(offered);
         let connecting = connect(engine.addr(), tunnel.hostname(), config);
@@ -327,8 +327,8 @@ async fn upstream_tls_with_a_plain_service_is_seen_as_a_reset() {
         stream.read_to_end(&mut Vec::new()).await.ok();
     })
     .await;
-    let asked = properties("mail").upstream_tls(true);
-    let tunnel = engine.publish_as(asked, upstream.addr()).await;
+    let requested = properties("mail").upstream_tls(true);
+    let tunnel = engine.publish_as(requested, upstream.addr()).await;
     let config = engine.ca().client(&[]);
     let connecting = connect(engine.addr(), tunnel.hostname(), config);
     let mut visitor = connecting.await.unwrap();
@@ -346,10 +346,10 @@ async fn trusted_ips_keep_other_addresses_away_from_a_tls_service() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
     for mode in ["terminated", "passthrough"] {
-        let asked = properties(mode)
+        let requested = properties(mode)
             .tls_mode(mode.to_owned())
             .trusted_ips(vec!["192.0.2.0/24".to_owned()]);
-        let tunnel: TestTunnel = engine.publish_as(asked, upstream.addr()).await;
+        let tunnel: TestTunnel = engine.publish_as(requested, upstream.addr()).await;
         let config = engine.ca().client(&[]);
         let kind = match connect(engine.addr(), tunnel.hostname(), config).await {
             Ok(mut visitor) => exchange(&mut visitor, b"ping").await.unwrap_err().kind(),
@@ -368,8 +368,8 @@ async fn trusted_ips_keep_other_addresses_away_from_a_tls_service() {
 async fn en_10_only_the_base_host_accepts_the_agent_protocol() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::tcp().await;
-    let asked = properties("trap").tls_alpns(vec!["svc/1".to_owned(), "rstrm/1".to_owned()]);
-    let trap = engine.publish_as(asked, upstream.addr()).await;
+    let requested = properties("trap").tls_alpns(vec!["svc/1".to_owned(), "rstrm/1".to_owned()]);
+    let trap = engine.publish_as(requested, upstream.addr()).await;
     for alpn in ["svc/1", "rstrm/1"] {
         let config = || engine.ca().client(&[alpn]);
         for name in [

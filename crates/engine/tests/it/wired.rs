@@ -182,8 +182,8 @@ impl PlainAgent {
     }
 }
 
-/// Opens a connection for a stream. Returns true if the engine accepted it. With `zero_rtt` there
-/// is no answer.
+/// Opens a connection for a stream. Returns it, or the engine's refusal. With `zero_rtt` there is no
+/// answer to wait for.
 pub(crate) async fn bring(
     engine: &TestEngine,
     stream_id: &str,

@@ -118,9 +118,9 @@ mod slow_visitors {
         within("much to be held", reached).await;
         ask(&engine, &tunnel).await;
         most = most.max(memory::held());
-        assert!(most <= LIMIT + LEAVING, "{most} bytes were held");
+        assert!(most <= LIMIT + LEAVING, "{most} bytes were buffered");
         println!(
-            "at most {most} bytes held, {} streams given up",
+            "at most {most} bytes buffered, {} streams aborted",
             memory::given_up() - given_up
         );
         // Their memory is released with them.

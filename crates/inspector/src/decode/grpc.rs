@@ -28,8 +28,8 @@ impl Frames {
     pub(super) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Frame)) {
         loop {
             let Some(frame) = &mut self.frame else {
-                let wanted = HEAD - self.head.len();
-                let (head, rest) = bytes.split_at(wanted.min(bytes.len()));
+                let missing = HEAD - self.head.len();
+                let (head, rest) = bytes.split_at(missing.min(bytes.len()));
                 self.head.extend_from_slice(head);
                 bytes = rest;
                 let &[flags, a, b, c, d] = self.head.as_slice() else {
@@ -48,10 +48,10 @@ impl Frames {
             let (data, rest) = bytes.split_at(here);
             self.left -= here as u64;
             bytes = rest;
-            let room = MESSAGE_BYTES.saturating_sub(frame.kept.len());
+            let capacity = MESSAGE_BYTES.saturating_sub(frame.kept.len());
             frame
                 .kept
-                .extend_from_slice(data.get(..room).unwrap_or(data));
+                .extend_from_slice(data.get(..capacity).unwrap_or(data));
             if self.left > 0 {
                 return;
             }

@@ -146,9 +146,9 @@ impl Http1 {
         }
         let until_close = matches!(self.responses.body, Some(BodyReader::UntilClose));
         for (at, mut asked) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
-            let whole = at == 0 && until_close && error.is_none();
+            let complete = at == 0 && until_close && error.is_none();
             let broke = if asked.answered { BROKE_OFF } else { NO_ANSWER };
-            let error = (!whole).then(|| error.unwrap_or(broke));
+            let error = (!complete).then(|| error.unwrap_or(broke));
             asked.flow.done(Fields::default(), error, store, now);
         }
     }
@@ -217,8 +217,8 @@ impl Http1 {
             .map_err(|_| "a malformed body of a request")?;
         let data = rest.get(step.data).unwrap_or_default();
         // The last pending request, or none if it was already answered.
-        let mut asked = self.waiting.back_mut().filter(|asked| asked.coming);
-        let flow = asked.as_mut().map(|asked| &mut asked.flow);
+        let mut pending = self.waiting.back_mut().filter(|pending| pending.coming);
+        let flow = pending.as_mut().map(|pending| &mut pending.flow);
         if let Some(flow) = flow.or(self.late.as_mut()) {
             flow.request_body(data, store, now);
             let trailers = match step.state {
@@ -233,8 +233,8 @@ impl Http1 {
                 None => self.requests.body = Some(body),
                 Some(trailers) => {
                     flow.asked(trailers, store, now);
-                    match asked {
-                        Some(asked) => asked.coming = false,
+                    match pending {
+                        Some(pending) => pending.coming = false,
                         None => self.late = None,
                     }
                 }
@@ -253,10 +253,10 @@ impl Http1 {
         let Some(lines) = readable(rest, seen) else {
             return Ok(rest);
         };
-        let Some(asked) = self.waiting.front_mut() else {
+        let Some(pending) = self.waiting.front_mut() else {
             return Err("an answer that nobody asked for");
         };
-        let head = parse_response(lines, &LIMITS, asked.to_head, &mut self.slots);
+        let head = parse_response(lines, &LIMITS, pending.to_head, &mut self.slots);
         let Progress::Complete { head, head_len } = head.map_err(|bad| bad.reason)? else {
             return Ok(rest);
         };
@@ -270,12 +270,12 @@ impl Http1 {
             version: version(head.version),
             fields: fields(&head.fields),
         };
-        asked.answered = true;
+        pending.answered = true;
         if head.status == 101 {
             let websocket = store::is_websocket(&response.fields)
-                .then(|| WebSocket::new(asked.flow.id(), &response.fields));
-            asked.flow.answered(response, store, now);
-            let flow = std::mem::take(&mut asked.flow);
+                .then(|| WebSocket::new(pending.flow.id(), &response.fields));
+            pending.flow.answered(response, store, now);
+            let flow = std::mem::take(&mut pending.flow);
             for mut overtaken in self.waiting.drain(..).skip(1) {
                 let error = Some(OVERTAKEN);
                 overtaken.flow.done(Fields::default(), error, store, now);
@@ -286,7 +286,7 @@ impl Http1 {
             });
             return Ok(after);
         }
-        asked.flow.answered(response, store, now);
+        pending.flow.answered(response, store, now);
         let body: BodyReader = head.body.into();
         if body.is_done() {
             self.answer_ends(Fields::default(), store, now);
@@ -307,8 +307,8 @@ impl Http1 {
             .advance(rest)
             .map_err(|_| "a malformed body of an answer")?;
         let data = rest.get(step.data).unwrap_or_default();
-        if let Some(asked) = self.waiting.front_mut() {
-            asked.flow.response_body(data, store, now);
+        if let Some(pending) = self.waiting.front_mut() {
+            pending.flow.response_body(data, store, now);
         }
         match step.state {
             BodyState::More => self.responses.body = Some(body),

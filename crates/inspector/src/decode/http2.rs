@@ -144,7 +144,7 @@ impl Http2 {
             }
             let side = self.side(from);
             // Wait for the frame header, then for the whole frame unless it is data.
-            let wanted = match Frame::read(&side.held) {
+            let needed = match Frame::read(&side.held) {
                 Some(frame) if frame.kind == DATA => FRAME_HEAD + frame.pad_length(),
                 Some(frame) if frame.length > HEAD_BYTES => {
                     return Err("an HTTP/2 frame that is too large");
@@ -152,10 +152,10 @@ impl Http2 {
                 Some(frame) => FRAME_HEAD + frame.length,
                 None => FRAME_HEAD,
             };
-            let (here, rest) = bytes.split_at((wanted - side.held.len()).min(bytes.len()));
+            let (here, rest) = bytes.split_at((needed - side.held.len()).min(bytes.len()));
             side.held.extend_from_slice(here);
             bytes = rest;
-            if side.held.len() < wanted {
+            if side.held.len() < needed {
                 return Ok(());
             }
             let Some(frame) = Frame::read(&side.held) else {
@@ -244,15 +244,15 @@ impl Http2 {
     /// Passes on the received part of a data frame; true if the frame is complete.
     fn data(&mut self, from: From, mut data: Data, here: &[u8], scene: &mut Scene<'_>) -> bool {
         let payload = data.left - data.padding;
-        let shown = here.get(..payload).unwrap_or(here);
+        let payload_bytes = here.get(..payload).unwrap_or(here);
         data.left -= here.len();
         data.padding = data.padding.min(data.left);
         let over = data.left == 0;
         let (store, now) = (&mut *scene.store, scene.now);
         if let Some(stream) = self.streams.get_mut(&data.stream) {
             match from {
-                From::Visitor => stream.flow.request_body(shown, store, now),
-                From::Service => stream.flow.response_body(shown, store, now),
+                From::Visitor => stream.flow.request_body(payload_bytes, store, now),
+                From::Service => stream.flow.response_body(payload_bytes, store, now),
             }
         }
         if over && data.last {
@@ -280,12 +280,12 @@ impl Http2 {
         }
         let mut read = Fieldset::default();
         // An index of one byte may expand to kilobytes.
-        let mut room = MAX_UNFOLDED;
+        let mut capacity = MAX_UNFOLDED;
         side.hpack
             .decode_with_cb(&block.bytes, |name, value| {
                 let size = name.len() + value.len();
-                if room >= size {
-                    room -= size;
+                if capacity >= size {
+                    capacity -= size;
                     read.push(&name, &value);
                 }
             })
@@ -409,11 +409,11 @@ impl Http2 {
             From::Visitor => "the visitor's side",
             From::Service => "the service",
         };
-        let told = format!("{who} reset the stream ({})", error_name(code));
+        let message = format!("{who} reset the stream ({})", error_name(code));
         let (store, now) = (&mut *scene.store, scene.now);
         // After a complete response, the reset only cancels the rest of the request, which is not
         // an error.
-        stream.flow.done(Fields::default(), Some(&told), store, now);
+        stream.flow.done(Fields::default(), Some(&message), store, now);
     }
 }
 

@@ -42,8 +42,8 @@ impl Events {
             if half {
                 continue;
             }
-            let room = LINE_BYTES.saturating_sub(self.line.len());
-            let kept = line.get(..room).unwrap_or(line);
+            let capacity = LINE_BYTES.saturating_sub(self.line.len());
+            let kept = line.get(..capacity).unwrap_or(line);
             self.line.extend_from_slice(kept);
             self.beyond += (line.len() - kept.len()) as u64;
             if end.is_some() {
@@ -83,10 +83,10 @@ impl Events {
                 }
                 event.size += value.len() as u64 + beyond + u64::from(event.lines > 0);
                 event.lines += 1;
-                let room = MESSAGE_BYTES.saturating_sub(event.data.len());
+                let capacity = MESSAGE_BYTES.saturating_sub(event.data.len());
                 event
                     .data
-                    .extend_from_slice(value.get(..room).unwrap_or(value));
+                    .extend_from_slice(value.get(..capacity).unwrap_or(value));
             }
             // Comments, which keep connections alive, and unknown fields.
             _ => {}

@@ -91,9 +91,9 @@ fn one_after_another() -> Passing {
 }
 
 #[test]
-fn a_connection_carries_one_exchange_after_another() {
+fn consecutive_exchanges_on_a_connection_are_separate() {
     let store = follow(&one_after_another());
-    let told: Vec<_> = store
+    let exchanges: Vec<_> = store
         .iter()
         .map(|exchange| {
             let summary = &exchange.summary;
@@ -116,12 +116,12 @@ fn a_connection_carries_one_exchange_after_another() {
     ];
     let expected: Vec<_> = expected
         .iter()
-        .map(|(method, path, status, asked, told)| {
+        .map(|(method, path, status, asked, exchanges)| {
             let own = |text: &&str| (*text).to_owned();
-            (own(method), own(path), *status, own(asked), own(told))
+            (own(method), own(path), *status, own(asked), own(exchanges))
         })
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(exchanges, expected);
     let first = store.get(1).unwrap();
     assert_eq!(first.request.path, "/a?token=secret");
     assert_eq!(first.summary.source_ip, Some([192, 0, 2, 1].into()));
@@ -251,14 +251,14 @@ fn websocket_messages_are_assembled() {
     let exchange = store.get(1).unwrap();
     assert_eq!(exchange.summary.kind, Kind::WebSocket);
     assert_eq!(exchange.summary.error, None);
-    let told: Vec<_> = exchange
+    let messages: Vec<_> = exchange
         .messages
         .iter()
         .map(|one| (one.from, one.what.clone(), one.kept.len(), one.size))
         .collect();
     let close = || ExchangeKind::Close { code: Some(1000) };
     assert_eq!(
-        told,
+        messages,
         [
             (Visitor, ExchangeKind::Text, 5, 5),
             (Service, ExchangeKind::Ping, 1, 1),
@@ -318,12 +318,12 @@ fn compressed_messages_are_inflated_with_and_without_context() {
     for fresh in [false, true] {
         let store = follow(&compressed(fresh));
         let messages = &store.get(1).unwrap().messages;
-        let told: Vec<_> = messages
+        let texts: Vec<_> = messages
             .iter()
             .map(|one| (std::str::from_utf8(&one.kept).unwrap(), one.compressed))
             .collect();
         let expected = ["a message", "a message", "a message again", "plain"];
-        assert_eq!(told, expected.map(|text| (text, false)), "{fresh}");
+        assert_eq!(texts, expected.map(|text| (text, false)), "{fresh}");
     }
 }
 
@@ -372,7 +372,7 @@ fn events_are_parsed_as_in_browsers() {
     let store = follow(&event_stream());
     let exchange = store.get(1).unwrap();
     assert_eq!(exchange.summary.kind, Kind::Sse);
-    let told: Vec<_> = exchange
+    let events: Vec<_> = exchange
         .messages
         .iter()
         .map(|one| {
@@ -397,7 +397,7 @@ fn events_are_parsed_as_in_browsers() {
         )
     };
     assert_eq!(
-        told,
+        events,
         [
             event("message", None, "one"),
             event("tick", Some("7"), "a\nb"),
@@ -436,7 +436,7 @@ fn grpc() -> Passing {
     let (start, end) = first.split_at(5);
     let head = tell(&[(":status", "200"), ("content-type", "application/grpc")]);
     let trailers = tell(&[("grpc-status", "0")]);
-    let asked = [0, 0, 0, 0, 4, 0x0a, 2, b'h', b'i'];
+    let message = [0, 0, 0, 0, 4, 0x0a, 2, b'h', b'i'];
     vec![
         (
             Visitor,
@@ -448,9 +448,9 @@ fn grpc() -> Passing {
         (Visitor, h2_frame(9, 4, 1, end)),
         (
             Visitor,
-            h2_frame(0, 8, 1, &[&[3][..], &asked[..6], &[0; 3]].concat()),
+            h2_frame(0, 8, 1, &[&[3][..], &message[..6], &[0; 3]].concat()),
         ),
-        (Visitor, h2_frame(0, 1, 1, &asked[6..])),
+        (Visitor, h2_frame(0, 1, 1, &message[6..])),
         (
             Visitor,
             h2_frame(1, 4 | 0x20, 3, &[&[0, 0, 0, 0, 1][..], &second].concat()),
@@ -480,13 +480,13 @@ fn grpc_calls_have_messages_and_trailers() {
         (Some(200), &None)
     );
     assert_eq!(first.response_body.trailers.get("grpc-status"), Some("0"));
-    let told: Vec<_> = first
+    let messages: Vec<_> = first
         .messages
         .iter()
         .map(|one| (one.from, one.kept.clone()))
         .collect();
     assert_eq!(
-        told,
+        messages,
         [
             (Visitor, vec![0x0a, 2, b'h', b'i']),
             (Service, vec![0x08, 1]),

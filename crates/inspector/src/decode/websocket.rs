@@ -233,9 +233,9 @@ impl Messages {
             // Inflating was aborted within this message.
             (Some(_), None) => {}
             (None, _) => {
-                let room = MESSAGE_BYTES.saturating_sub(data.kept.len());
+                let capacity = MESSAGE_BYTES.saturating_sub(data.kept.len());
                 data.kept
-                    .extend_from_slice(plain.get(..room).unwrap_or(plain));
+                    .extend_from_slice(plain.get(..capacity).unwrap_or(plain));
             }
         }
     }
@@ -306,12 +306,12 @@ impl Inflate {
 
     /// Inflates more bytes; appends up to the limit, and counts all.
     fn run(&mut self, mut bytes: &[u8], kept: &mut Vec<u8>, size: &mut u64) -> Result<(), ()> {
-        let mut room = [0; 4096];
+        let mut buffer = [0; 4096];
         loop {
             let (taken, made) = (self.state.total_in(), self.state.total_out());
             let status = self
                 .state
-                .decompress(bytes, &mut room, FlushDecompress::Sync)
+                .decompress(bytes, &mut buffer, FlushDecompress::Sync)
                 .map_err(drop)?;
             let taken = usize::try_from(self.state.total_in() - taken).map_err(drop)?;
             let made = usize::try_from(self.state.total_out() - made).map_err(drop)?;
@@ -320,7 +320,7 @@ impl Inflate {
             if *size > INFLATED_BYTES as u64 {
                 return Err(());
             }
-            let fresh = room.get(..made).unwrap_or_default();
+            let fresh = buffer.get(..made).unwrap_or_default();
             let free = MESSAGE_BYTES.saturating_sub(kept.len());
             kept.extend_from_slice(fresh.get(..free).unwrap_or(fresh));
             match status {
@@ -331,7 +331,7 @@ impl Inflate {
                         return Ok(());
                     }
                 }
-                _ if bytes.is_empty() && made < room.len() => return Ok(()),
+                _ if bytes.is_empty() && made < buffer.len() => return Ok(()),
                 _ if taken == 0 && made == 0 => return Err(()),
                 _ => {}
             }

@@ -30,7 +30,7 @@ pub(crate) fn shown(fields: &Fields, body: &Body) -> DisplayedBody {
 
 /// The same for bytes with a coding; `cut` if the bytes are incomplete.
 pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
-    let mut shown = DisplayedBody {
+    let mut displayed = DisplayedBody {
         bytes: bytes.to_vec(),
         decoded: None,
         cut,
@@ -42,17 +42,17 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
         .filter(|one| !one.is_empty() && one != "identity")
         .collect();
     if codings.is_empty() || bytes.is_empty() {
-        return shown;
+        return displayed;
     }
     if codings.len() > MAX_CODINGS {
-        shown.trouble = Some("it is encoded too many times".to_owned());
-        return shown;
+        displayed.trouble = Some("it is encoded too many times".to_owned());
+        return displayed;
     }
     for one in codings.iter().rev() {
-        match unfold(one, &shown.bytes) {
+        match unfold(one, &displayed.bytes) {
             Ok((unfolded, more)) => {
-                shown.bytes = unfolded;
-                shown.cut |= more;
+                displayed.bytes = unfolded;
+                displayed.cut |= more;
             }
             Err(trouble) => {
                 return DisplayedBody {
@@ -64,8 +64,8 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
             }
         }
     }
-    shown.decoded = Some(codings.join(", "));
-    shown
+    displayed.decoded = Some(codings.join(", "));
+    displayed
 }
 
 /// Decompresses up to the limit; true if there is more. Truncated input is shown as far as it can
@@ -150,20 +150,20 @@ mod tests {
             ("gzip, identity", gzip(plain)),
             ("gzip, gzip", gzip(&gzip(plain))),
         ] {
-            let shown = decode(coding, &bytes, false);
-            assert_eq!(shown.bytes, plain, "{coding}: {:?}", shown.trouble);
-            assert!(!shown.cut && shown.decoded.is_some());
+            let body = decode(coding, &bytes, false);
+            assert_eq!(body.bytes, plain, "{coding}: {:?}", body.trouble);
+            assert!(!body.cut && body.decoded.is_some());
         }
-        let shown = decode("br", &brotli, false);
-        assert_eq!(shown.bytes, plain, "{:?}", shown.trouble);
+        let body = decode("br", &brotli, false);
+        assert_eq!(body.bytes, plain, "{:?}", body.trouble);
     }
 
     #[test]
     fn a_decompression_bomb_stops_at_the_limit() {
         let bomb = gzip(&vec![0; 50 * SHOWN_BYTES]);
-        let shown = decode("gzip", &bomb, false);
-        assert_eq!(shown.bytes.len(), SHOWN_BYTES);
-        assert!(shown.cut);
+        let body = decode("gzip", &bomb, false);
+        assert_eq!(body.bytes.len(), SHOWN_BYTES);
+        assert!(body.cut);
     }
 
     #[test]
@@ -173,17 +173,17 @@ mod tests {
                 .flat_map(u32::to_le_bytes)
                 .collect::<Vec<_>>(),
         );
-        let shown = decode("gzip", &whole[..whole.len() / 2], true);
-        assert!(shown.bytes.len() > 1000 && shown.cut);
-        assert_eq!(shown.bytes[..8], [0, 0, 0, 0, 1, 0, 0, 0]);
+        let body = decode("gzip", &whole[..whole.len() / 2], true);
+        assert!(body.bytes.len() > 1000 && body.cut);
+        assert_eq!(body.bytes[..8], [0, 0, 0, 0, 1, 0, 0, 0]);
     }
 
     #[test]
     fn undecodable_bodies_are_shown_unchanged() {
         for coding in ["gzip", "br", "zstd", "deflate", "compress"] {
-            let shown = decode(coding, b"\xFFplain", false);
-            assert_eq!(shown.bytes, b"\xFFplain", "{coding}");
-            assert!(shown.trouble.is_some(), "{coding}");
+            let body = decode(coding, b"\xFFplain", false);
+            assert_eq!(body.bytes, b"\xFFplain", "{coding}");
+            assert!(body.trouble.is_some(), "{coding}");
         }
     }
 
@@ -192,8 +192,8 @@ mod tests {
         let mut bytes = b"plain".to_vec();
         for codings in 1..=5 {
             bytes = gzip(&bytes);
-            let shown = decode(&vec!["gzip"; codings].join(","), &bytes, false);
-            assert_eq!(shown.bytes == b"plain", codings <= 4, "{codings}");
+            let body = decode(&vec!["gzip"; codings].join(","), &bytes, false);
+            assert_eq!(body.bytes == b"plain", codings <= 4, "{codings}");
         }
     }
 
@@ -205,8 +205,8 @@ mod tests {
             let head = [0x28, 0xb5, 0x2f, 0xfd, 0, window];
             let last_raw_block = [2 << 3 | 1, 0, 0, b'h', b'i'];
             let bytes = [&head[..], &last_raw_block].concat();
-            let shown = decode("zstd", &bytes, false);
-            assert_eq!(shown.bytes == b"hi", is_read, "{:?}", shown.trouble);
+            let body = decode("zstd", &bytes, false);
+            assert_eq!(body.bytes == b"hi", is_read, "{:?}", body.trouble);
         }
     }
 }

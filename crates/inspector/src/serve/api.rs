@@ -289,15 +289,15 @@ async fn as_har(
     State(state): Shared,
     Query(Archive { reveal, id }): Query<Archive>,
 ) -> Result<Response, ApiError> {
-    let wanted = state.inspector.read(|store| {
-        let wanted = store.iter();
-        let wanted = wanted.filter(|exchange| id.is_none_or(|id| exchange.summary.id == id));
-        wanted.cloned().collect::<Vec<_>>()
+    let selected = state.inspector.read(|store| {
+        let selected = store.iter();
+        let selected = selected.filter(|exchange| id.is_none_or(|id| exchange.summary.id == id));
+        selected.cloned().collect::<Vec<_>>()
     });
     let version = state.version;
     let secrets = Secrets::of(reveal);
     let made = tokio::task::spawn_blocking(move || {
-        har::archive(wanted.iter(), version, secrets).to_string()
+        har::archive(selected.iter(), version, secrets).to_string()
     });
     let text = made.await.map_err(|_stopped| ApiError::gone())?;
     let kind = (header::CONTENT_TYPE, "application/json");

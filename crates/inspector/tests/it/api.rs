@@ -43,9 +43,9 @@ fn own(at: SocketAddr) -> String {
 fn recorded(inspector: &Inspector, to: &str, bytes: &[(&str, &str)]) {
     let visit = Visit::new("", None);
     let mut stream = inspector.tap(to.parse().unwrap()).stream(&visit).unwrap();
-    for (asked, told) in bytes {
-        stream.to_service(asked.as_bytes());
-        stream.to_visitor(told.as_bytes());
+    for (request_text, response) in bytes {
+        stream.to_service(request_text.as_bytes());
+        stream.to_visitor(response.as_bytes());
     }
     stream.ended(None);
 }
@@ -109,19 +109,19 @@ async fn secrets_are_masked_unless_requested_and_search_finds_compressed_text() 
         "/api/exchanges/1/curl",
         "/api/har",
     ] {
-        let (status, told) = ask(at, "GET", path, &own(at), "").await;
+        let (status, response) = ask(at, "GET", path, &own(at), "").await;
         assert_eq!(status, 200);
-        assert!(!told.to_string().contains("hush"), "{path}: {told}");
+        assert!(!response.to_string().contains("hush"), "{path}: {response}");
         if path != "/api/exchanges" {
-            let (_, told) = ask(at, "GET", &format!("{path}?reveal=true"), &own(at), "").await;
-            assert!(told.to_string().contains("hush"), "{path}: {told}");
+            let (_, response) = ask(at, "GET", &format!("{path}?reveal=true"), &own(at), "").await;
+            assert!(response.to_string().contains("hush"), "{path}: {response}");
         }
     }
     let (_, found) = ask(at, "GET", "/api/exchanges?search=NEEDLE", &own(at), "").await;
     assert_eq!(found["exchanges"].as_array().unwrap().len(), 1);
     assert_eq!(found["exchanges"][0]["id"], 1);
-    let (status, told) = ask(at, "GET", "/api/exchanges/9", &own(at), "").await;
-    assert_eq!((status, &told["error"]["code"]), (404, &json!("not_found")));
+    let (status, response) = ask(at, "GET", "/api/exchanges/9", &own(at), "").await;
+    assert_eq!((status, &response["error"]["code"]), (404, &json!("not_found")));
     let (status, _) = ask(at, "DELETE", "/api/exchanges", &own(at), "").await;
     assert_eq!(status, 204);
     let (status, _) = ask(at, "GET", "/api/exchanges/1", &own(at), "").await;
@@ -141,54 +141,54 @@ async fn a_command_for_curl_sends_the_request_and_nothing_else() {
     recorded(&inspector, &to, &[(&request, answer)]);
     let serving = served(&inspector).await;
     let at = serving.address();
-    let (status, told) = ask(at, "GET", "/api/exchanges/1/curl", &own(at), "").await;
+    let (status, response) = ask(at, "GET", "/api/exchanges/1/curl", &own(at), "").await;
     assert_eq!(status, 200);
-    let told = told.as_str().unwrap().to_owned();
+    let response = response.as_str().unwrap().to_owned();
 
-    let heard = tokio::spawn(async move {
+    let sent = tokio::spawn(async move {
         let (mut stream, _) = service.accept().await.unwrap();
-        let mut heard = String::new();
+        let mut sent = String::new();
         let mut bytes = [0; 4096];
         // Reads as much of a body as announced.
-        while !heard.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+        while !sent.split_once("\r\n\r\n").is_some_and(|(head, body)| {
             let head = head.to_lowercase();
             let length = head.split("content-length: ").nth(1).unwrap_or("0");
             body.len() == length.lines().next().unwrap().parse::<usize>().unwrap()
         }) {
             let length = stream.read(&mut bytes).await.unwrap();
-            assert_ne!(length, 0, "{heard}");
-            heard.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+            assert_ne!(length, 0, "{sent}");
+            sent.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
         }
         stream.write_all(answer.as_bytes()).await.unwrap();
-        heard
+        sent
     });
     let program = std::env::var("SVC_TEST_CURL").expect("cargo xtask provision sets it");
-    let rest = told.strip_prefix("curl ").unwrap();
+    let rest = response.strip_prefix("curl ").unwrap();
     let mut command = Command::new("sh");
     command.args(["-c", &format!("'{program}' -sS --max-time 60 {rest}")]);
     let run = tokio::task::spawn_blocking(move || command.output().unwrap());
     let output = run.await.unwrap();
-    assert!(output.status.success(), "{told}\n{output:?}");
-    let heard = heard.await.unwrap();
-    let asked = "POST /a/../?a[b]=1&id=[1-3]&c={x,y}&token=[masked] HTTP/1.1\r\n";
-    assert!(heard.starts_with(asked), "{told}\n{heard}");
-    assert!(heard.ends_with("\r\n\r\n@/etc/hosts"), "{told}\n{heard}");
+    assert!(output.status.success(), "{response}\n{output:?}");
+    let sent = sent.await.unwrap();
+    let request_text = "POST /a/../?a[b]=1&id=[1-3]&c={x,y}&token=[masked] HTTP/1.1\r\n";
+    assert!(sent.starts_with(request_text), "{response}\n{sent}");
+    assert!(sent.ends_with("\r\n\r\n@/etc/hosts"), "{response}\n{sent}");
 }
 
 #[tokio::test]
 async fn a_replay_sends_the_changed_request_with_its_masked_values() {
     let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to = service.local_addr().unwrap().to_string();
-    let heard = tokio::spawn(async move {
+    let request = tokio::spawn(async move {
         let (mut stream, _) = service.accept().await.unwrap();
-        let mut heard = vec![0; 4096];
+        let mut request = vec![0; 4096];
         let mut length = 0;
-        while !heard[..length].ends_with(b"changed") {
-            length += stream.read(&mut heard[length..]).await.unwrap();
+        while !request[..length].ends_with(b"changed") {
+            length += stream.read(&mut request[length..]).await.unwrap();
         }
-        let told = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok";
-        stream.write_all(told).await.unwrap();
-        String::from_utf8(heard[..length].to_vec()).unwrap()
+        let response = b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok";
+        stream.write_all(response).await.unwrap();
+        String::from_utf8(request[..length].to_vec()).unwrap()
     });
     let inspector = Inspector::new(RecordingMode::Always);
     recorded(
@@ -211,9 +211,9 @@ async fn a_replay_sends_the_changed_request_with_its_masked_values() {
         "body": {"text": "changed"},
     });
     let path = "/api/exchanges/1/replay";
-    let (status, told) = ask(at, "POST", path, &own(at), &changes.to_string()).await;
-    assert_eq!((status, &told), (201, &json!({"id": 2})));
-    let heard = heard.await.unwrap().to_lowercase();
+    let (status, response) = ask(at, "POST", path, &own(at), &changes.to_string()).await;
+    assert_eq!((status, &response), (201, &json!({"id": 2})));
+    let request = request.await.unwrap().to_lowercase();
     for part in [
         "post /a?token=one&b=2 http/1.1\r\n",
         "host: web.test\r\n",
@@ -221,11 +221,11 @@ async fn a_replay_sends_the_changed_request_with_its_masked_values() {
         "x-new: yes\r\n",
         "content-length: 7\r\n",
     ] {
-        assert!(heard.contains(part), "{heard}");
+        assert!(request.contains(part), "{request}");
     }
-    let (_, told) = ask(at, "GET", "/api/exchanges/2", &own(at), "").await;
+    let (_, response) = ask(at, "GET", "/api/exchanges/2", &own(at), "").await;
     assert_eq!(
-        (&told["replay_of"], &told["status"]),
+        (&response["replay_of"], &response["status"]),
         (&json!(1), &json!(201))
     );
     // Nothing listens there: no exchange, and the reason. The port stays bound, so that no other
@@ -241,9 +241,9 @@ async fn a_replay_sends_the_changed_request_with_its_masked_values() {
             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
         )],
     );
-    let (status, told) = ask(at, "POST", "/api/exchanges/3/replay", &own(at), "{}").await;
+    let (status, response) = ask(at, "POST", "/api/exchanges/3/replay", &own(at), "{}").await;
     assert_eq!(
-        (status, &told["error"]["code"]),
+        (status, &response["error"]["code"]),
         (502, &json!("service_unavailable"))
     );
     let (status, _) = ask(at, "GET", "/api/exchanges/4", &own(at), "").await;
@@ -254,7 +254,7 @@ async fn a_replay_sends_the_changed_request_with_its_masked_values() {
         (json!({"headers": [{"name": "a b", "value": ""}]}), 422),
         (json!({"unknown": 1}), 422),
     ] {
-        let (status, told) = ask(at, "POST", path, &own(at), &changes.to_string()).await;
-        assert_eq!(status, code, "{changes} {told}");
+        let (status, response) = ask(at, "POST", path, &own(at), &changes.to_string()).await;
+        assert_eq!(status, code, "{changes} {response}");
     }
 }

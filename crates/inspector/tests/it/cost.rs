@@ -1,5 +1,5 @@
-//! The cost of recording, printed and not asserted: `cargo test --release -p inspector cost --
-//! --nocapture` on a quiet machine.
+//! The cost of recording, printed and not asserted:
+//! `cargo test --release -p inspector cost -- --nocapture` on a quiet machine.
 
 use std::time::{Duration, Instant};
 

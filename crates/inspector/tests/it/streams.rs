@@ -82,10 +82,10 @@ async fn http2_of_another_library_is_read() {
                 while let Some(Ok(data)) = body.data().await {
                     body.flow_control().release_capacity(data.len()).unwrap();
                 }
-                let mut told = answer
+                let mut received = answer
                     .send_response(http::Response::new(()), false)
                     .unwrap();
-                told.send_data(vec![b'x'; 30_000].into(), true).unwrap();
+                received.send_data(vec![b'x'; 30_000].into(), true).unwrap();
             }));
         }
     });
@@ -99,10 +99,10 @@ async fn http2_of_another_library_is_read() {
             .send_request(request.body(()).unwrap(), false)
             .unwrap();
         body.send_data("a question".into(), true).unwrap();
-        let mut told = answer.await.unwrap().into_body();
-        while let Some(data) = told.data().await {
+        let mut received = answer.await.unwrap().into_body();
+        while let Some(data) = received.data().await {
             let length = data.unwrap().len();
-            told.flow_control().release_capacity(length).unwrap();
+            received.flow_control().release_capacity(length).unwrap();
         }
     }
     drop(sender);
@@ -129,9 +129,9 @@ async fn bytes_pass_unchanged_even_if_they_cannot_be_parsed() {
     let asking = tokio::spawn(async move {
         visitor.write_all(&asked).await.unwrap();
         visitor.shutdown().await.unwrap();
-        let mut told = Vec::new();
-        visitor.read_to_end(&mut told).await.unwrap();
-        told
+        let mut received = Vec::new();
+        visitor.read_to_end(&mut received).await.unwrap();
+        received
     });
     let mut heard = Vec::new();
     service.read_to_end(&mut heard).await.unwrap();

@@ -10,9 +10,9 @@ use tokio::net::TcpListener;
 
 use crate::support::{CLUSTER, Following, Told, pace};
 
-fn snapshots(told: &[Told]) -> usize {
-    told.iter()
-        .filter(|told| matches!(told, Told::Snapshot(_)))
+fn snapshots(calls: &[Told]) -> usize {
+    calls.iter()
+        .filter(|call| matches!(call, Told::Snapshot(_)))
         .count()
 }
 
@@ -28,19 +28,19 @@ async fn a_full_snapshot_comes_first_and_then_changes_in_order() {
     let platform = FakePlatform::start().await;
     platform.add_project("aaaaaaaa");
     let link = Following::start(&platform, folder.path(), pace());
-    let told = link.told(|told| !told.is_empty()).await;
-    let Told::Snapshot(items) = &told[0] else {
-        panic!("{told:?}")
+    let calls = link.told(|calls| !calls.is_empty()).await;
+    let Told::Snapshot(items) = &calls[0] else {
+        panic!("{calls:?}")
     };
     assert!(has_project(items, "aaaaaaaa"));
     for number in 0..100 {
         platform.add_project(&format!("{number:08x}"));
     }
     link.informed(&platform).await;
-    let told = link.told(|told| told.len() == 101).await;
-    for (number, told) in told[1..].iter().enumerate() {
-        let Told::Change(items) = told else {
-            panic!("{told:?}")
+    let calls = link.told(|calls| calls.len() == 101).await;
+    for (number, call) in calls[1..].iter().enumerate() {
+        let Told::Change(items) = call else {
+            panic!("{call:?}")
         };
         assert!(has_project(items, &format!("{number:08x}")));
     }
@@ -59,8 +59,8 @@ async fn a_lost_link_resumes_at_its_position() {
     platform.add_project("aaaaaaaa");
     platform.set_away(false);
     link.informed(&platform).await;
-    let told = link.told(|told| told.len() == 2).await;
-    assert!(matches!(&told[1], Told::Change(items) if has_project(items, "aaaaaaaa")));
+    let calls = link.told(|calls| calls.len() == 2).await;
+    assert!(matches!(&calls[1], Told::Change(items) if has_project(items, "aaaaaaaa")));
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn another_history_starts_with_a_full_snapshot() {
     let link = Following::start(&platform, folder.path(), pace());
     link.informed(&platform).await;
     platform.restore();
-    link.told(|told| snapshots(told) == 2).await;
+    link.told(|calls| snapshots(calls) == 2).await;
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn malformed_data_ends_the_connection_and_a_full_snapshot_is_requested() {
     let link = Following::start(&platform, folder.path(), pace());
     link.informed(&platform).await;
     platform.garble();
-    link.told(|told| snapshots(told) == 2).await;
+    link.told(|calls| snapshots(calls) == 2).await;
 }
 
 #[tokio::test]
@@ -142,8 +142,8 @@ async fn updates_for_another_cluster_are_not_applied() {
     assert_eq!(link.status.snapshots(), 0);
     link.stop().await;
     let link = Following::start(&platform, folder.path(), pace());
-    let told = link.told(|told| !told.is_empty()).await;
-    assert_eq!(snapshots(&told), 1, "nothing of it was kept: {told:?}");
+    let calls = link.told(|calls| !calls.is_empty()).await;
+    assert_eq!(snapshots(&calls), 1, "none of it was stored: {calls:?}");
 }
 
 #[tokio::test]
@@ -158,14 +158,14 @@ async fn the_saved_state_is_served_without_the_platform_and_resumed() {
 
     platform.set_away(true);
     let link = Following::start(&platform, folder.path(), pace());
-    let told = link.told(|told| !told.is_empty()).await;
-    assert!(matches!(&told[0], Told::Snapshot(items) if has_project(items, "aaaaaaaa")));
+    let calls = link.told(|calls| !calls.is_empty()).await;
+    assert!(matches!(&calls[0], Told::Snapshot(items) if has_project(items, "aaaaaaaa")));
     assert!(!link.status.is_connected());
     platform.set_away(false);
     platform.add_project("bbbbbbbb");
     link.informed(&platform).await;
-    let told = link.told(|told| told.len() == 2).await;
-    assert_eq!(snapshots(&told), 1, "it resumed at the end of the file");
+    let calls = link.told(|calls| calls.len() == 2).await;
+    assert_eq!(snapshots(&calls), 1, "it resumed at the end of the file");
 }
 
 #[tokio::test]

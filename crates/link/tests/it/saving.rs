@@ -26,8 +26,8 @@ impl Drop for FullDisk {
     }
 }
 
-fn has_credential(told: &[Told], wanted: &str) -> bool {
-    let Some(Told::Snapshot(items)) = told.first() else {
+fn has_credential(calls: &[Told], wanted: &str) -> bool {
+    let Some(Told::Snapshot(items)) = calls.first() else {
         return false;
     };
     let is = |item: &Item| matches!(item, Item::Credential(known) if known.id == wanted);
@@ -38,10 +38,10 @@ fn has_credential(told: &[Told], wanted: &str) -> bool {
 async fn restarted(platform: &FakePlatform, folder: &Path) -> Vec<Told> {
     platform.set_away(true);
     let link = Following::start(platform, folder, pace());
-    let told = link.ear.told.borrow().clone();
+    let calls = link.ear.told.borrow().clone();
     link.stop().await;
     platform.set_away(false);
-    told
+    calls
 }
 
 async fn becomes_saved(link: &Following, saved: bool) {
@@ -69,8 +69,8 @@ async fn a_revocation_that_cannot_be_saved_deletes_the_stored_state() {
     // As after a crash. A link that stops normally saves once more.
     assert!(!folder.path().join("link/state").exists());
     link.stop().await;
-    let told = restarted(&platform, folder.path()).await;
-    assert_eq!(told, [], "nothing is served before the platform answers");
+    let calls = restarted(&platform, folder.path()).await;
+    assert_eq!(calls, [], "nothing is served before the platform answers");
     drop(full);
 }
 
@@ -88,9 +88,9 @@ async fn a_save_that_failed_is_retried_without_a_further_change() {
     drop(full);
     becomes_saved(&link, true).await;
     link.stop().await;
-    let told = restarted(&platform, folder.path()).await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(!has_credential(&told, &credential));
+    let calls = restarted(&platform, folder.path()).await;
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert!(!has_credential(&calls, &credential));
 }
 
 /// A failed save of an addition keeps the stored state, which a restart needs.
@@ -110,6 +110,6 @@ async fn an_addition_that_cannot_be_saved_keeps_the_stored_state() {
     becomes_saved(&link, false).await;
     link.stop().await;
     drop(full);
-    let told = restarted(&platform, folder.path()).await;
-    assert!(has_credential(&told, &credential));
+    let calls = restarted(&platform, folder.path()).await;
+    assert!(has_credential(&calls, &credential));
 }

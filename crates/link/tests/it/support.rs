@@ -38,7 +38,7 @@ pub(crate) enum Told {
 #[derive(Debug)]
 pub(crate) struct Ear {
     pub(crate) told: watch::Sender<Vec<Told>>,
-    /// The cluster in which it is interested.
+    /// The cluster whose updates it accepts.
     cluster: &'static str,
 }
 

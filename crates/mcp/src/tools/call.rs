@@ -74,7 +74,7 @@ pub(crate) fn request(
     let mut address = operation.path.to_owned();
     let mut query = String::new();
     let mut members = Map::new();
-    let mut whole = None;
+    let mut whole_body = None;
     for argument in known {
         let Some(value) = given.get(&argument.name) else {
             if argument.required {
@@ -99,13 +99,13 @@ pub(crate) fn request(
             Place::Member(name) => {
                 members.insert(name.clone(), value.clone());
             }
-            Place::Body => whole = Some(value.clone()),
+            Place::Body => whole_body = Some(value.clone()),
         }
     }
     if matches!(tool.call, Call::CreateProject) && !members.contains_key(IDEMPOTENCY_KEY) {
         members.insert(IDEMPOTENCY_KEY.to_owned(), derived_key(&address, &members));
     }
-    let body = match whole {
+    let body = match whole_body {
         Some(value) => Some(value),
         None => (operation.body.is_some() && !members.is_empty()).then_some(Value::Object(members)),
     };

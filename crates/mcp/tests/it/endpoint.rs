@@ -258,7 +258,7 @@ async fn mc_2_discovery_and_documents_need_no_credential() {
     assert_eq!(found["resource"], "https://svc.example.com");
     assert_eq!(found["tools"].as_array().unwrap().len(), mcp::TOOLS.len());
     assert!(found["bundles"].as_array().unwrap().len() >= 3);
-    assert_eq!(found.get("local"), None, "nobody's machine is here");
+    assert_eq!(found.get("local"), None, "there are no local tools");
 
     let listed = platform.call(None, "svc_openapi", json!({})).await;
     let operations = listed["structuredContent"]["operations"]

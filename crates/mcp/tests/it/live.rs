@@ -34,15 +34,15 @@ async fn the_engine_gets_the_bearer_and_nothing_else() {
     assert_eq!(status, 200, "{answer}");
     let all_asked = platform.asked_of_engine();
     assert_eq!(all_asked.len(), 1, "{answer}");
-    let asked = &all_asked[0];
-    assert_eq!(asked.project, ProjectName::Endpoint("e7e8a732".to_owned()));
+    let request = &all_asked[0];
+    assert_eq!(request.project, ProjectName::Endpoint("e7e8a732".to_owned()));
     assert_eq!(
-        asked.address,
+        request.address,
         "/api/tunnels?params=%7B%22filters%22%3A%7B%22name%22%3A%22a%26b%22%7D%2C%22limit%22%3A5%7D"
     );
     let bearer = ("authorization".to_owned(), "Bearer good".to_owned());
-    assert_eq!(asked.headers, [bearer]);
-    assert_eq!(asked.by, "ada");
+    assert_eq!(request.headers, [bearer]);
+    assert_eq!(request.by, "ada");
     assert_eq!(platform.asked(), [], "the API is not called");
 }
 
@@ -57,10 +57,10 @@ async fn a_list_is_returned_under_its_name() {
         let result = platform.call(Some("good"), tool, by_id(json!({}))).await;
         assert_eq!(result["isError"], false, "{result}");
         assert_eq!(result["structuredContent"], json!({ key: live }));
-        let asked = platform.asked_of_engine();
-        let asked = asked.last().unwrap();
-        assert_eq!(asked.address, address);
-        assert_eq!(asked.project, ProjectName::Id("prj_1".to_owned()));
+        let request = platform.asked_of_engine();
+        let request = request.last().unwrap();
+        assert_eq!(request.address, address);
+        assert_eq!(request.project, ProjectName::Id("prj_1".to_owned()));
     }
 }
 

@@ -27,10 +27,10 @@ async fn a_list_is_requested_from_the_engine_with_its_own_filter_names() {
         result["structuredContent"],
         json!({"sessions": [{"id": "wts_1"}]})
     );
-    let asked = platform.asked_of_engine().remove(0);
-    assert_eq!(asked.project, ProjectName::Endpoint("e7e8a732".to_owned()));
-    assert_eq!(asked.needed, Permission::WebttySessionsReadOnly);
-    let query = asked
+    let request = platform.asked_of_engine().remove(0);
+    assert_eq!(request.project, ProjectName::Endpoint("e7e8a732".to_owned()));
+    assert_eq!(request.needed, Permission::WebttySessionsReadOnly);
+    let query = request
         .address
         .strip_prefix("/api/webtty/sessions?params=")
         .unwrap();
@@ -52,26 +52,26 @@ async fn operations_have_their_paths_bodies_and_permissions() {
         )
         .await;
     assert_eq!(result["structuredContent"]["status"], "granted", "{result}");
-    let asked = platform.asked_of_engine().remove(0);
+    let request = platform.asked_of_engine().remove(0);
     assert_eq!(
-        asked.address,
+        request.address,
         "/api/webtty/sessions/wts_1/control-requests/wtr_1"
     );
-    assert_eq!(asked.body, json!({"action": "grant"}));
-    assert_eq!(asked.needed, Permission::WebttySessionsReadWrite);
+    assert_eq!(request.body, json!({"action": "grant"}));
+    assert_eq!(request.needed, Permission::WebttySessionsReadWrite);
 
     let platform = Platform::with(200, json!([]));
     let arguments = of_session(json!({"from_seq": 7}));
     platform
         .call(Some("good"), "svc_webtty_session_events", arguments)
         .await;
-    let asked = platform.asked_of_engine().remove(0);
-    assert_eq!(asked.needed, Permission::WebttyLogsReadOnly);
+    let request = platform.asked_of_engine().remove(0);
+    assert_eq!(request.needed, Permission::WebttyLogsReadOnly);
     // Text on the wire, because JSON parsers may round a number of this size.
     assert!(
-        asked.address.contains("%22from_seq%22%3A%227%22"),
+        request.address.contains("%22from_seq%22%3A%227%22"),
         "{}",
-        asked.address
+        request.address
     );
 }
 
@@ -141,9 +141,9 @@ async fn stream_tools_are_passed_to_the_component_with_streams() {
     let message = call(arguments.clone(), json!({}));
     let (status, answer) = platform.send(&message, &headers).await;
     assert_eq!(status, 200, "{answer}");
-    let asked = &answer["result"]["structuredContent"];
+    let request = &answer["result"]["structuredContent"];
     assert_eq!(
-        *asked,
+        *request,
         json!({
             "project": "Id(\"prj_1\")",
             "needed": "tunnels.resources.read-only",

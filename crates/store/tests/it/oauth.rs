@@ -123,7 +123,7 @@ async fn a_device_is_decided_once_and_redeemed_once(database: Database) {
     assert_eq!(device_grants::count(&mut tx, at(599)).await.unwrap(), 1);
     assert_eq!(device_grants::count(&mut tx, at(600)).await.unwrap(), 0);
     let early = device_grants::redeem(&mut tx, hash(1), "client", id!(CredentialId), at(1)).await;
-    assert_eq!(early.unwrap(), None, "nobody has approved");
+    assert_eq!(early.unwrap(), None, "not yet approved");
     let who = (ann.user, id!(SessionId));
     let permissions = ["a".to_owned()];
     let approval = Approval {

@@ -28,14 +28,14 @@ impl Release {
     }
 
     fn read(file: &Path) -> Self {
-        let told: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
-        let tables = told["tables"].as_array().unwrap().iter().map(|table| {
+        let release: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        let tables = release["tables"].as_array().unwrap().iter().map(|table| {
             let rows = table["rows"].as_array().unwrap().clone();
             (table["table"].as_str().unwrap().to_owned(), rows)
         });
         Self {
-            name: told["version"].as_str().unwrap().to_owned(),
-            schema: told["schema"].as_u64().unwrap(),
+            name: release["version"].as_str().unwrap().to_owned(),
+            schema: release["schema"].as_u64().unwrap(),
             tables: tables.collect(),
         }
     }
@@ -202,7 +202,7 @@ fn every_table_has_rows(release: &Release, tables: Vec<String>) {
         let is_filled = rows.is_some_and(|(_, rows)| !rows.is_empty());
         assert!(
             is_filled || table == "schema_versions",
-            "{}: nothing in {table}",
+            "{}: no rows in {table}",
             release.name
         );
     }

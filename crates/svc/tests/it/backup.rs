@@ -11,8 +11,8 @@ async fn a_backup_of_a_running_platform_can_be_started_elsewhere() {
     let home = Home::new();
     let running = up(&home, &[]).await;
     let backup = ["platform", "backup", "today.db"];
-    let ended = home.run(&backup).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = home.run(&backup).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let copied = std::fs::read(home.path().join("today.db")).unwrap();
     // An existing file is not replaced.
     let again = home.run(&backup).await;
@@ -43,11 +43,11 @@ async fn a_backup_of_a_running_platform_can_be_started_elsewhere() {
 #[tokio::test]
 async fn without_a_database_there_is_no_backup() {
     let home = Home::new();
-    let ended = home
+    let output = home
         .run(&["platform", "backup", "today.db", "--data-dir", "none"])
         .await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("there is no database"), "{ended:?}");
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stderr.contains("there is no database"), "{output:?}");
     assert!(!home.path().join("today.db").exists());
     assert!(!home.path().join("none").exists());
 }
@@ -59,8 +59,8 @@ async fn a_backup_is_restored_after_a_crash_and_a_restore_that_is_killed_is_repe
     let home = Home::new();
     let running = up(&home, &["--data-dir", "data"]).await;
     // The directory of a running platform is found.
-    let ended = home.run(&["platform", "backup", "today.db"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = home.run(&["platform", "backup", "today.db"]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let before = running.ready.clone();
     let restore = ["platform", "restore", "today.db", "--data-dir", "data"];
     let refused = home.run(&restore).await;
@@ -97,8 +97,8 @@ async fn a_backup_is_restored_after_a_crash_and_a_restore_that_is_killed_is_repe
         let done = tokio::time::timeout(Duration::from_millis(20 * wait), child.wait()).await;
         child.start_kill().ok();
         child.wait().await.unwrap();
-        let ended = home.run(&restore).await;
-        assert_eq!(ended.code, Some(0), "after {wait}: {ended:?}");
+        let output = home.run(&restore).await;
+        assert_eq!(output.code, Some(0), "after {wait}: {output:?}");
         assert!(!log.exists(), "after {wait}");
         if done.is_ok() {
             break;

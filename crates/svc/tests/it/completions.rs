@@ -17,12 +17,12 @@ async fn home_with(shell: &str, file: &str) -> Home {
     let home = Home::new();
     for name in ["work", "home"] {
         let set = ["context", "set", name, "--engine", "engine.example.com:443"];
-        let ended = home.run(&set).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let output = home.run(&set).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
-    let ended = home.run(&["completions", shell]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    std::fs::write(home.path().join(file), ended.stdout).unwrap();
+    let output = home.run(&["completions", shell]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    std::fs::write(home.path().join(file), output.stdout).unwrap();
     home
 }
 
@@ -107,9 +107,9 @@ async fn fish_completes_names_of_contexts() {
 async fn every_shell_gets_a_script() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let ended = home.run(&["completions", shell]).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert!(ended.stdout.contains("SVC_COMPLETE"), "{ended:?}");
+        let output = home.run(&["completions", shell]).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(output.stdout.contains("SVC_COMPLETE"), "{output:?}");
     }
     // Unknown positions get no completions.
     let asked = home

@@ -53,11 +53,11 @@ async fn cp_4g_a_program_repeats_the_fingerprint() {
         "--plan",
         "pro",
         "--confirm",
-        &seen,
+        &shown_fingerprint,
     ];
     assert_eq!(home.run(&pro).await.code, Some(4));
     let made = home
-        .run(&["project", "create", "new", "--confirm", &seen, "-o", "json"])
+        .run(&["project", "create", "new", "--confirm", &shown_fingerprint, "-o", "json"])
         .await
         .json();
     assert_eq!(made["name"], "new");
@@ -75,7 +75,7 @@ async fn cp_4g_a_payment_is_made_on_its_page() {
         .run(&["project", "create", "--preview", "-o", "json"])
         .await
         .json();
-    let seen = fingerprint(&preview, "pro");
+    let shown_fingerprint = fingerprint(&preview, "pro");
     let args = [
         "project",
         "create",
@@ -83,11 +83,11 @@ async fn cp_4g_a_payment_is_made_on_its_page() {
         "--plan",
         "pro",
         "--confirm",
-        &seen,
+        &shown_fingerprint,
     ];
-    let ended = home.run(&args).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let url = ended.stdout.trim();
+    let output = home.run(&args).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let url = output.stdout.trim();
     let base = up.said("base_url");
     assert!(
         url.starts_with(&format!("{base}/billing/checkout?")),
@@ -103,8 +103,8 @@ async fn cp_4g_a_payment_is_made_on_its_page() {
 async fn cp_4g_a_user_confirms_after_seeing_the_impact() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
-    let mut asked = Asked::start(&home, &["project", "create", "new"]);
-    let shown = asked.until("[y/N]").await;
+    let mut prompt = Asked::start(&home, &["project", "create", "new"]);
+    let shown = prompt.until("[y/N]").await;
     for text in [
         "new",
         "Basic",
@@ -114,13 +114,13 @@ async fn cp_4g_a_user_confirms_after_seeing_the_impact() {
     ] {
         assert!(shown.contains(text), "{text} is missing in {shown}");
     }
-    asked.answer("n\n");
-    let (code, _rest) = asked.ended().await;
+    prompt.answer("n\n");
+    let (code, _rest) = prompt.ended().await;
     assert_eq!(code, Some(1));
-    let mut asked = Asked::start(&home, &["project", "create", "new"]);
-    asked.until("[y/N]").await;
-    asked.answer("yes\n");
-    let (code, stdout) = asked.ended().await;
+    let mut prompt = Asked::start(&home, &["project", "create", "new"]);
+    prompt.until("[y/N]").await;
+    prompt.answer("yes\n");
+    let (code, stdout) = prompt.ended().await;
     assert_eq!(code, Some(0));
     assert!(stdout.contains("new"), "{stdout}");
 }
@@ -138,26 +138,26 @@ async fn cp_4g_a_stale_offer_is_confirmed_again() {
             "project", "create", name, "--plan", "basic", "--region", place,
         ]
     };
-    let mut asked = Asked::start(&home, &create("mine", "aws/one"));
-    asked.until("[y/N]").await;
+    let mut prompt = Asked::start(&home, &create("mine", "aws/one"));
+    prompt.until("[y/N]").await;
     // Another user takes the slot in the other region, so the preview is stale.
     let preview = home
         .run(&["project", "create", "--preview", "-o", "json"])
         .await
         .json();
-    let seen = fingerprint(&preview, "basic");
+    let shown_fingerprint = fingerprint(&preview, "basic");
     let theirs = [
         &create("theirs", "aws/two")[..],
-        &["--confirm", &seen, "-o", "json"],
+        &["--confirm", &shown_fingerprint, "-o", "json"],
     ];
     home.run(&theirs.concat()).await.json();
-    asked.answer("y\n");
-    let again = asked.until("[y/N]").await;
+    prompt.answer("y\n");
+    let again = prompt.until("[y/N]").await;
     assert!(again.contains("has changed"), "{again}");
     let list = home.run(&["project", "list", "-o", "json"]).await.json();
     assert_eq!(list["total"], 1, "the stale answer created nothing");
-    asked.answer("y\n");
-    let (code, stdout) = asked.ended().await;
+    prompt.answer("y\n");
+    let (code, stdout) = prompt.ended().await;
     assert_eq!(code, Some(0), "{stdout}");
     let list = home.run(&["project", "list", "-o", "json"]).await.json();
     assert_eq!(list["total"], 2);
@@ -176,13 +176,13 @@ async fn cp_4a_a_lost_answer_does_not_create_twice() {
         .run(&["project", "create", "--preview", "-o", "json"])
         .await
         .json();
-    let seen = fingerprint(&preview, "basic");
+    let shown_fingerprint = fingerprint(&preview, "basic");
     let args = [
         "project",
         "create",
         "once",
         "--confirm",
-        &seen,
+        &shown_fingerprint,
         "-o",
         "json",
     ];

@@ -80,8 +80,8 @@ async fn an_empty_value_removes_a_stored_one() {
     let files = ["--ca-file", "ca.pem", "--token-file", "token"];
     let nothing = ["--ca-file", "", "--token-file="];
     for (rest, is_kept) in [(&files[..], true), (&nothing, false)] {
-        let ended = home.run(&[&set[..], rest].concat()).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let output = home.run(&[&set[..], rest].concat()).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
         let show = ["context", "show", "work", "-o", "json"];
         let shown = home.run(&show).await.json();
         for name in ["ca_file", "token"] {
@@ -116,10 +116,10 @@ async fn an_empty_variable_counts_as_unset() {
         for name in ["SVC_CA_FILE", "SVC_CONFIG", "SVC_TOKEN_FILE"] {
             command.env(name, "");
         }
-        let ended = Ended::of_command(command).await;
-        assert_eq!(ended.code, plain.code, "{args:?} {ended:?}");
-        assert_eq!(ended.stdout, plain.stdout, "{args:?}");
-        assert_eq!(ended.stderr, plain.stderr, "{args:?}");
+        let output = Ended::of_command(command).await;
+        assert_eq!(output.code, plain.code, "{args:?} {output:?}");
+        assert_eq!(output.stdout, plain.stdout, "{args:?}");
+        assert_eq!(output.stderr, plain.stderr, "{args:?}");
     }
 }
 
@@ -146,11 +146,11 @@ async fn a_token_is_not_used_with_another_address() {
         &["context", "set", "new"],
         &["context", "set", "work", "--token", "no token"],
     ] {
-        let ended = home.run(bad).await;
-        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let output = home.run(bad).await;
+        assert_eq!(output.code, Some(2), "{output:?}");
         assert!(
-            ended.stderr.contains("hint:") || bad.contains(&"e:x"),
-            "{ended:?}"
+            output.stderr.contains("hint:") || bad.contains(&"e:x"),
+            "{output:?}"
         );
     }
 }
@@ -176,9 +176,9 @@ async fn each_value_shows_its_source_and_no_secret_is_shown() {
     command
         .env("SVC_CONTEXT", "work")
         .env("SVC_ENGINE", "other.example");
-    let ended = Ended::of_command(command).await;
-    assert!(!ended.stdout.contains(token.trim()), "{ended:?}");
-    let shown = ended.json();
+    let output = Ended::of_command(command).await;
+    assert!(!output.stdout.contains(token.trim()), "{output:?}");
+    let shown = output.json();
     let source = |name: &str| setting(&shown, name)["source"].clone();
     assert_eq!(
         source("context"),

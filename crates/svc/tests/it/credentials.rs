@@ -154,11 +154,11 @@ async fn a_new_key_is_kept_unless_its_credential_certainly_does_not_exist() {
         for what in [&create[..], &rotate] {
             let flags = ["--key-file", "ci.key", "--token", "a.b.c", "--api-url"];
             let args = [&["credential"], what, &flags, &[platform.as_str()]].concat();
-            let ended = home.run(&args).await;
-            assert_eq!(ended.code, Some(code), "{ended:?}");
+            let output = home.run(&args).await;
+            assert_eq!(output.code, Some(code), "{output:?}");
             let says = "its key is in ci.key; see `svc credential list`";
-            assert_eq!(ended.stderr.contains(says), is_kept, "{ended:?}");
-            assert_eq!(key.exists(), is_kept, "{ended:?}");
+            assert_eq!(output.stderr.contains(says), is_kept, "{output:?}");
+            assert_eq!(key.exists(), is_kept, "{output:?}");
             if is_kept {
                 std::fs::remove_file(&key).unwrap();
             }
@@ -179,9 +179,9 @@ async fn a_usage_error_creates_no_key() {
         (&create, ["--ttl", "4000000d"]),
         (&rotate, ["--overlap", "50000d"]),
     ] {
-        let ended = home.run(&[command, &mistake, &flags].concat()).await;
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(!home.path().join("ci.key").exists(), "{ended:?}");
+        let output = home.run(&[command, &mistake, &flags].concat()).await;
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(!home.path().join("ci.key").exists(), "{output:?}");
     }
 }
 

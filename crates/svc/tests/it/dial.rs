@@ -81,13 +81,13 @@ async fn an_unknown_name_is_reported_with_a_suggestion() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let agent = publish(&home, "database", 9).await;
-    let ended = home.run(&["dial", "databse", "-o", "json"]).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let told: serde_json::Value = serde_json::from_str(&ended.stderr).unwrap();
-    assert_eq!(told["error"]["code"], "tunnel_not_found");
-    assert_eq!(told["error"]["exit_code"], 1);
-    let hint = told["error"]["hint"].as_str().unwrap();
-    assert!(hint.contains("did you mean `database`?"), "{told}");
+    let output = home.run(&["dial", "databse", "-o", "json"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let reported: serde_json::Value = serde_json::from_str(&output.stderr).unwrap();
+    assert_eq!(reported["error"]["code"], "tunnel_not_found");
+    assert_eq!(reported["error"]["exit_code"], 1);
+    let hint = reported["error"]["hint"].as_str().unwrap();
+    assert!(hint.contains("did you mean `database`?"), "{reported}");
     agent.terminate().await;
     up.stop().await;
 }

@@ -16,8 +16,8 @@ fn status<'a>(findings: &'a Value, name: &str) -> &'a str {
         .unwrap_or("absent")
 }
 
-fn findings(ended: &Ended) -> Value {
-    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+fn findings(output: &Ended) -> Value {
+    serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
 #[tokio::test]
@@ -63,14 +63,14 @@ async fn an_engine_alone_has_no_platform_checks() {
 async fn an_unreachable_engine_is_the_first_failure() {
     let home = Home::new();
     let engine = format!("127.0.0.1:{}", ports::lease());
-    let ended = home
+    let output = home
         .run(&["doctor", "--engine", &engine, "--token", "a.b.c"])
         .await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    let last = ended.stdout.lines().last().unwrap_or_default();
-    assert!(last.starts_with("tcp\tfail\t"), "{ended:?}");
-    assert!(last.contains("\tis the engine running"), "{ended:?}");
-    assert!(ended.stderr.contains("a check failed"), "{ended:?}");
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let last = output.stdout.lines().last().unwrap_or_default();
+    assert!(last.starts_with("tcp\tfail\t"), "{output:?}");
+    assert!(last.contains("\tis the engine running"), "{output:?}");
+    assert!(output.stderr.contains("a check failed"), "{output:?}");
 }
 
 /// Wrong name and unknown issuer, the two errors of trust.
@@ -116,19 +116,19 @@ async fn a_token_without_publish_permission_is_not_a_failure() {
     let reader = ["--permission", "tunnels.resources.read-only"];
     let mint = ["token", "mint", "--secret", &secret, "--type", "app"];
     let token = home.run(&[&mint[..], &reader].concat()).await.stdout;
-    let ended = home
+    let output = home
         .run(&["doctor", "-o", "json", "--token", token.trim()])
         .await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    let found = findings(&ended);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let found = findings(&output);
     assert_eq!(status(&found, "tunnel"), "skip", "{found}");
     assert_eq!(status(&found, "permissions"), "warn", "{found}");
     assert_eq!(status(&found, "engine_tunnels"), "pass", "{found}");
 
-    let ended = home.run(&["doctor", "--no-tunnel"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("tunnel\tskip\t"), "{ended:?}");
-    assert!(!ended.stdout.contains("tunnel_latency"), "{ended:?}");
+    let output = home.run(&["doctor", "--no-tunnel"]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("tunnel\tskip\t"), "{output:?}");
+    assert!(!output.stdout.contains("tunnel_latency"), "{output:?}");
     alone.stop().await;
 }
 

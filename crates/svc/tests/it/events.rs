@@ -125,15 +125,15 @@ async fn ev_1_events_are_posted_in_order_until_each_is_accepted() {
 
     // A refused event is not sent again.
     let refusing = Receiver::start(&[404]).await;
-    let ended = home.run(&["events", "--forward-to", &refusing.url]).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let output = home.run(&["events", "--forward-to", &refusing.url]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert!(
-        ended.stderr.starts_with("error[receiver_refused]: "),
-        "{ended:?}"
+        output.stderr.starts_with("error[receiver_refused]: "),
+        "{output:?}"
     );
     assert!(
-        ended.stderr.contains("answered 404 to state.initial"),
-        "{ended:?}"
+        output.stderr.contains("answered 404 to state.initial"),
+        "{output:?}"
     );
     agent.terminate().await;
     up.stop().await;
@@ -157,8 +157,8 @@ async fn ev_1_third_party_libraries_verify_the_signed_request() {
     ];
     let mut events = home.start(&args);
     let mut drawn = home.start(&["events", "--webhook", "--include-webhook-headers"]);
-    let told = drawn.says("following").await;
-    assert!(told.contains("signing with whsec_"), "{told}");
+    let output = drawn.says("following").await;
+    assert!(output.contains("signing with whsec_"), "{output}");
     events.says("following").await;
     let agent = publish(&home, "web").await;
     agent.terminate().await;
@@ -188,10 +188,10 @@ async fn ev_1_third_party_libraries_verify_the_signed_request() {
             "client.deleted"
         ]
     );
-    let told = drawn.json().await;
+    let output = drawn.json().await;
     let other = Request {
-        headers: serde_json::from_value(told["headers"].clone()).unwrap(),
-        body: told["body"].as_str().unwrap().to_owned(),
+        headers: serde_json::from_value(output["headers"].clone()).unwrap(),
+        body: output["body"].as_str().unwrap().to_owned(),
     };
     for running in [events, drawn] {
         assert_eq!(running.terminate().await.code, Some(0));

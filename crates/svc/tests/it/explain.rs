@@ -10,26 +10,26 @@ async fn an_engine_alone_explains_what_is_visible_from_outside() {
     let home = Home::new();
     let up = alone(&home, &["--demo"]).await;
     let demo = ["explain", up.said("demo_url"), "-o", "json"];
-    let told = home.run(&demo).await.json();
-    assert_eq!(told["visit"]["answer"]["status"], 200, "{told}");
-    assert_eq!(told["visit"]["certificate"]["trusted"], true, "{told}");
-    assert!(told.get("record").is_none() && told.get("next_step").is_none());
+    let result = home.run(&demo).await.json();
+    assert_eq!(result["visit"]["answer"]["status"], 200, "{result}");
+    assert_eq!(result["visit"]["certificate"]["trusted"], true, "{result}");
+    assert!(result.get("record").is_none() && result.get("next_step").is_none());
 
-    let nobody = up.said("demo_url").replace("//demo.", "//nobody.");
-    let told = home.run(&["explain", &nobody, "-o", "json"]).await.json();
-    assert_eq!(told["visit"]["answer"]["code"], "tunnel_not_found");
+    let unknown_url = up.said("demo_url").replace("//demo.", "//nobody.");
+    let result = home.run(&["explain", &unknown_url, "-o", "json"]).await.json();
+    assert_eq!(result["visit"]["answer"]["code"], "tunnel_not_found");
     assert!(
-        told["unknown"]
+        result["unknown"]
             .as_str()
             .unwrap()
             .contains("keeps no records")
     );
-    assert!(told["next_step"].as_str().unwrap().contains("svc tunnels"));
+    assert!(result["next_step"].as_str().unwrap().contains("svc tunnels"));
 
-    let reference = told["visit"]["answer"]["reference"].as_str().unwrap();
-    let ended = home.run(&["explain", reference]).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("access log"), "{ended:?}");
+    let reference = result["visit"]["answer"]["reference"].as_str().unwrap();
+    let output = home.run(&["explain", reference]).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(output.stderr.contains("access log"), "{output:?}");
     up.stop().await;
 }
 
@@ -55,21 +55,21 @@ async fn a_token_is_only_sent_to_the_address_it_was_given_for() {
     let token = up.said("token");
     let mut command = home.command(&["explain", &url, "-o", "json"]);
     command.env("SVC_TOKEN", token);
-    let told = Ended::of_command(command).await.json();
-    assert_eq!(told["visit"]["answer"]["code"], "unauthenticated", "{told}");
-    assert!(told.get("token").is_none(), "{told}");
+    let result = Ended::of_command(command).await.json();
+    assert_eq!(result["visit"]["answer"]["code"], "unauthenticated", "{result}");
+    assert!(result.get("token").is_none(), "{result}");
 
     let given = ["explain", &url, "--token", token, "-o", "json"];
-    let told = home.run(&given).await.json();
+    let result = home.run(&given).await.json();
     // Nothing listens on the port of the service.
-    assert_eq!(told["visit"]["answer"]["status"], 502, "{told}");
-    assert_eq!(told["token"]["boundary"], "none", "{told}");
-    assert!(!told.to_string().contains(token));
+    assert_eq!(result["visit"]["answer"]["status"], 502, "{result}");
+    assert_eq!(result["token"]["boundary"], "none", "{result}");
+    assert!(!result.to_string().contains(token));
 
     let clear = url.replace("https://", "http://");
-    let ended = home.run(&["explain", &clear, "--token", token]).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("not sent in clear"), "{ended:?}");
+    let output = home.run(&["explain", &clear, "--token", token]).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(output.stderr.contains("not sent in clear"), "{output:?}");
     let strangers = home.run(&["explain", &url, "--ca-file", "none.pem"]).await;
     assert_eq!(strangers.code, Some(2), "{strangers:?}");
     up.stop().await;

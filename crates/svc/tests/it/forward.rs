@@ -77,8 +77,8 @@ async fn a_folder_is_served_to_visitors_only() {
     up.stop().await;
 }
 
-/// A development server: it answers only to its own host name, upgrades only with its own host name
-/// and origin, and returns the visitor's address that it received.
+/// A development server: it answers only to its own host name, upgrades only with its own origin,
+/// and redirects to its own address.
 async fn development_server() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -225,9 +225,9 @@ async fn contradicting_options_are_refused_first() {
         ),
     ] {
         let engine = ["--engine", "127.0.0.1:1", "--token", "a.b.c"];
-        let ended = home.run(&[&["forward"], args, &engine].concat()).await;
-        assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");
-        assert!(ended.stderr.contains(text), "{args:?}: {ended:?}");
-        assert_eq!(ended.stdout, "", "{args:?}");
+        let output = home.run(&[&["forward"], args, &engine].concat()).await;
+        assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(text), "{args:?}: {output:?}");
+        assert_eq!(output.stdout, "", "{args:?}");
     }
 }

@@ -94,8 +94,8 @@ impl Hosted {
     /// Logs the command line in.
     pub(crate) async fn login(&self, home: &Home) {
         let args = ["login", "--api-url", &self.base_url, "--token-stdin"];
-        let ended = home.run_with_input(&args, self.token.as_bytes()).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let output = home.run_with_input(&args, self.token.as_bytes()).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
     }
 }
 

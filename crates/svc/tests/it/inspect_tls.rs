@@ -143,9 +143,9 @@ impl Agent {
     /// Stops it. Its connections ended normally or because the edge dropped them, which either
     /// direction may report first.
     async fn end(self) {
-        let ended = self.running.terminate().await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        for line in ended.stdout.lines() {
+        let output = self.running.terminate().await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+        for line in output.stdout.lines() {
             let line: Value = serde_json::from_str(line).unwrap();
             let error = line.get("error").and_then(Value::as_str);
             let dropped = [None, Some("connection reset"), Some("broken pipe")];
@@ -210,15 +210,15 @@ async fn a_visitor_gets_the_same_error_from_a_service_whose_tls_fails() {
     let other_protocol = service(&["imap"], |_| async {}).await;
     let silent = service(&[], |_| async {}).await;
     for target in [&without_tls, &other_protocol, &silent] {
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for inspect in ["off", "0"] {
             let agent = Agent::forward(&home, &up, target, inspect).await;
             let (status, answer) = agent.get("/").await.unwrap();
-            told.push((status, answer["code"].clone()));
+            results.push((status, answer["code"].clone()));
             assert_eq!(agent.running.terminate().await.code, Some(0));
         }
-        assert_eq!(told[0], (502, json!("upstream_unreachable")), "{target}");
-        assert_eq!(told[0], told[1], "{target}");
+        assert_eq!(results[0], (502, json!("upstream_unreachable")), "{target}");
+        assert_eq!(results[0], results[1], "{target}");
     }
     up.stop().await;
 }

@@ -57,9 +57,9 @@ async fn one_line_of_json_contains_all_addresses() {
         let answer = reqwest::get(format!("http://{address}/api/openapi.json")).await;
         assert_eq!(answer.unwrap().status(), 200, "{address}");
     }
-    let ended = up.stop().await;
-    assert_eq!(ended.stdout, "");
-    assert!(!ended.stderr.contains("panicked"), "{ended:?}");
+    let output = up.stop().await;
+    assert_eq!(output.stdout, "");
+    assert!(!output.stderr.contains("panicked"), "{output:?}");
 }
 
 /// One token for platform and engine: all permissions, 90 days, no OAuth claims, as decided.
@@ -194,9 +194,9 @@ async fn text_output_shows_how_to_sign_in() {
     ] {
         assert!(panel.contains(text), "{text} is missing in {panel}");
     }
-    let ended = running.terminate().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("Stopping"), "{ended:?}");
+    let output = running.terminate().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stderr.contains("Stopping"), "{output:?}");
 }
 
 #[tokio::test]

@@ -19,9 +19,9 @@ impl Up {
     }
 
     pub(crate) async fn stop(self) -> Ended {
-        let ended = self.running.terminate().await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        ended
+        let output = self.running.terminate().await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output
     }
 }
 

@@ -119,8 +119,8 @@ async fn a_token_in_the_keyring_works_for_every_command_until_logout() {
         &["project", "list"],
         &["token", "inspect"],
     ] {
-        let ended = desktop.run(&[args, &default].concat()).await;
-        assert_eq!(ended.code, Some(0), "{args:?} {ended:?}");
+        let output = desktop.run(&[args, &default].concat()).await;
+        assert_eq!(output.code, Some(0), "{args:?} {output:?}");
         let context = kept(home).unwrap();
         assert_eq!(context["keyring_account"], path.to_str().unwrap());
     }
@@ -169,11 +169,11 @@ async fn without_a_secret_service_the_next_step_is_shown() {
 
     keep_context(&home, "/somewhere/default.json");
     for args in [&["whoami"][..], &["tunnels"], &["logout"]] {
-        let ended = run(args).await;
-        assert_eq!(ended.code, Some(1), "{args:?} {ended:?}");
+        let output = run(args).await;
+        assert_eq!(output.code, Some(1), "{args:?} {output:?}");
         assert!(
-            ended.stderr.contains("secret service"),
-            "{args:?} {ended:?}"
+            output.stderr.contains("secret service"),
+            "{args:?} {output:?}"
         );
     }
     assert!(kept(&home).is_some());

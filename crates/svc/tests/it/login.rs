@@ -124,13 +124,13 @@ async fn oa_4_a_login_is_approved_in_a_browser_and_ended_by_logout() {
         assert!(screen.contains(seen), "{seen}: {screen}");
     }
     assert!(!screen.contains("Give access to others"), "{screen}");
-    let who = login.json().await;
-    assert_eq!(who["email"], up.said("admin_email"));
-    assert!(!who["permissions"].to_string().contains("credentials"));
-    let ended = login.ended().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stderr.contains("waiting for approval\n"), "{ended:?}");
-    assert!(!ended.stderr.contains("eyJ"), "{ended:?}");
+    let identity = login.json().await;
+    assert_eq!(identity["email"], up.said("admin_email"));
+    assert!(!identity["permissions"].to_string().contains("credentials"));
+    let output = login.ended().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stderr.contains("waiting for approval\n"), "{output:?}");
+    assert!(!output.stderr.contains("eyJ"), "{output:?}");
     let mode = std::fs::metadata(file(&home)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let context = kept(&home);
@@ -180,9 +180,9 @@ async fn a_login_at_a_desktop_opens_the_browser() {
     person.decide(user_code, "approve").await;
     asked.until("signed in to").await;
     asked.ended().await;
-    let who = ["whoami", "--context", "default", "-o", "json"];
-    let who = home.run(&who).await.json();
-    assert_eq!(who["permissions"], json!([scope]));
+    let identity = ["whoami", "--context", "default", "-o", "json"];
+    let identity = home.run(&identity).await.json();
+    assert_eq!(identity["permissions"], json!([scope]));
 }
 
 async fn until_written(path: &Path) -> String {
@@ -271,10 +271,10 @@ async fn oa_4_a_login_fails_when_its_code_expires() {
     let home = Home::new();
     for expires_in in [600, 1] {
         let origin = platform(expires_in, None).await;
-        let ended = home.run(&["login", "--api-url", &origin]).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.stderr.contains("ABCD-EFGH"), "{ended:?}");
-        assert!(ended.stderr.contains("nobody approved"), "{ended:?}");
+        let output = home.run(&["login", "--api-url", &origin]).await;
+        assert_eq!(output.code, Some(1), "{output:?}");
+        assert!(output.stderr.contains("ABCD-EFGH"), "{output:?}");
+        assert!(output.stderr.contains("nobody approved"), "{output:?}");
     }
     assert!(!file(&home).exists());
 }
@@ -284,13 +284,13 @@ async fn oa_4_a_login_fails_when_its_code_expires() {
 async fn a_platform_with_another_issuer_gets_no_login() {
     let home = Home::new();
     let origin = platform(600, Some("https://svc.example.com")).await;
-    let ended = home.run(&["login", "--api-url", &origin]).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let output = home.run(&["login", "--api-url", &origin]).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
     assert!(
-        ended
+        output
             .stderr
             .contains("calls itself https://svc.example.com"),
-        "{ended:?}"
+        "{output:?}"
     );
 }
 
@@ -345,9 +345,9 @@ async fn a_logout_removes_the_context_of_a_login_and_its_selection() {
             let made = home.run(&[&set[..], rest].concat()).await;
             assert_eq!(made.code, Some(0), "{made:?}");
         }
-        let ended = home.run(logout).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert!(ended.stderr.contains("`work` is forgotten"), "{ended:?}");
+        let output = home.run(logout).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert!(output.stderr.contains("`work` is forgotten"), "{output:?}");
         assert!(!contexts.join("work.json").exists(), "{logout:?}");
         assert!(contexts.join("default.json").exists(), "{logout:?}");
         assert!(!selected.exists(), "{logout:?}");
@@ -379,20 +379,20 @@ async fn a_later_login_keeps_the_authority_of_its_platform() {
     let token = ["--token", up.said("token")];
     let first = [&login[..], &token, &["--ca-file", "ca.pem"]].concat();
     for args in [&first[..], &[&login[..], &token].concat()] {
-        let ended = home.run(args).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let output = home.run(args).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
         assert_eq!(kept(&home)["ca_file"], ca.to_str().unwrap());
     }
     // It is also used for the approval.
     std::fs::remove_file(&ca).unwrap();
-    let ended = home.run(&login).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let output = home.run(&login).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
     assert!(
-        ended.stderr.contains("cannot read the CA file"),
-        "{ended:?}"
+        output.stderr.contains("cannot read the CA file"),
+        "{output:?}"
     );
     let elsewhere = platform(1, None).await;
-    let ended = home.run(&["login", "--api-url", &elsewhere]).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("nobody approved"), "{ended:?}");
+    let output = home.run(&["login", "--api-url", &elsewhere]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stderr.contains("nobody approved"), "{output:?}");
 }

@@ -157,8 +157,8 @@ async fn a_model_publishes_and_unpublishes_a_port() {
         assert!(schemes[0]["type"].is_string(), "{tool}");
         assert_eq!(schemes, &tool["_meta"]["securitySchemes"], "{tool}");
     }
-    let who = client.good("svc_whoami", json!({})).await;
-    assert_eq!(who["email"], up.said("admin_email"));
+    let identity = client.good("svc_whoami", json!({})).await;
+    assert_eq!(identity["email"], up.said("admin_email"));
     let missing = json!({"project_id": "prj_x"});
     let missing = client.bad("svc_project_get", missing).await;
     assert!(
@@ -196,8 +196,8 @@ async fn a_model_publishes_and_unpublishes_a_port() {
         json!({"port": 0}),
         json!({"port": port, "host": "10.0.0.1"}),
     ] {
-        let told = client.bad("svc_local_tunnel_expose", wrong).await;
-        assert!(told.contains("port") || told.contains("host"), "{told}");
+        let error = client.bad("svc_local_tunnel_expose", wrong).await;
+        assert!(error.contains("port") || error.contains("host"), "{error}");
     }
 
     // Open tunnels are closed when the client disconnects.
@@ -220,8 +220,8 @@ async fn local_tunnels_are_limited() {
             .await;
     }
     let one_more = json!({"port": port});
-    let told = client.bad("svc_local_tunnel_expose", one_more).await;
-    assert!(told.contains("16 tunnels"), "{told}");
+    let error = client.bad("svc_local_tunnel_expose", one_more).await;
+    assert!(error.contains("16 tunnels"), "{error}");
     let first = json!({"id": "local-1"});
     client.good("svc_local_tunnel_stop", first).await;
     client
@@ -293,32 +293,32 @@ async fn a_login_takes_effect_with_the_next_call() {
     };
     keep(&own["token"]);
     let mut client = Client::start_with(&home, &["--context", "work"]).await;
-    let who = client.good("svc_whoami", json!({})).await;
-    assert_eq!(who["email"], up.said("admin_email"));
+    let identity = client.good("svc_whoami", json!({})).await;
+    assert_eq!(identity["email"], up.said("admin_email"));
     let opened = json!({"port": port, "name": "before"});
     let opened = client.good("svc_local_tunnel_expose", opened).await;
 
     let wanted = json!({"permissions": ["account.projects.read-only"], "ttl_seconds": 600});
     let less = client.good("svc_token_create", wanted).await;
     keep(&less["token"]);
-    let who = client.good("svc_whoami", json!({})).await;
-    assert_eq!(who["permissions"], json!(["account.projects.read-only"]));
+    let identity = client.good("svc_whoami", json!({})).await;
+    assert_eq!(identity["permissions"], json!(["account.projects.read-only"]));
     let refused = json!({"port": port, "name": "after"});
-    let told = client.bad("svc_local_tunnel_expose", refused).await;
-    assert!(told.contains("refuses"), "{told}");
+    let error = client.bad("svc_local_tunnel_expose", refused).await;
+    assert!(error.contains("refuses"), "{error}");
     // Open tunnels stay open.
     let url = opened["url"].as_str().unwrap();
     assert_eq!(visit(&up, url).await.0, 200);
 
     keep(&json!("ended.by.revocation"));
-    let told = client.bad("svc_whoami", json!({})).await;
-    assert!(told.contains("run `svc login`"), "{told}");
+    let error = client.bad("svc_whoami", json!({})).await;
+    assert!(error.contains("run `svc login`"), "{error}");
     std::fs::remove_file(&file).unwrap();
-    let told = client.bad("svc_whoami", json!({})).await;
-    assert!(told.contains("svc login --context work"), "{told}");
+    let error = client.bad("svc_whoami", json!({})).await;
+    assert!(error.contains("svc login --context work"), "{error}");
     keep(&own["token"]);
-    let who = client.good("svc_whoami", json!({})).await;
-    assert_ne!(who["permissions"], json!(["account.projects.read-only"]));
+    let identity = client.good("svc_whoami", json!({})).await;
+    assert_ne!(identity["permissions"], json!(["account.projects.read-only"]));
     let again = json!({"port": port, "name": "after"});
     client.good("svc_local_tunnel_expose", again).await;
     client.leave().await;
@@ -346,15 +346,15 @@ async fn the_platform_returns_the_engine_address() {
     let live = client.good("svc_tunnels_list", project.clone()).await;
     assert_eq!(live, json!({"tunnels": []}));
     let other = json!({"project_endpoint": "00000000"});
-    let told = client.bad("svc_tunnels_list", other).await;
-    assert!(told.contains("not_found"), "{told}");
+    let error = client.bad("svc_tunnels_list", other).await;
+    assert!(error.contains("not_found"), "{error}");
 
     let wanted = json!({"permissions": ["tunnels.resources.read-only"]});
     let less = client.good("svc_token_create", wanted).await;
     context["token"] = less["token"].clone();
     keep(&context);
-    let told = client.bad("svc_tunnels_list", project.clone()).await;
-    assert!(told.contains("account.projects.read-only"), "{told}");
+    let error = client.bad("svc_tunnels_list", project.clone()).await;
+    assert!(error.contains("account.projects.read-only"), "{error}");
     // For the context's project, the permission to list is enough.
     let mut selected: Value = serde_json::from_slice(&own).unwrap();
     selected["token"] = less["token"].clone();
@@ -408,15 +408,15 @@ async fn cp_4g_one_confirmed_preview_creates_one_paid_project() {
         .good("svc_project_create", creation(&shown, "second"))
         .await;
     for name in ["third", "fourth"] {
-        let told = client
+        let error = client
             .bad("svc_project_create", creation(&shown, name))
             .await;
-        assert!(told.contains("creation_preview_stale"), "{told}");
+        assert!(error.contains("creation_preview_stale"), "{error}");
     }
     let mut keyed = creation(&shown, "second");
     keyed["idempotency_key"] = json!("another");
-    let told = client.bad("svc_project_create", keyed).await;
-    assert!(told.contains("creation_preview_stale"), "{told}");
+    let error = client.bad("svc_project_create", keyed).await;
+    assert!(error.contains("creation_preview_stale"), "{error}");
     let again = client
         .good("svc_project_create", creation(&shown, "second"))
         .await;
@@ -473,7 +473,7 @@ async fn parallel_calls_are_limited() {
 #[tokio::test]
 async fn without_a_login_there_are_no_tools() {
     let home = Home::new();
-    let ended = home.run(&["mcp"]).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("svc login"), "{ended:?}");
+    let output = home.run(&["mcp"]).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(output.stderr.contains("svc login"), "{output:?}");
 }

@@ -51,7 +51,7 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
         next,
     };
     // The token expires after a second.
-    let ended = async {
+    let output = async {
         loop {
             let list = home.run(&["tunnels", "--token", &expired]).await;
             if list.code == Some(3) {
@@ -59,7 +59,7 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
             }
         }
     };
-    tokio::time::timeout(super::program::SOON, ended)
+    tokio::time::timeout(super::program::SOON, output)
         .await
         .unwrap();
     for mistake in [
@@ -202,11 +202,11 @@ async fn check(home: &Home, mistake: &Mistake<'_>) {
         .run(&[&mistake.args[..], &["-o", "json"]].concat())
         .await;
     assert_eq!(json.code, Some(mistake.exit), "{json:?}");
-    let told: serde_json::Value = serde_json::from_str(json.stderr.trim()).unwrap();
-    assert_eq!(told["error"]["code"], mistake.code, "{told}");
-    assert_eq!(told["error"]["exit_code"], mistake.exit);
-    let message = told["error"]["message"].as_str().unwrap();
-    let hint = told["error"]["hint"].as_str().unwrap();
+    let reported: serde_json::Value = serde_json::from_str(json.stderr.trim()).unwrap();
+    assert_eq!(reported["error"]["code"], mistake.code, "{reported}");
+    assert_eq!(reported["error"]["exit_code"], mistake.exit);
+    let message = reported["error"]["message"].as_str().unwrap();
+    let hint = reported["error"]["hint"].as_str().unwrap();
     assert_eq!(
         text.stderr,
         format!("error[{}]: {message}\nhint: {hint}\n", mistake.code)
@@ -217,9 +217,9 @@ async fn check(home: &Home, mistake: &Mistake<'_>) {
 async fn minted(home: &Home, up: &Up, more: &[&str]) -> String {
     let secret = super::installed::secret(home);
     let args = ["token", "mint", "--secret", &secret, "--type", "app"];
-    let ended = home.run(&[&args, more].concat()).await;
-    assert_eq!(ended.code, Some(0), "{ended:?} {}", up.ready);
-    ended.stdout.trim().to_owned()
+    let output = home.run(&[&args, more].concat()).await;
+    assert_eq!(output.code, Some(0), "{output:?} {}", up.ready);
+    output.stdout.trim().to_owned()
 }
 
 /// A port on which nothing listens.

@@ -223,8 +223,8 @@ impl Seen {
     }
 }
 
-/// True if the bytes start with a sequence that moves the cursor to a position: `CSI … H`, or `ESC
-/// 7`, which saves it first.
+/// True if the bytes start with a sequence that moves the cursor to a position: `CSI … H`, or
+/// `ESC 7`, which saves it first.
 fn moves_cursor(bytes: &[u8]) -> bool {
     match bytes {
         [b'\x1b', b'7', ..] => true,
@@ -258,46 +258,46 @@ fn url(text: &str) -> String {
 async fn the_panel_shows_the_address_and_the_requests_of_visitors() {
     let (home, up) = engine().await;
     let (_service, port) = web_service(0).await;
-    let mut seen = Seen::start(
+    let mut terminal = Seen::start(
         &home,
         &["forward", &port.to_string(), "--hostname", "web"],
         100,
         30,
     );
-    seen.until_text("● online").await;
-    seen.until_text(URL).await;
+    terminal.until_text("● online").await;
+    terminal.until_text(URL).await;
     // At the latest the second heartbeat has been answered.
-    seen.until_text(" ms").await;
-    assert!(seen.screen().alternate_screen() && seen.screen().hide_cursor());
+    terminal.until_text(" ms").await;
+    assert!(terminal.screen().alternate_screen() && terminal.screen().hide_cursor());
 
-    let (client, address) = visitor(&up.ready, &url(&seen.text()));
+    let (client, address) = visitor(&up.ready, &url(&terminal.text()));
     let answer = client
         .get(address.join("/orders?a=b").unwrap())
         .send()
         .await
         .unwrap();
     assert_eq!(answer.status(), 200);
-    seen.until(|screen| {
+    terminal.until(|screen| {
         let text = screen.contents();
         text.lines().any(|line| {
             line.contains("GET") && line.contains("/orders?a=b") && line.contains("200")
         })
     })
     .await;
-    seen.until_text("1 total, 0 open").await;
+    terminal.until_text("1 total, 0 open").await;
 
-    seen.press("c");
-    seen.until_text("copied https://web").await;
-    assert!(contains(&seen.raw, b"\x1b]52;c;aHR0cHM6Ly93ZWIu"), "OSC 52");
-    seen.press("?");
-    seen.until_text("copy the address").await;
-    seen.press("Q");
-    seen.until_text("█▀▀▀▀▀█").await;
-    seen.press("\x1b");
-    seen.until(|screen| !screen.contents().contains('█')).await;
+    terminal.press("c");
+    terminal.until_text("copied https://web").await;
+    assert!(contains(&terminal.raw, b"\x1b]52;c;aHR0cHM6Ly93ZWIu"), "OSC 52");
+    terminal.press("?");
+    terminal.until_text("copy the address").await;
+    terminal.press("Q");
+    terminal.until_text("█▀▀▀▀▀█").await;
+    terminal.press("\x1b");
+    terminal.until(|screen| !screen.contents().contains('█')).await;
 
-    seen.press("q");
-    let (code, left) = seen.ended().await;
+    terminal.press("q");
+    let (code, left) = terminal.ended().await;
     assert_eq!(code, Some(0), "{left}");
     assert!(
         left.contains("1 visit") && left.contains("closed"),
@@ -310,12 +310,12 @@ async fn the_panel_shows_the_address_and_the_requests_of_visitors() {
 async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_stops() {
     let (home, up) = engine().await;
     let port = shouting_service().await.to_string();
-    let mut seen = Seen::start(&home, &["forward", &port, "--tcp"], 80, 20);
-    seen.until_text("engine.localhost:").await;
-    seen.until_text("online").await;
+    let mut terminal = Seen::start(&home, &["forward", &port, "--tcp"], 80, 20);
+    terminal.until_text("engine.localhost:").await;
+    terminal.until_text("online").await;
     // A later screen, which contains the whole drawing of the address.
-    seen.until_text(" ms").await;
-    let public = seen.text();
+    terminal.until_text(" ms").await;
+    let public = terminal.text();
     let public = public
         .lines()
         .find(|line| line.starts_with("engine.localhost:"))
@@ -323,12 +323,12 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_stops() {
     let port: u16 = public.trim().rsplit_once(':').unwrap().1.parse().unwrap();
     let mut visitor = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     visitor.write_all(b"hello").await.unwrap();
-    seen.until_text("1 total, 1 open").await;
-    seen.until_text("127.0.0.1").await;
+    terminal.until_text("1 total, 1 open").await;
+    terminal.until_text("127.0.0.1").await;
 
     // Pressed once, open streams continue.
-    seen.press("\x03");
-    seen.until_text("draining, 1 open").await;
+    terminal.press("\x03");
+    terminal.until_text("draining, 1 open").await;
     visitor.shutdown().await.unwrap();
     let mut answer = String::new();
     timeout(SOON, visitor.read_to_string(&mut answer))
@@ -336,29 +336,29 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_stops() {
         .unwrap()
         .unwrap();
     assert_eq!(answer, "HELLO");
-    assert_eq!(seen.ended().await.0, Some(0));
+    assert_eq!(terminal.ended().await.0, Some(0));
 
     // Pressed twice, they do not.
     let port = shouting_service().await.to_string();
-    let mut seen = Seen::start(
+    let mut terminal = Seen::start(
         &home,
         &["forward", &port, "--bytestream", "--name", "s"],
         80,
         20,
     );
-    seen.until_text("svc://s").await;
+    terminal.until_text("svc://s").await;
     let _dial = home
         .command(&["dial", "svc://s"])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    seen.until_text("1 total, 1 open").await;
-    seen.press("q");
-    seen.until_text("draining, 1 open").await;
-    seen.press("q");
-    let begun = Instant::now();
-    assert_eq!(seen.ended().await.0, Some(0));
-    assert!(begun.elapsed() < DRAIN, "{:?}", begun.elapsed());
+    terminal.until_text("1 total, 1 open").await;
+    terminal.press("q");
+    terminal.until_text("draining, 1 open").await;
+    terminal.press("q");
+    let started_at = Instant::now();
+    assert_eq!(terminal.ended().await.0, Some(0));
+    assert!(started_at.elapsed() < DRAIN, "{:?}", started_at.elapsed());
     up.stop().await;
 }
 
@@ -366,16 +366,16 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_stops() {
 async fn the_terminal_is_restored_after_every_kind_of_exit() {
     let (home, up) = engine().await;
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        let mut seen = Seen::start(&home, &["forward", "3000"], 60, 16);
-        seen.until_text("online").await;
-        seen.signal(signal);
-        let (code, left) = seen.ended().await;
+        let mut terminal = Seen::start(&home, &["forward", "3000"], 60, 16);
+        terminal.until_text("online").await;
+        terminal.signal(signal);
+        let (code, left) = terminal.ended().await;
         assert_eq!(code, Some(0), "{signal}: {left}");
         assert!(left.contains("closed"), "{signal}: {left}");
     }
     // An error is printed where it can be read, below the removed panel.
-    let seen = Seen::start(&home, &["forward", "3000", "--challenge-mode"], 100, 20);
-    let (code, left) = seen.ended().await;
+    let terminal = Seen::start(&home, &["forward", "3000", "--challenge-mode"], 100, 20);
+    let (code, left) = terminal.ended().await;
     assert_eq!(code, Some(5), "{left}");
     assert!(left.starts_with("error[feature_unavailable]: "), "{left}");
     assert!(left.contains("hint: "), "{left}");
@@ -385,24 +385,24 @@ async fn the_terminal_is_restored_after_every_kind_of_exit() {
 #[tokio::test]
 async fn the_shell_gets_the_terminal_and_returns_it() {
     let (home, up) = engine().await;
-    let mut seen = Seen::start(&home, &["forward", "3000", "--hostname", "web"], 60, 16);
-    seen.until_text(URL).await;
+    let mut terminal = Seen::start(&home, &["forward", "3000", "--hostname", "web"], 60, 16);
+    terminal.until_text(URL).await;
     for from_outside in [false, true] {
         if from_outside {
-            seen.signal(Signal::SIGTSTP);
+            terminal.signal(Signal::SIGTSTP);
         } else {
-            seen.press("\x1a");
+            terminal.press("\x1a");
         }
-        seen.until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
+        terminal.until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
             .await;
-        seen.is_in_state('T').await;
-        seen.is_given_back();
-        seen.signal(Signal::SIGCONT);
-        seen.until(|screen| screen.alternate_screen() && screen.contents().contains(URL))
+        terminal.is_in_state('T').await;
+        terminal.is_given_back();
+        terminal.signal(Signal::SIGCONT);
+        terminal.until(|screen| screen.alternate_screen() && screen.contents().contains(URL))
             .await;
     }
-    seen.press("q");
-    assert_eq!(seen.ended().await.0, Some(0));
+    terminal.press("q");
+    assert_eq!(terminal.ended().await.0, Some(0));
     up.stop().await;
 }
 
@@ -441,11 +441,11 @@ async fn plain_lines_are_printed_without_a_panel() {
         (plain(&["-o", "json"]), "xterm"),
         (plain(&[]), "dumb"),
     ] {
-        let mut seen = Seen::start_with(&home, &args, 100, 30, &[("TERM", term)]);
-        seen.until_text(URL).await;
-        assert!(!seen.screen().alternate_screen());
-        seen.signal(Signal::SIGTERM);
-        assert_eq!(seen.ended().await.0, Some(0));
+        let mut terminal = Seen::start_with(&home, &args, 100, 30, &[("TERM", term)]);
+        terminal.until_text(URL).await;
+        assert!(!terminal.screen().alternate_screen());
+        terminal.signal(Signal::SIGTERM);
+        assert_eq!(terminal.ended().await.0, Some(0));
         assert!(up.ready.is_object());
     }
     up.stop().await;

@@ -57,16 +57,16 @@ async fn a_rotation_of_the_keys_is_started_once() {
     let mut platform = home.start(&args);
     platform.json().await;
     let rotate = [&args[..], &["--rotate-keys"]].concat();
-    let mut said = Vec::new();
+    let mut rotations = Vec::new();
     for _ in 0..2 {
-        let ended = home.run(&rotate).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        let begun: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
-        assert_eq!(begun["kid"].as_str().unwrap().len(), 43);
-        assert!(begun["signs_from"].as_str().unwrap().ends_with('Z'));
-        said.push(begun);
+        let output = home.run(&rotate).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let rotation: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!(rotation["kid"].as_str().unwrap().len(), 43);
+        assert!(rotation["signs_from"].as_str().unwrap().ends_with('Z'));
+        rotations.push(rotation);
     }
-    assert_eq!(said[0], said[1]);
+    assert_eq!(rotations[0], rotations[1]);
     assert_eq!(platform.terminate().await.code, Some(0));
 }
 
@@ -75,21 +75,21 @@ async fn a_platform_configuration_is_checked_without_a_start() {
     let home = Home::new();
     configuration(&home, "  base_uri: https://svc.example.com\n");
     let check = ["platform", "-c", "platform.yaml", "--check"];
-    let ended = home.run(&check).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let output = home.run(&check).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
     assert!(
-        ended.stderr.contains("base_uri") && ended.stderr.contains("base_url"),
-        "{ended:?}"
+        output.stderr.contains("base_uri") && output.stderr.contains("base_url"),
+        "{output:?}"
     );
     configuration(&home, "");
-    let ended = home.run(&check).await;
+    let output = home.run(&check).await;
     assert_eq!(
-        (ended.code, ended.stdout.as_str()),
+        (output.code, output.stdout.as_str()),
         (Some(0), "the configuration is good\n")
     );
     assert!(!home.path().join("data").exists());
-    let ended = home.run(&["platform", "--check"]).await;
-    assert!(ended.stderr.contains("platform.base_url"), "{ended:?}");
+    let output = home.run(&["platform", "--check"]).await;
+    assert!(output.stderr.contains("platform.base_url"), "{output:?}");
     let schema = home.run(&["platform", "--schema"]).await.json();
     assert!(schema["properties"]["platform"]["properties"]["base_url"].is_object());
 }
@@ -106,8 +106,8 @@ async fn a_start_without_its_database_reports_the_cause() {
         &home,
         &format!("  database_url: postgres://svc:hidden@{address}/svc\n"),
     );
-    let ended = home.run(&["platform", "-c", "platform.yaml"]).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("refused"), "{ended:?}");
-    assert!(!ended.stderr.contains("hidden"), "{ended:?}");
+    let output = home.run(&["platform", "-c", "platform.yaml"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stderr.contains("refused"), "{output:?}");
+    assert!(!output.stderr.contains("hidden"), "{output:?}");
 }

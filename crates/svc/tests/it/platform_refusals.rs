@@ -14,19 +14,19 @@ async fn without_a_platform_the_next_step_is_shown() {
         &["audit"],
         &["token", "create"],
     ] {
-        let ended = home.run(args).await;
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stdout.is_empty());
-        assert!(ended.stderr.contains("svc login --api-url"), "{ended:?}");
+        let output = home.run(args).await;
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.stdout.is_empty());
+        assert!(output.stderr.contains("svc login --api-url"), "{output:?}");
     }
     let nowhere = format!("http://127.0.0.1:{}", ports::lease());
-    let ended = home
+    let output = home
         .run(&["whoami", "--api-url", &nowhere, "--token", "a.b.c"])
         .await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(output.code, Some(1), "{output:?}");
     assert!(
-        ended.stderr.contains("cannot reach the platform"),
-        "{ended:?}"
+        output.stderr.contains("cannot reach the platform"),
+        "{output:?}"
     );
     let in_clear = [
         "whoami",
@@ -35,9 +35,9 @@ async fn without_a_platform_the_next_step_is_shown() {
         "--token",
         "a.b.c",
     ];
-    let ended = home.run(&in_clear).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("in clear"), "{ended:?}");
+    let output = home.run(&in_clear).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(output.stderr.contains("in clear"), "{output:?}");
 }
 
 #[tokio::test]
@@ -57,9 +57,9 @@ async fn mistakes_are_reported_with_a_suggestion() {
         ),
         (&["audit", "--workspace", "admni"], "did you mean `admin`?"),
     ] {
-        let ended = home.run(args).await;
-        assert_eq!(ended.code, Some(1), "{ended:?}");
-        assert!(ended.stderr.contains(hint), "{ended:?}");
+        let output = home.run(args).await;
+        assert_eq!(output.code, Some(1), "{output:?}");
+        assert!(output.stderr.contains(hint), "{output:?}");
     }
     for by in [up.said("project_id"), up.said("project_endpoint"), "local"] {
         let plan = home.run(&["project", "plan", "--project", by]).await;

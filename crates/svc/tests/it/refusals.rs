@@ -15,13 +15,13 @@ async fn without_an_engine_the_next_step_is_shown() {
         &["forward", "3000"],
         &["dial", "svc://db"],
     ] {
-        let ended = home.run(args).await;
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stdout.is_empty());
-        assert_eq!(ended.stderr.lines().count(), 2, "{ended:?}");
+        let output = home.run(args).await;
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.stdout.is_empty());
+        assert_eq!(output.stderr.lines().count(), 2, "{output:?}");
         assert!(
-            ended.stderr.contains("hint: start one with `svc up`"),
-            "{ended:?}"
+            output.stderr.contains("hint: start one with `svc up`"),
+            "{output:?}"
         );
     }
 }
@@ -65,9 +65,9 @@ async fn an_invalid_ca_file_is_a_usage_error() {
         "--ca-file",
         "none.pem",
     ];
-    let ended = home.run(&args).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
-    assert!(ended.stderr.contains("none.pem"), "{ended:?}");
+    let output = home.run(&args).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(output.stderr.contains("none.pem"), "{output:?}");
 }
 
 #[tokio::test]
@@ -75,12 +75,12 @@ async fn a_port_in_use_is_named() {
     let home = Home::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let ended = home
+    let output = home
         .run(&["up", "--port", &port, "--metrics-port", "0"])
         .await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert_eq!(output.code, Some(2), "{output:?}");
     assert_eq!(
-        ended.stderr,
+        output.stderr,
         format!(
             "error[usage]: port {port} is in use on this machine\nhint: `--port 0` takes free ports\n"
         )
@@ -95,11 +95,11 @@ async fn a_configuration_is_checked_without_a_start() {
         "engine:\n  hst: tunnel.example.com\n",
     )
     .unwrap();
-    let ended = home.run(&["engine", "-c", "engine.yaml", "--check"]).await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let output = home.run(&["engine", "-c", "engine.yaml", "--check"]).await;
+    assert_eq!(output.code, Some(2), "{output:?}");
     assert!(
-        ended.stderr.contains("hst") && ended.stderr.contains("host"),
-        "{ended:?}"
+        output.stderr.contains("hst") && output.stderr.contains("host"),
+        "{output:?}"
     );
 }
 
@@ -132,10 +132,10 @@ async fn a_proxy_header_is_refused_for_an_http_service() {
             "--proxy-protocol=v2",
         ],
     ] {
-        let ended = home.run(http).await;
-        assert_eq!(ended.code, Some(2), "{ended:?}");
-        assert!(ended.stderr.contains("not for http tunnels"), "{ended:?}");
-        assert!(ended.stderr.contains("X-Forwarded-For"), "{ended:?}");
+        let output = home.run(http).await;
+        assert_eq!(output.code, Some(2), "{output:?}");
+        assert!(output.stderr.contains("not for http tunnels"), "{output:?}");
+        assert!(output.stderr.contains("X-Forwarded-For"), "{output:?}");
     }
     let unknown = home
         .run(&["forward", "22", "--tcp", "--proxy-protocol", "v3"])

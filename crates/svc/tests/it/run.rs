@@ -119,10 +119,10 @@ async fn a_change_of_the_file_leaves_other_tunnels_alone() {
          new: {{target: {two}, publish: false}}\n"
     );
     replace(&file, &text(&second));
-    let mut told = applied(&mut agent).await;
-    told.as_object_mut().unwrap().remove("status");
+    let mut change = applied(&mut agent).await;
+    change.as_object_mut().unwrap().remove("status");
     assert_eq!(
-        told,
+        change,
         json!({"added": ["new"], "changed": ["moved", "other"], "removed": ["gone"], "unchanged": 1})
     );
     let mut seen = Vec::new();
@@ -157,11 +157,11 @@ async fn a_change_of_the_file_leaves_other_tunnels_alone() {
             .any(|tunnel| tunnel["id"] == lines[1]["tunnel_id"])
     );
 
-    let ended = agent.terminate().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = agent.terminate().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     for key in ["kept", "moved", "other", "new"] {
         let line = format!("{{\"tunnel\":\"{key}\",\"status\":\"closed\"}}");
-        assert!(ended.stdout.contains(&line), "{ended:?}");
+        assert!(output.stdout.contains(&line), "{output:?}");
     }
 }
 
@@ -200,13 +200,13 @@ async fn an_invalid_file_changes_nothing_and_reports_the_line() {
     let rejected = agent.json_where(|line| line["status"] == "rejected").await;
     let message = rejected["errors"][0]["message"].as_str().unwrap();
     assert!(message.contains("cannot be read"), "{rejected}");
-    let ended = agent.terminate().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = agent.terminate().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert!(
-        ended
+        output
             .stderr
             .contains("tunnels.yaml:4:5: tunnels.a.tarjet: unknown key"),
-        "{ended:?}"
+        "{output:?}"
     );
 }
 
@@ -404,9 +404,9 @@ async fn text_output_has_plain_lines() {
             "applied: 1 added, 0 changed, 0 removed, 0 unchanged\na: svc://a -> localhost:{port}\n"
         )
     );
-    let ended = agent.terminate().await;
+    let output = agent.terminate().await;
     assert_eq!(
-        (ended.code, ended.stdout.as_str()),
+        (output.code, output.stdout.as_str()),
         (Some(0), "a: closed\n")
     );
 }

@@ -277,11 +277,11 @@ async fn containers_start_stop_and_restart_under_their_names() {
         "{line}"
     );
     assert_eq!(online(&mut agent, "docker/site").await["name"], "site");
-    let ended = agent.terminate().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = agent.terminate().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let wrong = "error: container shop: svc.tunnels.bad.prot: unknown label; the nearest known one \
                  is svc.port\n";
-    assert!(ended.stderr.contains(wrong), "{ended:?}");
+    assert!(output.stderr.contains(wrong), "{output:?}");
 }
 
 #[tokio::test]

@@ -15,12 +15,12 @@ async fn from_the_login_to_the_last_delete() {
         ".id" => "[id]", ".workspaceIds[]" => "[id]",
     });
 
-    let made = home
+    let created = home
         .run(&["workspace", "create", "Engines", "-o", "json"])
         .await
         .json();
     let workspaces = home.run(&["workspace", "list"]).await;
-    let id = made["id"].as_str().unwrap();
+    let id = created["id"].as_str().unwrap();
     assert!(
         workspaces
             .stdout
@@ -135,8 +135,8 @@ async fn from_the_login_to_the_last_delete() {
 
     let out = home.run(&["logout"]).await;
     assert_eq!(out.code, Some(0), "{out:?}");
-    let nobody = home.run(&["whoami"]).await;
-    assert_eq!(nobody.code, Some(2), "{nobody:?}");
+    let signed_out = home.run(&["whoami"]).await;
+    assert_eq!(signed_out.code, Some(2), "{signed_out:?}");
     assert_eq!(platform.running.terminate().await.code, Some(0));
 }
 
@@ -196,18 +196,18 @@ async fn webhooks_and_addresses_are_managed() {
     assert_eq!(home.run(&["project", "use", "staging"]).await.code, Some(0));
 
     let webhooks = async |args: &[&str]| {
-        let ended = home.run(&[&["project", "webhooks"], args].concat()).await;
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        ended
+        let output = home.run(&[&["project", "webhooks"], args].concat()).await;
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output
     };
     let url = "https://chat.example.com/in";
     let create = ["create", "chat", "--url", url, "--event", "tunnel.created"];
-    let made = webhooks(&[&create[..], &["-o", "json"]].concat())
+    let created = webhooks(&[&create[..], &["-o", "json"]].concat())
         .await
         .json();
-    let id = made["id"].as_str().unwrap();
+    let id = created["id"].as_str().unwrap();
     assert!(
-        made["signingSecret"]
+        created["signingSecret"]
             .as_str()
             .unwrap()
             .starts_with("whsec_")

@@ -24,15 +24,15 @@ async fn a_minted_token_has_the_requested_claims() {
     assert_eq!(minted.code, Some(0), "{minted:?}");
     assert_eq!(minted.stdout.trim().split('.').count(), 3);
 
-    let seen = home
+    let inspected = home
         .run(&["token", "inspect", minted.stdout.trim(), "--output", "json"])
         .await
         .json();
-    let claims = &seen["claims"];
+    let claims = &inspected["claims"];
     assert_eq!(claims["type"], "app");
     assert_eq!(claims["clientId"], "ci");
     assert_eq!(claims["permissions"][0], "tunnels.tunnels.create-delete");
-    assert_eq!(seen["expired"], false);
+    assert_eq!(inspected["expired"], false);
     let life = claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap();
     assert_eq!(life, 24 * 60 * 60);
 }
@@ -47,9 +47,9 @@ async fn a_token_from_the_environment_is_inspected() {
         .output()
         .await
         .unwrap();
-    let seen: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(seen["claims"]["type"], "auth");
-    assert!(seen["expires_at"].is_string());
+    let inspected: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(inspected["claims"]["type"], "auth");
+    assert!(inspected["expires_at"].is_string());
 }
 
 #[tokio::test]
@@ -98,17 +98,17 @@ async fn a_secret_comes_from_a_file_or_from_stdin() {
     for minted in [&of_file, &of_stdin] {
         assert_eq!(minted.code, Some(0), "{minted:?}");
     }
-    let seen = home
+    let inspected = home
         .run_with_input(&["token", "inspect", "-"], of_file.stdout.as_bytes())
         .await;
-    assert_eq!(seen.code, Some(0), "{seen:?}");
+    assert_eq!(inspected.code, Some(0), "{inspected:?}");
     for line in [
         "type\tapp\n",
         "client\tci\n",
         "permission\tnot narrowed\n",
         "signed\tHS256",
     ] {
-        assert!(seen.stdout.contains(line), "{seen:?}");
+        assert!(inspected.stdout.contains(line), "{inspected:?}");
     }
     let known = home
         .run(&["token", "permissions", "-o", "json"])

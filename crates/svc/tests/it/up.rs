@@ -212,11 +212,11 @@ async fn a_forwarded_service_is_published_watched_and_removed() {
         assert!(line["date"].is_string());
     }
 
-    let ended = agent.terminate().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = agent.terminate().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert!(
-        ended.stdout.ends_with("{\"status\":\"closed\"}\n"),
-        "{ended:?}"
+        output.stdout.ends_with("{\"status\":\"closed\"}\n"),
+        "{output:?}"
     );
     events
         .json_where(|event| event["type"] == "tunnel.deleted")
@@ -262,13 +262,13 @@ async fn a_private_tunnel_is_dialled_on_standard_streams_and_on_a_port() {
     ]);
     assert_eq!(agent.json().await["forwarding"], "svc://shout");
 
-    let ended = home
+    let output = home
         .run_with_input(&["dial", "svc://shout"], b"over stdin")
         .await;
     assert_eq!(
-        (ended.code, ended.stdout.as_str()),
+        (output.code, output.stdout.as_str()),
         (Some(0), "OVER STDIN"),
-        "{ended:?}"
+        "{output:?}"
     );
 
     let mut dial = home.start(&[
@@ -455,7 +455,7 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
         assert_eq!(agent.json().await["active"], true);
         agent.signal(Signal::SIGTERM);
         events.json().await;
-        let begun = Instant::now();
+        let started_at = Instant::now();
         // The first signal has been processed. Two signals at the same time would count as one.
         if hurry {
             agent.signal(Signal::SIGTERM);
@@ -473,7 +473,7 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
         );
         assert_eq!(answer, expected);
         assert_eq!(agent.ended().await.code, Some(0));
-        assert!(begun.elapsed() < DRAIN, "{:?}", begun.elapsed());
+        assert!(started_at.elapsed() < DRAIN, "{:?}", started_at.elapsed());
     }
 }
 

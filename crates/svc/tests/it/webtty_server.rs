@@ -180,9 +180,9 @@ async fn an_address_requires_the_token_and_a_signal_drains_it() {
     let termination = close.termination.unwrap();
     assert_eq!(termination.reason(), TerminationReason::Drain);
     drop(client);
-    let ended = server.ended().await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains(r#""reason":"drain""#), "{ended:?}");
+    let output = server.ended().await;
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains(r#""reason":"drain""#), "{output:?}");
 }
 
 #[tokio::test]
@@ -208,10 +208,10 @@ async fn insecure_or_contradicting_options_are_usage_errors() {
         ),
         (&["--server-id", "wsv_1"], "enroll this host"),
     ];
-    for (args, told) in cases {
-        let ended = home.run(&[&["webtty", "server"], args].concat()).await;
-        assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");
-        assert!(ended.stderr.contains(told), "{args:?}: {}", ended.stderr);
+    for (args, message) in cases {
+        let output = home.run(&[&["webtty", "server"], args].concat()).await;
+        assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
     }
 }
 

@@ -19,8 +19,8 @@ async fn begun(home: &Home) -> Hosted {
     let basic = plans.iter().find(|plan| plan["plan"] == "basic").unwrap();
     let fingerprint = basic["creationFingerprint"].as_str().unwrap();
     let create = ["project", "create", "staging", "--confirm", fingerprint];
-    let made = home.run(&create).await;
-    assert_eq!(made.code, Some(0), "{made:?}");
+    let created = home.run(&create).await;
+    assert_eq!(created.code, Some(0), "{created:?}");
     let used = home.run(&["project", "use", "staging"]).await;
     assert_eq!(used.code, Some(0), "{used:?}");
     platform
@@ -40,11 +40,11 @@ async fn cp_12_a_server_is_registered_enrolled_changed_and_deleted() {
     let home = Home::new();
     let _platform = begun(&home).await;
     let create = ["create", "build-7", "--label", "site=bern"];
-    let made = shown(&home, &create).await;
-    assert_eq!(made["status"], "pending_enrollment");
-    assert_eq!(made["labels"], json!({"site": "bern"}));
+    let created = shown(&home, &create).await;
+    assert_eq!(created["status"], "pending_enrollment");
+    assert_eq!(created["labels"], json!({"site": "bern"}));
     // Repeating the command has the same result. With another policy it is refused.
-    assert_eq!(shown(&home, &create).await, made);
+    assert_eq!(shown(&home, &create).await, created);
     let other = [&create[..], &["--recording-policy", "private"]].concat();
     let refused = server(&home, &other).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
@@ -52,8 +52,8 @@ async fn cp_12_a_server_is_registered_enrolled_changed_and_deleted() {
 
     let enrolled = shown(&home, &[&create[..], &["--enroll"]].concat()).await;
     assert_eq!(enrolled["status"], "active");
-    assert_eq!(enrolled["id"], made["id"]);
-    let id = made["id"].as_str().unwrap();
+    assert_eq!(enrolled["id"], created["id"]);
+    let id = created["id"].as_str().unwrap();
     let folder = home.path().join(".svc").join("webtty");
     let enrollment = folder.join("enrollments").join(format!("{id}.yaml"));
     let identity = folder

@@ -92,13 +92,13 @@ async fn wt_2_control_is_requested_refused_and_granted() {
         arguments
     };
     let line = of(json!({"line": "echo agent-$((3+3))"}));
-    let told = agent.bad("svc_webtty_session_type", line.clone()).await;
-    assert!(told.contains("svc_webtty_control_request_create"), "{told}");
+    let error = agent.bad("svc_webtty_session_type", line.clone()).await;
+    assert!(error.contains("svc_webtty_control_request_create"), "{error}");
     let screen = agent.good("svc_webtty_session_screen", of(json!({}))).await;
     assert!(has_row(&screen, "other-4"), "{screen}");
     assert_eq!(screen["control"]["state"], "none");
-    let told = agent.bad("svc_webtty_session_type", line.clone()).await;
-    assert!(told.contains("control_required"), "{told}");
+    let error = agent.bad("svc_webtty_session_type", line.clone()).await;
+    assert!(error.contains("control_required"), "{error}");
     let ask = of(json!({"reason": "to count", "lines": 1}));
     for (answer, state) in [("\r~n", "refused"), ("\r~y", "held")] {
         let asked = agent
@@ -109,8 +109,8 @@ async fn wt_2_control_is_requested_refused_and_granted() {
         owner.until_text("to count").await;
         // The requester cannot answer, not even with the rights of its user.
         let own = of(json!({"request_id": asked["id"], "action": "grant"}));
-        let told = agent.bad("svc_webtty_control_request_resolve", own).await;
-        assert!(told.contains("credential"), "{told}");
+        let error = agent.bad("svc_webtty_control_request_resolve", own).await;
+        assert!(error.contains("credential"), "{error}");
         owner.press(answer);
         let mut screen = Value::Null;
         while screen["control"]["state"] != state {
@@ -132,8 +132,8 @@ async fn wt_2_control_is_requested_refused_and_granted() {
     assert!(has_row(&screen, "agent-6"), "{screen}");
     owner.until_text("agent-6").await;
     // Control was granted for one line, which has been typed.
-    let told = agent.bad("svc_webtty_session_type", line).await;
-    assert!(told.contains("control_required"), "{told}");
+    let error = agent.bad("svc_webtty_session_type", line).await;
+    assert!(error.contains("control_required"), "{error}");
     let participant = screen["participant_id"].as_str().unwrap();
 
     owner.press("exit 7\r");
@@ -176,13 +176,13 @@ async fn an_agent_runs_a_command_on_a_server() {
     });
     let done = agent.good("svc_webtty_exec", slow).await;
     assert_eq!(done["timed_out"], true, "{done}");
-    let told = agent
+    let error = agent
         .bad(
             "svc_webtty_exec",
             json!({"project_id": project, "server": "nobody", "command": ["id"]}),
         )
         .await;
-    assert!(told.contains("svc_webtty_list"), "{told}");
+    assert!(error.contains("svc_webtty_list"), "{error}");
     agent.leave().await;
     assert_eq!(server.terminate().await.code, Some(0));
     up.stop().await;
@@ -290,8 +290,8 @@ async fn serve(home: &Home) -> Running {
     let create = [
         "webtty", "server", "create", "build", "--enroll", "-o", "json",
     ];
-    let made = home.run(&create).await.json();
-    let id = made["id"].as_str().unwrap();
+    let created = home.run(&create).await.json();
+    let id = created["id"].as_str().unwrap();
     let mut server = home.start(&[
         "webtty",
         "server",
@@ -320,9 +320,9 @@ async fn only_session(home: &Home) -> Value {
 async fn cp_12_an_offline_server_is_reported_with_a_reason() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
-    let made = ["webtty", "server", "create", "build", "-o", "json"];
-    let made = home.run(&made).await.json();
-    let id = made["id"].as_str().unwrap();
+    let created = ["webtty", "server", "create", "build", "-o", "json"];
+    let created = home.run(&created).await.json();
+    let id = created["id"].as_str().unwrap();
     for (change, told) in [
         (None, "is not enrolled yet"),
         (Some("enroll"), "is offline"),
@@ -351,8 +351,8 @@ fn has_row(screen: &Value, text: &str) -> bool {
     rows.iter().any(|row| row.as_str().unwrap().contains(text))
 }
 
-fn ok(ended: &Ended) {
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+fn ok(output: &Ended) {
+    assert_eq!(output.code, Some(0), "{output:?}");
 }
 
 /// A command at its own terminal.

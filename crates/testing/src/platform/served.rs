@@ -61,17 +61,17 @@ async fn tell(
     let mut garbage = shared.garbage.subscribe();
     garbage.borrow_and_update();
     let (mut lines, mark, mut sent) = {
-        let told = shared.told.lock();
+        let state = shared.told.lock();
         let known = since
             .and_then(|since| since.split_once('.'))
-            .filter(|(_, mark)| *mark == told.mark.to_string())
+            .filter(|(_, mark)| *mark == state.mark.to_string())
             .and_then(|(version, _)| version.parse::<usize>().ok());
         let lines = match known {
-            Some(known) => told.since(known),
-            None => told.everything(shared),
+            Some(known) => state.since(known),
+            None => state.everything(shared),
         };
         version.borrow_and_update();
-        (lines, told.mark, told.log.len())
+        (lines, state.mark, state.log.len())
     };
     if lines.is_empty() {
         lines.push(Down::Alive {});
@@ -98,10 +98,10 @@ async fn tell(
             lines.clear();
             continue;
         }
-        let told = shared.told.lock();
-        if told.mark == mark {
-            lines.extend(told.since(sent));
-            sent = told.log.len();
+        let state = shared.told.lock();
+        if state.mark == mark {
+            lines.extend(state.since(sent));
+            sent = state.log.len();
         }
     }
 }
@@ -147,10 +147,10 @@ pub(super) async fn reports(
     let mut through = 0;
     shared.reported.send_modify(|reported| {
         reported.requests += 1;
-        let seen = reported.through.entry(report.reporter).or_default();
-        through = report.sequence.max(*seen);
-        if report.sequence > *seen {
-            *seen = report.sequence;
+        let last = reported.through.entry(report.reporter).or_default();
+        through = report.sequence.max(*last);
+        if report.sequence > *last {
+            *last = report.sequence;
             reported.records.extend(report.records);
         }
     });

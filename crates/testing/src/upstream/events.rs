@@ -32,13 +32,13 @@ impl EventSource {
     /// bytes.
     pub fn send(&self, data: &str) -> String {
         let event = format!("data: {data}\n\n");
-        self.events.send(event.clone()).expect("somebody listens");
+        self.events.send(event.clone()).expect("a client listens");
         event
     }
 
     /// Ends the bodies of all responses properly.
     pub fn end(&self) {
-        self.events.send(String::new()).expect("somebody listens");
+        self.events.send(String::new()).expect("a client listens");
     }
 }
 

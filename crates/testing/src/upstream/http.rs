@@ -95,7 +95,7 @@ async fn describe(request: Request<Incoming>, connection: usize, number: usize) 
         return response;
     };
     let trailers = body.trailers().map(pairs);
-    let seen = json!({
+    let description = json!({
         "connection": connection,
         "request": number,
         "method": head.method.as_str(),
@@ -105,7 +105,7 @@ async fn describe(request: Request<Incoming>, connection: usize, number: usize) 
         "body": String::from_utf8_lossy(&body.to_bytes()),
         "trailers": trailers,
     });
-    let mut response = Response::new(full(seen.to_string()));
+    let mut response = Response::new(full(description.to_string()));
     let kind = "application/json".parse().expect("a field value");
     response.headers_mut().insert("content-type", kind);
     response

@@ -10,10 +10,10 @@ use crate::message::NoticeKind;
 
 impl Session {
     /// Dismisses a participant by a call of the API. With a browser session, the caller may dismiss
-    /// participants of its own account. An owner with a browser session (`is_owner`, which the API has
-    /// checked) may dismiss any participant, which gets a notice. With a token alone, a party may
-    /// only dismiss its own participants, except the opener and the controller: a program may have
-    /// the person's own token.
+    /// participants of its own account. An owner with a browser session (`is_owner`, which the API
+    /// has checked) may dismiss any participant, which gets a notice. With a token alone, a party
+    /// may only dismiss its own participants, except the opener and the controller: a program may
+    /// have the person's own token.
     ///
     /// # Errors
     /// [`Refused::NotFound`] if the participant is not present; [`Refused::NeedsPerson`],

@@ -105,8 +105,8 @@ fn invalid_values_are_rejected_with_their_keys() {
         let error = load(&format!("{own}  secret_file: /s\n{listen}{more}")).unwrap_err();
         assert!(error.contains(&format!("{key}: ")), "{more}: {error}");
     }
-    let nobody = load("  realm: a\n  external_ip: [198.41.0.4]\n").unwrap_err();
-    assert!(nobody.contains("turn.secret_file"), "{nobody}");
+    let error = load("  realm: a\n  external_ip: [198.41.0.4]\n").unwrap_err();
+    assert!(error.contains("turn.secret_file"), "{error}");
 }
 
 #[test]

@@ -73,7 +73,7 @@ struct Relay {
     ports: Vec<Result<u16, RelayError>>,
     next_port: u16,
     has_v6: bool,
-    asked: Option<Open>,
+    last_open: Option<Open>,
     /// Permit of the reserved port.
     kept: Option<Permit>,
 }
@@ -143,7 +143,7 @@ impl Relay {
             ports: vec![],
             next_port: 40_000,
             has_v6: true,
-            asked: None,
+            last_open: None,
             kept: None,
         }
     }
@@ -179,7 +179,7 @@ impl Relay {
                 if opened.is_ok() && reserve.is_some() {
                     self.kept = reserve;
                 }
-                self.asked = Some(open);
+                self.last_open = Some(open);
                 Out::Answer(self.core.opened(now, opened))
             }
             Action::Dial {

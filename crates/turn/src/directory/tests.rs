@@ -1,6 +1,6 @@
 //! Decisions about credentials with data of the platform.
 
-use api::link::{Credential as Told, Membership, Person, Project as ToldProject};
+use api::link::{Credential as CredentialUpdate, Membership, Person, Project as ProjectUpdate};
 use aws_lc_rs::agreement::{ECDH_P521, PrivateKey};
 use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der, PublicKeyX509Der};
 use serde_json::Value;
@@ -15,7 +15,7 @@ const PAT: &str = "v1:1800000600:pat:e7e8a732:0a1b2c3d";
 const APP: &str = "v1:1800000600:app:e7e8a732:crd_app";
 
 fn project(suspended: bool) -> Item {
-    let object: ToldProject = serde_json::from_value(json!({
+    let object: ProjectUpdate = serde_json::from_value(json!({
         "id": "prj_1", "endpoint": "e7e8a732", "workspace_id": "wks_1", "plan": "basic",
         "provider": "other", "suspended": suspended,
     }))
@@ -41,7 +41,7 @@ fn credential(id: &str, proof: &CredentialProof, more: &Value) -> Item {
         .as_object_mut()
         .unwrap()
         .append(&mut more.as_object().unwrap().clone());
-    Item::Credential(Box::new(serde_json::from_value::<Told>(object).unwrap()))
+    Item::Credential(Box::new(serde_json::from_value::<CredentialUpdate>(object).unwrap()))
 }
 
 fn token(more: &Value) -> Item {
@@ -87,7 +87,7 @@ impl Keys {
         der.as_ref().to_vec()
     }
 
-    fn told(&self) -> Item {
+    fn relay_keys(&self) -> Item {
         Item::RelayKeys(RelayKeys {
             realm: REALM.to_owned(),
             secret: STANDARD.encode(b"0123456789abcdef0123456789abcdef"),
@@ -105,7 +105,7 @@ fn member() -> Item {
     person(&["turn.relay.allocate"])
 }
 
-fn told(items: Vec<Item>) -> Directory {
+fn directory_of(items: Vec<Item>) -> Directory {
     let directory = Directory::new(REALM, None);
     directory.replace(items).unwrap();
     directory
@@ -128,14 +128,14 @@ fn tu_5_derived_credentials_are_valid_while_all_their_conditions_hold() {
     let keys = Keys::draw();
     let whole = || {
         vec![
-            keys.told(),
+            keys.relay_keys(),
             project(false),
             member(),
             token(&json!({})),
             keys.application(),
         ]
     };
-    let directory = told(whole());
+    let directory = directory_of(whole());
     for username in [API, PAT, APP] {
         assert!(
             admits(&directory, username) && knows(&directory, username),
@@ -193,12 +193,12 @@ fn tu_5_derived_credentials_are_valid_while_all_their_conditions_hold() {
         ),
     ];
     for (what, change, expected) in changes {
-        let directory = told(whole());
+        let directory = directory_of(whole());
         directory.apply(vec![change]);
         let found = [API, PAT, APP].map(|username| admits(&directory, username));
         assert_eq!(found, expected, "{what}");
     }
-    let directory = told(whole());
+    let directory = directory_of(whole());
     assert!(
         !admits(&directory, "v1:1800000600:api:00000000:usr_1"),
         "another project"
@@ -220,7 +220,7 @@ fn tu_5_derived_credentials_are_valid_while_all_their_conditions_hold() {
 #[test]
 fn relay_and_application_derive_the_same_password() {
     let keys = Keys::draw();
-    let directory = told(vec![keys.told(), keys.application()]);
+    let directory = directory_of(vec![keys.relay_keys(), keys.application()]);
     let relay = directory
         .password_key(&Username::parse(APP).unwrap())
         .unwrap();
@@ -229,7 +229,7 @@ fn relay_and_application_derive_the_same_password() {
     let application = PasswordKey::app(&own, &public, REALM).unwrap();
     assert_eq!(relay.password(APP), application.password(APP));
     // Another key of the relay results in other passwords.
-    directory.apply(vec![Keys::draw().told()]);
+    directory.apply(vec![Keys::draw().relay_keys()]);
     let relay = directory
         .password_key(&Username::parse(APP).unwrap())
         .unwrap();
@@ -269,7 +269,7 @@ fn keys_of_another_realm_are_refused_with_the_reason() {
 #[test]
 fn usage_is_taken_once() {
     let keys = Keys::draw();
-    let directory = told(vec![keys.told(), project(false), member()]);
+    let directory = directory_of(vec![keys.relay_keys(), project(false), member()]);
     let account = directory
         .admit(&Username::parse(API).unwrap(), NOW)
         .unwrap();

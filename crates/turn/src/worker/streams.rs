@@ -310,7 +310,7 @@ mod tests {
         let from = "127.0.0.1:0".parse().unwrap();
         let started = Instant::now();
         let reached = timeout(Duration::from_mins(5), reach(from, peer)).await;
-        assert!(reached.expect("it is given up").is_err());
+        assert!(reached.expect("it is aborted").is_err());
         assert_eq!(started.elapsed().as_secs(), 30);
     }
 

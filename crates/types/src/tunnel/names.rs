@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tunnel_name_keeps_its_case_and_refuses_what_a_url_would_break() {
+    fn tunnel_name_keeps_its_case_and_refuses_characters_unsafe_in_urls() {
         assert_eq!(
             "Web-1.a_b:c@d+e".parse::<TunnelName>().unwrap().as_str(),
             "Web-1.a_b:c@d+e"

@@ -23,11 +23,11 @@ fn register(client_data: &[u8], attestation: &[u8]) -> Result<NewPasskey, Ceremo
     party().register(sent, is_ours)
 }
 
-fn verify(key: &[u8], shown: &Shown) -> Result<webauthn::PasskeyAssertion, CeremonyError> {
+fn verify(key: &[u8], response: &Shown) -> Result<webauthn::PasskeyAssertion, CeremonyError> {
     let sent = Assertion {
-        client_data: &shown.client_data,
-        authenticator_data: &shown.authenticator_data,
-        signature: &shown.signature,
+        client_data: &response.client_data,
+        authenticator_data: &response.authenticator_data,
+        signature: &response.signature,
     };
     party().verify(key, sent, is_ours)
 }
@@ -42,14 +42,14 @@ fn a_key_of_each_kind_is_registered_and_used() {
     for key in Key::all() {
         let mut device = Authenticator::at(ORIGIN, key);
         let client_data = device.client_data("webauthn.create", CHALLENGE);
-        let made = register(&client_data, &device.attestation()).unwrap();
-        assert_eq!(made.credential_id, device.credential_id);
-        assert_eq!(made.public_key, device.key.cose());
-        assert_eq!((made.sign_count, made.user_verified), (1, true));
+        let registered = register(&client_data, &device.attestation()).unwrap();
+        assert_eq!(registered.credential_id, device.credential_id);
+        assert_eq!(registered.public_key, device.key.cose());
+        assert_eq!((registered.sign_count, registered.user_verified), (1, true));
         device.sign_count = 2;
         device.flags = UP;
-        let shown = verify(&made.public_key, &device.show(CHALLENGE)).unwrap();
-        assert_eq!((shown.sign_count, shown.user_verified), (2, false));
+        let response = verify(&registered.public_key, &device.show(CHALLENGE)).unwrap();
+        assert_eq!((response.sign_count, response.user_verified), (2, false));
     }
 }
 
@@ -57,7 +57,7 @@ fn a_key_of_each_kind_is_registered_and_used() {
 fn a_response_for_another_origin_or_purpose_is_refused() {
     let device = Authenticator::at(ORIGIN, Key::es256());
     let key = device.key.cose();
-    let why = |shown: &Shown| verify(&key, shown).unwrap_err().0;
+    let why = |response: &Shown| verify(&key, response).unwrap_err().0;
     let mut elsewhere = Authenticator::at(ORIGIN, Key::es256());
     for origin in [
         "https://svc.example",
@@ -68,8 +68,8 @@ fn a_response_for_another_origin_or_purpose_is_refused() {
     ] {
         elsewhere.origin = origin.to_owned();
         let client_data = elsewhere.client_data("webauthn.get", CHALLENGE);
-        let shown = device.sign(client_data, device.authenticator_data(UP));
-        assert_eq!(why(&shown), "the page that asked is of another origin");
+        let response = device.sign(client_data, device.authenticator_data(UP));
+        assert_eq!(why(&response), "the page that asked is of another origin");
         let client_data = elsewhere.client_data("webauthn.create", CHALLENGE);
         assert_eq!(
             refused(&client_data, &device.attestation()),
@@ -79,13 +79,13 @@ fn a_response_for_another_origin_or_purpose_is_refused() {
     let mut other_host = Authenticator::at(ORIGIN, Key::es256());
     other_host.rp_id = "evil.example".to_owned();
     let client_data = device.client_data("webauthn.get", CHALLENGE);
-    let shown = device.sign(client_data.clone(), other_host.authenticator_data(UP));
-    assert_eq!(why(&shown), "the passkey is for another host");
-    let shown = device.show(b"another challenge");
-    assert_eq!(why(&shown), "the challenge is not one of ours, or too old");
+    let response = device.sign(client_data.clone(), other_host.authenticator_data(UP));
+    assert_eq!(why(&response), "the passkey is for another host");
+    let response = device.show(b"another challenge");
+    assert_eq!(why(&response), "the challenge is not one of ours, or too old");
     let create = device.client_data("webauthn.create", CHALLENGE);
-    let shown = device.sign(create.clone(), device.authenticator_data(UP));
-    assert_eq!(why(&shown), "this was asked for something else");
+    let response = device.sign(create.clone(), device.authenticator_data(UP));
+    assert_eq!(why(&response), "this was asked for something else");
     assert_eq!(
         refused(&client_data, &device.attestation()),
         "this was asked for something else"
@@ -104,8 +104,8 @@ fn absent_users_and_contradicting_flags_are_refused() {
         (UP | 0x40, "the authenticator data breaks off"),
         (UP | 0x80, "the CBOR is malformed"),
     ] {
-        let shown = device.sign(client_data.clone(), device.authenticator_data(flags));
-        assert_eq!(verify(&key, &shown).unwrap_err().0, why, "{flags:#x}");
+        let response = device.sign(client_data.clone(), device.authenticator_data(flags));
+        assert_eq!(verify(&key, &response).unwrap_err().0, why, "{flags:#x}");
     }
     let copied = device.authenticator_data(UP | 0x18);
     assert!(verify(&key, &device.sign(client_data, copied)).is_ok());
@@ -116,23 +116,23 @@ fn a_signature_of_another_key_or_over_other_data_is_refused() {
     for key in Key::all() {
         let device = Authenticator::at(ORIGIN, key);
         let key = device.key.cose();
-        let good = device.show(CHALLENGE);
-        assert!(verify(&key, &good).is_ok());
-        let why = |shown: &Shown| verify(&key, shown).unwrap_err().0;
-        let mut counter = good.clone();
+        let valid = device.show(CHALLENGE);
+        assert!(verify(&key, &valid).is_ok());
+        let why = |response: &Shown| verify(&key, response).unwrap_err().0;
+        let mut counter = valid.clone();
         counter.authenticator_data[36] ^= 1;
         assert_eq!(why(&counter), "the signature is not the key's");
-        let mut signature = good.clone();
+        let mut signature = valid.clone();
         *signature.signature.last_mut().unwrap() ^= 1;
         assert_eq!(why(&signature), "the signature is not the key's");
         signature.signature.clear();
         assert_eq!(why(&signature), "the signature is not the key's");
-        let mut client_data = good.clone();
+        let mut client_data = valid.clone();
         let at = client_data.client_data.len() - 2;
         client_data.client_data[at] = b'2';
         assert_eq!(why(&client_data), "the signature is not the key's");
         let another = Authenticator::at(ORIGIN, Key::es256());
-        assert!(verify(&another.key.cose(), &good).is_err());
+        assert!(verify(&another.key.cose(), &valid).is_err());
     }
 }
 
@@ -140,8 +140,8 @@ fn a_signature_of_another_key_or_over_other_data_is_refused() {
 fn client_data_is_parsed_strictly() {
     let device = Authenticator::at(ORIGIN, Key::es256());
     let attestation = device.attestation();
-    let good = device.client_data("webauthn.create", CHALLENGE);
-    let good = String::from_utf8(good).unwrap();
+    let valid = device.client_data("webauthn.create", CHALLENGE);
+    let valid = String::from_utf8(valid).unwrap();
     for (from, to) in [
         ("\"crossOrigin\":false", "\"crossOrigin\":true"),
         ("\"crossOrigin\":false", "\"crossOrigin\":0"),
@@ -154,13 +154,13 @@ fn client_data_is_parsed_strictly() {
         ("\"another\":1}", "\"another\":1}x"),
         ("\"another\":1", "\"another\":[[[[1]]]]"),
     ] {
-        let bent = good.replacen(from, to, 1);
-        assert_ne!(bent, good);
+        let bent = valid.replacen(from, to, 1);
+        assert_ne!(bent, valid);
         assert!(register(bent.as_bytes(), &attestation).is_err(), "{bent}");
     }
-    let plain = good.replace(",\"crossOrigin\":false", "");
+    let plain = valid.replace(",\"crossOrigin\":false", "");
     assert!(register(plain.as_bytes(), &attestation).is_ok());
-    let long = good.replace(
+    let long = valid.replace(
         "\"another\":1",
         &format!("\"another\":\"{}\"", "a".repeat(9000)),
     );
@@ -206,9 +206,9 @@ fn an_attestation_object_is_complete_and_has_no_extra_bytes() {
 fn unsupported_keys_are_refused() {
     let mut device = Authenticator::at(ORIGIN, Key::es256());
     let client_data = device.client_data("webauthn.create", CHALLENGE);
-    let good = device.attestation();
+    let valid = device.attestation();
     let key = device.key.cose();
-    let start = good.len() - key.len();
+    let start = valid.len() - key.len();
     for (at, byte) in [
         (0, 0xa4), // a member less
         (2, 0x01), // another type of key
@@ -217,7 +217,7 @@ fn unsupported_keys_are_refused() {
         (5, 0x01), // a member twice
         (5, 0x04), // a member that no key has
     ] {
-        let mut bent = good.clone();
+        let mut bent = valid.clone();
         bent[start + at] = byte;
         assert!(register(&client_data, &bent).is_err(), "{at}");
     }

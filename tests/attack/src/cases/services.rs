@@ -25,14 +25,14 @@ pub(crate) fn run(target: &mut Target, budget: Duration, random: &mut fastrand::
         plain(target, &host)?;
         http2(target, &host, "GET")?;
         let upgraded = upgrade(target, &host)?;
-        let shown = String::from_utf8_lossy(&bytes).into_owned();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         ensure!(
             !upgraded.starts_with("HTTP/1.1 101 "),
-            "the edge passed an upgrade that does not match the request: {shown}"
+            "the edge passed an upgrade that does not match the request: {text}"
         );
         target
             .check()
-            .with_context(|| format!("the response {shown:?}"))?;
+            .with_context(|| format!("the response {text:?}"))?;
     }
     let seeds = known();
     let deadline = Instant::now() + budget;

@@ -10,8 +10,8 @@ use std::process::Command;
 fn the_program_resists_hostile_peers_for_a_minute() {
     let mut attack = Command::new(env!("CARGO_BIN_EXE_attack"));
     let output = attack.args(["--seconds", "60"]).output().unwrap();
-    let told = [output.stdout, output.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("passed, 0 failed"), "{told}");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("passed, 0 failed"), "{text}");
 }

@@ -328,8 +328,8 @@ fn an_unserved_name_gets_the_right_error() -> Result<()> {
         assert_eq!(misdirected.status, 421, "{misdirected:?}");
     }
 
-    let nobody = format!("https://nobody.t.engine.localhost:{}/", port(&svc));
-    let unknown = curl.get(&[&nobody])?;
+    let unknown_url = format!("https://nobody.t.engine.localhost:{}/", port(&svc));
+    let unknown = curl.get(&[&unknown_url])?;
     assert_eq!(unknown.status, 404);
     assert_eq!(unknown.json()["code"], "tunnel_not_found", "{unknown:?}");
     let media_type = unknown.header("content-type").unwrap_or_default();
@@ -337,7 +337,7 @@ fn an_unserved_name_gets_the_right_error() -> Result<()> {
         media_type.starts_with("application/problem+json"),
         "{unknown:?}"
     );
-    let page = curl.get(&[&nobody, "-H", "Accept: text/html"])?;
+    let page = curl.get(&[&unknown_url, "-H", "Accept: text/html"])?;
     assert_eq!(page.status, 404);
     assert!(
         page.header("content-type")

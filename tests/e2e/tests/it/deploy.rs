@@ -80,8 +80,8 @@ fn prepared() -> Result<TempDir> {
         .arg(directory.path().join("shared"))
         .arg(directory.path().join("given"))
         .output()?;
-    let said = String::from_utf8_lossy(&made.stderr);
-    ensure!(made.status.success(), "init.sh: {said}");
+    let output_text = String::from_utf8_lossy(&made.stderr);
+    ensure!(made.status.success(), "init.sh: {output_text}");
     Ok(directory)
 }
 

@@ -50,7 +50,7 @@ impl Scene {
     async fn seen(&mut self) -> Result<Seen> {
         let seen = tokio::time::timeout(PATIENCE, self.server.seen.recv());
         seen.await
-            .context("the service was told nothing")?
+            .context("the service received no event")?
             .context("it ended")
     }
 }
@@ -136,14 +136,14 @@ async fn both_directions_alternate() -> Result<()> {
     let (say, said) = mpsc::channel(1);
     let request = Request::new(ReceiverStream::new(said));
     // The answer starts before the first message.
-    let mut heard = scene.client.echo(request).await?.into_inner();
+    let mut replies = scene.client.echo(request).await?.into_inner();
     for value in 1..=20 {
         say.send(Number { value }).await?;
-        let message = tokio::time::timeout(PATIENCE, heard.message()).await??;
+        let message = tokio::time::timeout(PATIENCE, replies.message()).await??;
         assert_eq!(message, Some(Number { value }));
     }
     drop(say);
-    assert_eq!(heard.message().await?, None);
+    assert_eq!(replies.message().await?, None);
     Ok(())
 }
 

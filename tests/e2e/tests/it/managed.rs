@@ -72,9 +72,9 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
 
     // The refusal after the sign-out, looked up by its reference.
     let reference = results["session"]["refused"]["reference"].as_str();
-    let told = platform.svc_json(&["explain", reference.context("no reference")?])?;
-    assert_eq!(told["record"]["rule"], "session", "{told}");
-    assert_eq!(told["record"]["request"]["path"], "/again", "{told}");
+    let explanation = platform.svc_json(&["explain", reference.context("no reference")?])?;
+    assert_eq!(explanation["record"]["rule"], "session", "{explanation}");
+    assert_eq!(explanation["record"]["request"]["path"], "/again", "{explanation}");
     Ok(())
 }
 
@@ -130,38 +130,38 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     );
     assert_eq!(tunnel.seen(), 0);
 
-    let told = platform.svc_json(&["explain", &wrong])?;
-    let record = &told["record"];
-    assert_eq!(record["rule"], "token", "{told}");
+    let explanation = platform.svc_json(&["explain", &wrong])?;
+    let record = &explanation["record"];
+    assert_eq!(record["rule"], "token", "{explanation}");
     assert_eq!(
         (&record["outcome"], &record["status"]),
         (&json!("denied"), &json!(401))
     );
     assert!(
-        record["reason"].is_string() && told["next_step"].is_string(),
-        "{told}"
+        record["reason"].is_string() && explanation["next_step"].is_string(),
+        "{explanation}"
     );
-    assert!(!told.to_string().contains(&strangers), "no token is told");
+    assert!(!explanation.to_string().contains(&strangers), "the explanation contains no token");
     let logs = platform.svc(&["project", "logs", "--outcome", "denied"])?;
     let line = logs.lines().find(|line| line.ends_with(&wrong));
     assert!(
         line.is_some_and(|line| line.contains("\t/v1\t401\t127.0.0.1\t")),
         "{logs}"
     );
-    let told = platform.svc(&["explain", &outside])?;
-    assert!(told.contains("rule        boundary"), "{told}");
+    let explanation = platform.svc(&["explain", &outside])?;
+    assert!(explanation.contains("rule        boundary"), "{explanation}");
 
     // By address: the result combines the client's view with the engine's report.
-    let told = platform.svc_json(&["explain", &url, "--token", &elsewhere])?;
-    assert_eq!(told["visit"]["answer"]["status"], 403, "{told}");
-    assert_eq!(told["token"]["boundary"], "excludes_project", "{told}");
-    assert_eq!(told["visit"]["certificate"]["trusted"], true, "{told}");
-    assert_eq!(told["record"]["rule"], "boundary", "{told}");
+    let explanation = platform.svc_json(&["explain", &url, "--token", &elsewhere])?;
+    assert_eq!(explanation["visit"]["answer"]["status"], 403, "{explanation}");
+    assert_eq!(explanation["token"]["boundary"], "excludes_project", "{explanation}");
+    assert_eq!(explanation["visit"]["certificate"]["trusted"], true, "{explanation}");
+    assert_eq!(explanation["record"]["rule"], "boundary", "{explanation}");
     assert_eq!(tunnel.seen(), 0);
-    let told = platform.svc_json(&["explain", &url, "--token", &token])?;
-    assert_eq!(told["visit"]["answer"]["status"], 200, "{told}");
-    assert!(told["visit"]["answer"]["edge_ms"].is_number(), "{told}");
-    assert_eq!(told["token"]["boundary"], "none", "{told}");
+    let explanation = platform.svc_json(&["explain", &url, "--token", &token])?;
+    assert_eq!(explanation["visit"]["answer"]["status"], 200, "{explanation}");
+    assert!(explanation["visit"]["answer"]["edge_ms"].is_number(), "{explanation}");
+    assert_eq!(explanation["token"]["boundary"], "none", "{explanation}");
     Ok(())
 }
 
@@ -279,16 +279,16 @@ fn client_certificate(platform: &Platform, name: &str) -> Result<ClientCertifica
         path.to_string_lossy().into_owned()
     };
     let (certificate, key) = (file("pem"), file("key"));
-    let made = Command::new(openssl)
+    let created = Command::new(openssl)
         .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"])
         .args(["-pkeyopt", "ec_paramgen_curve:P-256"])
         .args(["-subj", &format!("/CN={name}")])
         .args(["-keyout", &key, "-out", &certificate])
         .output()?;
     ensure!(
-        made.status.success(),
+        created.status.success(),
         "openssl: {}",
-        String::from_utf8_lossy(&made.stderr)
+        String::from_utf8_lossy(&created.stderr)
     );
     Ok(ClientCertificate { certificate, key })
 }

@@ -66,12 +66,12 @@ fn an_interruption_shorter_than_the_grace_loses_nothing() -> Result<()> {
 
     // The agent has only logged its streams, and the engine has reported no loss.
     scene.agent.process().terminate()?;
-    let mut said = Vec::new();
+    let mut lines = Vec::new();
     scene.agent.process().json("end", |line| {
-        said.push(line["status"].as_str().unwrap_or_default().to_owned());
+        lines.push(line["status"].as_str().unwrap_or_default().to_owned());
         line["status"] == "closed"
     })?;
-    assert!(!said.contains(&"disconnected".to_owned()), "{said:?}");
+    assert!(!lines.contains(&"disconnected".to_owned()), "{lines:?}");
     let first = events.json("event", |_any| true)?;
     assert_eq!(first["type"], "tunnel.deleted", "{first}");
     Ok(())

@@ -28,8 +28,8 @@ fn every_script_of_the_bench_can_be_compiled() -> Result<()> {
         .args(["-c", READ])
         .arg(root.join("bench"))
         .output()?;
-    let said = String::from_utf8_lossy(&read.stderr);
-    assert!(read.status.success(), "{said}");
+    let output_text = String::from_utf8_lossy(&read.stderr);
+    assert!(read.status.success(), "{output_text}");
     let files: usize = String::from_utf8(read.stdout)?.trim().parse()?;
     assert!(files > 10, "{files} files were read");
     Ok(())

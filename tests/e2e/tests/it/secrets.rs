@@ -39,16 +39,16 @@ fn no_secret_of_a_whole_run_is_written_anywhere() -> Result<()> {
             "no {file}"
         );
     }
-    let mut told = Vec::new();
+    let mut findings = Vec::new();
     for (what, secret) in &secrets {
         ensure!(secret.len() >= 8, "{what} is found everywhere: {secret}");
         for (sink, bytes) in &sinks {
             if contains(bytes, secret.as_bytes()) {
-                told.push(format!("{sink} tells {what}"));
+                findings.push(format!("{sink} tells {what}"));
             }
         }
     }
-    ensure!(told.is_empty(), "{told:#?}");
+    ensure!(findings.is_empty(), "{findings:#?}");
     Ok(())
 }
 

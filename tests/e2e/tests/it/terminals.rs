@@ -11,14 +11,14 @@ use serde_json::json;
 fn wt_2_a_terminal_is_opened_watched_handed_over_and_replayed_in_browsers() -> Result<()> {
     let platform = Platform::up()?;
     let create = ["webtty", "server", "create", "build", "--enroll"];
-    let made = platform.svc_json(&create)?;
-    let id = made["id"].as_str().context("no id")?;
+    let created = platform.svc_json(&create)?;
+    let id = created["id"].as_str().context("no id")?;
     let server = ["webtty", "server", "--server-id", id];
     let _server = platform.agent(&[&server[..], SPAWNS].concat())?;
     let restricted = ["--access-policy", "restricted", "--enroll"];
     let create = ["webtty", "server", "create", "vault"];
-    let made = platform.svc_json(&[&create[..], &restricted].concat())?;
-    let vault = made["id"].as_str().context("no id")?;
+    let created = platform.svc_json(&[&create[..], &restricted].concat())?;
+    let vault = created["id"].as_str().context("no id")?;
     let server = ["webtty", "server", "--server-id", vault];
     let _vault = platform.agent(&[&server[..], SPAWNS].concat())?;
     let given = json!({
@@ -26,8 +26,8 @@ fn wt_2_a_terminal_is_opened_watched_handed_over_and_replayed_in_browsers() -> R
         "token": platform.ready()["token"],
         "restricted": vault,
     });
-    let told = platform.node_with("managed_terminals.mjs", given)?;
-    let session = told["session"].as_str().context("no session")?;
+    let results = platform.node_with("managed_terminals.mjs", given)?;
+    let session = results["session"].as_str().context("no session")?;
 
     let sessions = platform.svc_json(&["webtty", "sessions", "list"])?;
     let all = sessions.as_array().context("no list")?;
@@ -60,8 +60,8 @@ fn a_terminal_outlives_its_page_and_is_resumed() -> Result<()> {
         "/bin/bash",
     ];
     let _server = platform.agent(&[&server[..], SPAWNS].concat())?;
-    let told = platform.node("kept_terminals.mjs")?;
-    assert_eq!(told["kept"], true);
+    let results = platform.node("kept_terminals.mjs")?;
+    assert_eq!(results["kept"], true);
     Ok(())
 }
 

@@ -43,10 +43,10 @@ fn coturns_client_relays_over_udp_tcp_and_tls() -> Result<()> {
                 .args(flags)
                 .arg(&host)
                 .output()?;
-            let said = String::from_utf8_lossy(&output.stdout);
+            let output_text = String::from_utf8_lossy(&output.stdout);
             ensure!(
-                output.status.success() && said.contains("Total lost packets 0 (0.000000%)"),
-                "{flags:?}: {said}"
+                output.status.success() && output_text.contains("Total lost packets 0 (0.000000%)"),
+                "{flags:?}: {output_text}"
             );
         }
     }
@@ -196,14 +196,14 @@ fn tu_5_an_application_derives_its_own_credentials() -> Result<()> {
         "--ttl",
         "24h",
     ];
-    let made = platform.svc_json(&[&create[..], &["--public-key-file", &file]].concat())?;
+    let created = platform.svc_json(&[&create[..], &["--public-key-file", &file]].concat())?;
     let realm = platform.ready()["turn_realm"].as_str().unwrap_or_default();
     let url = format!("{}/keyrings/turn/{realm}.spki.der.hex", platform.base_url());
     let relay_key = platform.curl().get(&[&url])?.text().trim().to_owned();
     let derived = client.order(&json!({
         "derive": "app",
         "endpoint": platform.ready()["project_endpoint"],
-        "subject": made["credential"]["id"],
+        "subject": created["credential"]["id"],
         "realm": realm,
         "ttl": 600,
         "private_key": pair["private_key"],
@@ -215,7 +215,7 @@ fn tu_5_an_application_derives_its_own_credentials() -> Result<()> {
     assert_eq!(client.allocate("two", &derived, "tcp")?, 0);
     let echoed = client.order(&json!({"echo": ["one", "two"], "bytes": 20}))?;
     assert_eq!(echoed, json!({"codes": [0, 0], "echoed": 20}));
-    let id = made["credential"]["id"].as_str().unwrap_or_default();
+    let id = created["credential"]["id"].as_str().unwrap_or_default();
     platform.svc(&["credential", "revoke", id])?;
     let ended = client.order(&json!({"ended": "one", "within": SOON}))?;
     assert!(

@@ -116,8 +116,8 @@ pub(super) fn pages(repository: &Repository) -> Result<Vec<Component>> {
 
 /// Rust's standard library, which is linked into every program.
 pub(super) fn standard_library() -> Result<Component> {
-    let told = program::output(Command::new("rustc").arg("--version"))?;
-    let version = told
+    let output = program::output(Command::new("rustc").arg("--version"))?;
+    let version = output
         .split_whitespace()
         .nth(1)
         .context("rustc names no version")?;

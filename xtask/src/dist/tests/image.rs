@@ -58,13 +58,13 @@ fn bases_are_pinned() {
     // The compiler of the image supports the workspace's version.
     let repository = Repository::of_this_package().unwrap();
     let manifest = repository.read("Cargo.toml").unwrap();
-    let wanted = manifest
+    let required = manifest
         .lines()
         .find_map(|line| line.strip_prefix("rust-version = "));
-    let wanted: Vec<u32> = numbers(wanted.unwrap().trim_matches('"'));
+    let required: Vec<u32> = numbers(required.unwrap().trim_matches('"'));
     let (stages, _) = stages();
-    let given = numbers(stages["source"].from.strip_prefix("rust:").unwrap());
-    assert!(given >= wanted, "{given:?}");
+    let actual = numbers(stages["source"].from.strip_prefix("rust:").unwrap());
+    assert!(actual >= required, "{actual:?}");
 }
 
 fn numbers(version: &str) -> Vec<u32> {

@@ -159,19 +159,19 @@ impl Answers {
 
     /// Parses and writes a head; `None` while it is incomplete.
     fn head(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        let asked = self.asked.front();
-        let to_head = asked.is_some_and(|asked| asked.to_head);
+        let context = self.asked.front();
+        let to_head = context.is_some_and(|context| context.to_head);
         match parse_response(rest, &LIMITS, to_head, &mut self.slots) {
             Ok(Progress::Partial) => {
                 self.at = ResponseState::Head { seen: rest.len() };
                 None
             }
             Ok(Progress::Complete { head, head_len }) => {
-                let whole = rest.get(..head_len).unwrap_or_default();
-                let public = asked.and_then(|asked| asked.public.as_deref());
+                let head_bytes = rest.get(..head_len).unwrap_or_default();
+                let public = context.and_then(|context| context.public.as_deref());
                 match self.own.as_ref().zip(public) {
-                    Some((own, public)) => relocate(whole, &head, own, public, out),
-                    None => out.extend_from_slice(whole),
+                    Some((own, public)) => relocate(head_bytes, &head, own, public, out),
+                    None => out.extend_from_slice(head_bytes),
                 }
                 let (status, reader) = (head.status, BodyReader::from(head.body));
                 self.answered(status, reader);

@@ -110,9 +110,9 @@ impl Requests {
             self.at = RequestState::Head { seen: rest.len() };
             return Ok(0);
         };
-        let whole = rest.get(..head_len).unwrap_or_default();
+        let head_bytes = rest.get(..head_len).unwrap_or_default();
         let public = public_origin(&head);
-        rename(whole, &head, public.as_deref(), &self.names, out);
+        rename(head_bytes, &head, public.as_deref(), &self.names, out);
         answers.expect(RequestContext {
             to_head: head.method.as_str() == "HEAD",
             upgrade: head.upgrade.is_some(),

@@ -113,10 +113,10 @@ impl Opener {
         visitor.flush().await?;
         let edge = LazyConfigAcceptor::new(Acceptor::default(), visitor).await?;
         let hello = edge.client_hello();
-        let asked = hello.server_name();
-        let name = asked.unwrap_or(NO_NAME).to_owned();
+        let server_name = hello.server_name();
+        let name = server_name.unwrap_or(NO_NAME).to_owned();
         let mut client = ClientConfig::clone(&self.client);
-        client.enable_sni = asked.is_some();
+        client.enable_sni = server_name.is_some();
         let protocols = hello.alpn().into_iter().flatten();
         client.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
         let service = handshake(client, &name, service).await?;
@@ -158,8 +158,8 @@ async fn handshake<S: Stream>(
         Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
     };
     connected.map(Into::into).map_err(|error| {
-        let told = format!("the TLS handshake with the service failed: {error}");
-        io::Error::new(error.kind(), told)
+        let message = format!("the TLS handshake with the service failed: {error}");
+        io::Error::new(error.kind(), message)
     })
 }
 

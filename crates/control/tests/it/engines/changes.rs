@@ -138,16 +138,16 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
         ("credential", &let_in),
     ]);
     assert_eq!(named(&items), wanted);
-    let Some(Item::Project(told)) = items.iter().find(|item| matches!(item, Item::Project(_)))
+    let Some(Item::Project(sent)) = items.iter().find(|item| matches!(item, Item::Project(_)))
     else {
         panic!("no project");
     };
-    assert_eq!((&told.endpoint, told.suspended), (&project.endpoint, false));
-    assert_eq!((told.limits.clients, told.limits.tunnels), (Some(3), None));
-    assert!(!told.settings.published_tcp_enabled);
-    assert_eq!(told.addresses[0].port, 4000);
+    assert_eq!((&sent.endpoint, sent.suspended), (&project.endpoint, false));
+    assert_eq!((sent.limits.clients, sent.limits.tunnels), (Some(3), None));
+    assert!(!sent.settings.published_tcp_enabled);
+    assert_eq!(sent.addresses[0].port, 4000);
     assert_eq!(
-        (told.plan.as_str(), told.region.as_deref()),
+        (sent.plan.as_str(), sent.region.as_deref()),
         ("basic", Some("local"))
     );
     let person = |of: &Person| {
@@ -219,9 +219,9 @@ async fn changes_are_sent_in_order(control: TestControl) {
         .await
         .expect(200);
     let (_, items) = link.change().await;
-    let told = shown(&items);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0]["settings"]["trustedIps"], settings["trustedIps"]);
+    let item_values = shown(&items);
+    assert_eq!(item_values.len(), 1, "{item_values:?}");
+    assert_eq!(item_values[0]["settings"]["trustedIps"], settings["trustedIps"]);
 
     let suspend = async |suspended: bool| {
         let now = control.now();
@@ -242,9 +242,9 @@ async fn changes_are_sent_in_order(control: TestControl) {
     for suspended in [true, false] {
         suspend(suspended).await;
         let (_, items) = link.change().await;
-        let told = shown(&items);
+        let item_values = shown(&items);
         assert_eq!(
-            (&told[0]["id"], &told[0]["suspended"]),
+            (&item_values[0]["id"], &item_values[0]["suspended"]),
             (&json!(project.id), &json!(suspended))
         );
     }
@@ -256,13 +256,13 @@ async fn changes_are_sent_in_order(control: TestControl) {
         .expect(201);
     let id = issued["credential"]["id"].as_str().unwrap();
     let (_, items) = link.change().await;
-    let told = shown(&items);
+    let item_values = shown(&items);
     assert_eq!(
-        told[0]["permissions"],
+        item_values[0]["permissions"],
         json!(["tunnels.resources.read-only"])
     );
     assert_eq!(
-        (&told[0]["id"], &told[0]["expires_at"]),
+        (&item_values[0]["id"], &item_values[0]["expires_at"]),
         (&json!(id), &json!(1_769_904_000))
     );
     // After a rotation the old one expires soon, and the new one exists.
@@ -330,8 +330,8 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
         .unwrap();
     tx.commit().await.unwrap();
     let (_, items) = link.change().await;
-    let told = shown(&items);
-    let person = told.iter().find(|item| item["item"] == "person").unwrap();
+    let item_values = shown(&items);
+    let person = item_values.iter().find(|item| item["item"] == "person").unwrap();
     let permissions = person["memberships"][0]["permissions"].to_string();
     assert!(permissions.contains("webtty.logs.read-only"));
     // A second project in a known workspace sends no user again.
@@ -445,15 +445,15 @@ async fn registered_servers_are_sent_with_their_keys(control: TestControl) {
         .await;
     let made = made.expect(201);
     let id = made["server"]["id"].as_str().unwrap();
-    let told = |items: Vec<Item>| {
-        let mut told = shown(&items);
-        assert_eq!(told.len(), 1, "{told:?}");
-        told.remove(0)
+    let only_item = |items: Vec<Item>| {
+        let mut item_values = shown(&items);
+        assert_eq!(item_values.len(), 1, "{item_values:?}");
+        item_values.remove(0)
     };
     let pending = json!({"item": "webtty_server", "id": id, "project_id": project.id,
         "name": "build", "status": "pending_enrollment", "recording_policy": "recorded",
         "encryption_policy": "disabled", "access_policy": "project_members"});
-    assert_eq!(told(link.change().await.1), pending);
+    assert_eq!(only_item(link.change().await.1), pending);
     let keys = tty::identity::EndpointIdentity::generate()
         .unwrap()
         .public();
@@ -469,7 +469,7 @@ async fn registered_servers_are_sent_with_their_keys(control: TestControl) {
     active["status"] = json!("active");
     active["keys"] =
         json!({"encryption": keys.encryption_text(), "signing": keys.signing.to_text()});
-    assert_eq!(told(link.change().await.1), active);
+    assert_eq!(only_item(link.change().await.1), active);
     let path = format!("{at}/{id}");
     let body = json!({"status": "suspended", "accessPolicy": "restricted"});
     let token = Some(ada.token.as_str());
@@ -477,7 +477,7 @@ async fn registered_servers_are_sent_with_their_keys(control: TestControl) {
     changed.expect(200);
     active["status"] = json!("suspended");
     active["access_policy"] = json!("restricted");
-    assert_eq!(told(link.change().await.1), active);
+    assert_eq!(only_item(link.change().await.1), active);
 
     // A new link receives the same, and another cluster receives nothing.
     let here = served.link(None).await.everything().await;

@@ -56,9 +56,9 @@ async fn a_link_resumes_at_its_position(control: TestControl) {
     let (same, items) = link.change().await;
     assert_eq!((&same, shown(&items).len(), items.len()), (&cursor, 0, 1));
     let (last, items) = link.change().await;
-    let told = shown(&items);
+    let item_values = shown(&items);
     assert_eq!(
-        (told.len(), told[0]["addresses"].as_array().unwrap().len()),
+        (item_values.len(), item_values[0]["addresses"].as_array().unwrap().len()),
         (1, 3)
     );
     drop(link);
@@ -239,11 +239,11 @@ async fn only_the_secret_of_a_cluster_opens_a_link(control: TestControl) {
 
 async fn links_end_with_the_platform(control: TestControl) {
     let (control, served, mut link, ..) = linked(control).await;
-    let began = Instant::now();
+    let started_at = Instant::now();
     served.stop().await;
     assert_eq!(link.news().await, None);
     // The drain did not wait for the end of the link.
-    assert!(began.elapsed() < PATIENCE);
+    assert!(started_at.elapsed() < PATIENCE);
     drop(control);
 }
 
@@ -343,8 +343,8 @@ async fn after_a_dump_is_restored_engines_get_a_full_snapshot() {
     let served = Served::start(&control).await;
     for cursor in cursors {
         let everything = served.link(Some(&cursor)).await.everything().await;
-        let told = shown(&everything.items);
-        let ports = told[0]["addresses"].to_string();
+        let item_values = shown(&everything.items);
+        let ports = item_values[0]["addresses"].to_string();
         assert!(ports.contains("4001") && ports.contains("4005"), "{ports}");
         assert!(
             !ports.contains("4002") && !ports.contains("4003"),

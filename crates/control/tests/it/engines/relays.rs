@@ -24,13 +24,13 @@ async fn keys_of_turn_credentials_are_sent_to_relays_only(control: TestControl) 
     let engine = engine.everything().await;
     assert!(!engine.items.iter().any(is_keys));
     let mut relay = served.link_of(RELAY_SECRET, None).await;
-    let told = relay.everything().await;
+    let snapshot = relay.everything().await;
     assert_eq!(
-        told.items.len(),
+        snapshot.items.len(),
         engine.items.len() + 1,
         "and everything else"
     );
-    let keys = told.items.iter().find_map(|item| match item {
+    let keys = snapshot.items.iter().find_map(|item| match item {
         Item::RelayKeys(keys) => Some(keys),
         _ => None,
     });
@@ -52,7 +52,7 @@ async fn keys_of_turn_credentials_are_sent_to_relays_only(control: TestControl) 
 
     // A relay that reconnects receives the keys again, whatever else changed.
     drop(relay);
-    let mut relay = served.link_of(RELAY_SECRET, Some(&told.cursor)).await;
+    let mut relay = served.link_of(RELAY_SECRET, Some(&snapshot.cursor)).await;
     let (_, items) = relay.change().await;
     assert!(items.iter().any(is_keys));
     // A relay cannot resume from an engine's cursor, nor an engine from a relay's.

@@ -45,10 +45,10 @@ fn code(location: &str) -> String {
 
 async fn a_user_returns_with_a_code_for_this_browser_only(control: TestControl) {
     let (control, ada, project) = one(control).await;
-    let asked = path(&host(&project));
+    let sign_in_path = path(&host(&project));
     // Without a session the sign-in comes first, and returns here.
     let mut browser = control.browser();
-    let first = browser.open(&asked).await;
+    let first = browser.open(&sign_in_path).await;
     assert_eq!(first.status, 303);
     let login = first.location.unwrap();
     assert!(
@@ -77,7 +77,7 @@ async fn a_user_returns_with_a_code_for_this_browser_only(control: TestControl) 
     );
     assert!(page.text.contains(&onward), "{}", page.text);
     // Signed in already, without a form in between.
-    let answer = browser.open(&asked).await;
+    let answer = browser.open(&sign_in_path).await;
     assert_eq!(answer.status, 303, "{}", answer.text);
     assert_eq!(answer.header("cache-control"), "no-store");
     assert_eq!(answer.header("referrer-policy"), "no-referrer");
@@ -118,7 +118,7 @@ async fn a_user_returns_with_a_code_for_this_browser_only(control: TestControl) 
         (&json!(now), &json!(now + 60))
     );
     // Two requests return two codes.
-    let second = browser.open(&asked).await.location.unwrap();
+    let second = browser.open(&sign_in_path).await.location.unwrap();
     assert_ne!(self::code(&second), code);
 }
 
@@ -182,8 +182,8 @@ async fn sign_in_never_redirects_to_another_host(control: TestControl) {
         );
         assert!(!answer.text.contains("evil"), "{bad:?}");
         // The sign-in does not lead there either.
-        let nobody = control.browser().open(&path(&bad)).await;
-        let to = nobody.location.unwrap_or_default();
+        let anonymous = control.browser().open(&path(&bad)).await;
+        let to = anonymous.location.unwrap_or_default();
         assert!(
             to.is_empty() || to.starts_with("/login?next=/edge/sign-in?"),
             "{bad:?} {to}"
@@ -206,8 +206,8 @@ async fn sign_in_never_redirects_to_another_host(control: TestControl) {
 
 async fn only_members_of_the_project_are_redirected_back(control: TestControl) {
     let (control, ada, project) = one(control).await;
-    let asked = path(&host(&project));
-    let status = async |browser: &mut Browser<'_>| browser.open(&asked).await.status;
+    let sign_in_path = path(&host(&project));
+    let status = async |browser: &mut Browser<'_>| browser.open(&sign_in_path).await.status;
     for (name, role, wanted) in [
         ("owner", Some(Role::Owner), 303),
         ("member", Some(Role::Member), 303),
@@ -243,7 +243,7 @@ async fn only_members_of_the_project_are_redirected_back(control: TestControl) {
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    let page = browser.open(&asked).await;
+    let page = browser.open(&sign_in_path).await;
     assert_eq!(page.status, 403);
     assert!(page.text.contains("ada@example.com"));
     let mut tx = control.app.store.begin().await.unwrap();
@@ -259,7 +259,7 @@ async fn only_members_of_the_project_are_redirected_back(control: TestControl) {
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    let out = browser.open(&asked).await.location.unwrap();
+    let out = browser.open(&sign_in_path).await.location.unwrap();
     assert!(out.starts_with("/login?next="), "{out}");
 }
 
@@ -280,14 +280,14 @@ async fn a_code_is_not_a_token(control: TestControl) {
 /// affected.
 async fn codes_are_rate_limited(control: TestControl) {
     let (control, _ada, project) = one(control).await;
-    let asked = path(&host(&project));
+    let sign_in_path = path(&host(&project));
     let mut browser = control.signed_in("ada").await;
     for _ in 0..=100 {
-        assert_eq!(browser.open(&asked).await.status, 303);
+        assert_eq!(browser.open(&sign_in_path).await.status, 303);
     }
-    let answer = browser.open(&asked).await;
+    let answer = browser.open(&sign_in_path).await;
     assert_eq!(answer.status, 429, "{}", answer.text);
     assert_eq!(answer.header("retry-after"), "1");
     control.clock.advance(1);
-    assert_eq!(browser.open(&asked).await.status, 303);
+    assert_eq!(browser.open(&sign_in_path).await.status, 303);
 }

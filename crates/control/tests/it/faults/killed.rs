@@ -90,11 +90,11 @@ fn creator(
     });
     let output = process(CREATOR, &settings).output();
     let output = output.unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("running 1 test"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("running 1 test"), "{stdout}");
     if output.status.code().is_some() {
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}\n{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{stdout}\n{stderr}");
     }
     output.status
 }

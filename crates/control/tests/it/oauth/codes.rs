@@ -227,20 +227,20 @@ async fn a_code_ends_with_the_session_that_approved_it(control: TestControl) {
     let now = control.app.now();
     // The user signed out in the meantime.
     let mut browser = control.signed_in("Ada").await;
-    let given = code(&mut browser, &[]).await;
+    let code_value = code(&mut browser, &[]).await;
     browser.submit("/logout", &[]).await;
-    assert_eq!(error(&redeem(&control, &given, &[]).await), "invalid_grant");
+    assert_eq!(error(&redeem(&control, &code_value, &[]).await), "invalid_grant");
     // The user was suspended in the meantime: the code is refused, and so is a token that was
     // issued before.
     let mut browser = control.signed_in("Ada").await;
     let token = super::access_token(&mut browser, &control).await;
-    let given = code(&mut browser, &[]).await;
+    let code_value = code(&mut browser, &[]).await;
     let mut tx = control.app.store.begin().await.unwrap();
     store::users::set_status(&mut tx, ada, Status::Suspended, now)
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(error(&redeem(&control, &given, &[]).await), "invalid_grant");
+    assert_eq!(error(&redeem(&control, &code_value, &[]).await), "invalid_grant");
     let who = with_token(&control, "/api/whoami", &token).await;
     assert_eq!(who.status, 401);
 }

@@ -76,19 +76,19 @@ async fn oa_4_a_person_types_the_code_looks_and_approves(control: TestControl) {
     let answer = ask(&control, &[("resource", &format!("{BASE_URL}/"))]).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert_eq!(answer.headers["cache-control"], "no-store");
-    let given = answer.json();
-    let user_code = given["user_code"].as_str().unwrap();
-    assert_eq!(given["verification_uri"], format!("{BASE_URL}/device"));
+    let device_answer = answer.json();
+    let user_code = device_answer["user_code"].as_str().unwrap();
+    assert_eq!(device_answer["verification_uri"], format!("{BASE_URL}/device"));
     let complete = format!("/device?user_code={user_code}");
     assert_eq!(
-        given["verification_uri_complete"],
+        device_answer["verification_uri_complete"],
         format!("{BASE_URL}{complete}")
     );
     assert_eq!(
-        (&given["expires_in"], &given["interval"]),
+        (&device_answer["expires_in"], &device_answer["interval"]),
         (&json!(600), &json!(5))
     );
-    let device_code = given["device_code"].as_str().unwrap();
+    let device_code = device_answer["device_code"].as_str().unwrap();
     assert_eq!(
         error(&poll(&control, device_code).await),
         "authorization_pending"
@@ -149,8 +149,8 @@ async fn oa_4_the_approval_page_shows_client_address_and_time(control: TestContr
     let answer = device
         .submit_from("/oauth/device_authorization", &fields, &[])
         .await;
-    let given = answer.json();
-    let user_code = given["user_code"].as_str().unwrap();
+    let device_answer = answer.json();
+    let user_code = device_answer["user_code"].as_str().unwrap();
     control.clock.advance(150);
     let mut browser = control.signed_in("Ada").await;
     let screen = type_in(&mut browser, user_code).await;
@@ -205,7 +205,7 @@ async fn oa_4_a_code_is_read_however_it_is_typed(control: TestControl) {
         assert_eq!(screen.status, 200, "{typed}");
         assert!(
             screen.text.contains(&user_code),
-            "it is shown as the device shows it"
+            "the page shows the same code as the device"
         );
     }
 }

@@ -86,10 +86,10 @@ async fn oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in(control: T
     );
     assert_eq!(claims["token_endpoint"].as_str().unwrap().len(), 8);
 
-    let who = with_token(&control, "/api/whoami", token).await;
-    assert_eq!(who.status, 200, "{}", who.text);
+    let identity = with_token(&control, "/api/whoami", token).await;
+    assert_eq!(identity.status, 200, "{}", identity.text);
     assert_eq!(
-        (&who.json()["id"], &who.json()["type"]),
+        (&identity.json()["id"], &identity.json()["type"]),
         (&json!(ada), &json!("pat"))
     );
     let answer = with_token(&control, "/api/projects/tunnels", token).await;
@@ -209,12 +209,12 @@ async fn oa_2_a_restricted_session_grants_no_more_than_it_has(control: TestContr
         "the client receives its actual scope"
     );
     let token = issued["access_token"].as_str().unwrap();
-    let who = with_token(&control, "/api/whoami", token).await.json();
+    let identity = with_token(&control, "/api/whoami", token).await.json();
     assert_eq!(
-        who["permissions"],
+        identity["permissions"],
         json!(SCOPE.split(' ').collect::<Vec<_>>())
     );
-    assert_eq!(who["resources"], lists);
+    assert_eq!(identity["resources"], lists);
     // The session itself is restricted as well, and so are the tokens that it mints.
     let answer = browser
         .api(Method::GET, "/api/credentials", Value::Null)
@@ -225,12 +225,12 @@ async fn oa_2_a_restricted_session_grants_no_more_than_it_has(control: TestContr
     assert_eq!(answer.status, 403);
     let body = json!({"permissions": ["account.projects.read-only"]});
     let minted = browser.api(Method::POST, "/api/tokens", body).await.json();
-    let who = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
-    assert_eq!(who.json()["resources"], lists);
+    let identity = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
+    assert_eq!(identity.json()["resources"], lists);
     // This includes limits that were set later.
     narrow(&control, &mut browser, &held[1..], lists.clone()).await;
-    let who = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
-    assert_eq!(who.json()["permissions"], json!([]));
+    let identity = with_token(&control, "/api/whoami", minted["token"].as_str().unwrap()).await;
+    assert_eq!(identity.json()["permissions"], json!([]));
     // Without any common permission there is no approve button, and a made-up request is refused.
     let page = browser
         .open(&authorize(&[("scope", "account.plan.read-only")]))

@@ -233,8 +233,8 @@ async fn section_4_14_there_is_no_approval_without_a_person(control: TestControl
     control.person("Ada").await;
     let silent = authorize(&[("prompt", "none")]);
     let answer = control.browser().open(&silent).await;
-    let told = at_callback(&answer).take("error");
-    assert_eq!(told.as_deref(), Some("login_required"));
+    let error_code = at_callback(&answer).take("error");
+    assert_eq!(error_code.as_deref(), Some("login_required"));
     let mut browser = control.signed_in("Ada").await;
     for _ in 0..2 {
         let answer = browser.open(&silent).await;

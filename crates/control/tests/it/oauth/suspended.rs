@@ -66,6 +66,6 @@ async fn a_session_for_a_suspended_project_approves_nothing(control: TestControl
     let code = at_callback(&denied).take("error");
     assert_eq!(code.as_deref(), Some("access_denied"));
     device::press(&mut browser, &screen, "deny").await;
-    let told = poll(&control, &device_code).await;
-    assert_eq!(error(&told), "access_denied");
+    let poll_answer = poll(&control, &device_code).await;
+    assert_eq!(error(&poll_answer), "access_denied");
 }

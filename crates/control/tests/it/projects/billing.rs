@@ -57,10 +57,10 @@ async fn cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed(control: T
         .await;
     control.clock.set("2026-04-16T12:00:00Z".parse().unwrap());
     let person = control.person("ada").await;
-    let shown = order(&preview(&control, &person, "pro").await);
+    let previewed_order = order(&preview(&control, &person, "pro").await);
     control.subscribe(person.workspace).await;
     assert_eq!(
-        place(&control, &person, &shown).await.refused(409).0,
+        place(&control, &person, &previewed_order).await.refused(409).0,
         "creation_preview_stale"
     );
 
@@ -204,11 +204,11 @@ async fn cp_4g_a_confirmed_change_makes_earlier_previews_stale(control: TestCont
         .await;
     let person = control.person("ada").await;
     control.subscribe(person.workspace).await;
-    let shown = order(&preview(&control, &person, "pro").await);
+    let previewed_order = order(&preview(&control, &person, "pro").await);
     let free = order(&preview(&control, &person, "basic").await);
-    let project = place(&control, &person, &shown).await.expect(201);
+    let project = place(&control, &person, &previewed_order).await.expect(201);
     for _ in 0..3 {
-        let mut again = shown.clone();
+        let mut again = previewed_order.clone();
         again["idempotencyKey"] = json!(format!("again-{}", next()));
         let refused = place(&control, &person, &again).await.refused(409);
         assert_eq!(refused.0, "creation_preview_stale");
@@ -221,11 +221,11 @@ async fn cp_4g_a_confirmed_change_makes_earlier_previews_stale(control: TestCont
     assert_eq!(refused.0, "creation_preview_stale");
     assert_eq!(monthly(&control, &person).await, 1900);
     // The key is compared before the fingerprint, so a lost answer is found again.
-    assert_eq!(place(&control, &person, &shown).await.expect(201), project);
+    assert_eq!(place(&control, &person, &previewed_order).await.expect(201), project);
     // The subscription looks as it did at the preview, but has changed twice since.
     let deleted = control.delete(&path(&project), &person.token).await;
     assert_eq!(deleted.expect(204), Value::Null);
-    let mut again = shown.clone();
+    let mut again = previewed_order.clone();
     again["idempotencyKey"] = json!("after-deletion");
     let refused = place(&control, &person, &again).await.refused(409);
     assert_eq!(refused.0, "creation_preview_stale");
@@ -240,11 +240,11 @@ async fn cp_4g_parallel_confirmations_of_one_preview_create_one_project() {
     let second = Arc::new(first.beside().await.unwrap());
     let person = first.person("ada").await;
     first.subscribe(person.workspace).await;
-    let shown = order(&preview(&first, &person, "pro").await);
+    let previewed_order = order(&preview(&first, &person, "pro").await);
     let mut posts = JoinSet::new();
     for number in 0..20 {
         let control = Arc::clone(if number % 2 == 0 { &first } else { &second });
-        let (person, mut order) = (person.clone(), shown.clone());
+        let (person, mut order) = (person.clone(), previewed_order.clone());
         order["idempotencyKey"] = json!(format!("parallel-{}", next()));
         posts.spawn(async move { place(&control, &person, &order).await.status });
     }

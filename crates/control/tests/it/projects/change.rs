@@ -151,12 +151,12 @@ async fn a_transfer_needs_both_workspaces(control: TestControl) {
         let entries = audit::of_workspace(&mut conn, workspace, Paging::DEFAULT)
             .await
             .unwrap();
-        let told: Vec<_> = entries
+        let logged_actions: Vec<_> = entries
             .items
             .iter()
             .map(|entry| entry.action.as_str())
             .collect();
-        assert_eq!(told, actions);
+        assert_eq!(logged_actions, actions);
     }
 }
 

@@ -42,9 +42,9 @@ async fn cp_5_the_engine_of_another_users_project_is_hidden(control: TestControl
         ProjectSelector::Id(&id),
         ProjectSelector::Endpoint(endpoint),
     ] {
-        let told = engine_of(&control.app, &ada, named, NEEDED).await.unwrap();
-        assert_eq!(told.endpoint, endpoint);
-        assert_eq!(told.cluster_domain, "engine.example");
+        let found = engine_of(&control.app, &ada, named, NEEDED).await.unwrap();
+        assert_eq!(found.endpoint, endpoint);
+        assert_eq!(found.cluster_domain, "engine.example");
         let refused = engine_of(&control.app, &eve, named, NEEDED).await;
         assert_eq!(code(&refused), "not_found");
     }
@@ -73,8 +73,8 @@ async fn cp_11_the_engine_address_needs_engine_permissions(control: TestControl)
         "resources": {"tunnels": {"projects": [inside]}},
     });
     let bounded = who(&control, &control.delegated(&person, bounded).await).await;
-    let told = engine_of(&control.app, &bounded, ProjectSelector::Id(&inside), NEEDED).await;
-    told.unwrap();
+    let engine = engine_of(&control.app, &bounded, ProjectSelector::Id(&inside), NEEDED).await;
+    engine.unwrap();
     let refused = engine_of(
         &control.app,
         &bounded,

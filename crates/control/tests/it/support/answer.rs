@@ -15,7 +15,7 @@ pub(crate) struct Answer {
 /// Compares all parts except the caller's remaining rate limit.
 impl PartialEq for Answer {
     fn eq(&self, other: &Self) -> bool {
-        let told = |answer: &Self| {
+        let parts = |answer: &Self| {
             let mut headers = answer.headers.clone();
             headers.remove("ratelimit");
             (
@@ -25,7 +25,7 @@ impl PartialEq for Answer {
                 answer.text.clone(),
             )
         };
-        told(self) == told(other)
+        parts(self) == parts(other)
     }
 }
 

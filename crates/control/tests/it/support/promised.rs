@@ -37,7 +37,7 @@ pub(super) fn check(operation: &Operation, answer: &Answer) {
     let promised = operation.every_refusal();
     assert!(
         promised.contains(&status),
-        "{id}: the document says {promised:?} and not {status}: {}",
+        "{id}: the document lists {promised:?} and not {status}: {}",
         answer.text
     );
     if status != 304 && operation.method != Method::Head {

@@ -107,8 +107,8 @@ async fn a_finished_delivery_is_kept_for_a_month(control: TestControl) {
     forgotten(&world.control).await;
     assert_eq!(world.deliveries(&path).await.len(), 1);
     world.control.clock.advance(1);
-    let gone = forgotten(&world.control).await;
-    assert!(gone.contains(&("deliveries", 1)), "{gone:?}");
+    let purged = forgotten(&world.control).await;
+    assert!(purged.contains(&("deliveries", 1)), "{purged:?}");
     assert_eq!(world.deliveries(&path).await.len(), 0);
 }
 
@@ -432,7 +432,7 @@ async fn an_endpoint_that_hangs_leaves_slots_for_others(control: TestControl) {
     // Deliveries that hang time out after a while and free their slots. The other project is served
     // long before all slots are used.
     let hung = hanging(all.get(before..).unwrap_or_default());
-    assert!(hung <= 2 * 12, "{hung} came first");
+    assert!(hung <= 2 * 12, "{hung} were sent first");
     delivering.abort();
 }
 

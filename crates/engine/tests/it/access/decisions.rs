@@ -133,7 +133,7 @@ fn visitors_cannot_reach_a_private_tunnel() {
 fn trusted_ips_are_checked_first() {
     let guarded =
         tunnel(json!({"trusted_ips": ["192.0.2.0/28", "2001:db8::/32"], "token_auth": true}));
-    let good = token(&pat());
+    let valid = token(&pat());
     for (peer, expected) in [
         ("192.0.2.7", 200),
         ("::ffff:192.0.2.7", 200),
@@ -143,7 +143,7 @@ fn trusted_ips_are_checked_first() {
     ] {
         let decision = Visit {
             peer: Some(peer),
-            bearer: Some(&good),
+            bearer: Some(&valid),
             ..Visit::default()
         }
         .judge(&guarded);
@@ -174,13 +174,13 @@ fn trusted_ips_are_checked_first() {
 #[test]
 fn ed_1_ed_1a_ed_1b_the_edge_credential() {
     let guarded = tunnel(json!({"token_auth": true}));
-    let good = token(&pat());
+    let valid = token(&pat());
     let other = signed(&pat(), "another secret of at least 32 bytes");
     let expired = token(&auth(NOW - 10, 10, json!({})));
     let query = |token: &str| format!("a=%20&svc.token={token}&b");
-    let (good_query, other_query, expired_query) = (query(&good), query(&other), query(&expired));
-    let twice = format!("svc.token={good}&svc.token={good}");
-    let spelled = format!("svc%2Etoken={good}&svc.token={good}");
+    let (good_query, other_query, expired_query) = (query(&valid), query(&other), query(&expired));
+    let twice = format!("svc.token={valid}&svc.token={valid}");
+    let spelled = format!("svc%2Etoken={valid}&svc.token={valid}");
     for (case, bearer, query, expected) in [
         ("nothing", None, None, (401, "unauthenticated", Rule::Token)),
         (
@@ -189,7 +189,7 @@ fn ed_1_ed_1a_ed_1b_the_edge_credential() {
             Some("token=x"),
             (401, "unauthenticated", Rule::Token),
         ),
-        ("bearer", Some(&good), None, (200, "", Rule::Token)),
+        ("bearer", Some(&valid), None, (200, "", Rule::Token)),
         (
             "query",
             None,
@@ -217,43 +217,43 @@ fn ed_1_ed_1a_ed_1b_the_edge_credential() {
         // ED-1b: a valid bearer never repairs an invalid query credential.
         (
             "foreign query",
-            Some(&good),
+            Some(&valid),
             Some(&other_query),
             (401, "invalid_token", Rule::Token),
         ),
         (
             "expired query",
-            Some(&good),
+            Some(&valid),
             Some(&expired_query),
             (401, "invalid_token", Rule::Token),
         ),
         (
             "empty",
-            Some(&good),
+            Some(&valid),
             Some("svc.token="),
             (400, "invalid_request", Rule::QueryCredential),
         ),
         (
             "no value",
-            Some(&good),
+            Some(&valid),
             Some("svc.token"),
             (400, "invalid_request", Rule::QueryCredential),
         ),
         (
             "malformed",
-            Some(&good),
+            Some(&valid),
             Some("svc.token=a.b"),
             (400, "invalid_request", Rule::QueryCredential),
         ),
         (
             "broken escape",
-            Some(&good),
+            Some(&valid),
             Some("svc.token=a.b.%zz"),
             (400, "invalid_request", Rule::QueryCredential),
         ),
         (
             "twice",
-            Some(&good),
+            Some(&valid),
             Some(&twice),
             (400, "invalid_request", Rule::QueryCredential),
         ),
@@ -286,7 +286,7 @@ fn ed_1_ed_1a_ed_1b_the_edge_credential() {
     assert_eq!(form(by_query.proof), TokenForm::Query);
     let by_header = allowed(
         Visit {
-            bearer: Some(&good),
+            bearer: Some(&valid),
             query: Some("a"),
             ..Visit::default()
         }
@@ -478,9 +478,9 @@ fn en_11_a_guard_that_cannot_be_enforced_refuses_every_visitor() {
         json!({"geo_ip": ["CH"]}),
     ] {
         let tunnel = tunnel(guard);
-        let good = token(&pat());
+        let valid = token(&pat());
         let decision = Visit {
-            bearer: Some(&good),
+            bearer: Some(&valid),
             ..Visit::default()
         }
         .judge(&tunnel);

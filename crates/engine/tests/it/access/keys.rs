@@ -263,10 +263,10 @@ async fn a_key_server_that_does_not_answer_is_given_up() {
     let address = listener.local_addr().unwrap();
     let source = JwksSource::new(&format!("http://{address}/jwks")).unwrap();
     let tokens = Tokens::new(keyring());
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let refreshed = within("end of a fetch", source.refresh(&tokens)).await;
     assert!(matches!(refreshed, Err(JwksError::Fetch(_))));
-    assert!(begun.elapsed() >= Duration::from_secs(10));
+    assert!(started_at.elapsed() >= Duration::from_secs(10));
     assert!(tokens.verify(&token(&pat()), NOW).is_ok());
 }
 

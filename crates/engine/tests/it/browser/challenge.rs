@@ -75,7 +75,7 @@ async fn ed_6_a_browser_solves_the_challenge_and_reaches_the_service() {
     assert_eq!(answer.status, 200);
     assert!(
         seen(&answer.json(), "cookie").is_empty(),
-        "the edge's cookie stays"
+        "the edge's cookie is not forwarded"
     );
     assert_eq!(answer.json()["target"], "/a?b=%20c");
     // A visitor that passed may send every kind of request that a browser sends.

@@ -274,7 +274,7 @@ async fn ed_2_a_session_ends_with_the_role_the_account_or_a_sign_out() {
     let jar = signed_in(&site).await;
     let status = async || site.get("/", &jar.field()).await.status;
     assert_eq!(status().await, 200);
-    let told = |permissions: &[&str], sessions_after| {
+    let set_roles = |permissions: &[&str], sessions_after| {
         let permissions = permissions.iter().map(|&name| name.to_owned()).collect();
         let workspace_id = format!("wks_{A}");
         site.platform.tell(vec![Item::Person(Person {
@@ -287,16 +287,16 @@ async fn ed_2_a_session_ends_with_the_role_the_account_or_a_sign_out() {
             sessions_after,
         })]);
     };
-    told(&["tunnels.resources.read-only"], 0);
+    set_roles(&["tunnels.resources.read-only"], 0);
     site.engine.informed().await;
     assert_eq!(status().await, 403);
-    told(&["tunnels.streams.create-delete"], 0);
+    set_roles(&["tunnels.streams.create-delete"], 0);
     site.engine.informed().await;
     assert_eq!(status().await, 200);
-    told(&["tunnels.streams.create-delete"], i64::MAX / 2);
+    set_roles(&["tunnels.streams.create-delete"], i64::MAX / 2);
     site.engine.informed().await;
     assert_eq!(status().await, 401);
-    told(&["tunnels.streams.create-delete"], 0);
+    set_roles(&["tunnels.streams.create-delete"], 0);
     site.engine.informed().await;
     assert_eq!(status().await, 200);
     site.platform.tell(vec![Item::PersonGone {
@@ -503,11 +503,11 @@ async fn ed_2_a_signed_out_session_ends_for_every_copy_of_its_cookie() {
             assert_eq!(answer.status, 204);
             // The platform is notified, so that other engines end the session, and this one after a
             // restart.
-            let told = site.platform.record(|record| match record {
+            let report = site.platform.record(|record| match record {
                 Record::SessionEnded(ended) => Some(ended.id.clone()),
                 _ => None,
             });
-            assert_eq!(within("a record", told).await, "code1");
+            assert_eq!(within("a record", report).await, "code1");
         } else {
             // Sign-out at the platform, or at another engine.
             site.platform.end(ended);

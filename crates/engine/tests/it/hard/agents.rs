@@ -50,10 +50,10 @@ async fn a_message_out_of_order_ends_the_channel() {
         let mut agent = PlainAgent::connect(engine).await;
         agent.open(wired::http("web")).await.unwrap();
         agent.channel.send(kind).await;
-        let said = agent.channel.rest().await;
+        let messages = agent.channel.rest().await;
         assert!(
-            matches!(said[..], [Kind::ServerMessage(_)]),
-            "{case}: {said:?}"
+            matches!(messages[..], [Kind::ServerMessage(_)]),
+            "{case}: {messages:?}"
         );
     }
     // Messages of a channel, sent before there is a channel.
@@ -69,10 +69,10 @@ async fn a_message_out_of_order_ends_the_channel() {
     ] {
         let mut connection = Wire::connect(engine).await;
         connection.send(kind).await;
-        let said = connection.rest().await;
+        let messages = connection.rest().await;
         assert!(
-            matches!(said[..], [] | [Kind::OpenControlChannelRsp(_)]),
-            "{case}: {said:?}"
+            matches!(messages[..], [] | [Kind::OpenControlChannelRsp(_)]),
+            "{case}: {messages:?}"
         );
     }
     site.is_untouched().await;
@@ -126,7 +126,7 @@ async fn an_agent_with_endless_changes_is_slowed_down() {
         let close = Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id });
         wire::encode(&close.into(), &mut batch).unwrap();
     }
-    let begun = Instant::now();
+    let started_at = Instant::now();
     for _ in 0..BATCHES {
         agent.channel.send_bytes(&batch).await;
         for _ in 0..BATCH {
@@ -135,7 +135,7 @@ async fn an_agent_with_endless_changes_is_slowed_down() {
             assert!(is_answer, "{answer:?}");
         }
     }
-    let took = begun.elapsed();
+    let took = started_at.elapsed();
     assert!(took >= Duration::from_millis(2_900), "{took:?}");
     agent.open(wired::http("web")).await.unwrap();
     site.is_untouched().await;

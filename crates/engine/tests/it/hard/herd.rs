@@ -63,7 +63,7 @@ impl Herd {
 
 /// Checks that all tunnels reconnect under their names within seconds, with other ids.
 async fn comes_back(engine: TestEngine, herd: &Herd, before: &Places) -> TestEngine {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let engine = Box::pin(engine.killed_and_started()).await;
     let after = tokio::time::timeout(PATIENCE, herd.places(before)).await;
     let after = after.expect("all tunnels reconnect");
@@ -74,7 +74,7 @@ async fn comes_back(engine: TestEngine, herd: &Herd, before: &Places) -> TestEng
             .collect()
     };
     assert_eq!(names(&after), names(before));
-    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() < PATIENCE, "{:?}", started_at.elapsed());
     engine
 }
 

@@ -90,11 +90,11 @@ async fn silent_peers_are_disconnected() {
 
 /// A visitor gets a 504 long before the response timeout of the service.
 async fn is_given_up(engine: &TestEngine, host: &str) {
-    let began = Instant::now();
+    let started_at = Instant::now();
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", "/", host, "").await;
     assert_eq!(visitor.answer().await.status, 504, "{host}");
-    let waited = began.elapsed();
+    let waited = started_at.elapsed();
     assert!(waited < Duration::from_secs(25), "{host}: {waited:?}");
 }
 
@@ -167,14 +167,14 @@ async fn a_trickling_body_is_a_504() {
         let (mut answers, mut bytes) = tokio::io::split(visitor.into_stream());
         let fields = format!("POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000000\r\n\r\n");
         bytes.write_all(fields.as_bytes()).await.unwrap();
-        let mut said = Vec::new();
-        let answer = within("answer", answers.read_to_end(&mut said));
+        let mut answer_text = Vec::new();
+        let answer = within("answer", answers.read_to_end(&mut answer_text));
         tokio::select! {
             _ = answer => {}
             () = trickle(async || bytes.write_all(b"x").await.is_ok()) => {}
         }
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.starts_with("HTTP/1.1 504 "), "{said}");
+        let answer_text = String::from_utf8_lossy(&answer_text);
+        assert!(answer_text.starts_with("HTTP/1.1 504 "), "{answer_text}");
     };
     let http2 = async {
         let (frames, body) = tokio::sync::mpsc::channel(1);

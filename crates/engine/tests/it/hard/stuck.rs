@@ -105,9 +105,9 @@ async fn clients_that_do_not_read_do_not_hold_up_a_drain() {
         .unwrap();
     let (answer, _) = sender.send_request(asked, true).unwrap();
     let _unread = within("answer", answer).await.unwrap();
-    let begun = Instant::now();
+    let started_at = Instant::now();
     engine.stop().await;
-    assert!(begun.elapsed() >= Duration::from_secs(5));
+    assert!(started_at.elapsed() >= Duration::from_secs(5));
 }
 
 /// A visitor that keeps sending requests and never reads the edge's own answers.
@@ -116,32 +116,32 @@ async fn a_visitor_that_does_not_read_the_edges_answers_is_let_go() {
     let host = site.host();
     let mut stream = narrow(&site.engine, host, "http/1.1").await;
     let requests = "GET / HTTP/1.1\r\nHost: nobody.invalid\r\n\r\n".repeat(1000);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let asking = async { while stream.write_all(requests.as_bytes()).await.is_ok() {} };
     within("end of the connection", asking).await;
-    assert!(begun.elapsed() >= Duration::from_secs(15));
+    assert!(started_at.elapsed() >= Duration::from_secs(15));
     site.is_untouched().await;
 }
 
-/// Reads from a connection that has been silent since `begun`. The engine sends a PING to check the
-/// peer and then closes the connection.
-async fn is_asked_and_let_go(mut connection: Connection, begun: Instant) {
+/// Reads from a connection that has been silent since `started_at`. The engine sends a PING to check
+/// the peer and then closes the connection.
+async fn is_asked_and_let_go(mut connection: Connection, started_at: Instant) {
     let asked = loop {
         let frame = connection.reader.next().await.expect("a PING first");
         if frame.kind == PING {
-            break begun.elapsed();
+            break started_at.elapsed();
         }
     };
     assert!(asked >= Duration::from_secs(30), "{asked:?}");
     while connection.reader.next().await.is_some() {}
-    let ended = begun.elapsed();
+    let ended = started_at.elapsed();
     assert!(ended >= Duration::from_secs(45), "{ended:?}");
 }
 
 async fn a_silent_http2_connection_is_asked_and_let_go() {
     let site = Site::start().await;
     let engine = &site.engine;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let visitor = Connection::open(engine, site.host()).await;
     let mut client = Connection::open(engine, engine.host()).await;
     let bearer = format!("Bearer {}", engine.token(json!({})));
@@ -150,8 +150,8 @@ async fn a_silent_http2_connection_is_asked_and_let_go() {
     let asked = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(&fields));
     client.writer.send(&asked.to_bytes()).await;
     let (visitor, client) = (
-        is_asked_and_let_go(visitor, begun),
-        is_asked_and_let_go(client, begun),
+        is_asked_and_let_go(visitor, started_at),
+        is_asked_and_let_go(client, started_at),
     );
     tokio::join!(visitor, client);
     site.is_untouched().await;
@@ -227,12 +227,12 @@ async fn a_connection_whose_agent_does_not_end_an_abandoned_stream_is_closed() {
         })
     });
     let (used, _, _) = within("stream", select_all(reading)).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     drop(visitor);
     let mut rest = Vec::new();
     let ended = within("end of the connection", used.read_to_end(&mut rest)).await;
     ended.ok();
-    assert!(begun.elapsed() >= Duration::from_secs(5));
+    assert!(started_at.elapsed() >= Duration::from_secs(5));
 }
 
 /// All cases run in parallel, since each takes its time.

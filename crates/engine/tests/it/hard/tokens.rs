@@ -207,14 +207,14 @@ async fn a_manipulated_token_is_refused() {
         let mut visitor = engine.visitor().http1(host).await;
         let bearer = format!("Authorization: Bearer {token}\r\n");
         visitor.request("GET", "/", host, &bearer).await;
-        let told = visitor.answer().await;
-        table.row([case, "as a bearer"], &told.status, as_bearer);
-        assert!(!told.text().contains(&**token), "{case}: the answer has it");
+        let response = visitor.answer().await;
+        table.row([case, "as a bearer"], &response.status, as_bearer);
+        assert!(!response.text().contains(&**token), "{case}: the answer has it");
         let target = format!("/?svc.token={token}");
-        let told = engine.visitor().http1(host).await.get(&target, host).await;
-        table.row([case, "in the query"], &told.status, in_query);
-        let told = engine.visitor().h2(host).await.get(&target, host).await;
-        table.row([case, "in the query, HTTP/2"], &told.status, in_query);
+        let response = engine.visitor().http1(host).await.get(&target, host).await;
+        table.row([case, "in the query"], &response.status, in_query);
+        let response = engine.visitor().h2(host).await.get(&target, host).await;
+        table.row([case, "in the query, HTTP/2"], &response.status, in_query);
     }
     assert_eq!(service.accepted(), 0, "the service was contacted");
     // Just outside each time limit.
@@ -226,8 +226,8 @@ async fn a_manipulated_token_is_refused() {
         mine(r#"{"alg":"HS256","kid":"../../dev/null"}"#),
     ] {
         let target = format!("/?svc.token={token}");
-        let told = engine.visitor().http1(host).await.get(&target, host).await;
-        table.row([&token], &told.status, &200);
+        let response = engine.visitor().http1(host).await.get(&target, host).await;
+        table.row([&token], &response.status, &200);
     }
     table.holds();
 }

@@ -30,10 +30,10 @@ async fn watch(api: &TestApi, room: usize) -> WebSocketStream<DuplexStream> {
 
 /// Seconds until the engine has ended all WebSockets.
 async fn ends(api: &TestApi) -> u64 {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     api.upgraded.close();
     api.upgraded.wait().await;
-    begun.elapsed().as_secs()
+    started_at.elapsed().as_secs()
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,8 +158,8 @@ async fn one_project_leaves_capacity_for_others() {
     let answer = visit(&engine, &anns, "/").await;
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(answer.header("retry-after"), Some("1"));
-    let said = answer.text();
-    assert!(said.contains("one project may have here: 4"), "{said}");
+    let error = answer.text();
+    assert!(error.contains("one project may have here: 4"), "{error}");
     assert_eq!(visit(&engine, &bens, "/").await.status, 200);
     // The slot of a finished visit is free once the edge has noticed its end.
     drop(held.pop());

@@ -237,12 +237,12 @@ async fn en_1_an_upload_whose_visitor_does_not_read_ends_with_its_token() {
     let answer = within("the answer", h2.send(request)).await.unwrap();
     assert_eq!(answer.status(), 200);
     within("the service", arrivals.recv()).await.unwrap();
-    let began = std::time::Instant::now();
+    let started_at = std::time::Instant::now();
     platform.revoke(&credential);
     // The library drops the body when the stream is reset.
     within("the end of the upload", more.closed()).await;
     assert!(
-        began.elapsed() < std::time::Duration::from_secs(20),
+        started_at.elapsed() < std::time::Duration::from_secs(20),
         "not the limit for stalls"
     );
     drop(answer);
@@ -413,8 +413,8 @@ async fn a_reserved_port_is_assigned_to_its_project_and_released() {
 #[tokio::test]
 async fn a_rotated_credential_stays_valid_until_its_overlap_ends() {
     let Two { platform, .. } = Two::start().await;
-    let mut told = None;
-    let (credential, token) = platform.add_pat_with("usr_ann", |pat| told = Some(pat.clone()));
+    let mut stored = None;
+    let (credential, token) = platform.add_pat_with("usr_ann", |pat| stored = Some(pat.clone()));
     let engine = TestEngine::managed(&platform).await;
     let service = endless().await;
     let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
@@ -422,7 +422,7 @@ async fn a_rotated_credential_stays_valid_until_its_overlap_ends() {
     let overlap = jiff::Timestamp::now().as_second() + 3600;
     platform.tell(vec![Item::Credential(Box::new(Credential {
         expires_at: Some(overlap),
-        ..told.unwrap()
+        ..stored.unwrap()
     }))]);
     engine.informed().await;
     let another = engine.visitor().http1(tunnel.hostname()).await;

@@ -142,24 +142,24 @@ async fn cp_12_a_server_without_a_valid_proof_is_refused() {
         labels
     };
     for key in [SERVER_ID, LABEL] {
-        let said = refused(&agent, without(key)).await;
-        assert!(said.contains(key), "{said}");
+        let reason = refused(&agent, without(key)).await;
+        assert!(reason.contains(key), "{reason}");
     }
     let mut unknown = good.clone();
     unknown.insert(SERVER_ID.to_owned(), "wsv_bbbbbbbb".to_owned());
-    let said = refused(&agent, unknown).await;
-    assert!(said.contains("no such registered server"), "{said}");
+    let reason = refused(&agent, unknown).await;
+    assert!(reason.contains("no such registered server"), "{reason}");
     let mut other = good.clone();
     other.insert("svc.webtty.capabilities".to_owned(), "fs".to_owned());
-    let said = refused(&agent, other).await;
-    assert!(said.contains("its labels differs"), "{said}");
+    let reason = refused(&agent, other).await;
+    assert!(reason.contains("its labels differs"), "{reason}");
 
     let old = now.checked_sub(SignedDuration::from_secs(91)).unwrap();
-    let said = refused(&agent, host.labels(old)).await;
-    assert!(said.contains("has expired"), "{said}");
+    let reason = refused(&agent, host.labels(old)).await;
+    assert!(reason.contains("has expired"), "{reason}");
     let ahead = now.checked_add(SignedDuration::from_secs(60)).unwrap();
-    let said = refused(&agent, host.labels(ahead)).await;
-    assert!(said.contains("not good yet"), "{said}");
+    let reason = refused(&agent, host.labels(ahead)).await;
+    assert!(reason.contains("not good yet"), "{reason}");
 
     // Another server's key, under this server's name.
     let mut thief = Host {
@@ -168,18 +168,18 @@ async fn cp_12_a_server_without_a_valid_proof_is_refused() {
         server: host.server.clone(),
         nonce: 0,
     };
-    let said = refused(&agent, thief.labels(now)).await;
-    assert!(said.contains("another key"), "{said}");
+    let reason = refused(&agent, thief.labels(now)).await;
+    assert!(reason.contains("another key"), "{reason}");
 
     // There is no such server in another project, even with a valid proof.
     let there = engine.agent_at(B, &ben).await;
-    let said = refused(&there, good.clone()).await;
-    assert!(said.contains("no such registered server"), "{said}");
+    let reason = refused(&there, good.clone()).await;
+    assert!(reason.contains("no such registered server"), "{reason}");
 
     // The proof itself was valid all the time, and works once.
     opened(&agent, good.clone()).await.close().await;
-    let said = refused(&agent, good).await;
-    assert!(said.contains("used before"), "{said}");
+    let reason = refused(&agent, good).await;
+    assert!(reason.contains("used before"), "{reason}");
 }
 
 /// CP-12: the tunnel of a suspended or deleted server is closed immediately.
@@ -194,8 +194,8 @@ async fn cp_12_a_tunnel_is_closed_with_its_server() {
     let tunnel = opened(&agent, host.labels(Timestamp::now())).await;
     host.told(&platform, "suspended");
     closed(&tunnel).await;
-    let said = refused(&agent, host.labels(Timestamp::now())).await;
-    assert!(said.contains("the server is suspended"), "{said}");
+    let reason = refused(&agent, host.labels(Timestamp::now())).await;
+    assert!(reason.contains("the server is suspended"), "{reason}");
 
     host.told(&platform, "active");
     engine.informed().await;
@@ -203,8 +203,8 @@ async fn cp_12_a_tunnel_is_closed_with_its_server() {
     let id = host.server.clone();
     platform.tell(vec![Item::WebttyServerGone { id }]);
     closed(&tunnel).await;
-    let said = refused(&agent, host.labels(Timestamp::now())).await;
-    assert!(said.contains("no such registered server"), "{said}");
+    let reason = refused(&agent, host.labels(Timestamp::now())).await;
+    assert!(reason.contains("no such registered server"), "{reason}");
     let list = get(&engine, A, "/api/tunnels", &ann).await;
     assert_eq!(list.text(), "[]");
 }

@@ -70,18 +70,18 @@ async fn a_silent_participant_is_hung_up_on() {
     let (_ann, _shell, id) = world.session().await;
     let (participant, _) = world.attaches(&id, &world.bob).await;
     let (mut beating, _) = world.watches(&id, &world.bob).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut mute = world.joins(&id, &participant, None).await.unwrap();
     let shows_nothing = async {
         mute.ends().await;
-        let told = mute.error.as_deref();
-        assert_eq!(told, Some("nothing was shown in time"));
-        assert!(begun.elapsed() >= Duration::from_secs(5));
+        let error = mute.error.as_deref();
+        assert_eq!(error, Some("nothing was shown in time"));
+        assert!(started_at.elapsed() >= Duration::from_secs(5));
     };
     let falls_silent = async {
         beating.send(Kind::Heartbeat(Heartbeat::default())).await;
         beating.ends().await;
-        assert!(begun.elapsed() >= Duration::from_secs(30));
+        assert!(started_at.elapsed() >= Duration::from_secs(30));
     };
     tokio::join!(shows_nothing, falls_silent);
     let (_, all) = world
@@ -92,9 +92,9 @@ async fn a_silent_participant_is_hung_up_on() {
 
 async fn a_server_that_opens_no_websocket_is_given_up() {
     let world = World::with(|_| {}, true, SILENT).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     assert_eq!(world.comes("", &world.ann).await.err(), Some(504));
-    assert!(begun.elapsed() >= Duration::from_secs(10));
+    assert!(started_at.elapsed() >= Duration::from_secs(10));
 }
 
 /// Both cases run in parallel, since each takes its time.

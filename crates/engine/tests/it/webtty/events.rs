@@ -28,14 +28,14 @@ async fn ask(world: &World, token: &str, webtty: bool) -> RawVisitor {
 
 /// All events up to one of this type.
 pub(crate) async fn until(mut watcher: RawVisitor, last: &str) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     loop {
         let chunk = testing::within("an event", watcher.chunk()).await.unwrap();
         let line = String::from_utf8(chunk).unwrap();
         let ends = line.contains(&format!("\"type\":\"{last}\""));
-        told.push(line);
+        events.push(line);
         if ends {
-            return told;
+            return events;
         }
     }
 }
@@ -58,12 +58,12 @@ async fn wt_5_participants_and_requests_are_sent_on_request() {
     shell.exits(0);
     ann.ends().await;
 
-    let told = until(watcher, "webtty.session.closed").await;
-    let told: Vec<Value> = told
+    let events = until(watcher, "webtty.session.closed").await;
+    let events: Vec<Value> = events
         .iter()
         .map(|line| serde_json::from_str(line.strip_prefix("data: ").unwrap()).unwrap())
         .collect();
-    let types: Vec<_> = told
+    let types: Vec<_> = events
         .iter()
         .map(|event| event["type"].as_str().unwrap())
         .collect();
@@ -81,27 +81,27 @@ async fn wt_5_participants_and_requests_are_sent_on_request() {
         "webtty.session.closed",
     ];
     assert!(order.iter().map(|name| of(name)).is_sorted(), "{types:?}");
-    for event in &told {
+    for event in &events {
         assert_eq!(event["project_id"], format!("prj_{A}"));
         let object = &event["object"];
         let session = object.get("session_id").unwrap_or(&object["id"]);
         assert_eq!(session, id.as_str(), "{event}");
     }
-    let attached = &told[of("webtty.participant.attached")]["object"];
+    let attached = &events[of("webtty.participant.attached")]["object"];
     assert_eq!(attached["id"], participant.as_str());
     assert!(attached.get("attach_grant").is_none());
     assert_eq!(
-        told[of("webtty.control_request.created")]["object"]["reason"],
+        events[of("webtty.control_request.created")]["object"]["reason"],
         "to help"
     );
-    assert_eq!(told[of("webtty.session.closed")]["object"]["exit_code"], 0);
+    assert_eq!(events[of("webtty.session.closed")]["object"]["exit_code"], 0);
 
     // A stream without that option gets tunnel events only.
     world.server.stop();
-    let told = until(without, "tunnel.deleted").await;
+    let events = until(without, "tunnel.deleted").await;
     assert!(
-        told.iter().all(|line| !line.contains("\"type\":\"webtty.")),
-        "{told:?}"
+        events.iter().all(|line| !line.contains("\"type\":\"webtty.")),
+        "{events:?}"
     );
 }
 
@@ -127,6 +127,6 @@ async fn wt_5_events_of_terminals_need_their_permission() {
     let end = testing::within("the end", watcher.chunk()).await.unwrap();
     assert!(end.starts_with(b": closed"), "{}", end.escape_ascii());
     world.server.stop();
-    let told = testing::within("an event", stays.chunk()).await.unwrap();
-    assert!(told.starts_with(b"data: "), "{}", told.escape_ascii());
+    let events = testing::within("an event", stays.chunk()).await.unwrap();
+    assert!(events.starts_with(b"data: "), "{}", events.escape_ascii());
 }

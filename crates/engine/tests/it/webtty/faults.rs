@@ -49,7 +49,7 @@ async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
         for person in [&mut carl, &mut bob] {
             person.sees("before").await;
         }
-        let began = std::time::Instant::now();
+        let started_at = std::time::Instant::now();
         if revoked {
             world.platform.revoke(&credential);
         } else {
@@ -58,13 +58,13 @@ async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
             assert_eq!(status, 204);
         }
         while shell.next().await != Happened::Signalled(Signal::Terminate) {}
-        assert!(began.elapsed() < std::time::Duration::from_secs(1));
+        assert!(started_at.elapsed() < std::time::Duration::from_secs(1));
         // From here on it writes without end.
         shell.shows("after");
         while shell.next().await != Happened::Signalled(Signal::Kill) {
             shell.shows("after");
         }
-        assert!(began.elapsed() < std::time::Duration::from_secs(5));
+        assert!(started_at.elapsed() < std::time::Duration::from_secs(5));
         shell.over().await;
         for person in [&mut carl, &mut bob] {
             person.ends().await;
@@ -93,11 +93,11 @@ async fn a_spectator_ends_with_their_token_and_the_session_does_not() {
 async fn a_session_ends_with_its_servers_registration() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
-    let mut told = record(&world.keys);
-    told.status = "suspended".to_owned();
+    let mut server_record = record(&world.keys);
+    server_record.status = "suspended".to_owned();
     world
         .platform
-        .tell(vec![Item::WebttyServer(Box::new(told))]);
+        .tell(vec![Item::WebttyServer(Box::new(server_record))]);
     ann.ends().await;
     shell.over().await;
     let ended = world

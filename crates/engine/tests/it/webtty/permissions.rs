@@ -107,8 +107,8 @@ async fn a_boundary_hides_sessions_with_their_tunnel() {
 /// Only users who manage servers may open or join sessions of a restricted server.
 #[tokio::test]
 async fn a_restricted_server_needs_the_permission_to_manage_servers() {
-    let restricted = |told: &mut api::link::WebttyServer| {
-        told.access_policy = "restricted".to_owned();
+    let restricted = |server: &mut api::link::WebttyServer| {
+        server.access_policy = "restricted".to_owned();
     };
     let mut world = World::with(restricted, true, "plain").await;
     assert_eq!(world.comes("", &world.ann).await.err(), Some(403));
@@ -128,8 +128,8 @@ async fn a_restricted_server_needs_the_permission_to_manage_servers() {
 /// Both the tokens and the user need the permission.
 #[tokio::test]
 async fn ed_1e_a_restricted_server_is_opened_with_a_token_for_it_only() {
-    let restricted = |told: &mut api::link::WebttyServer| {
-        told.access_policy = "restricted".to_owned();
+    let restricted = |server: &mut api::link::WebttyServer| {
+        server.access_policy = "restricted".to_owned();
     };
     let world = World::with(restricted, true, "plain").await;
     let manages = "network.webtty-servers.read-write";
@@ -301,6 +301,6 @@ async fn wt_4_arguments_are_shown_to_readers_of_recordings() {
             assert_eq!(recorded[0]["metadata"]["detail"], whole);
         }
     }
-    let told = until(watcher, "webtty.session.closed").await.concat();
-    assert!(!told.contains("hunter2"), "{told}");
+    let event_texts = until(watcher, "webtty.session.closed").await.concat();
+    assert!(!event_texts.contains("hunter2"), "{event_texts}");
 }

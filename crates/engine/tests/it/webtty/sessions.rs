@@ -26,9 +26,9 @@ async fn en_8_a_session_runs_and_is_listed() {
     shell.gets("ls\r").await;
     ann.sees("ls").await;
     let wide = Size { rows: 9, cols: 40 };
-    let told: tty::message::TerminalSize = wide.into();
+    let new_size: tty::message::TerminalSize = wide.into();
     ann.send(Kind::Parameter(Parameter {
-        parameter: Some(ParameterKind::TerminalSize(told)),
+        parameter: Some(ParameterKind::TerminalSize(new_size)),
     }))
     .await;
     assert_eq!(shell.next().await, Happened::Resized(wide));
@@ -151,11 +151,11 @@ async fn wt_3_no_answer_contains_a_byte_of_a_terminal() {
     for path in &paths {
         world.get(path, &world.ann).await;
     }
-    let mut said = world.answers.lock().clone();
-    said.extend(super::events::until(events, "webtty.session.closed").await);
-    assert!(said.iter().any(|said| said.contains("usr_ann")), "{said:?}");
+    let mut texts = world.answers.lock().clone();
+    texts.extend(super::events::until(events, "webtty.session.closed").await);
+    assert!(texts.iter().any(|text| text.contains("usr_ann")), "{texts:?}");
     for secret in ["typed-4711", "shown-4712", "hidden-4713", "NDcx"] {
-        let leaks: Vec<_> = said.iter().filter(|said| said.contains(secret)).collect();
+        let leaks: Vec<_> = texts.iter().filter(|text| text.contains(secret)).collect();
         assert!(leaks.is_empty(), "{secret} in {leaks:?}");
     }
 }

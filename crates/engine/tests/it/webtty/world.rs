@@ -63,9 +63,9 @@ impl World {
         let (anns, ann) = platform.add_pat("usr_ann");
         let (bobs, bob) = platform.add_pat("usr_bob");
         let keys = Keys::new();
-        let mut told = record(&keys);
-        change(&mut told);
-        platform.tell(vec![Item::WebttyServer(Box::new(told))]);
+        let mut server_record = record(&keys);
+        change(&mut server_record);
+        platform.tell(vec![Item::WebttyServer(Box::new(server_record))]);
         let data = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock);
         let engine = TestEngine::managed_at(&platform, Some(data.path()), "", clock).await;

@@ -238,8 +238,8 @@ async fn asciinema_player_plays_a_cast_of_version_3() {
         .arg(&file)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&played.stderr);
-    assert!(played.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&played.stderr);
+    assert!(played.status.success(), "{stderr}");
     let seen: Value = serde_json::from_slice(&played.stdout).unwrap();
     let screen = seen["screen"].as_str().unwrap();
     for shown in ["$ sudo ls", "Password:", "red caf\u{e9}", "$ a warning"] {

@@ -43,8 +43,8 @@ async fn a_killed_engine_keeps_its_stored_recordings() {
     .spawn()
     .unwrap();
     // Some segments are stored, and more are being written.
-    let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
-    let id = told.find_map(|line| line.unwrap().strip_prefix(STORED)?.parse().ok());
+    let mut child_lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let id = child_lines.find_map(|line| line.unwrap().strip_prefix(STORED)?.parse().ok());
     let id: WebttySessionId = id.unwrap();
     // SIGKILL.
     child.kill().unwrap();
@@ -79,17 +79,17 @@ async fn records_until_killed(dir: &Path) {
     let id = session_id(clock.now());
     let recording = recorder.start(&meta(id, clock.now())).unwrap();
     let folder = dir.join(format!("recordings/sessions/default/{id}"));
-    let mut told = false;
+    let mut is_announced = false;
     for number in 0_u32.. {
         let piece = format!("{number:08}").repeat(1024);
         let entry = Entry::output(StreamType::Stdout, piece.into());
         if recording.record(entry, clock.now()) == Pace::Hold {
             comes_to(&recording, Pace::Go).await;
         }
-        if !told && std::fs::read_dir(&folder).is_ok_and(|stored| stored.count() >= 3) {
+        if !is_announced && std::fs::read_dir(&folder).is_ok_and(|stored| stored.count() >= 3) {
             // On its own line, after the line that announces the test.
             println!("\n{STORED}{id}");
-            told = true;
+            is_announced = true;
         }
     }
 }
@@ -116,10 +116,10 @@ async fn a_full_disk_ends_sessions_or_leaves_gaps() {
         .env(INNER, dir.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}\n{told}");
-    assert!(said.contains("1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stdout}\n{stderr}");
+    assert!(stdout.contains("1 passed"), "{stdout}");
 }
 
 async fn on_a_small_disk(dir: &Path) {

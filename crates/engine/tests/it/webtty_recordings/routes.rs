@@ -98,7 +98,7 @@ async fn events_have_payloads_for_readers_of_recordings() {
     // `wt_4_a_hash_does_not_tell_…` of `tty`.
     let salts = all.iter().map(|event| event["salt"].as_str().unwrap());
     let salts: std::collections::HashSet<_> = salts.collect();
-    assert_eq!(salts.len(), 10, "each has its own");
+    assert_eq!(salts.len(), 10, "each record has its own salt");
 
     let (status, watched) = served.events(&may(&[WATCH]), &id, &json!({})).await;
     assert_eq!(status, 200);

@@ -12,11 +12,11 @@ fn a_development_server_that_refuses_the_host_is_recognised() {
         (400, "bad", None),
         (200, "Invalid Host header", None),
     ] {
-        let told = format!(
+        let response = format!(
             "HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
-        let store = follow(&passing(&[(Visitor, &get("/")), (Service, &told)]));
+        let store = follow(&passing(&[(Visitor, &get("/")), (Service, &response)]));
         let hint = store.get(1).unwrap().summary.hint;
         assert_eq!(
             hint,
@@ -86,10 +86,10 @@ fn a_pause_skips_only_new_requests() {
     let now = Timestamp::UNIX_EPOCH;
     decoder.visitor_sent(get("/a").as_bytes(), &mut store, now);
     store.pause(true);
-    let told = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-    decoder.service_sent(told, &mut store, now);
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    decoder.service_sent(response, &mut store, now);
     decoder.visitor_sent(get("/b").as_bytes(), &mut store, now);
-    decoder.service_sent(told, &mut store, now);
+    decoder.service_sent(response, &mut store, now);
     store.pause(false);
     decoder.visitor_sent(get("/c").as_bytes(), &mut store, now);
     let paths: Vec<_> = store.iter().map(|one| &*one.summary.path).collect();

@@ -29,11 +29,11 @@ async fn a_command_is_reported_as_json_and_its_exit_code_returned() {
     ];
     let ended = home.run(&args).await;
     assert_eq!(ended.code, Some(3), "{ended:?}");
-    let mut told: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert!(told["duration_ms"].is_u64(), "{told}");
-    told.as_object_mut().unwrap().remove("duration_ms");
+    let mut output: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert!(output["duration_ms"].is_u64(), "{output}");
+    output.as_object_mut().unwrap().remove("duration_ms");
     assert_eq!(
-        told,
+        output,
         json!({
             "url": format!("{url}/"), "command": ["sh", "-c", script], "exit_code": 3,
             "stdout": "out\n/usr\na b=c\n", "stderr": "err\n", "reason": "exited",
@@ -62,10 +62,10 @@ async fn a_token_in_an_address_is_not_printed() {
     ] {
         let ended = home.run(args).await;
         assert_ne!(ended.code, Some(0), "{ended:?}");
-        let told = [ended.stdout, ended.stderr].concat();
+        let output = [ended.stdout, ended.stderr].concat();
         assert!(
-            told.contains("error[") && !told.contains("secret"),
-            "{told}"
+            output.contains("error[") && !output.contains("secret"),
+            "{output}"
         );
     }
 }
@@ -80,14 +80,14 @@ async fn output_is_streamed_and_stdin_is_passed_on_request() {
         "webtty", "exec", &url, "-i", "-o", "text", "--", "sh", "-c", script,
     ];
     let input = vec![b'x'; 700_000];
-    let ended = home.run_with_input(&args, &input).await;
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert_eq!(ended.stdout.len(), input.len());
-    assert_eq!(ended.stderr, "done\n");
+    let output = home.run_with_input(&args, &input).await;
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert_eq!(output.stdout.len(), input.len());
+    assert_eq!(output.stderr, "done\n");
     // Without the flag, stdin is empty.
     let args = ["webtty", "exec", &url, "-o", "text", "--", "cat"];
-    let ended = home.run_with_input(&args, b"unread").await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), ""));
+    let output = home.run_with_input(&args, b"unread").await;
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), ""));
     // A client on pipes does both.
     let args = [
         "webtty",
@@ -98,8 +98,8 @@ async fn output_is_streamed_and_stdin_is_passed_on_request() {
         "-c",
         "read a; echo got $a; exit 9",
     ];
-    let ended = home.run_with_input(&args, b"it\n").await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(9), "got it\n"));
+    let output = home.run_with_input(&args, b"it\n").await;
+    assert_eq!((output.code, output.stdout.as_str()), (Some(9), "got it\n"));
 }
 
 #[tokio::test]
@@ -110,9 +110,9 @@ async fn signals_go_to_the_command_and_come_from_it() {
     let args = ["webtty", "exec", &url, "--", "sh", "-c", "kill -9 $$"];
     let ended = home.run(&args).await;
     assert_eq!(ended.code, Some(137), "{ended:?}");
-    let told: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let output: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(
-        (&told["signal"], &told["exit_code"]),
+        (&output["signal"], &output["exit_code"]),
         (&json!("KILL"), &json!(137))
     );
 
@@ -146,8 +146,8 @@ async fn a_command_that_takes_too_long_is_stopped() {
     ];
     let ended = home.run(&args).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
-    let told: Value = serde_json::from_str(&ended.stderr).unwrap();
-    assert_eq!(told["error"]["code"], "webtty_timeout");
+    let output: Value = serde_json::from_str(&ended.stderr).unwrap();
+    assert_eq!(output["error"]["code"], "webtty_timeout");
 }
 
 #[tokio::test]
@@ -162,9 +162,9 @@ async fn connection_and_start_errors_are_reported() {
     )
     .await;
     let url = served.url();
-    let ended = home.run(&["webtty", "exec", &url, "--", "true"]).await;
-    assert_eq!(ended.code, Some(3), "{ended:?}");
-    assert!(ended.stderr.contains("--auth-token-file"), "{ended:?}");
+    let output = home.run(&["webtty", "exec", &url, "--", "true"]).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
+    assert!(output.stderr.contains("--auth-token-file"), "{output:?}");
     std::fs::write(home.path().join("token"), "sesame\n").unwrap();
     let with_token = |command: &'static str| {
         [
@@ -178,19 +178,19 @@ async fn connection_and_start_errors_are_reported() {
         ]
     };
     assert_eq!(home.run(&with_token("true")).await.code, Some(0));
-    let ended = home.run(&with_token("no-such-command")).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("error[webtty_refused]"), "{ended:?}");
+    let output = home.run(&with_token("no-such-command")).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stderr.contains("error[webtty_refused]"), "{output:?}");
 
     let nobody = format!("ws://127.0.0.1:{}", ports::lease());
-    let ended = home.run(&["webtty", "exec", &nobody, "--", "true"]).await;
-    assert_eq!(ended.code, Some(1));
+    let output = home.run(&["webtty", "exec", &nobody, "--", "true"]).await;
+    assert_eq!(output.code, Some(1));
     assert!(
-        ended.stderr.contains("error[webtty_unreachable]"),
-        "{ended:?}"
+        output.stderr.contains("error[webtty_unreachable]"),
+        "{output:?}"
     );
-    let ended = home
+    let output = home
         .run(&["webtty", "exec", "http://x", "--", "true"])
         .await;
-    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert_eq!(output.code, Some(2), "{output:?}");
 }

@@ -32,19 +32,19 @@ async fn files_are_uploaded_and_downloaded() {
     assert_eq!(fs(&["mkdir", "/logs"]).await.code, Some(0));
     assert_eq!(fs(&["mkdir", "/logs"]).await.code, Some(1));
     let args = ["webtty", "fs", "write", &url, "/logs/a b&c#.txt"];
-    let ended = home.run_with_input(&args, b"hello").await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = home.run_with_input(&args, b"hello").await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(
         std::fs::read(root.join("logs/a b&c#.txt")).unwrap(),
         b"hello"
     );
-    let ended = fs(&["read", "logs/a b&c#.txt"]).await;
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(0), "hello"));
+    let output = fs(&["read", "logs/a b&c#.txt"]).await;
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "hello"));
 
     let content = vec![7_u8; 300_000];
     std::fs::write(home.path().join("local.bin"), &content).unwrap();
-    let ended = fs(&["upload", "local.bin", "/logs/remote.bin"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = fs(&["upload", "local.bin", "/logs/remote.bin"]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let listed = fs(&["ls", "/logs", "-o", "json"]).await.json();
     assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
     assert_eq!(listed[0]["name"], "a b&c#.txt");
@@ -56,8 +56,8 @@ async fn files_are_uploaded_and_downloaded() {
     let root_list = fs(&["ls"]).await;
     assert!(root_list.stdout.starts_with("logs/\t-\t"), "{root_list:?}");
 
-    let ended = fs(&["download", "/logs/remote.bin"]).await;
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let output = fs(&["download", "/logs/remote.bin"]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(
         std::fs::read(home.path().join("remote.bin")).unwrap(),
         content
@@ -84,9 +84,9 @@ async fn files_are_uploaded_and_downloaded() {
 
     let large = vec![0_u8; 1024 * 1024 + 1];
     std::fs::write(home.path().join("large"), large).unwrap();
-    let ended = fs(&["upload", "large", "/large"]).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stderr.contains("file_too_large"), "{ended:?}");
+    let output = fs(&["upload", "large", "/large"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
+    assert!(output.stderr.contains("file_too_large"), "{output:?}");
 
     assert_eq!(fs(&["rm", "/logs"]).await.code, Some(2));
     assert_eq!(fs(&["rm", "/logs/remote.bin"]).await.code, Some(0));

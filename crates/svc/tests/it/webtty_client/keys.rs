@@ -22,12 +22,12 @@ pub(super) fn file(home: &Home, name: &str) -> PathBuf {
 async fn ends_with_each_others_keys_connect_and_others_do_not() {
     let home = Home::new();
     for name in ["default", "host", "stranger"] {
-        let made = home
+        let created = home
             .run(&["webtty", "identity", "create", name, "-o", "json"])
             .await;
-        let made = made.json();
-        assert_eq!(made["public_key"].as_str().unwrap().len(), 43, "{made}");
-        let mode = std::fs::metadata(made["file"].as_str().unwrap())
+        let created = created.json();
+        assert_eq!(created["public_key"].as_str().unwrap().len(), 43, "{created}");
+        let mode = std::fs::metadata(created["file"].as_str().unwrap())
             .unwrap()
             .permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);
@@ -52,14 +52,14 @@ async fn ends_with_each_others_keys_connect_and_others_do_not() {
     let exec = ["webtty", "exec", &url, "--e2e", "--", "echo", "sealed"];
 
     // The server's key is unknown. The error shows the command that adds it.
-    let ended = home.run(&exec).await;
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let output = home.run(&exec).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
     assert!(
-        ended.stderr.contains("error[webtty_server_unknown]"),
-        "{ended:?}"
+        output.stderr.contains("error[webtty_server_unknown]"),
+        "{output:?}"
     );
     let line = format!("svc webtty known-server add {} KEY", served.address);
-    assert!(ended.stderr.contains(&line), "{ended:?}");
+    assert!(output.stderr.contains(&line), "{output:?}");
     let name = served.address.to_string();
     assert_eq!(
         home.run(&["webtty", "known-server", "add", &name, &host])
@@ -68,11 +68,11 @@ async fn ends_with_each_others_keys_connect_and_others_do_not() {
         Some(0)
     );
 
-    let told = home.run(&exec).await.json();
-    assert_eq!(told["stdout"], "sealed\n");
+    let result = home.run(&exec).await.json();
+    assert_eq!(result["stdout"], "sealed\n");
     // An unencrypted session is refused.
-    let ended = home.run(&["webtty", "exec", &url, "--", "true"]).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let output = home.run(&["webtty", "exec", &url, "--", "true"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
 
     // Another client's key is refused, before anything is started.
     let marked = home.path().join("started");
@@ -88,8 +88,8 @@ async fn ends_with_each_others_keys_connect_and_others_do_not() {
         "touch",
         marked,
     ];
-    let ended = home.run(&args).await;
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let output = home.run(&args).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
     // A server with another key than the expected one is refused.
     let stranger = key(&home, "stranger").await;
     let args = [
@@ -102,11 +102,11 @@ async fn ends_with_each_others_keys_connect_and_others_do_not() {
         "touch",
         marked,
     ];
-    let ended = home.run(&args).await;
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let output = home.run(&args).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
     assert!(
-        ended.stderr.contains("error[webtty_server_key_changed]"),
-        "{ended:?}"
+        output.stderr.contains("error[webtty_server_key_changed]"),
+        "{output:?}"
     );
     // A client that is removed from the list is refused from the next session on.
     let remove = ["webtty", "authorized-client", "remove", "ada"];
@@ -118,8 +118,8 @@ async fn ends_with_each_others_keys_connect_and_others_do_not() {
 #[tokio::test]
 async fn key_lists_are_managed() {
     let home = Home::new();
-    let made = home.run(&["webtty", "identity", "create", "one"]).await;
-    let key = made.stdout.trim().to_owned();
+    let created = home.run(&["webtty", "identity", "create", "one"]).await;
+    let key = created.stdout.trim().to_owned();
     let again = home.run(&["webtty", "identity", "create", "one"]).await;
     assert_eq!(again.code, Some(4), "{again:?}");
     let add = |name: &str| ["webtty", "known-server", "add", name, &key].map(str::to_owned);
@@ -142,8 +142,8 @@ async fn key_lists_are_managed() {
     // A file that other users can read is not used.
     let path = file(&home, "known_servers");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let ended = home.run(&["webtty", "known-server", "list"]).await;
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let output = home.run(&["webtty", "known-server", "list"]).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
     let remove = ["webtty", "identity", "remove", "one"];
     assert_eq!(home.run(&remove).await.code, Some(0));
     assert_eq!(home.run(&["webtty", "identity", "list"]).await.stdout, "");

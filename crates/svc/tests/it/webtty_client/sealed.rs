@@ -9,8 +9,8 @@ use super::keys::{file, key};
 /// Exchanges the keys of the client and the server.
 async fn introduce(home: &Home) {
     for name in ["default", "host", "stranger"] {
-        let made = home.run(&["webtty", "identity", "create", name]).await;
-        assert_eq!(made.code, Some(0), "{made:?}");
+        let created = home.run(&["webtty", "identity", "create", name]).await;
+        assert_eq!(created.code, Some(0), "{created:?}");
     }
     let ours = key(home, "default").await;
     let add = ["webtty", "authorized-client", "add", "ada", &ours];
@@ -84,11 +84,11 @@ async fn wt_2_a_registered_server_is_sealed_by_its_record() {
 
     let list = ["webtty", "sessions", "list", "-o", "json"];
     let sessions = home.run(&list).await.json();
-    let ended = &sessions[0];
-    assert_eq!(ended["encryption_mode"], "e2e", "{sessions}");
-    assert_eq!(ended["recording_mode"], "recorded", "{sessions}");
-    assert_eq!(ended["status"], "closed", "{sessions}");
-    let session = ended["id"].as_str().unwrap();
+    let closed = &sessions[0];
+    assert_eq!(closed["encryption_mode"], "e2e", "{sessions}");
+    assert_eq!(closed["recording_mode"], "recorded", "{sessions}");
+    assert_eq!(closed["status"], "closed", "{sessions}");
+    let session = closed["id"].as_str().unwrap();
     let export = home.run(&["webtty", "sessions", "export", session]).await;
     assert_eq!(export.code, Some(4), "{export:?}");
     assert!(export.stderr.contains("session_sealed"), "{export:?}");

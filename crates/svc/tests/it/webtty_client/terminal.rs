@@ -10,9 +10,9 @@ use super::super::{panel::Seen, program::Home};
 use super::served::{Options, Served};
 
 async fn shell(home: &Home, url: &str) -> Seen {
-    let mut seen = Seen::start(home, &["webtty", "client", url, "--", "sh"], 100, 30);
-    seen.until_text("ready> ").await;
-    seen
+    let mut terminal = Seen::start(home, &["webtty", "client", url, "--", "sh"], 100, 30);
+    terminal.until_text("ready> ").await;
+    terminal
 }
 
 /// WT-1: a shell with its own terminal, which follows the size, receives all keys, and ends the
@@ -21,21 +21,21 @@ async fn shell(home: &Home, url: &str) -> Seen {
 async fn a_client_controls_a_remote_shell() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
-    let mut seen = shell(&home, &served.url()).await;
-    seen.press("echo $((6 * 7)) $TERM; stty size\r");
-    seen.until_text("42 xterm-256color").await;
-    seen.until_text("30 100").await;
-    seen.resize(120, 40);
-    seen.press("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r");
-    seen.until_text("sized").await;
+    let mut terminal = shell(&home, &served.url()).await;
+    terminal.press("echo $((6 * 7)) $TERM; stty size\r");
+    terminal.until_text("42 xterm-256color").await;
+    terminal.until_text("30 100").await;
+    terminal.resize(120, 40);
+    terminal.press("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r");
+    terminal.until_text("sized").await;
     // Ctrl-C ends the remote command, and not this program.
-    seen.press("sh -c 'echo ru\"\"ns; exec sleep 600'\r");
-    seen.until_text("runs").await;
-    seen.press("\u{3}");
-    seen.press("echo sti''ll here\r");
-    seen.until_text("still here").await;
-    seen.press("exit 5\r");
-    let (code, text) = seen.ended().await;
+    terminal.press("sh -c 'echo ru\"\"ns; exec sleep 600'\r");
+    terminal.until_text("runs").await;
+    terminal.press("\u{3}");
+    terminal.press("echo sti''ll here\r");
+    terminal.until_text("still here").await;
+    terminal.press("exit 5\r");
+    let (code, text) = terminal.ended().await;
     assert_eq!(code, Some(5), "{text}");
     assert!(text.contains("[svc] session ended (exit code 5)"), "{text}");
 }
@@ -44,18 +44,18 @@ async fn a_client_controls_a_remote_shell() {
 async fn a_client_disconnects_with_an_escape() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
-    let mut seen = shell(&home, &served.url()).await;
-    seen.press("echo a~.b\r");
-    seen.until_text("a~.b").await;
-    seen.press("~?");
-    seen.until_text("~.  hang up").await;
+    let mut terminal = shell(&home, &served.url()).await;
+    terminal.press("echo a~.b\r");
+    terminal.until_text("a~.b").await;
+    terminal.press("~?");
+    terminal.until_text("~.  hang up").await;
     // A program with its own screen is cut off, and the screen is restored.
-    seen.press("printf '\\033[?1049h\\033[?25lfull'; sleep 600\r");
-    seen.until(|screen| screen.alternate_screen() && screen.hide_cursor())
+    terminal.press("printf '\\033[?1049h\\033[?25lfull'; sleep 600\r");
+    terminal.until(|screen| screen.alternate_screen() && screen.hide_cursor())
         .await;
     // Input during the sleep starts a line.
-    seen.press("\r~.");
-    let (code, text) = seen.ended().await;
+    terminal.press("\r~.");
+    let (code, text) = terminal.ended().await;
     assert_eq!(code, Some(255), "{text}");
     assert!(text.contains("[svc] hung up"), "{text}");
 }
@@ -64,9 +64,9 @@ async fn a_client_disconnects_with_an_escape() {
 async fn a_signal_restores_the_terminal() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
-    let seen = shell(&home, &served.url()).await;
-    seen.signal(Signal::SIGTERM);
-    let (code, text) = seen.ended().await;
+    let terminal = shell(&home, &served.url()).await;
+    terminal.signal(Signal::SIGTERM);
+    let (code, text) = terminal.ended().await;
     assert_eq!(code, Some(143), "{text}");
 }
 
@@ -75,15 +75,15 @@ async fn a_signal_restores_the_terminal() {
 async fn a_lost_connection_is_resumed_with_the_same_shell() {
     let home = Home::new();
     let served = Served::start(home.path(), Options::default()).await;
-    let mut seen = shell(&home, &served.url()).await;
-    seen.press("kept=yes\r");
+    let mut terminal = shell(&home, &served.url()).await;
+    terminal.press("kept=yes\r");
     served.cut();
-    seen.until_text("[svc] the connection is lost").await;
-    seen.press("echo kept=$kept\r");
-    seen.until_text("[svc] the connection is back").await;
-    seen.until_text("kept=yes").await;
-    seen.press("exit\r");
-    let (code, text) = seen.ended().await;
+    terminal.until_text("[svc] the connection is lost").await;
+    terminal.press("echo kept=$kept\r");
+    terminal.until_text("[svc] the connection is back").await;
+    terminal.until_text("kept=yes").await;
+    terminal.press("exit\r");
+    let (code, text) = terminal.ended().await;
     assert_eq!(code, Some(0), "{text}");
 }
 
@@ -131,14 +131,14 @@ async fn the_controller_answers_control_requests() {
         decisions
     });
     let home = Home::new();
-    let mut seen = Seen::start(&home, &["webtty", "client", &url], 100, 30);
-    seen.until(|screen| {
+    let mut terminal = Seen::start(&home, &["webtty", "client", &url], 100, 30);
+    terminal.until(|screen| {
         let question = "[svc] ada asks for control: to fix it (~y gives it, ~n does not)";
         screen.contents().matches(question).count() == 2
     })
     .await;
-    seen.press("~y~n");
-    let (code, text) = seen.ended().await;
+    terminal.press("~y~n");
+    let (code, text) = terminal.ended().await;
     assert_eq!(code, Some(0), "{text}");
     let answers = [("req_1".to_owned(), true), ("req_2".to_owned(), false)];
     assert_eq!(engine.await.unwrap(), answers);

@@ -51,13 +51,13 @@ async fn a_server_is_reached_by_its_name_published_or_private() {
     .await];
 
     for target in ["open", "svc://hidden"] {
-        let told = home
+        let output = home
             .run(&["webtty", "exec", target, "--", "echo", "hi"])
             .await
             .json();
-        assert_eq!(told["stdout"], "hi\n", "{told}");
+        assert_eq!(output["stdout"], "hi\n", "{output}");
         assert_eq!(
-            told["url"],
+            output["url"],
             format!("svc://{}", target.trim_start_matches("svc://"))
         );
         let ended = home
@@ -83,19 +83,19 @@ async fn a_server_is_reached_by_its_name_published_or_private() {
     // engine.
     let host = list[1]["host"].as_str().unwrap();
     let url = format!("wss://{host}");
-    let told = home
+    let output = home
         .run(&["webtty", "exec", &url, "--", "echo", "hi"])
         .await
         .json();
-    assert_eq!(told["stdout"], "hi\n");
+    assert_eq!(output["stdout"], "hi\n");
 
     let quiet = home
         .run(&["webtty", "list", "-q", "--filter", "labels.n=1"])
         .await;
     assert_eq!(quiet.stdout, "svc://twin\n");
     let by_id = list[0]["tunnel_id"].as_str().unwrap();
-    let told = home.run(&["webtty", "exec", by_id, "--", "true"]).await;
-    assert_eq!(told.code, Some(0), "{told:?}");
+    let output = home.run(&["webtty", "exec", by_id, "--", "true"]).await;
+    assert_eq!(output.code, Some(0), "{output:?}");
     let ended = home.run(&["webtty", "exec", "hiden", "--", "true"]).await;
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("did you mean `hidden`?"), "{ended:?}");
@@ -116,27 +116,27 @@ async fn an_encrypted_server_gets_no_unencrypted_data() {
     let served = Served::start(home.path(), Options::default()).await;
     let label = ["--no-publish", "--label", "svc.webtty.e2e=required"];
     let agent = tunnel(&home, &served, "sealed", &label).await;
-    let ended = home.run(&["webtty", "exec", "sealed", "--", "true"]).await;
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let output = home.run(&["webtty", "exec", "sealed", "--", "true"]).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
     assert!(
-        ended
+        output
             .stderr
             .contains("svc webtty known-server add sealed KEY"),
-        "{ended:?}"
+        "{output:?}"
     );
 
     // With a known key, and still not unencrypted.
-    let made = home.run(&["webtty", "identity", "create"]).await;
+    let created = home.run(&["webtty", "identity", "create"]).await;
     let add = [
         "webtty",
         "known-server",
         "add",
         "sealed",
-        made.stdout.trim(),
+        created.stdout.trim(),
     ];
     assert_eq!(home.run(&add).await.code, Some(0));
-    let ended = home.run(&["webtty", "exec", "sealed", "--", "true"]).await;
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let output = home.run(&["webtty", "exec", "sealed", "--", "true"]).await;
+    assert_eq!(output.code, Some(1), "{output:?}");
     agent.terminate().await;
 
     // Another key than the known one.
@@ -146,11 +146,11 @@ async fn an_encrypted_server_gets_no_unencrypted_data() {
         "svc.webtty.host_key_id=AAAAAAAAAAAAAAAAAAAAAA",
     ];
     let agent = tunnel(&home, &served, "sealed", &label).await;
-    let ended = home.run(&["webtty", "exec", "sealed", "--", "true"]).await;
-    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let output = home.run(&["webtty", "exec", "sealed", "--", "true"]).await;
+    assert_eq!(output.code, Some(3), "{output:?}");
     assert!(
-        ended.stderr.contains("error[webtty_server_key_changed]"),
-        "{ended:?}"
+        output.stderr.contains("error[webtty_server_key_changed]"),
+        "{output:?}"
     );
     agent.terminate().await;
     up.stop().await;

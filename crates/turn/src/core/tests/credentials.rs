@@ -168,7 +168,7 @@ fn unauthenticated_clients_cannot_amplify_traffic() {
         let (sent, answered) = (request.len() + 28, answer.len() + 28);
         assert!(answered <= 4 * sent, "{answered} bytes for {sent}");
     }
-    assert!(relay.core.is_empty(), "and nothing is kept of them");
+    assert!(relay.core.is_empty(), "no state is kept");
 }
 
 #[test]

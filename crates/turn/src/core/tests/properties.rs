@@ -81,7 +81,7 @@ proptest! {
                     callers[usize::from(index)].bind(&mut relay, number, &peer(to));
                 }
                 Event::Peer(from, length) => {
-                    if let Some(open) = &relay.asked {
+                    if let Some(open) = &relay.last_open {
                         let (id, from) = (open.id, peer(from).parse().unwrap());
                         let mut buffer = vec![0; 72_000];
                         if let Some((to, wrap)) = relay.core.from_peer(relay.now, id, from, length) {

@@ -39,7 +39,7 @@ fn an_allocation_relays_both_ways() {
     let mapped: XorMappedAddress = message.attribute().unwrap();
     assert_eq!(mapped.addr(message.transaction_id()), here().address);
     assert_eq!(message.attribute::<Lifetime>().unwrap().seconds(), 600);
-    let id = relay.asked.as_ref().unwrap().id;
+    let id = relay.last_open.as_ref().unwrap().id;
 
     let peer: SocketAddr = "1.1.1.1:9".parse().unwrap();
     assert_eq!(
@@ -89,7 +89,7 @@ fn an_allocation_relays_both_ways() {
 fn deadlines_are_exact() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
-    let id = relay.asked.as_ref().unwrap().id;
+    let id = relay.last_open.as_ref().unwrap().id;
     let peer: SocketAddr = "1.1.1.1:9".parse().unwrap();
     assert_eq!(caller.bind(&mut relay, 0x4000, "1.1.1.1:9"), 0);
     relay.pass(299);
@@ -124,8 +124,8 @@ fn deadlines_are_exact() {
 fn requested_lifetimes_are_granted_within_bounds() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
-    for (asked, given) in [(0x7fff_ffff, 3600), (1800, 1800), (601, 601), (1, 600)] {
-        assert_eq!(caller.refresh(&mut relay, asked), (0, given), "{asked}");
+    for (requested, granted) in [(0x7fff_ffff, 3600), (1800, 1800), (601, 601), (1, 600)] {
+        assert_eq!(caller.refresh(&mut relay, requested), (0, granted), "{requested}");
     }
     assert_eq!(caller.refresh(&mut relay, 0), (0, 0));
     assert!(relay.core.is_empty());
@@ -319,7 +319,7 @@ fn a_reserved_port_counts_as_an_allocation_of_its_user() {
         };
         assert_eq!(third.allocate(&mut relay), 0);
         let refused = first.ask(&mut relay, ALLOCATE, &[&udp, &pair]).0;
-        assert_eq!(refused, 486, "one place is left, and two are asked for");
+        assert_eq!(refused, 486, "one permit is left, and two are needed");
         assert_eq!(relay.core.shared.quotas.taken(), 1);
         assert_eq!(third.refresh(&mut relay, 0).0, 0);
 
@@ -387,7 +387,7 @@ fn closing_a_connection_ends_its_allocation() {
     };
     let mut caller = Caller::new(&mut relay, client, USER);
     assert_eq!(caller.allocate(&mut relay), 0);
-    let id = relay.asked.as_ref().unwrap().id;
+    let id = relay.last_open.as_ref().unwrap().id;
     relay.core.client_gone(here());
     assert_eq!(relay.core.len(), 1, "another client");
     relay.core.client_gone(client);
@@ -397,6 +397,6 @@ fn closing_a_connection_ends_its_allocation() {
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     let peer = "1.1.1.1:9".parse().unwrap();
     assert!(relay.core.from_peer(relay.now, id, peer, 1).is_none());
-    let id = relay.asked.as_ref().unwrap().id;
+    let id = relay.last_open.as_ref().unwrap().id;
     assert!(relay.core.from_peer(relay.now, id, peer, 1).is_some());
 }

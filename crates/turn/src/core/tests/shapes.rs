@@ -68,7 +68,7 @@ fn allocation_parameters_are_validated() {
         let mut caller = Caller::new(&mut relay, client, USER);
         let (code, answer) = caller.ask(&mut relay, ALLOCATE, with);
         assert_eq!(code, expected, "row {index}");
-        let asked = relay.asked.take();
+        let asked = relay.last_open.take();
         assert_eq!(asked.is_some(), code == 0);
         let Some(asked) = asked else { continue };
         let read = Message::from_bytes(&answer).unwrap();

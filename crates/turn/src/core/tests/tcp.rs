@@ -26,7 +26,7 @@ fn allocate(relay: &mut Relay, client: Client, user: &str) -> Caller {
         .ask(relay, ALLOCATE, &[&RequestedTransport::new(6)])
         .0;
     assert_eq!(code, 0);
-    assert_eq!(relay.asked.as_ref().unwrap().transport, Transport::Tcp);
+    assert_eq!(relay.last_open.as_ref().unwrap().transport, Transport::Tcp);
     caller
 }
 
@@ -132,7 +132,7 @@ fn a_client_connects_to_a_peer_and_claims_the_connection() {
     let mut data = Caller::new(&mut relay, second(), USER);
     let (name, label) = data.claim(&mut relay, number).unwrap();
     assert_eq!(label, 70);
-    assert_eq!(data.claim(&mut relay, number), Err(400), "it is given once");
+    assert_eq!(data.claim(&mut relay, number), Err(400), "it is claimed once");
     assert_eq!(caller.connect(&mut relay, PEER).err(), Some(446));
     assert_eq!(relay.core.connections(), 1);
     relay.core.disconnected(name);
@@ -157,7 +157,7 @@ fn the_second_connection_can_use_the_nonce_of_the_first() {
 fn a_peer_needs_a_permission_to_connect() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
-    let (id, now) = (relay.asked.as_ref().unwrap().id, relay.now);
+    let (id, now) = (relay.last_open.as_ref().unwrap().id, relay.now);
     let peer: SocketAddr = PEER.parse().unwrap();
     assert!(relay.core.accepted(now, id, peer, 70).is_none());
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
@@ -279,7 +279,7 @@ fn unclaimed_connections_are_closed() {
     assert_eq!(data.claim(&mut relay, early), Err(400));
     assert!(data.claim(&mut relay, late).is_ok());
     relay.pass(60);
-    assert_eq!(relay.core.connections(), 1, "what is joined stays");
+    assert_eq!(relay.core.connections(), 1, "joined connections stay");
     assert_eq!(relay.core.take_counts().unclaimed, 1);
 }
 
@@ -287,7 +287,7 @@ fn unclaimed_connections_are_closed() {
 fn connections_of_an_allocation_are_limited_and_end_with_it() {
     let mut relay = Relay::new();
     let mut caller = allocate(&mut relay, control(), USER);
-    let id = relay.asked.as_ref().unwrap().id;
+    let id = relay.last_open.as_ref().unwrap().id;
     let number = caller.connected(&mut relay, PEER, 70);
     let mut data = Caller::new(&mut relay, second(), USER);
     assert!(data.claim(&mut relay, number).is_ok());
@@ -350,7 +350,7 @@ fn datagrams_beyond_the_rate_are_dropped_and_not_counted_as_relayed() {
     };
     let mut relay = Relay::limited(quota, bandwidth);
     let mut caller = allocated(&mut relay);
-    let (id, peer) = (relay.asked.as_ref().unwrap().id, PEER.parse().unwrap());
+    let (id, peer) = (relay.last_open.as_ref().unwrap().id, PEER.parse().unwrap());
     assert_eq!(caller.bind(&mut relay, 0x4000, PEER), 0);
     relay.pass(10);
     relay.book.meter.take();

@@ -4,7 +4,7 @@ use super::*;
 
 /// EN-7.
 #[test]
-fn en_7_absent_resources_are_no_boundary() {
+fn en_7_absent_resources_do_not_restrict() {
     let none = Boundary::parse(None, false);
     assert!(!none.has_tunnel_resource() && none.may_list_all("p", None) && !none.needs_path());
     assert_eq!(connects(&none, "/"), Ok(()));

@@ -80,11 +80,11 @@ fn the_commands_of_the_compose_file_pass_their_check() -> Result<()> {
             .env_clear()
             .env(TOKEN_VARIABLE, metrics_token(directory.path())?)
             .output()?;
-        let said = String::from_utf8_lossy(&checked.stderr);
+        let output_text = String::from_utf8_lossy(&checked.stderr);
         // A warning is an error here, for instance about names of a certificate.
         ensure!(
-            checked.status.success() && said.is_empty(),
-            "{name}: {said}"
+            checked.status.success() && output_text.is_empty(),
+            "{name}: {output_text}"
         );
     }
     Ok(())

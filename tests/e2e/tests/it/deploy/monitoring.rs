@@ -26,11 +26,11 @@ fn promtool(args: &[&str], file: Option<&Path>, input: &str) -> Result<()> {
     stdin.write_all(input.as_bytes())?;
     drop(stdin);
     let output = child.wait_with_output()?;
-    let said = [output.stdout, output.stderr].concat();
+    let output_bytes = [output.stdout, output.stderr].concat();
     ensure!(
         output.status.success(),
         "promtool {args:?}: {}",
-        String::from_utf8_lossy(&said)
+        String::from_utf8_lossy(&output_bytes)
     );
     Ok(())
 }
@@ -77,15 +77,15 @@ fn every_metric_of_alerts_and_dashboard_exists() -> Result<()> {
     let mut untold = named;
     untold.retain(|name| !LATER.contains(&name.as_str()));
     // Some are first set after a few seconds.
-    let all = eventually("every metric is told", || {
+    let all = eventually("every metric exists", || {
         for (name, url) in &stack.metrics {
             let scrape = stack.scrape(url)?;
             promtool(&["check", "metrics"], None, &scrape).with_context(|| (*name).to_owned())?;
             let types = scrape
                 .lines()
                 .filter_map(|line| line.strip_prefix("# TYPE "));
-            let told: BTreeSet<_> = types.filter_map(|line| line.split(' ').next()).collect();
-            untold.retain(|name| !told.contains(name.as_str()));
+            let exposed: BTreeSet<_> = types.filter_map(|line| line.split(' ').next()).collect();
+            untold.retain(|name| !exposed.contains(name.as_str()));
         }
         Ok(untold.is_empty())
     });

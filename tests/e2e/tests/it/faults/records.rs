@@ -59,13 +59,13 @@ fn logs_events_and_usage_add_up() -> Result<()> {
 
     let tunnel = agent.online()["tunnel_id"].clone();
     agent.process().terminate()?;
-    let told = || -> Result<Vec<Value>> {
+    let logged_streams = || -> Result<Vec<Value>> {
         let shown = managed.shown("events", &[])?;
         Ok(shown["events"].as_array().context("no events")?.clone())
     };
     let kinds = || -> Result<BTreeSet<String>> {
         let kind = |event: &Value| Some(event["eventType"].as_str()?.to_owned());
-        Ok(told()?.iter().filter_map(kind).collect())
+        Ok(logged_streams()?.iter().filter_map(kind).collect())
     };
     let story = [
         "client.created",
@@ -76,7 +76,7 @@ fn logs_events_and_usage_add_up() -> Result<()> {
     let story = BTreeSet::from(story.map(str::to_owned));
     eventually("the last event", || Ok(story.is_subset(&kinds()?)))
         .with_context(|| format!("{:?}", kinds()))?;
-    let events = told()?;
+    let events = logged_streams()?;
     assert!(
         events.iter().any(|event| event["payload"]["id"] == tunnel),
         "{events:?}"

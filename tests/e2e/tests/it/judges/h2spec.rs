@@ -65,9 +65,9 @@ fn verdict(h2spec: &OsStr, at: [&str; 3]) -> Result<(Vec<String>, String)> {
     let directory = tempfile::tempdir()?;
     let report = directory.path().join("report.xml");
     let output = Command::new(h2spec).args(at).arg(&report).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    let line = said.lines().find(|line| line.contains(" tests, "));
-    let line = line.with_context(|| format!("no verdict: {said}"))?;
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    let line = output_text.lines().find(|line| line.contains(" tests, "));
+    let line = line.with_context(|| format!("no verdict: {output_text}"))?;
     ensure!(line.starts_with("146 tests, "), "not all of it ran: {line}");
     let report = fs::read_to_string(&report)?;
     let cases = report.split("<testcase ").skip(1);

@@ -16,14 +16,14 @@ fn an_http1_service_is_visited_with_many_streams() -> Result<()> {
     let (svc, nginx) = (Svc::engine()?, Nginx::start()?);
     let agent = Agent::forward(&svc, &nginx.http1(), &["--http"])?;
     // Fifty parallel requests on one connection.
-    let said = nghttp(&svc, &agent, "/seen", &["-nv", "-m", "50"])?;
-    assert_eq!(said.matches(":status: 200").count(), 50, "{said}");
+    let output = nghttp(&svc, &agent, "/seen", &["-nv", "-m", "50"])?;
+    assert_eq!(output.matches(":status: 200").count(), 50, "{output}");
 
     let files = tempfile::tempdir()?;
     let upload = file(&files)?;
     let put = ["-nv", "-d", &upload, "-H", ":method: PUT"];
-    let said = nghttp(&svc, &agent, "/stored", &put)?;
-    assert!(said.contains(":status: 201"), "{said}");
+    let output = nghttp(&svc, &agent, "/stored", &put)?;
+    assert!(output.contains(":status: 201"), "{output}");
     assert!(fs::read(nginx.root().join("stored"))? == fs::read(&upload)?);
 
     load(&svc, &agent, "/seen")
@@ -40,15 +40,15 @@ fn nghttpd_is_served_over_http2_completely() -> Result<()> {
     // The upload is echoed, with trailers in both directions.
     let upload = file(&files)?;
     let echoed = ["-d", &upload, "--trailer", "x-sent: whole"];
-    let said = nghttp(&svc, &agent, "/echo", &echoed)?;
+    let output = nghttp(&svc, &agent, "/echo", &echoed)?;
     assert!(
-        said.as_bytes() == fs::read(&upload)?,
+        output.as_bytes() == fs::read(&upload)?,
         "{} bytes came back",
-        said.len()
+        output.len()
     );
-    let said = nghttp(&svc, &agent, "/", &["-nv", "-m", "20"])?;
-    assert_eq!(said.matches(":status: 200").count(), 20, "{said}");
-    assert_eq!(said.matches("x-served: whole").count(), 20, "{said}");
+    let output = nghttp(&svc, &agent, "/", &["-nv", "-m", "20"])?;
+    assert_eq!(output.matches(":status: 200").count(), 20, "{output}");
+    assert_eq!(output.matches("x-served: whole").count(), 20, "{output}");
 
     load(&svc, &agent, "/")
 }
