@@ -42,7 +42,11 @@ pub fn check(token: &Verified, now: i64) -> Result<(), WatchRefusal> {
         Permission::TunnelsTunnelsCreateDelete,
         Permission::TunnelsStreamsCreateDelete,
     ];
-    if reads && !changes.into_iter().any(|change| permissions.contains(change)) {
+    if reads
+        && !changes
+            .into_iter()
+            .any(|change| permissions.contains(change))
+    {
         Ok(())
     } else {
         Err(WatchRefusal::Permissions)

@@ -306,7 +306,12 @@ impl<B: Backend> Server<B> {
             .map(|id| ("workspace_id".to_owned(), id.clone()));
         let arguments_of_preview: Map<String, Value> = workspace.into_iter().collect();
         let preview_result = self
-            .operate(preview, plans::PLAN_CONFIGURATION, &arguments_of_preview, caller)
+            .operate(
+                preview,
+                plans::PLAN_CONFIGURATION,
+                &arguments_of_preview,
+                caller,
+            )
             .await?;
         // A caller that may not even read the options gets that refusal.
         let Some(options) = preview_result.structured_content else {

@@ -156,7 +156,9 @@ impl TestEngine {
 
     /// The plain and metrics listeners, and other information about the running engine.
     pub fn running(&self) -> &RunningEngine {
-        self.running.as_ref().expect("the engine runs until it is stopped")
+        self.running
+            .as_ref()
+            .expect("the engine runs until it is stopped")
     }
 
     /// A visitor of published names.

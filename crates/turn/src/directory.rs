@@ -266,7 +266,11 @@ impl DirectoryState {
             }
             Item::CredentialGone { id } => self.forget_credential(&id),
             Item::RelayKeys(update) => {
-                if self.keys.as_ref().is_none_or(|known| known.relay_keys != update) {
+                if self
+                    .keys
+                    .as_ref()
+                    .is_none_or(|known| known.relay_keys != update)
+                {
                     self.keys = Some(Keys::compile(update, realm));
                     for credential in self.credentials.values_mut() {
                         credential.key = OnceLock::new();

@@ -244,7 +244,10 @@ fn the_tarball_is_one_folder_and_its_sum_is_right(out: &Path, packages: &[String
         "etc/engine.yaml",
     ] {
         let path = format!("svc-{version}/{file}");
-        assert!(listing.lines().any(|line| line == path), "{path}: {listing}");
+        assert!(
+            listing.lines().any(|line| line == path),
+            "{path}: {listing}"
+        );
     }
 }
 
@@ -412,7 +415,10 @@ fn systemd_accepts_the_units() {
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&verified.stderr);
-        let about: Vec<_> = stderr.lines().filter(|line| line.contains("svc-")).collect();
+        let about: Vec<_> = stderr
+            .lines()
+            .filter(|line| line.contains("svc-"))
+            .collect();
         assert!(
             verified.status.success() && about.is_empty(),
             "{name}: {stderr}"

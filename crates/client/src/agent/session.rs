@@ -274,10 +274,13 @@ impl Session {
 
     /// Time of the next action without a message of the engine.
     fn wake_at(&self) -> Instant {
-        let waiting = self.tunnels.values().filter_map(|tunnel| match tunnel.step {
-            Progress::Waiting { until } => Some(until),
-            _ => None,
-        });
+        let waiting = self
+            .tunnels
+            .values()
+            .filter_map(|tunnel| match tunnel.step {
+                Progress::Waiting { until } => Some(until),
+                _ => None,
+            });
         let ending = self.ending.map(|since| since + GOODBYE);
         waiting
             .chain(ending)

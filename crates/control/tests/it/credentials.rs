@@ -129,7 +129,10 @@ async fn cp_16_an_application_signs_with_its_own_key(control: TestControl) {
             (&json!("app"), &json!(ada.user))
         );
         // Claims beyond the credential's permissions are ignored.
-        assert_eq!(identity["permissions"], json!(["account.projects.read-only"]));
+        assert_eq!(
+            identity["permissions"],
+            json!(["account.projects.read-only"])
+        );
         let another = KeyPair::generate_for(kind).unwrap();
         for bad in [
             sign(&claims, &another),

@@ -189,7 +189,10 @@ async fn the_audit_log_has_a_default_retention(control: TestControl) {
     fill(&control, &person).await;
     control.clock.advance(400 * DAY);
     let purged = forgotten(&control).await;
-    assert!(!purged.iter().any(|(kind, _)| *kind == "audit"), "{purged:?}");
+    assert!(
+        !purged.iter().any(|(kind, _)| *kind == "audit"),
+        "{purged:?}"
+    );
     control.clock.advance(1);
     assert_eq!(forgotten(&control).await, [("audit", 1)]);
 }
@@ -303,7 +306,10 @@ async fn the_audit_log_is_kept_if_configured(control: TestControl) {
     fill(&control, &person).await;
     control.clock.advance(30 * 365 * DAY);
     let purged = forgotten(&control).await;
-    assert!(!purged.iter().any(|(kind, _)| *kind == "audit"), "{purged:?}");
+    assert!(
+        !purged.iter().any(|(kind, _)| *kind == "audit"),
+        "{purged:?}"
+    );
     let mut read = control.app.store.read().await.unwrap();
     assert_eq!(
         audit::list_all(&mut read, Paging::DEFAULT)

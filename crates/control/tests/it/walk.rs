@@ -162,7 +162,8 @@ async fn a_strangers_lists_contain_nothing_of_other_users() {
 /// The paths that the router serves. axum lists them only in its `Debug` output.
 fn served(control: &TestControl) -> BTreeSet<String> {
     let debug_text = format!("{:?}", control.router);
-    debug_text.split("RouteId(")
+    debug_text
+        .split("RouteId(")
         .filter_map(|route| route.split_once("): \"")?.1.split('"').next())
         .filter(|path| !path.contains("axum_fallback"))
         .map(str::to_owned)

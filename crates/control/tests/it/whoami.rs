@@ -37,7 +37,10 @@ async fn cp_1_limits_permissions_and_boundaries_are_shown(control: TestControl) 
     let token = control.delegated(&ada, body).await;
     let identity = control.get("/api/whoami", &token).await.json();
     assert_eq!(identity["type"], "auth");
-    assert_eq!(identity["permissions"], json!(["network.streams.read-only"]));
+    assert_eq!(
+        identity["permissions"],
+        json!(["network.streams.read-only"])
+    );
     assert_eq!(identity["resources"], resources);
     assert_eq!(identity["expiresAt"], "2026-01-01T00:05:00.000Z");
     assert_eq!(identity["workspaceIds"], json!([ada.workspace]));

@@ -268,7 +268,11 @@ async fn bytes_to_a_service_are_logged_with_and_without_an_answer() {
     let takes = takes_and_tells(report_sender).await;
     let tunnel = engine.publish_h2c(takes.addr()).await;
     let reports = tokio::sync::Mutex::new(reports);
-    let got = async || within("the body", reports.lock().await.recv()).await.unwrap();
+    let got = async || {
+        within("the body", reports.lock().await.recv())
+            .await
+            .unwrap()
+    };
     leave_in_the_middle(&engine, tunnel.hostname(), got).await;
     let script = vec![Step::ReadHead, Step::ReadBytes(SENT), Step::Hold];
     let takes = ScriptedUpstream::start(move |_| script.clone()).await;

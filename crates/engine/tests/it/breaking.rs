@@ -211,7 +211,11 @@ async fn a_visitor_that_disconnects_ends_the_request_at_an_http_2_service() {
             assert_eq!(visitor.chunk().await.unwrap(), b"first");
         }
         drop(visitor);
-        assert_eq!(within("reset", events.recv()).await, Some("reset"), "{path}");
+        assert_eq!(
+            within("reset", events.recv()).await,
+            Some("reset"),
+            "{path}"
+        );
     }
 }
 

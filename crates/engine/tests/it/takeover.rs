@@ -534,8 +534,12 @@ async fn a_boundary_is_checked_for_each_tunnel_of_a_shared_name() {
             .token_auth(true)
             .labels([("colour".to_owned(), colour.to_owned())].into())
     };
-    let blue = engine.publish_as(requested("blue"), services.0.addr()).await;
-    let _green = engine.publish_as(requested("green"), services.1.addr()).await;
+    let blue = engine
+        .publish_as(requested("blue"), services.0.addr())
+        .await;
+    let _green = engine
+        .publish_as(requested("green"), services.1.addr())
+        .await;
     let host = blue.hostname();
     let reaching = |labels: serde_json::Value| {
         let connect = serde_json::json!({"filters": {"labels": labels}});

@@ -413,7 +413,9 @@ impl Http2 {
         let (store, now) = (&mut *scene.store, scene.now);
         // After a complete response, the reset only cancels the rest of the request, which is not
         // an error.
-        stream.flow.done(Fields::default(), Some(&message), store, now);
+        stream
+            .flow
+            .done(Fields::default(), Some(&message), store, now);
     }
 }
 

@@ -121,7 +121,10 @@ async fn secrets_are_masked_unless_requested_and_search_finds_compressed_text() 
     assert_eq!(found["exchanges"].as_array().unwrap().len(), 1);
     assert_eq!(found["exchanges"][0]["id"], 1);
     let (status, response) = ask(at, "GET", "/api/exchanges/9", &own(at), "").await;
-    assert_eq!((status, &response["error"]["code"]), (404, &json!("not_found")));
+    assert_eq!(
+        (status, &response["error"]["code"]),
+        (404, &json!("not_found"))
+    );
     let (status, _) = ask(at, "DELETE", "/api/exchanges", &own(at), "").await;
     assert_eq!(status, 204);
     let (status, _) = ask(at, "GET", "/api/exchanges/1", &own(at), "").await;

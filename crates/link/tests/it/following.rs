@@ -11,7 +11,8 @@ use tokio::net::TcpListener;
 use crate::support::{CLUSTER, Following, Told, pace};
 
 fn snapshots(calls: &[Told]) -> usize {
-    calls.iter()
+    calls
+        .iter()
         .filter(|call| matches!(call, Told::Snapshot(_)))
         .count()
 }

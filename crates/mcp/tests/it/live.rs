@@ -35,7 +35,10 @@ async fn the_engine_gets_the_bearer_and_nothing_else() {
     let all_asked = platform.asked_of_engine();
     assert_eq!(all_asked.len(), 1, "{answer}");
     let request = &all_asked[0];
-    assert_eq!(request.project, ProjectName::Endpoint("e7e8a732".to_owned()));
+    assert_eq!(
+        request.project,
+        ProjectName::Endpoint("e7e8a732".to_owned())
+    );
     assert_eq!(
         request.address,
         "/api/tunnels?params=%7B%22filters%22%3A%7B%22name%22%3A%22a%26b%22%7D%2C%22limit%22%3A5%7D"

@@ -28,7 +28,10 @@ async fn a_list_is_requested_from_the_engine_with_its_own_filter_names() {
         json!({"sessions": [{"id": "wts_1"}]})
     );
     let request = platform.asked_of_engine().remove(0);
-    assert_eq!(request.project, ProjectName::Endpoint("e7e8a732".to_owned()));
+    assert_eq!(
+        request.project,
+        ProjectName::Endpoint("e7e8a732".to_owned())
+    );
     assert_eq!(request.needed, Permission::WebttySessionsReadOnly);
     let query = request
         .address

@@ -43,8 +43,11 @@ async fn cp_4g_a_program_repeats_the_fingerprint() {
         .run(&["project", "create", "--preview", "-o", "json"])
         .await
         .json();
-    let seen = fingerprint(&preview, "basic");
-    assert!(unseen.stderr.contains(&seen), "the hint equals the preview");
+    let shown_fingerprint = fingerprint(&preview, "basic");
+    assert!(
+        unseen.stderr.contains(&shown_fingerprint),
+        "the hint equals the preview"
+    );
     // The fingerprint of one plan confirms no other.
     let pro = [
         "project",
@@ -57,7 +60,15 @@ async fn cp_4g_a_program_repeats_the_fingerprint() {
     ];
     assert_eq!(home.run(&pro).await.code, Some(4));
     let made = home
-        .run(&["project", "create", "new", "--confirm", &shown_fingerprint, "-o", "json"])
+        .run(&[
+            "project",
+            "create",
+            "new",
+            "--confirm",
+            &shown_fingerprint,
+            "-o",
+            "json",
+        ])
         .await
         .json();
     assert_eq!(made["name"], "new");

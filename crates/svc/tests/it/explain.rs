@@ -16,7 +16,10 @@ async fn an_engine_alone_explains_what_is_visible_from_outside() {
     assert!(result.get("record").is_none() && result.get("next_step").is_none());
 
     let unknown_url = up.said("demo_url").replace("//demo.", "//nobody.");
-    let result = home.run(&["explain", &unknown_url, "-o", "json"]).await.json();
+    let result = home
+        .run(&["explain", &unknown_url, "-o", "json"])
+        .await
+        .json();
     assert_eq!(result["visit"]["answer"]["code"], "tunnel_not_found");
     assert!(
         result["unknown"]
@@ -24,7 +27,12 @@ async fn an_engine_alone_explains_what_is_visible_from_outside() {
             .unwrap()
             .contains("keeps no records")
     );
-    assert!(result["next_step"].as_str().unwrap().contains("svc tunnels"));
+    assert!(
+        result["next_step"]
+            .as_str()
+            .unwrap()
+            .contains("svc tunnels")
+    );
 
     let reference = result["visit"]["answer"]["reference"].as_str().unwrap();
     let output = home.run(&["explain", reference]).await;
@@ -56,7 +64,10 @@ async fn a_token_is_only_sent_to_the_address_it_was_given_for() {
     let mut command = home.command(&["explain", &url, "-o", "json"]);
     command.env("SVC_TOKEN", token);
     let result = Ended::of_command(command).await.json();
-    assert_eq!(result["visit"]["answer"]["code"], "unauthenticated", "{result}");
+    assert_eq!(
+        result["visit"]["answer"]["code"], "unauthenticated",
+        "{result}"
+    );
     assert!(result.get("token").is_none(), "{result}");
 
     let given = ["explain", &url, "--token", token, "-o", "json"];

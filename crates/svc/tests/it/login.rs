@@ -129,7 +129,10 @@ async fn oa_4_a_login_is_approved_in_a_browser_and_ended_by_logout() {
     assert!(!identity["permissions"].to_string().contains("credentials"));
     let output = login.ended().await;
     assert_eq!(output.code, Some(0), "{output:?}");
-    assert!(output.stderr.contains("waiting for approval\n"), "{output:?}");
+    assert!(
+        output.stderr.contains("waiting for approval\n"),
+        "{output:?}"
+    );
     assert!(!output.stderr.contains("eyJ"), "{output:?}");
     let mode = std::fs::metadata(file(&home)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

@@ -302,7 +302,10 @@ async fn a_login_takes_effect_with_the_next_call() {
     let less = client.good("svc_token_create", wanted).await;
     keep(&less["token"]);
     let identity = client.good("svc_whoami", json!({})).await;
-    assert_eq!(identity["permissions"], json!(["account.projects.read-only"]));
+    assert_eq!(
+        identity["permissions"],
+        json!(["account.projects.read-only"])
+    );
     let refused = json!({"port": port, "name": "after"});
     let error = client.bad("svc_local_tunnel_expose", refused).await;
     assert!(error.contains("refuses"), "{error}");
@@ -318,7 +321,10 @@ async fn a_login_takes_effect_with_the_next_call() {
     assert!(error.contains("svc login --context work"), "{error}");
     keep(&own["token"]);
     let identity = client.good("svc_whoami", json!({})).await;
-    assert_ne!(identity["permissions"], json!(["account.projects.read-only"]));
+    assert_ne!(
+        identity["permissions"],
+        json!(["account.projects.read-only"])
+    );
     let again = json!({"port": port, "name": "after"});
     client.good("svc_local_tunnel_expose", again).await;
     client.leave().await;

@@ -277,24 +277,30 @@ async fn the_panel_shows_the_address_and_the_requests_of_visitors() {
         .await
         .unwrap();
     assert_eq!(answer.status(), 200);
-    terminal.until(|screen| {
-        let text = screen.contents();
-        text.lines().any(|line| {
-            line.contains("GET") && line.contains("/orders?a=b") && line.contains("200")
+    terminal
+        .until(|screen| {
+            let text = screen.contents();
+            text.lines().any(|line| {
+                line.contains("GET") && line.contains("/orders?a=b") && line.contains("200")
+            })
         })
-    })
-    .await;
+        .await;
     terminal.until_text("1 total, 0 open").await;
 
     terminal.press("c");
     terminal.until_text("copied https://web").await;
-    assert!(contains(&terminal.raw, b"\x1b]52;c;aHR0cHM6Ly93ZWIu"), "OSC 52");
+    assert!(
+        contains(&terminal.raw, b"\x1b]52;c;aHR0cHM6Ly93ZWIu"),
+        "OSC 52"
+    );
     terminal.press("?");
     terminal.until_text("copy the address").await;
     terminal.press("Q");
     terminal.until_text("█▀▀▀▀▀█").await;
     terminal.press("\x1b");
-    terminal.until(|screen| !screen.contents().contains('█')).await;
+    terminal
+        .until(|screen| !screen.contents().contains('█'))
+        .await;
 
     terminal.press("q");
     let (code, left) = terminal.ended().await;
@@ -393,12 +399,14 @@ async fn the_shell_gets_the_terminal_and_returns_it() {
         } else {
             terminal.press("\x1a");
         }
-        terminal.until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
+        terminal
+            .until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
             .await;
         terminal.is_in_state('T').await;
         terminal.is_given_back();
         terminal.signal(Signal::SIGCONT);
-        terminal.until(|screen| screen.alternate_screen() && screen.contents().contains(URL))
+        terminal
+            .until(|screen| screen.alternate_screen() && screen.contents().contains(URL))
             .await;
     }
     terminal.press("q");

@@ -211,7 +211,11 @@ async fn insecure_or_contradicting_options_are_usage_errors() {
     for (args, message) in cases {
         let output = home.run(&[&["webtty", "server"], args].concat()).await;
         assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
-        assert!(output.stderr.contains(message), "{args:?}: {}", output.stderr);
+        assert!(
+            output.stderr.contains(message),
+            "{args:?}: {}",
+            output.stderr
+        );
     }
 }
 

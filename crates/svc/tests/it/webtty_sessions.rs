@@ -93,7 +93,10 @@ async fn wt_2_control_is_requested_refused_and_granted() {
     };
     let line = of(json!({"line": "echo agent-$((3+3))"}));
     let error = agent.bad("svc_webtty_session_type", line.clone()).await;
-    assert!(error.contains("svc_webtty_control_request_create"), "{error}");
+    assert!(
+        error.contains("svc_webtty_control_request_create"),
+        "{error}"
+    );
     let screen = agent.good("svc_webtty_session_screen", of(json!({}))).await;
     assert!(has_row(&screen, "other-4"), "{screen}");
     assert_eq!(screen["control"]["state"], "none");

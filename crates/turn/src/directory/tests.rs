@@ -41,7 +41,9 @@ fn credential(id: &str, proof: &CredentialProof, more: &Value) -> Item {
         .as_object_mut()
         .unwrap()
         .append(&mut more.as_object().unwrap().clone());
-    Item::Credential(Box::new(serde_json::from_value::<CredentialUpdate>(object).unwrap()))
+    Item::Credential(Box::new(
+        serde_json::from_value::<CredentialUpdate>(object).unwrap(),
+    ))
 }
 
 fn token(more: &Value) -> Item {

@@ -74,7 +74,10 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     let reference = results["session"]["refused"]["reference"].as_str();
     let explanation = platform.svc_json(&["explain", reference.context("no reference")?])?;
     assert_eq!(explanation["record"]["rule"], "session", "{explanation}");
-    assert_eq!(explanation["record"]["request"]["path"], "/again", "{explanation}");
+    assert_eq!(
+        explanation["record"]["request"]["path"], "/again",
+        "{explanation}"
+    );
     Ok(())
 }
 
@@ -141,7 +144,10 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
         record["reason"].is_string() && explanation["next_step"].is_string(),
         "{explanation}"
     );
-    assert!(!explanation.to_string().contains(&strangers), "the explanation contains no token");
+    assert!(
+        !explanation.to_string().contains(&strangers),
+        "the explanation contains no token"
+    );
     let logs = platform.svc(&["project", "logs", "--outcome", "denied"])?;
     let line = logs.lines().find(|line| line.ends_with(&wrong));
     assert!(
@@ -149,18 +155,36 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
         "{logs}"
     );
     let explanation = platform.svc(&["explain", &outside])?;
-    assert!(explanation.contains("rule        boundary"), "{explanation}");
+    assert!(
+        explanation.contains("rule        boundary"),
+        "{explanation}"
+    );
 
     // By address: the result combines the client's view with the engine's report.
     let explanation = platform.svc_json(&["explain", &url, "--token", &elsewhere])?;
-    assert_eq!(explanation["visit"]["answer"]["status"], 403, "{explanation}");
-    assert_eq!(explanation["token"]["boundary"], "excludes_project", "{explanation}");
-    assert_eq!(explanation["visit"]["certificate"]["trusted"], true, "{explanation}");
+    assert_eq!(
+        explanation["visit"]["answer"]["status"], 403,
+        "{explanation}"
+    );
+    assert_eq!(
+        explanation["token"]["boundary"], "excludes_project",
+        "{explanation}"
+    );
+    assert_eq!(
+        explanation["visit"]["certificate"]["trusted"], true,
+        "{explanation}"
+    );
     assert_eq!(explanation["record"]["rule"], "boundary", "{explanation}");
     assert_eq!(tunnel.seen(), 0);
     let explanation = platform.svc_json(&["explain", &url, "--token", &token])?;
-    assert_eq!(explanation["visit"]["answer"]["status"], 200, "{explanation}");
-    assert!(explanation["visit"]["answer"]["edge_ms"].is_number(), "{explanation}");
+    assert_eq!(
+        explanation["visit"]["answer"]["status"], 200,
+        "{explanation}"
+    );
+    assert!(
+        explanation["visit"]["answer"]["edge_ms"].is_number(),
+        "{explanation}"
+    );
     assert_eq!(explanation["token"]["boundary"], "none", "{explanation}");
     Ok(())
 }

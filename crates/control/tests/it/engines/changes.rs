@@ -221,7 +221,10 @@ async fn changes_are_sent_in_order(control: TestControl) {
     let (_, items) = link.change().await;
     let item_values = shown(&items);
     assert_eq!(item_values.len(), 1, "{item_values:?}");
-    assert_eq!(item_values[0]["settings"]["trustedIps"], settings["trustedIps"]);
+    assert_eq!(
+        item_values[0]["settings"]["trustedIps"],
+        settings["trustedIps"]
+    );
 
     let suspend = async |suspended: bool| {
         let now = control.now();
@@ -331,7 +334,10 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
     tx.commit().await.unwrap();
     let (_, items) = link.change().await;
     let item_values = shown(&items);
-    let person = item_values.iter().find(|item| item["item"] == "person").unwrap();
+    let person = item_values
+        .iter()
+        .find(|item| item["item"] == "person")
+        .unwrap();
     let permissions = person["memberships"][0]["permissions"].to_string();
     assert!(permissions.contains("webtty.logs.read-only"));
     // A second project in a known workspace sends no user again.

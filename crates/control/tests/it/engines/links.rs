@@ -58,7 +58,10 @@ async fn a_link_resumes_at_its_position(control: TestControl) {
     let (last, items) = link.change().await;
     let item_values = shown(&items);
     assert_eq!(
-        (item_values.len(), item_values[0]["addresses"].as_array().unwrap().len()),
+        (
+            item_values.len(),
+            item_values[0]["addresses"].as_array().unwrap().len()
+        ),
         (1, 3)
     );
     drop(link);

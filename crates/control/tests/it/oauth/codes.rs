@@ -229,7 +229,10 @@ async fn a_code_ends_with_the_session_that_approved_it(control: TestControl) {
     let mut browser = control.signed_in("Ada").await;
     let code_value = code(&mut browser, &[]).await;
     browser.submit("/logout", &[]).await;
-    assert_eq!(error(&redeem(&control, &code_value, &[]).await), "invalid_grant");
+    assert_eq!(
+        error(&redeem(&control, &code_value, &[]).await),
+        "invalid_grant"
+    );
     // The user was suspended in the meantime: the code is refused, and so is a token that was
     // issued before.
     let mut browser = control.signed_in("Ada").await;
@@ -240,7 +243,10 @@ async fn a_code_ends_with_the_session_that_approved_it(control: TestControl) {
         .await
         .unwrap();
     tx.commit().await.unwrap();
-    assert_eq!(error(&redeem(&control, &code_value, &[]).await), "invalid_grant");
+    assert_eq!(
+        error(&redeem(&control, &code_value, &[]).await),
+        "invalid_grant"
+    );
     let who = with_token(&control, "/api/whoami", &token).await;
     assert_eq!(who.status, 401);
 }

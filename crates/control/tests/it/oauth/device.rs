@@ -78,7 +78,10 @@ async fn oa_4_a_person_types_the_code_looks_and_approves(control: TestControl) {
     assert_eq!(answer.headers["cache-control"], "no-store");
     let device_answer = answer.json();
     let user_code = device_answer["user_code"].as_str().unwrap();
-    assert_eq!(device_answer["verification_uri"], format!("{BASE_URL}/device"));
+    assert_eq!(
+        device_answer["verification_uri"],
+        format!("{BASE_URL}/device")
+    );
     let complete = format!("/device?user_code={user_code}");
     assert_eq!(
         device_answer["verification_uri_complete"],

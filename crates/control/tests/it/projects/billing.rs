@@ -60,7 +60,10 @@ async fn cp_4e_a_subscription_is_updated_once_the_impact_is_confirmed(control: T
     let previewed_order = order(&preview(&control, &person, "pro").await);
     control.subscribe(person.workspace).await;
     assert_eq!(
-        place(&control, &person, &previewed_order).await.refused(409).0,
+        place(&control, &person, &previewed_order)
+            .await
+            .refused(409)
+            .0,
         "creation_preview_stale"
     );
 
@@ -221,7 +224,10 @@ async fn cp_4g_a_confirmed_change_makes_earlier_previews_stale(control: TestCont
     assert_eq!(refused.0, "creation_preview_stale");
     assert_eq!(monthly(&control, &person).await, 1900);
     // The key is compared before the fingerprint, so a lost answer is found again.
-    assert_eq!(place(&control, &person, &previewed_order).await.expect(201), project);
+    assert_eq!(
+        place(&control, &person, &previewed_order).await.expect(201),
+        project
+    );
     // The subscription looks as it did at the preview, but has changed twice since.
     let deleted = control.delete(&path(&project), &person.token).await;
     assert_eq!(deleted.expect(204), Value::Null);

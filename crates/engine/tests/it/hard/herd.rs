@@ -74,7 +74,11 @@ async fn comes_back(engine: TestEngine, herd: &Herd, before: &Places) -> TestEng
             .collect()
     };
     assert_eq!(names(&after), names(before));
-    assert!(started_at.elapsed() < PATIENCE, "{:?}", started_at.elapsed());
+    assert!(
+        started_at.elapsed() < PATIENCE,
+        "{:?}",
+        started_at.elapsed()
+    );
     engine
 }
 

@@ -209,7 +209,10 @@ async fn a_manipulated_token_is_refused() {
         visitor.request("GET", "/", host, &bearer).await;
         let response = visitor.answer().await;
         table.row([case, "as a bearer"], &response.status, as_bearer);
-        assert!(!response.text().contains(&**token), "{case}: the answer has it");
+        assert!(
+            !response.text().contains(&**token),
+            "{case}: the answer has it"
+        );
         let target = format!("/?svc.token={token}");
         let response = engine.visitor().http1(host).await.get(&target, host).await;
         table.row([case, "in the query"], &response.status, in_query);

@@ -94,13 +94,18 @@ async fn wt_5_participants_and_requests_are_sent_on_request() {
         events[of("webtty.control_request.created")]["object"]["reason"],
         "to help"
     );
-    assert_eq!(events[of("webtty.session.closed")]["object"]["exit_code"], 0);
+    assert_eq!(
+        events[of("webtty.session.closed")]["object"]["exit_code"],
+        0
+    );
 
     // A stream without that option gets tunnel events only.
     world.server.stop();
     let events = until(without, "tunnel.deleted").await;
     assert!(
-        events.iter().all(|line| !line.contains("\"type\":\"webtty.")),
+        events
+            .iter()
+            .all(|line| !line.contains("\"type\":\"webtty.")),
         "{events:?}"
     );
 }

@@ -153,7 +153,10 @@ async fn wt_3_no_answer_contains_a_byte_of_a_terminal() {
     }
     let mut texts = world.answers.lock().clone();
     texts.extend(super::events::until(events, "webtty.session.closed").await);
-    assert!(texts.iter().any(|text| text.contains("usr_ann")), "{texts:?}");
+    assert!(
+        texts.iter().any(|text| text.contains("usr_ann")),
+        "{texts:?}"
+    );
     for secret in ["typed-4711", "shown-4712", "hidden-4713", "NDcx"] {
         let leaks: Vec<_> = texts.iter().filter(|text| text.contains(secret)).collect();
         assert!(leaks.is_empty(), "{secret} in {leaks:?}");

@@ -180,7 +180,10 @@ async fn connection_and_start_errors_are_reported() {
     assert_eq!(home.run(&with_token("true")).await.code, Some(0));
     let output = home.run(&with_token("no-such-command")).await;
     assert_eq!(output.code, Some(1), "{output:?}");
-    assert!(output.stderr.contains("error[webtty_refused]"), "{output:?}");
+    assert!(
+        output.stderr.contains("error[webtty_refused]"),
+        "{output:?}"
+    );
 
     let nobody = format!("ws://127.0.0.1:{}", ports::lease());
     let output = home.run(&["webtty", "exec", &nobody, "--", "true"]).await;

@@ -26,7 +26,11 @@ async fn ends_with_each_others_keys_connect_and_others_do_not() {
             .run(&["webtty", "identity", "create", name, "-o", "json"])
             .await;
         let created = created.json();
-        assert_eq!(created["public_key"].as_str().unwrap().len(), 43, "{created}");
+        assert_eq!(
+            created["public_key"].as_str().unwrap().len(),
+            43,
+            "{created}"
+        );
         let mode = std::fs::metadata(created["file"].as_str().unwrap())
             .unwrap()
             .permissions();

@@ -51,7 +51,8 @@ async fn a_client_disconnects_with_an_escape() {
     terminal.until_text("~.  hang up").await;
     // A program with its own screen is cut off, and the screen is restored.
     terminal.press("printf '\\033[?1049h\\033[?25lfull'; sleep 600\r");
-    terminal.until(|screen| screen.alternate_screen() && screen.hide_cursor())
+    terminal
+        .until(|screen| screen.alternate_screen() && screen.hide_cursor())
         .await;
     // Input during the sleep starts a line.
     terminal.press("\r~.");
@@ -132,11 +133,12 @@ async fn the_controller_answers_control_requests() {
     });
     let home = Home::new();
     let mut terminal = Seen::start(&home, &["webtty", "client", &url], 100, 30);
-    terminal.until(|screen| {
-        let question = "[svc] ada asks for control: to fix it (~y gives it, ~n does not)";
-        screen.contents().matches(question).count() == 2
-    })
-    .await;
+    terminal
+        .until(|screen| {
+            let question = "[svc] ada asks for control: to fix it (~y gives it, ~n does not)";
+            screen.contents().matches(question).count() == 2
+        })
+        .await;
     terminal.press("~y~n");
     let (code, text) = terminal.ended().await;
     assert_eq!(code, Some(0), "{text}");

@@ -125,7 +125,11 @@ fn requested_lifetimes_are_granted_within_bounds() {
     let mut relay = Relay::new();
     let mut caller = allocated(&mut relay);
     for (requested, granted) in [(0x7fff_ffff, 3600), (1800, 1800), (601, 601), (1, 600)] {
-        assert_eq!(caller.refresh(&mut relay, requested), (0, granted), "{requested}");
+        assert_eq!(
+            caller.refresh(&mut relay, requested),
+            (0, granted),
+            "{requested}"
+        );
     }
     assert_eq!(caller.refresh(&mut relay, 0), (0, 0));
     assert!(relay.core.is_empty());

@@ -132,7 +132,11 @@ fn a_client_connects_to_a_peer_and_claims_the_connection() {
     let mut data = Caller::new(&mut relay, second(), USER);
     let (name, label) = data.claim(&mut relay, number).unwrap();
     assert_eq!(label, 70);
-    assert_eq!(data.claim(&mut relay, number), Err(400), "it is claimed once");
+    assert_eq!(
+        data.claim(&mut relay, number),
+        Err(400),
+        "it is claimed once"
+    );
     assert_eq!(caller.connect(&mut relay, PEER).err(), Some(446));
     assert_eq!(relay.core.connections(), 1);
     relay.core.disconnected(name);

@@ -119,7 +119,11 @@ fn hundreds_of_slow_visitors_affect_no_other_visitor_and_leave_nothing() -> Resu
     for (attack, ended) in ATTACKS.iter().zip(ended) {
         let output = ended.expect("an attack")?;
         let output_text = String::from_utf8_lossy(&output.stdout);
-        assert!(output_text.contains(attack.end), "{}: {output_text}", attack.name);
+        assert!(
+            output_text.contains(attack.end),
+            "{}: {output_text}",
+            attack.name
+        );
     }
     assert_ne!(served.expect("the other visitor")?, 0);
     assert_eq!(curl.status(&[&seen])?, 200);
