@@ -16,7 +16,7 @@ use crate::repository::Repository;
 const PAGE: &str = "docs/performance.md";
 
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
-    let Some(options) = Asked::of(args)? else {
+    let Some(options) = BenchArgs::of(args)? else {
         eprint!("{USAGE}");
         return Ok(());
     };
@@ -91,7 +91,7 @@ enum Task {
 
 /// The command line of the task.
 #[derive(Debug, PartialEq)]
-struct Asked {
+struct BenchArgs {
     task: Task,
     install: bool,
     profile: String,
@@ -100,7 +100,7 @@ struct Asked {
     passed: Vec<String>,
 }
 
-impl Asked {
+impl BenchArgs {
     /// `None` requests the usage.
     fn of(args: &[String]) -> Result<Option<Self>> {
         let mut options = Self {
@@ -165,9 +165,9 @@ Usage: cargo xtask bench [options]
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Option<Asked>> {
+    fn asked(line: &str) -> Result<Option<BenchArgs>> {
         let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Asked::of(&args)
+        BenchArgs::of(&args)
     }
 
     #[test]

@@ -27,7 +27,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use self::contents::Contents;
 use self::inventory::Inventory;
-use self::licence::Allowed;
+use self::licence::AllowedLicences;
 use self::signature::SigningKey;
 use crate::program;
 use crate::repository::Repository;
@@ -98,16 +98,16 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let mut packages = Vec::new();
     for (flavour, program) in programs {
         build::check(repository, flavour, &program)?;
-        let packing = Packing {
+        let packing = PackageInputs {
             repository,
             out: &out,
             effort: Effort::Shipped,
             inventory: &Inventory::gather(repository, flavour)?,
-            allowed: Allowed::read(repository)?,
+            allowed: AllowedLicences::read(repository)?,
         };
         packages.extend(packing.pack(flavour, &program)?);
     }
-    debian::judge(&out, &packages)?;
+    debian::lint(&out, &packages)?;
     checksums(&out, &packages)?;
     sign(repository, &out, key.as_ref())?;
     for name in packages {
@@ -119,12 +119,12 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
 /// Builds a program for a container image, with its accompanying files.
 fn only_build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<()> {
     let program = build::build(repository, flavour, out)?;
-    let packing = Packing {
+    let packing = PackageInputs {
         repository,
         out,
         effort: Effort::Shipped,
         inventory: &Inventory::gather(repository, flavour)?,
-        allowed: Allowed::read(repository)?,
+        allowed: AllowedLicences::read(repository)?,
     };
     let package = flavour.package();
     let licences = copyright::third_party(packing.inventory)?;
@@ -164,13 +164,13 @@ holds; SVC_SIGNING_KEY names it, too. --only-build packs nothing: the program is
 DIR/svc-agent.program, with its licences and its bill of materials beside it.";
 
 /// Inputs and output of the packages.
-struct Packing<'a> {
+struct PackageInputs<'a> {
     repository: &'a Repository,
     out: &'a Path,
     effort: Effort,
     /// Components of the program.
     inventory: &'a Inventory,
-    allowed: Allowed,
+    allowed: AllowedLicences,
 }
 
 /// Compression effort.
@@ -193,7 +193,7 @@ impl Effort {
     }
 }
 
-impl Packing<'_> {
+impl PackageInputs<'_> {
     /// Packs a program, and returns the names of the packages and of its bill of materials.
     fn pack(&self, flavour: Flavour, program: &Path) -> Result<Vec<String>> {
         let version = version(program)?;

@@ -26,17 +26,17 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         .filter(|target| named.is_empty() || named.contains(&target.name))
         .collect();
     replay(repository, &chosen)?;
-    guided(repository, &chosen, &Way::Search { seconds })
+    guided(repository, &chosen, &Mode::Search { seconds })
 }
 
 /// The check for each change: only the guided run, because the tests replay the stored inputs.
 pub(crate) fn briefly(repository: &Repository) -> Result<()> {
     let all = targets(repository)?;
-    guided(repository, &all.iter().collect::<Vec<_>>(), &Way::Gate)
+    guided(repository, &all.iter().collect::<Vec<_>>(), &Mode::Gate)
 }
 
 /// Mode of a run.
-enum Way {
+enum Mode {
     /// Random, for this time, starting from earlier findings: this mode finds new bugs.
     Search { seconds: u32 },
     /// The same inputs in the same order each time, so that the result depends only on the change.
@@ -92,7 +92,7 @@ fn replay(repository: &Repository, targets: &[&Target]) -> Result<()> {
     program::run(cargo.args(["--test", "it", "--"]).args(REPLAYS))
 }
 
-fn guided(repository: &Repository, targets: &[&Target], way: &Way) -> Result<()> {
+fn guided(repository: &Repository, targets: &[&Target], way: &Mode) -> Result<()> {
     if !program::succeeds(cargo_fuzz().arg("--version")) {
         let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
         eprintln!(
@@ -106,11 +106,11 @@ fn guided(repository: &Repository, targets: &[&Target], way: &Way) -> Result<()>
     for target in targets {
         let failing = build.join("artifacts").join(&target.name);
         let (found, bounds) = match way {
-            Way::Search { seconds } => (
+            Mode::Search { seconds } => (
                 build.join("corpus").join(&target.name),
                 vec![format!("-max_total_time={seconds}")],
             ),
-            Way::Gate => {
+            Mode::Gate => {
                 let found = build.join("gate").join(&target.name);
                 if found.exists() {
                     fs::remove_dir_all(&found)?;

@@ -105,7 +105,7 @@ impl Provisions {
 /// Checks or installs everything and returns the paths.
 pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
     let directory = repository.target_directory()?.join("test-env");
-    let missing: Vec<Need> = Need::ALL
+    let missing: Vec<Requirement> = Requirement::ALL
         .into_iter()
         .filter(|need| !need.is_met(&directory))
         .collect();
@@ -171,7 +171,7 @@ fn keyring() -> Option<[PathBuf; 2]> {
 
 /// One requirement of the tests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Need {
+enum Requirement {
     /// Compiles the C of aws-lc.
     CCompiler,
     Curl,
@@ -204,7 +204,7 @@ enum Need {
     Signer,
 }
 
-impl Need {
+impl Requirement {
     const ALL: [Self; 17] = [
         Self::CCompiler,
         Self::Curl,
@@ -299,7 +299,7 @@ impl Need {
     }
 }
 
-fn install(missing: &[Need], directory: &Path, yes: bool) -> Result<()> {
+fn install(missing: &[Requirement], directory: &Path, yes: bool) -> Result<()> {
     let Some(manager) = MANAGERS
         .iter()
         .find(|manager| program::find(manager.program).is_some())
@@ -321,7 +321,7 @@ fn install(missing: &[Need], directory: &Path, yes: bool) -> Result<()> {
 }
 
 /// The line that the user should run.
-fn line(manager: &Manager, missing: &[Need], is_root: bool) -> String {
+fn line(manager: &Manager, missing: &[Requirement], is_root: bool) -> String {
     let packages: Vec<_> = missing.iter().map(|need| need.packages(manager)).collect();
     let sudo = if is_root || manager.program == "brew" {
         ""
@@ -369,11 +369,11 @@ mod tests {
     fn everything_missing_is_one_line_for_the_package_manager() {
         let [apt, ..] = &MANAGERS;
         assert_eq!(
-            line(apt, &[Need::Nginx, Need::Python], false),
+            line(apt, &[Requirement::Nginx, Requirement::Python], false),
             "sudo apt-get install --no-install-recommends nginx-light python3 python3-venv"
         );
         assert_eq!(
-            line(apt, &[Need::Curl], true),
+            line(apt, &[Requirement::Curl], true),
             "apt-get install --no-install-recommends curl"
         );
     }

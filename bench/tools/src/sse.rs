@@ -48,15 +48,19 @@ pub(crate) async fn watch(
 }
 
 #[derive(Default)]
-struct Seen {
+struct ReceivedEvents {
     events: usize,
     delays: Samples,
     /// True if the peer closed before the time was over.
     ended: bool,
 }
 
-async fn read(mut stream: Box<dyn Stream>, mut bytes: Vec<u8>, end: tokio::time::Instant) -> Seen {
-    let mut result = Seen::default();
+async fn read(
+    mut stream: Box<dyn Stream>,
+    mut bytes: Vec<u8>,
+    end: tokio::time::Instant,
+) -> ReceivedEvents {
+    let mut result = ReceivedEvents::default();
     loop {
         match timeout_at(end, stream.read_buf(&mut bytes)).await {
             Err(_over) => return result,

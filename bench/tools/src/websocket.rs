@@ -78,16 +78,16 @@ async fn echo(mut client: TcpStream) -> Result<()> {
 }
 
 /// A client's frame with a short payload.
-struct Masked<'a> {
+struct MaskedFrame<'a> {
     mask: &'a [u8],
     payload: &'a [u8],
     /// Length of the whole frame.
     length: usize,
 }
 
-fn masked_frame(bytes: &[u8]) -> Option<Masked<'_>> {
+fn masked_frame(bytes: &[u8]) -> Option<MaskedFrame<'_>> {
     let payload = usize::from(bytes.get(1)? & 0x7f);
-    Some(Masked {
+    Some(MaskedFrame {
         mask: bytes.get(2..6)?,
         payload: bytes.get(6..6 + payload)?,
         length: 6 + payload,

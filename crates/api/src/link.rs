@@ -1,6 +1,6 @@
 //! The engine link: updates from a platform to its engines, and reports from the engines.
 //!
-//! An engine keeps one request to [`CHANGES`] open and reads one [`Down`] per line. The stream
+//! An engine keeps one request to [`CHANGES`] open and reads one [`LinkMessage`] per line. The stream
 //! starts with everything that the engine serves, unless the engine sends the cursor of an earlier
 //! stream. Changes follow. The engine sends its reports in batches to [`REPORTS`]. Both requests
 //! are authenticated with the cluster's enrolment secret as a bearer token, and neither is part of
@@ -42,9 +42,9 @@ pub const VERSION: &str = "1";
 /// One line of the stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum Down {
+pub enum LinkMessage {
     /// A full snapshot follows; items missing from it no longer exist. The previous state remains
-    /// effective until [`Down::SnapshotEnd`].
+    /// effective until [`LinkMessage::SnapshotEnd`].
     SnapshotBegin {
         /// Settings of the whole cluster.
         platform: Platform,
@@ -125,7 +125,7 @@ pub enum Item {
     },
     /// A token or a platform session that was revoked before its expiry. Tokens minted from it are
     /// not accepted.
-    Ended(Ended),
+    Ended(EndedToken),
     /// The keys from which the passwords of TURN credentials are derived. Sent to relays only.
     RelayKeys(RelayKeys),
     /// An item of a later version.
@@ -340,7 +340,7 @@ pub struct WebttyServerKeys {
 
 /// A token or session that was revoked before its expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub struct EndedToken {
     /// `jti` of a token, or id of the platform session that tokens were minted from.
     pub id: String,
     /// Unix seconds of the expiry; the entry is not needed afterwards.
@@ -380,7 +380,7 @@ pub enum Record {
     Unknown,
 }
 
-/// The end of a session at a tunnel. The platform sends it to all engines as [`Item::Ended`], with
+/// The end of a session at a tunnel. The platform sends it to all engines as [`Item::EndedToken`], with
 /// the prefix [`EDGE_SESSION`] before the id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionEndedRecord {
@@ -533,7 +533,7 @@ mod tests {
 
     #[test]
     fn lines_match_their_documented_form() {
-        let change = Down::Change {
+        let change = LinkMessage::Change {
             cursor: Cursor("7.a1".to_owned()),
             items: vec![Item::CredentialGone {
                 id: "crd_1".to_owned(),
@@ -542,7 +542,7 @@ mod tests {
         let line = json!({"type": "change", "cursor": "7.a1",
             "items": [{"item": "credential_gone", "id": "crd_1"}]});
         assert_eq!(serde_json::to_value(&change).unwrap(), line);
-        assert_eq!(serde_json::from_value::<Down>(line).unwrap(), change);
+        assert_eq!(serde_json::from_value::<LinkMessage>(line).unwrap(), change);
     }
 
     #[test]
@@ -567,14 +567,14 @@ mod tests {
     fn values_of_later_versions_are_not_errors() {
         let later = json!({"type": "change", "cursor": "8.b2",
             "items": [{"item": "weather", "sun": true}]});
-        let Down::Change { items, .. } = serde_json::from_value(later).unwrap() else {
+        let LinkMessage::Change { items, .. } = serde_json::from_value(later).unwrap() else {
             panic!("a change");
         };
         assert_eq!(items, [Item::Unknown]);
         let later = json!({"type": "song", "verse": 1});
         assert_eq!(
-            serde_json::from_value::<Down>(later).unwrap(),
-            Down::Unknown
+            serde_json::from_value::<LinkMessage>(later).unwrap(),
+            LinkMessage::Unknown
         );
     }
 

@@ -9,7 +9,7 @@
 
 use std::{env, error::Error};
 
-use svc_client::{Agent, Config, Forwarding, Properties, Target, Token, Trust};
+use svc_client::{Agent, Config, ForwardOptions, Properties, Target, Token, Trust};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -22,7 +22,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let agent = Agent::connect(config).await?;
     let mut tunnel = agent.open(Properties::http().named("web"));
     println!("{}", tunnel.online().await?.forwarding);
-    let forwarding = Forwarding::to(target).with_observer(|connection| println!("{connection:?}"));
+    let forwarding =
+        ForwardOptions::to(target).with_observer(|connection| println!("{connection:?}"));
     let closed = tunnel.forward(forwarding).await;
     Err(format!("the tunnel is over: {closed:?}").into())
 }

@@ -41,7 +41,7 @@ pub struct Api {
 /// Status of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Standing {
+pub struct EngineStatus {
     /// Its link to the platform; absent in an engine without one.
     pub platform: Option<PlatformLink>,
 }
@@ -99,7 +99,7 @@ impl Api {
     ///
     /// # Cancellation
     /// Safe: dropping the future closes the connection.
-    pub async fn standing(&self) -> Result<Standing, ApiError> {
+    pub async fn standing(&self) -> Result<EngineStatus, ApiError> {
         let response = self
             .send(
                 "/api/auth".to_owned(),
@@ -108,7 +108,7 @@ impl Api {
             )
             .await?;
         let link = response.headers().get("svc-platform-link");
-        Ok(Standing {
+        Ok(EngineStatus {
             platform: link.and_then(|link| PlatformLink::parse(link.to_str().ok()?)),
         })
     }

@@ -59,13 +59,13 @@ impl TunnelConnector {
 }
 
 /// A connection that [`TunnelConnector`] returns. Dropping it closes the connection.
-pub type Dialling =
+pub type DialFuture =
     Pin<Box<dyn Future<Output = Result<TokioIo<Stream>, ConnectError>> + Send + 'static>>;
 
 impl Service<Uri> for TunnelConnector {
     type Response = TokioIo<Stream>;
     type Error = ConnectError;
-    type Future = Dialling;
+    type Future = DialFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))

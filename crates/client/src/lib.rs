@@ -84,11 +84,11 @@ pub use transport::Workers;
 
 pub use address::HostPort;
 pub use agent::Agent;
-pub use agent::target::{Destination, Forwarding, HostHeader, ProxyProtocol, Target};
-pub use agent::tunnel::{Closed, Connection, Status, Tunnel};
+pub use agent::target::{Destination, ForwardOptions, HostHeader, ProxyProtocol, Target};
+pub use agent::tunnel::{CloseReason, Connection, Status, Tunnel};
 pub use config::{Config, Details};
 #[cfg(feature = "tower")]
-pub use connector::{Dialling, TunnelConnector};
+pub use connector::{DialFuture, TunnelConnector};
 pub use dial::dial;
 pub use error::{CertificateFault, ConnectError, Refusal, RefusalKind};
 #[cfg(feature = "axum")]

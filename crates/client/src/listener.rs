@@ -8,7 +8,7 @@ use axum::{
 };
 use tokio::sync::watch;
 
-use crate::{Closed, Status, Stream, Tunnel};
+use crate::{CloseReason, Status, Stream, Tunnel};
 
 /// Serves the streams of a tunnel with axum, without a socket; see [`Tunnel::into_listener`].
 ///
@@ -58,7 +58,7 @@ impl Tunnel {
 impl TunnelListener {
     /// Waits until the tunnel is closed, and returns the reason, because `axum::serve` itself would
     /// wait for the next visitor forever. `None` if the agent ended without a reason.
-    pub fn closed(&self) -> impl Future<Output = Option<Closed>> + Send + use<> {
+    pub fn closed(&self) -> impl Future<Output = Option<CloseReason>> + Send + use<> {
         let status = self.tunnel.status();
         closed(status)
     }
@@ -69,7 +69,7 @@ impl TunnelListener {
     }
 }
 
-async fn closed(mut status: watch::Receiver<Status>) -> Option<Closed> {
+async fn closed(mut status: watch::Receiver<Status>) -> Option<CloseReason> {
     let over = status.wait_for(|status| matches!(status, Status::Closed(_)));
     match &*over.await.ok()? {
         Status::Closed(closed) => Some(closed.clone()),

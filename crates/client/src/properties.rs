@@ -1,12 +1,12 @@
 //! The requested and effective properties of a tunnel.
 
-mod words;
+mod string_enums;
 
 use std::collections::BTreeMap;
 
 use wire::message::{TunnelProperties, text};
 
-pub use words::{HttpVersion, Protocol, TlsMode, TlsVersion, TunnelKind};
+pub use string_enums::{HttpVersion, Protocol, TlsMode, TlsVersion, TunnelKind};
 
 /// The properties of a tunnel, under the names of the Engine API.
 ///

@@ -32,10 +32,10 @@ use store::{credentials, members, projects, users, workspaces};
 use types::id::{ProjectId, UserId, WorkspaceId};
 use types::permission::Permission;
 
-type Done<T> = Result<T, Box<dyn Error>>;
+type Outcome<T> = Result<T, Box<dyn Error>>;
 
 #[tokio::main]
-async fn main() -> Done<()> {
+async fn main() -> Outcome<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
@@ -47,7 +47,7 @@ async fn main() -> Done<()> {
 }
 
 /// Makes people, each with a workspace, a token and projects, and prints them as JSON.
-async fn seed(config: &str, people: u64, each: u64) -> Done<()> {
+async fn seed(config: &str, people: u64, each: u64) -> Outcome<()> {
     let config = Config::load(Some(Path::new(config)), [])?;
     let app = control::open(config, Arc::new(SystemClock)).await?;
     let mut made = Vec::new();
@@ -59,7 +59,7 @@ async fn seed(config: &str, people: u64, each: u64) -> Done<()> {
     Ok(())
 }
 
-async fn person(app: &App, number: u64, each: u64) -> Done<Value> {
+async fn person(app: &App, number: u64, each: u64) -> Outcome<Value> {
     let now = app.now();
     let millis = u64::try_from(now.as_millisecond())?;
     let unique = |kind: u16, number: u64| {
@@ -120,7 +120,7 @@ async fn person(app: &App, number: u64, each: u64) -> Done<Value> {
 }
 
 /// What the command line has after a person approved a login.
-fn access_token(app: &App, user: UserId) -> Done<CredentialWithSecret> {
+fn access_token(app: &App, user: UserId) -> Outcome<CredentialWithSecret> {
     let scope = [
         Permission::AccountProjectsReadOnly,
         Permission::AccountWorkspacesReadOnly,
@@ -138,7 +138,7 @@ fn access_token(app: &App, user: UserId) -> Done<CredentialWithSecret> {
     issued.map_err(|_| "no access token could be issued".into())
 }
 
-fn text(token: Option<Secret>) -> Done<String> {
+fn text(token: Option<Secret>) -> Outcome<String> {
     let token = token.ok_or("a credential without a token")?;
     Ok(String::from_utf8(token.expose().to_vec())?)
 }
@@ -152,7 +152,7 @@ enum Database {
 }
 
 impl Database {
-    async fn open(url: &str) -> Done<Self> {
+    async fn open(url: &str) -> Outcome<Self> {
         Ok(if url.starts_with("sqlite:") {
             Self::Sqlite(SqlitePool::connect(url).await?)
         } else {
@@ -182,7 +182,7 @@ impl Database {
     }
 }
 
-async fn serve(listen: &str, database: Database) -> Done<()> {
+async fn serve(listen: &str, database: Database) -> Outcome<()> {
     let router = Router::new()
         .route("/constant", get(constant))
         .route("/whoami", get(whoami))

@@ -28,7 +28,7 @@ pub async fn workspace(
     permission: Permission,
 ) -> Answer<Membership> {
     let found = workspace_to_read(conn, who, id, permission).await?;
-    require_in_use(found.status, permission)?;
+    require_active_workspace(found.status, permission)?;
     Ok(found)
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn not_in_plan(detail: String) -> Refusal {
 ///
 /// # Errors
 /// 403 `workspace_suspended`.
-pub fn require_in_use(status: workspaces::Status, permission: Permission) -> Answer<()> {
+pub fn require_active_workspace(status: workspaces::Status, permission: Permission) -> Answer<()> {
     let reads = permission
         .rules()
         .iter()
@@ -156,7 +156,7 @@ pub fn require_in_use(status: workspaces::Status, permission: Permission) -> Ans
 }
 
 fn in_use(found: Visible, permission: Permission) -> Answer<Visible> {
-    require_in_use(found.workspace_status, permission)?;
+    require_active_workspace(found.workspace_status, permission)?;
     Ok(found)
 }
 

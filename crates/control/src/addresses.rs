@@ -24,7 +24,7 @@ use crate::caller::{Caller, Principal, ProjectsRead, ProjectsWrite};
 use crate::extract::{OptionalBody, Path, Query, Segment};
 use crate::jobs::ago;
 use crate::problem::{Answer, Refusal};
-use crate::projects::{region_of, trail};
+use crate::projects::{audit_entry, region_of};
 use crate::random;
 use crate::route::Serve as _;
 use crate::settings;
@@ -47,14 +47,14 @@ async fn list(
     query.finish()?;
     let permission = Permission::AccountProjectsReadOnly;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, permission).await?;
+    let found = access::project(&mut conn, &caller.principal, &id, permission).await?;
     let own = addresses::of_project(&mut conn, found.project.id).await?;
     let addresses = own.into_iter().map(shown).collect::<Answer<_>>()?;
     Ok(Json(TcpAddressList { addresses }))
 }
 
 async fn reserve(
-    Caller { who, .. }: Caller<ProjectsWrite>,
+    Caller { principal: who, .. }: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     OptionalBody(_): OptionalBody<ReserveTcpAddress>,
@@ -78,12 +78,12 @@ async fn reserve_once(app: &App, who: &Principal, id: &str) -> Answer<Option<Add
     // The lock makes each request in a workspace count the ports of the earlier ones.
     let project = access::locked_project(&mut tx, who, id, WRITE).await?;
     access::require_usable(&project)?;
-    if !settings::of(&project)?.published_tcp_enabled {
+    if !settings::project_policy(&project)?.published_tcp_enabled {
         let detail = "The project's policy does not allow TCP tunnels to be published.";
         return Err(Problem::new(409, "published_tcp_disabled", detail).into());
     }
     let (domain, ports) = pool(app, &project)?;
-    let most = app.shop.terms_of(&project)?.tcp_addresses;
+    let most = app.plan_service.terms_of(&project)?.tcp_addresses;
     let own = addresses::of_project(&mut tx, project.id).await?;
     if own.len() >= usize::try_from(most).unwrap_or(usize::MAX) {
         let detail = format!("The plan of the project has {most} TCP addresses.");
@@ -134,7 +134,7 @@ async fn pick(
 
 /// Returns an address. The port is then kept free for a while (`retention.released_ports_hours`).
 async fn release(
-    Caller { who, .. }: Caller<ProjectsWrite>,
+    Caller { principal: who, .. }: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, address_id)): Path<(String, String)>,
 ) -> Answer<StatusCode> {
@@ -179,7 +179,7 @@ async fn record(
 ) -> Answer<()> {
     let details = json!({"address": id, "port": port});
     let workspace = project.workspace_id;
-    trail::record(tx, who, workspace, project.id, action, details, now).await
+    audit_entry::record(tx, who, workspace, project.id, action, details, now).await
 }
 
 fn shown(address: Address) -> Answer<TcpAddress> {

@@ -34,7 +34,7 @@ pub struct App {
     /// Shared state of handlers about users.
     pub people: People,
     /// Plans, regions and prices.
-    pub shop: PlanService,
+    pub plan_service: PlanService,
     /// Throttles of the OAuth handlers.
     pub oauth: Oauth,
     /// Rate limits of callers.
@@ -52,7 +52,7 @@ pub struct App {
     /// Sender of webhooks.
     pub webhooks: Webhooks,
     /// Cache of verified signatures.
-    pub verdicts: SignatureCache,
+    pub signature_cache: SignatureCache,
 }
 
 impl App {

@@ -88,7 +88,7 @@ impl Actor {
     }
 
     /// An unknown visitor.
-    pub fn nobody() -> Self {
+    pub fn anonymous() -> Self {
         Self {
             user: None,
             credential: None,

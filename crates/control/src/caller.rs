@@ -1,9 +1,9 @@
 //! Authentication of callers. It is an extractor, so that no handler can forget it (CP-10).
 
 mod bearer;
-mod needs;
 mod operator;
 mod principal;
+mod required_permission;
 mod signature_cache;
 mod token;
 mod verify;
@@ -17,13 +17,13 @@ use http::request::Parts;
 use types::problem::Problem;
 
 pub(crate) use self::bearer::Bearer;
-pub use self::needs::{
+pub use self::operator::Operator;
+pub use self::principal::{Principal, Source};
+pub use self::required_permission::{
     Anyone, CredentialsRead, CredentialsWrite, EventsRead, LogsRead, PlanRead, ProjectsRead,
     ProjectsWrite, RequiredPermission, TokensCreate, TurnCredentialsCreate, WebhooksRead,
     WebhooksWrite, WebttyServersRead, WebttyServersWrite, WorkspacesProtect, WorkspacesRead,
 };
-pub use self::operator::Operator;
-pub use self::principal::{Principal, Source};
 pub use self::signature_cache::SignatureCache;
 use crate::app::App;
 use crate::extract::ClientIp;
@@ -36,7 +36,7 @@ use crate::problem::{Answer, Refusal};
 #[derive(Debug)]
 pub struct Caller<P> {
     /// The verified caller.
-    pub who: Principal,
+    pub principal: Principal,
     needs: PhantomData<fn() -> P>,
 }
 
@@ -51,7 +51,7 @@ impl<P: RequiredPermission> FromRequestParts<Arc<App>> for Caller<P> {
             return Err(Problem::insufficient_scope(permission).into());
         }
         Ok(Self {
-            who,
+            principal: who,
             needs: PhantomData,
         })
     }

@@ -73,7 +73,7 @@ impl Grant {
             check_consistency(asked, &Boundary::parse(Some(resources), compat))?;
         }
         let set: Permissions = asked.iter().copied().collect();
-        require_held(who, set)?;
+        require_permissions(who, set)?;
         let resources = both_resources(who.resources.clone(), requested.resources);
         if let Some(both) = &resources {
             // The combination of two valid boundaries can be too large.
@@ -154,7 +154,7 @@ impl Grant {
     }
 
     /// The permissions. If they are not limited, all permissions.
-    pub fn held(&self) -> Permissions {
+    pub fn effective_permissions(&self) -> Permissions {
         self.permissions.unwrap_or(Permissions::all())
     }
 
@@ -190,7 +190,7 @@ pub fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
         None => {}
         Some(names) => {
             let held = names.iter().flat_map(|name| name.parse()).collect();
-            require_held(who, held)?;
+            require_permissions(who, held)?;
         }
     }
     if who.resources.is_some() && who.resources != credential.resources {
@@ -246,7 +246,7 @@ const MAX_LEAVES: usize = 8;
 const MAX_TARGETS: usize = 100;
 
 /// Refuses permissions that the caller does not have. `scope` names the missing ones.
-pub fn require_held(who: &Principal, asked: Permissions) -> Answer<()> {
+pub fn require_permissions(who: &Principal, asked: Permissions) -> Answer<()> {
     let missing: Permissions = asked
         .iter()
         .filter(|permission| !who.allows(*permission))

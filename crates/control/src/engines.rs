@@ -13,15 +13,15 @@
 mod caller;
 mod changes;
 mod cluster;
-mod everything;
+mod current_items;
 mod items;
 mod lines;
 mod link;
 mod listen;
-mod news;
 mod reports;
 mod routes;
 mod sign_in;
+mod snapshot;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -52,9 +52,9 @@ pub struct Engines {
     /// Sign-ins for engines, by user.
     codes: Throttle<UserId>,
     /// Permits for open links.
-    places: Arc<Semaphore>,
+    link_permits: Arc<Semaphore>,
     /// Permits for links that send the whole state. Each keeps a database connection meanwhile.
-    telling: Arc<Semaphore>,
+    snapshot_permits: Arc<Semaphore>,
     /// The tasks of the links.
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -77,11 +77,11 @@ impl Engines {
         let mut enrolled: Vec<EnrolledCluster> = Vec::new();
         let engines = config.engines.iter().map(|engine| {
             let path = engine.enrolment_secret_file.as_ref();
-            (path, Cluster::of(config, &engine.cluster_domain))
+            (path, Cluster::for_engines(config, &engine.cluster_domain))
         });
         let relays = config.engines.iter().map(|engine| {
             let path = engine.relay_secret_file.as_ref();
-            (path, Cluster::of_relays(config, &engine.cluster_domain))
+            (path, Cluster::for_relays(config, &engine.cluster_domain))
         });
         for (path, cluster) in engines.chain(relays) {
             let Some(path) = path else {
@@ -106,8 +106,8 @@ impl Engines {
             enrolled,
             failures: Throttle::new(Limits::ADDRESS),
             codes: Throttle::new(Limits::TUNNELS),
-            places: Arc::new(Semaphore::new(MAX_LINKS)),
-            telling: Arc::new(Semaphore::new(MAX_SNAPSHOTS)),
+            link_permits: Arc::new(Semaphore::new(MAX_LINKS)),
+            snapshot_permits: Arc::new(Semaphore::new(MAX_SNAPSHOTS)),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         })
@@ -131,8 +131,8 @@ impl Engines {
     ///
     /// # Errors
     /// 503 if there is none, or if the platform is about to stop.
-    fn place(&self) -> Answer<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
+    fn acquire_link_permit(&self) -> Answer<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.link_permits).try_acquire_owned();
         match place {
             Ok(place) if !self.stop.is_cancelled() => Ok(place),
             _ => Err(Problem::unavailable().with_retry_after(5).into()),
@@ -140,13 +140,13 @@ impl Engines {
     }
 
     /// Ends every link.
-    pub(crate) fn end(&self) {
+    pub(crate) fn close_links(&self) {
         self.stop.cancel();
         self.tasks.close();
     }
 
     /// Waits until the last link has ended.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_for_links(&self) {
         self.tasks.wait().await;
     }
 }
@@ -158,12 +158,12 @@ const MAX_LINKS: usize = 256;
 const MAX_SNAPSHOTS: usize = 2;
 
 /// How long the log of changes is kept: an engine that was away for longer is told everything.
-pub(crate) const LOG_IS_KEPT: SignedDuration = SignedDuration::from_hours(7 * 24);
+pub(crate) const CHANGE_LOG_RETENTION: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A link without an update for this long is considered ended without notice. The period is several
 /// times the interval at which links are recorded.
-pub(crate) const LINK_IS_SHOWN: SignedDuration = SignedDuration::from_secs(95);
+pub(crate) const LINK_EXPIRY: SignedDuration = SignedDuration::from_secs(95);
 /// Reported online objects count for this long. Engines report all of them every five minutes, so
 /// older entries belong to an engine that has died.
-pub(crate) const INVENTORY_HOLDS: SignedDuration = SignedDuration::from_mins(15);
+pub(crate) const INVENTORY_EXPIRY: SignedDuration = SignedDuration::from_mins(15);
 /// A spool without reports for this long no longer exists, and neither does its engine.
-pub(crate) const REPORTER_IS_KEPT: SignedDuration = SignedDuration::from_hours(90 * 24);
+pub(crate) const REPORTER_RETENTION: SignedDuration = SignedDuration::from_hours(90 * 24);

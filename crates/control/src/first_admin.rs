@@ -50,7 +50,7 @@ pub fn draw_password() -> Answer<String> {
 pub struct Operator {
     pub id: UserId,
     /// True if the password that the installation stores still opens the account.
-    pub password_holds: bool,
+    pub is_password_current: bool,
 }
 
 /// The operator with this address, who is created with this password if there is none yet. For an
@@ -67,7 +67,7 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answe
         let id = create(app, email, text).await?;
         return Ok(Operator {
             id,
-            password_holds: true,
+            is_password_current: true,
         });
     };
     // Other users with the address must not get the tokens of an operator.
@@ -87,7 +87,7 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answe
     };
     Ok(Operator {
         id: user.id,
-        password_holds,
+        is_password_current: password_holds,
     })
 }
 

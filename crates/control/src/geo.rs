@@ -9,7 +9,7 @@ use std::path::Path;
 use api::control::plans::Provider;
 use maxminddb::{Reader, geoip2};
 
-use crate::plans::{Place, Region};
+use crate::plans::{Coordinates, Region};
 
 /// A geolocation file. All of it is in memory.
 pub struct Geo(Reader<Vec<u8>>);
@@ -20,7 +20,7 @@ pub struct Location {
     /// Country: two capital letters (ISO 3166-1).
     pub country: Option<String>,
     /// Coordinates in degrees.
-    pub place: Option<Place>,
+    pub coordinates: Option<Coordinates>,
 }
 
 impl Geo {
@@ -45,8 +45,8 @@ impl Geo {
         };
         Location {
             country: city.country.iso_code.map(str::to_owned),
-            place: city.location.latitude.zip(city.location.longitude).map(
-                |(latitude, longitude)| Place {
+            coordinates: city.location.latitude.zip(city.location.longitude).map(
+                |(latitude, longitude)| Coordinates {
                     latitude,
                     longitude,
                 },
@@ -65,10 +65,10 @@ impl std::fmt::Debug for Geo {
 
 /// The region to recommend: the nearest one, or the first that names the country.
 pub fn nearest(location: &Location, regions: &[&Region]) -> Option<(Provider, String)> {
-    let by_distance = location.place.and_then(|here| {
+    let by_distance = location.coordinates.and_then(|here| {
         regions
             .iter()
-            .filter_map(|region| Some((region, here.angle_to(region.place?))))
+            .filter_map(|region| Some((region, here.angle_to(region.coordinates?))))
             .min_by(|(_, left), (_, right)| left.total_cmp(right))
             .map(|(region, _)| region)
     });

@@ -41,7 +41,7 @@ impl Health {
     }
 
     /// Sets the token that ends readiness when it is cancelled. The server calls this once.
-    pub fn ends_with(&self, drain: CancellationToken) {
+    pub fn set_drain(&self, drain: CancellationToken) {
         self.drain.set(drain).ok();
     }
 

@@ -67,7 +67,7 @@ impl Keys {
         let seal = sealing(&secret, "signing-keys")?;
         let files = files::signing_keys(config)?;
         if files.is_empty() {
-            rotation::make_first(config, store, &seal, now).await?;
+            rotation::create_first(config, store, &seal, now).await?;
         }
         let ring = ring::load(store, &files, &seal, config.compat_rstream).await?;
         let turn = TurnKeys::open(config, store, &secret, now).await?;
@@ -112,7 +112,7 @@ impl Keys {
     ///
     /// Any client can name any key, so the database is queried at most once in
     /// [`MIN_QUERY_INTERVAL`].
-    pub(crate) async fn learn(&self, store: &Store, kid: &str, now: Timestamp) -> bool {
+    pub(crate) async fn fetch_unknown_key(&self, store: &Store, kid: &str, now: Timestamp) -> bool {
         if self.ring().has(kid) {
             return false;
         }

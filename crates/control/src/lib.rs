@@ -45,11 +45,11 @@ pub mod timeline;
 pub mod tokens;
 pub mod turn;
 pub mod usage;
+mod user_text;
 pub mod webhooks;
 pub mod webtty_servers;
 pub mod whoami;
 mod wire;
-mod words;
 pub mod workspaces;
 
 pub use self::first_admin::{

@@ -171,8 +171,8 @@ async fn run(
         () = activity.wait_without_request(HEAD_TIMEOUT) => {
             return tracing::debug!("a connection brought no request");
         }
-        () = activity.stalls(READ_STALL) => return tracing::debug!("a response was not read"),
-        () = activity.ceases(IDLE_TIMEOUT) => true,
+        () = activity.wait_until_stalled(READ_STALL) => return tracing::debug!("a response was not read"),
+        () = activity.wait_until_idle(IDLE_TIMEOUT) => true,
         () = goodbye.cancelled() => false,
     };
     // HTTP/2 names the last request that is processed, so that the client can repeat the others.
@@ -181,7 +181,7 @@ async fn run(
         if is_idle {
             sleep(GOODBYE_TIMEOUT).await;
         } else {
-            activity.stalls(READ_STALL).await;
+            activity.wait_until_stalled(READ_STALL).await;
         }
     };
     tokio::select! {
@@ -247,7 +247,7 @@ fn connection(
     let activity = Arc::new(Activity::default());
     let requests = Arc::clone(&activity);
     let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
-        let guard = requests.begin();
+        let guard = requests.start_request();
         request.extensions_mut().insert(ConnectInfo(peer));
         let is_refused = request.version() == Version::HTTP_2
             && head_size::is_too_large(&request, MAX_HEAD_BYTES);

@@ -59,12 +59,12 @@ async fn list_logs(
     let search = query.text("q");
     query.finish()?;
     let _turn = match &search {
-        Some(_) => Some(app.searches.begin(caller.who.user.id).await?),
+        Some(_) => Some(app.searches.begin(caller.principal.user.id).await?),
         None => None,
     };
     let permission = Permission::NetworkStreamsReadOnly;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, permission).await?;
+    let found = access::project(&mut conn, &caller.principal, &id, permission).await?;
     let list = logs::List {
         project: found.project.id,
         // One stream is found by its own index, at any time.
@@ -102,7 +102,7 @@ async fn list_events(
     query.finish()?;
     let permission = Permission::NetworkEventsReadOnly;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, permission).await?;
+    let found = access::project(&mut conn, &caller.principal, &id, permission).await?;
     let list = events::List {
         project: found.project.id,
         period: range.period(),

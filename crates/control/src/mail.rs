@@ -17,7 +17,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub use self::message::Message;
-pub use self::section::{MailConfig, MailSection, MailWay, SmtpConfig, SmtpTls};
+pub use self::section::{MailConfig, MailSection, MailTransport, SmtpConfig, SmtpTls};
 pub use self::sender::Sender;
 use self::smtp::Smtp;
 use crate::config::Config;
@@ -40,9 +40,9 @@ impl Mailer {
     /// A file that the configuration names cannot be used.
     pub fn open(config: &Config) -> Result<Self, MailerError> {
         let from = config.mail.from.clone();
-        Ok(match &config.mail.way {
-            MailWay::Folder(folder) => Self::Folder(folder.as_path().into(), from),
-            MailWay::Smtp(smtp) => Self::Server(Smtp::open(smtp, from, config.host())?),
+        Ok(match &config.mail.transport {
+            MailTransport::Folder(folder) => Self::Folder(folder.as_path().into(), from),
+            MailTransport::Smtp(smtp) => Self::Server(Smtp::open(smtp, from, config.host())?),
         })
     }
 
@@ -101,7 +101,7 @@ pub enum MailError {
 
 impl MailError {
     /// True if a retry may succeed later: not if the server refused permanently (5yz).
-    fn may_pass(&self) -> bool {
+    fn is_transient(&self) -> bool {
         match self {
             Self::Refused(code) => *code < 500,
             Self::Connection | Self::TooSlow | Self::NotOffered => true,

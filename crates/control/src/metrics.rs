@@ -48,7 +48,7 @@ pub(crate) enum SignIn {
     /// The sign-in is complete.
     Ok,
     /// The password is right, and the second factor is still required.
-    HalfWay,
+    SecondFactorPending,
     /// Wrong credentials of any kind.
     Wrong,
     /// Too many attempts.
@@ -61,7 +61,7 @@ pub(crate) enum SignIn {
 pub(crate) fn signed_in(outcome: SignIn) {
     let outcome = match outcome {
         SignIn::Ok => "ok",
-        SignIn::HalfWay => "half_way",
+        SignIn::SecondFactorPending => "half_way",
         SignIn::Wrong => "wrong",
         SignIn::TooSoon => "too_soon",
         SignIn::Failed => "failed",

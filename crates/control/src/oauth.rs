@@ -34,10 +34,10 @@ use axum::response::{IntoResponse as _, Response};
 use http::StatusCode;
 use types::id::UserId;
 
-pub(crate) use self::authorize::REUSE_IS_SEEN_FOR;
+pub(crate) use self::authorize::CODE_REUSE_WINDOW;
 pub use self::clients::{Client, Clients, OauthSection};
 pub(crate) use self::cors::for_any_origin;
-pub(crate) use self::device_authorization::EXPIRY_IS_TOLD_FOR;
+pub(crate) use self::device_authorization::EXPIRED_CODE_RETENTION;
 use self::error::Code;
 pub use self::routes::routes;
 use crate::people::throttle::{Limits, Throttle};
@@ -46,19 +46,19 @@ use crate::people::throttle::{Limits, Throttle};
 #[derive(Debug)]
 pub struct Oauth {
     /// Typed user codes, by user. All sessions of a user count together.
-    guesses: Throttle<UserId>,
+    user_throttle: Throttle<UserId>,
     /// Typed user codes, by network.
-    guessers: Throttle<IpAddr>,
+    network_throttle: Throttle<IpAddr>,
     /// Device authorization requests, by network.
-    askers: Throttle<IpAddr>,
+    device_throttle: Throttle<IpAddr>,
 }
 
 impl Default for Oauth {
     fn default() -> Self {
         Self {
-            guesses: Throttle::new(Limits::ACCOUNT),
-            guessers: Throttle::new(Limits::ADDRESS),
-            askers: Throttle::new(DEVICE_LIMITS),
+            user_throttle: Throttle::new(Limits::ACCOUNT),
+            network_throttle: Throttle::new(Limits::ADDRESS),
+            device_throttle: Throttle::new(DEVICE_LIMITS),
         }
     }
 }

@@ -116,8 +116,8 @@ pub fn routes() -> Router<Arc<App>> {
 pub(crate) fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRefusal> {
     let first = match visitor {
         Visitor::SignedIn(who) => return Ok(who),
-        Visitor::HalfWay(_) => "/login/second-factor",
-        Visitor::Nobody => "/login",
+        Visitor::SecondFactorPending(_) => "/login/second-factor",
+        Visitor::Anonymous => "/login",
     };
     Err(PageRefusal::SeeOther(with_next(first, path)))
 }

@@ -44,17 +44,17 @@ pub struct People {
     /// Sends mail.
     pub mailer: Mailer,
     /// Counts sign-ins by client address.
-    pub places: throttle::Throttle<IpAddr>,
+    pub ip_throttle: throttle::Throttle<IpAddr>,
     /// Counts reset links.
-    pub resets: reset_throttle::ResetThrottle,
+    pub reset_requests: reset_throttle::ResetThrottle,
     /// Counts changes of address by whom the mail goes to.
-    pub changes: throttle::Throttle<email::Email>,
+    pub email_change_throttle: throttle::Throttle<email::Email>,
     /// The OpenID provider for sign-ins, if one is configured.
     pub openid: Option<Provider>,
     /// Counts invitations by recipient.
-    pub invitations: throttle::Throttle<email::Email>,
+    pub invitee_throttle: throttle::Throttle<email::Email>,
     /// Counts invitations by sender.
-    pub inviters: throttle::Throttle<UserId>,
+    pub inviter_throttle: throttle::Throttle<UserId>,
     /// Mails in flight. [`People::finish`] waits for them.
     background: TaskTracker,
 }
@@ -85,17 +85,17 @@ impl People {
         Ok(Self {
             passwords: Passwords::new(cores.div_ceil(2))?,
             mailer: Mailer::open(config)?,
-            changes: throttle::Throttle::new(throttle::Limits::MAIL),
+            email_change_throttle: throttle::Throttle::new(throttle::Limits::MAIL),
             openid: config
                 .openid
                 .as_ref()
                 .map(|openid| Provider::open(openid, config.url("/login/openid/callback")))
                 .transpose()
                 .map_err(PeopleError::OpenId)?,
-            places: throttle::Throttle::new(throttle::Limits::ADDRESS),
-            resets: reset_throttle::ResetThrottle::default(),
-            invitations: throttle::Throttle::new(throttle::Limits::MAIL),
-            inviters: throttle::Throttle::new(throttle::Limits::INVITER),
+            ip_throttle: throttle::Throttle::new(throttle::Limits::ADDRESS),
+            reset_requests: reset_throttle::ResetThrottle::default(),
+            invitee_throttle: throttle::Throttle::new(throttle::Limits::MAIL),
+            inviter_throttle: throttle::Throttle::new(throttle::Limits::INVITER),
             background: TaskTracker::new(),
         })
     }

@@ -6,20 +6,20 @@ mod fingerprint;
 mod offer;
 mod preview;
 mod section;
-mod shop;
+mod service;
 
 use std::sync::Arc;
 
 use api::control::plans::PLAN_CONFIGURATION;
 use axum::Router;
 
-pub use self::catalogue::{Catalogue, Place, Region, Terms};
+pub use self::catalogue::{Catalogue, Coordinates, Region, Terms};
 pub use self::fingerprint::{Fingerprint, FingerprintKey};
 pub(crate) use self::offer::explain;
 pub use self::offer::{Availability, Offer, configuration, offer};
 pub use self::section::CatalogSection;
 pub(crate) use self::section::is_country;
-pub use self::shop::{PlanService, PlanServiceError, Snapshot};
+pub use self::service::{PlanService, PlanServiceError, Snapshot};
 use crate::app::App;
 use crate::route::Serve as _;
 

@@ -1,7 +1,7 @@
 //! Errors of handlers, which are problems that become a response.
 
 use axum::response::{IntoResponse, Response};
-use credentials::BadMint;
+use credentials::MintError;
 use types::filter::ParamError;
 use types::problem::Problem;
 
@@ -65,11 +65,11 @@ impl From<store::Error> for Refusal {
     }
 }
 
-impl From<BadMint> for Refusal {
-    fn from(error: BadMint) -> Self {
+impl From<MintError> for Refusal {
+    fn from(error: MintError) -> Self {
         match error {
-            BadMint::Param(error) => error.into(),
-            BadMint::Signing => {
+            MintError::Param(error) => error.into(),
+            MintError::Signing => {
                 tracing::error!("a signing key did not sign");
                 Problem::internal().into()
             }

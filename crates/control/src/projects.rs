@@ -1,5 +1,6 @@
 //! Projects: list, resolve, create as previewed, rename, transfer, delete (CP-2, CP-4, CP-5).
 
+pub(crate) mod audit_entry;
 mod change;
 pub(crate) mod create;
 mod endpoint;
@@ -8,9 +9,8 @@ mod get;
 mod list;
 mod name;
 mod region;
-mod shown;
-pub(crate) mod trail;
 mod transfer;
+mod view;
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub use self::engine::{EngineAddress, ProjectSelector, engine_of};
 pub(crate) use self::list::SORTS;
 pub use self::name::{BadText, IdempotencyKey, ProjectName};
 pub(crate) use self::region::region_of;
-pub(crate) use self::shown::shown;
+pub(crate) use self::view::view;
 use crate::app::App;
 use crate::route::Serve as _;
 

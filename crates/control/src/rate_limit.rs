@@ -50,7 +50,7 @@ impl RateLimiter {
         // If the credential's bucket is empty, the request must not count for its user.
         let user = match credential {
             Ok(_) => self.users.take(who.user.id, now),
-            Err(_) => Ok(self.users.look(&who.user.id, now)),
+            Err(_) => Ok(self.users.peek(&who.user.id, now)),
         };
         let is_refused = credential.is_err() || user.is_err();
         let rate_limit = RateLimit(vec![

@@ -33,7 +33,7 @@ use crate::people::{People, PeopleError};
 use crate::plans::{PlanService, PlanServiceError};
 use crate::rate_limit::RateLimiter;
 use crate::router::router;
-use crate::webhooks::{self, CannotSend, Webhooks};
+use crate::webhooks::{self, SenderError, Webhooks};
 
 /// A running platform.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl RunningPlatform {
     }
 
     /// Waits until it has stopped.
-    pub async fn stopped(self) {
+    pub async fn wait_until_stopped(self) {
         if let Err(error) = self.task.await {
             tracing::error!(%error, "the listener ended unexpectedly");
         }
@@ -101,7 +101,7 @@ pub enum StartError {
     People(#[from] PeopleError),
     /// The sender of webhooks cannot be created.
     #[error(transparent)]
-    Webhooks(#[from] CannotSend),
+    Webhooks(#[from] SenderError),
 }
 
 /// Opens the state of a platform: the database, with automatic migrations, and then the keys in it.
@@ -138,14 +138,14 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         clock,
         keys,
         people,
-        shop,
+        plan_service: shop,
         searches: SearchLimit::default(),
         clock_skew: ClockSkew::default(),
         health: Health::new(embedded),
         jobs: Jobs::default(),
         engines,
         webhooks,
-        verdicts: SignatureCache::default(),
+        signature_cache: SignatureCache::default(),
         oauth: Oauth::default(),
     }))
 }
@@ -208,7 +208,7 @@ pub async fn start_routes(
             "the clocks were not compared"
         );
     }
-    app.health.ends_with(shutdown.drain().clone());
+    app.health.set_drain(shutdown.drain().clone());
     let notice = app.config.drain;
     let limit = ConnectionLimit::new(&app.config.limits, &app.config.trusted_proxies);
     let metrics_address = metrics.as_ref().map(MetricsServer::local_addr);
@@ -236,7 +236,7 @@ pub async fn start_routes(
             () = shutdown.hard().cancelled() => background.shutdown().await,
         }
         // Links end with the drain. A link that waits for the database ends after that wait.
-        app.engines.ended().await;
+        app.engines.wait_for_links().await;
         // Mails in flight are sent. After that the database is not needed any more.
         app.people.finish().await;
         app.store.close().await;

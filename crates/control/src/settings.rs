@@ -4,5 +4,5 @@ mod check;
 mod routes;
 
 pub use self::check::check;
-pub(crate) use self::routes::of;
+pub(crate) use self::routes::project_policy;
 pub use self::routes::routes;

@@ -6,7 +6,7 @@ use types::problem::Problem;
 use crate::extract::Query;
 use crate::problem::{Answer, Refusal};
 
-/// A time range. It includes `start` and excludes `end`.
+/// A time range. It includes `start` and excludes `close_links`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Beginning.
@@ -30,8 +30,8 @@ impl Range {
             .any(|name| query.has(name))
     }
 
-    /// Parses `timeline`, `start` and `end` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
-    /// `3d`, `1w`, `30d`) ends now. It cannot be combined with `start` or `end`. Without any of
+    /// Parses `timeline`, `start` and `close_links` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
+    /// `3d`, `1w`, `30d`) ends now. It cannot be combined with `start` or `close_links`. Without any of
     /// them the range is the last 24 hours.
     pub fn read(
         timeline: Option<&str>,

@@ -28,7 +28,7 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 async fn mint(
-    Caller { who, .. }: Caller<TokensCreate>,
+    Caller { principal: who, .. }: Caller<TokensCreate>,
     State(app): State<Arc<App>>,
     Body(body): Body<MintToken>,
 ) -> Answer<Json<MintedToken>> {

@@ -24,7 +24,7 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 async fn by_id(
-    Caller { who, .. }: Caller<TurnCredentialsCreate>,
+    Caller { principal: who, .. }: Caller<TurnCredentialsCreate>,
     State(app): State<Arc<App>>,
     Path(project_id): Path<String>,
     OptionalBody(body): OptionalBody<IssueTurnCredential>,
@@ -40,7 +40,7 @@ async fn by_id(
 }
 
 async fn by_endpoint(
-    Caller { who, .. }: Caller<TurnCredentialsCreate>,
+    Caller { principal: who, .. }: Caller<TurnCredentialsCreate>,
     State(app): State<Arc<App>>,
     Path(project_endpoint): Path<String>,
     OptionalBody(body): OptionalBody<IssueTurnCredential>,

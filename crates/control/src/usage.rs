@@ -37,12 +37,12 @@ async fn plan(
 ) -> Answer<Json<ProjectPlan>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
     let Ok(plan) = found.project.plan.parse() else {
         tracing::error!(project.id = %found.project.id, "the plan is not a known word");
         return Err(Problem::internal().into());
     };
-    let catalogue = app.shop.catalogue();
+    let catalogue = app.plan_service.catalogue();
     let terms = catalogue.terms(plan);
     Ok(Json(ProjectPlan {
         plan,
@@ -66,7 +66,7 @@ async fn tunnels(
 ) -> Answer<Json<Usage>> {
     let range = range(&app, query)?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
     let (project, period) = (found.project.id, range.period());
     let total = usage::sum(&mut conn, project, period).await?;
     let hours = usage::hours(&mut conn, project, period).await?;
@@ -90,7 +90,7 @@ async fn relays(
 ) -> Answer<Json<TurnUsage>> {
     let range = range(&app, query)?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
     let (project, period) = (found.project.id, range.period());
     let total = usage::sum_turn(&mut conn, project, period).await?;
     let hours = usage::turn_hours(&mut conn, project, period).await?;

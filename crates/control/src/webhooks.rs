@@ -24,8 +24,8 @@ pub use self::event::{MAX_WAITING, on_event};
 pub use self::routes::routes;
 pub use self::schedule::{DISABLED_AFTER, RETRIES};
 pub use self::section::{WebhooksConfig, WebhooksSection};
-pub use self::send::CannotSend;
 use self::send::Sender;
+pub use self::send::SenderError;
 pub(crate) use self::worker::run;
 pub use self::worker::{POLL, deliver_due};
 
@@ -39,7 +39,7 @@ pub struct Webhooks {
 impl Webhooks {
     /// # Errors
     /// The file of authorities cannot be used.
-    pub(crate) fn open(config: &WebhooksConfig) -> Result<Self, CannotSend> {
+    pub(crate) fn open(config: &WebhooksConfig) -> Result<Self, SenderError> {
         Ok(Self {
             sender: Sender::open(config)?,
             woken: Notify::new(),

@@ -24,7 +24,7 @@ use crate::access;
 use crate::app::App;
 use crate::caller::Principal;
 use crate::problem::Answer;
-use crate::projects::trail;
+use crate::projects::audit_entry;
 use crate::route::Serve as _;
 
 /// The routes of this module.
@@ -61,5 +61,5 @@ async fn record(
 ) -> Answer<()> {
     let details = json!({"server": server.id, "name": server.name});
     let workspace = project.workspace_id;
-    trail::record(tx, who, workspace, project.id, action, details, now).await
+    audit_entry::record(tx, who, workspace, project.id, action, details, now).await
 }

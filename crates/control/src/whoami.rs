@@ -21,7 +21,7 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 async fn whoami(
-    Caller { who, .. }: Caller<Anyone>,
+    Caller { principal: who, .. }: Caller<Anyone>,
     State(app): State<Arc<App>>,
     query: Query,
 ) -> Answer<Json<Whoami>> {
@@ -36,7 +36,7 @@ async fn whoami(
         email: Some(user.email.clone()),
         kind: who.kind,
         workspace_ids,
-        permissions: who.held().iter().collect(),
+        permissions: who.permissions().iter().collect(),
         resources: who.resources.clone(),
         expires_at: who.expires_at().map(date),
     }))

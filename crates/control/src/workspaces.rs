@@ -5,7 +5,7 @@ pub mod invitations;
 mod list_invitations;
 mod members;
 pub mod role;
-mod shape;
+mod view;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use types::boundary::Boundary;
 use types::permission::{Permission, Permissions};
 
-use crate::refused::Refused;
+use crate::refused::TokenRefusal;
 use crate::token::{Identity, TokenKind};
 
 /// The claims that are evaluated.
@@ -23,10 +23,10 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn read(claims: &Map<String, Value>, compat: bool) -> Result<Self, Refused> {
+    pub(crate) fn read(claims: &Map<String, Value>, compat: bool) -> Result<Self, TokenRefusal> {
         let kind = match claims.get("type") {
-            Some(Value::String(kind)) => kind.parse().map_err(|_| Refused::UnknownType)?,
-            _ => return Err(Refused::UnknownType),
+            Some(Value::String(kind)) => kind.parse().map_err(|_| TokenRefusal::UnknownType)?,
+            _ => return Err(TokenRefusal::UnknownType),
         };
         for name in TEXTS {
             text(claims, name)?;
@@ -43,7 +43,7 @@ impl Claims {
         };
         Ok(Self {
             kind,
-            identity: identity.ok_or(Refused::NoIdentity)?,
+            identity: identity.ok_or(TokenRefusal::NoIdentity)?,
             user_id,
             client_id,
             permissions: permissions(claims)?,
@@ -78,15 +78,15 @@ const MAX_ID_BYTES: usize = 256;
 fn text<'a>(
     claims: &'a Map<String, Value>,
     name: &'static str,
-) -> Result<Option<&'a str>, Refused> {
+) -> Result<Option<&'a str>, TokenRefusal> {
     match claims.get(name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(Refused::Claim(name)),
+        Some(_) => Err(TokenRefusal::Claim(name)),
     }
 }
 
-fn id(claims: &Map<String, Value>, name: &'static str) -> Result<Option<String>, Refused> {
+fn id(claims: &Map<String, Value>, name: &'static str) -> Result<Option<String>, TokenRefusal> {
     let fits =
         |id: &&str| (1..=MAX_ID_BYTES).contains(&id.len()) && !id.chars().any(char::is_control);
     match text(claims, name)? {
@@ -94,34 +94,34 @@ fn id(claims: &Map<String, Value>, name: &'static str) -> Result<Option<String>,
         Some(id) => Some(id)
             .filter(fits)
             .map(|id| Some(id.to_owned()))
-            .ok_or(Refused::Claim(name)),
+            .ok_or(TokenRefusal::Claim(name)),
     }
 }
 
 /// A `NumericDate` (RFC 7519 section 2) as an integer literal, not before 1970.
-fn time(claims: &Map<String, Value>, name: &'static str) -> Result<Option<i64>, Refused> {
+fn time(claims: &Map<String, Value>, name: &'static str) -> Result<Option<i64>, TokenRefusal> {
     match claims.get(name) {
         None => Ok(None),
         Some(at) => at
             .as_i64()
             .filter(|at| *at >= 0)
             .map(Some)
-            .ok_or(Refused::Claim(name)),
+            .ok_or(TokenRefusal::Claim(name)),
     }
 }
 
 /// RFC 7519 section 4.1.3: a text or a list of them.
-fn check_audience(claims: &Map<String, Value>) -> Result<(), Refused> {
+fn check_audience(claims: &Map<String, Value>) -> Result<(), TokenRefusal> {
     match claims.get("aud") {
         None | Some(Value::String(_)) => Ok(()),
         Some(Value::Array(audiences)) if audiences.iter().all(Value::is_string) => Ok(()),
-        Some(_) => Err(Refused::Claim("aud")),
+        Some(_) => Err(TokenRefusal::Claim("aud")),
     }
 }
 
 /// Absent or `null` means not restricted. Unknown names grant nothing.
-fn permissions(claims: &Map<String, Value>) -> Result<Option<Permissions>, Refused> {
-    const CLAIM: Refused = Refused::Claim("permissions");
+fn permissions(claims: &Map<String, Value>) -> Result<Option<Permissions>, TokenRefusal> {
+    const CLAIM: TokenRefusal = TokenRefusal::Claim("permissions");
     match claims.get("permissions") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Array(names)) => {
@@ -142,7 +142,7 @@ fn permissions(claims: &Map<String, Value>) -> Result<Option<Permissions>, Refus
 
 /// The boundary of `resources` and of its older locations. A restriction in an older location is
 /// never ignored.
-fn boundary(claims: &Map<String, Value>, compat: bool) -> Result<Boundary, Refused> {
+fn boundary(claims: &Map<String, Value>, compat: bool) -> Result<Boundary, TokenRefusal> {
     let mut boundary = Boundary::parse(claims.get("resources"), compat);
     if let Some(grants) = claims.get("tunnelsGrants") {
         boundary = boundary.and(&Boundary::parse(
@@ -154,14 +154,14 @@ fn boundary(claims: &Map<String, Value>, compat: bool) -> Result<Boundary, Refus
         None => {}
         Some(Value::Object(metadata)) if !metadata.contains_key("scopes") => {}
         Some(Value::Object(_)) => boundary = Boundary::refuse_everything(),
-        Some(_) => return Err(Refused::Claim("metadata")),
+        Some(_) => return Err(TokenRefusal::Claim("metadata")),
     }
     Ok(boundary)
 }
 
 /// Public id of a personal access token: 8 hex digits, under its name or its older spelling.
-fn token_endpoint(claims: &Map<String, Value>) -> Result<Option<String>, Refused> {
-    const CLAIM: Refused = Refused::Claim("token_endpoint");
+fn token_endpoint(claims: &Map<String, Value>) -> Result<Option<String>, TokenRefusal> {
+    const CLAIM: TokenRefusal = TokenRefusal::Claim("token_endpoint");
     let endpoint = match (
         text(claims, "token_endpoint")?,
         text(claims, "tokendpoint")?,

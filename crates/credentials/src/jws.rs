@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value};
 use types::json::{self, Limits};
 
-use crate::refused::Refused;
+use crate::refused::TokenRefusal;
 use crate::token::MAX_TOKEN_BYTES;
 
 /// A parsed token, not verified.
@@ -18,18 +18,18 @@ pub(crate) struct Compact<'a> {
 }
 
 impl<'a> Compact<'a> {
-    pub(crate) fn parse(token: &'a str) -> Result<Self, Refused> {
+    pub(crate) fn parse(token: &'a str) -> Result<Self, TokenRefusal> {
         if token.len() > MAX_TOKEN_BYTES {
-            return Err(Refused::TooLong);
+            return Err(TokenRefusal::TooLong);
         }
-        let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Form)?;
-        let (header, payload) = signed.split_once('.').ok_or(Refused::Form)?;
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenRefusal::Form)?;
+        let (header, payload) = signed.split_once('.').ok_or(TokenRefusal::Form)?;
         // A further dot stays in the payload, where it is invalid base64url.
         let [header, payload, signature] = [header, payload, signature].map(part);
         let (header, payload, signature) = (header?, payload?, signature?);
         Ok(Self {
             signed,
-            header: object(&header).ok_or(Refused::Header("not a JSON object"))?,
+            header: object(&header).ok_or(TokenRefusal::Header("not a JSON object"))?,
             payload,
             signature,
         })
@@ -42,7 +42,7 @@ impl<'a> Compact<'a> {
 
     /// The algorithm and the key id of the header, after checking that the header contains no
     /// embedded key and no extension.
-    pub(crate) fn key_hint(&self) -> Result<(&str, Option<&str>), Refused> {
+    pub(crate) fn key_hint(&self) -> Result<(&str, Option<&str>), TokenRefusal> {
         // RFC 7519 section 5.1 and RFC 9068 section 2.1; other types are other documents.
         self.key_hint_of(|given| {
             given.is_none_or(|given| {
@@ -56,32 +56,34 @@ impl<'a> Compact<'a> {
     pub(crate) fn key_hint_of(
         &self,
         is_type: impl FnOnce(Option<&str>) -> bool,
-    ) -> Result<(&str, Option<&str>), Refused> {
+    ) -> Result<(&str, Option<&str>), TokenRefusal> {
         if let Some(name) = FORBIDDEN_IN_HEADER
             .into_iter()
             .find(|name| self.header.contains_key(*name))
         {
-            return Err(Refused::Header(name));
+            return Err(TokenRefusal::Header(name));
         }
         let text = |name: &'static str| match self.header.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.as_str())),
-            Some(_) => Err(Refused::Header(name)),
+            Some(_) => Err(TokenRefusal::Header(name)),
         };
         if !is_type(text("typ")?) {
-            return Err(Refused::Header("typ"));
+            return Err(TokenRefusal::Header("typ"));
         }
-        let algorithm = text("alg")?.ok_or(Refused::Header("alg"))?;
+        let algorithm = text("alg")?.ok_or(TokenRefusal::Header("alg"))?;
         Ok((algorithm, text("kid")?))
     }
 }
 
 /// Canonical base64url without padding: each byte string has one spelling. Otherwise a revocation
 /// list of digests could be bypassed.
-fn part(text: &str) -> Result<Vec<u8>, Refused> {
-    let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Refused::Form)?;
+fn part(text: &str) -> Result<Vec<u8>, TokenRefusal> {
+    let bytes = URL_SAFE_NO_PAD
+        .decode(text)
+        .map_err(|_| TokenRefusal::Form)?;
     if bytes.is_empty() {
-        Err(Refused::Form)
+        Err(TokenRefusal::Form)
     } else {
         Ok(bytes)
     }

@@ -1,7 +1,7 @@
 //! Token formats, claims, keys and their verification, and the signatures of webhooks, without IO
 //! and without a clock.
 //!
-//! [`verify`] turns a token and a time into a [`Verified`] value or a [`Refused`] reason for the
+//! [`verify`] turns a token and a time into a [`VerifiedToken`] value or a [`TokenRefusal`] reason for the
 //! log. A library implements the cryptography. This crate decides which keys are accepted, which
 //! form a token must have, and what its claims mean.
 //!
@@ -32,11 +32,11 @@ pub use self::key::Algorithm;
 pub use self::keyring::{BadKey, Keyring, RECOMMENDED_SECRET_BYTES};
 pub use self::limits::Limits;
 pub use self::mint::{
-    BadMint, MintRequest, Provenance, SigningKey, Source, application, check_consistency, inspect,
-    mint, mint_from, sign_statement,
+    MintError, MintRequest, Provenance, SigningKey, Source, application, check_consistency,
+    inspect, mint, mint_from, sign_statement,
 };
-pub use self::refused::Refused;
+pub use self::refused::TokenRefusal;
 pub use self::secret::Secret;
 pub use self::statement::verify_statement;
 pub use self::token::{Identity, MAX_TOKEN_BYTES, TokenKind, UnknownKind};
-pub use self::verify::{Verified, digest, verify};
+pub use self::verify::{VerifiedToken, digest, verify};

@@ -133,7 +133,7 @@ impl SigningKey {
     }
 
     /// Signs header and claims unchanged, into a compact JWS.
-    pub(crate) fn sign(&self, header: &str, claims: &str) -> Result<Secret, BadMint> {
+    pub(crate) fn sign(&self, header: &str, claims: &str) -> Result<Secret, MintError> {
         let signed = format!(
             "{}.{}",
             URL_SAFE_NO_PAD.encode(header),
@@ -144,12 +144,12 @@ impl SigningKey {
             Material::Shared(key) => hmac::sign(key, message).as_ref().to_vec(),
             Material::Ed25519(pair) => pair
                 .try_sign(message)
-                .map_err(|_| BadMint::Signing)?
+                .map_err(|_| MintError::Signing)?
                 .as_ref()
                 .to_vec(),
             Material::Ecdsa(pair) => pair
                 .sign(&SystemRandom::new(), message)
-                .map_err(|_| BadMint::Signing)?
+                .map_err(|_| MintError::Signing)?
                 .as_ref()
                 .to_vec(),
             Material::Rsa(pair) => {
@@ -160,7 +160,7 @@ impl SigningKey {
                     message,
                     &mut signature,
                 )
-                .map_err(|_| BadMint::Signing)?;
+                .map_err(|_| MintError::Signing)?;
                 signature
             }
         };
@@ -239,7 +239,7 @@ pub enum Source {
 
 /// Mints a token at `now` (Unix seconds). Refuses an invalid boundary, and permissions whose
 /// actions the boundary never allows.
-pub fn mint(key: &SigningKey, request: &MintRequest, now: i64) -> Result<Secret, BadMint> {
+pub fn mint(key: &SigningKey, request: &MintRequest, now: i64) -> Result<Secret, MintError> {
     mint_from(key, request, None, now)
 }
 
@@ -249,7 +249,7 @@ pub fn mint_from(
     request: &MintRequest,
     provenance: Option<&Provenance>,
     now: i64,
-) -> Result<Secret, BadMint> {
+) -> Result<Secret, MintError> {
     if request.ttl_seconds == Some(0) {
         return Err(ParamError::new("ttl", "at least one second").into());
     }
@@ -332,7 +332,7 @@ pub fn mint_from(
 ///
 /// # Errors
 /// The type is that of a token, or the key failed to sign.
-pub fn sign_statement(key: &SigningKey, kind: &str, claims: &Value) -> Result<Secret, BadMint> {
+pub fn sign_statement(key: &SigningKey, kind: &str, claims: &Value) -> Result<Secret, MintError> {
     let is = |token: &&str| kind.eq_ignore_ascii_case(token);
     if ["JWT", "at+jwt"].iter().any(is) {
         return Err(ParamError::new("typ", "is the type of a token").into());
@@ -360,7 +360,7 @@ pub fn application(token: &str) -> Option<String> {
 
 /// Reason why a token cannot be minted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadMint {
+pub enum MintError {
     /// An invalid input.
     #[error(transparent)]
     Param(#[from] ParamError),

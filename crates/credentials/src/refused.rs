@@ -2,7 +2,7 @@
 
 /// Reason why a token was refused. Only for the log: no caller receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenRefusal {
     /// More than [`MAX_TOKEN_BYTES`](crate::MAX_TOKEN_BYTES).
     #[error("the token is too long")]
     TooLong,

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use crate::{Keyring, Refused, Secret, SigningKey, Verified, verify};
+use crate::{Keyring, Secret, SigningKey, TokenRefusal, VerifiedToken, verify};
 
 /// Current time of all tests.
 pub(crate) const NOW: i64 = 1_800_000_000;
@@ -43,7 +43,7 @@ pub(crate) fn text(token: &Secret) -> String {
     String::from_utf8(token.expose().to_vec()).unwrap()
 }
 
-pub(crate) fn verify_claims(claims: &Value) -> Result<Verified, Refused> {
+pub(crate) fn verify_claims(claims: &Value) -> Result<VerifiedToken, TokenRefusal> {
     verify(&token(claims), &keyring(), NOW)
 }
 

@@ -6,30 +6,30 @@ use serde_json::{Map, Value};
 use crate::jws::Compact;
 use crate::key::Algorithm;
 use crate::keyring::Keyring;
-use crate::refused::Refused;
+use crate::refused::TokenRefusal;
 
 /// Verifies a statement of the platform: `EdDSA`, by the key that the header names, with exactly
 /// this `typ`. The caller interprets the claims and checks their expiry.
 ///
 /// # Errors
-/// [`Refused`], for the log.
+/// [`TokenRefusal`], for the log.
 pub fn verify_statement(
     text: &str,
     typ: &str,
     keys: &Keyring,
-) -> Result<Map<String, Value>, Refused> {
+) -> Result<Map<String, Value>, TokenRefusal> {
     let compact = Compact::parse(text)?;
     let (algorithm, key_id) =
         compact.key_hint_of(|given| given.is_some_and(|given| given.eq_ignore_ascii_case(typ)))?;
     if algorithm != Algorithm::EdDsa.as_str() {
-        return Err(Refused::Header("alg"));
+        return Err(TokenRefusal::Header("alg"));
     }
-    let key_id = key_id.ok_or(Refused::Header("kid"))?;
+    let key_id = key_id.ok_or(TokenRefusal::Header("kid"))?;
     let (signed, signature) = (compact.signed.as_bytes(), &compact.signature);
     if !keys.verifies(algorithm, Some(key_id), signed, signature) {
-        return Err(Refused::Signature);
+        return Err(TokenRefusal::Signature);
     }
-    compact.claims().ok_or(Refused::Payload)
+    compact.claims().ok_or(TokenRefusal::Payload)
 }
 
 #[cfg(test)]
@@ -64,28 +64,31 @@ mod tests {
         for (header, refused) in [
             (
                 json!({"alg": "EdDSA", "typ": "JWT", "kid": "one"}),
-                Refused::Header("typ"),
+                TokenRefusal::Header("typ"),
             ),
             (
                 json!({"alg": "EdDSA", "kid": "one"}),
-                Refused::Header("typ"),
+                TokenRefusal::Header("typ"),
             ),
-            (json!({"alg": "EdDSA", "typ": TYP}), Refused::Header("kid")),
+            (
+                json!({"alg": "EdDSA", "typ": TYP}),
+                TokenRefusal::Header("kid"),
+            ),
             (
                 json!({"alg": "HS256", "typ": TYP, "kid": "one"}),
-                Refused::Header("alg"),
+                TokenRefusal::Header("alg"),
             ),
             (
                 json!({"alg": "EdDSA", "typ": TYP, "kid": "two"}),
-                Refused::Signature,
+                TokenRefusal::Signature,
             ),
         ] {
             assert_eq!(judge(header.clone()), Err(refused), "{header}");
         }
         let as_token = crate::verify(&signed(&key, &good), &keys, 0);
-        assert_eq!(as_token.unwrap_err(), Refused::Header("typ"));
+        assert_eq!(as_token.unwrap_err(), TokenRefusal::Header("typ"));
         let stranger = Ed25519KeyPair::generate().unwrap();
         let forged = verify_statement(&signed(&stranger, &good), TYP, &keys);
-        assert_eq!(forged, Err(Refused::Signature));
+        assert_eq!(forged, Err(TokenRefusal::Signature));
     }
 }

@@ -10,12 +10,12 @@ use crate::claims::Claims;
 use crate::jws::Compact;
 use crate::keyring::Keyring;
 use crate::limits::Limits;
-use crate::refused::Refused;
+use crate::refused::TokenRefusal;
 use crate::token::{Identity, TokenKind};
 
 /// A token that was valid at the time of its verification.
 #[derive(Clone, Debug)]
-pub struct Verified {
+pub struct VerifiedToken {
     /// Kind of the token.
     pub kind: TokenKind,
     /// The identity that it acts as.
@@ -41,7 +41,7 @@ pub struct Verified {
     pub digest: [u8; 32],
 }
 
-impl Verified {
+impl VerifiedToken {
     /// True if the token has this permission.
     pub fn allows(&self, permission: Permission) -> bool {
         self.limits.allows(permission)
@@ -64,7 +64,7 @@ impl Verified {
 
 /// Verifies a compact JWT at `now` (Unix seconds). `exp` has no leeway; `nbf` and `iat` have
 /// five seconds.
-pub fn verify(token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused> {
+pub fn verify(token: &str, keys: &Keyring, now: i64) -> Result<VerifiedToken, TokenRefusal> {
     let compact = Compact::parse(token)?;
     let (algorithm, key_id) = compact.key_hint()?;
     if !keys.verifies(
@@ -73,20 +73,20 @@ pub fn verify(token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused
         compact.signed.as_bytes(),
         &compact.signature,
     ) {
-        return Err(Refused::Signature);
+        return Err(TokenRefusal::Signature);
     }
-    let claims = compact.claims().ok_or(Refused::Payload)?;
+    let claims = compact.claims().ok_or(TokenRefusal::Payload)?;
     let claims = Claims::read(&claims, keys.compat())?;
     if claims.expires_at.is_some_and(|at| at <= now) {
-        return Err(Refused::Expired);
+        return Err(TokenRefusal::Expired);
     }
     let is_ahead =
         |at: Option<i64>| at.is_some_and(|at| at > now.saturating_add(CLOCK_LEEWAY_SECONDS));
     if is_ahead(claims.not_before) || is_ahead(claims.issued_at) {
-        return Err(Refused::NotYetValid);
+        return Err(TokenRefusal::NotYetValid);
     }
     let digest = digest(token);
-    Ok(Verified {
+    Ok(VerifiedToken {
         kind: claims.kind,
         identity: claims.identity,
         user_id: claims.user_id,

@@ -10,11 +10,11 @@ mod tests;
 use types::permission::Permission;
 
 use crate::token::TokenKind;
-use crate::verify::Verified;
+use crate::verify::VerifiedToken;
 
 /// Checks that a verified token may open a stream from the query (EN-5a to EN-5d) at `now` (Unix
 /// seconds).
-pub fn check(token: &Verified, now: i64) -> Result<(), WatchRefusal> {
+pub fn check(token: &VerifiedToken, now: i64) -> Result<(), WatchRefusal> {
     if token.kind == TokenKind::Pat {
         return Err(WatchRefusal::Kind);
     }

@@ -55,7 +55,7 @@ pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
     check: impl FnOnce(T) -> Result<U, ConfigError>,
 ) -> Result<U, ConfigError> {
     let schema = schema::<T>();
-    let shape = Shape::of(&schema);
+    let shape = Shape::new(&schema);
     let mut root = match file {
         Some(path) => node::read_file(path)?,
         None => Node::empty(),
@@ -89,7 +89,7 @@ pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
 ) -> Result<U, Vec<ConfigError>> {
     let schema = schema::<T>();
     let mut root = node::read(name, bytes).map_err(|error| vec![error])?;
-    let mut refused = shape::prune(&mut root, Shape::of(&schema));
+    let mut refused = shape::prune(&mut root, Shape::new(&schema));
     let checked = serde_path_to_error::deserialize(root.to_json())
         .map_err(|error| {
             vec![ConfigError::new(

@@ -12,11 +12,11 @@ use parking_lot::Mutex;
 pub struct Connections {
     most: usize,
     most_per_source: usize,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     count: usize,
     by_source: HashMap<IpAddr, usize>,
 }
@@ -53,7 +53,7 @@ impl Connections {
     ///
     /// # Errors
     /// A limit is reached.
-    pub fn begin(
+    pub fn acquire(
         self: &Arc<Self>,
         source: Option<IpAddr>,
     ) -> Result<ConnectionPermit, ConnectionLimitError> {
@@ -80,7 +80,7 @@ impl Connections {
 
 impl ConnectionPermit {
     /// Number of open connections when this one was accepted, including it.
-    pub fn open_with_it(&self) -> usize {
+    pub fn open_count(&self) -> usize {
         self.open_with_it
     }
 }
@@ -125,10 +125,10 @@ mod tests {
     #[test]
     fn total_and_source_limits_apply_and_closed_ones_are_removed() {
         let connections = Connections::new(4, 2);
-        let begin = |source: &str| connections.begin(Some(source.parse().unwrap()));
+        let begin = |source: &str| connections.acquire(Some(source.parse().unwrap()));
         let first = begin("192.0.2.1").unwrap();
         let second = begin("::ffff:192.0.2.1").unwrap();
-        assert_eq!((first.open_with_it(), second.open_with_it()), (1, 2));
+        assert_eq!((first.open_count(), second.open_count()), (1, 2));
         assert_eq!(
             begin("192.0.2.1").unwrap_err(),
             ConnectionLimitError::Source
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn a_connection_without_a_source_counts_only_in_the_total() {
         let connections = Connections::new(3, 1);
-        let open: Vec<_> = (0..3).map(|_| connections.begin(None).unwrap()).collect();
+        let open: Vec<_> = (0..3).map(|_| connections.acquire(None).unwrap()).collect();
         assert_eq!(
-            connections.begin(None).unwrap_err(),
+            connections.acquire(None).unwrap_err(),
             ConnectionLimitError::Total
         );
         drop(open);
-        assert!(connections.begin(None).is_ok());
+        assert!(connections.acquire(None).is_ok());
     }
 }

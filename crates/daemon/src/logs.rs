@@ -140,10 +140,10 @@ impl<W: Write> Write for PlainLine<W> {
     /// The formatter passes whole lines, one at a time.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match std::str::from_utf8(bytes) {
-            Ok(text) if text.contains(turns) => {
+            Ok(text) if text.contains(is_directional) => {
                 let mut plain = String::with_capacity(text.len() + 8);
                 for letter in text.chars() {
-                    if turns(letter) {
+                    if is_directional(letter) {
                         // In the notation of JSON, which is also readable in text.
                         write!(plain, "\\u{:04x}", u32::from(letter)).map_err(io::Error::other)?;
                     } else {
@@ -163,7 +163,7 @@ impl<W: Write> Write for PlainLine<W> {
 }
 
 /// Directional formatting characters (Unicode Standard Annex 9) and line separators.
-fn turns(letter: char) -> bool {
+fn is_directional(letter: char) -> bool {
     matches!(letter, '\u{61c}' | '\u{85}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}')
 }
@@ -177,9 +177,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Captured(Arc<Mutex<Vec<u8>>>);
+    struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Captured {
+    impl Write for CapturedLog {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().write(bytes)
         }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     fn logged(level: Level, filter: Option<&str>, format: Format) -> String {
-        let captured = Captured::default();
+        let captured = CapturedLog::default();
         let writer = captured.clone();
         let filter = parse_filter(level, filter).unwrap();
         let subscriber = subscriber(filter, format, move || writer.clone());
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn directional_characters_are_escaped() {
         for format in [Format::Json, Format::Text] {
-            let captured = Captured::default();
+            let captured = CapturedLog::default();
             let writer = captured.clone();
             let filter = parse_filter(Level::Info, None).unwrap();
             let subscriber = subscriber(filter, format, move || writer.clone());
@@ -225,7 +225,7 @@ mod tests {
             });
             let bytes = captured.0.lock().clone();
             let line = String::from_utf8(bytes).unwrap();
-            assert!(!line.contains(turns), "{line}");
+            assert!(!line.contains(is_directional), "{line}");
             // Text logs escape fields differently from the message.
             for code in ["202e", "2028", "2066"] {
                 assert!(line.contains(code), "{line}");

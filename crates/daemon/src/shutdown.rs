@@ -58,8 +58,8 @@ impl Shutdown {
     /// The handlers could not be installed.
     pub fn on_signals(&self) -> io::Result<impl Future<Output = ()> + Send + use<>> {
         // A supervisor sends one, a terminal the other: they have the same meaning.
-        let mut terminate = Signals::of(Signal::Terminate)?;
-        let mut interrupt = Signals::of(Signal::Interrupt)?;
+        let mut terminate = Signals::new(Signal::Terminate)?;
+        let mut interrupt = Signals::new(Signal::Interrupt)?;
         let next = move |cx: &mut Context<'_>| {
             let name = match (terminate.poll_recv(cx), interrupt.poll_recv(cx)) {
                 (Poll::Ready(()), _) => "SIGTERM",

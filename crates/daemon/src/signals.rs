@@ -31,7 +31,7 @@ impl Signals {
     ///
     /// # Errors
     /// The handler could not be installed.
-    pub fn of(signal: Signal) -> io::Result<Self> {
+    pub fn new(signal: Signal) -> io::Result<Self> {
         source(signal).map(Self)
     }
 

@@ -20,7 +20,7 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// No supervisor.
-    pub fn nobody() -> Self {
+    pub fn none() -> Self {
         Self {
             socket: None,
             watchdog: None,
@@ -50,7 +50,7 @@ impl Supervisor {
             }
         }
         let Some(name) = name else {
-            return Ok(Self::nobody());
+            return Ok(Self::none());
         };
         let is_watched = watched.is_none_or(|watched| watched == pid.to_string());
         Ok(Self {
@@ -61,19 +61,19 @@ impl Supervisor {
 
     /// Reports that the process serves, or serves again after [`Supervisor::reloading`].
     pub fn ready(&self) {
-        self.tell("READY=1");
+        self.send("READY=1");
     }
 
     /// Reports that the configuration is being reloaded.
     pub fn reloading(&self) {
         // The time identifies the reload that the next READY completes.
         let now = since_the_start().as_micros();
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
     }
 
     /// Reports that the drain has started.
     pub fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
     /// Reports the status of the process, in one line for operators.
@@ -82,23 +82,23 @@ impl Supervisor {
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();
-        self.tell(&format!("STATUS={line}"));
+        self.send(&format!("STATUS={line}"));
     }
 
-    /// The required interval of [`Supervisor::beat`]; `None`: none required. It is half of the
+    /// The required interval of [`Supervisor::send_watchdog_beat`]; `None`: none required. It is half of the
     /// watchdog's time-out, as `sd_watchdog_enabled(3)` recommends.
-    pub fn beat_every(&self) -> Option<Duration> {
+    pub fn beat_interval(&self) -> Option<Duration> {
         self.watchdog
             .map(|after| (after / 2).max(Duration::from_millis(1)))
     }
 
     /// Reports that the process is alive. Call it from code that would hang, not from a separate
     /// thread.
-    pub fn beat(&self) {
-        self.tell("WATCHDOG=1");
+    pub fn send_watchdog_beat(&self) {
+        self.send("WATCHDOG=1");
     }
 
-    fn tell(&self, message: &str) {
+    fn send(&self, message: &str) {
         let Some(socket) = &self.socket else { return };
         if let Err(error) = socket.send(message.as_bytes()) {
             tracing::debug!(%error, "the supervisor is not told");

@@ -10,7 +10,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 
 pub use self::names::warn_missing_names;
-pub use self::pair::{CertFiles, TlsError, Unfit};
+pub use self::pair::{CertFiles, RejectionReason, TlsError};
 pub use self::reload::{CHECK_INTERVAL, EXPIRY_METRIC, RELOADS_METRIC, ReloadingCert};
 
 /// The provider that every TLS configuration of a process shares.

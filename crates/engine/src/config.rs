@@ -32,7 +32,7 @@ use ipnet::IpNet;
 pub use self::api_rates::ApiRates;
 use crate::browser::Seals;
 
-pub use self::recordings::{RecordingPlace, RecordingPolicy, Recordings, S3};
+pub use self::recordings::{RecordingLocation, RecordingPolicy, Recordings, S3};
 
 /// The configuration that an engine runs with. Each value is checked, and so are their
 /// combinations.
@@ -139,8 +139,10 @@ impl ControlPlane {
         let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.as_deref());
         link::Endpoint::new(&self.url, token_file, ca_file).map_err(|error| {
             let key = match error {
-                link::BadEndpoint::Authorities { .. } => "control_plane.ca_file",
-                link::BadEndpoint::Address(_) | link::BadEndpoint::Tls(_) => "control_plane.url",
+                link::EndpointError::Authorities { .. } => "control_plane.ca_file",
+                link::EndpointError::Address(_) | link::EndpointError::Tls(_) => {
+                    "control_plane.url"
+                }
             };
             ConfigError::new(key, error.to_string())
         })
@@ -240,7 +242,7 @@ pub struct Limits {
     pub api_rates: ApiRates,
     /// Share of clients, tunnels, streams and watchers that one project of a managed engine may
     /// have.
-    pub project_share: Share,
+    pub project_share: QuotaPercent,
     /// Concurrent connections of visitors, agents and API clients; `None`: half of the descriptors.
     pub max_connections: Option<usize>,
     /// Concurrent connections of one source; `None`: an eighth of `max_connections`.
@@ -258,9 +260,9 @@ pub struct Limits {
 
 /// A share of an engine's limit, in percent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share(pub usize);
+pub struct QuotaPercent(pub usize);
 
-impl Share {
+impl QuotaPercent {
     /// The share of `most`, at least one.
     pub fn of(self, most: usize) -> usize {
         (most.saturating_mul(self.0) / 100).max(1)

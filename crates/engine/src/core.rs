@@ -47,7 +47,7 @@ pub(crate) struct Core {
     /// The engine's host, as the `CDN-Loop` field of forwarded requests names it (RFC 8586).
     pub(crate) node: FieldValueBuf,
     /// Streams that were requested from agents and have not arrived.
-    pub(crate) arrivals: Arc<PendingStreams>,
+    pub(crate) pending_streams: Arc<PendingStreams>,
     pub(crate) tls: crate::listen::TlsConfigs,
     pub(crate) handshakes: Handshakes,
     pub(crate) connections: Connections,
@@ -109,7 +109,7 @@ impl Core {
     ) -> Option<Country> {
         let countries = self.countries.as_ref()?;
         let needed = tunnel.policy.asks_country() || tunnel.project.state().policy.geo.is_some();
-        needed.then(|| countries.of(visitor)).flatten()
+        needed.then(|| countries.country_of(visitor)).flatten()
     }
 
     /// Returns true if the engine has the state that it serves: false on a managed engine that has
@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// Visits that are being served, by all workers.
-    pub(crate) fn visits_under_way(&self) -> usize {
+    pub(crate) fn visits_in_flight(&self) -> usize {
         let workers = self.workers().iter();
         workers
             .map(|worker| worker.active.load(Ordering::Relaxed))
@@ -130,8 +130,8 @@ impl Core {
     /// Current values of the gauges.
     pub(crate) fn gauges(&self) -> Gauges {
         Gauges {
-            streams: self.visits_under_way(),
-            pooled: self.arrivals.pooled(),
+            streams: self.visits_in_flight(),
+            pooled: self.pending_streams.pool_stats(),
         }
     }
 
@@ -143,7 +143,7 @@ impl Core {
             let (target, tunnels) = (Arc::clone(worker), Arc::clone(&tunnels));
             worker.runtime.spawn(async move {
                 for tunnel in &*tunnels {
-                    let closed = target.upstreams.lock().forget(*tunnel);
+                    let closed = target.upstreams.lock().remove_tunnel(*tunnel);
                     drop(closed);
                 }
             });
@@ -186,7 +186,7 @@ pub(crate) struct Worker {
     /// Connections to services that wait for the next request.
     pub(crate) upstreams: Mutex<UpstreamPool>,
     /// Visits that are closed when the authorization of their visitor ends.
-    pub(crate) holds: ActiveVisits,
+    pub(crate) active_visits: ActiveVisits,
     /// Visits that are being served here; for metrics.
     pub(crate) active: AtomicUsize,
 }

@@ -31,7 +31,7 @@ use crate::edge::revocation::{self, ActiveVisits};
 use crate::geo::{Countries, GeoError};
 use crate::limits::SourceVisits;
 use crate::listen::{Connections, Handshakes, TcpPorts, TlsConfigs, bind, serve_plain, serve_tls};
-use crate::live::{HostnameRefused, Live, LiveLimits, Namespace};
+use crate::live::{HostnameError, Live, LiveLimits, Namespace};
 use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::{EngineMetrics, REFRESH};
 use crate::start_error::StartError;
@@ -102,8 +102,8 @@ pub async fn start_with_clock(
         .host
         .parse()
         .map_err(|error| StartError::Host(format!("{error}")))?;
-    let namespace = Namespace::new(base)
-        .map_err(|error: HostnameRefused| StartError::Host(error.to_string()))?;
+    let namespace =
+        Namespace::new(base).map_err(|error: HostnameError| StartError::Host(error.to_string()))?;
     let node = FieldValueBuf::parse(config.host.clone().into_bytes())
         .ok_or_else(|| StartError::Host("it is not ASCII".to_owned()))?;
     // Comes before anything that is counted: metrics without a recorder are lost.
@@ -198,7 +198,7 @@ pub async fn start_with_clock(
         browsers,
         namespace,
         node,
-        arrivals: Arc::default(),
+        pending_streams: Arc::default(),
         tls,
         countries,
         access_log,
@@ -224,7 +224,7 @@ pub async fn start_with_clock(
                 core: Arc::clone(&core),
                 drain: core.shutdown.drain().child_token(),
                 upstreams: parking_lot::Mutex::new(UpstreamPool::default()),
-                holds: ActiveVisits::default(),
+                active_visits: ActiveVisits::default(),
                 active: AtomicUsize::new(0),
             })
         })
@@ -325,7 +325,7 @@ async fn run_until_stopped(core: Arc<Core>, parts: Parts) {
     }
     tokio::select! {
         () = core.terminals.recorder.finish() => {}
-        () = hard.cancelled() => core.terminals.recorder.let_go(),
+        () = hard.cancelled() => core.terminals.recorder.unlock(),
     }
     let Parts {
         workers,

@@ -50,7 +50,7 @@ impl Countries {
 
     /// The country of an address. `None` if the file does not contain the address, and for
     /// loopback, private and link-local addresses.
-    pub(crate) fn of(&self, address: IpAddr) -> Option<Country> {
+    pub(crate) fn country_of(&self, address: IpAddr) -> Option<Country> {
         let address = address.to_canonical();
         if is_nowhere(address) {
             return None;
@@ -67,7 +67,7 @@ impl Countries {
     pub(crate) async fn keep_fresh(self: Arc<Self>, stop: CancellationToken) {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut last_check = Look::default();
+        let mut last_check = FileCheck::default();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -75,14 +75,14 @@ impl Countries {
             }
             let countries = Arc::clone(&self);
             let checking = tokio::task::spawn_blocking(move || {
-                countries.look(&mut last_check);
+                countries.check_file(&mut last_check);
                 last_check
             });
             last_check = checking.await.unwrap_or_default();
         }
     }
 
-    fn look(&self, look: &mut Look) {
+    fn check_file(&self, look: &mut FileCheck) {
         // Taken before reading: a write during the read changes the stamp and is noticed by the
         // next check.
         let stamp = Stamp::of(&self.file);
@@ -116,7 +116,7 @@ impl Countries {
 
 /// The result of the last check.
 #[derive(Debug, Default)]
-struct Look {
+struct FileCheck {
     seen: Option<Stamp>,
     /// True if the file with the stamp `seen` was read a second time.
     confirmed: bool,
@@ -202,7 +202,7 @@ mod tests {
         ] {
             let expected = country.map(|code| code.parse().unwrap());
             assert_eq!(
-                countries.of(address.parse().unwrap()),
+                countries.country_of(address.parse().unwrap()),
                 expected,
                 "{address}"
             );
@@ -241,17 +241,17 @@ mod tests {
         fs::write(&file, &first).unwrap();
         let countries = Countries::load(&file).unwrap();
         let country = || {
-            let country = countries.of("192.0.2.9".parse().unwrap());
+            let country = countries.country_of("192.0.2.9".parse().unwrap());
             country.map(|country| country.to_string())
         };
-        let mut look = Look::default();
+        let mut look = FileCheck::default();
         for bytes in [b"garbage".as_slice(), b""] {
             fs::write(&file, bytes).unwrap();
-            countries.look(&mut look);
+            countries.check_file(&mut look);
             assert_eq!(country().as_deref(), Some("FR"));
         }
         fs::remove_file(&file).unwrap();
-        countries.look(&mut look);
+        countries.check_file(&mut look);
         assert_eq!(country().as_deref(), Some("FR"));
         let moved = String::from_utf8_lossy(&first).contains("BFR");
         assert!(moved, "the file contains the code as a two-byte string");
@@ -259,7 +259,7 @@ mod tests {
         let mut second = first;
         second[place + 1..place + 3].copy_from_slice(b"BE");
         fs::write(&file, second).unwrap();
-        countries.look(&mut look);
+        countries.check_file(&mut look);
         assert_eq!(country().as_deref(), Some("BE"));
     }
 

@@ -135,7 +135,7 @@ impl EngineMetrics {
     pub(crate) fn control_plane(&self, link: &link::Status, reports: link::ReportCounts) {
         gauge!(table::CONTROL_PLANE_CONNECTED).set(f64::from(u8::from(link.is_connected())));
         gauge!(table::CONTROL_PLANE_SAVED).set(f64::from(u8::from(link.is_saved())));
-        gauge!(table::CONTROL_PLANE_SILENCE).set(link.heard().elapsed().as_secs_f64());
+        gauge!(table::CONTROL_PLANE_SILENCE).set(link.last_message_at().elapsed().as_secs_f64());
         gauge!(table::CONTROL_PLANE_VERSION).set(link.version() as f64);
         counter!(table::CONTROL_PLANE_SNAPSHOTS).absolute(link.snapshots());
         counter!(table::CONTROL_PLANE_CHANGES).absolute(link.changes());
@@ -153,8 +153,8 @@ impl EngineMetrics {
         self.watchers.set(number(counts.watchers));
         self.dropped_watchers.absolute(counts.dropped_watchers);
         self.streams_active.set(number(now.streams));
-        self.buffered.set(number(transport::memory::held()));
-        self.given_up.absolute(transport::memory::given_up());
+        self.buffered.set(number(transport::memory::buffered()));
+        self.given_up.absolute(transport::memory::aborted_streams());
         self.pool_idle.set(number(now.pooled.idle));
         self.pool_busy.set(number(now.pooled.busy));
         self.pool_lanes.set(number(now.pooled.lanes));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use daemon::access_log::AccessLog;
 use nix::sys::statvfs::statvfs;
 
-use crate::config::{Auth, EngineConfig, RecordingPlace};
+use crate::config::{Auth, EngineConfig, RecordingLocation};
 
 /// The paths that an engine writes to.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ impl Storage {
         if let Auth::Platform(platform) = &config.auth {
             folders.push(platform.data_dir.clone());
         }
-        if let Some(RecordingPlace::Folder(folder)) = &config.recordings.place {
+        if let Some(RecordingLocation::Folder(folder)) = &config.recordings.location {
             folders.push(folder.clone());
         }
         Self {

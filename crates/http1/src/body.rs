@@ -67,7 +67,7 @@ pub enum BodyState {
 
 /// Reasons why a body cannot be passed on as complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadBody {
+pub enum BodyError {
     /// The framing does not follow the strict chunk grammar that every reader interprets in the
     /// same way.
     #[error("malformed body: {0}")]
@@ -79,7 +79,7 @@ pub enum BadBody {
 
 impl BodyReader {
     /// Reads the next part of the body from the start of `buf`: at most one run of payload.
-    pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
+    pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BodyError> {
         let Self::Chunked(scanner) = self else {
             let verbatim = self.advance_verbatim(buf)?;
             let consumed = verbatim.consumed;
@@ -97,7 +97,7 @@ impl BodyReader {
     }
 
     /// Reads as much of the body as `buf` contains, for a peer that gets the same framing.
-    pub fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BadBody> {
+    pub fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BodyError> {
         let verbatim = match self {
             Self::Length { left } => {
                 let taken = usize::try_from(*left).map_or(buf.len(), |left| left.min(buf.len()));
@@ -137,11 +137,11 @@ impl BodyReader {
     }
 
     /// Checks that the connection may end here. Bytes that were not consumed do not count.
-    pub fn finish(&self) -> Result<(), BadBody> {
+    pub fn finish(&self) -> Result<(), BodyError> {
         if self.is_done() || matches!(self, Self::UntilClose) {
             Ok(())
         } else {
-            Err(BadBody::BrokeOff)
+            Err(BodyError::BrokeOff)
         }
     }
 }

@@ -30,7 +30,7 @@ pub enum FieldKind {
     /// A name that applications trust as information of a proxy about the request:
     /// `X-Original-URL`, `X-Rewrite-URL`, `X-Forwarded-Port`, `X-Forwarded-Prefix`,
     /// `X-Client-Cert`, `True-Client-IP`, `CF-Connecting-IP`.
-    OfProxies,
+    ProxyInfo,
     /// `Proxy-Authenticate`
     ProxyAuthenticate,
     /// `Proxy-Authorization`
@@ -69,7 +69,7 @@ impl FieldKind {
     /// Classifies a field name.
     ///
     /// Names that only the edge may send (`svc-*`, `X-Forwarded-*`, `Forwarded`, `X-Real-IP`) and
-    /// those of [`Self::OfProxies`] are also recognised with underscores instead of dashes.
+    /// those of [`Self::ProxyInfo`] are also recognised with underscores instead of dashes.
     /// Gateways of the CGI family pass both to the application under one name, so `svc_user_id`
     /// would be taken for `svc-user-id`.
     pub fn of(name: &[u8]) -> Self {
@@ -91,12 +91,12 @@ impl FieldKind {
             (10, b'c') if is(b"connection") => Self::Connection,
             (10, b'k') if is(b"keep-alive") => Self::KeepAlive,
             (10, b's') if is(b"set-cookie") => Self::SetCookie,
-            (13, b'x') if like(b"x-rewrite-url") || like(b"x-client-cert") => Self::OfProxies,
-            (14, b'x') if like(b"x-original-url") => Self::OfProxies,
-            (14, b't') if like(b"true-client-ip") => Self::OfProxies,
-            (16, b'c') if like(b"cf-connecting-ip") => Self::OfProxies,
-            (16, b'x') if like(b"x-forwarded-port") => Self::OfProxies,
-            (18, b'x') if like(b"x-forwarded-prefix") => Self::OfProxies,
+            (13, b'x') if like(b"x-rewrite-url") || like(b"x-client-cert") => Self::ProxyInfo,
+            (14, b'x') if like(b"x-original-url") => Self::ProxyInfo,
+            (14, b't') if like(b"true-client-ip") => Self::ProxyInfo,
+            (16, b'c') if like(b"cf-connecting-ip") => Self::ProxyInfo,
+            (16, b'x') if like(b"x-forwarded-port") => Self::ProxyInfo,
+            (18, b'x') if like(b"x-forwarded-prefix") => Self::ProxyInfo,
             (13, b'a') if is(b"authorization") => Self::Authorization,
             (14, b'c') if is(b"content-length") => Self::ContentLength,
             (15, b'x') if like(b"x-forwarded-for") => Self::XForwardedFor,

@@ -38,14 +38,14 @@ mod write;
 pub use authority::Authority;
 pub use body::chunk::ChunkScanner;
 pub use body::trailers::{TRAILER_BYTES, may_be_trailer, parse_trailers};
-pub use body::{Advance, BadBody, BodyReader, BodyState, Verbatim};
+pub use body::{Advance, BodyError, BodyReader, BodyState, Verbatim};
 pub use fields::{Field, Fields, MAX_FIELDS, Slots};
 pub use head::{Limits, METHOD_BYTES, Progress, Version, may_complete};
 pub use kind::FieldKind;
-pub use method::{BadMethod, Method, OtherMethod};
+pub use method::{Method, MethodError, OtherMethod};
 pub use protocol::{Protocol, Protocols};
 pub use request::{BodyLength, Refusal, RequestHead, parse_request};
-pub use response::{BadResponse, ResponseBody, ResponseHead, parse_response};
+pub use response::{MalformedResponseError, ResponseBody, ResponseHead, parse_response};
 pub use target::Target;
 pub use value::{FieldName, FieldValue, FieldValueBuf};
 pub use write::{

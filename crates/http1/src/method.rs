@@ -34,7 +34,7 @@ pub struct OtherMethod<'b>(&'b str);
 
 /// Reasons why a method is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BadMethod {
+pub enum MethodError {
     /// It is not a token.
     Malformed,
     /// `CONNECT`, or longer than any registered method ([`METHOD_BYTES`]).
@@ -43,7 +43,7 @@ pub enum BadMethod {
 
 impl<'b> Method<'b> {
     /// Parses a method.
-    pub fn parse(token: &'b str) -> Result<Self, BadMethod> {
+    pub fn parse(token: &'b str) -> Result<Self, MethodError> {
         Ok(match token {
             "GET" => Self::Get,
             "HEAD" => Self::Head,
@@ -53,10 +53,10 @@ impl<'b> Method<'b> {
             "OPTIONS" => Self::Options,
             "PATCH" => Self::Patch,
             "TRACE" => Self::Trace,
-            "CONNECT" => return Err(BadMethod::NotImplemented),
-            other if other.len() > METHOD_BYTES => return Err(BadMethod::NotImplemented),
+            "CONNECT" => return Err(MethodError::NotImplemented),
+            other if other.len() > METHOD_BYTES => return Err(MethodError::NotImplemented),
             other if is_token(other.as_bytes()) => Self::Other(OtherMethod(other)),
-            _ => return Err(BadMethod::Malformed),
+            _ => return Err(MethodError::Malformed),
         })
     }
 

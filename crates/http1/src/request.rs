@@ -8,7 +8,7 @@ use crate::authority::Authority;
 use crate::facts::{BARE_LINE_FEED, Facts};
 use crate::fields::{Fields, MAX_FIELDS, Slots};
 use crate::head::{Limits, METHOD_BYTES, Progress, Version};
-use crate::method::{BadMethod, Method};
+use crate::method::{Method, MethodError};
 use crate::protocol::Protocols;
 use crate::target::Target;
 
@@ -146,7 +146,7 @@ pub fn parse_request<'b>(
         Err(error) => return Err(refusal_of(error)),
     };
     let message = message.get(..message_len).unwrap_or_default();
-    let head = understand(message, &tokens, slots)?;
+    let head = interpret_head(message, &tokens, slots)?;
     Ok(Progress::Complete {
         head,
         head_len: skipped + message_len,
@@ -154,7 +154,7 @@ pub fn parse_request<'b>(
 }
 
 /// Interprets a complete head.
-fn understand<'b>(
+fn interpret_head<'b>(
     message: &'b [u8],
     tokens: &httparse::Request<'_, 'b>,
     slots: &'b mut Slots,
@@ -164,8 +164,8 @@ fn understand<'b>(
     }
     let facts = Facts::gather(message, tokens.headers, slots).map_err(Refusal::invalid)?;
     let method = Method::parse(tokens.method.unwrap_or_default()).map_err(|bad| match bad {
-        BadMethod::Malformed => Refusal::invalid("the method is malformed"),
-        BadMethod::NotImplemented => Refusal::not_implemented("the method is not served here"),
+        MethodError::Malformed => Refusal::invalid("the method is malformed"),
+        MethodError::NotImplemented => Refusal::not_implemented("the method is not served here"),
     })?;
     if facts.host_repeated {
         return Err(Refusal::invalid("more than one Host"));

@@ -50,7 +50,7 @@ pub enum ResponseBody {
 /// gets a 502 and the connection to the upstream is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("bad response: {reason}")]
-pub struct BadResponse {
+pub struct MalformedResponseError {
     /// Description of the error. It never contains bytes of the response.
     pub reason: &'static str,
 }
@@ -63,8 +63,8 @@ pub fn parse_response<'b>(
     limits: &Limits,
     to_head: bool,
     slots: &'b mut Slots,
-) -> Result<Progress<ResponseHead<'b>>, BadResponse> {
-    let bad = |reason| BadResponse { reason };
+) -> Result<Progress<ResponseHead<'b>>, MalformedResponseError> {
+    let bad = |reason| MalformedResponseError { reason };
     let window = limits.window(buf);
     if window.first().is_some_and(|byte| *byte != b'H') {
         return Err(bad("it does not begin with a version"));
@@ -86,12 +86,12 @@ pub fn parse_response<'b>(
         Err(error) => return Err(bad(reason_of(error))),
     };
     let message = window.get(..head_len).unwrap_or_default();
-    let head = understand(message, &tokens, to_head, slots).map_err(bad)?;
+    let head = interpret_head(message, &tokens, to_head, slots).map_err(bad)?;
     Ok(Progress::Complete { head, head_len })
 }
 
 /// Interprets a complete head.
-fn understand<'b>(
+fn interpret_head<'b>(
     message: &'b [u8],
     tokens: &httparse::Response<'_, 'b>,
     to_head: bool,

@@ -38,7 +38,7 @@ pub(crate) fn command(exchange: &Exchange, secrets: Secrets) -> String {
     }
     let encoded = request.fields.get("content-encoding").is_some();
     if body.size > 0 && !encoded {
-        let shown = content::shown(&request.fields, body);
+        let shown = content::decode_body(&request.fields, body);
         match String::from_utf8(shown.bytes) {
             Ok(text) => {
                 let form = secrets == Secrets::Masked && request.fields.content_type() == FORM;

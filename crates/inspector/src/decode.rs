@@ -24,14 +24,14 @@ pub(crate) struct Decoder {
 
 enum State {
     /// Too few bytes to detect the protocol.
-    Begin {
+    Detecting {
         visitor_sent: Vec<u8>,
         service_sent: Vec<u8>,
     },
     Http1(Box<Http1>),
     Http2(Box<Http2>),
     /// The stream has ended, or cannot be decoded further.
-    Over,
+    Ended,
 }
 
 /// Reason why a stream cannot be decoded.
@@ -41,7 +41,7 @@ impl Decoder {
     pub(crate) fn new(origin: Origin) -> Self {
         Self {
             origin,
-            state: State::Begin {
+            state: State::Detecting {
                 visitor_sent: Vec::new(),
                 service_sent: Vec::new(),
             },
@@ -55,13 +55,13 @@ impl Decoder {
 
     pub(crate) fn visitor_sent(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
         let followed = match &mut self.state {
-            State::Begin { visitor_sent, .. } => {
+            State::Detecting { visitor_sent, .. } => {
                 visitor_sent.extend_from_slice(bytes);
-                return self.begin(store, now);
+                return self.detect_protocol(store, now);
             }
             State::Http1(http1) => http1.visitor_sent(bytes, &self.origin, store, now),
             State::Http2(http2) => http2.visitor_sent(bytes, &self.origin, store, now),
-            State::Over => return,
+            State::Ended => return,
         };
         self.unless_lost(followed, store, now);
     }
@@ -69,9 +69,9 @@ impl Decoder {
     pub(crate) fn service_sent(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
         let followed = match &mut self.state {
             // An HTTP/2 service may send first.
-            State::Begin { service_sent, .. } => {
+            State::Detecting { service_sent, .. } => {
                 if service_sent.len() + bytes.len() > SPEAKS_FIRST {
-                    self.state = State::Over;
+                    self.state = State::Ended;
                 } else {
                     service_sent.extend_from_slice(bytes);
                 }
@@ -79,24 +79,24 @@ impl Decoder {
             }
             State::Http1(http1) => http1.service_sent(bytes, store, now),
             State::Http2(http2) => http2.service_sent(bytes, store, now),
-            State::Over => return,
+            State::Ended => return,
         };
         self.unless_lost(followed, store, now);
     }
 
     /// The stream has ended; `error` is the reason if it did not end normally.
     pub(crate) fn ended(&mut self, error: Option<&str>, store: &mut Store, now: Timestamp) {
-        match std::mem::replace(&mut self.state, State::Over) {
+        match std::mem::replace(&mut self.state, State::Ended) {
             State::Http1(mut http1) => http1.ended(error, store, now),
             State::Http2(mut http2) => {
                 http2.ended(error.unwrap_or(http2::CONNECTION_ENDED), store, now);
             }
-            State::Begin { .. } | State::Over => {}
+            State::Detecting { .. } | State::Ended => {}
         }
     }
 
-    fn begin(&mut self, store: &mut Store, now: Timestamp) {
-        let State::Begin {
+    fn detect_protocol(&mut self, store: &mut Store, now: Timestamp) {
+        let State::Detecting {
             visitor_sent,
             service_sent,
         } = &mut self.state
@@ -114,7 +114,7 @@ impl Decoder {
             State::Http2(Box::default())
         } else if !service_sent.is_empty() {
             // A server that sends before a request does not use HTTP/1.1.
-            State::Over
+            State::Ended
         } else {
             State::Http1(Box::default())
         };
@@ -133,10 +133,10 @@ impl Decoder {
             return;
         };
         let message = format!("this connection cannot be read further: {lost}");
-        match std::mem::replace(&mut self.state, State::Over) {
+        match std::mem::replace(&mut self.state, State::Ended) {
             State::Http1(mut http1) => http1.lost(&message, store, now),
             State::Http2(mut http2) => http2.ended(&message, store, now),
-            State::Begin { .. } | State::Over => {}
+            State::Detecting { .. } | State::Ended => {}
         }
     }
 }

@@ -91,14 +91,14 @@ pub(crate) struct Exchange {
     pub(crate) response: Option<Response>,
     pub(crate) response_body: Body,
     /// Time when the body of the request had passed.
-    pub(crate) asked: Option<Timestamp>,
+    pub(crate) request_finished_at: Option<Timestamp>,
     /// Time when the head of the response had passed.
-    pub(crate) answered: Option<Timestamp>,
+    pub(crate) response_started_at: Option<Timestamp>,
     pub(crate) messages: VecDeque<Message>,
     /// Size of the messages in bytes.
     pub(crate) messages_bytes: usize,
     /// Number of messages that were removed because of the limits.
-    pub(crate) forgotten: u64,
+    pub(crate) removed_messages: u64,
 }
 
 /// The head of a request.
@@ -196,7 +196,7 @@ pub(crate) struct Message {
     pub(crate) number: u64,
     /// Time when its end had passed.
     pub(crate) at: Timestamp,
-    pub(crate) from: From,
+    pub(crate) from: MessageSender,
     pub(crate) what: ExchangeKind,
     /// The first [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES).
     pub(crate) kept: Vec<u8>,
@@ -208,7 +208,7 @@ pub(crate) struct Message {
 /// Sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum From {
+pub(crate) enum MessageSender {
     Visitor,
     Service,
 }

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::exchange::{Exchange, ExchangeKind, Fields, From, Response, content};
+use crate::exchange::{Exchange, ExchangeKind, Fields, MessageSender, Response, content};
 use crate::store::between;
 use crate::view::{FORM, Secrets, pairs, url};
 
@@ -25,8 +25,11 @@ pub(crate) fn archive<'e>(
 fn entry(exchange: &Exchange, secrets: Secrets) -> Value {
     let summary = &exchange.summary;
     let began = summary.began;
-    let request_end = exchange.asked.unwrap_or(began);
-    let answered = exchange.answered.unwrap_or(request_end).max(request_end);
+    let request_end = exchange.request_finished_at.unwrap_or(began);
+    let answered = exchange
+        .response_started_at
+        .unwrap_or(request_end)
+        .max(request_end);
     let ended = summary.took.and_then(|took| began.checked_add(took).ok());
     let ended = ended.unwrap_or(answered).max(answered);
     let mut entry = json!({
@@ -82,7 +85,7 @@ fn request(exchange: &Exchange, secrets: Secrets) -> Value {
         "bodySize": body.size,
     });
     if body.size > 0 {
-        let shown = content::shown(&request.fields, body);
+        let shown = content::decode_body(&request.fields, body);
         let mime = request.fields.get("content-type").unwrap_or_default();
         let text = String::from_utf8_lossy(&shown.bytes);
         let form = secrets == Secrets::Masked && request.fields.content_type() == FORM;
@@ -128,7 +131,7 @@ fn response(exchange: &Exchange, secrets: Secrets) -> Value {
 
 fn body(exchange: &Exchange, response: &Response) -> Value {
     let body = &exchange.response_body;
-    let shown = content::shown(&response.fields, body);
+    let shown = content::decode_body(&response.fields, body);
     let mime = response.fields.get("content-type").unwrap_or("x-unknown");
     let mut value = json!({"size": shown.bytes.len(), "mimeType": mime});
     match String::from_utf8(shown.bytes) {
@@ -173,8 +176,8 @@ fn messages(exchange: &Exchange) -> Value {
             _ => return None,
         };
         let kind = match message.from {
-            From::Visitor => "send",
-            From::Service => "receive",
+            MessageSender::Visitor => "send",
+            MessageSender::Service => "receive",
         };
         let data = match std::str::from_utf8(&message.kept) {
             Ok(text) if opcode == 1 => text.to_owned(),

@@ -156,7 +156,7 @@ impl InspectorState {
         let now = self.clock.now();
         let mut store = self.store.lock();
         change(&mut store, now);
-        for update in store.take_news() {
+        for update in store.take_updates() {
             // There may be no subscribers.
             drop(self.updates.send(update));
         }

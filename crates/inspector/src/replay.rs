@@ -49,7 +49,7 @@ enum Content {
 
 /// Reason why a request is not sent, or was not accepted.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum ReplayError {
     /// The changed request cannot be sent.
     Changes(String),
     /// This exchange cannot be repeated.
@@ -68,11 +68,11 @@ pub(crate) struct PreparedRequest {
 
 impl PreparedRequest {
     /// Builds the request. Masked values in `changes` are replaced by the original ones.
-    pub(crate) fn new(exchange: &Exchange, changes: Changes) -> Result<Self, Trouble> {
+    pub(crate) fn new(exchange: &Exchange, changes: Changes) -> Result<Self, ReplayError> {
         if exchange.summary.kind == Kind::WebSocket
             || exchange.request.fields.get("upgrade").is_some()
         {
-            return Err(Trouble::Exchange(
+            return Err(ReplayError::Exchange(
                 "an upgraded connection cannot be repeated",
             ));
         }
@@ -87,10 +87,10 @@ impl PreparedRequest {
             Some(Content::Base64(text)) => {
                 use base64::{Engine as _, engine::general_purpose::STANDARD};
                 let decoded = STANDARD.decode(text);
-                decoded.map_err(|_| Trouble::Changes("the body is not base64".to_owned()))?
+                decoded.map_err(|_| ReplayError::Changes("the body is not base64".to_owned()))?
             }
             None if kept.size > kept.kept.len() as u64 || !kept.whole => {
-                return Err(Trouble::Exchange(
+                return Err(ReplayError::Exchange(
                     "not all of the request's body was kept; edit it to send another",
                 ));
             }
@@ -144,10 +144,10 @@ impl PreparedRequest {
         inspector: &Inspector,
         tasks: &TaskTracker,
         stop: &CancellationToken,
-    ) -> Result<u64, Trouble> {
+    ) -> Result<u64, ReplayError> {
         let to = Arc::clone(&self.origin.to);
         let unreachable =
-            |error| Trouble::Service(format!("the service at {to} is not reachable: {error}"));
+            |error| ReplayError::Service(format!("the service at {to} is not reachable: {error}"));
         let stream = match &self.origin.tls {
             None => client::tap::connect(&to).await,
             Some(name) => {
@@ -178,20 +178,22 @@ impl PreparedRequest {
             return Ok(*id);
         }
         Err(match answer {
-            Ok(Ok(Err(error))) => Trouble::Service(format!("the service did not take it: {error}")),
-            _ => Trouble::Service("the service did not take it in time".to_owned()),
+            Ok(Ok(Err(error))) => {
+                ReplayError::Service(format!("the service did not take it: {error}"))
+            }
+            _ => ReplayError::Service("the service did not take it in time".to_owned()),
         })
     }
 }
 
-type Answered = Option<tokio::sync::oneshot::Sender<Result<(), hyper::Error>>>;
+type ReplaySender = Option<tokio::sync::oneshot::Sender<Result<(), hyper::Error>>>;
 
 /// One exchange over a separate connection.
 async fn exchange<T>(
     io: TokioIo<T>,
     request: http::Request<Full<Bytes>>,
     http2: bool,
-    answered: &mut Answered,
+    answered: &mut ReplaySender,
 ) -> Result<(), hyper::Error>
 where
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
@@ -210,7 +212,7 @@ where
 /// Reads a response to its end, and reports its start.
 async fn read(
     answer: http::Response<hyper::body::Incoming>,
-    answered: &mut Answered,
+    answered: &mut ReplaySender,
 ) -> Result<(), hyper::Error> {
     if let Some(answered) = answered.take() {
         // The caller may have disconnected.
@@ -247,8 +249,8 @@ fn request(
     fields: &Fields,
     body: Vec<u8>,
     scheme: Option<&str>,
-) -> Result<http::Request<Full<Bytes>>, Trouble> {
-    let bad = |what: &str| Trouble::Changes(format!("{what} cannot be sent"));
+) -> Result<http::Request<Full<Bytes>>, ReplayError> {
+    let bad = |what: &str| ReplayError::Changes(format!("{what} cannot be sent"));
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| bad("the method"))?;
     let http2 = scheme.is_some();
     let uri = match scheme {
@@ -257,7 +259,7 @@ fn request(
     };
     let uri: Uri = uri.parse().map_err(|_| bad("the path"))?;
     if !path.starts_with('/') && path != "*" {
-        return Err(Trouble::Changes(
+        return Err(ReplayError::Changes(
             "the path does not begin with /".to_owned(),
         ));
     }
@@ -282,7 +284,7 @@ fn request(
 
 /// True for headers that the connection itself sets.
 fn is_of_the_connection(name: &HeaderName, http2: bool) -> bool {
-    const OWN: [HeaderName; 6] = [
+    const CONNECTION_HEADERS: [HeaderName; 6] = [
         header::CONNECTION,
         header::CONTENT_LENGTH,
         header::TRANSFER_ENCODING,
@@ -290,7 +292,7 @@ fn is_of_the_connection(name: &HeaderName, http2: bool) -> bool {
         header::EXPECT,
         HeaderName::from_static("keep-alive"),
     ];
-    OWN.contains(name) || (http2 && name == header::HOST)
+    CONNECTION_HEADERS.contains(name) || (http2 && name == header::HOST)
 }
 
 fn restored(headers: Vec<Pair>, was: &Fields) -> Fields {

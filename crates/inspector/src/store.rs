@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::{
     Hint, Kind, Summary, Update,
-    exchange::{Body, Exchange, ExchangeKind, Fields, From, Message, Request, Response},
+    exchange::{Body, Exchange, ExchangeKind, Fields, Message, MessageSender, Request, Response},
     limits::{BODY_BYTES, MAX_BYTES, MAX_EXCHANGES, MESSAGE_BYTES, MESSAGES, MESSAGES_BYTES},
     mask,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Store {
     last_id: u64,
     bytes: usize,
     paused: bool,
-    news: Vec<Update>,
+    updates: Vec<Update>,
 }
 
 /// Visitor and target of a request.
@@ -91,18 +91,18 @@ impl Store {
             request_body: Body::default(),
             response: None,
             response_body: Body::default(),
-            asked: None,
-            answered: None,
+            request_finished_at: None,
+            response_started_at: None,
             messages: VecDeque::new(),
             messages_bytes: 0,
-            forgotten: 0,
+            removed_messages: 0,
         });
         self.grow(size + EXCHANGE_BYTES);
         if let Some(replay) = &origin.replay {
             // The only request of its connection.
             replay.id.get_or_init(|| id);
         }
-        self.tell(id);
+        self.push_update(id);
         Some(id)
     }
 
@@ -116,23 +116,23 @@ impl Store {
     }
 
     /// The body of the request is complete.
-    pub(crate) fn asked(&mut self, id: u64, trailers: Fields, now: Timestamp) {
+    pub(crate) fn request_finished(&mut self, id: u64, trailers: Fields, now: Timestamp) {
         let Some(exchange) = self.find(id) else {
             return;
         };
         let grown = trailers.bytes();
-        exchange.asked = Some(now);
+        exchange.request_finished_at = Some(now);
         exchange.request_body.whole = true;
         exchange.request_body.trailers = trailers;
         self.grow(grown);
     }
 
     /// Records the head of the response.
-    pub(crate) fn answered(&mut self, id: u64, response: Response, now: Timestamp) {
+    pub(crate) fn response_started(&mut self, id: u64, response: Response, now: Timestamp) {
         let Some(exchange) = self.find(id) else {
             return;
         };
-        exchange.answered = Some(now);
+        exchange.response_started_at = Some(now);
         exchange.summary.status = Some(response.status);
         exchange.summary.kind = match response.status {
             101 if is_websocket(&response.fields) => Kind::WebSocket,
@@ -142,7 +142,7 @@ impl Store {
         let grown = response.fields.bytes();
         exchange.response = Some(response);
         self.grow(grown);
-        self.tell(id);
+        self.push_update(id);
     }
 
     pub(crate) fn response_body(&mut self, id: u64, bytes: &[u8]) {
@@ -155,11 +155,11 @@ impl Store {
     }
 
     /// Counts bytes that are only recorded as messages.
-    pub(crate) fn count(&mut self, id: u64, from: From, bytes: u64) {
+    pub(crate) fn count(&mut self, id: u64, from: MessageSender, bytes: u64) {
         if let Some(exchange) = self.find(id) {
             match from {
-                From::Visitor => exchange.summary.request_bytes += bytes,
-                From::Service => exchange.summary.response_bytes += bytes,
+                MessageSender::Visitor => exchange.summary.request_bytes += bytes,
+                MessageSender::Service => exchange.summary.response_bytes += bytes,
             }
         }
     }
@@ -181,16 +181,22 @@ impl Store {
                 break;
             };
             freed += weight(&oldest);
-            exchange.forgotten += 1;
+            exchange.removed_messages += 1;
         }
         exchange.messages_bytes = exchange.messages_bytes.saturating_sub(freed);
         self.bytes = self.bytes.saturating_sub(freed);
         self.grow(grown);
-        self.tell(id);
+        self.push_update(id);
     }
 
     /// The exchange has ended; its response is complete if there is no `error`.
-    pub(crate) fn done(&mut self, id: u64, trailers: Fields, error: Option<&str>, now: Timestamp) {
+    pub(crate) fn finished(
+        &mut self,
+        id: u64,
+        trailers: Fields,
+        error: Option<&str>,
+        now: Timestamp,
+    ) {
         let Some(exchange) = self.find(id) else {
             return;
         };
@@ -204,7 +210,7 @@ impl Store {
         exchange.summary.error = error.map(Arc::from);
         exchange.summary.hint = Hint::of(exchange);
         self.grow(grown);
-        self.tell(id);
+        self.push_update(id);
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<&Exchange> {
@@ -224,7 +230,7 @@ impl Store {
     pub(crate) fn clear(&mut self) {
         self.exchanges.clear();
         self.bytes = 0;
-        self.news.push(Update::Gone {
+        self.updates.push(Update::Gone {
             up_to: self.last_id,
         });
     }
@@ -235,7 +241,7 @@ impl Store {
 
     pub(crate) fn pause(&mut self, paused: bool) {
         if mem::replace(&mut self.paused, paused) != paused {
-            self.news.push(Update::Paused(paused));
+            self.updates.push(Update::Paused(paused));
         }
     }
 
@@ -245,8 +251,8 @@ impl Store {
     }
 
     /// Changes since the last call.
-    pub(crate) fn take_news(&mut self) -> Vec<Update> {
-        mem::take(&mut self.news)
+    pub(crate) fn take_updates(&mut self) -> Vec<Update> {
+        mem::take(&mut self.updates)
     }
 
     fn find(&mut self, id: u64) -> Option<&mut Exchange> {
@@ -260,10 +266,10 @@ impl Store {
         usize::try_from(id.checked_sub(oldest)?).ok()
     }
 
-    fn tell(&mut self, id: u64) {
+    fn push_update(&mut self, id: u64) {
         let summary = self.get(id).map(|exchange| exchange.summary.clone());
         // `None` if the newest exchange was the one that had to be removed.
-        self.news.extend(summary.map(Update::Exchange));
+        self.updates.extend(summary.map(Update::Exchange));
     }
 
     fn grow(&mut self, bytes: usize) {
@@ -276,14 +282,15 @@ impl Store {
             self.bytes = self.bytes.saturating_sub(held_by(&oldest));
             left = Some(oldest.summary.id);
         }
-        self.news.extend(left.map(|up_to| Update::Gone { up_to }));
+        self.updates
+            .extend(left.map(|up_to| Update::Gone { up_to }));
     }
 }
 
 /// Assigns numbers to messages in order.
 pub(crate) fn message(
     at: Timestamp,
-    from: From,
+    from: MessageSender,
     what: ExchangeKind,
     mut kept: Vec<u8>,
     size: u64,

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use crate::exchange::content::DisplayedBody;
-use crate::exchange::{Body, Exchange, ExchangeKind, Fields, From, Message, content};
+use crate::exchange::{Body, Exchange, ExchangeKind, Fields, Message, MessageSender, content};
 use crate::{Summary, mask, protobuf};
 
 /// Display of secrets.
@@ -82,10 +82,10 @@ pub(crate) enum Data {
 
 /// A message of a WebSocket, an event stream or gRPC.
 #[derive(Serialize)]
-pub(crate) struct Note {
+pub(crate) struct MessageView {
     number: u64,
     at: String,
-    from: From,
+    from: MessageSender,
     #[serde(flatten)]
     what: ExchangeKind,
     size: u64,
@@ -124,7 +124,7 @@ impl Detail {
                 let body = &exchange.response_body;
                 Head::of(line.trim_end().to_owned(), &response.fields, body, secrets)
             }),
-            forgotten_messages: exchange.forgotten,
+            forgotten_messages: exchange.removed_messages,
             summary,
         }
     }
@@ -136,8 +136,8 @@ impl Head {
             bytes,
             decoded,
             cut,
-            trouble,
-        } = content::shown(fields, body);
+            decode_error: trouble,
+        } = content::decode_body(fields, body);
         let mime = fields.content_type();
         let bytes = match secrets {
             Secrets::Masked if mime == FORM => match std::str::from_utf8(&bytes) {
@@ -172,7 +172,7 @@ impl std::convert::From<Vec<u8>> for Data {
     }
 }
 
-impl Note {
+impl MessageView {
     /// `grpc_encoding` is the encoding that the sender announced.
     pub(crate) fn of(message: &Message, grpc_encoding: &str) -> Self {
         let mut bytes = message.kept.clone();

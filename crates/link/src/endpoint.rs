@@ -20,7 +20,7 @@ pub struct Endpoint {
 
 /// Reason why an address, or its secret or certificates, cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum BadEndpoint {
+pub enum EndpointError {
     /// The secret must not be sent to this address.
     #[error("{0}")]
     Address(&'static str),
@@ -51,13 +51,13 @@ impl Endpoint {
     /// system's).
     ///
     /// # Errors
-    /// [`BadEndpoint`]
+    /// [`EndpointError`]
     pub fn new(
         address: &str,
         token_file: PathBuf,
         ca_file: Option<&Path>,
-    ) -> Result<Self, BadEndpoint> {
-        let base = base(address).map_err(BadEndpoint::Address)?;
+    ) -> Result<Self, EndpointError> {
+        let base = base(address).map_err(EndpointError::Address)?;
         let mut builder = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             // The secret must not be sent to the target of a redirect.
@@ -70,7 +70,7 @@ impl Endpoint {
         Ok(Self {
             base,
             token_file,
-            client: builder.build().map_err(BadEndpoint::Tls)?,
+            client: builder.build().map_err(EndpointError::Tls)?,
         })
     }
 
@@ -137,8 +137,8 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
-fn authorities(path: &Path) -> Result<Vec<Certificate>, BadEndpoint> {
-    let failed = |problem: String| BadEndpoint::Authorities {
+fn authorities(path: &Path) -> Result<Vec<Certificate>, EndpointError> {
+    let failed = |problem: String| EndpointError::Authorities {
         path: path.to_owned(),
         problem,
     };

@@ -37,7 +37,7 @@ pub struct Link {
     endpoint: Endpoint,
     pace: Pace,
     status: Arc<Status>,
-    known: Arc<Storage>,
+    storage: Arc<Storage>,
 }
 
 /// Reason why a connection ended, or could not be opened.
@@ -61,7 +61,7 @@ enum Disconnect {
     Garbled(#[from] StreamError),
     /// The error of the [`Handler`].
     #[error("{0}")]
-    Unfit(String),
+    SnapshotRejected(String),
 }
 
 impl Link {
@@ -80,7 +80,7 @@ impl Link {
             endpoint,
             pace,
             status,
-            known: Arc::new(known),
+            storage: Arc::new(known),
         })
     }
 
@@ -92,7 +92,7 @@ impl Link {
     /// Applies the state of an earlier process, if its file is intact and belongs to this platform.
     /// The process can then serve before the platform responds. Reads a file.
     pub fn restore(&self, handler: &impl Handler) {
-        let Some(read) = self.known.load().transpose() else {
+        let Some(read) = self.storage.load().transpose() else {
             return;
         };
         let restored = read.and_then(|state| {
@@ -105,7 +105,7 @@ impl Link {
                     self.status.reached(cursor);
                 }
                 info!("serving with what was known when this engine ran last");
-                self.known.restored(state);
+                self.storage.restored(state);
             }
             Err(reason) => warn!(%reason, "what was known is not used"),
         }
@@ -113,7 +113,7 @@ impl Link {
 
     /// Follows the platform until `stop`, and then saves the state once more.
     pub async fn run<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
-        let saving = Arc::clone(&self.known).keep_saved(&self.pace, &stop);
+        let saving = Arc::clone(&self.storage).keep_saved(&self.pace, &stop);
         tokio::join!(self.follow(&*handler, &stop), saving);
     }
 
@@ -135,7 +135,7 @@ impl Link {
             }
             let mut wait = retry.next_wait(random());
             match &lost {
-                Disconnect::Token(_) | Disconnect::Refused(_) | Disconnect::Unfit(_) => {
+                Disconnect::Token(_) | Disconnect::Refused(_) | Disconnect::SnapshotRejected(_) => {
                     error!(reason = %lost, "cannot connect to the platform until this is fixed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
@@ -148,7 +148,7 @@ impl Link {
             }
             // Invalid data is not requested again from the same cursor.
             if matches!(lost, Disconnect::Garbled(_)) {
-                self.known.forget_cursor();
+                self.storage.forget_cursor();
             }
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -180,7 +180,7 @@ impl Link {
             patience = self.pace.silence;
             reader.push(&piece);
             while let Some(step) = reader.next()? {
-                self.status.hear();
+                self.status.message_received();
                 self.take(step, handler)?;
                 // A stream that continues after a cursor is complete with its first message; one
                 // from the start, with the end of the snapshot.
@@ -197,7 +197,7 @@ impl Link {
             .endpoint
             .request(Method::GET, CHANGES)
             .map_err(Disconnect::Token)?;
-        let cursor = self.known.cursor();
+        let cursor = self.storage.cursor();
         let grounded = cursor.is_some();
         if let Some(cursor) = cursor {
             request = request.query(&[("since", cursor.0)]);
@@ -224,12 +224,12 @@ impl Link {
                 let state = State::new(platform.clone(), &items, cursor.clone());
                 handler
                     .snapshot(platform, items)
-                    .map_err(Disconnect::Unfit)?;
+                    .map_err(Disconnect::SnapshotRejected)?;
                 self.status.snapshot(&cursor);
-                self.known.replace(state);
+                self.storage.replace(state);
             }
             LinkEvent::Change { items, cursor } => {
-                self.known.fold(&items, &cursor);
+                self.storage.fold(&items, &cursor);
                 handler.change(items);
                 self.status.change(&cursor);
             }

@@ -20,13 +20,13 @@ mod state;
 mod status;
 mod storage;
 
-pub use endpoint::{BadEndpoint, Endpoint};
+pub use endpoint::{Endpoint, EndpointError};
 pub use follow::{Handler, Link};
-pub use lines::{Lines, TooLong};
+pub use lines::{LineTooLong, Lines};
 pub use pace::Pace;
 pub use reader::{LinkEvent, MAX_SNAPSHOT_BYTES, Reader, StreamError};
 pub use reports::{Records, ReportCounts, Reporter, reports};
 pub use spool::SpoolLimits;
-pub use state::{BadState, State};
+pub use state::{State, StateFileError};
 pub use status::Status;
 pub use types::backoff::Backoff;

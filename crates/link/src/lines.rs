@@ -14,7 +14,7 @@ pub struct Lines {
 /// A line is too long. The stream cannot be used after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line is longer than {0} bytes")]
-pub struct TooLong(pub usize);
+pub struct LineTooLong(pub usize);
 
 impl Lines {
     /// Creates a splitter for lines of at most `limit` bytes, without the LF.
@@ -35,17 +35,17 @@ impl Lines {
     /// The next line, without its LF; `None` until it is complete.
     ///
     /// # Errors
-    /// [`TooLong`], as soon as it is certain.
+    /// [`LineTooLong`], as soon as it is certain.
     #[expect(
         clippy::should_implement_trait,
         reason = "`None` means later, not the end"
     )]
-    pub fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+    pub fn next(&mut self) -> Result<Option<Bytes>, LineTooLong> {
         let unsearched = self.waiting.get(self.searched..).unwrap_or_default();
         let found = unsearched.iter().position(|byte| *byte == b'\n');
         let length = found.map_or(self.waiting.len(), |at| self.searched + at);
         if length > self.limit {
-            return Err(TooLong(self.limit));
+            return Err(LineTooLong(self.limit));
         }
         if found.is_none() {
             self.searched = length;
@@ -74,7 +74,7 @@ mod tests {
                 match lines.next() {
                     Ok(Some(line)) => out.push(line),
                     Ok(None) => break,
-                    Err(TooLong(_)) => return (out, true),
+                    Err(LineTooLong(_)) => return (out, true),
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! Interpretation of the lines of the stream.
 
-use api::link::{Cursor, Down, Item, MAX_LINE_BYTES, Platform};
+use api::link::{Cursor, Item, LinkMessage, MAX_LINE_BYTES, Platform};
 use bytes::Bytes;
 
-use crate::lines::{Lines, TooLong};
+use crate::lines::{LineTooLong, Lines};
 
 /// Reads one connection's stream. It does no I/O: bytes in, [`LinkEvent`]s out.
 #[derive(Debug)]
@@ -42,9 +42,9 @@ pub enum LinkEvent {
 /// Reason why a stream cannot be read further. The text never contains data of the stream.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// See [`TooLong`].
+    /// See [`LineTooLong`].
     #[error(transparent)]
-    TooLong(#[from] TooLong),
+    TooLong(#[from] LineTooLong),
     /// A line is not a message. The error is at this line and column of it.
     #[error("a line is not a message of the link (column {0})")]
     Malformed(usize),
@@ -97,16 +97,16 @@ impl Reader {
     }
 
     fn take(&mut self, line: &Bytes) -> Result<LinkEvent, StreamError> {
-        let message: Down =
+        let message: LinkMessage =
             serde_json::from_slice(line).map_err(|error| StreamError::Malformed(error.column()))?;
         match message {
-            Down::SnapshotBegin { platform } => {
+            LinkMessage::SnapshotBegin { platform } => {
                 // The platform may abort a snapshot and start again.
                 self.snapshot = Some((platform, Vec::new()));
                 self.gathered = 0;
                 Ok(LinkEvent::Nothing)
             }
-            Down::Item { item } => {
+            LinkMessage::Item { item } => {
                 let (_, items) = self
                     .snapshot
                     .as_mut()
@@ -118,7 +118,7 @@ impl Reader {
                 items.push(item);
                 Ok(LinkEvent::Nothing)
             }
-            Down::SnapshotEnd { cursor } => {
+            LinkMessage::SnapshotEnd { cursor } => {
                 let (platform, items) = self.snapshot.take().ok_or(StreamError::Misplaced(
                     "the end of a snapshot that did not begin",
                 ))?;
@@ -129,14 +129,14 @@ impl Reader {
                     cursor,
                 })
             }
-            Down::Change { .. } if self.snapshot.is_some() => {
+            LinkMessage::Change { .. } if self.snapshot.is_some() => {
                 Err(StreamError::Misplaced("a change within a snapshot"))
             }
-            Down::Change { .. } if !self.grounded => {
+            LinkMessage::Change { .. } if !self.grounded => {
                 Err(StreamError::Misplaced("a change before any snapshot"))
             }
-            Down::Change { cursor, items } => Ok(LinkEvent::Change { items, cursor }),
-            Down::Alive {} | Down::Unknown => Ok(LinkEvent::Nothing),
+            LinkMessage::Change { cursor, items } => Ok(LinkEvent::Change { items, cursor }),
+            LinkMessage::Alive {} | LinkMessage::Unknown => Ok(LinkEvent::Nothing),
         }
     }
 }

@@ -245,7 +245,7 @@ struct Collector {
     shared: Arc<ReporterState>,
     kind: Kind,
     batch: Duration,
-    drafts: mpsc::Sender<(Kind, Draft)>,
+    drafts: mpsc::Sender<(Kind, ReportDraft)>,
 }
 
 /// Numbers batches and writes them one after the other, so that they are on disk in the order of
@@ -260,12 +260,12 @@ struct Writer {
 
 /// A report in preparation, with its records in their serialised form.
 #[derive(Default)]
-struct Draft {
+struct ReportDraft {
     text: Vec<u8>,
     records: usize,
 }
 
-impl Draft {
+impl ReportDraft {
     /// Adds a record. `false`: the record cannot be sent.
     fn add(&mut self, record: &Record) -> bool {
         let Ok(text) = serde_json::to_vec(record) else {
@@ -304,7 +304,7 @@ impl Collector {
                 }
             };
             let Some(first) = first else { return };
-            let mut draft = Draft::default();
+            let mut draft = ReportDraft::default();
             self.add(&mut draft, &first);
             let full = tokio::time::sleep(self.batch);
             tokio::pin!(full);
@@ -326,7 +326,7 @@ impl Collector {
         }
     }
 
-    fn add(&self, draft: &mut Draft, record: &Record) {
+    fn add(&self, draft: &mut ReportDraft, record: &Record) {
         if !draft.add(record) {
             self.shared.drop_records(1);
         }
@@ -340,7 +340,11 @@ fn is_urgent(record: &Record) -> bool {
 }
 
 impl Writer {
-    async fn run(mut self, mut drafts: mpsc::Receiver<(Kind, Draft)>, stop: &CancellationToken) {
+    async fn run(
+        mut self,
+        mut drafts: mpsc::Receiver<(Kind, ReportDraft)>,
+        stop: &CancellationToken,
+    ) {
         while let Some((kind, draft)) = drafts.recv().await {
             self.write(kind, &draft, stop).await;
         }
@@ -348,7 +352,7 @@ impl Writer {
 
     /// Writes a batch, with any number of retries. While the disk is unusable only the queues in
     /// memory remain, and records that they cannot take are counted.
-    async fn write(&mut self, kind: Kind, draft: &Draft, stop: &CancellationToken) {
+    async fn write(&mut self, kind: Kind, draft: &ReportDraft, stop: &CancellationToken) {
         self.sequence += 1;
         let (generation, sequence) = (self.generation, self.sequence);
         let report: Arc<[u8]> = draft.report(&self.id, sequence).into();
@@ -357,7 +361,7 @@ impl Writer {
             let (shared, report) = (Arc::clone(&self.shared), Arc::clone(&report));
             let put = move || {
                 let number = (generation, sequence);
-                shared.spool.put(number, (records, kind), &report)
+                shared.spool.append(number, (records, kind), &report)
             };
             let written = tokio::task::spawn_blocking(put).await;
             match written
@@ -542,7 +546,7 @@ mod tests {
 
     #[test]
     fn a_draft_becomes_a_report_within_its_limits() {
-        let mut draft = Draft::default();
+        let mut draft = ReportDraft::default();
         while !draft.is_full() {
             assert!(draft.add(&record(7)));
         }
@@ -563,7 +567,7 @@ mod tests {
                 tunnels: 0,
             })
         };
-        let mut draft = Draft::default();
+        let mut draft = ReportDraft::default();
         assert!(!draft.add(&large(MAX_RECORD_BYTES)));
         assert_eq!(draft.records, 0);
         while !draft.is_full() {

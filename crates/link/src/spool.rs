@@ -147,7 +147,7 @@ impl Spool {
     ///
     /// # Errors
     /// Those of the file system; the batch was not added in this case.
-    pub(crate) fn put(
+    pub(crate) fn append(
         &self,
         (generation, sequence): (u64, u64),
         (records, kind): (u64, Kind),
@@ -170,7 +170,7 @@ impl Spool {
             while index.waiting.len() > self.limits.batches
                 || (index.bytes > self.limits.bytes && index.waiting.len() > 1)
             {
-                evicted.extend(index.give_way(self.limits));
+                evicted.extend(index.evict(self.limits));
             }
         }
         for batch in &evicted {
@@ -226,7 +226,7 @@ impl Index {
     }
 
     /// Evicts the oldest batch of the kind that exceeds its share, but never the newest of all.
-    fn give_way(&mut self, limits: SpoolLimits) -> Option<Batch> {
+    fn evict(&mut self, limits: SpoolLimits) -> Option<Batch> {
         let rest = self.waiting.iter().filter(|batch| batch.kind == Kind::Rest);
         let (count, bytes) = rest.fold((0, 0), |(count, bytes), batch| {
             (count + 1, bytes + batch.size)
@@ -259,7 +259,9 @@ mod tests {
         let spool = Spool::open(folder.path(), SpoolLimits::default()).unwrap();
         assert_eq!(spool.next_generation(), 1);
         for sequence in 1..=11 {
-            spool.put((1, sequence), (2, Kind::Visits), b"{}").unwrap();
+            spool
+                .append((1, sequence), (2, Kind::Visits), b"{}")
+                .unwrap();
         }
         let first = spool.oldest().unwrap();
         assert_eq!(spool.read(&first).unwrap().unwrap(), b"{}");
@@ -273,7 +275,7 @@ mod tests {
             (2..=11).map(|n| (1, n)).collect::<Vec<_>>()
         );
         assert_eq!((spool.records(), spool.next_generation()), (20, 2));
-        spool.put((2, 1), (1, Kind::Visits), b"{}").unwrap();
+        spool.append((2, 1), (1, Kind::Visits), b"{}").unwrap();
         assert_eq!(sequences(&spool).last(), Some(&(2, 1)));
         assert!(folder.path().join("note.txt").exists());
     }
@@ -288,20 +290,26 @@ mod tests {
         let spool = Spool::open(folder.path(), limits).unwrap();
         for sequence in 1..=3 {
             assert_eq!(
-                spool.put((1, sequence), (5, Kind::Visits), b"1").unwrap(),
+                spool
+                    .append((1, sequence), (5, Kind::Visits), b"1")
+                    .unwrap(),
                 0
             );
         }
         assert_eq!(
-            spool.put((1, 4), (5, Kind::Visits), b"1").unwrap(),
+            spool.append((1, 4), (5, Kind::Visits), b"1").unwrap(),
             5,
             "by their number"
         );
-        let evicted = spool.put((1, 5), (5, Kind::Visits), b"123456789").unwrap();
+        let evicted = spool
+            .append((1, 5), (5, Kind::Visits), b"123456789")
+            .unwrap();
         assert_eq!(evicted, 10, "by their size");
         assert_eq!(sequences(&spool), [(1, 4), (1, 5)]);
         assert_eq!(
-            spool.put((1, 6), (1, Kind::Visits), &[b'1'; 20]).unwrap(),
+            spool
+                .append((1, 6), (1, Kind::Visits), &[b'1'; 20])
+                .unwrap(),
             10
         );
         assert_eq!(sequences(&spool), [(1, 6)], "the newest stays");
@@ -316,7 +324,7 @@ mod tests {
             batches: 8,
         };
         let spool = Spool::open(folder.path(), limits).unwrap();
-        let put = |sequence, kind| spool.put((1, sequence), (1, kind), b"1").unwrap();
+        let put = |sequence, kind| spool.append((1, sequence), (1, kind), b"1").unwrap();
         for sequence in [1, 2] {
             put(sequence, Kind::Rest);
         }
@@ -329,7 +337,7 @@ mod tests {
         drop(spool);
         let spool = Spool::open(folder.path(), limits).unwrap();
         for sequence in 1..=5 {
-            spool.put((2, sequence), (1, Kind::Rest), b"1").unwrap();
+            spool.append((2, sequence), (1, Kind::Rest), b"1").unwrap();
         }
         let kept = [
             (1, 15),
@@ -352,9 +360,9 @@ mod tests {
             batches: 1,
         };
         let spool = Spool::open(folder.path(), limits).unwrap();
-        spool.put((1, 1), (1, Kind::Visits), b"a").unwrap();
+        spool.append((1, 1), (1, Kind::Visits), b"a").unwrap();
         let first = spool.oldest().unwrap();
-        spool.put((1, 2), (1, Kind::Visits), b"b").unwrap();
+        spool.append((1, 2), (1, Kind::Visits), b"b").unwrap();
         assert_eq!(spool.read(&first).unwrap(), None);
         spool.remove(&first).unwrap();
         assert_eq!(sequences(&spool), [(1, 2)]);

@@ -160,7 +160,7 @@ impl State {
 
 /// Reason why a file is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum BadState {
+pub enum StateFileError {
     /// The file is truncated or was changed.
     #[error("it is broken: {0}")]
     Broken(&'static str),
@@ -231,27 +231,27 @@ impl State {
     /// Parses a file.
     ///
     /// # Errors
-    /// [`BadState`]; nothing of the file is used in this case.
-    pub fn from_file(file: &[u8], address: &str) -> Result<Self, BadState> {
+    /// [`StateFileError`]; nothing of the file is used in this case.
+    pub fn from_file(file: &[u8], address: &str) -> Result<Self, StateFileError> {
         let body = file
             .strip_suffix(b"\n")
-            .ok_or(BadState::Broken("it does not end"))?;
+            .ok_or(StateFileError::Broken("it does not end"))?;
         let cut = body.iter().rposition(|byte| *byte == b'\n');
         let (body, trailer) = body.split_at(cut.map_or(0, |at| at + 1));
         let trailer: Trailer =
-            serde_json::from_slice(trailer).map_err(|_| BadState::Broken("its last line"))?;
+            serde_json::from_slice(trailer).map_err(|_| StateFileError::Broken("its last line"))?;
         if trailer.sha256 != sha256(body) {
-            return Err(BadState::Broken("its checksum"));
+            return Err(StateFileError::Broken("its checksum"));
         }
         let mut lines = body.split_inclusive(|byte| *byte == b'\n');
-        let first = lines.next().ok_or(BadState::Broken("it is empty"))?;
+        let first = lines.next().ok_or(StateFileError::Broken("it is empty"))?;
         let header: Header =
-            serde_json::from_slice(first).map_err(|_| BadState::Broken("its first line"))?;
+            serde_json::from_slice(first).map_err(|_| StateFileError::Broken("its first line"))?;
         if header.format != FORMAT || header.version != VERSION {
-            return Err(BadState::Version);
+            return Err(StateFileError::Version);
         }
         if header.address != address {
-            return Err(BadState::Foreign);
+            return Err(StateFileError::Foreign);
         }
         let same_program = header.program == env!("CARGO_PKG_VERSION");
         let mut state = Self {
@@ -261,11 +261,12 @@ impl State {
             bytes: 0,
         };
         for line in lines {
-            let item = serde_json::from_slice(line).map_err(|_| BadState::Broken("an item"))?;
+            let item =
+                serde_json::from_slice(line).map_err(|_| StateFileError::Broken("an item"))?;
             state.put(&item);
         }
         if state.items.len() != trailer.items {
-            return Err(BadState::Broken("its count"));
+            return Err(StateFileError::Broken("its count"));
         }
         Ok(state)
     }

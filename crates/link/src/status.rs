@@ -12,7 +12,7 @@ use tokio::sync::watch;
 pub struct Status {
     connected: watch::Sender<bool>,
     /// Time of the last message of the platform, or of the first request of this process.
-    heard: Mutex<Instant>,
+    last_message_at: Mutex<Instant>,
     snapshots: AtomicU64,
     changes: AtomicU64,
     version: watch::Sender<u64>,
@@ -23,7 +23,7 @@ impl Status {
     pub(crate) fn new() -> Self {
         Self {
             connected: watch::Sender::new(false),
-            heard: Mutex::new(Instant::now()),
+            last_message_at: Mutex::new(Instant::now()),
             snapshots: AtomicU64::new(0),
             changes: AtomicU64::new(0),
             version: watch::Sender::new(0),
@@ -37,7 +37,7 @@ impl Status {
     }
 
     /// Waits until writing the state succeeds or fails, as given.
-    pub async fn becomes_saved(&self, saved: bool) {
+    pub async fn wait_until_saved(&self, saved: bool) {
         // The sender is a field of this value, so it is never closed.
         self.saved
             .subscribe()
@@ -57,7 +57,7 @@ impl Status {
     }
 
     /// Waits until the link is connected or disconnected, as given.
-    pub async fn becomes(&self, connected: bool) {
+    pub async fn wait_until_connected(&self, connected: bool) {
         // The sender is a field of this value, so it is never closed.
         self.connected
             .subscribe()
@@ -67,8 +67,8 @@ impl Status {
     }
 
     /// Time of the last message of the platform, or of the first request if there was none.
-    pub fn heard(&self) -> Instant {
-        *self.heard.lock()
+    pub fn last_message_at(&self) -> Instant {
+        *self.last_message_at.lock()
     }
 
     /// Number of applied snapshots.
@@ -87,7 +87,7 @@ impl Status {
     }
 
     /// Waits until this version, or a later one, is effective.
-    pub async fn reaches(&self, version: u64) {
+    pub async fn wait_for_version(&self, version: u64) {
         // The sender is a field of this value, so it is never closed.
         self.version
             .subscribe()
@@ -100,8 +100,8 @@ impl Status {
         self.connected.send_replace(connected);
     }
 
-    pub(crate) fn hear(&self) {
-        *self.heard.lock() = Instant::now();
+    pub(crate) fn message_received(&self) {
+        *self.last_message_at.lock() = Instant::now();
     }
 
     pub(crate) fn snapshot(&self, cursor: &Cursor) {

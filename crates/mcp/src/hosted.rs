@@ -86,7 +86,7 @@ pub const PATH: &str = "/api/mcp";
 
 /// The endpoint at [`PATH`].
 pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
-    let server = Server::new(InProcess {
+    let server = Server::new(InProcessApi {
         api: hosted.api,
         engines: hosted.engines,
         base_url: hosted.base_url.as_str().into(),
@@ -172,7 +172,7 @@ async fn door<I: Identify>(
     response
         .headers_mut()
         .insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    finished(response, is_list).await
+    complete_response(response, is_list).await
 }
 
 /// True if the request has no `Origin` (RFC 6454 section 7), or the platform's own.
@@ -252,7 +252,7 @@ fn is_message(message: &Map<String, Value>) -> bool {
 
 /// Adds to the SDK's responses: the list of tools, because the SDK's type has no field for security
 /// schemes next to `_meta`, and the common form of error responses.
-async fn finished(response: Response, is_list: bool) -> Response {
+async fn complete_response(response: Response, is_list: bool) -> Response {
     let (mut parts, body) = response.into_parts();
     let is_json = parts
         .headers
@@ -288,9 +288,14 @@ fn with_tools(bytes: Bytes) -> Bytes {
     };
     let (before, rest) = bytes.split_at(at);
     let (_empty, after) = rest.split_at(EMPTY.len());
-    [before, b"\"tools\":", tools::written().as_bytes(), after]
-        .concat()
-        .into()
+    [
+        before,
+        b"\"tools\":",
+        tools::documents_json().as_bytes(),
+        after,
+    ]
+    .concat()
+    .into()
 }
 
 fn problem(problem: &Problem) -> Response {
@@ -322,13 +327,13 @@ const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The API's router in this process.
-struct InProcess<E> {
+struct InProcessApi<E> {
     api: Router,
     engines: E,
     base_url: Arc<str>,
 }
 
-impl<E: Engines> Backend for InProcess<E> {
+impl<E: Engines> Backend for InProcessApi<E> {
     fn base_url(&self) -> Arc<str> {
         Arc::clone(&self.base_url)
     }
@@ -339,7 +344,7 @@ impl<E: Engines> Backend for InProcess<E> {
             .is_some_and(|caller| caller.credential.is_some())
     }
 
-    fn held(&self, caller: &Extensions) -> Option<Permissions> {
+    fn known_permissions(&self, caller: &Extensions) -> Option<Permissions> {
         let caller = caller.get::<Caller>()?;
         caller
             .extensions
@@ -466,7 +471,7 @@ mod tests {
         let status = async |bytes: usize| {
             let kind = [(CONTENT_TYPE, "application/json")];
             let answer = (kind, vec![b' '; bytes]).into_response();
-            finished(answer, false).await.status()
+            complete_response(answer, false).await.status()
         };
         assert_eq!(status(4 * 1024 * 1024).await, 200);
         assert_eq!(status(4 * 1024 * 1024 + 1).await, 500);

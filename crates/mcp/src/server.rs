@@ -30,7 +30,7 @@ use crate::tools::call;
 use crate::tools::call::BadArgument;
 use crate::tools::live::{LiveList, ProjectName};
 use crate::tools::schema::CONFIRMED;
-use crate::tools::terminals::{Agent, TerminalAsk, TerminalTool, Way};
+use crate::tools::terminals::{Agent, TerminalAsk, TerminalTool, ToolImplementation};
 use crate::tools::{Call, Tool};
 
 /// Sends requests to the API.
@@ -43,7 +43,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The permissions of the credential, if they are known locally; `None`: unknown, or not
     /// restricted.
-    fn held(&self, _caller: &Extensions) -> Option<Permissions> {
+    fn known_permissions(&self, _caller: &Extensions) -> Option<Permissions> {
         None
     }
 
@@ -90,12 +90,12 @@ pub type ResponseFuture = std::pin::Pin<Box<dyn Future<Output = Response<Bytes>>
 /// The tools of a backend, and local tools if it runs on the user's machine.
 pub struct Server<B> {
     backend: Arc<B>,
-    beside: Option<Beside>,
+    local: Option<LocalTools>,
 }
 
 /// The local tools of one client.
 #[derive(Clone)]
-struct Beside {
+struct LocalTools {
     local: Arc<dyn Local>,
     /// Permits for concurrent calls. Over HTTP, connections are limited instead.
     places: Arc<Semaphore>,
@@ -105,7 +105,7 @@ impl<B> Clone for Server<B> {
     fn clone(&self) -> Self {
         Self {
             backend: Arc::clone(&self.backend),
-            beside: self.beside.clone(),
+            local: self.local.clone(),
         }
     }
 }
@@ -115,7 +115,7 @@ impl<B: Backend> Server<B> {
     pub fn new(backend: B) -> Self {
         Self {
             backend: Arc::new(backend),
-            beside: None,
+            local: None,
         }
     }
 
@@ -123,13 +123,13 @@ impl<B: Backend> Server<B> {
     pub(crate) fn beside(self, local: Arc<dyn Local>) -> Self {
         let places = Arc::new(Semaphore::new(MOST_CALLS));
         Self {
-            beside: Some(Beside { local, places }),
+            local: Some(LocalTools { local, places }),
             ..self
         }
     }
 
     fn local_tools(&self) -> Vec<LocalTool> {
-        let beside = self.beside.iter();
+        let beside = self.local.iter();
         beside.flat_map(|beside| beside.local.tools()).collect()
     }
 
@@ -159,7 +159,7 @@ impl<B: Backend> Server<B> {
         }
         // If the credential is known to lack a permission, 403 comes next, for all missing
         // permissions together (MC-6).
-        if let Some(held) = self.backend.held(caller)
+        if let Some(held) = self.backend.known_permissions(caller)
             && let Some(missing) = missing(tool, held)
         {
             return self.challenge(tool, &MissingAccess::Scope(&missing));
@@ -261,14 +261,14 @@ impl<B: Backend> Server<B> {
         let Some(needed) = of.scopes.first().copied() else {
             return Ok(result::failure(NO_LIST));
         };
-        let response = match of.way {
-            Way::Operation(verb, path, _) => {
+        let response = match of.implementation {
+            ToolImplementation::Operation(verb, path, _) => {
                 let request = of.request((verb, path), &arguments)?;
                 self.backend
                     .carry_to_engine(project, needed, request, caller)
                     .await
             }
-            Way::Stream(act) => {
+            ToolImplementation::Stream(act) => {
                 let ask = TerminalAsk {
                     act,
                     arguments,
@@ -279,7 +279,7 @@ impl<B: Backend> Server<B> {
                     .await
             }
         };
-        if let Way::Operation(_, _, answer) = of.way
+        if let ToolImplementation::Operation(_, _, answer) = of.implementation
             && response.status().is_success()
         {
             let answer = answer.of(&response);
@@ -434,7 +434,7 @@ impl<B: Backend> ServerHandler for Server<B> {
         if let Some(ListIsWritten) = is_written {
             return Ok(ListToolsResult::with_all_items(Vec::new()));
         }
-        let mut listed = tools::listed();
+        let mut listed = tools::sdk_tools();
         let local = self.local_tools().into_iter();
         listed.extend(local.filter_map(|tool| serde_json::from_value(tool.document()).ok()));
         Ok(ListToolsResult::with_all_items(listed))
@@ -446,13 +446,13 @@ impl<B: Backend> ServerHandler for Server<B> {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
-        let places = self.beside.as_ref().map(|beside| &beside.places);
+        let places = self.local.as_ref().map(|beside| &beside.places);
         let Ok(_place) = places.map(|places| places.try_acquire()).transpose() else {
             let message = format!("{MOST_CALLS} calls are running; wait for one to end");
             return Err(ErrorData::new(BUSY, message, None));
         };
         let Some(tool) = Tool::find(&request.name) else {
-            let beside = self.beside.as_ref();
+            let beside = self.local.as_ref();
             let answer = beside.and_then(|beside| beside.local.call(&request.name, arguments));
             if let Some(answer) = answer {
                 let result = answer.await;

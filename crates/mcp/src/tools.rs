@@ -26,7 +26,7 @@ pub struct Tool {
     pub description: &'static str,
     /// Effect of a call.
     pub(crate) effect: Effect,
-    /// Implementation of the tool.
+    /// ToolImplementation of the tool.
     pub(crate) call: Call,
 }
 
@@ -47,7 +47,7 @@ pub enum Effect {
     Acts,
 }
 
-/// Implementation of a tool.
+/// ToolImplementation of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call {
     /// Overview of the server.
@@ -517,14 +517,14 @@ pub fn documents() -> Vec<Value> {
 
 /// All tools as JSON, cached because the list is long and the same for all callers.
 #[cfg(feature = "hosted")]
-pub(crate) fn written() -> &'static str {
+pub(crate) fn documents_json() -> &'static str {
     static WRITTEN: std::sync::LazyLock<String> =
         std::sync::LazyLock::new(|| Value::from(documents()).to_string());
     &WRITTEN
 }
 
 /// All tools in the SDK's type, which has no field for the security schemes next to `_meta`.
-pub(crate) fn listed() -> Vec<rmcp::model::Tool> {
+pub(crate) fn sdk_tools() -> Vec<rmcp::model::Tool> {
     static LISTED: std::sync::LazyLock<Vec<rmcp::model::Tool>> = std::sync::LazyLock::new(|| {
         let documents = documents().into_iter();
         let tools = documents.map(serde_json::from_value);

@@ -21,10 +21,10 @@ use store::projects::{List, Reach, Sort};
 use store::{Conn, Order, Paging, Period, Store, events, logs, projects, usage, workspaces};
 use types::id::{EventId, LogId, ProjectId, TunnelId, UserId, WorkspaceId};
 
-type Done<T> = Result<T, Box<dyn Error>>;
+type Outcome<T> = Result<T, Box<dyn Error>>;
 
 #[tokio::main]
-async fn main() -> Done<()> {
+async fn main() -> Outcome<()> {
     let mut size = Size::FULL;
     let mut url = None;
     for argument in std::env::args().skip(1) {
@@ -195,7 +195,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn projects(&mut self) -> Done<()> {
+    async fn projects(&mut self) -> Outcome<()> {
         let [everywhere, one] = [1, 2].map(user);
         let mut read = self.store.read().await?;
         let all = workspaces::of_user(&mut read, everywhere).await?;
@@ -302,7 +302,7 @@ impl Bench {
         .await
     }
 
-    async fn records(&mut self) -> Done<()> {
+    async fn records(&mut self) -> Outcome<()> {
         let end = Timestamp::from_microsecond(START)?;
         let days = |days: i64| Period {
             start: Some(end - SignedDuration::from_hours(24 * days)),
@@ -463,7 +463,7 @@ impl Bench {
         &mut self,
         what: &str,
         question: impl AsyncFn(&mut Conn) -> Result<(usize, u64), store::Error>,
-    ) -> Done<()> {
+    ) -> Outcome<()> {
         let mut times = Vec::new();
         let mut rows = (0, 0);
         for _ in 0..ROUNDS {
@@ -519,11 +519,11 @@ fn millis(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
 }
 
-fn page_of(page: u32) -> Done<Paging> {
+fn page_of(page: u32) -> Outcome<Paging> {
     Ok(Paging::new(page, 100).ok_or("no such page")?)
 }
 
-fn id<T: std::str::FromStr>(prefix: &str, number: u64) -> Done<T> {
+fn id<T: std::str::FromStr>(prefix: &str, number: u64) -> Outcome<T> {
     format!("{prefix}_{number:026}")
         .parse()
         .map_err(|_| "no id".into())

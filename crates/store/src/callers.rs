@@ -14,7 +14,7 @@ use crate::users::User;
 
 /// A caller's credential.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OfCredential {
+pub struct CallerCredential {
     /// The credential, active or not.
     pub credential: Credential,
     /// Its owner, in any status.
@@ -89,7 +89,7 @@ pub async fn by_token(
     conn: &mut Conn,
     hash: SecretHash,
     jti: Option<&str>,
-) -> Result<Option<OfCredential>, Error> {
+) -> Result<Option<CallerCredential>, Error> {
     sql(BY_TOKEN).bind(hash).bind(jti).one(conn).await
 }
 
@@ -98,7 +98,7 @@ pub async fn by_credential(
     conn: &mut Conn,
     id: CredentialId,
     jti: Option<&str>,
-) -> Result<Option<OfCredential>, Error> {
+) -> Result<Option<CallerCredential>, Error> {
     sql(BY_CREDENTIAL).bind(id).bind(jti).one(conn).await
 }
 
@@ -111,7 +111,7 @@ pub async fn by_session(
     sql(BY_SESSION).bind(id).bind(jti).one(conn).await
 }
 
-impl Record for OfCredential {
+impl Record for CallerCredential {
     fn from_row(row: &Row) -> Result<Self, Bug> {
         Ok(Self {
             credential: Credential::from_row(row)?,

@@ -73,12 +73,7 @@ pub async fn take(tx: &mut Tx, provider: &str, region: &str, plan: &str) -> Resu
 }
 
 /// Releases the capacity of one project.
-pub async fn give_back(
-    tx: &mut Tx,
-    provider: &str,
-    region: &str,
-    plan: &str,
-) -> Result<bool, Error> {
+pub async fn release(tx: &mut Tx, provider: &str, region: &str, plan: &str) -> Result<bool, Error> {
     sql(GIVE_BACK)
         .bind(provider)
         .bind(region)

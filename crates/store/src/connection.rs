@@ -13,7 +13,7 @@ use crate::lease::Lease;
 
 /// A connection that can be read from; every reading function takes one.
 ///
-/// It is for one piece of work, in which all queries have to be answered within [`Conn::LONGEST`].
+/// It is for one piece of work, in which all queries have to be answered within [`Conn::TIME_LIMIT`].
 /// A database that no longer responds therefore blocks no caller for longer.
 pub struct Conn {
     lease: Lease,
@@ -28,12 +28,12 @@ pub struct Conn {
 impl Conn {
     /// Time limit for one piece of work: several times the duration of the slowest request on a
     /// busy database, and still shorter than clients wait.
-    pub const LONGEST: Duration = Duration::from_secs(15);
+    pub const TIME_LIMIT: Duration = Duration::from_secs(15);
 
     fn new(lease: Lease) -> Self {
         Self {
             lease,
-            deadline: Instant::now() + Self::LONGEST,
+            deadline: Instant::now() + Self::TIME_LIMIT,
             aborted: false,
             plans: None,
         }
@@ -126,9 +126,9 @@ impl Snapshot {
         Ok(Self(conn))
     }
 
-    /// Restarts the time limit [`Conn::LONGEST`] for the next page.
+    /// Restarts the time limit [`Conn::TIME_LIMIT`] for the next page.
     pub fn next_page(&mut self) {
-        self.0.deadline = Instant::now() + Conn::LONGEST;
+        self.0.deadline = Instant::now() + Conn::TIME_LIMIT;
     }
 }
 

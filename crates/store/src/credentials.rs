@@ -118,7 +118,7 @@ pub struct List<'a> {
     /// Only this kind.
     pub kind: Option<Kind>,
     /// Only those that are active at this time.
-    pub good_at: Option<Timestamp>,
+    pub active_at: Option<Timestamp>,
     /// Only those that had expired by this time.
     pub ended_by: Option<Timestamp>,
     /// Part of the name, ignoring case.
@@ -298,7 +298,7 @@ pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, 
             .bind(list.user)
             .bind(&pattern)
             .bind(list.kind.map(Kind::as_str))
-            .bind(list.good_at)
+            .bind(list.active_at)
             .bind(list.ended_by)
     };
     let total = bound(COUNT.to_owned()).count(conn).await?;
@@ -312,7 +312,7 @@ pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, 
 
 /// Number of a person's credentials that are active at `now`. Until the transaction ends, no other
 /// transaction that calls this first can add one, so that a limit can be enforced.
-pub async fn count_good(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
+pub async fn count_active(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
     crate::users::lock(tx, user).await?;
     sql(COUNT_GOOD).bind(user).bind(now).count(tx).await
 }

@@ -85,15 +85,15 @@ statements! {
 
 /// Records the arrival of a batch of reports. False if it had already arrived: then the caller must
 /// ignore it.
-pub async fn arrived(
+pub async fn record_batch(
     tx: &mut Tx,
     cluster_domain: &str,
     reporter: &str,
     sequence: i64,
     now: Timestamp,
 ) -> Result<bool, Error> {
-    let arrived = sql(ARRIVED).bind(cluster_domain).bind(reporter);
-    arrived.bind(sequence).bind(now).changed(tx).await
+    let insert = sql(ARRIVED).bind(cluster_domain).bind(reporter);
+    insert.bind(sequence).bind(now).changed(tx).await
 }
 
 /// The newest batch of a reporter; 0 before the first.
@@ -160,7 +160,7 @@ pub async fn forget_inventory(tx: &mut Tx, since: Timestamp) -> Result<u64, Erro
 }
 
 /// Records that an engine is linked, or still is.
-pub async fn seen(tx: &mut Tx, link: &LinkedEngine) -> Result<(), Error> {
+pub async fn record_link(tx: &mut Tx, link: &LinkedEngine) -> Result<(), Error> {
     sql(SEEN)
         .bind(&link.id)
         .bind(&link.cluster_domain)
@@ -174,7 +174,7 @@ pub async fn seen(tx: &mut Tx, link: &LinkedEngine) -> Result<(), Error> {
 }
 
 /// Records the end of a link.
-pub async fn gone(tx: &mut Tx, id: &str) -> Result<bool, Error> {
+pub async fn remove_link(tx: &mut Tx, id: &str) -> Result<bool, Error> {
     sql(GONE).bind(id).changed(tx).await
 }
 

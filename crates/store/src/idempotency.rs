@@ -26,9 +26,9 @@ record! {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claim {
     /// The key was free: the caller creates the project in this transaction.
-    Mine,
+    Claimed,
     /// The key was already used, perhaps a moment ago. Compare the body's hash.
-    Taken(Key),
+    AlreadyUsed(Key),
 }
 
 statements! {
@@ -71,10 +71,10 @@ pub async fn claim(
         .changed(tx)
         .await?;
     if mine {
-        return Ok(Claim::Mine);
+        return Ok(Claim::Claimed);
     }
     match find(tx, workspace, key).await? {
-        Some(key) => Ok(Claim::Taken(key)),
+        Some(key) => Ok(Claim::AlreadyUsed(key)),
         // It was purged between the two statements: the caller retries.
         None => Err(crate::Reason::Busy.into()),
     }

@@ -19,14 +19,14 @@ use crate::trust::PoolHealth;
 /// pool for the quarter of an hour of TCP's time-out, and block connections to its successor.
 pub(crate) struct Lease {
     /// Taken when it is dropped.
-    connection: Option<Pooled>,
+    connection: Option<PooledConnection>,
     in_transaction: bool,
     /// True if the connection must not be reused.
     is_last: bool,
     trust: Option<PoolHealth>,
 }
 
-enum Pooled {
+enum PooledConnection {
     Sqlite(PoolConnection<Sqlite>),
     Postgres(PoolConnection<Postgres>),
 }
@@ -39,14 +39,14 @@ pub(crate) enum Db<'c> {
 
 impl Lease {
     pub(crate) fn sqlite(connection: PoolConnection<Sqlite>) -> Self {
-        Self::new(Pooled::Sqlite(connection), None)
+        Self::new(PooledConnection::Sqlite(connection), None)
     }
 
     pub(crate) fn postgres(connection: PoolConnection<Postgres>, trust: &PoolHealth) -> Self {
-        Self::new(Pooled::Postgres(connection), Some(trust.clone()))
+        Self::new(PooledConnection::Postgres(connection), Some(trust.clone()))
     }
 
-    fn new(connection: Pooled, trust: Option<PoolHealth>) -> Self {
+    fn new(connection: PooledConnection, trust: Option<PoolHealth>) -> Self {
         Self {
             connection: Some(connection),
             in_transaction: false,
@@ -64,14 +64,14 @@ impl Lease {
 
     pub(crate) fn db(&mut self) -> Result<Db<'_>, sqlx::Error> {
         match &mut self.connection {
-            Some(Pooled::Sqlite(connection)) => Ok(Db::Sqlite(connection)),
-            Some(Pooled::Postgres(connection)) => Ok(Db::Postgres(connection)),
+            Some(PooledConnection::Sqlite(connection)) => Ok(Db::Sqlite(connection)),
+            Some(PooledConnection::Postgres(connection)) => Ok(Db::Postgres(connection)),
             None => Err(sqlx::Error::PoolClosed),
         }
     }
 
     pub(crate) fn is_postgres(&self) -> bool {
-        matches!(self.connection, Some(Pooled::Postgres(_)))
+        matches!(self.connection, Some(PooledConnection::Postgres(_)))
     }
 
     pub(crate) fn in_transaction(&self) -> bool {
@@ -140,22 +140,22 @@ impl Drop for Lease {
         // Without a runtime there is no way to wait, and no later user of the pool.
         let Ok(runtime) = Handle::try_current() else {
             match connection {
-                Pooled::Sqlite(connection) => drop(connection.detach()),
-                Pooled::Postgres(connection) => drop(connection.detach()),
+                PooledConnection::Sqlite(connection) => drop(connection.detach()),
+                PooledConnection::Postgres(connection) => drop(connection.detach()),
             }
             return;
         };
         let (in_transaction, is_last) = (self.in_transaction, self.is_last);
         match connection {
-            Pooled::Sqlite(connection) => {
+            PooledConnection::Sqlite(connection) => {
                 if in_transaction {
                     runtime.spawn(roll_back_sqlite(connection));
                 }
                 // Otherwise the pool gets it in its current state: pending work is local to this
                 // machine, and will finish.
             }
-            Pooled::Postgres(mut connection) if is_last => connection.close_on_drop(),
-            Pooled::Postgres(connection) => {
+            PooledConnection::Postgres(mut connection) if is_last => connection.close_on_drop(),
+            PooledConnection::Postgres(connection) => {
                 runtime.spawn(give_back_postgres(connection, in_transaction));
             }
         }

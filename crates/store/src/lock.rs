@@ -36,7 +36,7 @@ impl WorkLock {
         let Some(mut lease) = self.connection.take() else {
             return;
         };
-        let deadline = Instant::now() + Conn::LONGEST;
+        let deadline = Instant::now() + Conn::TIME_LIMIT;
         let released = match lease.db() {
             Ok(Db::Postgres(connection)) => {
                 let unlock = sqlx::raw_sql("SELECT pg_advisory_unlock_all()");
@@ -64,7 +64,7 @@ impl Lock {
 
     /// Takes it on a separate connection if it is free, until that connection is closed.
     pub(crate) async fn try_hold(self, mut connection: Lease) -> Result<Option<WorkLock>, Error> {
-        let deadline = Instant::now() + Conn::LONGEST;
+        let deadline = Instant::now() + Conn::TIME_LIMIT;
         let locked = match connection.db()? {
             Db::Postgres(connection) => {
                 let lock = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)");

@@ -113,7 +113,7 @@ const ALLOWED: &str = "SELECT LEAST( \
         - CAST(current_setting('superuser_reserved_connections') AS BIGINT), \
     (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = session_user), \
     (SELECT NULLIF(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))";
-/// A longer statement has lost its caller: [`crate::Conn::LONGEST`].
+/// A longer statement has lost its caller: [`crate::Conn::TIME_LIMIT`].
 const STATEMENT_TIMEOUT_MS: &str = "15000";
 /// As for SQLite.
 const LOCK_TIMEOUT_MS: &str = "5000";

@@ -129,7 +129,7 @@ pub async fn rotate(
 }
 
 /// Records a new proof of identity.
-pub async fn proved(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
+pub async fn record_proof(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
     sql(PROVED).bind(id).bind(now).changed(tx).await
 }
 
@@ -139,7 +139,7 @@ pub async fn second_factor(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result
 }
 
 /// Records a use; the caller does so at most every few minutes.
-pub async fn seen(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
+pub async fn record_use(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
     sql(SEEN).bind(id).bind(now).changed(tx).await
 }
 
@@ -192,7 +192,9 @@ pub async fn trim(
 /// because the session is missing, and engines are notified.
 async fn ended(tx: &mut Tx, end: Query, now: Timestamp) -> Result<u64, Error> {
     let ended: Vec<SessionId> = end.all(tx).await?;
-    let until = now.saturating_add(BEGUN_LIVES).unwrap_or(Timestamp::MAX);
+    let until = now
+        .saturating_add(MAX_DERIVED_LIFETIME)
+        .unwrap_or(Timestamp::MAX);
     for id in &ended {
         revoked_tokens::revoke(tx, id.as_str(), until, now).await?;
     }
@@ -201,7 +203,7 @@ async fn ended(tx: &mut Tx, end: Query, now: Timestamp) -> Result<u64, Error> {
 
 /// Maximum lifetime of anything that is derived from a session: one hour for a token, twelve for a
 /// session at a tunnel.
-pub const BEGUN_LIVES: SignedDuration = SignedDuration::from_hours(12);
+pub const MAX_DERIVED_LIFETIME: SignedDuration = SignedDuration::from_hours(12);
 
 /// Deletes at most `limit` expired sessions. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {

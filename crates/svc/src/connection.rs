@@ -84,7 +84,7 @@ impl Connection {
 
     /// The given CA file.
     pub(crate) fn ca_file(&self) -> Option<&PathBuf> {
-        given_path(self.ca_file.as_ref())
+        non_empty_path(self.ca_file.as_ref())
     }
 
     fn merge(&self, context: Option<Context>) -> Result<Config, Failure> {
@@ -137,7 +137,7 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
 }
 
 /// An empty variable counts as unset.
-pub(crate) fn given_path(path: Option<&PathBuf>) -> Option<&PathBuf> {
+pub(crate) fn non_empty_path(path: Option<&PathBuf>) -> Option<&PathBuf> {
     path.filter(|path| !path.as_os_str().is_empty())
 }
 
@@ -154,7 +154,7 @@ pub(crate) fn contexts() -> ArgValueCandidates {
 
 /// The directory of contexts: the given one, or `svc` in the XDG configuration directory.
 pub(crate) fn config_directory(given: Option<&PathBuf>) -> Option<PathBuf> {
-    given_path(given)
+    non_empty_path(given)
         .cloned()
         .or_else(|| xdg("XDG_CONFIG_HOME", ".config"))
 }

@@ -103,13 +103,13 @@ pub(crate) fn choose(
     if let Some(name) = name.filter(|name| !name.is_empty()) {
         return match Context::read(directory, name)? {
             Some(_) => Ok((name.to_owned(), ContextSource::Named)),
-            None => Err(unknown(directory, name)),
+            None => Err(unknown_context(directory, name)),
         };
     }
     if let Some(name) = selected(directory) {
         return match Context::read(directory, &name)? {
             Some(_) => Ok((name, ContextSource::Selected)),
-            None => Err(unknown(directory, &name)
+            None => Err(unknown_context(directory, &name)
                 .hint("`svc context use` without a name forgets what was selected")),
         };
     }
@@ -120,7 +120,7 @@ pub(crate) fn choose(
 }
 
 /// The failure for a context name that does not exist.
-pub(crate) fn unknown(directory: &Path, name: &str) -> Failure {
+pub(crate) fn unknown_context(directory: &Path, name: &str) -> Failure {
     let known = names(directory).unwrap_or_default();
     let failure =
         Failure::usage(format!("there is no context `{name}`")).named("context_not_found");
@@ -135,7 +135,7 @@ pub(crate) fn unknown(directory: &Path, name: &str) -> Failure {
 /// The names of all contexts, sorted.
 pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Failure> {
     let folder = directory.join("contexts");
-    let failed = |error| Failure::of(&format!("cannot read {}", folder.display()), error);
+    let failed = |error| Failure::from_error(&format!("cannot read {}", folder.display()), error);
     let entries = match fs::read_dir(&folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -174,7 +174,7 @@ pub(crate) fn select(directory: &Path, name: Option<&str>) -> Result<(), Failure
             _ => Ok(()),
         },
     };
-    written.map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
+    written.map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))
 }
 
 impl TokenStorage {
@@ -218,7 +218,7 @@ impl Default for TokenStorage {
 pub(crate) fn account(directory: &Path, name: &str) -> Result<Account, Failure> {
     let path = file(directory, name)?;
     let path = std::path::absolute(&path)
-        .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))?;
+        .map_err(|error| Failure::from_error(&format!("{} is no file", path.display()), error))?;
     Ok(Account::new(path.to_string_lossy()))
 }
 
@@ -230,7 +230,7 @@ impl Context {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
-                return Err(Failure::of(
+                return Err(Failure::from_error(
                     &format!("cannot read {}", path.display()),
                     error,
                 ));
@@ -246,9 +246,10 @@ impl Context {
     pub(crate) fn save(&self, directory: &Path, name: &str) -> Result<(), Failure> {
         let path = file(directory, name)?;
         let text = serde_json::to_vec_pretty(self)
-            .map_err(|error| Failure::of("the context cannot be written", error))?;
-        write_private(&path, &text)
-            .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
+            .map_err(|error| Failure::from_error("the context cannot be written", error))?;
+        write_private(&path, &text).map_err(|error| {
+            Failure::from_error(&format!("cannot write {}", path.display()), error)
+        })
     }
 
     /// Removes a context. Returns false if it did not exist.
@@ -257,7 +258,7 @@ impl Context {
         match fs::remove_file(&path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(Failure::of(
+            Err(error) => Err(Failure::from_error(
                 &format!("cannot remove {}", path.display()),
                 error,
             )),

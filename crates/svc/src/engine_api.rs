@@ -18,16 +18,16 @@ use types::problem::{MEDIA_TYPE, Problem};
 
 use crate::{
     failure::{Failure, chain},
-    platform::authorities,
+    platform::read_ca_certificates,
 };
 
 /// The CA certificates for engines.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Authorities<'a> {
+pub(crate) enum TrustAnchors<'a> {
     /// The certificates of the system.
     System,
     /// The certificates of the system, and those of this PEM file.
-    Beside(&'a Path),
+    SystemAnd(&'a Path),
     /// Only the certificates of this PEM file.
     Only(&'a Path),
 }
@@ -40,7 +40,7 @@ pub(crate) struct EngineApi {
 
 impl EngineApi {
     /// Creates the client. Does not connect yet.
-    pub(crate) fn trusting(authorities_of: Authorities<'_>) -> Result<Self, Failure> {
+    pub(crate) fn new(authorities_of: TrustAnchors<'_>) -> Result<Self, Failure> {
         let builder = Client::builder()
             .timeout(ANSWER)
             .dns_resolver(LocalhostResolver)
@@ -50,13 +50,13 @@ impl EngineApi {
             // A bearer token must only be sent to the intended engine.
             .redirect(redirect::Policy::none());
         let builder = match authorities_of {
-            Authorities::System => builder,
-            Authorities::Beside(path) => builder.tls_certs_merge(authorities(path)?),
-            Authorities::Only(path) => builder.tls_certs_only(authorities(path)?),
+            TrustAnchors::System => builder,
+            TrustAnchors::SystemAnd(path) => builder.tls_certs_merge(read_ca_certificates(path)?),
+            TrustAnchors::Only(path) => builder.tls_certs_only(read_ca_certificates(path)?),
         };
         let http = builder
             .build()
-            .map_err(|error| Failure::of("no connection to engines can be made", error))?;
+            .map_err(|error| Failure::from_error("no connection to engines can be made", error))?;
         Ok(Self { http })
     }
 
@@ -70,11 +70,11 @@ impl EngineApi {
         let path = request.uri().path().to_owned();
         match self.attempt(engine, request).await {
             Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
-                refused(&Problem::new(502, "credential_unknown_to_engine", UNKNOWN))
+                problem_response(&Problem::new(502, "credential_unknown_to_engine", UNKNOWN))
             }
             Ok(answer) => answer,
             Err(ExchangeError::TooLarge) => {
-                refused(&Problem::new(502, "answer_too_large", too_large(&path)))
+                problem_response(&Problem::new(502, "answer_too_large", too_large(&path)))
             }
             Err(ExchangeError::Network(error)) => {
                 tracing::warn!(%engine, error = chain(&error), "an engine was not reached");
@@ -82,7 +82,7 @@ impl EngineApi {
                     "The engine of this project, {engine}, cannot be reached. Call again in a \
                      minute; if it stays so, tell the person that their engine is away."
                 );
-                refused(&Problem::new(502, "engine_unreachable", "").with_detail(detail))
+                problem_response(&Problem::new(502, "engine_unreachable", "").with_detail(detail))
             }
         }
     }
@@ -115,7 +115,7 @@ impl EngineApi {
 }
 
 /// Converts a problem to a response.
-pub(crate) fn refused(problem: &Problem) -> Response<Bytes> {
+pub(crate) fn problem_response(problem: &Problem) -> Response<Bytes> {
     let mut response = Response::new(Bytes::from(problem.to_json()));
     *response.status_mut() =
         StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -257,7 +257,7 @@ mod tests {
 
         async fn ask(&self) -> Response<Bytes> {
             let ca_file = self.directory.path().join("ca.pem");
-            let api = EngineApi::trusting(Authorities::Beside(&ca_file)).unwrap();
+            let api = EngineApi::new(TrustAnchors::SystemAnd(&ca_file)).unwrap();
             api.carry(&self.address, request()).await
         }
     }
@@ -365,7 +365,7 @@ mod tests {
         let engine = Engine::answering(answer("200 OK", "[]")).await;
         let unreachable = (502, "engine_unreachable".to_owned());
         // The system does not trust its CA.
-        let system = EngineApi::trusting(Authorities::System).unwrap();
+        let system = EngineApi::new(TrustAnchors::System).unwrap();
         let actual = system.carry(&engine.address, request()).await;
         assert_eq!(problem(&actual), unreachable);
         assert_eq!(*engine.heads.lock().unwrap(), Vec::<String>::new());
@@ -383,7 +383,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ca.pem");
         std::fs::write(&file, "none").unwrap();
-        assert!(EngineApi::trusting(Authorities::Beside(&file)).is_err());
-        assert!(EngineApi::trusting(Authorities::Only(&file)).is_err());
+        assert!(EngineApi::new(TrustAnchors::SystemAnd(&file)).is_err());
+        assert!(EngineApi::new(TrustAnchors::Only(&file)).is_err());
     }
 }

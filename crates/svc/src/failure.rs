@@ -19,7 +19,7 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     /// The exit code of a remote command, which replaces the one of `code`.
-    mirrored: Option<u8>,
+    remote_status: Option<u8>,
 }
 
 /// The exit codes.
@@ -62,20 +62,20 @@ impl Failure {
             name: None,
             message: message.into(),
             hint: None,
-            mirrored: None,
+            remote_status: None,
         }
     }
 
     /// A general failure: the failed action, and the error with its causes.
-    pub(crate) fn of(what: &str, error: impl Error) -> Self {
+    pub(crate) fn from_error(what: &str, error: impl Error) -> Self {
         Self::new(Code::Failed, format!("{what}: {}", chain(&error)))
     }
 
     /// A remote command has ended with this exit code, and this process exits with the same one.
     /// Nothing is printed.
-    pub(crate) fn ended(status: u8) -> Self {
+    pub(crate) fn remote_exit(status: u8) -> Self {
         Self {
-            mirrored: Some(status),
+            remote_status: Some(status),
             ..Self::new(Code::Failed, "the command failed")
         }
     }
@@ -140,7 +140,7 @@ impl Failure {
     /// Prints the failure, and returns the exit code of the process.
     #[expect(clippy::print_stderr, reason = "the only place that prints a failure")]
     pub(crate) fn report(&self, format: Format) -> ExitCode {
-        if let Some(status) = self.mirrored {
+        if let Some(status) = self.remote_status {
             return ExitCode::from(status);
         }
         if self.code != Code::OutputClosed {

@@ -27,12 +27,12 @@ pub(crate) struct Feed {
     /// `state.initial` contains the list `webtty_sessions`. `None`: no sessions.
     pub(crate) sessions: Option<Filters>,
     /// Reconnect after a loss.
-    pub(crate) again: bool,
+    pub(crate) reconnect: bool,
 }
 
 /// An item of the feed.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum FeedItem {
     /// An event. After each loss the first event is `state.initial` again.
     Event(Event),
     /// The connection is lost. It is restored after a wait.
@@ -47,9 +47,9 @@ pub(crate) enum News {
 impl Feed {
     /// Runs the feed and its consumer `show` until either ends. Events before a refusal are shown
     /// first.
-    pub(crate) async fn shown_by(
+    pub(crate) async fn run_with(
         self,
-        show: impl AsyncFnOnce(mpsc::Receiver<News>) -> Result<(), Failure>,
+        show: impl AsyncFnOnce(mpsc::Receiver<FeedItem>) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (to, news) = mpsc::channel(MAX_QUEUED_EVENTS);
         let following = self.run(to);
@@ -68,24 +68,24 @@ impl Feed {
     ///
     /// A slow receiver slows the stream down until the engine closes it. The next stream starts
     /// with the current state.
-    async fn run(self, to: mpsc::Sender<News>) -> Result<(), Failure> {
+    async fn run(self, to: mpsc::Sender<FeedItem>) -> Result<(), Failure> {
         let mut backoff = Backoff::default();
         loop {
             let (has_begun, end) = self.once(&to).await;
             let reason = match end {
                 StreamEnd::ReceiverDropped => return Ok(()),
-                StreamEnd::Failed(error) if !self.again || !error.is_transient() => {
+                StreamEnd::Failed(error) if !self.reconnect || !error.is_transient() => {
                     return Err(error.into());
                 }
                 StreamEnd::Failed(error) => plain(&chain(&error)),
-                StreamEnd::Closed(_) if !self.again => return Ok(()),
+                StreamEnd::Closed(_) if !self.reconnect => return Ok(()),
                 StreamEnd::Closed(reason) => reason,
             };
             if has_begun {
                 backoff.reset();
             }
             let wait = backoff.next_wait(client::backoff::random());
-            if to.send(News::Lost { reason, wait }).await.is_err() {
+            if to.send(FeedItem::Lost { reason, wait }).await.is_err() {
                 return Ok(());
             }
             tokio::time::sleep(wait).await;
@@ -94,7 +94,7 @@ impl Feed {
 
     /// Follows one stream to its end. Returns true if it delivered an event, and the reason of the
     /// end.
-    async fn once(&self, to: &mpsc::Sender<News>) -> (bool, StreamEnd) {
+    async fn once(&self, to: &mpsc::Sender<FeedItem>) -> (bool, StreamEnd) {
         let opened = self.api.events(self.query()).await;
         let mut events = match opened {
             Ok(events) => events,
@@ -108,7 +108,7 @@ impl Feed {
                     if let Err(error) = self.add_sessions(&mut event).await {
                         return (has_begun, StreamEnd::Failed(error));
                     }
-                    if to.send(News::Event(event)).await.is_err() {
+                    if to.send(FeedItem::Event(event)).await.is_err() {
                         return (has_begun, StreamEnd::ReceiverDropped);
                     }
                 }

@@ -1,6 +1,6 @@
 //! JSON lines about tunnels and their streams, one object each.
 
-use client::{Closed, Connection, tunnel::Online};
+use client::{CloseReason, Connection, tunnel::Online};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -67,10 +67,10 @@ impl<'a> StatusLine<'a> {
     }
 
     /// A closed tunnel.
-    pub(crate) fn closed(closed: &'a Closed) -> Self {
+    pub(crate) fn closed(closed: &'a CloseReason) -> Self {
         Self {
             status: "closed",
-            error: why(closed),
+            error: close_reason(closed),
             ..Self::default()
         }
     }
@@ -115,10 +115,10 @@ pub(crate) fn stream_text(stream: &Connection) -> String {
 }
 
 /// The reason why a tunnel closed. `None` if its owner closed it.
-pub(crate) fn why(closed: &Closed) -> Option<&str> {
+pub(crate) fn close_reason(closed: &CloseReason) -> Option<&str> {
     match closed {
-        Closed::Refused(refusal) => Some(&refusal.message),
-        Closed::Asked => None,
+        CloseReason::Refused(refusal) => Some(&refusal.message),
+        CloseReason::Asked => None,
         _ => Some("the engine closed the tunnel"),
     }
 }
@@ -145,7 +145,7 @@ mod tests {
             r#"{"status":"online","tunnel_id":"tun_1","client_id":"cli_1","hostname":"web.t.engine.localhost","port":8443,"forwarding":"https://web.t.engine.localhost:8443","forwarded":"localhost:3000"}"#
         );
         assert_eq!(
-            serde_json::to_string(&StatusLine::closed(&Closed::Asked)).unwrap(),
+            serde_json::to_string(&StatusLine::closed(&CloseReason::Asked)).unwrap(),
             r#"{"status":"closed"}"#
         );
     }

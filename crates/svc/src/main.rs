@@ -19,11 +19,11 @@ mod environment;
 mod failure;
 mod feed;
 mod filters;
-mod joined;
 mod keyring;
 mod lines;
 mod logging;
 mod output;
+mod participant;
 mod platform;
 mod private;
 mod prompt;
@@ -62,7 +62,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::of("the runtime cannot be started", error))?;
+        .map_err(|error| Failure::from_error("the runtime cannot be started", error))?;
     let result = runtime.block_on(dispatch::dispatch(cli));
     // A read of stdin may still be blocked in a thread; nobody waits for it.
     runtime.shutdown_background();

@@ -23,13 +23,13 @@ pub(crate) fn line(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}")
         .and_then(|()| out.flush())
-        .map_err(closed)
+        .map_err(write_failure)
 }
 
 /// Writes one JSON value as one line.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(value)
-        .map_err(|error| Failure::of("the output cannot be written as JSON", error))?;
+        .map_err(|error| Failure::from_error("the output cannot be written as JSON", error))?;
     line(&text)
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn message(text: &str) {
 /// untruncated, with tabs between the cells.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
-        return rows.iter().try_for_each(|row| line(&tabbed(row)));
+        return rows.iter().try_for_each(|row| line(&join_with_tabs(row)));
     }
     if rows.is_empty() {
         message("there are none");
@@ -55,7 +55,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
 }
 
 /// Joins cells with tabs.
-pub(crate) fn tabbed(cells: &[String]) -> String {
+pub(crate) fn join_with_tabs(cells: &[String]) -> String {
     let cells: Vec<_> = cells.iter().map(|cell| plain(cell)).collect();
     cells.join("\t")
 }
@@ -81,10 +81,10 @@ pub(crate) fn is_terminal() -> bool {
 }
 
 /// Converts a write error. A reader that closed the pipe early (`| head`) is not an error.
-pub(crate) fn closed(error: io::Error) -> Failure {
+pub(crate) fn write_failure(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         Failure::new(Code::OutputClosed, "the reader of the output is gone")
     } else {
-        Failure::of("the output cannot be written", error)
+        Failure::from_error("the output cannot be written", error)
     }
 }

@@ -166,7 +166,7 @@ impl Call<'_> {
     }
 
     /// Sends the call and ignores the response body.
-    pub(crate) async fn done(self) -> Result<(), PlatformError> {
+    pub(crate) async fn execute(self) -> Result<(), PlatformError> {
         self.send().await.map(drop)
     }
 
@@ -217,7 +217,7 @@ impl Call<'_> {
         if status.is_success() {
             Ok(body)
         } else {
-            Err(PlatformError::refused(status.as_u16(), &body))
+            Err(PlatformError::from_response(status.as_u16(), &body))
         }
     }
 }
@@ -243,12 +243,13 @@ fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failur
         builder = builder.resolve_to_addrs(address.host(), &loopback);
     }
     if let Some(path) = ca_file {
-        builder = builder
-            .tls_certs_only(authorities(path).map_err(|failure| failure.hint("check --ca-file"))?);
+        builder = builder.tls_certs_only(
+            read_ca_certificates(path).map_err(|failure| failure.hint("check --ca-file"))?,
+        );
     }
     builder
         .build()
-        .map_err(|error| Failure::of("no connection can be made", error))
+        .map_err(|error| Failure::from_error("no connection can be made", error))
 }
 
 enum ConnectionError {
@@ -268,7 +269,7 @@ async fn read(mut response: Response) -> Result<Vec<u8>, ConnectionError> {
 }
 
 /// Reads the certificates of a PEM file. A file without certificates is an error.
-pub(crate) fn authorities(path: &Path) -> Result<Vec<Certificate>, Failure> {
+pub(crate) fn read_ca_certificates(path: &Path) -> Result<Vec<Certificate>, Failure> {
     let shown = path.display();
     let pem = std::fs::read(path)
         .map_err(|error| Failure::usage(format!("cannot read the CA file {shown}: {error}")))?;

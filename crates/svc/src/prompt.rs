@@ -36,7 +36,7 @@ fn ask(text: &str) -> Result<(), Failure> {
     let mut out = io::stderr().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .map_err(|error| Failure::of("the question cannot be asked", error))
+        .map_err(|error| Failure::from_error("the question cannot be asked", error))
 }
 
 fn read_line() -> Result<String, Failure> {
@@ -44,7 +44,7 @@ fn read_line() -> Result<String, Failure> {
     io::stdin()
         .lock()
         .read_line(&mut line)
-        .map_err(|error| Failure::of("there is no answer", error))?;
+        .map_err(|error| Failure::from_error("there is no answer", error))?;
     Ok(line)
 }
 
@@ -63,7 +63,7 @@ mod quiet {
 
     impl Quiet {
         pub(super) fn begin() -> Result<Self, Failure> {
-            let failed = |error| Failure::of("the terminal cannot be made quiet", error);
+            let failed = |error| Failure::from_error("the terminal cannot be made quiet", error);
             let before = tcgetattr(stdin()).map_err(failed)?;
             let mut quiet = before.clone();
             quiet.local_flags.remove(LocalFlags::ECHO);

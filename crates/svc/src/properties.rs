@@ -14,7 +14,7 @@ const VISITORS: &str = "Visitors";
 const TLS: &str = "TLS of visitors";
 
 /// The protocol of a service, unless it is plain HTTP/1.1 whose `Host` can be rewritten.
-pub(crate) fn speaks_other(properties: &Properties) -> Option<&str> {
+pub(crate) fn unsupported_for_rewrite(properties: &Properties) -> Option<&str> {
     let protocol = properties.protocol.as_ref();
     match &properties.http_version {
         _ if protocol != Some(&Protocol::Http) => {
@@ -154,7 +154,7 @@ pub(crate) fn lower_case(names: &[String]) -> Vec<String> {
 impl TunnelFlags {
     /// The properties of a tunnel to `target`.
     pub(crate) fn properties(&self, target: &Target) -> Result<Properties, Failure> {
-        let protocol = word(self.protocol.as_ref()).or_else(|| self.short_form());
+        let protocol = parse_open_enum(self.protocol.as_ref()).or_else(|| self.short_form());
         // A byte stream without a protocol cannot be published. Without a name it is dialled by its
         // id.
         let private = self.no_publish || self.bytestream;
@@ -163,7 +163,7 @@ impl TunnelFlags {
         wanted.kind = if self.bytestream {
             Some(TunnelKind::Bytestream)
         } else {
-            word(self.kind.as_ref())
+            parse_open_enum(self.kind.as_ref())
         };
         wanted.publish = Some(!private);
         wanted.protocol = protocol;
@@ -171,11 +171,11 @@ impl TunnelFlags {
         wanted.geo_ip.clone_from(&self.geoip);
         wanted.trusted_ips.clone_from(&self.trusted_ips);
         wanted.allowed_origins.clone_from(&self.allowed_origins);
-        wanted.tls_mode = word(self.tls_mode.as_ref());
+        wanted.tls_mode = parse_open_enum(self.tls_mode.as_ref());
         wanted.tls_alpns.clone_from(&self.tls_alpns);
-        wanted.tls_min_version = word(self.tls_min_version.as_ref());
+        wanted.tls_min_version = parse_open_enum(self.tls_min_version.as_ref());
         wanted.mtls_auth = self.mtls_auth;
-        wanted.http_version = word(self.http_version.as_ref());
+        wanted.http_version = parse_open_enum(self.http_version.as_ref());
         wanted.token_auth = self.token_auth;
         wanted.svc_auth = self.svc_auth;
         wanted.challenge_mode = self.challenge_mode;
@@ -185,7 +185,7 @@ impl TunnelFlags {
         wanted.port = self.port;
         wanted.upstream_tls = self.upstream_tls;
         wanted.allow_cross_region_routing = self.allow_cross_region_routing;
-        complete(wanted, target).map_err(|Contradiction| {
+        apply_defaults(wanted, target).map_err(|TlsConflictError| {
             Failure::usage("--upstream-tls=false contradicts an https:// target")
         })
     }
@@ -203,28 +203,28 @@ impl TunnelFlags {
 }
 
 /// Converts a text as written. The engine validates values that this program does not define.
-pub(crate) fn word<T: for<'w> From<&'w str>>(written: Option<&String>) -> Option<T> {
+pub(crate) fn parse_open_enum<T: for<'w> From<&'w str>>(written: Option<&String>) -> Option<T> {
     written.map(|word| T::from(word))
 }
 
 /// Fills in the defaults for a tunnel to `target`: it is published as HTTP, and an `https://`
 /// target is contacted with TLS.
-pub(crate) fn complete(
+pub(crate) fn apply_defaults(
     mut wanted: Properties,
     target: &Target,
-) -> Result<Properties, Contradiction> {
+) -> Result<Properties, TlsConflictError> {
     if *wanted.publish.get_or_insert(true) {
         wanted.protocol.get_or_insert(Protocol::Http);
     }
     if target.wants_upstream_tls() && !*wanted.upstream_tls.get_or_insert(true) {
-        return Err(Contradiction);
+        return Err(TlsConflictError);
     }
     Ok(wanted)
 }
 
 /// TLS to the service was disabled for an `https://` target.
 #[derive(Debug)]
-pub(crate) struct Contradiction;
+pub(crate) struct TlsConflictError;
 
 /// Parses `key=value`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {

@@ -14,7 +14,7 @@ pub(crate) fn listen(deadline: Duration) -> Result<Shutdown, Failure> {
     let shutdown = Shutdown::new(deadline);
     let driving = shutdown
         .on_signals()
-        .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
+        .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
     tokio::spawn(driving);
     Ok(shutdown)
 }

@@ -7,18 +7,19 @@ use crate::{environment, failure::Failure};
 
 /// Connects to the supervisor that the environment names. Without one, notifications do nothing.
 pub(crate) fn connect() -> Result<Supervisor, Failure> {
-    Supervisor::of_environment(environment::variables(), std::process::id())
-        .map_err(|error| Failure::of("the supervisor in NOTIFY_SOCKET cannot be told", error))
+    Supervisor::of_environment(environment::variables(), std::process::id()).map_err(|error| {
+        Failure::from_error("the supervisor in NOTIFY_SOCKET cannot be told", error)
+    })
 }
 
 /// Reports that the process is ready. From now on a task of the coordinating runtime sends
 /// keep-alive messages, and finally reports the stop.
-pub(crate) fn serving(shutdown: &Shutdown) -> Result<(), Failure> {
+pub(crate) fn notify_ready(shutdown: &Shutdown) -> Result<(), Failure> {
     let supervisor = connect()?;
     supervisor.ready();
     let shutdown = shutdown.clone();
     tokio::spawn(async move {
-        let mut beats = supervisor.beat_every().map(|every| {
+        let mut beats = supervisor.beat_interval().map(|every| {
             let mut beats = interval(every);
             beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
             beats
@@ -31,7 +32,7 @@ pub(crate) fn serving(shutdown: &Shutdown) -> Result<(), Failure> {
                     stopping = true;
                 }
                 () = shutdown.hard().cancelled() => return,
-                () = next(beats.as_mut()) => supervisor.beat(),
+                () = next_keepalive(beats.as_mut()) => supervisor.send_watchdog_beat(),
             }
         }
     });
@@ -39,7 +40,7 @@ pub(crate) fn serving(shutdown: &Shutdown) -> Result<(), Failure> {
 }
 
 /// The next keep-alive tick. Never returns if none are required.
-pub(crate) async fn next(beats: Option<&mut tokio::time::Interval>) {
+pub(crate) async fn next_keepalive(beats: Option<&mut tokio::time::Interval>) {
     match beats {
         Some(beats) => {
             beats.tick().await;

@@ -6,7 +6,7 @@
 //! to a participant. The task leaves after a time without calls.
 
 mod exec;
-mod watched;
+mod watch_task;
 
 use std::{
     collections::HashMap,
@@ -27,7 +27,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use terminal::client::inventory;
 
-use self::watched::WatchTask;
+use self::watch_task::WatchTask;
 use crate::failure::Failure;
 
 /// All watch tasks of AI clients.
@@ -126,7 +126,7 @@ impl Terminals {
     }
 
     /// Leaves all sessions.
-    pub(crate) async fn end(&self) {
+    pub(crate) async fn leave_all(&self) {
         let all: Vec<_> = self.watched.lock().drain().collect();
         for (_, watched) in all {
             watched.leave().await;
@@ -160,20 +160,20 @@ impl Terminals {
                     self.forget(&key, &watched);
                     watched.leave().await;
                 }
-                shown.ok_or_else(gone)
+                shown.ok_or_else(session_ended)
             }
             TerminalAct::RequestControl => {
                 let args: Request = read(arguments)?;
                 let key = key(who, &config, args.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
-                let ask = crate::joined::Ask {
+                let ask = crate::participant::ControlOptions {
                     // The platform shows the account to the approver. The text adds that an AI
                     // client acts for it.
                     reason: Some(format!("{} (AI client): {}", agent.name, args.reason)),
                     lines: args.lines.or(args.minutes.is_none().then_some(1)),
                     seconds: args.minutes.map(|minutes| minutes.saturating_mul(60)),
                 };
-                let request = watched.ask(ask).await.ok_or_else(gone)?;
+                let request = watched.ask(ask).await.ok_or_else(session_ended)?;
                 request.map_err(|failure| from_failure(&failure))
             }
             TerminalAct::Type => {
@@ -186,7 +186,7 @@ impl Terminals {
                 let watched = self.find(&key).ok_or_else(no_control)?;
                 let wait = Duration::from_secs(args.wait_seconds.min(MAX_WAIT));
                 let typed = watched.type_line(args.text, wait).await;
-                typed.ok_or_else(gone)?.map_err(|()| no_control())
+                typed.ok_or_else(session_ended)?.map_err(|()| no_control())
             }
         }
     }
@@ -215,7 +215,7 @@ impl Terminals {
         check_capacity(all, own)?;
         let about = about(agent);
         let joined =
-            crate::joined::JoinedParticipant::join(&config, &key.session, Some(about)).await;
+            crate::participant::JoinedParticipant::join(&config, &key.session, Some(about)).await;
         let joined = joined.map_err(|failure| from_failure(&failure))?;
         let started = Arc::new(WatchTask::start(key.session.clone(), joined));
         // Of two simultaneous calls, the later one leaves again when its value is dropped.
@@ -276,7 +276,7 @@ fn invalid(argument: &'static str, why: impl Into<String>) -> TerminalError {
     refusal
 }
 
-fn gone() -> TerminalError {
+fn session_ended() -> TerminalError {
     let why = "The session has ended, or you left it.";
     TerminalError::new(409, "session_not_active", why)
 }
@@ -324,7 +324,7 @@ fn check_capacity(all: usize, own: usize) -> Result<(), TerminalError> {
 }
 
 /// The remaining part of a wait that started at `from`.
-fn left(from: Instant, wait: Duration) -> Duration {
+fn remaining(from: Instant, wait: Duration) -> Duration {
     wait.saturating_sub(from.elapsed())
 }
 

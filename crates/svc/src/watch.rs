@@ -19,21 +19,21 @@ use tokio::{
 
 use crate::{
     failure::Failure,
-    feed::{Feed, News},
+    feed::{Feed, FeedItem},
     output::Format,
     output::{self, Screen},
     signals,
 };
 
 /// The kind of objects in the list.
-pub(crate) struct Kind {
+pub(crate) struct ListKind {
     /// Field of the list in a snapshot: `tunnels`.
     pub(crate) list: &'static str,
     /// Prefix of its events: `tunnel.`.
     pub(crate) events: &'static str,
     /// Returns true if an object matches these filters, for filters that the engine does not apply
     /// to events.
-    pub(crate) keeps: fn(&Value, &Filters) -> bool,
+    pub(crate) matches: fn(&Value, &Filters) -> bool,
     pub(crate) heading: &'static [&'static str],
     /// The cells of one object.
     pub(crate) row: fn(&Value) -> Vec<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Kind {
 /// Shows the list until a signal or a refusal.
 pub(crate) async fn watch(
     api: Api,
-    kind: &Kind,
+    kind: &ListKind,
     filters: Filters,
     format: Format,
 ) -> Result<(), Failure> {
@@ -55,13 +55,13 @@ pub(crate) async fn watch(
         clients: of("clients"),
         tunnels: of("tunnels"),
         sessions: (kind.list == SESSIONS).then(|| filters.clone()),
-        again: true,
+        reconnect: true,
     };
     let list = List {
         objects: BTreeMap::new(),
         filters,
     };
-    let showing = feed.shown_by(async |news| {
+    let showing = feed.run_with(async |news| {
         if format == Format::Text && output::is_terminal() {
             draw(kind, list, news).await
         } else {
@@ -76,27 +76,27 @@ pub(crate) async fn watch(
 
 /// Writes a line for each change.
 async fn write_changes(
-    kind: &Kind,
+    kind: &ListKind,
     mut list: List,
-    mut news: mpsc::Receiver<News>,
+    mut news: mpsc::Receiver<FeedItem>,
     format: Format,
 ) -> Result<(), Failure> {
     while let Some(item) = news.recv().await {
         match item {
-            News::Event(event) => {
+            FeedItem::Event(event) => {
                 for (change, object) in list.apply(kind, &event) {
                     match format {
                         Format::Json => {
                             output::json(&json!({ "change": change.word(), "object": object }))?;
                         }
                         Format::Text => {
-                            let cells = output::tabbed(&(kind.row)(&object));
+                            let cells = output::join_with_tabs(&(kind.row)(&object));
                             output::line(&format!("{}\t{cells}", change.word()))?;
                         }
                     }
                 }
             }
-            News::Lost { reason, wait } => {
+            FeedItem::Lost { reason, wait } => {
                 output::message(&format!("{reason}; following again in {wait:.1?}"));
             }
         }
@@ -105,22 +105,26 @@ async fn write_changes(
 }
 
 /// Keeps the table on the screen up to date.
-async fn draw(kind: &Kind, mut list: List, mut news: mpsc::Receiver<News>) -> Result<(), Failure> {
+async fn draw(
+    kind: &ListKind,
+    mut list: List,
+    mut news: mpsc::Receiver<FeedItem>,
+) -> Result<(), Failure> {
     let mut state = "connecting".to_owned();
-    let mut resized = Signals::of(Signal::WindowChange)
-        .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
+    let mut resized = Signals::new(Signal::WindowChange)
+        .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
     let mut screen = Screen::enter()?;
     let mut next = Instant::now();
     let mut is_stale = true;
     loop {
         tokio::select! {
             item = news.recv() => match item {
-                Some(News::Event(event)) => {
+                Some(FeedItem::Event(event)) => {
                     list.apply(kind, &event);
                     "live".clone_into(&mut state);
                     is_stale = true;
                 }
-                Some(News::Lost { reason, wait }) => {
+                Some(FeedItem::Lost { reason, wait }) => {
                     state = format!("{reason}; following again in {wait:.1?}");
                     is_stale = true;
                 }
@@ -171,20 +175,20 @@ impl List {
     }
 
     /// Applies an event, and returns the changes.
-    fn apply(&mut self, kind: &Kind, event: &Event) -> Vec<(Change, Value)> {
+    fn apply(&mut self, kind: &ListKind, event: &Event) -> Vec<(Change, Value)> {
         let name = event.value.get("type").and_then(Value::as_str);
         let object = event.value.get("object").unwrap_or(&Value::Null);
         match name {
             Some("state.initial") => {
                 let now = object.get(kind.list).and_then(Value::as_array);
                 let now = now.into_iter().flatten();
-                let now = now.filter(|object| (kind.keeps)(object, &self.filters));
+                let now = now.filter(|object| (kind.matches)(object, &self.filters));
                 let now: Vec<_> = now.cloned().collect();
                 self.replace(&now)
             }
             Some(name) => match name.strip_prefix(kind.events) {
                 Some("deleted") => self.remove(id(object)).into_iter().collect(),
-                Some(_) if !(kind.keeps)(object, &self.filters) => {
+                Some(_) if !(kind.matches)(object, &self.filters) => {
                     self.remove(id(object)).into_iter().collect()
                 }
                 Some(_) => self.put(object).into_iter().collect(),
@@ -233,10 +237,10 @@ const FRAME: Duration = Duration::from_millis(100);
 mod tests {
     use super::*;
 
-    const KIND: Kind = Kind {
+    const KIND: ListKind = ListKind {
         list: "tunnels",
         events: "tunnel.",
-        keeps: |object, _| object.get("hidden").is_none(),
+        matches: |object, _| object.get("hidden").is_none(),
         heading: &["ID"],
         row: |object| vec![id(object).to_owned()],
     };

@@ -37,7 +37,7 @@ mod session;
 mod tests;
 
 pub use connection::{Connection, ConnectionError};
-pub use endpoint::{BadUrl, Endpoint, Url};
+pub use endpoint::{Endpoint, Url, UrlError};
 pub use input::Input;
 pub use participant::{Attachment, Participant, ParticipantEvent};
 pub use seal::Seal;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use tty::identity::{BadIdentityFile, BadKey, EndpointIdentity, MAX_FILE};
+use tty::identity::{EndpointIdentity, IdentityFileError, InvalidKeyError, MAX_FILE};
 use zeroize::Zeroizing;
 
 use crate::enrollment::{EnrollmentError, is_id, is_shared, write_private};
@@ -69,10 +69,10 @@ pub enum IdentityError {
     Shared(PathBuf),
     /// The file has another content.
     #[error("{0}: {1}")]
-    Content(PathBuf, #[source] BadIdentityFile),
+    Content(PathBuf, #[source] IdentityFileError),
     /// The library could not generate keys.
     #[error(transparent)]
-    Keys(#[from] BadKey),
+    Keys(#[from] InvalidKeyError),
 }
 
 #[cfg(test)]

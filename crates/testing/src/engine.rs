@@ -215,7 +215,7 @@ impl TestEngine {
     pub async fn informed(&self) {
         let platform = self.platform.as_ref().expect("a managed engine");
         let status = self.running().link().expect("a managed engine");
-        within("what was told", status.reaches(platform.version())).await;
+        within("what was told", status.wait_for_version(platform.version())).await;
     }
 
     /// The configuration of an agent for a project of a managed engine.

@@ -8,7 +8,7 @@
 //! * [`TestEngine`], [`TestTunnel`]: an engine, and a service that it publishes.
 //! * [`FakePlatform`]: the platform that a managed engine follows and reports to.
 //! * [`Upstream`]: well-behaved servers, over HTTP/1.1, h2c, TLS, WebSocket and gRPC.
-//! * [`ScriptedUpstream`]: misbehaving HTTP/1.1 servers; [`Nobody`]: an address without a server.
+//! * [`ScriptedUpstream`]: misbehaving HTTP/1.1 servers; [`ClosedPort`]: an address without a server.
 //! * [`Visitor`]: a client of an edge, raw ([`RawVisitor`]), over HTTP/2 ([`H2Visitor`]) or as any
 //!   TLS client.
 //! * [`grpc`]: a service with all four kinds of calls, and its client.
@@ -23,10 +23,10 @@
 )]
 
 mod certificate;
+mod closed_port;
 mod engine;
 mod fixtures;
 pub mod grpc;
-mod nobody;
 mod patience;
 mod platform;
 mod tunnel;
@@ -34,8 +34,8 @@ mod upstream;
 mod visitor;
 
 pub use certificate::{IssuedCertificate, TestCa};
+pub use closed_port::ClosedPort;
 pub use engine::TestEngine;
-pub use nobody::Nobody;
 pub use patience::within;
 pub use platform::{FakePlatform, TestApp};
 pub use tunnel::TestTunnel;

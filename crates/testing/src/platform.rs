@@ -8,8 +8,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::link::{
-    CHANGES, Credential, CredentialProof, Ended, Item, Keys, Membership, Person, Project, REPORTS,
-    Record, SIGN_IN,
+    CHANGES, Credential, CredentialProof, EndedToken, Item, Keys, Membership, Person, Project,
+    REPORTS, Record, SIGN_IN,
 };
 use axum::Router;
 use axum::routing::{get, post};
@@ -42,7 +42,7 @@ struct Server(JoinHandle<()>);
 struct PlatformState {
     address: SocketAddr,
     key: EncodingKey,
-    told: Mutex<SentState>,
+    sent: Mutex<SentState>,
     /// Counts the changes, to wake the connections.
     version: watch::Sender<u64>,
     /// Number of times that all connections were closed.
@@ -51,12 +51,12 @@ struct PlatformState {
     garbage: watch::Sender<u64>,
     connections: watch::Sender<usize>,
     reported: watch::Sender<ReceivedReports>,
-    conduct: Mutex<Conduct>,
+    conduct: Mutex<PlatformBehavior>,
 }
 
 /// Configured behaviour of the platform.
 #[derive(Default)]
-struct Conduct {
+struct PlatformBehavior {
     away: bool,
     refuses: bool,
     mute: bool,
@@ -118,7 +118,7 @@ impl FakePlatform {
         let shared = Arc::new(PlatformState {
             address: listener.local_addr().expect("an address"),
             key,
-            told: Mutex::new(SentState {
+            sent: Mutex::new(SentState {
                 mark: 1,
                 items: BTreeMap::new(),
                 log: Vec::new(),
@@ -143,7 +143,7 @@ impl FakePlatform {
             shared,
             _server: Arc::new(Server(server)),
         };
-        platform.tell(vec![keys]);
+        platform.send(vec![keys]);
         platform
     }
 
@@ -158,8 +158,8 @@ impl FakePlatform {
     }
 
     /// Sends one change, and stores it for engines that connect later.
-    pub fn tell(&self, items: Vec<Item>) {
-        let mut sent = self.shared.told.lock();
+    pub fn send(&self, items: Vec<Item>) {
+        let mut sent = self.shared.sent.lock();
         for item in &items {
             let removed_key = match item {
                 Item::ProjectGone { id } => Some(format!("project {id}")),
@@ -210,7 +210,7 @@ impl FakePlatform {
         }))
         .expect("a project");
         change(&mut project);
-        self.tell(vec![Item::Project(Box::new(project.clone()))]);
+        self.send(vec![Item::Project(Box::new(project.clone()))]);
         project
     }
 
@@ -234,7 +234,7 @@ impl FakePlatform {
                 workspace_id: format!("wks_{endpoint}"),
                 permissions: permissions.iter().map(|name| (*name).to_owned()).collect(),
             });
-        self.tell(vec![Item::Person(Person {
+        self.send(vec![Item::Person(Person {
             id: user.to_owned(),
             name: String::new(),
             memberships: memberships.collect(),
@@ -305,20 +305,20 @@ impl FakePlatform {
         };
         change(&mut credential);
         let id = credential.id.clone();
-        self.tell(vec![Item::Credential(Box::new(credential))]);
+        self.send(vec![Item::Credential(Box::new(credential))]);
         id
     }
 
     /// Revokes a credential.
     pub fn revoke(&self, credential: &str) {
         let id = credential.to_owned();
-        self.tell(vec![Item::CredentialGone { id }]);
+        self.send(vec![Item::CredentialGone { id }]);
     }
 
     /// Revokes a token (by its `jti`) or a session of the platform.
     pub fn end(&self, id: &str) {
         let until = i64::try_from(unix_seconds()).unwrap_or(i64::MAX) + 7200;
-        self.tell(vec![Item::Ended(Ended {
+        self.send(vec![Item::Ended(EndedToken {
             id: id.to_owned(),
             until,
         })]);
@@ -327,7 +327,7 @@ impl FakePlatform {
     /// Deletes a project.
     pub fn remove_project(&self, project: &Project) {
         let id = project.id.clone();
-        self.tell(vec![Item::ProjectGone { id }]);
+        self.send(vec![Item::ProjectGone { id }]);
     }
 
     /// A token with these claims, signed by the platform. By default it is an `auth` token with a
@@ -380,7 +380,7 @@ impl FakePlatform {
 
     /// Starts another history, as after a restored database: earlier cursors become invalid.
     pub fn restore(&self) {
-        let mut sent = self.shared.told.lock();
+        let mut sent = self.shared.sent.lock();
         sent.mark += 1;
         drop(sent);
         self.cut();
@@ -422,7 +422,7 @@ impl FakePlatform {
     }
 
     fn number(&self) -> u32 {
-        let mut sent = self.shared.told.lock();
+        let mut sent = self.shared.sent.lock();
         sent.next += 1;
         sent.next
     }

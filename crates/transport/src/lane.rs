@@ -187,7 +187,7 @@ impl Lane {
     }
 
     /// Number of its streams that this end still uses. The peer has yet to finish the others.
-    pub fn held(&self) -> usize {
+    pub fn streams_in_use(&self) -> usize {
         let state = self.0.lock();
         state
             .streams

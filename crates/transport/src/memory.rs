@@ -72,12 +72,12 @@ pub fn limit() -> usize {
 }
 
 /// Bytes that are buffered now.
-pub fn held() -> usize {
+pub fn buffered() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
 /// Streams that were aborted because the limit was reached.
-pub fn given_up() -> u64 {
+pub fn aborted_streams() -> u64 {
     GIVEN_UP.load(Ordering::Relaxed)
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn free() -> usize {
 
 /// Bytes that are buffered, without those of streams that will be aborted.
 fn staying() -> usize {
-    held().saturating_sub(LEAVING.load(Ordering::Relaxed))
+    buffered().saturating_sub(LEAVING.load(Ordering::Relaxed))
 }
 
 /// Bytes of stalled streams above their limit.
@@ -99,7 +99,7 @@ fn excess() -> usize {
 
 /// Returns true if no buffer may grow.
 pub fn is_scarce() -> bool {
-    held() > limit() / 2
+    buffered() > limit() / 2
 }
 
 /// Counts a stream that was aborted because of its buffered bytes.

@@ -4,7 +4,7 @@
 //! the other direction. A direction has a buffer only while it contains bytes. The buffer grows to
 //! 256 KiB if the stream keeps filling it, and shrinks again if it does not. While a destination
 //! does not read, the bytes that wait for it count against the limit of the process
-//! ([`memory`](crate::memory)): at most one buffer and the bytes that the destination has buffered.
+//! ([`replay`](crate::memory)): at most one buffer and the bytes that the destination has buffered.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,9 +20,9 @@ use crate::{Scratch, Stream};
 #[derive(Debug)]
 pub struct CopyResult {
     /// Bytes from the first stream to the second.
-    pub forth: u64,
+    pub a_to_b: u64,
     /// Bytes from the second stream to the first.
-    pub back: u64,
+    pub b_to_a: u64,
     /// The first error of either direction; `Ok` if both ended regularly.
     pub result: io::Result<()>,
 }
@@ -35,8 +35,8 @@ pub async fn pump<A: Stream, B: Stream>(source: Source, a: &mut A, b: &mut B) ->
     let mut both = BidirectionalCopy::new(source);
     let result = poll_fn(|cx| both.poll(cx, a, b)).await;
     CopyResult {
-        forth: both.forth(),
-        back: both.back(),
+        a_to_b: both.a_to_b(),
+        b_to_a: both.b_to_a(),
         result,
     }
 }
@@ -64,12 +64,12 @@ impl BidirectionalCopy {
     }
 
     /// Bytes that the second stream has accepted.
-    pub fn forth(&self) -> u64 {
+    pub fn a_to_b(&self) -> u64 {
         self.forth.total()
     }
 
     /// Bytes that the first stream has accepted.
-    pub fn back(&self) -> u64 {
+    pub fn b_to_a(&self) -> u64 {
         self.back.total()
     }
 
@@ -325,7 +325,7 @@ mod tests {
         visitor.read_to_end(&mut answer).await.unwrap();
         assert_eq!(answer, b"the longer answer");
         let pumped = pumped.await.unwrap();
-        assert_eq!((pumped.forth, pumped.back), (8, 17));
+        assert_eq!((pumped.a_to_b, pumped.b_to_a), (8, 17));
         pumped.result.unwrap();
     }
 
@@ -361,7 +361,7 @@ mod tests {
         assert!(got == body);
         drop(service);
         drop(sender.await.unwrap());
-        assert_eq!(pumped.await.unwrap().forth, 1_000_003);
+        assert_eq!(pumped.await.unwrap().a_to_b, 1_000_003);
     }
 
     #[tokio::test]
@@ -389,7 +389,7 @@ mod tests {
         drop(service);
         let pumped = pump(Source::default(), &mut near, &mut far).await;
         assert_eq!(pumped.result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-        assert_eq!((pumped.forth, pumped.back), (0, 9));
+        assert_eq!((pumped.a_to_b, pumped.b_to_a), (0, 9));
         drop(near);
         let mut heard = Vec::new();
         visitor.read_to_end(&mut heard).await.unwrap();

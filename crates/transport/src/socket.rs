@@ -30,7 +30,7 @@ pub struct Socket {
     io: Io,
     peer: SocketAddr,
     ahead: Option<ReadBuffer>,
-    memory: Option<ReplayBuffer>,
+    replay: Option<ReplayBuffer>,
     /// The bytes sent to the peer so far are incomplete.
     unfinished: bool,
     /// A permit of the connection, released with it.
@@ -67,7 +67,7 @@ impl Socket {
             io: Io::Attached(io),
             peer,
             ahead: None,
-            memory: None,
+            replay: None,
             unfinished: false,
             slot: None,
         }
@@ -100,7 +100,7 @@ impl Socket {
 
     /// Starts to keep a copy of the bytes that are read. Reading more than `limit` bytes fails.
     pub fn remember(&mut self, limit: usize) {
-        self.memory = Some(ReplayBuffer {
+        self.replay = Some(ReplayBuffer {
             bytes: Vec::new(),
             limit,
         });
@@ -109,7 +109,7 @@ impl Socket {
     /// Stops keeping bytes and returns those that were read since [`Socket::remember`]. They have
     /// been returned by reads already; [`Socket::unread`] makes the next reads return them again.
     pub fn recall(&mut self) -> Vec<u8> {
-        self.memory
+        self.replay
             .take()
             .map(|memory| memory.bytes)
             .unwrap_or_default()
@@ -286,7 +286,7 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(self.poll_fill(cx, buf))?;
-        if let Some(memory) = &mut self.memory {
+        if let Some(memory) = &mut self.replay {
             let fresh = buf.filled().get(before..).unwrap_or_default();
             if memory.bytes.len() + fresh.len() > memory.limit {
                 let error = io::Error::new(io::ErrorKind::InvalidData, "a hello that is too long");

@@ -17,8 +17,8 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use wire::pool::{
-    FrameType, HEAD_LEN, Head, MAX_CHUNK, MAX_OPEN, Received, Side, Step, StreamOpen, StreamReset,
-    StreamState,
+    FrameType, HEAD_LEN, Head, MAX_CHUNK, MAX_OPEN, ReceivedFrame, Side, Step, StreamOpen,
+    StreamReset, StreamState,
 };
 
 use crate::lane::{self, Lane};
@@ -317,7 +317,7 @@ impl<T: Stream> FramedStream<T> {
                     let step = Step::Reset {
                         stream: reset.stream,
                     };
-                    if self.state.on_receive(step).map_err(violation)? == Received::Reset {
+                    if self.state.on_receive(step).map_err(violation)? == ReceivedFrame::Reset {
                         self.refusal = reset.error;
                         self.incoming = IncomingState::Reset;
                     }

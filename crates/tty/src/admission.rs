@@ -3,7 +3,7 @@
 //! Otherwise any client that may open tunnels in a project could claim to be any of its servers.
 //! The label [`LABEL`] of the tunnel contains a proof: JSON, as base64url, signed by the server's
 //! key over the properties of the tunnel. It is valid for [`LIFETIME`] and once. An observer cannot
-//! open another tunnel with it. The verifier must ensure that it is used once ([`Admitted`] has the
+//! open another tunnel with it. The verifier must ensure that it is used once ([`VerifiedProof`] has the
 //! necessary data).
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{BadKey, SigningKey, SigningPublicKey};
+use crate::identity::{InvalidKeyError, SigningKey, SigningPublicKey};
 use crate::seal::digest;
 
 /// The label with the proof.
@@ -71,14 +71,14 @@ impl Subject<'_> {
 /// projects move between workspaces, so it is signed but not compared.
 ///
 /// # Errors
-/// [`BadKey`] only if the library fails.
+/// [`InvalidKeyError`] only if the library fails.
 pub fn sign(
     key: &SigningKey,
     workspace_id: &str,
     subject: Subject<'_>,
     nonce: [u8; NONCE_LEN],
     now: Timestamp,
-) -> Result<String, BadKey> {
+) -> Result<String, InvalidKeyError> {
     let issued = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let expires = issued.saturating_add(LIFETIME).unwrap_or(issued);
     let mut proof = Proof {
@@ -104,7 +104,7 @@ pub fn sign(
 
 /// A valid proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admitted {
+pub struct VerifiedProof {
     /// Its nonce: a second proof with the same nonce is a replay.
     pub nonce: [u8; NONCE_LEN],
     /// End of its validity, until which its nonce must be remembered.
@@ -120,7 +120,7 @@ pub fn verify(
     key: &SigningPublicKey,
     subject: Subject<'_>,
     now: Timestamp,
-) -> Result<Admitted, AdmissionError> {
+) -> Result<VerifiedProof, AdmissionError> {
     let proof = Proof::read(proof)?;
     if proof.signing_key_id != key.id() {
         return Err(AdmissionError::OtherKey);
@@ -156,7 +156,7 @@ pub fn verify(
     if URL_SAFE_NO_PAD.decode_slice(&proof.nonce, &mut nonce) != Ok(NONCE_LEN) {
         return Err(AdmissionError::Malformed);
     }
-    Ok(Admitted {
+    Ok(VerifiedProof {
         nonce,
         expires_at: expires,
     })

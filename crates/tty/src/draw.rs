@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::recording::export::acts;
+use crate::recording::export::affects_terminal;
 use crate::screen::Screen;
 use crate::size::Size;
 
@@ -155,7 +155,7 @@ fn row(cells: &[avt::Cell], left: usize, width: usize) -> String {
             pen = Some(*cell.pen());
         }
         let c = if cut { ' ' } else { cell.char() };
-        out.push(if acts(c) {
+        out.push(if affects_terminal(c) {
             char::REPLACEMENT_CHARACTER
         } else {
             c
@@ -201,7 +201,10 @@ fn status(text: &str, width: usize) -> String {
     let mut out = "\x1b[0;7m".to_owned();
     let mut col = 0;
     let mut moved = false;
-    for c in text.chars().map(|c| if acts(c) { ' ' } else { c }) {
+    for c in text
+        .chars()
+        .map(|c| if affects_terminal(c) { ' ' } else { c })
+    {
         let columns = c.width().unwrap_or(0);
         if col + columns > room {
             break;
@@ -249,7 +252,7 @@ mod tests {
         while let Some(c) = rest.chars().next() {
             rest = &rest[c.len_utf8()..];
             if c != '\x1b' {
-                if acts(c) {
+                if affects_terminal(c) {
                     return false;
                 }
                 continue;
@@ -392,7 +395,7 @@ mod tests {
                 prop_assert_eq!(anew.rows(), shown.rows());
                 if rows > 5 && cols >= 12 {
                     for (row, original) in screen.rows().iter().enumerate() {
-                        let harmless = crate::recording::export::harmless(original);
+                        let harmless = crate::recording::export::sanitized(original);
                         prop_assert_eq!(&shown.rows()[row], harmless.trim_end());
                     }
                 }

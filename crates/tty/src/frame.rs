@@ -4,7 +4,7 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use crate::message::{self, BadMessage, Kind, limits::MAX_MESSAGE};
+use crate::message::{self, Kind, MessageError, limits::MAX_MESSAGE};
 
 /// Size of the header, in bytes.
 pub const HEADER_LEN: usize = 4;
@@ -13,7 +13,7 @@ pub const HEADER_LEN: usize = 4;
 ///
 /// # Errors
 /// The errors of [`message::encode`].
-pub fn encode(kind: &Kind) -> Result<Bytes, BadMessage> {
+pub fn encode(kind: &Kind) -> Result<Bytes, MessageError> {
     message::encode(kind).map(|payload| wrap(&payload))
 }
 
@@ -56,15 +56,15 @@ impl Decoder {
         clippy::should_implement_trait,
         reason = "`None` means later, not the end"
     )]
-    pub fn next(&mut self) -> Result<Option<Kind>, BadMessage> {
+    pub fn next(&mut self) -> Result<Option<Kind>, MessageError> {
         let Some(head) = self.buffer.first_chunk::<HEADER_LEN>() else {
             return Ok(None);
         };
         let len = usize::try_from(u32::from_be_bytes(*head)).unwrap_or(usize::MAX);
         match len {
-            0 => return Err(BadMessage::Malformed),
+            0 => return Err(MessageError::Malformed),
             1..=MAX_MESSAGE => {}
-            _ => return Err(BadMessage::TooLarge("message")),
+            _ => return Err(MessageError::TooLarge("message")),
         }
         if self.buffer.len() - HEADER_LEN < len {
             return Ok(None);

@@ -54,10 +54,10 @@ impl EndpointIdentity {
     /// Generates new keys with the cryptographic library.
     ///
     /// # Errors
-    /// [`BadKey`] only if the library fails.
-    pub fn generate() -> Result<Self, BadKey> {
+    /// [`InvalidKeyError`] only if the library fails.
+    pub fn generate() -> Result<Self, InvalidKeyError> {
         Ok(Self {
-            encryption: Identity::generate().map_err(|_| BadKey)?,
+            encryption: Identity::generate().map_err(|_| InvalidKeyError)?,
             signing: SigningKey::generate()?,
         })
     }
@@ -93,27 +93,27 @@ impl EndpointIdentity {
     /// Parses an identity file.
     ///
     /// # Errors
-    /// [`BadIdentityFile`], which contains nothing of the file.
-    pub fn from_file(text: &str) -> Result<Self, BadIdentityFile> {
+    /// [`IdentityFileError`], which contains nothing of the file.
+    pub fn from_file(text: &str) -> Result<Self, IdentityFileError> {
         if text.len() > MAX_FILE {
-            return Err(BadIdentityFile::Shape);
+            return Err(IdentityFileError::Shape);
         }
-        let file: File = serde_json::from_str(text).map_err(|_| BadIdentityFile::Shape)?;
+        let file: File = serde_json::from_str(text).map_err(|_| IdentityFileError::Shape)?;
         if file.version != FILE_VERSION || file.crypto_suite != SUITE {
-            return Err(BadIdentityFile::Suite);
+            return Err(IdentityFileError::Suite);
         }
         let private = decode::<KEY_LEN>(&file.encryption_private_key).map(Zeroizing::new)?;
         let public = PublicKey::new(decode(&file.encryption_public_key)?);
-        let encryption = Identity::from_parts(&private, public).map_err(|_| BadKey)?;
+        let encryption = Identity::from_parts(&private, public).map_err(|_| InvalidKeyError)?;
         let pkcs8 = URL_SAFE_NO_PAD
             .decode(file.signing_private_key.as_bytes())
-            .map_err(|_| BadKey)?;
+            .map_err(|_| InvalidKeyError)?;
         let signing = SigningKey::from_pkcs8(pkcs8)?;
         let named = *signing.public() == SigningPublicKey::parse(&file.signing_public_key)?
             && signing.public().id() == file.signing_key_id
             && URL_SAFE_NO_PAD.encode(public.id()) == file.encryption_key_id;
         if !named {
-            return Err(BadIdentityFile::Keys);
+            return Err(IdentityFileError::Keys);
         }
         Ok(Self {
             encryption,
@@ -167,27 +167,27 @@ impl fmt::Display for PublicIdentity {
 }
 
 impl std::str::FromStr for PublicIdentity {
-    type Err = BadKey;
+    type Err = InvalidKeyError;
 
-    fn from_str(text: &str) -> Result<Self, BadKey> {
+    fn from_str(text: &str) -> Result<Self, InvalidKeyError> {
         let parts: Vec<&str> = text.split(':').collect();
         let [id, encryption, signing_id, signing] = *parts else {
-            return Err(BadKey);
+            return Err(InvalidKeyError);
         };
         let identity = Self {
             encryption: encryption_key(encryption)?,
             signing: SigningPublicKey::parse(signing)?,
         };
         let named = identity.encryption_key_id() == id && identity.signing.id() == signing_id;
-        named.then_some(identity).ok_or(BadKey)
+        named.then_some(identity).ok_or(InvalidKeyError)
     }
 }
 
 /// Parses an encryption key.
 ///
 /// # Errors
-/// [`BadKey`].
-pub fn encryption_key(text: &str) -> Result<PublicKey, BadKey> {
+/// [`InvalidKeyError`].
+pub fn encryption_key(text: &str) -> Result<PublicKey, InvalidKeyError> {
     decode(text).map(PublicKey::new)
 }
 
@@ -202,19 +202,19 @@ impl SigningKey {
     /// Generates a new pair with the cryptographic library.
     ///
     /// # Errors
-    /// [`BadKey`] only if the library fails.
-    pub fn generate() -> Result<Self, BadKey> {
+    /// [`InvalidKeyError`] only if the library fails.
+    pub fn generate() -> Result<Self, InvalidKeyError> {
         let document =
             EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new())
-                .map_err(|_| BadKey)?;
+                .map_err(|_| InvalidKeyError)?;
         Self::from_pkcs8(document.as_ref().to_vec())
     }
 
-    fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Self, BadKey> {
+    fn from_pkcs8(pkcs8: Vec<u8>) -> Result<Self, InvalidKeyError> {
         let pkcs8 = Zeroizing::new(pkcs8);
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &pkcs8)
-            .map_err(|_| BadKey)?;
-        let der: PublicKeyX509Der<'_> = pair.public_key().as_der().map_err(|_| BadKey)?;
+            .map_err(|_| InvalidKeyError)?;
+        let der: PublicKeyX509Der<'_> = pair.public_key().as_der().map_err(|_| InvalidKeyError)?;
         let public = SigningPublicKey::from_der(der.as_ref())?;
         Ok(Self {
             pair,
@@ -231,10 +231,10 @@ impl SigningKey {
     /// Signs: ECDSA with SHA-256, ASN.1.
     ///
     /// # Errors
-    /// [`BadKey`] only if the library fails.
-    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, BadKey> {
+    /// [`InvalidKeyError`] only if the library fails.
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, InvalidKeyError> {
         let signed = self.pair.sign(&SystemRandom::new(), message);
-        Ok(signed.map_err(|_| BadKey)?.as_ref().to_vec())
+        Ok(signed.map_err(|_| InvalidKeyError)?.as_ref().to_vec())
     }
 }
 
@@ -252,8 +252,8 @@ impl SigningPublicKey {
     /// Parses base64url.
     ///
     /// # Errors
-    /// [`BadKey`].
-    pub fn parse(text: &str) -> Result<Self, BadKey> {
+    /// [`InvalidKeyError`].
+    pub fn parse(text: &str) -> Result<Self, InvalidKeyError> {
         Self::from_der(&decode::<SPKI_LEN>(text)?)
     }
 
@@ -261,14 +261,14 @@ impl SigningPublicKey {
     /// id.
     ///
     /// # Errors
-    /// [`BadKey`].
-    pub fn from_der(der: &[u8]) -> Result<Self, BadKey> {
-        let der: [u8; SPKI_LEN] = der.try_into().map_err(|_| BadKey)?;
+    /// [`InvalidKeyError`].
+    pub fn from_der(der: &[u8]) -> Result<Self, InvalidKeyError> {
+        let der: [u8; SPKI_LEN] = der.try_into().map_err(|_| InvalidKeyError)?;
         if !der.starts_with(&SPKI_PREFIX) {
-            return Err(BadKey);
+            return Err(InvalidKeyError);
         }
         // Checks that the point is on the curve.
-        ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, der).map_err(|_| BadKey)?;
+        ParsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, der).map_err(|_| InvalidKeyError)?;
         Ok(Self(der))
     }
 
@@ -292,11 +292,11 @@ impl SigningPublicKey {
 /// The data is not a key, or not the stated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a key of a terminal's end")]
-pub struct BadKey;
+pub struct InvalidKeyError;
 
 /// Reasons for which an identity file is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadIdentityFile {
+pub enum IdentityFileError {
     /// The file is not JSON of an identity file.
     #[error("not an identity file")]
     Shape,
@@ -308,8 +308,8 @@ pub enum BadIdentityFile {
     Keys,
 }
 
-impl From<BadKey> for BadIdentityFile {
-    fn from(_: BadKey) -> Self {
+impl From<InvalidKeyError> for IdentityFileError {
+    fn from(_: InvalidKeyError) -> Self {
         Self::Keys
     }
 }
@@ -335,11 +335,11 @@ impl Drop for File {
     }
 }
 
-fn decode<const N: usize>(text: &str) -> Result<[u8; N], BadKey> {
+fn decode<const N: usize>(text: &str) -> Result<[u8; N], InvalidKeyError> {
     let mut bytes = [0; N];
     let read = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes);
     // The library rejects data that is not canonical or has another length.
-    (read == Ok(N)).then_some(bytes).ok_or(BadKey)
+    (read == Ok(N)).then_some(bytes).ok_or(InvalidKeyError)
 }
 
 #[cfg(test)]
@@ -362,17 +362,17 @@ mod tests {
         );
         assert_eq!(
             EndpointIdentity::from_file(&changed).err(),
-            Some(BadIdentityFile::Keys)
+            Some(IdentityFileError::Keys)
         );
         let changed = file.replace("\"version\": 1", "\"version\": 2");
         assert_eq!(
             EndpointIdentity::from_file(&changed).err(),
-            Some(BadIdentityFile::Suite)
+            Some(IdentityFileError::Suite)
         );
         let changed = file.replace("\"version\": 1", "\"version\": 1, \"more\": 1");
         assert_eq!(
             EndpointIdentity::from_file(&changed).err(),
-            Some(BadIdentityFile::Shape)
+            Some(IdentityFileError::Shape)
         );
     }
 
@@ -384,8 +384,8 @@ mod tests {
         let mixed = identity
             .to_string()
             .replace(&identity.encryption_text(), &other.encryption_text());
-        assert_eq!(mixed.parse::<PublicIdentity>(), Err(BadKey));
-        assert_eq!("a:b".parse::<PublicIdentity>(), Err(BadKey));
+        assert_eq!(mixed.parse::<PublicIdentity>(), Err(InvalidKeyError));
+        assert_eq!("a:b".parse::<PublicIdentity>(), Err(InvalidKeyError));
     }
 
     #[test]
@@ -394,7 +394,7 @@ mod tests {
         let mut der = URL_SAFE_NO_PAD.decode(key.public().to_text()).unwrap();
         assert!(SigningPublicKey::from_der(&der).is_ok());
         *der.last_mut().unwrap() ^= 1;
-        assert_eq!(SigningPublicKey::from_der(&der), Err(BadKey));
-        assert_eq!(SigningPublicKey::parse("AA"), Err(BadKey));
+        assert_eq!(SigningPublicKey::from_der(&der), Err(InvalidKeyError));
+        assert_eq!(SigningPublicKey::parse("AA"), Err(InvalidKeyError));
     }
 }

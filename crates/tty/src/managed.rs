@@ -36,7 +36,7 @@ use jiff::Timestamp;
 use types::event::EventType;
 use types::id::{ControlRequestId, ParticipantId};
 
-pub use control::{Approver, Ask, ControlLimit, ControlRequest};
+pub use control::{Approver, ControlLimit, ControlRequest, NewControlRequest};
 pub use ending::EndReason;
 pub use participant::{GRANT_LEN, NewParticipant, Participant, Person};
 pub use session::{NewSession, Session};
@@ -54,7 +54,7 @@ pub const REQUEST_TTL: Duration = Duration::from_mins(2);
 pub const MAX_REQUEST_TTL: Duration = Duration::from_hours(1);
 
 /// Time that a session continues without a controller, so that its opener can reconnect.
-pub const ABANDONED: Duration = Duration::from_mins(1);
+pub const ABANDONED_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time between the signals that a command can handle and the kill signal. With it the command ends
 /// within the five seconds of [`STOP_GRACE`](crate::session::STOP_GRACE), including the way to the
@@ -142,7 +142,7 @@ impl Event {
 
 /// Reasons for which a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum SessionRefusalError {
     /// The participant or the request does not exist.
     #[error("not found")]
     NotFound,

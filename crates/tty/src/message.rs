@@ -11,30 +11,32 @@
 mod attach;
 mod check;
 mod data;
+mod extensions;
 mod hello;
 pub mod limits;
 mod open;
-mod ours;
 mod scan;
 
 use bytes::Bytes;
 use prost::Message as _;
 
 pub use attach::{Attach, AttachCapability, AttachRole, AttachTransport};
-pub use check::BadMessage;
+pub use check::MessageError;
 pub use data::{
     Close, Data, EncryptedPayload, EndOfStream, Error, Heartbeat, Parameter, ParameterKind,
     Payload, PayloadCrypto, Stream, TerminalSize,
+};
+pub use extensions::{
+    AckSession, Decision, Feature, Notice, NoticeKind, OpenSession, Resume, SealAnswer,
+    SealConfirm, SealHello, Signal, Termination, TerminationReason,
 };
 pub use hello::{
     AuthRequirement, BytesValue, ClientHello, ClientProof, EndpointIdentity, KeyEnvelope,
     KeyEnvelopeSuite, PayloadSuite, ProtocolError, ProtocolErrorCode, ProtocolVersion, ServerHello,
     ServerProof, SessionKeyGrant, SignatureSuite, StringValue,
 };
-pub use open::{Ack, Config, Environment, Open, OpenCapability, Options, User, Username, Workdir};
-pub use ours::{
-    AckSession, Decision, Feature, Notice, NoticeKind, OpenSession, Resume, SealAnswer,
-    SealConfirm, SealHello, Signal, Termination, TerminationReason,
+pub use open::{
+    Ack, Config, Environment, OpenCapability, OpenCommand, Options, User, Username, Workdir,
 };
 
 /// Content of one frame, as encoded in protobuf. Other modules use [`Kind`].
@@ -50,7 +52,7 @@ pub struct Message {
 pub enum Kind {
     /// Client: starts a command.
     #[prost(message, boxed, tag = "1")]
-    Open(Box<Open>),
+    Open(Box<OpenCommand>),
     /// Server: the command runs. It precedes all output.
     #[prost(message, tag = "2")]
     Ack(Ack),
@@ -114,7 +116,7 @@ impl Kind {
     /// An error message, truncated to [`limits::MAX_ERROR`].
     pub fn error(text: &str) -> Self {
         Self::Error(Error {
-            msg: cut(text, limits::MAX_ERROR).to_owned(),
+            msg: truncate(text, limits::MAX_ERROR).to_owned(),
         })
     }
 }
@@ -125,10 +127,10 @@ impl Kind {
 ///
 /// # Errors
 /// All errors of [`BadMessage`]. Sizes are checked before memory is allocated.
-pub fn decode(bytes: Bytes) -> Result<Kind, BadMessage> {
+pub fn decode(bytes: Bytes) -> Result<Kind, MessageError> {
     scan::scan(&bytes)?;
-    let message = Message::decode(bytes).map_err(|_| BadMessage::Malformed)?;
-    let kind = message.kind.ok_or(BadMessage::Unknown)?;
+    let message = Message::decode(bytes).map_err(|_| MessageError::Malformed)?;
+    let kind = message.kind.ok_or(MessageError::Unknown)?;
     check::check(&kind)?;
     Ok(kind)
 }
@@ -137,7 +139,7 @@ pub fn decode(bytes: Bytes) -> Result<Kind, BadMessage> {
 ///
 /// # Errors
 /// [`BadMessage`] if the peer would reject it: too large, or invalid.
-pub fn encode(kind: &Kind) -> Result<Bytes, BadMessage> {
+pub fn encode(kind: &Kind) -> Result<Bytes, MessageError> {
     check::check(kind)?;
     // The tag of a kind and the length of its content take at most five bytes more.
     let mut out = Vec::with_capacity(kind.encoded_len());
@@ -147,7 +149,7 @@ pub fn encode(kind: &Kind) -> Result<Bytes, BadMessage> {
 }
 
 /// Truncates `text` to at most `max` bytes, at a character boundary.
-pub(crate) fn cut(text: &str, max: usize) -> &str {
+pub(crate) fn truncate(text: &str, max: usize) -> &str {
     text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }
 

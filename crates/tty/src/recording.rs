@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use types::webtty::{RecordDirection, RecordType, StreamType};
 
-pub use chain::{BrokenChain, Fault, Head, Verifier, verify};
+pub use chain::{ChainError, ChainFault, Head, Verifier, verify};
 
 use crate::size::Size;
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use self::conceal::Conceal;
 pub use self::lazy::LazyScreen;
-use self::plain::Cut;
+use self::plain::TextSplit;
 use crate::size::Size;
 
 /// Maximum rows of a screen, whatever size is requested: several displays on top of each other.
@@ -67,7 +67,7 @@ impl Screen {
     /// Writes plain text, except for lines that scroll off the screen.
     fn write(&mut self, plain: &str) {
         let (_, rows) = self.terminal.size();
-        let Some(cut) = Cut::new(plain, rows) else {
+        let Some(cut) = TextSplit::new(plain, rows) else {
             self.terminal.feed(plain);
             return;
         };

@@ -142,8 +142,8 @@ impl ControlPlane {
         let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.as_deref());
         link::Endpoint::new(&self.url, token_file, ca_file).map_err(|error| {
             let key = match error {
-                link::BadEndpoint::Authorities { .. } => "turn.control_plane.ca_file",
-                link::BadEndpoint::Address(_) | link::BadEndpoint::Tls(_) => {
+                link::EndpointError::Authorities { .. } => "turn.control_plane.ca_file",
+                link::EndpointError::Address(_) | link::EndpointError::Tls(_) => {
                     "turn.control_plane.url"
                 }
             };

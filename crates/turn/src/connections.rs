@@ -36,7 +36,7 @@ pub(crate) async fn serve(listener: TcpListener, worker: Arc<Worker>, tls: Optio
             }
         };
         let metrics = &worker.server.metrics;
-        let permit = match worker.server.connections.begin(Some(address.ip())) {
+        let permit = match worker.server.connections.acquire(Some(address.ip())) {
             Ok(permit) => permit,
             Err(ConnectionLimitError::Total) => {
                 metrics.refused_full.increment(1);
@@ -182,7 +182,7 @@ async fn read_frames(
                 Frame::Whole { bytes, padding } => {
                     let message = rest.get(..bytes).unwrap_or_default();
                     start += bytes + padding;
-                    match worker.take_frame(now, client, message) {
+                    match worker.handle_frame(now, client, message) {
                         InputOutcome::Nothing => {}
                         InputOutcome::Answer(answer) => outbound.answer(&answer),
                         InputOutcome::Joined(joined) => {

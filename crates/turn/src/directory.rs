@@ -24,7 +24,7 @@ use crate::core::{Account, Authority, Meter, NotAllowedError};
 pub struct Directory {
     realm: String,
     /// Key from the secret in a file. It has precedence over the platform's.
-    own: Option<Arc<PasswordKey>>,
+    configured_key: Option<Arc<PasswordKey>>,
     known: RwLock<DirectoryState>,
     /// Usage by id of the project. It is kept when the project is removed.
     meters: RwLock<HashMap<Arc<str>, Arc<Meter>>>,
@@ -81,7 +81,7 @@ impl Directory {
         let own = secret.and_then(|secret| PasswordKey::api(secret, realm));
         Self {
             realm: realm.to_owned(),
-            own: own.map(Arc::new),
+            configured_key: own.map(Arc::new),
             known: RwLock::default(),
             meters: RwLock::default(),
         }
@@ -163,7 +163,7 @@ impl Authority for Directory {
         match username.kind {
             Kind::Api => {
                 let platform_key = || known.keys.as_ref().and_then(|keys| keys.api.clone());
-                self.own.clone().or_else(platform_key)
+                self.configured_key.clone().or_else(platform_key)
             }
             Kind::Pat | Kind::App => known.credential(username)?.key(&known, &self.realm),
         }

@@ -24,7 +24,7 @@ use transport::Workers;
 use crate::config::TurnConfig;
 use crate::connections;
 use crate::core::tcp::Lane;
-use crate::core::{Nonces, Peers, Quotas, Shared};
+use crate::core::{Nonces, Peers, Quotas, SharedState};
 use crate::directory::Directory;
 use crate::managed::{LinkHandle, PlatformLink};
 use crate::metrics::TurnMetrics;
@@ -160,7 +160,7 @@ fn server(
         relay_ports: relay.ports.clone(),
         listeners: listeners.collect(),
     };
-    let core = Arc::new(Shared {
+    let core = Arc::new(SharedState {
         realm: config.realm.clone().into(),
         nonces: Nonces::new(&key),
         quotas: Quotas::new(config.quota, config.bandwidth),

@@ -26,14 +26,14 @@ use self::relay::{Reader, RelaySocket, Relays, random};
 use self::streams::{Origin, PeerStream};
 use crate::core::packet::{HEADROOM, TAILROOM};
 use crate::core::tcp::{self, ConnectionNumber, Join, Lane, Unreachable};
-use crate::core::{self, Action, AllocationId, Client, Core, Millis, Now, Transport};
+use crate::core::{self, Action, AllocationId, Client, Core, Millis, Time, Transport};
 use crate::metrics::TurnMetrics;
 use crate::outbound::Outbound;
 
 /// State that all workers of a relay share.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(crate) core: Arc<core::Shared>,
+    pub(crate) core: Arc<core::SharedState>,
     pub(crate) relays: Relays,
     pub(crate) connections: Arc<Connections>,
     pub(crate) metrics: TurnMetrics,
@@ -60,9 +60,9 @@ impl Server {
         !self.core.peers.is_own(peer.ip()) || self.relays.is_relayed(transport, peer)
     }
 
-    pub(crate) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Time {
         let at = self.started.elapsed().as_millis();
-        Now {
+        Time {
             unix: self.clock.now().as_second(),
             at: Millis(u64::try_from(at).unwrap_or(u64::MAX)),
         }
@@ -187,7 +187,8 @@ impl Worker {
                             connection: 0,
                         };
                         let bytes = buffer.get(..length).unwrap_or_default();
-                        if let InputOutcome::Answer(answer) = self.take(now, client, bytes) {
+                        if let InputOutcome::Answer(answer) = self.handle_input(now, client, bytes)
+                        {
                             // A lost datagram is acceptable: the client retries.
                             socket.try_send_to(&answer, address).ok();
                         }
@@ -201,9 +202,14 @@ impl Worker {
     }
 
     /// Handles a datagram or a frame of a client, and returns the response.
-    pub(crate) fn take(self: &Arc<Self>, now: Now, client: Client, bytes: &[u8]) -> InputOutcome {
+    pub(crate) fn handle_input(
+        self: &Arc<Self>,
+        now: Time,
+        client: Client,
+        bytes: &[u8],
+    ) -> InputOutcome {
         let mut core = self.core.lock();
-        match core.from_client(now, client, bytes) {
+        match core.on_client_packet(now, client, bytes) {
             Action::Nothing => InputOutcome::Nothing,
             Action::Answer(answer) => InputOutcome::Answer(answer),
             Action::Send { peer, .. } if !self.server.reaches(Transport::Udp, peer) => {
@@ -245,15 +251,15 @@ impl Worker {
 
     /// Handles a frame of a connection. The peer connection that it binds may belong to another
     /// worker.
-    pub(crate) fn take_frame(
+    pub(crate) fn handle_frame(
         self: &Arc<Self>,
-        now: Now,
+        now: Time,
         client: Client,
         bytes: &[u8],
     ) -> InputOutcome {
         match self.server.worker_of(bytes) {
-            Some(other) if !self.has_allocation(client) => other.take(now, client, bytes),
-            _ => self.take(now, client, bytes),
+            Some(other) if !self.has_allocation(client) => other.handle_input(now, client, bytes),
+            _ => self.handle_input(now, client, bytes),
         }
     }
 
@@ -278,22 +284,22 @@ impl Worker {
     ) {
         let now = self.server.now();
         let notification = self.core.lock().dialled(now, number, stream);
-        self.tell(notification);
+        self.send_message(notification);
     }
 
     /// Handles a peer's connection to a relayed address.
-    pub(crate) fn peer_came(&self, id: AllocationId, peer: SocketAddr, stream: PeerStream) {
+    pub(crate) fn on_peer_connected(&self, id: AllocationId, peer: SocketAddr, stream: PeerStream) {
         let peer = self.server.relays.addresses.inward(peer);
         if !self.server.reaches(Transport::Tcp, peer) {
             return;
         }
         let now = self.server.now();
         let notification = self.core.lock().accepted(now, id, peer, stream);
-        self.tell(notification);
+        self.send_message(notification);
     }
 
     /// Sends a message to a client's connection.
-    fn tell(&self, notification: Option<(Client, Vec<u8>)>) {
+    fn send_message(&self, notification: Option<(Client, Vec<u8>)>) {
         let Some((client, message)) = notification else {
             return;
         };
@@ -322,7 +328,7 @@ impl Worker {
                 if !self.server.reaches(Transport::Udp, peer) {
                     continue;
                 }
-                let Some((client, wrap)) = core.from_peer(now, id, peer, length) else {
+                let Some((client, wrap)) = core.on_peer_datagram(now, id, peer, length) else {
                     continue;
                 };
                 let Some(range) = wrap.apply(buffer, length, client.is_stream()) else {

@@ -131,8 +131,8 @@ impl Boundary {
 
     /// True if the boundary includes the workspace as a whole, not only single projects of it.
     pub fn reaches_workspace(&self, workspace: &str) -> bool {
-        self.evaluate(|leaf| match leaf.place {
-            Some(Place::Projects(_)) => Err(BoundaryRefusal::Place),
+        self.evaluate(|leaf| match leaf.coverage {
+            Some(Coverage::Projects(_)) => Err(BoundaryRefusal::Place),
             _ => leaf.at("", Some(workspace)).map(drop),
         })
         .is_ok()
@@ -251,7 +251,7 @@ impl Boundary {
         match &self.0 {
             BoundaryExpression::Everywhere => Ok(()),
             BoundaryExpression::Nowhere => Err(BoundaryRefusal::Shape),
-            BoundaryExpression::Within(tree) => tree.judge(&judge),
+            BoundaryExpression::Within(tree) => tree.first_refusal(&judge),
         }
     }
 }
@@ -345,17 +345,17 @@ impl<L> Tree<L> {
     }
 
     /// Returns the first refusal.
-    fn judge(
+    fn first_refusal(
         &self,
         judge: &impl Fn(&L) -> Result<(), BoundaryRefusal>,
     ) -> Result<(), BoundaryRefusal> {
         match self {
             Self::Leaf(leaf) => judge(leaf),
-            Self::And(all) => all.iter().try_for_each(|tree| tree.judge(judge)),
+            Self::And(all) => all.iter().try_for_each(|tree| tree.first_refusal(judge)),
             Self::Or(any) => {
                 let mut first = None;
                 for tree in any {
-                    match tree.judge(judge) {
+                    match tree.first_refusal(judge) {
                         Ok(()) => return Ok(()),
                         Err(outside) => _ = first.get_or_insert(outside),
                     }
@@ -375,12 +375,12 @@ impl<L> Tree<L> {
 
 #[derive(Clone, Debug)]
 struct Leaf {
-    place: Option<Place>,
+    coverage: Option<Coverage>,
     scopes: Option<Scopes>,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum Coverage {
     Projects(Vec<String>),
     Workspaces(Vec<String>),
 }
@@ -412,11 +412,11 @@ struct ListRule {
 
 impl Leaf {
     fn at(&self, project: &str, workspace: Option<&str>) -> Result<&Self, BoundaryRefusal> {
-        let inside = match &self.place {
+        let inside = match &self.coverage {
             None => true,
-            Some(Place::Projects(projects)) => projects.iter().any(|id| id == project),
+            Some(Coverage::Projects(projects)) => projects.iter().any(|id| id == project),
             // An engine without a workspace is in none of the listed workspaces.
-            Some(Place::Workspaces(workspaces)) => {
+            Some(Coverage::Workspaces(workspaces)) => {
                 workspace.is_some_and(|workspace| workspaces.iter().any(|id| id == workspace))
             }
         };

@@ -47,7 +47,7 @@ pub fn parse(text: &[u8], limits: Limits) -> Result<Value, JsonError> {
             column: 0,
         });
     }
-    let place = RefCell::new(Place::default());
+    let place = RefCell::new(Position::default());
     let mut reader = serde_json::Deserializer::from_slice(text);
     let strict = Strict {
         place: &place,
@@ -103,14 +103,14 @@ fn missing(message: &str) -> Option<&str> {
 /// Position of the parser. A member is removed from the path once it has been parsed, so after an
 /// error the path names the invalid member.
 #[derive(Default)]
-struct Place {
+struct Position {
     path: Vec<String>,
     refusal: Option<&'static str>,
 }
 
 #[derive(Clone, Copy)]
 struct Strict<'a> {
-    place: &'a RefCell<Place>,
+    place: &'a RefCell<Position>,
     depth_left: usize,
 }
 

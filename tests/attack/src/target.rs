@@ -87,8 +87,8 @@ impl Target {
     /// # Errors
     /// A file cannot be read.
     pub(crate) fn logs(&self) -> Result<Vec<u8>> {
-        let mut all = self.open.whole_log()?;
-        all.extend(self.protected.whole_log()?);
+        let mut all = self.open.full_log()?;
+        all.extend(self.protected.full_log()?);
         for entry in fs::read_dir(self.engine.directory())? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "log") {

@@ -132,7 +132,7 @@ impl Agent {
     ///
     /// # Errors
     /// Its log cannot be read.
-    pub fn whole_log(&self) -> Result<Vec<u8>> {
+    pub fn full_log(&self) -> Result<Vec<u8>> {
         Ok(fs::read(self.home.path().join("log"))?)
     }
 

@@ -5,7 +5,7 @@
 //! which the test answers for, are upstreams. [`python`] is an interpreter with the published SDK,
 //! a [`Peer`] is a service written with another library, [`judge`] runs a third-party table of
 //! cases, and a [`Relay`] is a network that can be interrupted. [`Platform`] is `svc up`, for
-//! clients of its pages, its API and its tools. [`Managed`] is a platform and its engine as
+//! clients of its pages, its API and its tools. [`ManagedPair`] is a platform and its engine as
 //! separate processes, for tests in which one of them fails. No crate of this project is used here,
 //! so the tests depend only on what users can see.
 #![expect(
@@ -36,7 +36,7 @@ pub use agent::Agent;
 pub use control::Control;
 pub use curl::{Answer, Curl, Download};
 pub use judge::{Verdict, judge, provided};
-pub use managed::{Managed, eventually};
+pub use managed::{ManagedPair, eventually};
 pub use nginx::Nginx;
 pub use peer::Peer;
 pub use platform::{CLIENT, Platform, node, packages};

@@ -15,7 +15,7 @@ use crate::{Agent, Answer, CLIENT, Curl, Postgres, Relay, Svc};
 
 /// A managed pair: `svc platform` and `svc engine` as separate processes, with a network between
 /// them that can be interrupted, and one project.
-pub struct Managed {
+pub struct ManagedPair {
     /// The engine process.
     pub engine: Svc,
     /// The platform process.
@@ -29,7 +29,7 @@ pub struct Managed {
     directory: TempDir,
 }
 
-impl Managed {
+impl ManagedPair {
     /// With an embedded database.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Managed {
             project,
             directory,
         };
-        managed.until_in_force(&managed.token)?;
+        managed.wait_until_accepted(&managed.token)?;
         Ok(managed)
     }
 
@@ -102,8 +102,8 @@ impl Managed {
     ///
     /// # Errors
     /// It does not accept it in time.
-    pub fn until_in_force(&self, token: &str) -> Result<()> {
-        eventually("the token in force", || Ok(self.asks(token)? == 204))
+    pub fn wait_until_accepted(&self, token: &str) -> Result<()> {
+        eventually("the token in force", || Ok(self.api_status(token)? == 204))
             .with_context(|| format!("{}\n{}", self.engine.log(), self.control.log()))
     }
 
@@ -111,7 +111,7 @@ impl Managed {
     ///
     /// # Errors
     /// It does not answer.
-    pub fn asks(&self, token: &str) -> Result<u64> {
+    pub fn api_status(&self, token: &str) -> Result<u64> {
         let bearer = format!("Authorization: Bearer {token}");
         let url = format!("https://{}/api/auth", self.address()?);
         Ok(Curl::new(&self.engine).get(&["-H", &bearer, &url])?.status)
@@ -142,9 +142,9 @@ impl Managed {
     pub fn refused(&self, target: &str, token: &str) -> Result<Vec<u8>> {
         let (engine, args) = (&self.engine, ["--http"]);
         let mut agent = Agent::begin(engine, &self.address()?, token, target, &args)?;
-        let ended = agent.process().ended()?;
+        let ended = agent.process().wait_for_exit()?;
         ensure!(ended == Some(3), "{ended:?}: {}", agent.log());
-        agent.whole_log()
+        agent.full_log()
     }
 
     /// Starts this many of them, some in parallel.
@@ -172,7 +172,7 @@ impl Managed {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn written(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    pub fn written_files(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
         let mut files = Vec::new();
         let mut places = vec![
             self.directory.path().join("platform"),
@@ -271,7 +271,7 @@ impl Managed {
     ///
     /// # Errors
     /// The platform does not return the id of the token's credential.
-    pub fn is_kept(&self) -> Result<bool> {
+    pub fn is_stored(&self) -> Result<bool> {
         let listed = self.call("GET", "/api/credentials", None)?.json();
         let credential = listed["credentials"][0]["id"]
             .as_str()
@@ -285,7 +285,7 @@ impl Managed {
     ///
     /// # Errors
     /// The command fails.
-    pub fn shown(&self, what: &str, more: &[&str]) -> Result<Value> {
+    pub fn project_data(&self, what: &str, more: &[&str]) -> Result<Value> {
         let output = Command::new(program()?)
             .args([
                 "project",

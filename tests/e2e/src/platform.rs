@@ -183,7 +183,7 @@ impl Platform {
     ///
     /// # Errors
     /// As [`approve`](Self::approve).
-    pub fn let_in(&self, address: &str, user_code: &str) -> Result<()> {
+    pub fn approve_device(&self, address: &str, user_code: &str) -> Result<()> {
         let story = json!({"address": address, "user_code": user_code});
         self.python_with("approve.py", story).map(drop)
     }

@@ -107,7 +107,7 @@ impl Process {
     ///
     /// # Errors
     /// It does not end in time.
-    pub fn ended(&mut self) -> Result<Option<i32>> {
+    pub fn wait_for_exit(&mut self) -> Result<Option<i32>> {
         let deadline = Instant::now() + ENDING;
         // It has exited when its output ends, because no other process inherits it.
         loop {

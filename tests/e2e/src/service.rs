@@ -149,7 +149,7 @@ impl Call {
     ///
     /// # Errors
     /// The connection is closed.
-    pub fn write_until_held(&mut self, length: usize) -> Result<usize> {
+    pub fn write_until_blocked(&mut self, length: usize) -> Result<usize> {
         let stream = self.reader.get_mut();
         stream.set_write_timeout(Some(Duration::from_secs(1)))?;
         let block = vec![b'x'; 64 * 1024];

@@ -45,11 +45,11 @@ impl Server {
         });
         let line = match line.recv_timeout(PATIENCE) {
             Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => bail!("it is not ready: {}", server.told()),
-            Err(RecvTimeoutError::Disconnected) => bail!("it ended: {}", server.told()),
+            Err(RecvTimeoutError::Timeout) => bail!("it is not ready: {}", server.log_end()),
+            Err(RecvTimeoutError::Disconnected) => bail!("it ended: {}", server.log_end()),
         };
         server.ready = serde_json::from_str(&line)
-            .with_context(|| format!("its first line is {line:?}: {}", server.told()))?;
+            .with_context(|| format!("its first line is {line:?}: {}", server.log_end()))?;
         ensure!(server.ready.get("error").is_none(), "it failed: {line}");
         Ok(server)
     }
@@ -65,7 +65,7 @@ impl Server {
     }
 
     /// The end of its log.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn log_end(&self) -> String {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
         let from = lines.len().saturating_sub(LINES);
@@ -77,7 +77,11 @@ impl Server {
         let id = self.child.id().to_string();
         program::run(Command::new("kill").args(["-TERM", &id]))?;
         let status = self.child.wait()?;
-        ensure!(status.success(), "it ended with {status}: {}", self.told());
+        ensure!(
+            status.success(),
+            "it ended with {status}: {}",
+            self.log_end()
+        );
         Ok(())
     }
 }

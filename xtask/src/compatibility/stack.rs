@@ -62,7 +62,13 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
 
     let platform = stack.server(programs.platform, "platform")?;
     let engine = stack.server(programs.engine, "engine")?;
-    let told = || format!("platform: {}\nengine: {}", platform.told(), engine.told());
+    let told = || {
+        format!(
+            "platform: {}\nengine: {}",
+            platform.log_end(),
+            engine.log_end()
+        )
+    };
     let agent = stack.agent(programs.agent, &ready).with_context(told)?;
     stack.expect_page(&agent).with_context(told)?;
 
@@ -173,7 +179,7 @@ impl Stack {
             ensure!(page == PAGE, "the page is {page:?}");
             Ok(())
         })
-        .with_context(|| format!("agent: {}", agent.told()))
+        .with_context(|| format!("agent: {}", agent.log_end()))
     }
 }
 

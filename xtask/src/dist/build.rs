@@ -19,7 +19,7 @@ use crate::web;
 /// same Rust result in the same bytes everywhere. No other build has these flags, and cargo keeps
 /// the output of the profile `dist` separate.
 pub(super) fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Result<PathBuf> {
-    let remapping = Remapping::of(repository)?;
+    let remapping = PathRemapping::of(repository)?;
     let mut cargo = program::cargo();
     cargo
         .current_dir(repository.root())
@@ -68,9 +68,9 @@ pub(super) fn check(repository: &Repository, flavour: Flavour, program: &Path) -
 
 /// Folders of this machine, and their replacements in the program: in panic messages, in debug
 /// information, in the file names of the C preprocessor.
-struct Remapping(Vec<(PathBuf, &'static str)>);
+struct PathRemapping(Vec<(PathBuf, &'static str)>);
 
-impl Remapping {
+impl PathRemapping {
     fn of(repository: &Repository) -> Result<Self> {
         let sysroot = program::output(Command::new("rustc").args(["--print", "sysroot"]))?;
         let home = match env::var_os("CARGO_HOME") {
@@ -160,7 +160,7 @@ mod tests {
         let source = folder.join("program.rs");
         let text = "fn main() { assert!(std::env::args().count() > 1, \"none\"); }";
         fs::write(&source, text).unwrap();
-        let remapping = Remapping::of(&repository).unwrap();
+        let remapping = PathRemapping::of(&repository).unwrap();
         let flags = remapping.rust_flags().into_string().unwrap();
         let compiled = |flags: &str| {
             let program = folder.join("program");

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result};
 
 use super::inventory::{Component, Inventory};
-use super::licence::{Allowed, Licence};
+use super::licence::{AllowedLicences, Licence};
 
 /// Every component with its licence, then every text with its components.
 pub(super) fn third_party(inventory: &Inventory) -> Result<String> {
@@ -34,7 +34,11 @@ pub(super) fn third_party(inventory: &Inventory) -> Result<String> {
 
 /// In the format of Debian's policy, version 1.0, with the paths of crates from `cargo vendor
 /// --versioned-dirs`.
-pub(super) fn debian(inventory: &Inventory, allowed: &Allowed, package: &str) -> Result<String> {
+pub(super) fn debian(
+    inventory: &Inventory,
+    allowed: &AllowedLicences,
+    package: &str,
+) -> Result<String> {
     let mut file = format!(
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n\
          Upstream-Name: svc\nComment:\n \
@@ -63,7 +67,11 @@ pub(super) fn debian(inventory: &Inventory, allowed: &Allowed, package: &str) ->
 
 /// An expression in Debian's notation, which has no brackets. If SPDX needs some, the chosen
 /// licences are listed. Records the used licences.
-fn short(licence: &Licence, allowed: &Allowed, used: &mut BTreeSet<String>) -> Result<String> {
+fn short(
+    licence: &Licence,
+    allowed: &AllowedLicences,
+    used: &mut BTreeSet<String>,
+) -> Result<String> {
     let (names, between): (Vec<_>, _) = if licence.is_flat() {
         let is_all = licence.spdx().contains(" AND ");
         let between = if is_all { " and " } else { " or " };
@@ -184,7 +192,7 @@ mod tests {
     #[test]
     fn expressions_are_written_in_debians_words() {
         let deny = crate::repository::Repository::of_this_package().unwrap();
-        let allowed = Allowed::read(&deny).unwrap();
+        let allowed = AllowedLicences::read(&deny).unwrap();
         for (spdx, debian) in [
             ("MIT", "Expat"),
             ("MIT/Apache-2.0", "Expat or Apache-2.0"),

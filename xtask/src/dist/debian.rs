@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result};
 
 use super::contents::{Contents, DEBIAN};
 use super::stage::{self, Entry};
-use super::{Flavour, Packing, copyright, remove};
+use super::{Flavour, PackageInputs, copyright, remove};
 use crate::program;
 
 /// Builds the package of a program, and returns its name.
 pub(super) fn package(
-    packing: &Packing<'_>,
+    packing: &PackageInputs<'_>,
     flavour: Flavour,
     version: &str,
     contents: &Contents,
@@ -51,7 +51,7 @@ pub(super) fn package(
 
 /// Checks the packages with Debian's own checker if it is installed. It depends on a hundred
 /// packages, so it is optional.
-pub(super) fn judge(out: &Path, packages: &[String]) -> Result<()> {
+pub(super) fn lint(out: &Path, packages: &[String]) -> Result<()> {
     let is_deb = |name: &&String| Path::new(name).extension().is_some_and(|end| end == "deb");
     let packages: Vec<_> = packages.iter().filter(is_deb).collect();
     if packages.is_empty() {
@@ -69,7 +69,7 @@ pub(super) fn judge(out: &Path, packages: &[String]) -> Result<()> {
 }
 
 /// Documents that Debian requires: copyright and changelog.
-fn told(packing: &Packing<'_>, version: &str, contents: &Contents) -> Result<Vec<Entry>> {
+fn told(packing: &PackageInputs<'_>, version: &str, contents: &Contents) -> Result<Vec<Entry>> {
     let documents = contents.documents();
     let package = contents.flavour.package();
     let copyright = copyright::debian(packing.inventory, &packing.allowed, package)?;
@@ -116,7 +116,7 @@ fn compress(stage: &Path, contents: &Contents) -> Result<()> {
 
 /// The control part.
 fn control(
-    packing: &Packing<'_>,
+    packing: &PackageInputs<'_>,
     flavour: Flavour,
     version: &str,
     architecture: &str,

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub(super) use self::notices::Notice;
 use super::Flavour;
-use super::licence::{Allowed, Licence};
+use super::licence::{AllowedLicences, Licence};
 use crate::program;
 use crate::repository::Repository;
 
@@ -46,7 +46,7 @@ pub(super) struct Component {
 impl Inventory {
     pub(super) fn gather(repository: &Repository, flavour: Flavour) -> Result<Self> {
         let host = host()?;
-        let allowed = Allowed::read(repository)?;
+        let allowed = AllowedLicences::read(repository)?;
         let tree = Tree::read(repository, flavour, &host)?;
         let checksums = checksums(&repository.read("Cargo.lock")?);
         let metadata = metadata(repository, &host)?;

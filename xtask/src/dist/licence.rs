@@ -35,7 +35,7 @@ impl Licence {
     }
 
     /// The smallest set of licences that satisfies the expression, from those in `allowed`.
-    pub(super) fn fewest(&self, allowed: &Allowed) -> Result<Vec<String>> {
+    pub(super) fn fewest(&self, allowed: &AllowedLicences) -> Result<Vec<String>> {
         let fewest = self.expression.minimized_requirements(&allowed.0);
         let fewest = fewest.map_err(|error| anyhow::anyhow!("{}: {error}", self.text))?;
         Ok(fewest.iter().map(ToString::to_string).collect())
@@ -67,9 +67,9 @@ pub(super) fn standard_text(id: spdx::LicenseId, holders: &str) -> String {
 }
 
 /// The allowed licences.
-pub(super) struct Allowed(Vec<Licensee>);
+pub(super) struct AllowedLicences(Vec<Licensee>);
 
-impl Allowed {
+impl AllowedLicences {
     /// The list `allow` of `deny.toml`.
     pub(super) fn read(repository: &Repository) -> Result<Self> {
         Self::parse(&repository.read("deny.toml")?)
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn only_listed_licences_are_allowed() {
         let deny = "[licenses]\nallow = [\n    \"MIT\",\n    \"ISC\",\n]\n";
-        let allowed = Allowed::parse(deny).unwrap();
+        let allowed = AllowedLicences::parse(deny).unwrap();
         for (text, is_good) in [
             ("MIT", true),
             ("GPL-3.0-only OR MIT", true),

@@ -53,12 +53,12 @@ fn packed_script(out: &Path, flavour: Flavour) -> Vec<String> {
 
 fn packed_program(out: &Path, flavour: Flavour, program: &Path) -> Vec<String> {
     let repository = Repository::of_this_package().unwrap();
-    let packing = Packing {
+    let packing = PackageInputs {
         repository: &repository,
         out,
         effort: Effort::Quick,
         inventory: &Inventory::gather(&repository, flavour).unwrap(),
-        allowed: Allowed::read(&repository).unwrap(),
+        allowed: AllowedLicences::read(&repository).unwrap(),
     };
     let packages = packing.pack(flavour, program).unwrap();
     checksums(out, &packages).unwrap();
@@ -363,7 +363,7 @@ fn pages_of_the_package_are_complete() {
 fn copyright_names_every_component() {
     let repository = Repository::of_this_package().unwrap();
     let inventory = Inventory::gather(&repository, Flavour::Whole).unwrap();
-    let allowed = Allowed::read(&repository).unwrap();
+    let allowed = AllowedLicences::read(&repository).unwrap();
     let file = copyright::debian(&inventory, &allowed, "svc").unwrap();
     let (mut named, mut explained) = (Vec::new(), Vec::new());
     let mut count = 0;

@@ -6,34 +6,41 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use super::{Need, managers::Manager};
+use super::{Requirement, managers::Manager};
 use crate::program;
 
 /// Installs missing packages with apt-get; nginx and promtool are unpacked under `directory`
 /// instead, and PostgreSQL is kept from creating a cluster.
-pub(super) fn install(missing: &[Need], manager: &Manager, directory: &Path) -> Result<()> {
+pub(super) fn install(missing: &[Requirement], manager: &Manager, directory: &Path) -> Result<()> {
     twice(|| program::run(as_root("apt-get").arg("update")))?;
 
     let packages: Vec<_> = missing
         .iter()
-        .filter(|need| ![Need::Nginx, Need::Prometheus, Need::Postgres].contains(need))
+        .filter(|need| {
+            ![
+                Requirement::Nginx,
+                Requirement::Prometheus,
+                Requirement::Postgres,
+            ]
+            .contains(need)
+        })
         .flat_map(|need| need.packages(manager).split(' '))
         .collect();
     // Its package starts the server; only its client is needed.
-    if missing.contains(&Need::Coturn) && program::find("systemctl").is_some() {
+    if missing.contains(&Requirement::Coturn) && program::find("systemctl").is_some() {
         program::run(as_root("systemctl").args(["mask", "coturn.service"]))?;
     }
     if !packages.is_empty() {
         install_packages(&packages)?;
     }
-    if missing.contains(&Need::Nginx) {
+    if missing.contains(&Requirement::Nginx) {
         unpack("nginx", directory)?;
     }
-    if missing.contains(&Need::Prometheus) {
+    if missing.contains(&Requirement::Prometheus) {
         unpack("prometheus", directory)?;
     }
-    if missing.contains(&Need::Postgres) {
-        install_postgres(Need::Postgres.packages(manager))?;
+    if missing.contains(&Requirement::Postgres) {
+        install_postgres(Requirement::Postgres.packages(manager))?;
     }
     Ok(())
 }

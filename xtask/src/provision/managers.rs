@@ -1,7 +1,7 @@
 //! Package names for the requirements of the tests.
 
 /// A package manager: the program, its install command, and its packages in the order of
-/// `Need::ALL`.
+/// `Requirement::ALL`.
 pub(super) struct Manager {
     pub(super) program: &'static str,
     pub(super) install: &'static str,

@@ -10,7 +10,7 @@ use types::causes::chain;
 
 use super::{AgentStatus, session::Session, shared::AgentState};
 use crate::ConnectError;
-use crate::agent::tunnel::Closed;
+use crate::agent::tunnel::CloseReason;
 use crate::backoff::{Backoff, random};
 
 /// Runs until the agent is closed or refused. This task is the only owner of the channel.
@@ -23,7 +23,9 @@ pub(crate) async fn run(shared: Arc<AgentState>) {
     // No new streams are admitted; accepted streams finish on their own.
     shared.stop.cancel();
     shared.streams.close();
-    let why = refusal.clone().map_or(Closed::Asked, Closed::Refused);
+    let why = refusal
+        .clone()
+        .map_or(CloseReason::Asked, CloseReason::Refused);
     shared.finish_all(&why);
     shared.set_status(AgentStatus::Ended(refusal));
 }
@@ -55,7 +57,7 @@ async fn keep_online(shared: &Arc<AgentState>) -> Option<crate::Refusal> {
         info!(error = %text, ?retry_in, "not connected to the engine");
         for entry in shared.entries() {
             if entry.is_closing() {
-                shared.finish(&entry, Closed::Asked);
+                shared.finish(&entry, CloseReason::Asked);
             } else {
                 entry.disconnected(&text, retry_in);
             }
@@ -117,7 +119,7 @@ async fn wait(shared: &AgentState, retry_in: Duration) -> bool {
             () = &mut over => return true,
             () = shared.woken() => {
                 for entry in shared.entries().iter().filter(|entry| entry.is_closing()) {
-                    shared.finish(entry, Closed::Asked);
+                    shared.finish(entry, CloseReason::Asked);
                 }
             }
         }

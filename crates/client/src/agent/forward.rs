@@ -11,9 +11,9 @@ use transport::{
     CopyResult, Socket, memory::Source, pump, standing::FramedStream, unix::UnixStream,
 };
 
-use super::{host::HostRewriter, lanes::OnLane};
+use super::{host::HostRewriter, lanes::MigratingLaneStream};
 use crate::agent::tap::{Opener, StreamTap, Tap, TappedStream};
-use crate::agent::target::Forwarding;
+use crate::agent::target::ForwardOptions;
 use crate::agent::tunnel::{Connection, Observer};
 use crate::connect::keepalive;
 use crate::{Destination, HostPort, ProxyProtocol, Stream, Target};
@@ -30,8 +30,8 @@ pub(crate) struct Forward {
 }
 
 impl Forward {
-    pub(crate) fn new(forwarding: Forwarding) -> Self {
-        let Forwarding { to, observer, tap } = forwarding;
+    pub(crate) fn new(forwarding: ForwardOptions) -> Self {
+        let ForwardOptions { to, observer, tap } = forwarding;
         Self {
             host: to.host().map(Arc::from),
             to,
@@ -278,7 +278,11 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
 }
 
 /// Serves a stream that starts on a lane.
-pub(crate) async fn serve_carried(forward: &Forward, visit: &Visit, mut carried: OnLane) {
+pub(crate) async fn serve_carried(
+    forward: &Forward,
+    visit: &Visit,
+    mut carried: MigratingLaneStream,
+) {
     forward.begins(visit);
     let error = match Box::pin(forward.dial(visit)).await {
         Ok(service) => {
@@ -348,7 +352,7 @@ mod tests {
         // This connection fills the accept queue: the system drops further ones.
         let _waiting = std::net::TcpStream::connect(address).unwrap();
         let target: Target = address.to_string().parse().unwrap();
-        let forward = Forward::new(Forwarding::to(target));
+        let forward = Forward::new(ForwardOptions::to(target));
         let visit = Visit {
             stream_id: String::new(),
             source_ip: None,

@@ -22,13 +22,13 @@ use crate::{
 };
 
 /// Accepts a visitor in a new task and responds on the channel.
-pub(crate) fn take(
+pub(crate) fn accept_visitor(
     shared: &Arc<AgentState>,
     path: &Arc<DataPath>,
     visitor: ProxyConnReq,
     answer: mpsc::Sender<ProxyConnRsp>,
 ) {
-    let Ok(permit) = Arc::clone(&shared.under_way).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&shared.pending_visitors).try_acquire_owned() else {
         let busy = wire::Error::capacity_exhausted("the agent takes too many visitors at once");
         let refusal = ProxyConnRsp {
             stream_id: visitor.stream_id,
@@ -207,7 +207,7 @@ fn unreachable(error: &ConnectError) -> wire::Error {
 
 /// Maximum number of visitors between announcement and first byte. Each costs a handshake, so with
 /// more of them all would be late.
-pub(crate) const MAX_UNDER_WAY: usize = 512;
+pub(crate) const MAX_PENDING_VISITORS: usize = 512;
 
 /// The hello is one small write into an empty socket buffer.
 const HELLO: std::time::Duration = std::time::Duration::from_secs(5);
@@ -227,7 +227,7 @@ mod tests {
         let (answer, mut answers) = mpsc::channel(1024);
         for _ in 0..513 {
             let visitor = ProxyConnReq::default();
-            take(&shared, &path, visitor, answer.clone());
+            accept_visitor(&shared, &path, visitor, answer.clone());
         }
         // The accepted visitors have not run yet, so the only response is a refusal.
         let error = answers.try_recv().unwrap().error.unwrap();

@@ -29,7 +29,7 @@ use super::{
 use crate::Stream;
 
 /// A stream that arrived on a lane.
-pub(crate) type OnLane = MigratingStream<MigrateToConnection>;
+pub(crate) type MigratingLaneStream = MigratingStream<MigrateToConnection>;
 
 /// Serves a lane until it ends. Once its channel is `over`, the lane ends with its last stream.
 pub(crate) async fn serve(
@@ -140,7 +140,7 @@ enum RendezvousState<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
     /// The stream is present, and has taken the connection or will take it.
-    Met,
+    Delivered,
     /// The stream has not arrived yet.
     Early,
 }
@@ -172,7 +172,7 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
     }
 
     /// Delivers the connection to its stream, or stores it until the stream arrives.
-    pub(super) fn bring(&self, stream_id: &str, connection: C) -> Delivery {
+    pub(super) fn deliver(&self, stream_id: &str, connection: C) -> Delivery {
         let mut meetings = self.0.lock();
         let (brought, meeting, replaced) = match meetings.remove(stream_id) {
             None => (
@@ -187,10 +187,10 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
             }
             Some(RendezvousState::Connection(before)) => {
                 let waits = RendezvousState::Connection(connection.into());
-                (Delivery::Met, waits, Some(before))
+                (Delivery::Delivered, waits, Some(before))
             }
             Some(RendezvousState::OnLane) => (
-                Delivery::Met,
+                Delivery::Delivered,
                 RendezvousState::Connection(connection.into()),
                 None,
             ),
@@ -198,7 +198,7 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
                 let sent = waiting.send(connection);
                 let waits = |connection: C| RendezvousState::Connection(connection.into());
                 (
-                    Delivery::Met,
+                    Delivery::Delivered,
                     sent.map_or_else(waits, |()| RendezvousState::OnLane),
                     None,
                 )
@@ -211,7 +211,7 @@ impl<C: Send + 'static> MigrationRendezvous<C> {
     }
 
     /// Removes a connection whose stream did not arrive in time.
-    pub(super) fn give_up(&self, stream_id: &str) {
+    pub(super) fn discard_early(&self, stream_id: &str) {
         let mut meetings = self.0.lock();
         let waiting = match meetings.get(stream_id) {
             Some(RendezvousState::Early(_)) => meetings.remove(stream_id),
@@ -299,7 +299,7 @@ mod tests {
         let mut expected = stream.expect();
         tokio::time::advance(Duration::from_hours(1)).await;
         assert!((&mut expected).now_or_never().is_none());
-        assert_eq!(moves.bring("s", 7), Delivery::Met);
+        assert_eq!(moves.deliver("s", 7), Delivery::Delivered);
         assert_eq!(expected.await.unwrap(), 7);
     }
 
@@ -307,10 +307,10 @@ mod tests {
     async fn a_connection_waits_for_the_lifetime_of_its_stream() {
         let moves = moves();
         let stream = registered(&moves);
-        assert_eq!(moves.bring("s", 7), Delivery::Met);
-        moves.give_up("s");
+        assert_eq!(moves.deliver("s", 7), Delivery::Delivered);
+        moves.discard_early("s");
         assert_eq!(stream.expect().await.unwrap(), 7);
-        assert_eq!(moves.bring("s", 8), Delivery::Met);
+        assert_eq!(moves.deliver("s", 8), Delivery::Delivered);
         drop(stream);
         assert!(moves.0.lock().is_empty(), "and is removed with it");
     }
@@ -318,10 +318,10 @@ mod tests {
     #[tokio::test]
     async fn an_early_connection_waits_for_its_stream() {
         let moves = moves();
-        assert_eq!(moves.bring("s", 7), Delivery::Early);
+        assert_eq!(moves.deliver("s", 7), Delivery::Early);
         assert_eq!(registered(&moves).expect().await.unwrap(), 7);
-        assert_eq!(moves.bring("s", 8), Delivery::Early);
-        moves.give_up("s");
+        assert_eq!(moves.deliver("s", 8), Delivery::Early);
+        moves.discard_early("s");
         assert!(moves.0.lock().is_empty());
     }
 }

@@ -230,9 +230,9 @@ async fn bring(
     framed.get_mut().get_mut().0.detach().ok()?;
     let (lent, mut given_back) = StreamLease::new(framed);
     let mut early = None;
-    if moves.bring(stream_id, lent) == Delivery::Early {
+    if moves.deliver(stream_id, lent) == Delivery::Early {
         early = timeout(RENDEZVOUS_TIMEOUT, &mut given_back).await.ok();
-        moves.give_up(stream_id);
+        moves.discard_early(stream_id);
     }
     let given_back = match early {
         Some(given_back) => given_back,

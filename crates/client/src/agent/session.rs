@@ -35,7 +35,7 @@ use super::{
     pool::Pool,
     shared::{AgentState, Entry},
 };
-use crate::agent::tunnel::{Closed, Online, Status};
+use crate::agent::tunnel::{CloseReason, Online, Status};
 use crate::backoff::{Backoff, random};
 use crate::error::Step;
 use crate::{ConnectError, Properties, Refusal, RefusalKind, Token};
@@ -59,7 +59,7 @@ pub(crate) struct Session {
     /// Standing connections, if the engine supports `pool/1`.
     pool: Option<Pool>,
     /// The newest heartbeat and its send time, for the round-trip time.
-    beat: Option<(u64, Instant)>,
+    last_heartbeat: Option<(u64, Instant)>,
     /// Time of the request to the engine to end the channel.
     ending: Option<Instant>,
     /// Ends idle connections and other parts of this channel without a stream.
@@ -75,7 +75,7 @@ struct TunnelState {
 
 enum Progress {
     /// The engine has not responded yet.
-    Asked,
+    Requested,
     Online {
         tunnel_id: String,
     },
@@ -162,7 +162,7 @@ impl Session {
                 Pool::new(shared, path, over.clone(), speaks_lane)
             }),
             path,
-            beat: None,
+            last_heartbeat: None,
             ending: None,
             over,
         })
@@ -213,7 +213,7 @@ impl Session {
             let now = Instant::now();
             let tunnel = self.tunnels.get_mut(&entry.id);
             match tunnel {
-                None if entry.is_closing() => self.shared.finish(&entry, Closed::Asked),
+                None if entry.is_closing() => self.shared.finish(&entry, CloseReason::Asked),
                 None => {
                     self.ask(&entry).await?;
                     let backoff = self.shared.config().backoff.clone();
@@ -221,7 +221,7 @@ impl Session {
                         entry.id,
                         TunnelState {
                             entry,
-                            step: Progress::Asked,
+                            step: Progress::Requested,
                             backoff,
                         },
                     );
@@ -238,13 +238,13 @@ impl Session {
                     }
                     Progress::Waiting { .. } if entry.is_closing() => {
                         self.tunnels.remove(&entry.id);
-                        self.shared.finish(&entry, Closed::Asked);
+                        self.shared.finish(&entry, CloseReason::Asked);
                     }
                     Progress::Waiting { until } if *until <= now => {
-                        tunnel.step = Progress::Asked;
+                        tunnel.step = Progress::Requested;
                         self.ask(&entry).await?;
                     }
-                    Progress::Asked
+                    Progress::Requested
                     | Progress::Online { .. }
                     | Progress::Closing { .. }
                     | Progress::Waiting { .. } => {}
@@ -268,7 +268,7 @@ impl Session {
             return Ok(());
         };
         // A heartbeat of the old mode has no sequence and no response.
-        self.beat = (heartbeat.sequence != 0).then_some((heartbeat.sequence, now));
+        self.last_heartbeat = (heartbeat.sequence != 0).then_some((heartbeat.sequence, now));
         self.writer.send(Kind::Heartbeat(heartbeat)).await
     }
 
@@ -310,7 +310,10 @@ impl Session {
                 self.liveness
                     .on_heartbeat(heartbeat, now)
                     .map_err(|error| ConnectError::Protocol(error.to_string()))?;
-                if let Some((_, sent)) = self.beat.take_if(|(sequence, _)| *sequence == answered) {
+                if let Some((_, sent)) = self
+                    .last_heartbeat
+                    .take_if(|(sequence, _)| *sequence == answered)
+                {
                     self.shared.set_round_trip(Some(now - sent));
                 }
             }
@@ -327,7 +330,7 @@ impl Session {
                 }
             }
             Kind::ProxyConnReq(visitor) => {
-                inbound::take(&self.shared, &self.path, visitor, self.answer.clone());
+                inbound::accept_visitor(&self.shared, &self.path, visitor, self.answer.clone());
             }
             Kind::PoolReq(request) => {
                 if let Some(pool) = &self.pool {
@@ -355,7 +358,7 @@ impl Session {
             .parse()
             .ok()
             .and_then(|id| self.tunnels.get_mut(&id));
-        let Some(held) = held.filter(|held| matches!(held.step, Progress::Asked)) else {
+        let Some(held) = held.filter(|held| matches!(held.step, Progress::Requested)) else {
             debug!("an answer to a tunnel that was not asked for");
             return;
         };
@@ -389,7 +392,7 @@ impl Session {
                 }
                 ConnectError::Refused(refusal) => {
                     warn!(reason = %refusal, "the engine refuses a tunnel");
-                    self.forget(&answer.request_id, Closed::Refused(refusal));
+                    self.forget(&answer.request_id, CloseReason::Refused(refusal));
                 }
                 later => {
                     let retry_in = held.backoff.next_wait(random());
@@ -401,7 +404,7 @@ impl Session {
             },
             None => {
                 let empty = Refusal::new(RefusalKind::Invalid, "the engine gave an empty answer");
-                self.forget(&answer.request_id, Closed::Refused(empty));
+                self.forget(&answer.request_id, CloseReason::Refused(empty));
             }
         }
     }
@@ -417,19 +420,19 @@ impl Session {
         let Some((id, asked)) = ours else { return };
         self.shared.remove_route(tunnel_id);
         let why = if asked {
-            Closed::Asked
+            CloseReason::Asked
         } else if taken_over {
-            Closed::Refused(Refusal::new(
+            CloseReason::Refused(Refusal::new(
                 RefusalKind::TakenOver,
                 "another agent of the same identity took the tunnel over",
             ))
         } else {
-            Closed::ByEngine
+            CloseReason::ByEngine
         };
         self.forget(&id.to_string(), why);
     }
 
-    fn forget(&mut self, request_id: &str, why: Closed) {
+    fn forget(&mut self, request_id: &str, why: CloseReason) {
         let tunnel = request_id
             .parse()
             .ok()
@@ -447,4 +450,4 @@ const HELLO: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Queued responses: as many as visitors that may be pending.
-const ANSWERS: usize = inbound::MAX_UNDER_WAY;
+const ANSWERS: usize = inbound::MAX_PENDING_VISITORS;

@@ -23,9 +23,9 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use transport::lane::Budget;
 use wire::lane::DOWN_LIMIT;
 
-use super::{AgentStatus, forward::Forward, inbound::MAX_UNDER_WAY, lanes::LaneCountGuard};
-use crate::agent::target::Forwarding;
-use crate::agent::tunnel::{Closed, MAX_WAITING, Status, Waiting};
+use super::{AgentStatus, forward::Forward, inbound::MAX_PENDING_VISITORS, lanes::LaneCountGuard};
+use crate::agent::target::ForwardOptions;
+use crate::agent::tunnel::{CloseReason, MAX_WAITING, Status, VisitorQueue};
 use crate::connect::Connector;
 use crate::properties::Protocol;
 use crate::{Config, ConnectError, Properties, Stream};
@@ -49,7 +49,7 @@ pub(crate) struct AgentState {
     /// A route was added.
     routed: Notify,
     /// Limits the visitors between announcement and first byte.
-    pub(crate) under_way: Arc<Semaphore>,
+    pub(crate) pending_visitors: Arc<Semaphore>,
     /// Asks the agent to end: no new streams, and the engine is notified.
     pub(crate) stop: CancellationToken,
     /// Stops everything that still runs.
@@ -79,7 +79,7 @@ impl AgentState {
             changed: Notify::new(),
             routes: Mutex::default(),
             routed: Notify::new(),
-            under_way: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
+            pending_visitors: Arc::new(Semaphore::new(MAX_PENDING_VISITORS)),
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
             streams: TaskTracker::new(),
@@ -168,11 +168,11 @@ impl AgentState {
         &self,
         wanted: Properties,
         renew: Option<RefreshProperties>,
-    ) -> (Arc<Entry>, Waiting) {
+    ) -> (Arc<Entry>, VisitorQueue) {
         let (sender, streams) = mpsc::channel(MAX_WAITING);
         let entry = Arc::new(Entry {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
-            wanted,
+            requested: wanted,
             renew,
             drawn: Mutex::default(),
             status: watch::Sender::new(Status::Connecting),
@@ -180,7 +180,7 @@ impl AgentState {
             closing: AtomicBool::new(false),
         });
         if self.stop.is_cancelled() {
-            entry.set_status(Status::Closed(Closed::Asked));
+            entry.set_status(Status::Closed(CloseReason::Asked));
         } else {
             self.tunnels.lock().insert(entry.id, Arc::clone(&entry));
             self.wake();
@@ -202,13 +202,13 @@ impl AgentState {
     }
 
     /// Removes a tunnel and notifies its owner of the reason.
-    pub(crate) fn finish(&self, entry: &Entry, why: Closed) {
+    pub(crate) fn finish(&self, entry: &Entry, why: CloseReason) {
         self.tunnels.lock().remove(&entry.id);
         entry.set_status(Status::Closed(why));
     }
 
     /// Ends every tunnel with the same reason, because the agent has ended.
-    pub(crate) fn finish_all(&self, why: &Closed) {
+    pub(crate) fn finish_all(&self, why: &CloseReason) {
         self.routes.lock().clear();
         for entry in self.entries() {
             self.finish(&entry, why.clone());
@@ -270,7 +270,7 @@ impl fmt::Debug for AgentState {
 pub(crate) struct Entry {
     /// Local id, the same over all reconnects; also the `request_id` on the wire.
     pub(crate) id: u64,
-    pub(crate) wanted: Properties,
+    pub(crate) requested: Properties,
     /// Refreshes expiring properties before each request.
     renew: Option<RefreshProperties>,
     /// The name that the engine drew. The agent requests it again after a reconnect, so that
@@ -318,7 +318,7 @@ impl Entry {
 
     /// The properties to request from the engine.
     pub(crate) fn request(&self) -> Properties {
-        let mut request = self.wanted.clone();
+        let mut request = self.requested.clone();
         if request.hostname.is_none() {
             request.hostname.clone_from(&self.drawn.lock());
         }
@@ -337,12 +337,12 @@ impl Entry {
 
     /// Forgets the name; true if there was one and the owner has not chosen it.
     pub(crate) fn forget(&self) -> bool {
-        self.drawn.lock().take().is_some() && self.wanted.hostname.is_none()
+        self.drawn.lock().take().is_some() && self.requested.hostname.is_none()
     }
 
     /// Budget of its streams on a lane. A published tunnel without a protocol is HTTP.
     pub(crate) fn budget(&self) -> Budget {
-        match (&self.wanted.protocol, self.wanted.publish) {
+        match (&self.requested.protocol, self.requested.publish) {
             (Some(Protocol::Http), _) | (None, None | Some(true)) => Budget::exchanges(DOWN_LIMIT),
             _ => Budget::bytes(),
         }
@@ -361,7 +361,7 @@ impl Entry {
     }
 
     /// Forwards every later stream to its destination. The returned value serves the waiting ones.
-    pub(crate) fn forward_to(&self, to: Forwarding) -> Arc<Forward> {
+    pub(crate) fn forward_to(&self, to: ForwardOptions) -> Arc<Forward> {
         let forward = Arc::new(Forward::new(to));
         *self.handler.lock() = Handler::Forward(Arc::clone(&forward));
         forward

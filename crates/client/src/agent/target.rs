@@ -147,13 +147,13 @@ impl From<Target> for Destination {
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Forwarding {
+pub struct ForwardOptions {
     pub(crate) to: Destination,
     pub(crate) observer: Option<Observer>,
     pub(crate) tap: Option<Arc<dyn Tap>>,
 }
 
-impl Forwarding {
+impl ForwardOptions {
     /// Forwards to this service: a [`Target`] or a [`Destination`].
     pub fn to(destination: impl Into<Destination>) -> Self {
         Self {
@@ -182,13 +182,13 @@ impl Forwarding {
     }
 }
 
-impl<T: Into<Destination>> From<T> for Forwarding {
+impl<T: Into<Destination>> From<T> for ForwardOptions {
     fn from(to: T) -> Self {
         Self::to(to)
     }
 }
 
-impl fmt::Debug for Forwarding {
+impl fmt::Debug for ForwardOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Forwarding")
             .field("to", &self.to)

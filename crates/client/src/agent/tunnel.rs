@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    ConnectError, Forwarding, Properties, Refusal, Stream,
+    ConnectError, ForwardOptions, Properties, Refusal, Stream,
     agent::{Owner, forward::serve_raw, shared::Entry},
 };
 
@@ -17,7 +17,7 @@ pub struct Tunnel {
     owner: Arc<Owner>,
     entry: Arc<Entry>,
     status: watch::Receiver<Status>,
-    streams: Waiting,
+    streams: VisitorQueue,
 }
 
 /// The state of a tunnel. There are always these four states, but their fields may grow.
@@ -36,7 +36,7 @@ pub enum Status {
         retry_in: Duration,
     },
     /// The tunnel is closed; no attempt follows.
-    Closed(Closed),
+    Closed(CloseReason),
 }
 
 /// Information about a tunnel while it is online.
@@ -73,7 +73,7 @@ impl Online {
 /// Reason why a tunnel is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Closed {
+pub enum CloseReason {
     /// Its owner closed it.
     Asked,
     /// The engine refused it, or another agent took it over.
@@ -120,13 +120,13 @@ impl Connection {
 
 /// Visitors that wait to be accepted. Boxed, because the queue of each tunnel always reserves
 /// memory for 32 of them.
-pub(crate) type Waiting = mpsc::Receiver<Box<Stream>>;
+pub(crate) type VisitorQueue = mpsc::Receiver<Box<Stream>>;
 
 /// Callback for each stream of a forwarded tunnel; must not block.
 pub(crate) type Observer = Arc<dyn Fn(Connection) + Send + Sync>;
 
 impl Tunnel {
-    pub(crate) fn new(owner: Arc<Owner>, entry: Arc<Entry>, streams: Waiting) -> Self {
+    pub(crate) fn new(owner: Arc<Owner>, entry: Arc<Entry>, streams: VisitorQueue) -> Self {
         let status = entry.subscribe();
         Self {
             owner,
@@ -152,7 +152,9 @@ impl Tunnel {
         loop {
             match &*self.status.borrow_and_update() {
                 Status::Online(online) => return Ok(Arc::clone(online)),
-                Status::Closed(Closed::Refused(refusal)) => return Err(refusal.clone().into()),
+                Status::Closed(CloseReason::Refused(refusal)) => {
+                    return Err(refusal.clone().into());
+                }
                 Status::Closed(_) => return Err(ConnectError::Closed),
                 Status::Connecting | Status::Disconnected { .. } => {}
             }
@@ -179,14 +181,14 @@ impl Tunnel {
 
     /// Forwards every visitor to a service until the tunnel is closed, and returns the reason of
     /// its end. `to` is a [`Target`](crate::Target), a [`Destination`](crate::Destination), or a
-    /// [`Forwarding`] with more options.
+    /// [`ForwardOptions`] with more options.
     ///
     /// If the service cannot be reached, the visitor is refused before any byte is read from it.
     ///
     /// # Cancellation
     /// Dropping the future keeps the running streams, and further visitors are still forwarded
     /// while the tunnel exists. Dropping the tunnel ends that.
-    pub async fn forward(&mut self, to: impl Into<Forwarding>) -> Closed {
+    pub async fn forward(&mut self, to: impl Into<ForwardOptions>) -> CloseReason {
         let forward = self.entry.forward_to(to.into());
         loop {
             tokio::select! {
@@ -200,7 +202,7 @@ impl Tunnel {
         }
         match &*self.status.borrow() {
             Status::Closed(closed) => closed.clone(),
-            _ => Closed::Asked,
+            _ => CloseReason::Asked,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use svc_client::{Closed, Properties, RefusalKind, Status, agent::AgentStatus};
+use svc_client::{CloseReason, Properties, RefusalKind, Status, agent::AgentStatus};
 use tokio::time::timeout;
 use wire::{
     Error, Kind,
@@ -275,7 +275,7 @@ async fn a_tunnel_that_was_taken_over_is_not_requested_again() {
         }))
         .await;
     let status = until(&tunnel, |status| matches!(status, Status::Closed(_))).await;
-    let Status::Closed(Closed::Refused(refusal)) = status else {
+    let Status::Closed(CloseReason::Refused(refusal)) = status else {
         panic!("{status:?}")
     };
     assert_eq!(refusal.kind, RefusalKind::TakenOver);
@@ -324,7 +324,10 @@ async fn an_agent_that_closes_sends_a_goodbye_and_waits_for_the_confirmation() {
         .send(Kind::CloseControlChannelRsp(CloseControlChannelRsp {}))
         .await;
     assert!(timeout(SOON, closing).await.unwrap().unwrap());
-    until(&tunnel, |status| *status == Status::Closed(Closed::Asked)).await;
+    until(&tunnel, |status| {
+        *status == Status::Closed(CloseReason::Asked)
+    })
+    .await;
     channel.closed().await;
 }
 

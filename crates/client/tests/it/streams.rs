@@ -3,9 +3,10 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use svc_client::{
-    Agent, Connection, Destination, Forwarding, Properties, ProxyProtocol, Status, Target, Tunnel,
+    Agent, Connection, Destination, ForwardOptions, Properties, ProxyProtocol, Status, Target,
+    Tunnel,
 };
-use testing::Nobody;
+use testing::ClosedPort;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixListener,
@@ -50,7 +51,7 @@ async fn forwarding_to(
     let channel = engine.control_with_tunnel().await;
     until(&tunnel, |status| matches!(status, Status::Online(_))).await;
     let (told, streams) = mpsc::unbounded_channel();
-    let forwarding = Forwarding::to(to).with_observer(move |connection| {
+    let forwarding = ForwardOptions::to(to).with_observer(move |connection| {
         // Some tests drop the receiver.
         drop(told.send(connection));
     });
@@ -184,7 +185,7 @@ async fn a_unix_socket_can_be_a_service() {
 #[tokio::test]
 async fn a_visitor_is_refused_when_the_service_is_down() {
     let engine = FakeEngine::start().await;
-    let unused_port = Nobody::new();
+    let unused_port = ClosedPort::new();
     let (_agent, mut channel, _) = forwarding(&engine, unused_port.addr().port()).await;
     channel.send(visitor()).await;
     let answer = answer(&mut channel).await;
@@ -194,7 +195,7 @@ async fn a_visitor_is_refused_when_the_service_is_down() {
 #[tokio::test]
 async fn a_visitor_of_an_unknown_tunnel_is_refused() {
     let engine = FakeEngine::start().await;
-    let unused_port = Nobody::new();
+    let unused_port = ClosedPort::new();
     let (_agent, mut channel, _) = forwarding(&engine, unused_port.addr().port()).await;
     let Kind::ProxyConnReq(mut request) = visitor() else {
         unreachable!()
@@ -284,7 +285,7 @@ async fn a_standing_connection_carries_one_stream_after_another() {
 #[tokio::test]
 async fn a_stream_is_reset_when_the_service_is_down_and_its_connection_is_kept() {
     let engine = FakeEngine::start().await;
-    let unused_port = Nobody::new();
+    let unused_port = ClosedPort::new();
     let (_agent, mut channel, _) = forwarding(&engine, unused_port.addr().port()).await;
     let mut standing = standing(&engine, &mut channel).await;
     for _ in 0..2 {

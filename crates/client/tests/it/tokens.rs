@@ -16,11 +16,11 @@ use super::fake::{FakeEngine, SOON, token};
 
 /// Returns `token-1` until that is refused, then `token-2`, and so on.
 #[derive(Default)]
-struct Renewing {
+struct RenewingProvider {
     refused: AtomicU32,
 }
 
-impl TokenProvider for Renewing {
+impl TokenProvider for RenewingProvider {
     fn token<'a>(&'a self, refused: Option<&'a Token>) -> TokenFuture<'a> {
         Box::pin(async move {
             let current = |count: u32| Token::new(&format!("token-{}", count + 1));
@@ -35,7 +35,7 @@ impl TokenProvider for Renewing {
 
 fn renewing(engine: &FakeEngine) -> Config {
     let mut config = engine.config();
-    config.tokens = Tokens::from_provider(Renewing::default());
+    config.tokens = Tokens::from_provider(RenewingProvider::default());
     config
 }
 
@@ -101,12 +101,12 @@ async fn a_dial_renews_its_token() {
 }
 
 /// Fails this many times before it has a token.
-struct Failing {
+struct FailingProvider {
     left: AtomicU32,
     is_lasting: bool,
 }
 
-impl TokenProvider for Failing {
+impl TokenProvider for FailingProvider {
     fn token<'a>(&'a self, _refused: Option<&'a Token>) -> TokenFuture<'a> {
         Box::pin(async move {
             let less = |left: u32| left.checked_sub(1);
@@ -127,7 +127,7 @@ async fn a_provider_without_a_token_for_now_is_retried() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     let left = AtomicU32::new(2);
-    config.tokens = Tokens::from_provider(Failing {
+    config.tokens = Tokens::from_provider(FailingProvider {
         left,
         is_lasting: false,
     });
@@ -141,7 +141,7 @@ async fn a_provider_that_fails_permanently_ends_the_agent() {
     let engine = FakeEngine::start().await;
     let mut config = engine.config();
     let left = AtomicU32::new(1);
-    config.tokens = Tokens::from_provider(Failing {
+    config.tokens = Tokens::from_provider(FailingProvider {
         left,
         is_lasting: true,
     });

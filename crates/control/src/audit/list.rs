@@ -26,7 +26,8 @@ pub(super) async fn list(
     query.finish()?;
     let needed = Permission::AccountWorkspaceProtectionReadWrite;
     let mut read = app.store.read().await?;
-    let workspace = access::workspace_to_read(&mut read, &caller.who, &workspace, needed).await?;
+    let workspace =
+        access::workspace_to_read(&mut read, &caller.principal, &workspace, needed).await?;
     let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
     let found = of_workspace(&mut read, workspace.id, paging).await?;
     Ok(Json(AuditList {
@@ -39,7 +40,7 @@ pub(super) async fn list(
 /// any workspace.
 pub(super) async fn own(
     State(app): State<Arc<App>>,
-    Caller { who, .. }: Caller<CredentialsRead>,
+    Caller { principal: who, .. }: Caller<CredentialsRead>,
     mut query: Query,
 ) -> Answer<Json<AuditList>> {
     let page = query.page()?;

@@ -21,7 +21,7 @@ pub struct Subscription {
     /// Its id in the ledger.
     pub id: String,
     /// Payment status.
-    pub standing: PaymentStatus,
+    pub payment_status: PaymentStatus,
     /// Its first day. Each month of the subscription starts on that day of the month.
     pub since: Date,
 }
@@ -30,9 +30,11 @@ impl Account {
     /// The amount that a transferred project costs immediately: the days of the running period
     /// after `paid`, the day until which the other account has paid. Renewals exclude paid days
     /// beyond the running period. So each day is charged once, whichever period starts first.
-    pub fn rest_behind(&self, paid: Date, monthly: i64, today: Date) -> i64 {
+    pub fn amount_after(&self, paid: Date, monthly: i64, today: Date) -> i64 {
         let subscription = self.subscription.as_ref();
-        subscription.map_or(0, |one| one.period(today).rest_of(monthly, paid.max(today)))
+        subscription.map_or(0, |one| {
+            one.period(today).prorated_amount(monthly, paid.max(today))
+        })
     }
 }
 
@@ -76,7 +78,7 @@ impl Period {
     /// Cost of the rest of the period at a monthly price, including `today`. It is computed in
     /// whole days and rounded down, so that an offer is valid for the whole day on which it was
     /// made.
-    pub fn rest_of(&self, monthly: i64, today: Date) -> i64 {
+    pub fn prorated_amount(&self, monthly: i64, today: Date) -> i64 {
         let days = |from: Date| from.duration_until(self.end).as_hours() / 24;
         let all = days(self.start).max(1);
         monthly.saturating_mul(days(today).clamp(0, all)) / all
@@ -98,7 +100,7 @@ mod tests {
     fn since(year: i16, month: i8, day: i8) -> Subscription {
         Subscription {
             id: "sub".to_owned(),
-            standing: PaymentStatus::Good,
+            payment_status: PaymentStatus::Good,
             since: date(year, month, day),
         }
     }
@@ -124,7 +126,7 @@ mod tests {
         let subscription = since(2026, 4, 1);
         let rest = |day| {
             let today = date(2026, 4, day);
-            subscription.period(today).rest_of(3000, today)
+            subscription.period(today).prorated_amount(3000, today)
         };
         assert_eq!((rest(1), rest(16), rest(30)), (3000, 1500, 100));
     }
@@ -139,22 +141,22 @@ mod tests {
         let (first, middle) = (account(1), account(16));
         // Half of the period from the 16th to the 16th is not paid for.
         assert_eq!(
-            middle.rest_behind(date(2026, 5, 1), 3000, date(2026, 4, 30)),
+            middle.amount_after(date(2026, 5, 1), 3000, date(2026, 4, 30)),
             1500
         );
         // The transfer back: the period ends on the 1st of June.
         assert_eq!(
-            first.rest_behind(date(2026, 5, 16), 3100, date(2026, 5, 15)),
+            first.amount_after(date(2026, 5, 16), 3100, date(2026, 5, 15)),
             1600
         );
         // No days are left in a period that ends before.
         assert_eq!(
-            first.rest_behind(date(2026, 5, 16), 3000, date(2026, 4, 20)),
+            first.amount_after(date(2026, 5, 16), 3000, date(2026, 4, 20)),
             0
         );
         // Past days are not charged again.
         let past = date(2026, 4, 2);
-        assert_eq!(first.rest_behind(past, 3000, date(2026, 4, 16)), 1500);
+        assert_eq!(first.amount_after(past, 3000, date(2026, 4, 16)), 1500);
     }
 
     proptest! {
@@ -164,10 +166,10 @@ mod tests {
         ) {
             let since = date(2020, 1, 1).saturating_add(Span::new().days(first));
             let today = since.saturating_add(Span::new().days(later));
-            let subscription = Subscription { id: String::new(), standing: PaymentStatus::Good, since };
+            let subscription = Subscription { id: String::new(), payment_status: PaymentStatus::Good, since };
             let period = subscription.period(today);
             prop_assert!(period.start <= today && today < period.end);
-            let rest = period.rest_of(monthly, today);
+            let rest = period.prorated_amount(monthly, today);
             prop_assert!((0..=monthly).contains(&rest));
         }
     }

@@ -45,8 +45,8 @@ pub fn decide(terms: &Terms, account: &Account, today: Date) -> Decision {
     let Some(subscription) = &account.subscription else {
         return Decision::Checkout { monthly };
     };
-    let now = subscription.period(today).rest_of(monthly, today);
-    if account.has_payment_method && subscription.standing == PaymentStatus::Good {
+    let now = subscription.period(today).prorated_amount(monthly, today);
+    if account.has_payment_method && subscription.payment_status == PaymentStatus::Good {
         Decision::Update {
             subscription: subscription.id.clone(),
             now,
@@ -82,7 +82,7 @@ mod tests {
         Account {
             subscription: Some(Subscription {
                 id: "sub_1".to_owned(),
-                standing,
+                payment_status: standing,
                 since: date(2026, 4, 1),
             }),
             has_payment_method,

@@ -38,7 +38,7 @@ impl Billing for Ledger {
             Ok(Account {
                 subscription: subscription.map(|row| Subscription {
                     id: row.id.to_string(),
-                    standing: if row.status == ACTIVE {
+                    payment_status: if row.status == ACTIVE {
                         PaymentStatus::Good
                     } else {
                         PaymentStatus::PastDue
@@ -168,7 +168,12 @@ impl Billing for Ledger {
         workspace: WorkspaceId,
         now: Timestamp,
     ) -> BillingFuture<'a, bool> {
-        Box::pin(renewal::step(tx, workspace, now, renewal::Empty::Ends))
+        Box::pin(renewal::step(
+            tx,
+            workspace,
+            now,
+            renewal::EmptySubscription::Ends,
+        ))
     }
 }
 
@@ -191,7 +196,7 @@ impl Line {
     /// The cost of a period, without the days that another subscription has paid for.
     fn amount_of(&self, period: Period) -> i64 {
         let from = self.paid_until.unwrap_or(period.start).max(period.start);
-        period.rest_of(self.monthly, from)
+        period.prorated_amount(self.monthly, from)
     }
 }
 
@@ -278,7 +283,7 @@ fn end_of_period(since: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
 fn period_of(since: Timestamp, at: Timestamp) -> Period {
     let terms = Subscription {
         id: String::new(),
-        standing: PaymentStatus::Good,
+        payment_status: PaymentStatus::Good,
         since: day_of(since),
     };
     terms.period(day_of(at))

@@ -27,7 +27,7 @@ use crate::pages::signed_in;
 use crate::people::session::Visitor;
 use crate::plans::explain;
 use crate::problem::{Answer, Refusal};
-use crate::projects::create::{ConfirmedBy, CreateRequest, place};
+use crate::projects::create::{ConfirmedBy, CreateRequest, create_or_find};
 use crate::random;
 
 /// The routes of this module.
@@ -88,7 +88,7 @@ async fn confirm(
         ..order(&mut field)?
     };
     let checked = CreateRequest::check(order.clone())?;
-    match place(&app, &who, &workspace, &checked, ConfirmedBy::Checkout).await {
+    match create_or_find(&app, &who, &workspace, &checked, ConfirmedBy::Checkout).await {
         Ok(project) => Ok(page(&MessagePage {
             title: "The project is there",
             text: &format!(
@@ -127,11 +127,11 @@ async fn show(
     let mut conn = app.store.read().await?;
     let workspace = access::workspace(&mut conn, who, workspace, PERMISSION).await?;
     let snapshot = app
-        .shop
+        .plan_service
         .snapshot(&mut conn, workspace.id, app.now())
         .await?;
     drop(conn);
-    let offer = app.shop.offer(&snapshot, order.plan);
+    let offer = app.plan_service.offer(&snapshot, order.plan);
     if let Some(reason) = offer.unavailable {
         return Err(Problem::conflict().with_detail(explain(reason)).into());
     }
@@ -140,7 +140,7 @@ async fn show(
         return Err(PageRefusal::SeeOther(path));
     }
     let id = workspace.id.as_str();
-    order.creation_fingerprint = offer.fingerprint(id, app.shop.key()).to_string();
+    order.creation_fingerprint = offer.fingerprint(id, app.plan_service.key()).to_string();
     order.idempotency_key = format!("{:032x}", u128::from_be_bytes(random::bytes()?));
     // Errors that would prevent the confirmation are shown immediately.
     CreateRequest::check(order.clone())?;
@@ -195,8 +195,8 @@ async fn set_up(
     let workspace = access::workspace(&mut tx, &who, &id, PERMISSION).await?;
     workspaces::lock(&mut tx, workspace.id).await?;
     require_sold_here(&app, &mut tx, workspace.id).await?;
-    let currency = app.shop.catalogue().currency;
-    let billing = app.shop.billing();
+    let currency = app.plan_service.catalogue().currency;
+    let billing = app.plan_service.billing();
     billing
         .subscribe(&mut tx, workspace.id, currency.as_str(), app.now())
         .await?;
@@ -207,8 +207,8 @@ async fn set_up(
 /// Refuses to start a subscription if the operator has disabled sales on these pages. An existing
 /// subscription can still be repaired.
 async fn require_sold_here(app: &App, conn: &mut Conn, workspace: WorkspaceId) -> Answer<()> {
-    let account = app.shop.billing().account(conn, workspace).await?;
-    if account.subscription.is_some() || app.shop.catalogue().hosted_checkout {
+    let account = app.plan_service.billing().account(conn, workspace).await?;
+    if account.subscription.is_some() || app.plan_service.catalogue().hosted_checkout {
         return Ok(());
     }
     let reason = explain(UnavailableReason::CheckoutDisabled);

@@ -39,7 +39,7 @@ async fn get(
 ) -> Answer<Json<WorkspaceBilling>> {
     query.finish()?;
     let mut read = app.store.read().await?;
-    let workspace = access::workspace(&mut read, &caller.who, &id, PERMISSION).await?;
+    let workspace = access::workspace(&mut read, &caller.principal, &id, PERMISSION).await?;
     let open = billing::open(&mut read, workspace.id).await?;
     Ok(Json(WorkspaceBilling {
         has_payment_method: workspace.has_payment_method,
@@ -57,7 +57,7 @@ async fn list_invoices(
     query.finish()?;
     let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
     let mut read = app.store.read().await?;
-    let workspace = access::workspace(&mut read, &caller.who, &id, PERMISSION).await?;
+    let workspace = access::workspace(&mut read, &caller.principal, &id, PERMISSION).await?;
     let found = billing::invoices(&mut read, workspace.id, paging).await?;
     Ok(Json(InvoiceList {
         invoices: found.items.iter().map(invoice).collect::<Answer<_>>()?,

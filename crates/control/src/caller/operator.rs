@@ -16,7 +16,7 @@ use crate::problem::{Answer, Refusal};
 #[derive(Debug)]
 pub struct Operator {
     /// The verified caller.
-    pub who: Principal,
+    pub principal: Principal,
 }
 
 impl FromRequestParts<Arc<App>> for Operator {
@@ -35,6 +35,6 @@ impl Operator {
         let is_whole = who.limits.permissions().is_none()
             && who.resources.is_none()
             && !who.limits.boundary().has_tunnel_resource();
-        (who.user.role == Role::Admin && is_whole).then_some(Self { who })
+        (who.user.role == Role::Admin && is_whole).then_some(Self { principal: who })
     }
 }

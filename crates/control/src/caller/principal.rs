@@ -64,7 +64,7 @@ impl Principal {
     }
 
     /// The permissions of the credential.
-    pub fn held(&self) -> Permissions {
+    pub fn permissions(&self) -> Permissions {
         self.limits.permissions().unwrap_or(Permissions::all())
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use parking_lot::Mutex;
 use types::id::CredentialId;
 
@@ -28,8 +28,8 @@ struct Generations {
 /// A verified signature.
 #[derive(Clone, Debug)]
 pub(super) struct CachedSignature {
-    pub(super) said: Arc<UnverifiedClaims>,
-    pub(super) verified: Arc<Verified>,
+    pub(super) claims: Arc<UnverifiedClaims>,
+    pub(super) verified: Arc<VerifiedToken>,
     /// The key that verified it. The entry is only valid for that key.
     pub(super) signer: Signer,
 }
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn entry(number: u64) -> CachedSignature {
-        let verified = Verified {
+        let verified = VerifiedToken {
             kind: TokenKind::Pat,
             identity: Identity::User("ann".to_owned()),
             user_id: None,
@@ -101,7 +101,7 @@ mod tests {
             digest: digest(number),
         };
         CachedSignature {
-            said: Arc::default(),
+            claims: Arc::default(),
             verified: Arc::new(verified),
             signer: Signer::Platform { epoch: 0 },
         }

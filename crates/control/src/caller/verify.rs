@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use ::credentials::limits::{both_resources, workspace_resources};
-use ::credentials::{Identity, Keyring, Limits, Refused, TokenKind, Verified};
+use ::credentials::{Identity, Keyring, Limits, TokenKind, TokenRefusal, VerifiedToken};
 use api::control::tokens::MAX_TTL_SECONDS;
 use api::control::whoami::CallerKind;
 use jiff::Timestamp;
 use serde_json::Value;
 use store::SecretHash;
-use store::callers::{self as stored, OfCredential, SessionCaller};
+use store::callers::{self as stored, CallerCredential, SessionCaller};
 use store::credentials::{self, Kind};
 use store::users::{Status, User};
 use types::id::{CredentialId, SessionId};
@@ -29,7 +29,7 @@ pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) ->
     let now = app.now();
     let shown = PresentedToken::read(app, token, now)?;
     // The unverified claims select the key. The key then proves that the selection is right.
-    let found = if shown.said.is_app {
+    let found = if shown.claims.is_app {
         of_application(app, &shown).await?
     } else {
         of_platform(app, &shown).await?
@@ -44,29 +44,29 @@ pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) ->
 /// A token during its verification.
 struct PresentedToken<'a> {
     token: &'a str,
-    said: Arc<UnverifiedClaims>,
+    claims: Arc<UnverifiedClaims>,
     /// The cached signature for any key, if there is one.
-    verdict: Option<CachedSignature>,
+    cached: Option<CachedSignature>,
     now: Timestamp,
 }
 
 impl<'a> PresentedToken<'a> {
     fn read(app: &App, token: &'a str, now: Timestamp) -> Answer<Self> {
         if token.len() > ::credentials::MAX_TOKEN_BYTES {
-            return Err(refused(Refused::TooLong));
+            return Err(refused(TokenRefusal::TooLong));
         }
-        let verdict = app.verdicts.get(&::credentials::digest(token));
+        let verdict = app.signature_cache.get(&::credentials::digest(token));
         let said = match &verdict {
-            Some(verdict) => Arc::clone(&verdict.said),
+            Some(verdict) => Arc::clone(&verdict.claims),
             None => Arc::new(
                 UnverifiedClaims::read(token, &app.config.base_url)
-                    .ok_or_else(|| refused(Refused::Form))?,
+                    .ok_or_else(|| refused(TokenRefusal::Form))?,
             ),
         };
         Ok(Self {
             token,
-            said,
-            verdict,
+            claims: said,
+            cached: verdict,
             now,
         })
     }
@@ -77,20 +77,20 @@ impl<'a> PresentedToken<'a> {
         app: &App,
         signer: Signer,
         keys: &Keyring,
-    ) -> Result<Arc<Verified>, Refused> {
+    ) -> Result<Arc<VerifiedToken>, TokenRefusal> {
         let now = self.now.as_second();
-        let earlier = self.verdict.as_ref();
+        let earlier = self.cached.as_ref();
         let earlier = earlier.filter(|verdict| verdict.signer == signer);
         if let Some(verdict) = earlier.filter(|verdict| !verdict.verified.is_expired(now)) {
             return Ok(Arc::clone(&verdict.verified));
         }
         let verified = Arc::new(::credentials::verify(self.token, keys, now)?);
         let verdict = CachedSignature {
-            said: Arc::clone(&self.said),
+            claims: Arc::clone(&self.claims),
             verified: Arc::clone(&verified),
             signer,
         };
-        app.verdicts.put(self.token, verdict);
+        app.signature_cache.put(self.token, verdict);
         Ok(verified)
     }
 }
@@ -106,10 +106,10 @@ struct AuthenticatedCaller {
 /// first.
 async fn of_application(app: &App, shown: &PresentedToken<'_>) -> Answer<AuthenticatedCaller> {
     let none = || refused("no such application");
-    let id = shown.said.application.ok_or_else(none)?;
+    let id = shown.claims.application.ok_or_else(none)?;
     let row = {
         let mut read = app.store.read().await?;
-        stored::by_credential(&mut read, id, shown.said.id.as_deref()).await?
+        stored::by_credential(&mut read, id, shown.claims.id.as_deref()).await?
     };
     let row = row.filter(|row| row.credential.kind == Kind::App);
     let row = row.ok_or_else(none)?;
@@ -137,7 +137,7 @@ async fn of_application(app: &App, shown: &PresentedToken<'_>) -> Answer<Authent
 
 /// A token of an application cannot be revoked without revoking the application. So it must have an
 /// expiry, and a near one.
-fn is_short_lived(verified: &Verified) -> bool {
+fn is_short_lived(verified: &VerifiedToken) -> bool {
     verified.lives_at_most(i64::from(MAX_TTL_SECONDS))
 }
 
@@ -149,8 +149,8 @@ async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> Answer<Authentica
         shown.verified(app, Signer::Platform { epoch }, ring.keyring())
     };
     let mut verified = verify();
-    if let (Err(Refused::Signature), Some(kid)) = (&verified, &shown.said.kid)
-        && app.keys.learn(&app.store, kid, shown.now).await
+    if let (Err(TokenRefusal::Signature), Some(kid)) = (&verified, &shown.claims.kid)
+        && app.keys.fetch_unknown_key(&app.store, kid, shown.now).await
     {
         verified = verify();
     }
@@ -166,11 +166,11 @@ async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> Answer<Authentica
 /// every process refuses it after its revocation (OA-8).
 async fn personal(
     app: &App,
-    verified: &Verified,
+    verified: &VerifiedToken,
     shown: &PresentedToken<'_>,
 ) -> Answer<AuthenticatedCaller> {
     // The claims of an access token must be complete, consistent, and for this platform (MC-4).
-    let client = match &shown.said.client {
+    let client = match &shown.claims.client {
         Some(Err(bad)) => return Err(refused(bad)),
         Some(Ok(client)) => Some(client.as_str()),
         None => None,
@@ -178,7 +178,7 @@ async fn personal(
     let row = {
         let mut read = app.store.read().await?;
         let hash = SecretHash(verified.digest);
-        stored::by_token(&mut read, hash, shown.said.id.as_deref()).await?
+        stored::by_token(&mut read, hash, shown.claims.id.as_deref()).await?
     };
     let row = row.filter(|row| {
         row.credential.kind == Kind::Pat
@@ -193,11 +193,11 @@ async fn personal(
 /// A delegated token is valid while its source is valid.
 async fn delegated(
     app: &App,
-    verified: &Verified,
+    verified: &VerifiedToken,
     shown: &PresentedToken<'_>,
 ) -> Answer<AuthenticatedCaller> {
     let source = verified.credential_id.as_deref().unwrap_or_default();
-    let id = shown.said.id.as_deref();
+    let id = shown.claims.id.as_deref();
     let none = || refused("what the token was minted from is not there");
     let Identity::User(user) = &verified.identity else {
         return Err(none());
@@ -223,12 +223,12 @@ async fn delegated(
 /// Combines the permissions of a token and its credential.
 fn of_credential(
     app: &App,
-    row: OfCredential,
-    verified: &Verified,
+    row: CallerCredential,
+    verified: &VerifiedToken,
     shown: &PresentedToken<'_>,
     kind: CallerKind,
 ) -> Answer<AuthenticatedCaller> {
-    let OfCredential {
+    let CallerCredential {
         credential,
         user,
         is_member,
@@ -285,7 +285,7 @@ fn of_credential(
 /// Permissions of a token that was minted from a session.
 fn of_session(
     row: SessionCaller,
-    verified: &Verified,
+    verified: &VerifiedToken,
     shown: &PresentedToken<'_>,
 ) -> Answer<AuthenticatedCaller> {
     require_active(&row.user)?;
@@ -324,7 +324,7 @@ fn require_active(user: &User) -> Answer<()> {
 }
 
 fn resources_claim(shown: &PresentedToken<'_>) -> Option<Value> {
-    shown.said.resources.clone()
+    shown.claims.resources.clone()
 }
 
 /// A use is recorded at most once a minute, so that most read requests do not write.

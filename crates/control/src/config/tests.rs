@@ -149,7 +149,7 @@ fn mail_goes_into_a_folder_or_to_a_server() {
     }
     for (tls, port) in [("starttls", 587), ("implicit", 465), ("none", 25)] {
         let yaml = format!("{base}mail: {{smtp: {{host: 127.0.0.1, tls: {tls}}}, from: a@b.c}}");
-        let crate::mail::MailWay::Smtp(smtp) = load(&yaml).unwrap().mail.way else {
+        let crate::mail::MailTransport::Smtp(smtp) = load(&yaml).unwrap().mail.transport else {
             panic!("a folder");
         };
         assert_eq!(smtp.port, port);

@@ -15,7 +15,7 @@ use crate::extract::Path;
 use crate::problem::Answer;
 
 pub(super) async fn get(
-    Caller { who, .. }: Caller<CredentialsRead>,
+    Caller { principal: who, .. }: Caller<CredentialsRead>,
     State(app): State<Arc<App>>,
     Path(credential_id): Path<String>,
 ) -> Answer<Json<Credential>> {

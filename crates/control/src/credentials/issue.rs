@@ -30,11 +30,11 @@ use crate::people::session::is_recent;
 use crate::problem::{Answer, Refusal, bad};
 use crate::random;
 use crate::tokens::{mint_request, text, token_id};
+use crate::user_text::name;
 use crate::wire::unix_millis;
-use crate::words::name;
 
 pub(super) async fn create(
-    Caller { who, .. }: Caller<CredentialsWrite>,
+    Caller { principal: who, .. }: Caller<CredentialsWrite>,
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     Body(body): Body<CreateCredential>,
@@ -60,7 +60,7 @@ pub(super) async fn create(
     };
     let grant = Grant::of_credential(&who, requested, compat)?;
     let is_endless = grant.expires_at().is_none();
-    let draft = Draft {
+    let draft = NewCredential {
         owner: who.user.id,
         name,
         grant,
@@ -133,7 +133,7 @@ pub(crate) async fn require_credential_quota(
     owner: UserId,
     now: Timestamp,
 ) -> Answer<()> {
-    if stored::count_good(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
+    if stored::count_active(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
         return Ok(());
     }
     let detail = format!("There are {MAX_CREDENTIALS} credentials already; revoke one first.");
@@ -145,7 +145,7 @@ const MAX_DRAWS: u32 = 4;
 
 /// A new credential before it is issued.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(super) struct NewCredential {
     pub(super) owner: UserId,
     pub(super) name: String,
     pub(super) grant: Grant,
@@ -211,7 +211,7 @@ pub fn issue_pat(
     name: &str,
     expires_at: Option<Timestamp>,
 ) -> Answer<CredentialWithSecret> {
-    let draft = Draft {
+    let draft = NewCredential {
         owner,
         name: name.to_owned(),
         grant: Grant::everything(expires_at),
@@ -231,7 +231,7 @@ pub fn issue_access_token(
     resources: Option<Value>,
     (now, expires_at): (Timestamp, Timestamp),
 ) -> Answer<CredentialWithSecret> {
-    let draft = Draft {
+    let draft = NewCredential {
         owner,
         name: client_name.to_owned(),
         grant: Grant::approved(claims.scope, resources, expires_at),
@@ -268,8 +268,12 @@ pub(crate) async fn issue_admin_pat(
 }
 
 /// Creates a credential from a draft, with a token if it is a personal access token.
-pub(super) fn issue(app: &App, draft: Draft, now: Timestamp) -> Answer<CredentialWithSecret> {
-    let Draft {
+pub(super) fn issue(
+    app: &App,
+    draft: NewCredential,
+    now: Timestamp,
+) -> Answer<CredentialWithSecret> {
+    let NewCredential {
         owner,
         name,
         grant,

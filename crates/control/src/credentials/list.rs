@@ -17,7 +17,7 @@ use crate::extract::Query;
 use crate::problem::Answer;
 
 pub(super) async fn list(
-    Caller { who, .. }: Caller<CredentialsRead>,
+    Caller { principal: who, .. }: Caller<CredentialsRead>,
     State(app): State<Arc<App>>,
     mut query: Query,
 ) -> Answer<Json<CredentialList>> {
@@ -31,7 +31,7 @@ pub(super) async fn list(
     let asked = stored::List {
         user: who.user.id,
         kind,
-        good_at: is_good.filter(|good| *good).map(|_| now),
+        active_at: is_good.filter(|good| *good).map(|_| now),
         ended_by: is_good.filter(|good| !good).map(|_| now),
         search: search.as_deref(),
         order: order.unwrap_or_default(),

@@ -19,7 +19,7 @@ use crate::problem::{Answer, bad};
 /// checks their source. Credentials that it issued stay valid, unless the caller requests their
 /// revocation. In that case the credential itself may have been revoked before.
 pub(super) async fn revoke(
-    Caller { who, .. }: Caller<CredentialsWrite>,
+    Caller { principal: who, .. }: Caller<CredentialsWrite>,
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     Path(credential_id): Path<String>,

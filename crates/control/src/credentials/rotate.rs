@@ -10,7 +10,7 @@ use serde_json::json;
 use store::credentials as stored;
 use types::problem::Problem;
 
-use super::issue::{Draft, Issuer, issue, lock_issuer, require_credential_quota};
+use super::issue::{Issuer, NewCredential, issue, lock_issuer, require_credential_quota};
 use super::material::{Material, SubmittedMaterial};
 use super::own;
 use super::view::kind;
@@ -25,7 +25,7 @@ use crate::problem::Answer;
 /// Replaces a credential. The successor is a separate credential with the same permissions. The old
 /// one ends with the overlap. Of two concurrent rotations, only one succeeds.
 pub(super) async fn rotate(
-    Caller { who, .. }: Caller<CredentialsWrite>,
+    Caller { principal: who, .. }: Caller<CredentialsWrite>,
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     Path(credential_id): Path<String>,
@@ -65,7 +65,7 @@ pub(super) async fn rotate(
     }
     let successor = issue(
         &app,
-        Draft {
+        NewCredential {
             owner: old.user_id,
             name: old.name.clone(),
             grant: Grant::of_successor(&old),

@@ -39,7 +39,11 @@ impl FromRequestParts<Arc<App>> for Engine {
             // Right secrets are never throttled, so that a stranger at the same address cannot
             // block an engine.
             return Err(
-                match app.engines.failures.begin(&source_network(ip), app.now()) {
+                match app
+                    .engines
+                    .failures
+                    .record_attempt(&source_network(ip), app.now())
+                {
                     Ok(()) => Problem::unauthenticated().into(),
                     Err(TooSoon(seconds)) => Problem::too_many_requests()
                         .with_retry_after(seconds)

@@ -27,7 +27,7 @@ pub(super) async fn stream(
 ) -> Answer<Response> {
     let since = query.text("since");
     query.finish()?;
-    let place = app.engines.place()?;
+    let place = app.engines.acquire_link_permit()?;
     let cluster = engine.cluster;
     let known = since.and_then(|text| read(&cluster, &text));
     let mut conn = app.store.read().await?;

@@ -32,7 +32,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     /// The cluster for its relays: the same as for engines, and the keys of TURN credentials.
-    pub(super) fn of_relays(config: &Config, domain: &str) -> Self {
+    pub(super) fn for_relays(config: &Config, domain: &str) -> Self {
         let realm = config.turn.realm.clone();
         Self::with(
             config,
@@ -42,7 +42,7 @@ impl Cluster {
     }
 
     /// The cluster for its engines.
-    pub(super) fn of(config: &Config, domain: &str) -> Self {
+    pub(super) fn for_engines(config: &Config, domain: &str) -> Self {
         Self::with(config, domain, None)
     }
 
@@ -91,7 +91,7 @@ impl Cluster {
 
     /// True if engines receive the credential. Credentials of a client that was removed from the
     /// configuration are not valid (OA-8).
-    pub(super) fn knows(&self, credential: &credentials::Credential) -> bool {
+    pub(super) fn accepts(&self, credential: &credentials::Credential) -> bool {
         let client = credential.oauth_client.as_ref();
         client.is_none_or(|client| self.clients.contains(client))
     }

@@ -2,7 +2,7 @@
 
 use api::control::settings::ProjectSettings;
 use api::link::{
-    Address, Credential, CredentialProof, Ended, Item, Membership, Person, Project, RelayKeys,
+    Address, Credential, CredentialProof, EndedToken, Item, Membership, Person, Project, RelayKeys,
     WebttyServer, WebttyServerKeys,
 };
 use base64::Engine as _;
@@ -177,8 +177,8 @@ pub(super) fn webtty_server(row: webtty_servers::WebttyServer) -> Item {
 }
 
 /// An object that ended before its expiry.
-pub(super) fn ended(row: directory::EndedObject) -> Item {
-    Item::Ended(Ended {
+pub(super) fn ended_object(row: directory::EndedObject) -> Item {
+    Item::Ended(EndedToken {
         id: row.jti,
         until: whole_second(row.expires_at),
     })

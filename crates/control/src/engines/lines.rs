@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use api::link::Down;
+use api::link::LinkMessage;
 use bytes::Bytes;
 use hyper::body::{Body, Frame};
 use tokio::sync::mpsc;
@@ -23,11 +23,11 @@ pub(super) fn lines() -> (Lines, Stream) {
 
 /// Reasons that the engine cannot receive lines any more.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum LineError {
     /// The engine disconnected.
-    Gone,
+    Disconnected,
     /// It did not read for [`STALLED`].
-    Slow,
+    Stalled,
 }
 
 /// The writer.
@@ -39,9 +39,9 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Adds a line. It is sent when the buffer is full, or with [`Lines::flush`].
-    pub(super) async fn push(&mut self, line: &Down) -> Result<(), Unread> {
+    pub(super) async fn push(&mut self, line: &LinkMessage) -> Result<(), LineError> {
         // Values with string keys always serialise, and into memory.
-        serde_json::to_writer(&mut self.buffer, line).map_err(|_| Unread::Gone)?;
+        serde_json::to_writer(&mut self.buffer, line).map_err(|_| LineError::Disconnected)?;
         self.buffer.push(b'\n');
         if self.buffer.len() >= CHUNK_BYTES {
             self.flush().await?;
@@ -50,7 +50,7 @@ impl Lines {
     }
 
     /// Sends the buffered lines.
-    pub(super) async fn flush(&mut self) -> Result<(), Unread> {
+    pub(super) async fn flush(&mut self) -> Result<(), LineError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
@@ -60,8 +60,8 @@ impl Lines {
                 self.flushed = Instant::now();
                 Ok(())
             }
-            Ok(Err(_)) => Err(Unread::Gone),
-            Err(_) => Err(Unread::Slow),
+            Ok(Err(_)) => Err(LineError::Disconnected),
+            Err(_) => Err(LineError::Stalled),
         }
     }
 
@@ -71,7 +71,7 @@ impl Lines {
     }
 
     /// Waits until the engine disconnects.
-    pub(super) async fn gone(&self) {
+    pub(super) async fn wait_disconnected(&self) {
         self.sender.closed().await;
     }
 }
@@ -110,8 +110,8 @@ mod tests {
     #[tokio::test]
     async fn lines_are_sent_together_and_in_order() {
         let (mut out, body) = lines();
-        out.push(&Down::Alive {}).await.unwrap();
-        out.push(&Down::Alive {}).await.unwrap();
+        out.push(&LinkMessage::Alive {}).await.unwrap();
+        out.push(&LinkMessage::Alive {}).await.unwrap();
         out.flush().await.unwrap();
         out.flush().await.unwrap();
         drop(out);
@@ -124,13 +124,13 @@ mod tests {
     async fn an_engine_that_does_not_read_is_disconnected() {
         let (mut out, body) = lines();
         for _ in 0..QUEUE {
-            out.push(&Down::Alive {}).await.unwrap();
+            out.push(&LinkMessage::Alive {}).await.unwrap();
             out.flush().await.unwrap();
         }
-        out.push(&Down::Alive {}).await.unwrap();
-        assert_eq!(out.flush().await, Err(Unread::Slow));
+        out.push(&LinkMessage::Alive {}).await.unwrap();
+        assert_eq!(out.flush().await, Err(LineError::Stalled));
         drop(body);
-        out.push(&Down::Alive {}).await.unwrap();
-        assert_eq!(out.flush().await, Err(Unread::Gone));
+        out.push(&LinkMessage::Alive {}).await.unwrap();
+        assert_eq!(out.flush().await, Err(LineError::Disconnected));
     }
 }

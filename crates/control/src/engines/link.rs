@@ -4,15 +4,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::link::{ALIVE_SECONDS, Down, Item, MAX_LINE_BYTES};
+use api::link::{ALIVE_SECONDS, Item, LinkMessage, MAX_LINE_BYTES};
 use jiff::{SignedDuration, Timestamp};
 use store::changes::{self, Change, Kind, Version};
 use store::engines::{self, LinkedEngine};
 
 use super::changes::cursor;
 use super::cluster::Cluster;
-use super::lines::{Lines, Unread};
-use super::{everything, items, news};
+use super::lines::{LineError, Lines};
+use super::{current_items, items, snapshot};
 use crate::app::App;
 use crate::keys::KeyError;
 use crate::metrics;
@@ -23,10 +23,10 @@ use crate::random;
 pub(super) struct Link {
     pub(super) app: Arc<App>,
     pub(super) cluster: Arc<Cluster>,
-    pub(super) out: Lines,
+    pub(super) lines: Lines,
     /// Log position up to which the engine has the changes. `None` if it still needs the whole
     /// state.
-    pub(super) told: Option<Version>,
+    pub(super) sent_version: Option<Version>,
     id: String,
     from: IpAddr,
     since: Timestamp,
@@ -38,7 +38,7 @@ pub(super) struct Link {
 #[derive(Debug)]
 pub(super) enum LinkEnd {
     /// The engine disconnected, or did not read.
-    Unread(Unread),
+    Unread(LineError),
     /// The platform stops.
     Stopped,
     /// The database failed, so changes may be missing. An engine without a link reports this state.
@@ -48,8 +48,8 @@ pub(super) enum LinkEnd {
     Keys(KeyError),
 }
 
-impl From<Unread> for LinkEnd {
-    fn from(unread: Unread) -> Self {
+impl From<LineError> for LinkEnd {
+    fn from(unread: LineError) -> Self {
         Self::Unread(unread)
     }
 }
@@ -72,8 +72,8 @@ impl Link {
         Ok(Self {
             app,
             cluster,
-            out,
-            told,
+            lines: out,
+            sent_version: told,
             id: hex::encode(random::bytes::<16>()?),
             from,
             since,
@@ -86,26 +86,26 @@ impl Link {
         metrics::links(1);
         let (cluster, from) = (Arc::clone(&self.cluster), self.from);
         tracing::info!(cluster = %cluster.domain, %from, "an engine is linked");
-        let ended = self.tell().await;
+        let ended = self.send_changes().await;
         metrics::links(-1);
         match &ended {
-            Ok(()) | Err(LinkEnd::Stopped | LinkEnd::Unread(Unread::Gone)) => {
+            Ok(()) | Err(LinkEnd::Stopped | LinkEnd::Unread(LineError::Disconnected)) => {
                 tracing::info!(cluster = %cluster.domain, %from, "a link ended");
             }
-            Err(LinkEnd::Unread(Unread::Slow)) => {
+            Err(LinkEnd::Unread(LineError::Stalled)) => {
                 tracing::warn!(cluster = %cluster.domain, %from, "an engine did not read; its link was cut");
             }
             Err(LinkEnd::Database(error)) => log_failure(&cluster, error),
             Err(LinkEnd::Keys(error)) => log_failure(&cluster, error),
         }
         if self.seen_at.is_some() {
-            self.forget().await;
+            self.delete_record().await;
         }
     }
 
-    async fn tell(&mut self) -> Result<(), LinkEnd> {
+    async fn send_changes(&mut self) -> Result<(), LinkEnd> {
         let mut wakes = self.app.store.wakes();
-        if let Some(told) = self.told.clone() {
+        if let Some(told) = self.sent_version.clone() {
             // The keys of the configuration are not in the log.
             let relay_keys = items::relay_keys(&self.app, &self.cluster);
             let items = [Some(items::keys(&self.app)), relay_keys];
@@ -115,7 +115,7 @@ impl Link {
         loop {
             wakes.borrow_and_update();
             self.step().await?;
-            self.note_seen().await;
+            self.record_seen().await;
             self.keep_alive().await?;
             tokio::select! {
                 _ = wakes.changed() => {}
@@ -126,8 +126,8 @@ impl Link {
 
     /// Sends the changes since the last step, if there are any.
     async fn step(&mut self) -> Result<(), LinkEnd> {
-        let Some(told) = self.told.clone() else {
-            return everything::tell(self).await;
+        let Some(told) = self.sent_version.clone() else {
+            return snapshot::send_all(self).await;
         };
         let mut read = self.app.store.read().await?;
         if changes::head(&mut read).await? == told {
@@ -137,17 +137,18 @@ impl Link {
         let mut at = self.app.store.snapshot().await?;
         let head = changes::head(&mut at).await?;
         let is_kept = changes::is_kept(&mut at, &told).await?;
-        let list = changes::since(&mut at, told.version, news::MOST + 1).await?;
-        let is_short = u32::try_from(list.len()).is_ok_and(|changes| changes <= news::MOST);
+        let list = changes::since(&mut at, told.version, current_items::MAX_ITEMS + 1).await?;
+        let is_short =
+            u32::try_from(list.len()).is_ok_and(|changes| changes <= current_items::MAX_ITEMS);
         let items = if is_kept && is_short {
-            news::items(&mut at, &self.cluster, &list, self.app.now()).await?
+            current_items::items(&mut at, &self.cluster, &list, self.app.now()).await?
         } else {
             None
         };
         let oldest = changes::oldest_since(&mut at, told.version).await?;
         drop(at);
         let Some(mut items) = items else {
-            return everything::tell(self).await;
+            return snapshot::send_all(self).await;
         };
         let is_keys = |change: &Change| change.kind == Kind::Keys;
         if list.iter().any(is_keys) {
@@ -184,19 +185,21 @@ impl Link {
             if bytes + size > TARGET_LINE_BYTES && !part.is_empty() {
                 let items = std::mem::take(&mut part);
                 let cursor = from.clone();
-                self.out.push(&Down::Change { cursor, items }).await?;
+                self.lines
+                    .push(&LinkMessage::Change { cursor, items })
+                    .await?;
                 bytes = 0;
             }
             bytes += size;
             part.push(item);
         }
-        let line = Down::Change {
+        let line = LinkMessage::Change {
             cursor: end,
             items: part,
         };
-        self.out.push(&line).await?;
-        self.out.flush().await?;
-        self.told = Some(to);
+        self.lines.push(&line).await?;
+        self.lines.flush().await?;
+        self.sent_version = Some(to);
         Ok(())
     }
 
@@ -205,27 +208,29 @@ impl Link {
         tokio::select! {
             () = tokio::time::sleep(POLL_INTERVAL) => Ok(()),
             () = self.app.engines.stop.cancelled() => Err(LinkEnd::Stopped),
-            () = self.out.gone() => Err(Unread::Gone.into()),
+            () = self.lines.wait_disconnected() => Err(LineError::Disconnected.into()),
         }
     }
 
     /// Sends a keep-alive if no line was sent for a while.
     pub(super) async fn keep_alive(&mut self) -> Result<(), LinkEnd> {
-        if self.out.silence() + POLL_INTERVAL >= Duration::from_secs(ALIVE_SECONDS) {
-            self.out.push(&Down::Alive {}).await?;
-            self.out.flush().await?;
+        if self.lines.silence() + POLL_INTERVAL >= Duration::from_secs(ALIVE_SECONDS) {
+            self.lines.push(&LinkMessage::Alive {}).await?;
+            self.lines.flush().await?;
         }
         Ok(())
     }
 
     /// Records the link in the database, so that operators see it from any process.
-    async fn note_seen(&mut self) {
+    async fn record_seen(&mut self) {
         let now = self.app.now();
-        let is_new = |at: Timestamp| now.duration_since(at).abs() < SEEN_EVERY;
+        let is_new = |at: Timestamp| now.duration_since(at).abs() < RECORD_INTERVAL;
         if self.seen_at.is_some_and(is_new) {
             return;
         }
-        let Some(told) = &self.told else { return };
+        let Some(told) = &self.sent_version else {
+            return;
+        };
         let link = LinkedEngine {
             id: self.id.clone(),
             cluster_domain: self.cluster.domain.clone(),
@@ -236,7 +241,7 @@ impl Link {
         };
         let noted = async {
             let mut tx = self.app.store.begin().await?;
-            engines::seen(&mut tx, &link).await?;
+            engines::record_link(&mut tx, &link).await?;
             tx.commit().await
         };
         // The record is for display only. The link works even if the database is read-only.
@@ -249,10 +254,10 @@ impl Link {
         self.seen_at = Some(now);
     }
 
-    async fn forget(&self) {
+    async fn delete_record(&self) {
         let forgotten = async {
             let mut tx = self.app.store.begin().await?;
-            engines::gone(&mut tx, &self.id).await?;
+            engines::remove_link(&mut tx, &self.id).await?;
             tx.commit().await
         };
         // A record that stays is only displayed for a short time.
@@ -267,7 +272,7 @@ fn log_failure(cluster: &Cluster, error: &(dyn std::error::Error + 'static)) {
 /// Poll interval of a link.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval for recording an open link in the database.
-pub(super) const SEEN_EVERY: SignedDuration = SignedDuration::from_secs(30);
+pub(super) const RECORD_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
 /// Half of the line limit, so that one more item does not exceed it. The largest item is far
 /// smaller.
 const TARGET_LINE_BYTES: usize = MAX_LINE_BYTES / 2;

@@ -25,7 +25,7 @@ pub(crate) async fn listen(app: Arc<App>, stop: CancellationToken) {
             () = tokio::time::sleep(LISTEN_AGAIN) => {}
         }
     }
-    app.engines.end();
+    app.engines.close_links();
 }
 
 /// While the database is unreachable, links poll.

@@ -40,7 +40,7 @@ use crate::webhooks;
 use crate::wire::unix_millis;
 
 /// Stores a batch, unless it was stored before.
-pub(super) async fn take(
+pub(super) async fn receive(
     engine: Engine,
     State(app): State<Arc<App>>,
     request: Request,
@@ -238,14 +238,14 @@ impl Batch {
         let now = self.now;
         let mut tx = app.store.begin().await?;
         let (domain, reporter) = (&cluster.domain, &self.reporter);
-        if !engines::arrived(&mut tx, domain, reporter, self.sequence, now).await? {
+        if !engines::record_batch(&mut tx, domain, reporter, self.sequence, now).await? {
             let through = engines::through(&mut tx, domain, reporter).await?;
             metrics::report("repeated");
             return Ok(through);
         }
         let sequence = u64::try_from(self.sequence).unwrap_or_default();
         let served = self.served(&mut tx, cluster).await?;
-        let catalogue = app.shop.catalogue();
+        let catalogue = app.plan_service.catalogue();
         let mut counted = ReportCounts::default();
         let mut added: BTreeMap<ProjectId, StoredRecords> = BTreeMap::new();
         for stream in self.streams {
@@ -300,7 +300,7 @@ impl Batch {
         }
         tx.commit().await?;
         app.webhooks.wake();
-        counted.tell(cluster);
+        counted.record_metrics(cluster);
         metrics::records_removed(removed);
         Ok(sequence)
     }
@@ -436,7 +436,7 @@ impl ReportCounts {
         project
     }
 
-    fn tell(&self, cluster: &Cluster) {
+    fn record_metrics(&self, cluster: &Cluster) {
         metrics::report("ok");
         for (kind, records) in &self.kinds {
             metrics::report_records(kind, *records);

@@ -13,6 +13,6 @@ use crate::app::App;
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route(CHANGES, get(changes::stream))
-        .route(REPORTS, post(reports::take))
+        .route(REPORTS, post(reports::receive))
         .route(SIGN_IN, get(sign_in::show))
 }

@@ -40,13 +40,13 @@ pub(super) async fn show(
         return Ok(invalid_link());
     };
     // Checked before the sign-in: a host that is not in a cluster belongs to no project.
-    let mut regions = app.shop.catalogue().regions().iter();
+    let mut regions = app.plan_service.catalogue().regions().iter();
     if !regions.any(|region| region.domain == host.domain && region.engine_port == host.port) {
         return Ok(tunnel_not_found());
     }
     let who = signed_in(visitor, &path(&asked))?;
     match may_use(&app, &who, &host).await {
-        Ok(()) => match app.engines.codes.begin(&who.user.id, app.now()) {
+        Ok(()) => match app.engines.codes.record_attempt(&who.user.id, app.now()) {
             Ok(()) => Ok(redirect_back(&app, &who, &asked, comes_from_form(&query))?),
             Err(TooSoon(seconds)) => Ok(too_many(seconds)),
         },

@@ -67,7 +67,7 @@ async fn note_overdue(app: &App) -> Result<(), store::Error> {
 /// Renews every subscription that is due, each period in a transaction of its own. Returns how
 /// many periods.
 pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
-    let billing = app.shop.billing();
+    let billing = app.plan_service.billing();
     let mut renewed = 0;
     while !stop.is_cancelled() {
         let now = app.now();

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::stale::Stale;
 use crate::app::App;
 use crate::config::Retention;
-use crate::engines::{INVENTORY_HOLDS, LINK_IS_SHOWN, LOG_IS_KEPT, REPORTER_IS_KEPT};
+use crate::engines::{CHANGE_LOG_RETENTION, INVENTORY_EXPIRY, LINK_EXPIRY, REPORTER_RETENTION};
 use crate::oauth;
 use crate::people::session::IDLE;
 use crate::problem::Answer;
@@ -99,11 +99,11 @@ impl Stale {
             Self::Challenges => (Rows::Challenges, at_once),
             Self::Attempts => (Rows::Attempts, at_once),
             Self::OauthRequests => (Rows::OauthRequests, at_once),
-            Self::OauthCodes => (Rows::OauthCodes, oauth::REUSE_IS_SEEN_FOR),
-            Self::DeviceGrants => (Rows::DeviceGrants, oauth::EXPIRY_IS_TOLD_FOR),
+            Self::OauthCodes => (Rows::OauthCodes, oauth::CODE_REUSE_WINDOW),
+            Self::DeviceGrants => (Rows::DeviceGrants, oauth::EXPIRED_CODE_RETENTION),
             Self::ReleasedPorts => (Rows::ReleasedPorts, retention.released_ports),
-            Self::LinkChanges => (Rows::LinkChanges, LOG_IS_KEPT),
-            Self::Engines => (Rows::LinkedEngines, LINK_IS_SHOWN),
+            Self::LinkChanges => (Rows::LinkChanges, CHANGE_LOG_RETENTION),
+            Self::Engines => (Rows::LinkedEngines, LINK_EXPIRY),
             Self::PendingSignIns => (Rows::PendingSignIns, at_once),
             Self::Projects => (Rows::DeletedProjects, retention.deleted),
             Self::Workspaces => (Rows::DeletedWorkspaces, retention.deleted),
@@ -139,21 +139,21 @@ impl Stale {
             Self::Challenges => used_challenges::purge(tx, now, BATCH).await,
             Self::Attempts => attempts::purge(tx, now, BATCH).await,
             Self::OauthCodes => {
-                oauth_codes::purge(tx, ago(now, oauth::REUSE_IS_SEEN_FOR), BATCH).await
+                oauth_codes::purge(tx, ago(now, oauth::CODE_REUSE_WINDOW), BATCH).await
             }
             Self::OauthRequests => oauth_requests::purge(tx, now, BATCH).await,
             Self::DeviceGrants => {
-                device_grants::purge(tx, ago(now, oauth::EXPIRY_IS_TOLD_FOR), BATCH).await
+                device_grants::purge(tx, ago(now, oauth::EXPIRED_CODE_RETENTION), BATCH).await
             }
             Self::ReleasedPorts => {
                 addresses::purge(tx, ago(now, retention.released_ports), BATCH).await
             }
-            Self::LinkChanges => changes::purge(tx, ago(now, LOG_IS_KEPT), BATCH).await,
+            Self::LinkChanges => changes::purge(tx, ago(now, CHANGE_LOG_RETENTION), BATCH).await,
             // These are few: one of each per engine and per project.
             Self::Engines => {
-                let links = engines::forget_linked(tx, ago(now, LINK_IS_SHOWN)).await?;
-                let spools = engines::forget_reporters(tx, ago(now, REPORTER_IS_KEPT)).await?;
-                let projects = engines::forget_inventory(tx, ago(now, INVENTORY_HOLDS)).await?;
+                let links = engines::forget_linked(tx, ago(now, LINK_EXPIRY)).await?;
+                let spools = engines::forget_reporters(tx, ago(now, REPORTER_RETENTION)).await?;
+                let projects = engines::forget_inventory(tx, ago(now, INVENTORY_EXPIRY)).await?;
                 Ok(links + spools + projects)
             }
             Self::PendingSignIns => pending_sign_ins::purge(tx, now, BATCH).await,

@@ -26,7 +26,7 @@ pub(super) fn signing_keys(config: &Config) -> Result<Vec<Arc<SigningKey>>, KeyE
 /// The signing key of versions that did not store keys in the database, in PEM.
 pub(super) fn former_signing_key(config: &Config) -> Result<Option<String>, KeyError> {
     let path = config.data_dir.join("signing-key.pem");
-    if !is_there(&path)? {
+    if !exists(&path)? {
         return Ok(None);
     }
     signing_key(&path)?;
@@ -36,7 +36,7 @@ pub(super) fn former_signing_key(config: &Config) -> Result<Option<String>, KeyE
 /// The relay secret of versions that did not store it in the database.
 pub(super) fn former_turn_secret(config: &Config) -> Result<Option<Secret>, KeyError> {
     let path = config.data_dir.join("turn.secret");
-    is_there(&path)?.then(|| read_secret(&path)).transpose()
+    exists(&path)?.then(|| read_secret(&path)).transpose()
 }
 
 /// Larger files are not keys.
@@ -63,7 +63,7 @@ fn text(path: &Path) -> Result<String, KeyError> {
 }
 
 /// True if the path exists.
-pub(super) fn is_there(path: &Path) -> Result<bool, KeyError> {
+pub(super) fn exists(path: &Path) -> Result<bool, KeyError> {
     path.try_exists().map_err(|source| KeyError::File {
         path: path.to_owned(),
         source,
@@ -100,7 +100,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
 /// Creates a file that only the platform's user can read, unless it exists. True if this call
 /// created it. The file appears complete or not at all. If two processes create it at the same
 /// time, one of them wins and both read the same file.
-pub(super) fn make_once(
+pub(super) fn create_once(
     path: &Path,
     content: impl Fn() -> Option<String>,
 ) -> Result<bool, KeyError> {
@@ -108,7 +108,7 @@ pub(super) fn make_once(
         path: path.to_owned(),
         source,
     };
-    if is_there(path)? {
+    if exists(path)? {
         return Ok(false);
     }
     if let Some(directory) = path.parent() {

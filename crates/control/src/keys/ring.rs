@@ -23,7 +23,7 @@ pub struct KeySet {
     kids: BTreeSet<String>,
     jwks: Bytes,
     /// The keys of the database, oldest first.
-    places: Vec<KeyMetadata>,
+    metadata: Vec<KeyMetadata>,
 }
 
 /// Rotation state of a key, without the key itself.
@@ -60,13 +60,13 @@ impl KeySet {
         &self.jwks
     }
 
-    pub(super) fn places(&self) -> &[KeyMetadata] {
-        &self.places
+    pub(super) fn metadata(&self) -> &[KeyMetadata] {
+        &self.metadata
     }
 
     /// The state of the one key with this status. Only the retired ones can be several.
-    pub(super) fn place(&self, status: Status) -> Option<&KeyMetadata> {
-        self.places.iter().find(|place| place.status == status)
+    pub(super) fn find_by_status(&self, status: Status) -> Option<&KeyMetadata> {
+        self.metadata.iter().find(|place| place.status == status)
     }
 
     /// Sets the epoch of this set as the successor of another.
@@ -120,7 +120,7 @@ pub(super) async fn load(
             .filter_map(|key| key.get("kid")?.as_str().map(str::to_owned))
             .collect(),
         jwks: document.into(),
-        places: rows
+        metadata: rows
             .into_iter()
             .map(|row| KeyMetadata {
                 kid: row.kid,

@@ -49,11 +49,13 @@ impl Keys {
             return Err(KeyError::Configured);
         }
         self.reload(store).await?;
-        if self.ring().place(Status::Next).is_none() {
+        if self.ring().find_by_status(Status::Next).is_none() {
             self.announce(store, now).await?;
         }
         let ring = self.ring();
-        let next = ring.place(Status::Next).or(ring.place(Status::Active));
+        let next = ring
+            .find_by_status(Status::Next)
+            .or(ring.find_by_status(Status::Active));
         // Another process was so quick that the new key is already the active one.
         let next = next.ok_or(KeyError::Cryptography)?;
         Ok(Rotation {
@@ -74,7 +76,10 @@ impl Keys {
             return Ok(());
         }
         let ring = self.ring();
-        let (active, next) = (ring.place(Status::Active), ring.place(Status::Next));
+        let (active, next) = (
+            ring.find_by_status(Status::Active),
+            ring.find_by_status(Status::Next),
+        );
         if let (Some(active), Some(next)) = (active, next) {
             if signs_from(next.created_at) <= now {
                 let mut tx = store.begin().await?;
@@ -96,7 +101,9 @@ impl Keys {
     /// True if the next key has to be created now, so that it can sign when the period of the
     /// current one ends.
     fn is_due(&self, ring: &KeySet, now: Timestamp) -> bool {
-        let since = ring.place(Status::Active).and_then(|key| key.activated_at);
+        let since = ring
+            .find_by_status(Status::Active)
+            .and_then(|key| key.activated_at);
         let (Some(every), Some(since)) = (self.rotate_every, since) else {
             return false;
         };
@@ -105,7 +112,7 @@ impl Keys {
 
     /// Creates the next key, unless there is one.
     async fn announce(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
-        if self.ring().places().len() >= MAX_KEYS {
+        if self.ring().metadata().len() >= MAX_KEYS {
             return Err(KeyError::TooMany);
         }
         let mut tx = store.begin().await?;
@@ -124,7 +131,7 @@ impl Keys {
         let is_over = |at: Option<Timestamp>| at.is_some_and(|at| at <= retired_by);
         if !self
             .ring()
-            .places()
+            .metadata()
             .iter()
             .any(|key| is_over(key.retired_at))
         {
@@ -149,7 +156,7 @@ impl Keys {
 }
 
 /// Creates the first signing key. A key that an older version left in a file keeps signing.
-pub(super) async fn make_first(
+pub(super) async fn create_first(
     config: &Config,
     store: &Store,
     seal: &Seal,

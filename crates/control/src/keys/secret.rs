@@ -29,11 +29,11 @@ pub(super) async fn open(
     };
     let mark = mark(store).await?;
     let mut is_new = false;
-    if config.secret_file.is_none() && !files::is_there(&path)? {
+    if config.secret_file.is_none() && !files::exists(&path)? {
         if mark.is_some() {
             return Err(wrong(MISSING));
         }
-        is_new = files::make_once(&path, files::new_secret)?;
+        is_new = files::create_once(&path, files::new_secret)?;
     }
     let secret = files::read_secret(&path)?;
     let seal = sealing(&secret, MARK)?;

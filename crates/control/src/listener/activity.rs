@@ -35,7 +35,7 @@ pub(super) struct RequestGuard {
 }
 
 impl Activity {
-    pub(super) fn begin(self: &Arc<Self>) -> RequestGuard {
+    pub(super) fn start_request(self: &Arc<Self>) -> RequestGuard {
         let mut state = self.state.lock();
         state.begun += 1;
         state.open += 1;
@@ -55,7 +55,7 @@ impl Activity {
 
     /// Completes when no request was in progress for a whole `period`, which takes one to two
     /// periods.
-    pub(super) async fn ceases(&self, period: Duration) {
+    pub(super) async fn wait_until_idle(&self, period: Duration) {
         loop {
             let before = {
                 let state = self.state.lock();
@@ -69,7 +69,7 @@ impl Activity {
     }
 
     /// Completes when a response was not read for a whole `period`.
-    pub(super) async fn stalls(&self, period: Duration) {
+    pub(super) async fn wait_until_stalled(&self, period: Duration) {
         loop {
             let oldest = self.state.lock().unread.values().min().copied();
             let now = Instant::now();

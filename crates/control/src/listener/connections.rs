@@ -40,7 +40,7 @@ impl ConnectionLimit {
         let peer = peer.to_canonical();
         let mut proxies = self.trusted_proxies.iter();
         let is_proxy = proxies.any(|network| network.contains(&peer));
-        self.connections.begin((!is_proxy).then_some(peer))
+        self.connections.acquire((!is_proxy).then_some(peer))
     }
 }
 

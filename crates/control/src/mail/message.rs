@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::Sender;
 use crate::people::email::Email;
-use crate::words::printable;
+use crate::user_text::printable;
 
 /// Plain text for one address. `Debug` hides it, because the text may contain a link that opens an
 /// account.

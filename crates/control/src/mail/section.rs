@@ -69,14 +69,14 @@ pub struct MailConfig {
     /// The sender.
     pub from: Sender,
     /// The transport.
-    pub way: MailWay,
+    pub transport: MailTransport,
     /// True if the link that the inviting user sees creates accounts.
     pub links_create_accounts: bool,
 }
 
 /// Transport of mail.
 #[derive(Clone, Debug)]
-pub enum MailWay {
+pub enum MailTransport {
     /// Files in this folder.
     Folder(PathBuf),
     /// This mail server.
@@ -113,7 +113,7 @@ impl MailSection {
             let folder = self.folder.map(|folder| path("mail.folder", folder));
             return Ok(MailConfig {
                 from: from.unwrap_or_default(),
-                way: MailWay::Folder(folder.transpose()?.unwrap_or(default_folder)),
+                transport: MailTransport::Folder(folder.transpose()?.unwrap_or(default_folder)),
                 links_create_accounts: self.links_create_accounts.unwrap_or(true),
             });
         }
@@ -128,7 +128,7 @@ impl MailSection {
         })?;
         Ok(MailConfig {
             from,
-            way: MailWay::Smtp(smtp),
+            transport: MailTransport::Smtp(smtp),
             links_create_accounts: self.links_create_accounts.unwrap_or(false),
         })
     }

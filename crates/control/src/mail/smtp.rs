@@ -31,7 +31,7 @@ pub struct Smtp {
     tls: Option<TlsParameters>,
     password: Option<Secret>,
     /// Free slots for further mails.
-    room: Semaphore,
+    queue_slots: Semaphore,
     /// Limits the number of open connections.
     connections: Semaphore,
     /// Cancelled when the process ends. Waiting mails are then tried a last time.
@@ -77,7 +77,7 @@ impl Smtp {
             hello,
             tls,
             password,
-            room: Semaphore::new(QUEUE),
+            queue_slots: Semaphore::new(QUEUE),
             connections: Semaphore::new(CONNECTIONS),
             hurry: CancellationToken::new(),
         }))
@@ -85,7 +85,10 @@ impl Smtp {
 
     /// Sends the mail, and retries if that can help.
     pub(super) async fn send(&self, message: &Message, now: Timestamp) -> Result<(), MailError> {
-        let _room = self.room.try_acquire().map_err(|_| MailError::QueueFull)?;
+        let _room = self
+            .queue_slots
+            .try_acquire()
+            .map_err(|_| MailError::QueueFull)?;
         let id = unique(now).map_err(MailError::File)?;
         // Each attempt has the same text and id, so that the server can recognise duplicates.
         let text = message.to_rfc_5322(&self.from, now, &id);
@@ -99,7 +102,7 @@ impl Smtp {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            let Some(wait) = waits.next().filter(|_| error.may_pass() && !hurried) else {
+            let Some(wait) = waits.next().filter(|_| error.is_transient() && !hurried) else {
                 return Err(error);
             };
             tracing::warn!(

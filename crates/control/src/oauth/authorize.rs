@@ -75,7 +75,8 @@ pub(super) async fn submit(
     }
     let actor = Actor::person(who.user.id).at(ip);
     let approval = Grant::of_oauth_client(&who.principal(), request.scope);
-    let is_approved = form.text("decision") == "approve" && !approval.held().is_empty();
+    let is_approved =
+        form.text("decision") == "approve" && !approval.effective_permissions().is_empty();
     let now = app.now();
     let mut tx = app.store.begin().await?;
     if !oauth_requests::decide(&mut tx, shown.hash, who.session.id, now).await? {
@@ -144,7 +145,8 @@ async fn give_code(
         expires_at: later(now, CODE_LIFETIME),
     };
     oauth_codes::insert(&mut tx, &stored).await?;
-    let details = json!({"client": stored.client_id, "scope": approval.held().to_string()});
+    let details =
+        json!({"client": stored.client_id, "scope": approval.effective_permissions().to_string()});
     let target = Target::User(who.user.id);
     audit::record_with(
         &mut tx,
@@ -198,8 +200,8 @@ async fn consent_page(
         is_this_machine: request.callback.is_this_machine(),
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,
-        groups: groups(approval.held()),
-        is_less: approval.held() != request.scope,
+        groups: groups(approval.effective_permissions()),
+        is_less: approval.effective_permissions() != request.scope,
         request: secret.reveal(),
         session: who.session.id.as_str(),
     };
@@ -277,7 +279,7 @@ const MAX_OPEN_PAGES: u32 = 20;
 const CODE_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 
 /// A used code can revoke the token that was issued for it for this long.
-pub(crate) const REUSE_IS_SEEN_FOR: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const CODE_REUSE_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 
 /// Maximum number of listed names, so that the page stays readable.
 const MOST_NAMES: usize = 12;

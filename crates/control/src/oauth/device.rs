@@ -120,7 +120,8 @@ pub(super) async fn decide(
         return Ok(approval_page(&app, &who, ip, code, &grant, client).await?);
     }
     let approval = Grant::of_oauth_client(&who.principal(), requested_permissions(&grant));
-    let is_approved = form.text("decision") == "approve" && !approval.held().is_empty();
+    let is_approved =
+        form.text("decision") == "approve" && !approval.effective_permissions().is_empty();
     let approval = is_approved.then_some(approval);
     if !note(&app, &who, ip, code, client, approval).await? {
         return Ok(invalid_code_page());
@@ -160,11 +161,11 @@ async fn find<'a>(
     typed: &str,
 ) -> Answer<DeviceGrantLookup<'a>> {
     let (now, place) = (app.now(), source_network(ip));
-    if let Err(wait) = app.oauth.guessers.begin(&place, now) {
+    if let Err(wait) = app.oauth.network_throttle.record_attempt(&place, now) {
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
-    if let Err(wait) = app.oauth.guesses.begin(&who.user.id, now) {
-        app.oauth.guessers.take_back(&place);
+    if let Err(wait) = app.oauth.user_throttle.record_attempt(&who.user.id, now) {
+        app.oauth.network_throttle.take_back(&place);
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     let Some(code) = UserCode::parse(typed) else {
@@ -175,8 +176,8 @@ async fn find<'a>(
     let Some(grant) = grant else {
         return Ok(DeviceGrantLookup::Nothing);
     };
-    app.oauth.guesses.take_back(&who.user.id);
-    app.oauth.guessers.take_back(&place);
+    app.oauth.user_throttle.take_back(&who.user.id);
+    app.oauth.network_throttle.take_back(&place);
     let client = app.config.oauth.client(&grant.client_id);
     Ok(client.map_or(DeviceGrantLookup::Nothing, |client| {
         DeviceGrantLookup::Grant {
@@ -209,7 +210,7 @@ async fn note(
             resources: approval.resources(),
         };
         let is_noted = device_grants::approve(&mut tx, hash, by, stored, now).await?;
-        let scope = approval.held().to_string();
+        let scope = approval.effective_permissions().to_string();
         let details = json!({"client": client.id(), "scope": scope});
         (is_noted, Action::OauthApproved, details)
     } else {
@@ -260,13 +261,13 @@ async fn approval_page(
         user_code: code.reveal(),
         sayings: sayings.and_then(Result::ok).unwrap_or_default(),
         ip: &grant.ip,
-        country: from.and_then(|from| app.shop.country(from)),
+        country: from.and_then(|from| app.plan_service.country(from)),
         is_elsewhere: from.map(source_network) != Some(source_network(ip)),
         age: age(grant.created_at, app.now()),
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,
-        groups: groups(approval.held()),
-        is_less: approval.held() != asked,
+        groups: groups(approval.effective_permissions()),
+        is_less: approval.effective_permissions() != asked,
         session: who.session.id.as_str(),
     }))
 }

@@ -50,7 +50,11 @@ pub(super) async fn device_authorization(
         [None, None] => Vec::new(),
     };
     let now = app.now();
-    if let Err(wait) = app.oauth.askers.begin(&source_network(ip), now) {
+    if let Err(wait) = app
+        .oauth
+        .device_throttle
+        .record_attempt(&source_network(ip), now)
+    {
         let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
         return Err(refused.with_retry_after(wait.0));
     }
@@ -114,7 +118,7 @@ fn answer(app: &App, device_code: &LinkSecret, user_code: UserCode) -> Json<Devi
 const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// For this long a device receives the error that its code has expired, instead of an unknown code.
-pub(crate) const EXPIRY_IS_TOLD_FOR: SignedDuration = SignedDuration::from_hours(1);
+pub(crate) const EXPIRED_CODE_RETENTION: SignedDuration = SignedDuration::from_hours(1);
 
 /// The default of RFC 8628 section 3.2.
 pub(super) const INTERVAL_SECONDS: u32 = 5;

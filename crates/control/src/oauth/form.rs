@@ -23,14 +23,14 @@ impl ClientForm {
     }
 
     /// Removes and returns a required parameter.
-    pub(super) fn need(&mut self, name: &str) -> Result<String, OauthError> {
+    pub(super) fn take_required(&mut self, name: &str) -> Result<String, OauthError> {
         self.take(name)
             .ok_or_else(|| Code::InvalidRequest.because(format!("{name} is missing")))
     }
 
     /// The client that the form names.
     pub(super) fn client<'a>(&mut self, app: &'a App) -> Result<&'a Client, OauthError> {
-        let id = self.need("client_id")?;
+        let id = self.take_required("client_id")?;
         registered(app, &id)
     }
 

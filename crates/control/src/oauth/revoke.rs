@@ -28,7 +28,7 @@ pub(super) async fn revoke(
 ) -> Result<Response, OauthError> {
     let ClientIp(ip) = ip?;
     let client = form.optional_client(&app)?;
-    let token = form.need("token")?;
+    let token = form.take_required("token")?;
     let now = app.now();
     let hash = SecretHash(::credentials::digest(&token));
     let mut tx = app.store.begin().await?;

@@ -38,7 +38,7 @@ pub(super) async fn token(
     mut form: ClientForm,
 ) -> Result<Response, OauthError> {
     let ClientIp(ip) = ip?;
-    let grant_type = form.need("grant_type")?;
+    let grant_type = form.take_required("grant_type")?;
     if grant_type != CODE_GRANT && grant_type != DEVICE_GRANT {
         return Err(Code::UnsupportedGrantType.because("this grant is not offered"));
     }
@@ -53,12 +53,12 @@ pub(super) async fn token(
         ip,
     };
     let response = if grant_type == DEVICE_GRANT {
-        let code = form.need("device_code")?;
+        let code = form.take_required("device_code")?;
         request.device(&code).await?
     } else {
-        let code = form.need("code")?;
-        let redirect_uri = form.need("redirect_uri")?;
-        let verifier = form.need("code_verifier")?;
+        let code = form.take_required("code")?;
+        let redirect_uri = form.take_required("redirect_uri")?;
+        let verifier = form.take_required("code_verifier")?;
         request.code(&code, &redirect_uri, &verifier).await?
     };
     Ok(no_store(Json(response).into_response()))
@@ -124,7 +124,7 @@ impl Request<'_> {
                 client = self.client.id(),
                 "a code came again: its token is revoked"
             );
-            let actor = Actor::nobody().at(self.ip);
+            let actor = Actor::anonymous().at(self.ip);
             let (action, target) = (Action::OauthCodeReused, Target::Credential(credential));
             let details = json!({"client": self.client.id()});
             audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;

@@ -21,11 +21,11 @@ use crate::extract::{Body, ClientIp, Page, Query, Segment};
 use crate::problem::{Answer, Refusal};
 use crate::wire::date;
 
-type Shared = State<Arc<App>>;
+type AppState = State<Arc<App>>;
 
 pub(super) async fn list_users(
     _: Operator,
-    State(app): Shared,
+    State(app): AppState,
     mut query: Query,
 ) -> Answer<Json<OperatorUserList>> {
     let sorts = [
@@ -46,7 +46,7 @@ pub(super) async fn list_users(
 
 pub(super) async fn get_user(
     _: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
 ) -> Answer<Json<OperatorUser>> {
     let mut read = app.store.read().await?;
@@ -56,7 +56,7 @@ pub(super) async fn get_user(
 
 pub(super) async fn suspend_user(
     operator: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
     Body(body): Body<Suspend>,
@@ -69,7 +69,7 @@ pub(super) async fn suspend_user(
 
 pub(super) async fn resume_user(
     operator: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
 ) -> Answer<Json<OperatorUser>> {
@@ -79,7 +79,7 @@ pub(super) async fn resume_user(
 
 pub(super) async fn list_workspaces(
     _: Operator,
-    State(app): Shared,
+    State(app): AppState,
     mut query: Query,
 ) -> Answer<Json<OperatorWorkspaceList>> {
     let sorts = [
@@ -99,7 +99,7 @@ pub(super) async fn list_workspaces(
 
 pub(super) async fn get_workspace(
     _: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
 ) -> Answer<Json<OperatorWorkspace>> {
     let mut read = app.store.read().await?;
@@ -109,7 +109,7 @@ pub(super) async fn get_workspace(
 
 pub(super) async fn suspend_workspace(
     operator: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
     Body(body): Body<Suspend>,
@@ -122,7 +122,7 @@ pub(super) async fn suspend_workspace(
 
 pub(super) async fn resume_workspace(
     operator: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
 ) -> Answer<Json<OperatorWorkspace>> {
@@ -132,7 +132,7 @@ pub(super) async fn resume_workspace(
 
 pub(super) async fn list_projects(
     _: Operator,
-    State(app): Shared,
+    State(app): AppState,
     mut query: Query,
 ) -> Answer<Json<OperatorProjectList>> {
     let list = List::take(&mut query, &crate::projects::SORTS)?;
@@ -148,7 +148,7 @@ pub(super) async fn list_projects(
 
 pub(super) async fn get_project(
     _: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
 ) -> Answer<Json<OperatorProject>> {
     let mut read = app.store.read().await?;
@@ -158,7 +158,7 @@ pub(super) async fn get_project(
 
 pub(super) async fn suspend_project(
     operator: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
     Body(body): Body<Suspend>,
@@ -171,7 +171,7 @@ pub(super) async fn suspend_project(
 
 pub(super) async fn resume_project(
     operator: Operator,
-    State(app): Shared,
+    State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
 ) -> Answer<Json<OperatorProject>> {
@@ -181,7 +181,7 @@ pub(super) async fn resume_project(
 
 pub(super) async fn list_audit(
     _: Operator,
-    State(app): Shared,
+    State(app): AppState,
     mut query: Query,
 ) -> Answer<Json<AuditList>> {
     let page = query.page()?;

@@ -15,7 +15,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::caller::Operator;
 use crate::config::EngineConfig;
-use crate::engines::{INVENTORY_HOLDS, LINK_IS_SHOWN};
+use crate::engines::{INVENTORY_EXPIRY, LINK_EXPIRY};
 use crate::extract::Query;
 use crate::pages::layout::{PageRefusal, page};
 use crate::pages::signed_in;
@@ -66,10 +66,10 @@ async fn shown(app: &App) -> Answer<OperatorEngineList> {
 async fn cluster(app: &App, conn: &mut Conn, engine: &EngineConfig) -> Answer<OperatorCluster> {
     let domain = &engine.cluster_domain;
     let ago = |time| app.now().saturating_sub(time).unwrap_or(Timestamp::MIN);
-    let since = ago(LINK_IS_SHOWN);
+    let since = ago(LINK_EXPIRY);
     let links = engines::linked(conn, domain, since, MAX_LINKS).await?;
     let reporters = engines::reporters(conn, domain, 1).await?;
-    let online = engines::inventory(conn, domain, ago(INVENTORY_HOLDS)).await?;
+    let online = engines::inventory(conn, domain, ago(INVENTORY_EXPIRY)).await?;
     Ok(OperatorCluster {
         cluster_domain: domain.clone(),
         enrolled: engine.enrolment_secret_file.is_some(),

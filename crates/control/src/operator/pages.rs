@@ -184,7 +184,7 @@ async fn shown(
             let (sort, order) = (users::Sort::Email, Order::Asc);
             let found = users::list(&mut read, q, sort, order, paging).await?;
             let rows = found.items.into_iter().map(|user| Row {
-                is_self: user.id == operator.who.user.id,
+                is_self: user.id == operator.principal.user.id,
                 is_suspended: user.status == users::Status::Suspended,
                 id: user.id.to_string(),
                 title: user.name,

@@ -62,7 +62,7 @@ pub async fn suspend(
     reason: &Reason,
 ) -> Answer<()> {
     let now = app.now();
-    let actor = &operator.who.user;
+    let actor = &operator.principal.user;
     let mut tx = app.store.begin().await?;
     let (workspace, action, target) = match subject {
         Subject::User(id) => {
@@ -103,7 +103,7 @@ pub async fn suspend(
             )
         }
     };
-    let actor = Actor::caller(&operator.who).at(ip);
+    let actor = Actor::caller(&operator.principal).at(ip);
     let details = json!({"reason": reason.0});
     audit::record_with(&mut tx, &actor, workspace, action, target, details, now).await?;
     tx.commit().await?;
@@ -143,7 +143,7 @@ pub async fn resume(app: &App, operator: &Operator, ip: IpAddr, subject: Subject
     if !resumed {
         return Err(conflict("It is not suspended."));
     }
-    let actor = Actor::caller(&operator.who).at(ip);
+    let actor = Actor::caller(&operator.principal).at(ip);
     audit::record(&mut tx, &actor, workspace, action, target, now).await?;
     tx.commit().await?;
     Ok(())

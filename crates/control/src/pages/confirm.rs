@@ -11,7 +11,7 @@ use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
 use super::login::{WRONG, refusal};
 use super::openid::Button;
-use super::passkeys::{WRONG as WRONG_PASSKEY, json, sent};
+use super::passkeys::{WRONG as WRONG_PASSKEY, json, passkey_response};
 use super::{signed_in, with_next};
 use crate::app::App;
 use crate::extract::{ClientIp, Query};
@@ -110,7 +110,7 @@ pub(super) async fn passkey(
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&form.text("next"));
     let who = signed_in(visitor, next.as_str())?;
-    let Err(error) = passkeys::confirm(&app, &who, &sent(&mut form)).await else {
+    let Err(error) = passkeys::confirm(&app, &who, &passkey_response(&mut form)).await else {
         return Ok(see_other(next.as_str()));
     };
     let mut retry_page = confirm_page(&app, &who, &next).await?;

@@ -17,7 +17,7 @@ use crate::extract::{Path, Query};
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, Visitor};
 use crate::people::sign_in::with_password;
-use crate::workspaces::invitations::{self, MAIL_PROOF, Open, is_for};
+use crate::workspaces::invitations::{self, MAIL_PROOF, OpenInvitation, is_for};
 
 #[derive(Template)]
 #[template(path = "invitation.html")]
@@ -85,7 +85,7 @@ pub(super) async fn accept(
             return Ok(page_with(StatusCode::FORBIDDEN, &retry_page));
         }
         return Ok(
-            if invitations::accept(&app, &secret, who, open.is_mailed, browser.ip).await? {
+            if invitations::accept(&app, &secret, who, open.has_mail_proof, browser.ip).await? {
                 see_other("/account")
             } else {
                 invalid_link_page()
@@ -132,14 +132,14 @@ pub(super) async fn accept(
 /// like any other attempt, and returns to the invitation.
 async fn sign_in(
     app: &App,
-    open: &Open,
+    open: &OpenInvitation,
     action: &str,
     password: &str,
     browser: &Browser,
 ) -> Result<Response, PageRefusal> {
     match with_password(app, &open.invitation.email, password, browser).await {
         Ok(begun) => {
-            let on = if begun.is_half_way {
+            let on = if begun.is_second_factor_pending {
                 with_next("/login/second-factor", action)
             } else {
                 action.to_owned()
@@ -147,7 +147,7 @@ async fn sign_in(
             Ok(with_cookie(see_other(&on), &begun.set_cookie))
         }
         Err(error) => refusal(error, WRONG, |text| {
-            let mut retry_page = invitation_page(app, action, open, &Visitor::Nobody, "");
+            let mut retry_page = invitation_page(app, action, open, &Visitor::Anonymous, "");
             retry_page.password_error = Some(text);
             retry_page
         }),
@@ -158,7 +158,7 @@ async fn find(
     app: &App,
     secret: &str,
     proof: &str,
-) -> Result<Option<(LinkSecret, Open)>, PageRefusal> {
+) -> Result<Option<(LinkSecret, OpenInvitation)>, PageRefusal> {
     let Some(secret) = LinkSecret::parse(secret) else {
         return Ok(None);
     };
@@ -169,7 +169,7 @@ async fn find(
 fn invitation_page<'a>(
     app: &'a App,
     action: &'a str,
-    open: &'a Open,
+    open: &'a OpenInvitation,
     visitor: &'a Visitor,
     name: &'a str,
 ) -> InvitationPage<'a> {
@@ -178,12 +178,16 @@ fn invitation_page<'a>(
         Visitor::SignedIn(who) => InvitationViewer::Other {
             signed_in_as: &who.user.email,
         },
-        Visitor::Nobody | Visitor::HalfWay(_) if !open.creates_accounts => InvitationViewer::Copied,
-        Visitor::Nobody | Visitor::HalfWay(_) if !open.is_mailed => {
+        Visitor::Anonymous | Visitor::SecondFactorPending(_) if !open.creates_accounts => {
+            InvitationViewer::Copied
+        }
+        Visitor::Anonymous | Visitor::SecondFactorPending(_) if !open.has_mail_proof => {
             InvitationViewer::Unknown { name }
         }
-        Visitor::Nobody | Visitor::HalfWay(_) if open.has_account => InvitationViewer::HasAccount,
-        Visitor::Nobody | Visitor::HalfWay(_) => InvitationViewer::New { name },
+        Visitor::Anonymous | Visitor::SecondFactorPending(_) if open.has_account => {
+            InvitationViewer::HasAccount
+        }
+        Visitor::Anonymous | Visitor::SecondFactorPending(_) => InvitationViewer::New { name },
     };
     InvitationPage {
         action,
@@ -198,9 +202,9 @@ fn invitation_page<'a>(
     }
 }
 
-fn path(secret: &LinkSecret, open: &Open, proof: &str) -> String {
+fn path(secret: &LinkSecret, open: &OpenInvitation, proof: &str) -> String {
     let path = format!("/invitations/{}", secret.reveal());
-    if open.is_mailed {
+    if open.has_mail_proof {
         format!("{path}?{MAIL_PROOF}={proof}")
     } else {
         path
@@ -221,10 +225,12 @@ async fn used_link_page(
             Ok(see_other("/account"))
         }
         Visitor::SignedIn(_) => Ok(invalid_link_page()),
-        Visitor::Nobody | Visitor::HalfWay(_) if invitations::is_accepted(app, &secret).await? => {
+        Visitor::Anonymous | Visitor::SecondFactorPending(_)
+            if invitations::is_accepted(app, &secret).await? =>
+        {
             Ok(joined_page())
         }
-        Visitor::Nobody | Visitor::HalfWay(_) => Ok(invalid_link_page()),
+        Visitor::Anonymous | Visitor::SecondFactorPending(_) => Ok(invalid_link_page()),
     }
 }
 

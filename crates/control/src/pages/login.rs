@@ -85,7 +85,7 @@ pub(super) async fn submit(
     let (email, password) = (form.text("email"), form.text("password"));
     match with_password(&app, &email, &password, &browser).await {
         Ok(begun) => {
-            let on = if begun.is_half_way {
+            let on = if begun.is_second_factor_pending {
                 with_next("/login/second-factor", next.as_str())
             } else {
                 next.as_str().to_owned()

@@ -12,7 +12,7 @@ use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::extract::{ClientIp, Query};
 use crate::people::cookie::Cookie;
-use crate::people::openid::arrival::SignInError;
+use crate::people::openid::account_link::SignInError;
 use crate::people::openid::flow::{self, Callback, FlowError};
 use crate::people::openid::{Provider, ProviderError};
 use crate::people::session::{Browser, Visitor, cookie_of};
@@ -84,17 +84,17 @@ pub(super) async fn callback(
     let callback = Callback::from(query);
     match flow::complete(&app, provider, callback, secret, &browser).await {
         Ok(arrived) => {
-            let on = if arrived.begun.is_half_way {
+            let on = if arrived.session.is_second_factor_pending {
                 with_next("/login/second-factor", &arrived.next)
             } else {
                 arrived.next
             };
-            let response = with_cookie(see_other(&on), &arrived.begun.set_cookie);
+            let response = with_cookie(see_other(&on), &arrived.session.set_cookie);
             Ok(with_cookie(response, &cookie.clear()))
         }
         // The callback does not belong to the sign-in of this browser. If the browser has one, it
         // stays valid.
-        Err(error @ FlowError::NotBegun) => failure_page(&app, provider, error),
+        Err(error @ FlowError::NotStarted) => failure_page(&app, provider, error),
         Err(error) => Ok(with_cookie(
             failure_page(&app, provider, error)?,
             &cookie.clear(),
@@ -110,7 +110,7 @@ fn provider(app: &App) -> Result<&Provider, PageRefusal> {
 fn failure_page(app: &App, provider: &Provider, error: FlowError) -> Result<Response, PageRefusal> {
     let name = &provider.config().name;
     let (status, title, text) = match error {
-        FlowError::NotBegun => (
+        FlowError::NotStarted => (
             StatusCode::BAD_REQUEST,
             "Please begin again",
             "This sign-in was not begun in this browser, is over already, or took too long."
@@ -122,7 +122,7 @@ fn failure_page(app: &App, provider: &Provider, error: FlowError) -> Result<Resp
             format!("{name} did not sign you in. You can try again, or use your password."),
         ),
         FlowError::Provider(error) => provider_failure(name, &error),
-        FlowError::NotArrived(why) => rejected_sign_in(name, why)?,
+        FlowError::Rejected(why) => rejected_sign_in(name, why)?,
         FlowError::TooSoon(seconds) => {
             let text = "Too many sign-ins. Wait a little and try again.";
             let mut response = message(StatusCode::TOO_MANY_REQUESTS, "Please wait", text);

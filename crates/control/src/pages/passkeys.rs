@@ -64,7 +64,14 @@ pub(super) async fn sign_in(
     let Some(bound_to) = bound_to else {
         return Ok(see_other(&with_next("/login", next.as_str())));
     };
-    match passkeys::sign_in(&app, &sent(&mut form), &bound_to.hash(), &browser).await {
+    match passkeys::sign_in(
+        &app,
+        &passkey_response(&mut form),
+        &bound_to.hash(),
+        &browser,
+    )
+    .await
+    {
         Ok(begun) => Ok(with_cookie(see_other(next.as_str()), &begun.set_cookie)),
         Err(error) => super::login::refusal(error, WRONG, |text| {
             LoginPage::new(&app, next.as_str()).after_passkey(text)
@@ -78,7 +85,7 @@ pub(super) async fn step_options(
     visitor: Visitor,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let Visitor::HalfWay(who) = visitor else {
+    let Visitor::SecondFactorPending(who) = visitor else {
         return Err(PageRefusal::SeeOther("/login".to_owned()));
     };
     let bound_to = who.id.to_string();
@@ -96,11 +103,11 @@ pub(super) async fn step(
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&form.text("next"));
     let who = match visitor {
-        Visitor::HalfWay(who) => who,
+        Visitor::SecondFactorPending(who) => who,
         Visitor::SignedIn(_) => return Ok(see_other(next.as_str())),
-        Visitor::Nobody => return Ok(see_other(&with_next("/login", next.as_str()))),
+        Visitor::Anonymous => return Ok(see_other(&with_next("/login", next.as_str()))),
     };
-    match passkeys::second_factor(&app, &who, &sent(&mut form), ip).await {
+    match passkeys::second_factor(&app, &who, &passkey_response(&mut form), ip).await {
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
         Err(error) => {
             let mut retry_page = second_factor::step_page(&app, &who, next.as_str()).await?;
@@ -186,7 +193,7 @@ pub(super) async fn remove(
 
 /// The fields that the script adds. A field with an invalid encoding becomes empty, and its
 /// verification fails.
-pub(super) fn sent(form: &mut Form) -> PasskeyResponse {
+pub(super) fn passkey_response(form: &mut Form) -> PasskeyResponse {
     let mut field = |name: &str| bytes(&form.text(name));
     PasskeyResponse {
         credential_id: field("credentialId"),

@@ -18,7 +18,7 @@ use crate::extract::{ClientIp, Query};
 use crate::people::passkeys;
 use crate::people::recovery::RecoveryCode;
 use crate::people::second_factor::{self, ConfirmationOutcome, secret_of};
-use crate::people::session::{HalfSignedIn, SignedIn, Visitor};
+use crate::people::session::{PendingSignIn, SignedIn, Visitor};
 use crate::people::sign_in::with_second_factor;
 use crate::people::totp::TotpSecret;
 use crate::problem::Answer;
@@ -56,12 +56,12 @@ pub(super) async fn show(
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&query.text("next").unwrap_or_default());
     Ok(match visitor {
-        Visitor::HalfWay(who) => {
+        Visitor::SecondFactorPending(who) => {
             let step = step_page(&app, &who, next.as_str()).await?;
             script_page(StatusCode::OK, &step)
         }
         Visitor::SignedIn(_) => see_other(next.as_str()),
-        Visitor::Nobody => see_other(&with_next("/login", next.as_str())),
+        Visitor::Anonymous => see_other(&with_next("/login", next.as_str())),
     })
 }
 
@@ -74,9 +74,9 @@ pub(super) async fn submit(
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&form.text("next"));
     let who = match visitor {
-        Visitor::HalfWay(who) => who,
+        Visitor::SecondFactorPending(who) => who,
         Visitor::SignedIn(_) => return Ok(see_other(next.as_str())),
-        Visitor::Nobody => return Ok(see_other(&with_next("/login", next.as_str()))),
+        Visitor::Anonymous => return Ok(see_other(&with_next("/login", next.as_str()))),
     };
     match with_second_factor(&app, &who, &form.text("code"), ip).await {
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
@@ -146,7 +146,7 @@ pub(super) async fn remove(
 /// The step at sign-in, for a user whose second factor is pending.
 pub(super) async fn step_page<'a>(
     app: &App,
-    who: &HalfSignedIn,
+    who: &PendingSignIn,
     next: &'a str,
 ) -> Answer<StepPage<'a>> {
     let count = store::passkeys::count(&mut *app.store.read().await?, who.user.id).await?;

@@ -21,12 +21,12 @@ use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::problem::Answer;
 use crate::random;
+use crate::user_text::is_unseen;
 use crate::wire::unix_millis;
-use crate::words::is_unseen;
 
 /// A user to create. The password has been checked.
 #[derive(Debug)]
-pub struct NewPerson {
+pub struct NewAccount {
     /// The address. `email_verified` states if the user has proved to read it.
     pub email: Email,
     /// Name to show: see [`name`].
@@ -45,7 +45,7 @@ pub struct NewPerson {
 /// [`store::Conflict::EmailTaken`].
 pub async fn create(
     tx: &mut Tx,
-    person: NewPerson,
+    person: NewAccount,
     now: Timestamp,
 ) -> Answer<(UserId, WorkspaceId)> {
     let id = UserId::new(unix_millis(now), random::bytes()?);
@@ -83,7 +83,7 @@ pub async fn create_admin(
         .hash(password)
         .await
         .map_err(|error| hash_refusal(&error))?;
-    let person = NewPerson {
+    let person = NewAccount {
         email,
         name: name(given_name)?,
         password: Some(PasswordHash(hash)),
@@ -152,7 +152,7 @@ pub async fn end_sessions(app: &App, who: &SignedIn) -> Answer<()> {
 /// Checks the password of a signed-in user. The attempt counts like a sign-in.
 pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), SignInError> {
     AttemptKey::password(&user.email)
-        .begin(app, app.now())
+        .record(app, app.now())
         .await?;
     let stored_hash = user.password_hash.clone().map(|PasswordHash(text)| text);
     let Ok(password) = Password::typed(text) else {
@@ -162,7 +162,7 @@ pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), Si
         Verdict::Wrong => Err(SignInError::Wrong),
         Verdict::Right | Verdict::RightOnOldParameters => {
             let mut tx = app.store.begin().await?;
-            AttemptKey::password(&user.email).forgive(&mut tx).await?;
+            AttemptKey::password(&user.email).reset(&mut tx).await?;
             tx.commit().await?;
             Ok(())
         }
@@ -250,7 +250,7 @@ pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()>
 
 /// Reads the user's current row and locks it until the transaction ends. Decisions must use this
 /// row and not an older copy.
-pub(super) async fn locked(tx: &mut Tx, id: UserId) -> Answer<User> {
+pub(super) async fn lock_user(tx: &mut Tx, id: UserId) -> Answer<User> {
     users::lock(tx, id).await?;
     let user = users::by_id(tx, id).await?;
     let user = user.filter(|user| user.status == Status::Active);

@@ -70,7 +70,7 @@ impl AttemptKey {
     ///
     /// # Errors
     /// The wait after the previous attempts is not over.
-    pub(super) async fn begin(&self, app: &App, now: Timestamp) -> Result<u32, SignInError> {
+    pub(super) async fn record(&self, app: &App, now: Timestamp) -> Result<u32, SignInError> {
         let limits = self.limits();
         let forgotten_after = SignedDuration::from_secs(limits.forgotten_after.into());
         for _ in 0..MAX_RETRIES {
@@ -93,21 +93,21 @@ impl AttemptKey {
     }
 
     /// Resets the counter, in the transaction of the successful attempt.
-    pub(super) async fn forgive(&self, tx: &mut Tx) -> Answer<()> {
+    pub(super) async fn reset(&self, tx: &mut Tx) -> Answer<()> {
         stored::forget(tx, self.kind, &self.key).await?;
         Ok(())
     }
 }
 
 /// Resets all counters of an account whose owner has authenticated in another way.
-pub(super) async fn forgive_all(tx: &mut Tx, user: &User) -> Answer<()> {
+pub(super) async fn reset_all(tx: &mut Tx, user: &User) -> Answer<()> {
     let counted = [
         AttemptKey::password(&user.email),
         AttemptKey::code(user.id),
         AttemptKey::passkey(user.id),
     ];
     for one in counted {
-        one.forgive(tx).await?;
+        one.reset(tx).await?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::problem::Answer;
 pub async fn with_password(app: &App, who: &SignedIn, text: &str) -> Result<(), SignInError> {
     check_password(app, &who.user, text).await?;
     let mut tx = app.store.begin().await?;
-    sessions::proved(&mut tx, who.session.id, app.now()).await?;
+    sessions::record_proof(&mut tx, who.session.id, app.now()).await?;
     tx.commit().await?;
     Ok(())
 }
@@ -33,15 +33,15 @@ pub async fn with_code(
 ) -> Result<(), SignInError> {
     let now = app.now();
     let counted = AttemptKey::code(who.user.id);
-    let count = counted.begin(app, now).await?;
+    let count = counted.record(app, now).await?;
     let mut tx = app.store.begin().await?;
     if !use_code(app, &mut tx, &who.user, code).await? {
         drop(tx);
         wrong_code(app, &who.user, count, ip, now).await?;
         return Err(SignInError::Wrong);
     }
-    counted.forgive(&mut tx).await?;
-    sessions::proved(&mut tx, who.session.id, now).await?;
+    counted.reset(&mut tx).await?;
+    sessions::record_proof(&mut tx, who.session.id, now).await?;
     tx.commit().await?;
     Ok(())
 }

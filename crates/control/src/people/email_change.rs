@@ -32,15 +32,17 @@ pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -
     let now = app.now();
     let own = Email::parse(&who.user.email).map_err(|_| Problem::internal())?;
     // Counted by recipient and by sender, so that neither can be abused.
-    let changes = &app.people.changes;
+    let changes = &app.people.email_change_throttle;
     let keys = [Some(&email), Some(&own).filter(|own| **own != email)];
     for key in keys.into_iter().flatten() {
-        changes.begin(key, now).map_err(|TooSoon(seconds)| {
-            let detail = "Too many mails were asked for. Wait a little and try again.";
-            Problem::too_many_requests()
-                .with_detail(detail)
-                .with_retry_after(seconds)
-        })?;
+        changes
+            .record_attempt(key, now)
+            .map_err(|TooSoon(seconds)| {
+                let detail = "Too many mails were asked for. Wait a little and try again.";
+                Problem::too_many_requests()
+                    .with_detail(detail)
+                    .with_retry_after(seconds)
+            })?;
     }
     let secret = LinkSecret::draw()?;
     let id = who.user.id;

@@ -13,7 +13,7 @@ use store::users::User;
 use super::email::Email;
 use crate::app::App;
 use crate::mail::Message;
-use crate::words::printable;
+use crate::user_text::printable;
 
 /// A change of an account that its owner is notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 //! factor. It becomes a complete sign-in only once it has verified its owner together with another
 //! factor. So a thief of a key without a PIN cannot set one and sign in.
 
+mod authentication;
 mod options;
-mod shown;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use types::id::PasskeyId;
 use types::problem::Problem;
 use webauthn::{Registration, RelyingParty};
 
+pub use self::authentication::{PasskeyResponse, confirm, second_factor, sign_in};
 pub use self::options::{creation, request};
-pub use self::shown::{PasskeyResponse, confirm, second_factor, sign_in};
 use super::accounts;
 use super::challenge::{self, Purpose};
 use super::notices::{self, Notice};
@@ -87,7 +87,7 @@ pub async fn register(
     if !is_new {
         return Ok(Outcome::Refused("That did not work. Try once more."));
     }
-    let user = accounts::locked(&mut tx, who.user.id).await?;
+    let user = accounts::lock_user(&mut tx, who.user.id).await?;
     let count = passkeys::count(&mut tx, user.id).await?;
     if count >= MAX_PASSKEYS {
         return Ok(Outcome::Refused(
@@ -132,7 +132,7 @@ pub async fn register(
 pub async fn remove(app: &Arc<App>, who: &SignedIn, id: PasskeyId, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let user = accounts::locked(&mut tx, who.user.id).await?;
+    let user = accounts::lock_user(&mut tx, who.user.id).await?;
     if !passkeys::delete(&mut tx, who.user.id, id).await? {
         return Ok(());
     }

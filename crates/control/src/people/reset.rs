@@ -11,7 +11,7 @@ use store::{PasswordHash, SecretHash, Tx};
 use types::problem::Problem;
 
 use super::accounts::Credentials;
-use super::attempts::forgive_all;
+use super::attempts::reset_all;
 use super::email::Email;
 use super::notices::{self, Notice};
 use super::password::Password;
@@ -32,14 +32,14 @@ use crate::problem::Answer;
 /// sent too many mails, this is not reported either.
 pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> Answer<()> {
     let now = app.now();
-    let requests = &app.people.resets;
-    if let Err(TooSoon(seconds)) = requests.places.begin(&source_network(ip), now) {
+    let requests = &app.people.reset_requests;
+    if let Err(TooSoon(seconds)) = requests.places.record_attempt(&source_network(ip), now) {
         return Err(Problem::too_many_requests()
             .with_retry_after(seconds)
             .into());
     }
     let user = users::by_email(&mut *app.store.read().await?, email.as_str()).await?;
-    if requests.accounts.begin(&email, now).is_err() {
+    if requests.accounts.record_attempt(&email, now).is_err() {
         return Ok(());
     }
     let Some(user) = user.filter(|user| user.status == Status::Active) else {
@@ -71,7 +71,7 @@ async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) 
     // Only the newest link works. An older mail is useless to a thief.
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
-    let actor = Actor::nobody().at(ip);
+    let actor = Actor::anonymous().at(ip);
     audit::record(
         &mut tx,
         &actor,
@@ -156,7 +156,7 @@ pub async fn complete(
     )
     .await?;
     credentials.apply(&mut tx, user.id, &actor, now).await?;
-    forgive_all(&mut tx, &user).await?;
+    reset_all(&mut tx, &user).await?;
     tx.commit().await?;
     notices::send(app, &user, &Notice::PasswordReset, ip, now);
     Ok(true)

@@ -8,7 +8,7 @@ use store::{SealedBytes, SecretHash, Tx, passkeys};
 use types::id::UserId;
 use types::problem::Problem;
 
-use super::accounts::locked;
+use super::accounts::lock_user;
 use super::notices::{self, Notice};
 use super::recovery::{AT_ONCE, RecoveryCode};
 use super::session::SignedIn;
@@ -54,7 +54,7 @@ pub async fn confirm(
 ) -> Answer<ConfirmationOutcome> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let user = locked(&mut tx, who.user.id).await?;
+    let user = lock_user(&mut tx, who.user.id).await?;
     let step = secret_of(app, &user)?.and_then(|secret| secret.check(code, now, None));
     let (Some(step), Some(secret)) = (step, &user.totp_secret) else {
         return Ok(ConfirmationOutcome::No);
@@ -82,7 +82,7 @@ pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> Answer<()> {
     let now = app.now();
     let user = &who.user;
     let mut tx = app.store.begin().await?;
-    locked(&mut tx, user.id).await?;
+    lock_user(&mut tx, user.id).await?;
     users::remove_totp(&mut tx, user.id, now).await?;
     if passkeys::count(&mut tx, user.id).await? == 0 {
         users::set_recovery_codes(&mut tx, user.id, &[]).await?;

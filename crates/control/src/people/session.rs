@@ -57,7 +57,7 @@ impl SignedIn {
 /// A user with the first of two factors. This is not a session yet. Only the step that requires the
 /// second factor uses it, and only [`complete`] turns it into a [`SignedIn`].
 #[derive(Clone, Debug)]
-pub struct HalfSignedIn {
+pub struct PendingSignIn {
     pub user: User,
     /// Id of the session that it can become.
     pub id: SessionId,
@@ -83,10 +83,10 @@ pub(crate) fn limits(
 )]
 pub enum Visitor {
     /// A visitor without a valid session.
-    Nobody,
+    Anonymous,
     /// A visitor with the right password and a pending second factor. Only the page that asks for
     /// it treats this visitor differently from an anonymous one.
-    HalfWay(HalfSignedIn),
+    SecondFactorPending(PendingSignIn),
     /// A user with all required factors.
     SignedIn(SignedIn),
 }
@@ -96,7 +96,7 @@ impl Visitor {
     pub fn signed_in(self) -> Option<SignedIn> {
         match self {
             Self::SignedIn(who) => Some(who),
-            Self::Nobody | Self::HalfWay(_) => None,
+            Self::Anonymous | Self::SecondFactorPending(_) => None,
         }
     }
 }
@@ -106,7 +106,7 @@ impl FromRequestParts<Arc<App>> for Visitor {
     type Rejection = PageRefusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, PageRefusal> {
-        let visitor = of_cookie(app, &parts.headers).await?;
+        let visitor = from_cookie(app, &parts.headers).await?;
         // The API's own layer does the same for API operations.
         if let Visitor::SignedIn(who) = &visitor {
             app.rate_limiter.admit(&who.principal())?;
@@ -117,19 +117,19 @@ impl FromRequestParts<Arc<App>> for Visitor {
 
 /// The visitor that the session cookie of a request identifies. Callers of the API use this as
 /// well, with [`Visitor::signed_in`] and after the check that a write comes from this origin.
-pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
+pub async fn from_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
     let Some(secret) = cookie(app, headers) else {
-        return Ok(Visitor::Nobody);
+        return Ok(Visitor::Anonymous);
     };
     let now = app.now();
     let mut read = app.store.read().await?;
     let session = sessions::live(&mut read, SecretHash(secret.hash()), now).await?;
     let Some(session) = session.filter(|session| !is_idle(session, now)) else {
-        return Ok(Visitor::Nobody);
+        return Ok(Visitor::Anonymous);
     };
     let user = users::by_id(&mut read, session.user_id).await?;
     let Some(user) = user.filter(|user| user.status == Status::Active) else {
-        return Ok(Visitor::Nobody);
+        return Ok(Visitor::Anonymous);
     };
     let lacks_second_factor =
         session.second_factor_at.is_none() && has_second_factor(&mut read, &user).await?;
@@ -144,7 +144,7 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
         );
     }
     Ok(if lacks_second_factor {
-        Visitor::HalfWay(HalfSignedIn {
+        Visitor::SecondFactorPending(PendingSignIn {
             user,
             id: session.id,
             hash: session.hash,
@@ -159,7 +159,7 @@ pub async fn of_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
 /// is no valid session. The layer [`crate::pages::same_origin::require`] has already checked that a
 /// write comes from one of the platform's pages.
 pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
-    let visitor = of_cookie(app, &parts.headers).await?;
+    let visitor = from_cookie(app, &parts.headers).await?;
     let Some(who) = visitor.signed_in() else {
         return Ok(None);
     };
@@ -211,12 +211,12 @@ pub struct StartedSession {
     /// Value of `Set-Cookie`.
     pub set_cookie: String,
     /// True if the second factor is still required.
-    pub is_half_way: bool,
+    pub is_second_factor_pending: bool,
 }
 
 /// Starts a session for a visitor who just authenticated as `user` with one factor. It is pending
 /// if the user has a second factor.
-pub async fn begin(
+pub async fn start(
     app: &App,
     tx: &mut Tx,
     user: &User,
@@ -234,7 +234,7 @@ pub async fn begin(
 
 /// Starts a session for a user whom another service authenticated. `proved_at` is the time of that
 /// authentication. `None` if the service does not report it, which never counts as recent.
-pub async fn begin_proved(
+pub async fn start_external(
     app: &App,
     tx: &mut Tx,
     user: &User,
@@ -261,7 +261,7 @@ struct Proofs {
 
 /// Starts a full session for a visitor who just authenticated as `user` with two factors in one
 /// step, such as a passkey that requires a fingerprint.
-pub async fn begin_whole(
+pub async fn start_full(
     app: &App,
     tx: &mut Tx,
     user: &User,
@@ -290,7 +290,11 @@ async fn begin_as(
         sessions::end(tx, SecretHash(old.hash()), now).await?;
     }
     let secret = LinkSecret::draw()?;
-    let lifetime = if is_half_way { HALF_WAY } else { LIFETIME };
+    let lifetime = if is_half_way {
+        SECOND_FACTOR_TIMEOUT
+    } else {
+        LIFETIME
+    };
     let session = Session {
         id: SessionId::new(unix_millis(now), random::bytes()?),
         hash: SecretHash(secret.hash()),
@@ -310,7 +314,7 @@ async fn begin_as(
     sessions::trim(tx, user.id, (MAX_SESSIONS, MAX_ENDED_SESSIONS), now).await?;
     Ok(StartedSession {
         set_cookie: set_cookie(app, &secret, lifetime),
-        is_half_way,
+        is_second_factor_pending: is_half_way,
     })
 }
 
@@ -318,7 +322,7 @@ async fn begin_as(
 pub async fn complete(
     app: &App,
     tx: &mut Tx,
-    half: &HalfSignedIn,
+    half: &PendingSignIn,
     now: Timestamp,
 ) -> Answer<Option<String>> {
     let secret = LinkSecret::draw()?;
@@ -359,7 +363,7 @@ pub(crate) fn later(now: Timestamp, while_: SignedDuration) -> Timestamp {
 
 async fn note_seen(app: &App, id: SessionId, now: Timestamp) -> Result<(), store::Error> {
     let mut tx = app.store.begin().await?;
-    sessions::seen(&mut tx, id, now).await?;
+    sessions::record_use(&mut tx, id, now).await?;
     tx.commit().await
 }
 
@@ -388,11 +392,11 @@ impl SignedIn {
 
 /// True if an authentication at `proved_at` is recent.
 pub(crate) fn is_recent(proved_at: Timestamp, now: Timestamp) -> bool {
-    now.duration_since(proved_at) < PROOF_LASTS
+    now.duration_since(proved_at) < RECENT_PROOF
 }
 
 /// Period in which an authentication counts as recent.
-pub const PROOF_LASTS: SignedDuration = SignedDuration::from_mins(10);
+pub const RECENT_PROOF: SignedDuration = SignedDuration::from_mins(10);
 
 /// The maximum lifetime of one sign-in (OWASP ASVS 5.0, 7.3.2 requires a documented limit). With a
 /// month, users are not tempted to choose passwords that are quick to type.
@@ -402,7 +406,7 @@ pub const LIFETIME: SignedDuration = SignedDuration::from_hours(30 * 24);
 pub const IDLE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Time limit for the second factor.
-pub const HALF_WAY: SignedDuration = SignedDuration::from_mins(10);
+pub const SECOND_FACTOR_TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
 
 /// The last use of a session is stored at most this often, so that reading pages does not write to
 /// the database.

@@ -12,7 +12,7 @@ use super::attempts::{AttemptKey, wrong_code};
 use super::confirm::use_code;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
-use super::session::{self, Browser, HalfSignedIn, StartedSession};
+use super::session::{self, Browser, PendingSignIn, StartedSession};
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -78,7 +78,7 @@ pub async fn with_password(
 ) -> Result<StartedSession, SignInError> {
     let started = by_password(app, email, password, browser).await;
     metrics::signed_in(match &started {
-        Ok(started) if started.is_half_way => SignIn::HalfWay,
+        Ok(started) if started.is_second_factor_pending => SignIn::SecondFactorPending,
         Ok(_) => SignIn::Ok,
         Err(error) => error.outcome(),
     });
@@ -93,9 +93,9 @@ async fn by_password(
 ) -> Result<StartedSession, SignInError> {
     let now = app.now();
     let from = source_network(browser.ip);
-    app.people.places.begin(&from, now)?;
+    app.people.ip_throttle.record_attempt(&from, now)?;
     let counted = AttemptKey::password(email);
-    counted.begin(app, now).await?;
+    counted.record(app, now).await?;
     let user = match Email::parse(email) {
         Ok(email) => users::by_email(&mut *app.store.read().await?, email.as_str()).await?,
         Err(_) => None,
@@ -116,15 +116,15 @@ async fn by_password(
         Verdict::Right => None,
         Verdict::RightOnOldParameters => Some(PasswordHash(passwords.hash(password).await?)),
     };
-    app.people.places.take_back(&from);
+    app.people.ip_throttle.take_back(&from);
     let mut tx = app.store.begin().await?;
     let user = unchanged(&mut tx, user).await?;
-    counted.forgive(&mut tx).await?;
+    counted.reset(&mut tx).await?;
     if let Some(hash) = renewed {
         users::set_password(&mut tx, user.id, Some(&hash), now).await?;
     }
-    let started = session::begin(app, &mut tx, &user, browser, now).await?;
-    if !started.is_half_way {
+    let started = session::start(app, &mut tx, &user, browser, now).await?;
+    if !started.is_second_factor_pending {
         note_sign_in(&mut tx, &user, browser.ip, now).await?;
     }
     tx.commit().await?;
@@ -146,7 +146,7 @@ async fn unchanged(tx: &mut Tx, before: User) -> Result<User, SignInError> {
 /// value of `Set-Cookie`.
 pub async fn with_second_factor(
     app: &Arc<App>,
-    who: &HalfSignedIn,
+    who: &PendingSignIn,
     code: &str,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
@@ -160,21 +160,21 @@ pub async fn with_second_factor(
 
 async fn by_second_factor(
     app: &Arc<App>,
-    who: &HalfSignedIn,
+    who: &PendingSignIn,
     code: &str,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
     let now = app.now();
     let user = &who.user;
     let counted = AttemptKey::code(user.id);
-    let count = counted.begin(app, now).await?;
+    let count = counted.record(app, now).await?;
     let mut tx = app.store.begin().await?;
     if !use_code(app, &mut tx, user, code).await? {
         drop(tx);
         wrong_code(app, user, count, ip, now).await?;
         return Err(SignInError::Wrong);
     }
-    counted.forgive(&mut tx).await?;
+    counted.reset(&mut tx).await?;
     let Some(cookie) = session::complete(app, &mut tx, who, now).await? else {
         return Err(SignInError::Wrong);
     };

@@ -153,7 +153,7 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
     ///
     /// # Errors
     /// The wait is not over.
-    pub fn begin(&self, key: &K, now: Timestamp) -> Result<(), TooSoon> {
+    pub fn record_attempt(&self, key: &K, now: Timestamp) -> Result<(), TooSoon> {
         let mut tries = self.tries.lock();
         if let Some(known) = tries.get_mut(key) {
             if self.limits.has_expired(known, now) {
@@ -227,7 +227,7 @@ mod tests {
     fn used_up(limits: Limits) -> Throttle<&'static str> {
         let throttle = Throttle::new(limits);
         for _ in 0..limits.free {
-            assert_eq!(throttle.begin(&"ada", at(0)), Ok(()));
+            assert_eq!(throttle.record_attempt(&"ada", at(0)), Ok(()));
         }
         throttle
     }
@@ -237,10 +237,10 @@ mod tests {
         let throttle = used_up(Limits::ACCOUNT);
         let mut now = 0;
         for wait in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(throttle.begin(&"ada", at(now)), Ok(()));
-            assert_eq!(throttle.begin(&"ada", at(now)), Err(TooSoon(wait)));
+            assert_eq!(throttle.record_attempt(&"ada", at(now)), Ok(()));
+            assert_eq!(throttle.record_attempt(&"ada", at(now)), Err(TooSoon(wait)));
             let almost = at(now + i64::from(wait)) - SignedDuration::from_millis(1);
-            assert_eq!(throttle.begin(&"ada", almost), Err(TooSoon(1)));
+            assert_eq!(throttle.record_attempt(&"ada", almost), Err(TooSoon(1)));
             now += i64::from(wait);
         }
     }
@@ -249,7 +249,11 @@ mod tests {
     fn an_account_never_waits_longer_than_a_minute() {
         let throttle = used_up(Limits::ACCOUNT);
         for minute in 0..1000 {
-            assert_eq!(throttle.begin(&"ada", at(minute * 60)), Ok(()), "{minute}");
+            assert_eq!(
+                throttle.record_attempt(&"ada", at(minute * 60)),
+                Ok(()),
+                "{minute}"
+            );
         }
     }
 
@@ -258,8 +262,8 @@ mod tests {
         let throttle = used_up(Limits::CODES);
         let mut now = 0;
         for wait in [60, 120, 240, 480, 960, 1920, 3840, 7680, 14400, 14400] {
-            assert_eq!(throttle.begin(&"ada", at(now)), Ok(()));
-            assert_eq!(throttle.begin(&"ada", at(now)), Err(TooSoon(wait)));
+            assert_eq!(throttle.record_attempt(&"ada", at(now)), Ok(()));
+            assert_eq!(throttle.record_attempt(&"ada", at(now)), Err(TooSoon(wait)));
             now += i64::from(wait);
         }
     }
@@ -267,41 +271,41 @@ mod tests {
     #[test]
     fn other_keys_are_not_throttled() {
         let throttle = used_up(Limits::ACCOUNT);
-        throttle.begin(&"ada", at(0)).unwrap();
-        assert!(throttle.begin(&"ada", at(0)).is_err());
-        assert_eq!(throttle.begin(&"grace", at(0)), Ok(()));
+        throttle.record_attempt(&"ada", at(0)).unwrap();
+        assert!(throttle.record_attempt(&"ada", at(0)).is_err());
+        assert_eq!(throttle.record_attempt(&"grace", at(0)), Ok(()));
     }
 
     #[test]
     fn success_and_time_reset_the_count() {
         let throttle = used_up(Limits::ACCOUNT);
-        throttle.begin(&"ada", at(0)).unwrap();
+        throttle.record_attempt(&"ada", at(0)).unwrap();
         throttle.succeeded(&"ada");
         for _ in 0..=Limits::ACCOUNT.free {
-            assert_eq!(throttle.begin(&"ada", at(0)), Ok(()));
+            assert_eq!(throttle.record_attempt(&"ada", at(0)), Ok(()));
         }
-        assert!(throttle.begin(&"ada", at(0)).is_err());
+        assert!(throttle.record_attempt(&"ada", at(0)).is_err());
         let later = i64::from(Limits::ACCOUNT.forgotten_after);
         for _ in 0..=Limits::ACCOUNT.free {
-            assert_eq!(throttle.begin(&"ada", at(later)), Ok(()));
+            assert_eq!(throttle.record_attempt(&"ada", at(later)), Ok(()));
         }
     }
 
     #[test]
     fn one_success_does_not_reset_a_shared_address() {
         let throttle = used_up(Limits::ADDRESS);
-        throttle.begin(&"ada", at(0)).unwrap();
+        throttle.record_attempt(&"ada", at(0)).unwrap();
         throttle.take_back(&"ada");
-        assert_eq!(throttle.begin(&"ada", at(0)), Ok(()));
-        assert!(throttle.begin(&"ada", at(0)).is_err());
+        assert_eq!(throttle.record_attempt(&"ada", at(0)), Ok(()));
+        assert!(throttle.record_attempt(&"ada", at(0)).is_err());
     }
 
     #[test]
     fn a_clock_that_is_set_back_does_not_lengthen_the_wait() {
         let throttle = used_up(Limits::ACCOUNT);
-        throttle.begin(&"ada", at(0)).unwrap();
-        assert_eq!(throttle.begin(&"ada", at(-7200)), Err(TooSoon(1)));
-        assert_eq!(throttle.begin(&"ada", at(-7199)), Ok(()));
+        throttle.record_attempt(&"ada", at(0)).unwrap();
+        assert_eq!(throttle.record_attempt(&"ada", at(-7200)), Err(TooSoon(1)));
+        assert_eq!(throttle.record_attempt(&"ada", at(-7199)), Ok(()));
     }
 
     #[test]
@@ -309,7 +313,7 @@ mod tests {
         let throttle = Throttle::new(Limits::ACCOUNT);
         for key in 0..=MAX_KEYS {
             let moment = at(0) + SignedDuration::from_millis(i64::try_from(key).unwrap());
-            throttle.begin(&key, moment).unwrap();
+            throttle.record_attempt(&key, moment).unwrap();
         }
         let tries = throttle.tries.lock();
         assert!(tries.len() <= MAX_KEYS / 2 + 1, "{}", tries.len());

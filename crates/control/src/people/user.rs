@@ -13,7 +13,7 @@ use crate::problem::Answer;
 use crate::wire::date;
 
 pub(super) async fn get(State(app): State<Arc<App>>, caller: Caller<Anyone>) -> Answer<Json<User>> {
-    let user = caller.who.user;
+    let user = caller.principal.user;
     let pending = email_change::pending(&app, &user).await?;
     Ok(Json(User {
         id: user.id.to_string(),

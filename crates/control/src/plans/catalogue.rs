@@ -36,7 +36,9 @@ impl Catalogue {
 
     /// One region.
     pub fn region(&self, provider: Provider, region: &str) -> Option<&Region> {
-        self.regions.iter().find(|known| known.is(provider, region))
+        self.regions
+            .iter()
+            .find(|known| known.is_named(provider, region))
     }
 
     /// True if any plan has a limit per workspace.
@@ -160,28 +162,28 @@ pub struct Region {
     /// Maximum number of projects, by plan. A plan that is not listed has no limit.
     pub capacity: BTreeMap<Plan, u32>,
     /// Location, if it is configured.
-    pub place: Option<Place>,
+    pub coordinates: Option<Coordinates>,
     /// Countries for which the region is recommended.
     pub countries: Vec<String>,
 }
 
 impl Region {
     /// True if this region has the given names.
-    pub fn is(&self, provider: Provider, region: &str) -> bool {
+    pub fn is_named(&self, provider: Provider, region: &str) -> bool {
         self.provider == provider && self.region == region
     }
 }
 
 /// A location on earth, in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct Coordinates {
     /// North of the equator.
     pub latitude: f64,
     /// East of Greenwich.
     pub longitude: f64,
 }
 
-impl Place {
+impl Coordinates {
     /// Angle between the two places, in radians: the haversine formula.
     pub fn angle_to(self, other: Self) -> f64 {
         let half_sine_squared = |degrees: f64| (degrees.to_radians() / 2.0).sin().powi(2);
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn distance_goes_around_the_date_line() {
-        let place = |latitude, longitude| Place {
+        let place = |latitude, longitude| Coordinates {
             latitude,
             longitude,
         };

@@ -25,7 +25,7 @@ impl Availability {
         !self
             .full
             .iter()
-            .any(|(provider, name, full)| *full == plan && region.is(*provider, name))
+            .any(|(provider, name, full)| *full == plan && region.is_named(*provider, name))
     }
 
     fn in_workspace(&self, plan: Plan, terms: &Terms) -> bool {
@@ -134,7 +134,7 @@ impl Offer<'_> {
         self.regions
             .iter()
             .copied()
-            .find(|offered| offered.is(provider, region))
+            .find(|offered| offered.is_named(provider, region))
     }
 
     /// Reason that a workspace cannot take over an existing project of this plan. Only limits of
@@ -189,7 +189,8 @@ impl Offer<'_> {
         for region in &self.regions {
             let option = RegionOption {
                 region: region.region.clone(),
-                recommended: nearest.is_some_and(|(provider, name)| region.is(*provider, name)),
+                recommended: nearest
+                    .is_some_and(|(provider, name)| region.is_named(*provider, name)),
             };
             let known = providers
                 .iter_mut()

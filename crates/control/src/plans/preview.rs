@@ -22,10 +22,13 @@ pub(super) async fn preview(
 ) -> Answer<Json<PlanConfiguration>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let workspace = access::workspace(&mut conn, &caller.who, &workspace, PERMISSION).await?;
+    let workspace = access::workspace(&mut conn, &caller.principal, &workspace, PERMISSION).await?;
     let now = app.now();
-    let snapshot = app.shop.snapshot(&mut conn, workspace.id, now).await?;
-    Ok(Json(app.shop.configuration(
+    let snapshot = app
+        .plan_service
+        .snapshot(&mut conn, workspace.id, now)
+        .await?;
+    Ok(Json(app.plan_service.configuration(
         &snapshot,
         workspace.id,
         address,

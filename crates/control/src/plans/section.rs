@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use types::tunnel::Hostname;
 
-use super::catalogue::{Catalogue, Place, Region, Terms};
+use super::catalogue::{Catalogue, Coordinates, Region, Terms};
 
 /// Plans and regions that can be chosen, and their prices.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -170,7 +170,7 @@ impl CatalogSection {
                 let region = section.check(first_engine, key)?;
                 if regions
                     .iter()
-                    .any(|other| other.is(region.provider, &region.region))
+                    .any(|other| other.is_named(region.provider, &region.region))
                 {
                     return Err(ConfigError::new(
                         key("region"),
@@ -278,7 +278,7 @@ impl RegionSection {
             (Some(latitude), Some(longitude))
                 if latitude.abs() <= 90.0 && longitude.abs() <= 180.0 =>
             {
-                Some(Place {
+                Some(Coordinates {
                     latitude,
                     longitude,
                 })
@@ -303,7 +303,7 @@ impl RegionSection {
             engine_port: self.engine_port.unwrap_or(DEFAULT_ENGINE_PORT),
             plans,
             capacity,
-            place,
+            coordinates: place,
             countries: self.countries,
         })
     }
@@ -322,7 +322,7 @@ fn local(first_engine: &str) -> Region {
         engine_port: DEFAULT_ENGINE_PORT,
         plans: Plan::ALL.to_vec(),
         capacity: BTreeMap::new(),
-        place: None,
+        coordinates: None,
         countries: Vec::new(),
     }
 }

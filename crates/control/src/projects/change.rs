@@ -12,7 +12,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::name::ProjectName;
-use super::{shown, trail};
+use super::{audit_entry, view};
 use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, ProjectsWrite};
@@ -30,7 +30,7 @@ pub(super) async fn rename(
         .map_err(|error| Problem::invalid_request(format!("name: {error}")).with_field("name"))?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let found = access::project(&mut tx, &caller.who, &id, PERMISSION).await?;
+    let found = access::project(&mut tx, &caller.principal, &id, PERMISSION).await?;
     let project = found.project;
     access::require_usable(&project)?;
     if !projects::rename(&mut tx, project.id, name.as_str(), now).await? {
@@ -38,9 +38,9 @@ pub(super) async fn rename(
     }
     let details = json!({"from": project.name, "to": name.as_str()});
     let (workspace, action) = (project.workspace_id, "project.renamed");
-    trail::record(
+    audit_entry::record(
         &mut tx,
-        &caller.who,
+        &caller.principal,
         workspace,
         project.id,
         action,
@@ -53,7 +53,7 @@ pub(super) async fn rename(
         name: name.to_string(),
         ..project
     };
-    shown(&app, &renamed).map(Json)
+    view(&app, &renamed).map(Json)
 }
 
 /// Deletes a project. Its capacity in the region and its reserved ports become free, its webhooks
@@ -65,25 +65,25 @@ pub(super) async fn delete(
 ) -> Answer<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let project = access::locked_project(&mut tx, &caller.who, &id, PERMISSION).await?;
+    let project = access::locked_project(&mut tx, &caller.principal, &id, PERMISSION).await?;
     let workspace = project.workspace_id;
     // Of several concurrent requests, only one deletes the project and returns its resources.
     if !projects::delete(&mut tx, project.id, now).await? {
         return Err(Problem::not_found().into());
     }
     let region = project.region.as_deref().unwrap_or_default();
-    capacity::give_back(&mut tx, &project.provider, region, &project.plan).await?;
+    capacity::release(&mut tx, &project.provider, region, &project.plan).await?;
     addresses::release_all(&mut tx, project.id, now).await?;
     // The lock order is the same as for recording an attempt.
     webhooks::delete_all(&mut tx, project.id, now).await?;
     deliveries::cancel_all(&mut tx, project.id, now).await?;
-    let billing = app.shop.billing();
+    let billing = app.plan_service.billing();
     billing.remove(&mut tx, workspace, project.id, now).await?;
     let details = json!({"name": project.name, "endpoint": project.endpoint});
     let action = "project.deleted";
-    trail::record(
+    audit_entry::record(
         &mut tx,
-        &caller.who,
+        &caller.principal,
         workspace,
         project.id,
         action,

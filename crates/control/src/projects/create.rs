@@ -22,7 +22,7 @@ use types::problem::Problem;
 
 use super::endpoint::ProjectEndpoint;
 use super::name::{IdempotencyKey, ProjectName};
-use super::{shown, trail};
+use super::{audit_entry, view};
 use crate::access;
 use crate::app::App;
 use crate::billing::{Decision, Item};
@@ -40,8 +40,15 @@ pub(super) async fn create(
     Body(body): Body<CreateProject>,
 ) -> Answer<(StatusCode, Json<Project>)> {
     let order = CreateRequest::check(body)?;
-    let project = place(&app, &caller.who, &workspace, &order, ConfirmedBy::Api).await?;
-    Ok((StatusCode::CREATED, Json(shown(&app, &project)?)))
+    let project = create_or_find(
+        &app,
+        &caller.principal,
+        &workspace,
+        &order,
+        ConfirmedBy::Api,
+    )
+    .await?;
+    Ok((StatusCode::CREATED, Json(view(&app, &project)?)))
 }
 
 /// The step that confirms a creation.
@@ -85,7 +92,7 @@ impl CreateRequest {
 }
 
 /// Creates the project, or finds the one that the same request has created before (CP-4a).
-pub(crate) async fn place(
+pub(crate) async fn create_or_find(
     app: &App,
     who: &Principal,
     workspace: &str,
@@ -119,8 +126,8 @@ async fn attempt(
     let id = ProjectId::new(random::millis(now), random::bytes()?);
     let key = order.key.as_str();
     match idempotency::claim(&mut tx, workspace.id, key, order.hash, id, now).await? {
-        Claim::Mine => {}
-        Claim::Taken(key) => {
+        Claim::Claimed => {}
+        Claim::AlreadyUsed(key) => {
             return repeat(&mut tx, who, &workspace, order, &key)
                 .await
                 .map(Some);
@@ -132,9 +139,12 @@ async fn attempt(
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let body = &order.body;
-    let snapshot = app.shop.snapshot(&mut tx, workspace.id, now).await?;
-    let offer = app.shop.offer(&snapshot, body.plan);
-    let fingerprint = offer.fingerprint(workspace.id.as_str(), app.shop.key());
+    let snapshot = app
+        .plan_service
+        .snapshot(&mut tx, workspace.id, now)
+        .await?;
+    let offer = app.plan_service.offer(&snapshot, body.plan);
+    let fingerprint = offer.fingerprint(workspace.id.as_str(), app.plan_service.key());
     if !fingerprint.is(&body.creation_fingerprint) {
         return Err(Problem::creation_preview_stale().into());
     }
@@ -149,8 +159,8 @@ async fn attempt(
         Decision::Free => None,
         Decision::Update { now, monthly, .. } => Some((now, monthly)),
         Decision::Checkout { monthly } if step == ConfirmedBy::Checkout => {
-            let currency = app.shop.catalogue().currency;
-            let billing = app.shop.billing();
+            let currency = app.plan_service.catalogue().currency;
+            let billing = app.plan_service.billing();
             billing
                 .subscribe(&mut tx, workspace.id, currency.as_str(), now)
                 .await?;
@@ -197,10 +207,10 @@ async fn attempt(
             monthly,
             paid_until: None,
         };
-        app.shop.billing().add(&mut tx, &item, now).await?;
+        app.plan_service.billing().add(&mut tx, &item, now).await?;
     }
     let details = json!({"plan": plan, "provider": provider, "region": new.region});
-    trail::record(
+    audit_entry::record(
         &mut tx,
         who,
         workspace.id,
@@ -269,7 +279,10 @@ pub(crate) fn setup_url(app: &App, workspace: &str) -> String {
 /// The error for a region that is not offered: unknown (400), or full since the preview (409).
 fn not_offered(app: &App, body: &CreateProject) -> Problem {
     let sells = |plan: Plan| {
-        let region = app.shop.catalogue().region(body.provider, &body.region);
+        let region = app
+            .plan_service
+            .catalogue()
+            .region(body.provider, &body.region);
         region.is_some_and(|region| region.plans.contains(&plan))
     };
     if sells(body.plan) {

@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use types::permission::Permission;
 
-use super::shown;
+use super::view;
 use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, ProjectsRead};
@@ -22,8 +22,8 @@ pub(super) async fn get(
 ) -> Answer<Json<Project>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
-    shown(&app, &found.project).map(Json)
+    let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
+    view(&app, &found.project).map(Json)
 }
 
 pub(super) async fn resolve(
@@ -34,8 +34,9 @@ pub(super) async fn resolve(
 ) -> Answer<Json<Project>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project_of_endpoint(&mut conn, &caller.who, &endpoint, PERMISSION).await?;
-    shown(&app, &found.project).map(Json)
+    let found =
+        access::project_of_endpoint(&mut conn, &caller.principal, &endpoint, PERMISSION).await?;
+    view(&app, &found.project).map(Json)
 }
 
 const PERMISSION: Permission = Permission::AccountProjectsReadOnly;

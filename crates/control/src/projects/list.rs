@@ -10,7 +10,7 @@ use store::projects::{self, List, Reach, Sort};
 use store::{Conn, Order, Paging, workspaces};
 use types::id::{ProjectId, WorkspaceId};
 
-use super::shown;
+use super::view;
 use crate::app::App;
 use crate::caller::{Caller, Principal, ProjectsRead};
 use crate::extract::Query;
@@ -29,7 +29,7 @@ pub(super) async fn list(
     let within = query.text("workspaceId");
     query.finish()?;
 
-    let who = &caller.who;
+    let who = &caller.principal;
     let mut conn = app.store.read().await?;
     let member_of = workspaces::of_user(&mut conn, who.user.id).await?;
     let tenant: Vec<WorkspaceId> = member_of
@@ -53,7 +53,7 @@ pub(super) async fn list(
         paging,
     };
     let found = projects::list(&mut conn, list).await?;
-    let projects = found.items.iter().map(|project| shown(&app, project));
+    let projects = found.items.iter().map(|project| view(&app, project));
     Ok(Json(ProjectList {
         projects: projects.collect::<Answer<_>>()?,
         paging: Place::new(page.page, page.size, found.total),

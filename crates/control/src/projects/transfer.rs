@@ -11,7 +11,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::create::setup_url;
-use super::{shown, trail};
+use super::{audit_entry, view};
 use crate::access;
 use crate::app::App;
 use crate::billing::{Decision, Item, day_of};
@@ -29,7 +29,7 @@ pub(super) async fn transfer(
     Segment(id): Segment,
     Body(body): Body<TransferProject>,
 ) -> Answer<Json<Project>> {
-    let who = &caller.who;
+    let who = &caller.principal;
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let found = access::project(&mut tx, who, &id, PERMISSION).await?;
@@ -58,12 +58,12 @@ pub(super) async fn transfer(
     let Ok(plan) = project.plan.parse() else {
         return Err(Problem::internal().into());
     };
-    let snapshot = app.shop.snapshot(&mut tx, to, now).await?;
-    let offer = app.shop.offer(&snapshot, plan);
+    let snapshot = app.plan_service.snapshot(&mut tx, to, now).await?;
+    let offer = app.plan_service.offer(&snapshot, plan);
     if let Some(reason) = offer.takeover_refused() {
         return Err(Problem::conflict().with_detail(explain(reason)).into());
     }
-    let billing = app.shop.billing();
+    let billing = app.plan_service.billing();
     let paid_until = billing.remove(&mut tx, from, project.id, now).await?;
     match offer.decision {
         Decision::Free => {}
@@ -73,7 +73,7 @@ pub(super) async fn transfer(
                 workspace: to,
                 project: project.id,
                 plan: plan.as_str(),
-                amount_now: account.rest_behind(paid_until.unwrap_or(today), monthly, today),
+                amount_now: account.amount_after(paid_until.unwrap_or(today), monthly, today),
                 monthly,
                 paid_until,
             };
@@ -88,14 +88,14 @@ pub(super) async fn transfer(
     }
     for (workspace, action) in [(from, "project.transferred"), (to, "project.received")] {
         let details = json!({"from": from, "to": to});
-        trail::record(&mut tx, who, workspace, project.id, action, details, now).await?;
+        audit_entry::record(&mut tx, who, workspace, project.id, action, details, now).await?;
     }
     tx.commit().await?;
     let moved = projects::Project {
         workspace_id: to,
         ..project
     };
-    shown(&app, &moved).map(Json)
+    view(&app, &moved).map(Json)
 }
 
 const PERMISSION: Permission = Permission::AccountProjectsReadWrite;

@@ -54,7 +54,7 @@ pub(crate) async fn limit_sources(
                 limiter.valid.put(hash, Instant::now());
             }
             if taken.is_ok() {
-                limiter.buckets.give_back(source, Instant::now());
+                limiter.buckets.refund(source, Instant::now());
             }
             response
         }

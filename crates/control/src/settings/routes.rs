@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::caller::{Caller, Principal, ProjectsWrite};
 use crate::extract::{Body, Query, Segment};
 use crate::problem::Answer;
-use crate::projects::trail;
+use crate::projects::audit_entry;
 use crate::route::Serve as _;
 
 /// The routes of this module.
@@ -38,7 +38,7 @@ async fn get(
 ) -> Answer<Json<ProjectSettings>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project_to_read(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let found = access::project_to_read(&mut conn, &caller.principal, &id, PERMISSION).await?;
     read(&found.project.settings).map(Json)
 }
 
@@ -51,10 +51,10 @@ async fn patch(
     // The patch itself is validated before any lookup.
     check(
         patch.clone().apply(ProjectSettings::default()),
-        app.shop.has_geo(),
+        app.plan_service.has_geo(),
     )?;
     let change = |old| Ok(patch.clone().apply(old));
-    write(&app, &caller.who, &id, change).await.map(Json)
+    write(&app, &caller.principal, &id, change).await.map(Json)
 }
 
 async fn put(
@@ -63,8 +63,8 @@ async fn put(
     Segment(id): Segment,
     Body(body): Body<ProjectSettings>,
 ) -> Answer<Json<ProjectSettings>> {
-    let new = check(body, app.shop.has_geo())?;
-    write(&app, &caller.who, &id, |_| Ok(new.clone()))
+    let new = check(body, app.plan_service.has_geo())?;
+    write(&app, &caller.principal, &id, |_| Ok(new.clone()))
         .await
         .map(Json)
 }
@@ -74,7 +74,10 @@ async fn reset(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
 ) -> Answer<StatusCode> {
-    write(&app, &caller.who, &id, |_| Ok(ProjectSettings::default())).await?;
+    write(&app, &caller.principal, &id, |_| {
+        Ok(ProjectSettings::default())
+    })
+    .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -91,7 +94,7 @@ async fn write(
         let found = access::project(&mut tx, who, id, PERMISSION).await?;
         let project = found.project;
         let old = read(&project.settings)?;
-        let new = check(change(old.clone())?, app.shop.has_geo())?;
+        let new = check(change(old.clone())?, app.plan_service.has_geo())?;
         if new == old {
             return Ok(new);
         }
@@ -100,7 +103,7 @@ async fn write(
         if projects::set_settings(&mut tx, id, &project.settings, &text, now).await? {
             let details = json!({"settings": text});
             let action = "project.settings_changed";
-            trail::record(&mut tx, who, workspace, id, action, details, now).await?;
+            audit_entry::record(&mut tx, who, workspace, id, action, details, now).await?;
             tx.commit().await?;
             return Ok(new);
         }
@@ -111,7 +114,7 @@ async fn write(
 }
 
 /// The policy of a project.
-pub(crate) fn of(project: &projects::Project) -> Answer<ProjectSettings> {
+pub(crate) fn project_policy(project: &projects::Project) -> Answer<ProjectSettings> {
     read(&project.settings)
 }
 

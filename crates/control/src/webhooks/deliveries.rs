@@ -24,7 +24,7 @@ use crate::app::App;
 use crate::caller::{Caller, WebhooksRead, WebhooksWrite};
 use crate::extract::{Path, Query};
 use crate::problem::Answer;
-use crate::projects::trail;
+use crate::projects::audit_entry;
 
 pub(super) async fn list(
     caller: Caller<WebhooksRead>,
@@ -42,7 +42,7 @@ pub(super) async fn list(
     let order = query.word("order", &ORDERS)?.unwrap_or(Order::Desc);
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &project_id, READ).await?;
+    let found = access::project(&mut conn, &caller.principal, &project_id, READ).await?;
     let project = &found.project;
     let webhook = named(&mut conn, project, &webhook_id).await?;
     let list = List {
@@ -76,7 +76,7 @@ pub(super) async fn get(
 ) -> Answer<Json<WebhookDelivery>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &project_id, READ).await?;
+    let found = access::project(&mut conn, &caller.principal, &project_id, READ).await?;
     let webhook = named(&mut conn, &found.project, &webhook_id).await?;
     let delivery = delivery(&mut conn, &webhook, &delivery_id).await?;
     shown(&mut conn, &delivery, &found.project).await.map(Json)
@@ -92,7 +92,8 @@ pub(super) async fn retry(
     query.finish()?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let (project, webhook) = locked_webhook(&mut tx, &caller.who, &project_id, &webhook_id).await?;
+    let (project, webhook) =
+        locked_webhook(&mut tx, &caller.principal, &project_id, &webhook_id).await?;
     let project = &project;
     let old = delivery(&mut tx, &webhook, &delivery_id).await?;
     access::require_usable(project)?;
@@ -110,9 +111,9 @@ pub(super) async fn retry(
     }
     let details = json!({"webhook": webhook.id, "delivery": old.id});
     let (workspace, action) = (project.workspace_id, "webhook.delivery_retried");
-    trail::record(
+    audit_entry::record(
         &mut tx,
-        &caller.who,
+        &caller.principal,
         workspace,
         project.id,
         action,

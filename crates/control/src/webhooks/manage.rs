@@ -26,12 +26,12 @@ use crate::app::App;
 use crate::caller::{Caller, Principal, WebhooksWrite};
 use crate::extract::{Body, OptionalBody, Path, Segment};
 use crate::problem::{Answer, bad};
-use crate::projects::trail;
+use crate::projects::audit_entry;
 use crate::random;
-use crate::words::{description, name};
+use crate::user_text::{description, name};
 
 pub(super) async fn create(
-    Caller { who, .. }: Caller<WebhooksWrite>,
+    Caller { principal: who, .. }: Caller<WebhooksWrite>,
     State(app): State<Arc<App>>,
     Segment(project_id): Segment,
     Body(body): Body<CreateWebhook>,
@@ -83,7 +83,7 @@ pub(super) async fn create(
 }
 
 pub(super) async fn update(
-    Caller { who, .. }: Caller<WebhooksWrite>,
+    Caller { principal: who, .. }: Caller<WebhooksWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id)): Path<(String, String)>,
     Body(body): Body<UpdateWebhook>,
@@ -128,7 +128,7 @@ pub(super) async fn update(
 }
 
 pub(super) async fn delete(
-    Caller { who, .. }: Caller<WebhooksWrite>,
+    Caller { principal: who, .. }: Caller<WebhooksWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id)): Path<(String, String)>,
 ) -> Answer<StatusCode> {
@@ -145,7 +145,7 @@ pub(super) async fn delete(
 /// Replaces the secret. The new one signs immediately, together with the old one until the overlap
 /// ends.
 pub(super) async fn rotate(
-    Caller { who, .. }: Caller<WebhooksWrite>,
+    Caller { principal: who, .. }: Caller<WebhooksWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id)): Path<(String, String)>,
     OptionalBody(body): OptionalBody<RotateWebhookSecret>,
@@ -197,7 +197,7 @@ pub(super) async fn locked_webhook(
 /// Only some plans include webhooks.
 fn require_plan(app: &App, project: &Project) -> Answer<()> {
     access::require_usable(project)?;
-    let terms = app.shop.terms_of(project)?;
+    let terms = app.plan_service.terms_of(project)?;
     if terms.webhooks {
         return Ok(());
     }
@@ -216,7 +216,7 @@ async fn record(
 ) -> Answer<()> {
     let details = json!({"webhook": webhook.id, "name": webhook.name});
     let workspace = project.workspace_id;
-    trail::record(tx, who, workspace, project.id, action, details, now).await
+    audit_entry::record(tx, who, workspace, project.id, action, details, now).await
 }
 
 fn status(given: WebhookStatus) -> Status {

@@ -35,7 +35,7 @@ pub(super) async fn list(
     let order = query.word("order", &ORDERS)?.unwrap_or_default();
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
     let project = &found.project;
     let list = List {
         project: project.id,
@@ -70,7 +70,7 @@ pub(super) async fn get(
 ) -> Answer<Json<Webhook>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &project_id, PERMISSION).await?;
+    let found = access::project(&mut conn, &caller.principal, &project_id, PERMISSION).await?;
     let webhook = named(&mut conn, &found.project, &webhook_id).await?;
     let role = found.role.into();
     let shown = view::webhook_for(role, &webhook, &found.project, app.now());

@@ -29,7 +29,11 @@ pub(super) fn sealed(app: &App, id: WebhookId, secret: &WebhookSecret) -> Answer
 ///
 /// # Errors
 /// A secret cannot be decrypted because the platform's key was changed.
-pub(super) fn in_force(app: &App, webhook: &Webhook, now: Timestamp) -> Answer<Vec<WebhookSecret>> {
+pub(super) fn active_secrets(
+    app: &App,
+    webhook: &Webhook,
+    now: Timestamp,
+) -> Answer<Vec<WebhookSecret>> {
     let seal = seal(app)?;
     let overlaps = webhook
         .previous_secret_expires_at

@@ -21,18 +21,18 @@ pub(super) struct Sender {
 /// Webhooks cannot be sent at all.
 #[derive(Debug, thiserror::Error)]
 #[error("webhooks: {0}")]
-pub struct CannotSend(String);
+pub struct SenderError(String);
 
 /// Outcome of an attempt, with its duration.
 #[derive(Debug)]
-pub(super) struct Report {
-    pub(super) end: End,
+pub(super) struct AttemptReport {
+    pub(super) end: AttemptOutcome,
     pub(super) took: Duration,
 }
 
 /// Outcome of an attempt.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum AttemptOutcome {
     /// A response, with the beginning of its body.
     Answered { status: u16, body: String },
     /// No response in time.
@@ -43,7 +43,7 @@ pub(super) enum End {
     Refused,
 }
 
-impl End {
+impl AttemptOutcome {
     /// True if the receiver accepted the event.
     pub(super) fn is_success(&self) -> bool {
         matches!(
@@ -63,7 +63,7 @@ impl End {
 }
 
 impl Sender {
-    pub(super) fn open(config: &WebhooksConfig) -> Result<Self, CannotSend> {
+    pub(super) fn open(config: &WebhooksConfig) -> Result<Self, SenderError> {
         let targets = Targets::new(&config.allowed_targets);
         let mut builder = Client::builder()
             .timeout(TIMEOUT)
@@ -78,7 +78,7 @@ impl Sender {
             .dns_resolver(targets.clone())
             .user_agent(concat!("svc-webhooks/", env!("CARGO_PKG_VERSION")));
         if let Some(path) = &config.ca_file {
-            let failed = |message: String| CannotSend(format!("{}: {message}", path.display()));
+            let failed = |message: String| SenderError(format!("{}: {message}", path.display()));
             let pem =
                 read_bounded(path, MAX_CA_BYTES).map_err(|error| failed(error.to_string()))?;
             let authorities = reqwest::Certificate::from_pem_bundle(&pem)
@@ -89,7 +89,7 @@ impl Sender {
         }
         let client = builder
             .build()
-            .map_err(|error| CannotSend(error.to_string()))?;
+            .map_err(|error| SenderError(error.to_string()))?;
         Ok(Self { client, targets })
     }
 
@@ -99,11 +99,11 @@ impl Sender {
         url: &str,
         headers: Vec<(&'static str, String)>,
         body: String,
-    ) -> Report {
+    ) -> AttemptReport {
         let began = Instant::now();
         let end = match self.targets.parse(url) {
             // The address was permitted when it was stored, but the configuration has changed.
-            Err(_) => End::Refused,
+            Err(_) => AttemptOutcome::Refused,
             Ok(url) => {
                 let request = self
                     .client
@@ -115,22 +115,22 @@ impl Sender {
                 exchange(request.body(body)).await
             }
         };
-        Report {
+        AttemptReport {
             end,
             took: began.elapsed(),
         }
     }
 }
 
-async fn exchange(request: RequestBuilder) -> End {
+async fn exchange(request: RequestBuilder) -> AttemptOutcome {
     match request.send().await {
-        Ok(response) => End::Answered {
+        Ok(response) => AttemptOutcome::Answered {
             status: response.status().as_u16(),
             body: read_prefix(response).await,
         },
-        Err(error) if is_refused(&error) => End::Refused,
-        Err(error) if error.is_timeout() => End::Timeout,
-        Err(_) => End::Unreachable,
+        Err(error) if is_refused(&error) => AttemptOutcome::Refused,
+        Err(error) if error.is_timeout() => AttemptOutcome::Timeout,
+        Err(_) => AttemptOutcome::Unreachable,
     }
 }
 
@@ -207,8 +207,8 @@ mod tests {
                 _ = listener.accept() => None,
             }
         };
-        assert_eq!(post(&[]).await, Some(End::Refused));
-        assert_eq!(post(&["10.0.0.0/8"]).await, Some(End::Refused));
+        assert_eq!(post(&[]).await, Some(AttemptOutcome::Refused));
+        assert_eq!(post(&["10.0.0.0/8"]).await, Some(AttemptOutcome::Refused));
         assert_eq!(post(&["127.0.0.0/8"]).await, None);
     }
 
@@ -220,7 +220,10 @@ mod tests {
         let sender = sender(&["127.0.0.0/8"], None);
         let url = format!("https://127.0.0.1:{port}/");
         let report = sender.send(&url, Vec::new(), String::new()).await;
-        assert_eq!((report.end, report.took.as_secs()), (End::Timeout, 5));
+        assert_eq!(
+            (report.end, report.took.as_secs()),
+            (AttemptOutcome::Timeout, 5)
+        );
     }
 
     /// The endpoint accepts the request and does not respond.
@@ -260,6 +263,9 @@ mod tests {
             report = sender.send(&url, Vec::new(), String::new()) => report,
             () = endpoint => unreachable!("it never ends"),
         };
-        assert_eq!((report.end, report.took.as_secs()), (End::Timeout, 15));
+        assert_eq!(
+            (report.end, report.took.as_secs()),
+            (AttemptOutcome::Timeout, 15)
+        );
     }
 }

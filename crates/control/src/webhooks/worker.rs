@@ -23,7 +23,7 @@ use types::id::{AttemptId, DeliveryId, ProjectId, WebhookId};
 
 use super::schedule::{DISABLED_AFTER, PAUSE, next_attempt};
 use super::secret;
-use super::send::{End, Report};
+use super::send::{AttemptOutcome, AttemptReport};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::metrics;
@@ -222,7 +222,7 @@ async fn deliver(app: &App, delivery: &Delivery) -> Answer<()> {
         sent_at: began.as_second(),
         body: delivery.payload.as_bytes(),
     };
-    let secrets = secret::in_force(app, &webhook, began)?;
+    let secrets = secret::active_secrets(app, &webhook, began)?;
     let headers = headers(&message, &secrets, app.config.compat_rstream);
     let body = delivery.payload.clone();
     let report = app.webhooks.sender.send(&webhook.url, headers, body).await;
@@ -237,7 +237,7 @@ async fn record_attempt(
     delivery: &Delivery,
     webhook: &Webhook,
     began: Timestamp,
-    report: Report,
+    report: AttemptReport,
 ) -> Answer<()> {
     let now = app.database_now();
     let (status, error) = attempt_status(&report.end);
@@ -250,8 +250,10 @@ async fn record_attempt(
         }
     };
     let (http_status, response_body) = match report.end {
-        End::Answered { status, body } => (Some(i64::from(status)), Some(body)),
-        End::Timeout | End::Unreachable | End::Refused => (None, None),
+        AttemptOutcome::Answered { status, body } => (Some(i64::from(status)), Some(body)),
+        AttemptOutcome::Timeout | AttemptOutcome::Unreachable | AttemptOutcome::Refused => {
+            (None, None)
+        }
     };
     let attempt = Attempt {
         id: AttemptId::new(random::millis(began), random::bytes()?),
@@ -288,12 +290,14 @@ enum EndKind {
 }
 
 impl EndKind {
-    fn of(end: &End) -> Self {
+    fn of(end: &AttemptOutcome) -> Self {
         match end {
             end if end.is_success() => Self::Success,
             end if end.is_gone() => Self::Gone,
-            End::Answered { .. } => Self::Refusal,
-            End::Timeout | End::Unreachable | End::Refused => Self::Silence,
+            AttemptOutcome::Answered { .. } => Self::Refusal,
+            AttemptOutcome::Timeout | AttemptOutcome::Unreachable | AttemptOutcome::Refused => {
+                Self::Silence
+            }
         }
     }
 }
@@ -340,18 +344,18 @@ async fn disable(tx: &mut Tx, webhook: &Webhook, is_gone: bool, now: Timestamp) 
     let reason = if is_gone { "gone" } else { "failing" };
     let details = json!({"webhook": webhook.id, "name": webhook.name, "reason": reason});
     let (workspace, target) = (Some(project.workspace_id), Target::Project(project.id));
-    let (actor, action) = (Actor::nobody(), Action::WebhookDisabled);
+    let (actor, action) = (Actor::anonymous(), Action::WebhookDisabled);
     audit::record_with(tx, &actor, workspace, action, target, details, now).await
 }
 
 /// Status of the attempt, and its error.
-fn attempt_status(end: &End) -> (&'static str, Option<&'static str>) {
+fn attempt_status(end: &AttemptOutcome) -> (&'static str, Option<&'static str>) {
     match end {
         end if end.is_success() => ("succeeded", None),
-        End::Answered { .. } => ("failed", Some("http_status")),
-        End::Timeout => ("timeout", Some("timeout")),
-        End::Unreachable => ("network_error", Some("connection")),
-        End::Refused => ("network_error", Some("refused_target")),
+        AttemptOutcome::Answered { .. } => ("failed", Some("http_status")),
+        AttemptOutcome::Timeout => ("timeout", Some("timeout")),
+        AttemptOutcome::Unreachable => ("network_error", Some("connection")),
+        AttemptOutcome::Refused => ("network_error", Some("refused_target")),
     }
 }
 

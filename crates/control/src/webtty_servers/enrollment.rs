@@ -39,7 +39,7 @@ pub(super) struct EnrollmentRecord {
 /// Enrolls a server. Its keys are permanent, because a host that could replace them could
 /// impersonate it. Repeating an enrollment with the same keys changes nothing.
 pub(super) async fn enroll(
-    Caller { who, .. }: Caller<WebttyServersWrite>,
+    Caller { principal: who, .. }: Caller<WebttyServersWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, server_id)): Path<(String, String)>,
     Body(body): Body<EnrollWebttyServer>,

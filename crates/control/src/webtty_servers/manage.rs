@@ -24,10 +24,10 @@ use crate::caller::{Caller, WebttyServersWrite};
 use crate::extract::{Body, Path, Segment};
 use crate::problem::{Answer, Refusal};
 use crate::random;
-use crate::words::{description, name};
+use crate::user_text::{description, name};
 
 pub(super) async fn create(
-    Caller { who, .. }: Caller<WebttyServersWrite>,
+    Caller { principal: who, .. }: Caller<WebttyServersWrite>,
     State(app): State<Arc<App>>,
     Segment(project_id): Segment,
     Body(body): Body<CreateWebttyServer>,
@@ -84,7 +84,7 @@ pub(super) async fn create(
 }
 
 pub(super) async fn update(
-    Caller { who, .. }: Caller<WebttyServersWrite>,
+    Caller { principal: who, .. }: Caller<WebttyServersWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, server_id)): Path<(String, String)>,
     Body(body): Body<UpdateWebttyServer>,
@@ -137,7 +137,7 @@ pub(super) async fn update(
 }
 
 pub(super) async fn delete(
-    Caller { who, .. }: Caller<WebttyServersWrite>,
+    Caller { principal: who, .. }: Caller<WebttyServersWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, server_id)): Path<(String, String)>,
 ) -> Answer<StatusCode> {

@@ -33,7 +33,7 @@ pub(super) async fn list(
     let status = query.word("status", &STATUSES)?;
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &id, PERMISSION).await?;
+    let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
     let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
     let (search, status) = (search.as_deref(), status.map(ServerStatus::as_str));
     let rows = webtty_servers::list(&mut conn, found.project.id, search, status, paging).await?;
@@ -52,7 +52,7 @@ pub(super) async fn get(
 ) -> Answer<Json<WebttyServer>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
-    let found = access::project(&mut conn, &caller.who, &project_id, PERMISSION).await?;
+    let found = access::project(&mut conn, &caller.principal, &project_id, PERMISSION).await?;
     let server = named(&mut conn, &found.project, &server_id).await?;
     Ok(Json(shown(&server, &found.project)?))
 }

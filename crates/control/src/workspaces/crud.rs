@@ -14,7 +14,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::role::Role;
-use super::shape;
+use super::view;
 use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -34,7 +34,7 @@ pub(super) async fn list(
     let kind = word(&mut query, "type", Type::from_word)?;
     let status = word(&mut query, "membershipStatus", Status::from_word)?;
     query.finish()?;
-    let who = &caller.who;
+    let who = &caller.principal;
     let mut read = app.store.read().await?;
     let mut found = match status {
         None | Some(Status::Active) => workspaces::of_user(&mut read, who.user.id).await?,
@@ -47,7 +47,7 @@ pub(super) async fn list(
             && kind.is_none_or(|wanted| row.kind == wanted)
             && who.limits.boundary().reaches_workspace(row.id.as_str())
     });
-    let workspaces = found.into_iter().map(shape::workspace).collect();
+    let workspaces = found.into_iter().map(view::workspace).collect();
     Ok(Json(WorkspaceList { workspaces }))
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn create(
 ) -> Answer<(StatusCode, Json<Workspace>)> {
     let name = name(&body.name)?;
     let now = app.now();
-    let who = &caller.who;
+    let who = &caller.principal;
     let id = WorkspaceId::new(unix_millis(now), random::bytes()?);
     // A credential with a boundary must not create a workspace outside the boundary.
     if !who.limits.boundary().reaches_workspace(id.as_str()) {
@@ -75,7 +75,7 @@ pub(super) async fn create(
     audit::record(&mut tx, &actor, Some(id), action, target, now).await?;
     let made = access::workspace(&mut tx, who, id.as_str(), NEEDED).await?;
     tx.commit().await?;
-    Ok((StatusCode::CREATED, Json(shape::workspace(made))))
+    Ok((StatusCode::CREATED, Json(view::workspace(made))))
 }
 
 /// `GET /api/workspaces/{workspace_id}`
@@ -86,8 +86,8 @@ pub(super) async fn get(
 ) -> Answer<Json<Workspace>> {
     let needed = Permission::AccountWorkspacesReadOnly;
     let mut read = app.store.read().await?;
-    let found = access::workspace(&mut read, &caller.who, &id, needed).await?;
-    Ok(Json(shape::workspace(found)))
+    let found = access::workspace(&mut read, &caller.principal, &id, needed).await?;
+    Ok(Json(view::workspace(found)))
 }
 
 /// `PATCH /api/workspaces/{workspace_id}`
@@ -100,7 +100,7 @@ pub(super) async fn rename(
 ) -> Answer<Json<Workspace>> {
     let name = name(&body.name)?;
     let now = app.now();
-    let who = &caller.who;
+    let who = &caller.principal;
     let mut tx = app.store.begin().await?;
     let found = access::workspace(&mut tx, who, &id, NEEDED).await?;
     workspaces::rename(&mut tx, found.id, &name, now).await?;
@@ -116,7 +116,7 @@ pub(super) async fn rename(
     .await?;
     let renamed = access::workspace(&mut tx, who, &id, NEEDED).await?;
     tx.commit().await?;
-    Ok(Json(shape::workspace(renamed)))
+    Ok(Json(view::workspace(renamed)))
 }
 
 /// `DELETE /api/workspaces/{workspace_id}`
@@ -127,7 +127,7 @@ pub(super) async fn delete(
     Path(id): Path<String>,
 ) -> Answer<StatusCode> {
     let now = app.now();
-    let who = &caller.who;
+    let who = &caller.principal;
     let mut tx = app.store.begin().await?;
     let found = access::workspace(&mut tx, who, &id, NEEDED).await?;
     require_owner(found.member_role.into())?;

@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::Principal;
 use crate::mail::Message;
-use crate::people::accounts::{self, NewPerson, name};
+use crate::people::accounts::{self, NewAccount, name};
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::secret_link::LinkSecret;
@@ -30,8 +30,8 @@ use crate::people::session::{self, Browser, SignedIn, StartedSession, later};
 use crate::people::sign_in::hash_refusal;
 use crate::problem::Answer;
 use crate::random;
+use crate::user_text::printable;
 use crate::wire::unix_millis;
-use crate::words::printable;
 
 /// A sent invitation.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ pub struct SentInvitation {
     pub url: String,
 }
 
-/// Invites `email` to the workspace. The caller has checked that `who` may give the role. No mail
-/// is sent to an address that got several lately, or if `who` sent many. The inviting user has the
+/// Invites `email` to the workspace. The caller has checked that `principal` may give the role. No mail
+/// is sent to an address that got several lately, or if `principal` sent many. The inviting user has the
 /// link and can pass it on.
 pub async fn send(
     app: &Arc<App>,
@@ -99,8 +99,11 @@ pub async fn send(
     // Many workspaces may invite one person. Together they must not fill the mailbox, and they must
     // not find out about each other.
     let people = &app.people;
-    if people.inviters.begin(&who.user.id, now).is_err()
-        || people.invitations.begin(&email, now).is_err()
+    if people
+        .inviter_throttle
+        .record_attempt(&who.user.id, now)
+        .is_err()
+        || people.invitee_throttle.record_attempt(&email, now).is_err()
     {
         return Ok(SentInvitation { invitation, url });
     }
@@ -175,23 +178,23 @@ pub(crate) const MAIL_PROOF: &str = "mail";
 
 /// A valid link and its context.
 #[derive(Debug)]
-pub struct Open {
+pub struct OpenInvitation {
     /// The invitation.
     pub invitation: Invitation,
     /// The workspace of the invitation.
     pub workspace: Workspace,
     /// Name of the inviting user.
     pub invited_by: String,
-    /// True if an account has the invited address. A page must not show this unless `is_mailed`.
+    /// True if an account has the invited address. A page must not show this unless `has_mail_proof`.
     pub has_account: bool,
     /// True if the visitor has the mail that was sent to the address.
-    pub is_mailed: bool,
+    pub has_mail_proof: bool,
     /// True if the link creates an account for an address without one.
     pub creates_accounts: bool,
 }
 
 /// Looks up a link, with the proof from its mail. `None` if it does not work (any more).
-pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<Open>> {
+pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<OpenInvitation>> {
     let is_mailed = MailProof::is_in(app, secret, proof)?;
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
@@ -206,11 +209,11 @@ pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<
     let has_account = users::by_email(&mut read, &invitation.email)
         .await?
         .is_some();
-    Ok(workspace.map(|workspace| Open {
+    Ok(workspace.map(|workspace| OpenInvitation {
         workspace,
         invited_by: inviter.map_or_else(|| "Somebody".to_owned(), |user| user.name),
         has_account,
-        is_mailed,
+        has_mail_proof: is_mailed,
         creates_accounts: is_mailed || app.config.mail.links_create_accounts,
         invitation,
     }))
@@ -285,7 +288,11 @@ pub async fn is_accepted(app: &App, secret: &LinkSecret) -> Answer<bool> {
 
 /// True if the user with the invited address had no account when the form was shown, and has joined
 /// since.
-pub async fn has_joined_as_new(app: &App, secret: &LinkSecret, open: &Open) -> Answer<bool> {
+pub async fn has_joined_as_new(
+    app: &App,
+    secret: &LinkSecret,
+    open: &OpenInvitation,
+) -> Answer<bool> {
     let mut read = app.store.read().await?;
     match users::by_email(&mut read, &open.invitation.email).await? {
         Some(user) => {
@@ -302,7 +309,7 @@ pub async fn has_joined_as_new(app: &App, secret: &LinkSecret, open: &Open) -> A
 pub async fn accept_as_new(
     app: &App,
     secret: &LinkSecret,
-    open: &Open,
+    open: &OpenInvitation,
     given_name: &str,
     password: &str,
     browser: &Browser,
@@ -321,19 +328,19 @@ pub async fn accept_as_new(
         .hash(password)
         .await
         .map_err(|error| hash_refusal(&error))?;
-    let person = NewPerson {
+    let person = NewAccount {
         email,
         name,
         password: Some(PasswordHash(hash)),
         role: users::Role::User,
         // The link may have been passed on in another way than by mail.
-        email_verified: open.is_mailed,
+        email_verified: open.has_mail_proof,
     };
     let mut tx = app.store.begin().await?;
     let Some(user) = join_as_new(app, &mut tx, secret, person, browser.ip).await? else {
         return Ok(None);
     };
-    let started = session::begin(app, &mut tx, &user, browser, now).await?;
+    let started = session::start(app, &mut tx, &user, browser, now).await?;
     tx.commit().await?;
     Ok(Some(started))
 }
@@ -356,7 +363,7 @@ pub(crate) async fn join_as_new(
     app: &App,
     tx: &mut Tx,
     secret: &LinkSecret,
-    person: NewPerson,
+    person: NewAccount,
     ip: IpAddr,
 ) -> Answer<Option<User>> {
     let (id, _) = accounts::create(tx, person, app.now()).await?;
@@ -402,7 +409,7 @@ async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> A
     let workspace: WorkspaceId = invitation.workspace_id;
     let found = store::workspaces::by_id(tx, workspace).await?;
     let status = found.ok_or_else(Problem::not_found)?.status;
-    access::require_in_use(status, Permission::AccountWorkspaceProtectionReadWrite)?;
+    access::require_active_workspace(status, Permission::AccountWorkspaceProtectionReadWrite)?;
     // The lock makes each concurrent request count the earlier ones.
     store::workspaces::lock(tx, workspace).await?;
     let most = app.config.limits.members_per_workspace;

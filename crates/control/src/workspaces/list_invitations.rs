@@ -13,7 +13,7 @@ use types::problem::Problem;
 
 use super::crud::role_of;
 use super::members::{require_place, require_power};
-use super::{invitations, shape};
+use super::{invitations, view};
 use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -34,14 +34,14 @@ pub(super) async fn list(
     let now = app.now();
     let mut read = app.store.read().await?;
     let needed = Permission::AccountWorkspacesReadOnly;
-    let found = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
+    let found = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
     let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
     let rows = store::invitations::list(&mut read, found.id, paging).await?;
     Ok(Json(InvitationList {
         invitations: rows
             .items
             .into_iter()
-            .map(|row| shape::invitation(row, now))
+            .map(|row| view::invitation(row, now))
             .collect(),
         paging: Paging::new(page.page, page.size, rows.total),
     }))
@@ -60,15 +60,15 @@ pub(super) async fn invite(
     let role = body.role.into();
     let mut read = app.store.read().await?;
     let needed = Permission::AccountWorkspaceProtectionReadWrite;
-    let found = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
+    let found = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
     drop(read);
     require_power(found.member_role.into(), role)?;
     require_place(found.kind, role)?;
-    let sent = invitations::send(&app, &caller.who, &found, email, role, ip).await?;
+    let sent = invitations::send(&app, &caller.principal, &found, email, role, ip).await?;
     Ok((
         StatusCode::CREATED,
         Json(SentInvitation {
-            invitation: shape::invitation(sent.invitation, app.now()),
+            invitation: view::invitation(sent.invitation, app.now()),
             url: sent.url,
         }),
     ))
@@ -83,7 +83,7 @@ pub(super) async fn revoke(
 ) -> Answer<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let (workspace, own) = role_of(&mut tx, &caller.who, &workspace).await?;
+    let (workspace, own) = role_of(&mut tx, &caller.principal, &workspace).await?;
     let id = id
         .parse::<InvitationId>()
         .map_err(|_| Problem::not_found())?;
@@ -93,7 +93,7 @@ pub(super) async fn revoke(
     if !store::invitations::revoke(&mut tx, workspace, id, now).await? {
         return Err(Problem::not_found().into());
     }
-    let actor = Actor::caller(&caller.who).at(ip);
+    let actor = Actor::caller(&caller.principal).at(ip);
     let (action, target) = (Action::InvitationRevoked, Target::Invitation(id));
     audit::record(&mut tx, &actor, Some(workspace), action, target, now).await?;
     tx.commit().await?;

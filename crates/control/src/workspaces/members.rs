@@ -17,7 +17,7 @@ use types::problem::Problem;
 
 use super::crud::{conflict, role_of, word};
 use super::role::Role;
-use super::shape;
+use super::view;
 use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -49,7 +49,7 @@ pub(super) async fn list(
     query.finish()?;
     let mut read = app.store.read().await?;
     let needed = Permission::AccountWorkspacesReadOnly;
-    let found = access::workspace(&mut read, &caller.who, &workspace, needed).await?;
+    let found = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
     let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
     let rows = members::list(
         &mut read,
@@ -61,7 +61,7 @@ pub(super) async fn list(
     )
     .await?;
     Ok(Json(MemberList {
-        members: rows.items.into_iter().map(shape::member).collect(),
+        members: rows.items.into_iter().map(view::member).collect(),
         paging: Paging::new(page.page, page.size, rows.total),
     }))
 }
@@ -76,10 +76,10 @@ pub(super) async fn change(
 ) -> Answer<Json<Member>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let (id, _) = role_of(&mut tx, &caller.who, &workspace).await?;
+    let (id, _) = role_of(&mut tx, &caller.principal, &workspace).await?;
     store::workspaces::lock(&mut tx, id).await?;
     // Checked again under the lock.
-    let found = access::workspace(&mut tx, &caller.who, &workspace, CHANGE).await?;
+    let found = access::workspace(&mut tx, &caller.principal, &workspace, CHANGE).await?;
     let (workspace, own) = (found.id, Role::from(found.member_role));
     let member = member(&mut tx, workspace, &user).await?;
     require_power(own, member.role.into())?;
@@ -104,7 +104,7 @@ pub(super) async fn change(
     }
     audit::record_with(
         &mut tx,
-        &Actor::caller(&caller.who).at(ip),
+        &Actor::caller(&caller.principal).at(ip),
         Some(workspace),
         Action::MemberChanged,
         Target::User(member.id),
@@ -115,7 +115,7 @@ pub(super) async fn change(
     let changed = members::by_user(&mut tx, workspace, member.id).await?;
     let changed = changed.ok_or_else(Problem::not_found)?;
     tx.commit().await?;
-    Ok(Json(shape::member(changed)))
+    Ok(Json(view::member(changed)))
 }
 
 /// `DELETE /api/workspaces/{workspace_id}/members/{user_id}`: a member manager may remove members
@@ -128,24 +128,24 @@ pub(super) async fn remove(
 ) -> Answer<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let (workspace, own) = if user == caller.who.user.id.as_str() {
+    let (workspace, own) = if user == caller.principal.user.id.as_str() {
         // Every member may leave. This requires no role, only access to the workspace.
         let read = Permission::AccountWorkspacesReadOnly;
-        let found = access::workspace(&mut tx, &caller.who, &workspace, read).await?;
-        access::require_in_use(found.status, CHANGE)?;
+        let found = access::workspace(&mut tx, &caller.principal, &workspace, read).await?;
+        access::require_active_workspace(found.status, CHANGE)?;
         (found.id, Role::Owner)
     } else {
-        let (id, _) = role_of(&mut tx, &caller.who, &workspace).await?;
+        let (id, _) = role_of(&mut tx, &caller.principal, &workspace).await?;
         store::workspaces::lock(&mut tx, id).await?;
         // Checked again under the lock.
-        role_of(&mut tx, &caller.who, &workspace).await?
+        role_of(&mut tx, &caller.principal, &workspace).await?
     };
     let member = member(&mut tx, workspace, &user).await?;
     require_power(own, member.role.into())?;
     if !members::delete(&mut tx, workspace, member.id, now).await? {
         return Err(conflict(LAST_OWNER));
     }
-    let actor = Actor::caller(&caller.who).at(ip);
+    let actor = Actor::caller(&caller.principal).at(ip);
     let (action, target) = (Action::MemberRemoved, Target::User(member.id));
     audit::record(&mut tx, &actor, Some(workspace), action, target, now).await?;
     tx.commit().await?;

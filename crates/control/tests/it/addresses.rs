@@ -27,7 +27,7 @@ async fn with_ports(
     let control = control.configured(json!({"catalog": plans})).await;
     let mut config = control.app.config.clone();
     config.engines[0].tcp_ports = ports;
-    control.under(config).await
+    control.restarted_with(config).await
 }
 
 async fn call(

@@ -3,7 +3,7 @@
 use serde_json::json;
 use types::id::ProjectId;
 
-use crate::jobs::{DAY, forgotten};
+use crate::jobs::{DAY, purge_counts};
 use crate::support::{TestControl, both, next};
 
 both! {
@@ -25,7 +25,7 @@ async fn deleted_projects_and_workspaces_are_removed(control: TestControl) {
     let path = format!("/api/projects/tunnels/{}", project.id);
     control.delete(&path, &ada.token).await.expect(204);
     control.clock.advance(90 * DAY - 1);
-    let gone = forgotten(&control).await;
+    let gone = purge_counts(&control).await;
     assert!(
         !gone
             .iter()
@@ -33,12 +33,12 @@ async fn deleted_projects_and_workspaces_are_removed(control: TestControl) {
         "{gone:?}"
     );
     control.clock.advance(1);
-    let gone = forgotten(&control).await;
+    let gone = purge_counts(&control).await;
     assert!(
         gone.contains(&("projects", 1)) && gone.contains(&("workspaces", 1)),
         "{gone:?}"
     );
-    assert_eq!(forgotten(&control).await, []);
+    assert_eq!(purge_counts(&control).await, []);
     let mut tx = control.app.store.begin().await.unwrap();
     let again = store::projects::NewProject {
         id: ProjectId::new(next(), [3; 10]),

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::link::{CHANGES, Cursor, Down, Item, MAX_LINE_BYTES, Platform, VERSION};
+use api::link::{CHANGES, Cursor, Item, LinkMessage, MAX_LINE_BYTES, Platform, VERSION};
 use control::RunningPlatform;
 use control::config::EngineConfig;
 use daemon::shutdown::Shutdown;
@@ -65,17 +65,17 @@ async fn linkable_with(control: TestControl, mut catalogue: Value) -> TestContro
             }
         })
         .collect();
-    control.under(config).await
+    control.restarted_with(config).await
 }
 
 /// A platform on a socket.
-struct Served {
+struct PlatformServer {
     address: SocketAddr,
     running: RunningPlatform,
     shutdown: Shutdown,
 }
 
-impl Served {
+impl PlatformServer {
     async fn start(control: &TestControl) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let shutdown = Shutdown::new(Duration::from_secs(5));
@@ -120,7 +120,9 @@ impl Served {
 
     async fn stop(self) {
         self.shutdown.request();
-        timeout(PATIENCE, self.running.stopped()).await.unwrap();
+        timeout(PATIENCE, self.running.wait_until_stopped())
+            .await
+            .unwrap();
     }
 }
 
@@ -142,7 +144,7 @@ struct Link {
 
 /// A full snapshot as the platform sent it.
 #[derive(Debug)]
-struct Everything {
+struct FullSnapshot {
     platform: Platform,
     items: Vec<Item>,
     cursor: Cursor,
@@ -150,7 +152,7 @@ struct Everything {
 
 impl Link {
     /// The next line, or `None` when the link has ended.
-    async fn line(&mut self) -> Option<Down> {
+    async fn line(&mut self) -> Option<LinkMessage> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.read.drain(..=end).collect();
@@ -164,26 +166,26 @@ impl Link {
     }
 
     /// The next line that is not a heartbeat.
-    async fn news(&mut self) -> Option<Down> {
+    async fn next_update(&mut self) -> Option<LinkMessage> {
         loop {
             let line = self.line().await;
-            if line != Some(Down::Alive {}) {
+            if line != Some(LinkMessage::Alive {}) {
                 return line;
             }
         }
     }
 
-    async fn everything(&mut self) -> Everything {
-        let begin = self.news().await;
-        let Some(Down::SnapshotBegin { platform }) = begin else {
+    async fn everything(&mut self) -> FullSnapshot {
+        let begin = self.next_update().await;
+        let Some(LinkMessage::SnapshotBegin { platform }) = begin else {
             panic!("{begin:?}");
         };
         let mut items = Vec::new();
         loop {
-            match self.news().await.unwrap() {
-                Down::Item { item } => items.push(item),
-                Down::SnapshotEnd { cursor } => {
-                    return Everything {
+            match self.next_update().await.unwrap() {
+                LinkMessage::Item { item } => items.push(item),
+                LinkMessage::SnapshotEnd { cursor } => {
+                    return FullSnapshot {
                         platform,
                         items,
                         cursor,
@@ -195,15 +197,15 @@ impl Link {
     }
 
     async fn change(&mut self) -> (Cursor, Vec<Item>) {
-        match self.news().await {
-            Some(Down::Change { cursor, items }) => (cursor, items),
+        match self.next_update().await {
+            Some(LinkMessage::Change { cursor, items }) => (cursor, items),
             other => panic!("{other:?}"),
         }
     }
 }
 
 /// The items as JSON, without the keys.
-fn shown(items: &[Item]) -> Vec<Value> {
+fn to_json(items: &[Item]) -> Vec<Value> {
     let items = items.iter().filter(|item| !matches!(item, Item::Keys(_)));
     items
         .map(|item| serde_json::to_value(item).unwrap())
@@ -211,9 +213,9 @@ fn shown(items: &[Item]) -> Vec<Value> {
 }
 
 /// Kind and id of each item.
-fn named(items: &[Item]) -> Vec<(String, String)> {
+fn kinds_and_ids(items: &[Item]) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
-    let mut named: Vec<_> = shown(items)
+    let mut named: Vec<_> = to_json(items)
         .iter()
         .map(|item| (text(&item["item"]), text(&item["id"])))
         .collect();
@@ -240,11 +242,11 @@ async fn credential_of(control: &TestControl, person: &Person) -> String {
 }
 
 /// A running platform, a user with a project, and a link that has received both.
-async fn linked(control: TestControl) -> (TestControl, Served, Link, Person, Project) {
+async fn linked(control: TestControl) -> (TestControl, PlatformServer, Link, Person, Project) {
     let control = linkable(control).await;
     let ada = control.person("ada").await;
     let project = control.project(&ada).await;
-    let served = Served::start(&control).await;
+    let served = PlatformServer::start(&control).await;
     let mut link = served.link(None).await;
     link.everything().await;
     (control, served, link, ada, project)

@@ -35,7 +35,7 @@ async fn customer(control: &TestControl) -> Person {
 async fn customer_named(control: &TestControl, name: &str) -> Person {
     let person = control.person(name).await;
     let mut tx = control.app.store.begin().await.unwrap();
-    let billing = control.app.shop.billing();
+    let billing = control.app.plan_service.billing();
     billing
         .subscribe(&mut tx, person.workspace, "EUR", control.now())
         .await

@@ -127,7 +127,7 @@ async fn fill(control: &TestControl, person: &Person) {
 }
 
 /// The number of rows of each kind that the cleanup removes now.
-pub(crate) async fn forgotten(control: &TestControl) -> Vec<(&'static str, u64)> {
+pub(crate) async fn purge_counts(control: &TestControl) -> Vec<(&'static str, u64)> {
     let stop = CancellationToken::new();
     let mut rows = Vec::new();
     for stale in Stale::ALL {
@@ -158,7 +158,7 @@ async fn expired_rows_are_removed(control: TestControl) {
     let person = control.person("ada").await;
     fill(&control, &person).await;
     control.clock.advance(DAY - 1);
-    assert_eq!(forgotten(&control).await, []);
+    assert_eq!(purge_counts(&control).await, []);
     control.clock.advance(1);
     let purged = [
         ("logs", 1),
@@ -166,21 +166,21 @@ async fn expired_rows_are_removed(control: TestControl) {
         ("links", 1),
         ("revoked_tokens", 1),
     ];
-    assert_eq!(forgotten(&control).await, purged);
+    assert_eq!(purge_counts(&control).await, purged);
     // Devices get answers for an hour, and a reused code is noticed for a day.
     control.clock.advance(3599);
-    assert_eq!(forgotten(&control).await, []);
+    assert_eq!(purge_counts(&control).await, []);
     control.clock.advance(1);
-    assert_eq!(forgotten(&control).await, [("device_grants", 1)]);
+    assert_eq!(purge_counts(&control).await, [("device_grants", 1)]);
     control.clock.advance(DAY - 3601);
-    assert_eq!(forgotten(&control).await, []);
+    assert_eq!(purge_counts(&control).await, []);
     control.clock.advance(1);
-    assert_eq!(forgotten(&control).await, [("oauth_codes", 1)]);
+    assert_eq!(purge_counts(&control).await, [("oauth_codes", 1)]);
     control.clock.advance(DAY + 1);
-    assert_eq!(forgotten(&control).await, [("idempotency_keys", 1)]);
+    assert_eq!(purge_counts(&control).await, [("idempotency_keys", 1)]);
     control.clock.advance(2 * DAY);
-    assert_eq!(forgotten(&control).await, [("audit", 1)]);
-    assert_eq!(forgotten(&control).await, []);
+    assert_eq!(purge_counts(&control).await, [("audit", 1)]);
+    assert_eq!(purge_counts(&control).await, []);
 }
 
 /// By default the audit log is kept for a year and a month.
@@ -188,13 +188,13 @@ async fn the_audit_log_has_a_default_retention(control: TestControl) {
     let person = control.person("ada").await;
     fill(&control, &person).await;
     control.clock.advance(400 * DAY);
-    let purged = forgotten(&control).await;
+    let purged = purge_counts(&control).await;
     assert!(
         !purged.iter().any(|(kind, _)| *kind == "audit"),
         "{purged:?}"
     );
     control.clock.advance(1);
-    assert_eq!(forgotten(&control).await, [("audit", 1)]);
+    assert_eq!(purge_counts(&control).await, [("audit", 1)]);
 }
 
 /// Expired credentials, deleted webhooks and old usage are removed.
@@ -245,18 +245,18 @@ async fn ended_rows_are_removed(control: TestControl) {
     tx.commit().await.unwrap();
     control.clock.advance(30 * DAY - 1);
     assert!(
-        !forgotten(&control)
+        !purge_counts(&control)
             .await
             .iter()
             .any(|(kind, _)| *kind == "webhooks")
     );
     control.clock.advance(1);
-    assert!(forgotten(&control).await.contains(&("webhooks", 1)));
+    assert!(purge_counts(&control).await.contains(&("webhooks", 1)));
     control.clock.advance(60 * DAY);
-    assert!(forgotten(&control).await.contains(&("credentials", 1)));
+    assert!(purge_counts(&control).await.contains(&("credentials", 1)));
     assert_eq!(control.get("/api/whoami", &person.token).await.status, 200);
     control.clock.advance(310 * DAY + 1);
-    assert!(forgotten(&control).await.contains(&("usage", 1)));
+    assert!(purge_counts(&control).await.contains(&("usage", 1)));
 }
 
 /// Disconnected engines, inactive browsers, and an invitation that was never used.
@@ -275,8 +275,8 @@ async fn abandoned_rows_are_removed(control: TestControl) {
         seen_at: now,
     };
     let mut tx = control.app.store.begin().await.unwrap();
-    engines::seen(&mut tx, &engine).await.unwrap();
-    engines::arrived(&mut tx, "engine.example.com", "spool", 1, now)
+    engines::record_link(&mut tx, &engine).await.unwrap();
+    engines::record_batch(&mut tx, "engine.example.com", "spool", 1, now)
         .await
         .unwrap();
     tx.commit().await.unwrap();
@@ -290,9 +290,9 @@ async fn abandoned_rows_are_removed(control: TestControl) {
         let is_gone = |purged: &[(&str, u64)]| purged.contains(&(kind, 1));
         let end = now + SignedDuration::from_secs(seconds);
         control.clock.set(end - SignedDuration::from_secs(1));
-        assert!(!is_gone(&forgotten(&control).await), "{kind}");
+        assert!(!is_gone(&purge_counts(&control).await), "{kind}");
         control.clock.set(end);
-        let purged = forgotten(&control).await;
+        let purged = purge_counts(&control).await;
         assert!(is_gone(&purged), "{kind}: {purged:?}");
     }
 }
@@ -305,7 +305,7 @@ async fn the_audit_log_is_kept_if_configured(control: TestControl) {
     let person = control.person("ada").await;
     fill(&control, &person).await;
     control.clock.advance(30 * 365 * DAY);
-    let purged = forgotten(&control).await;
+    let purged = purge_counts(&control).await;
     assert!(
         !purged.iter().any(|(kind, _)| *kind == "audit"),
         "{purged:?}"
@@ -366,7 +366,7 @@ async fn a_pass_has_a_limit_of_batches(control: TestControl) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_parallel_cleanups_one_completes() {
     let control = TestControl::postgres().await;
-    let second = control.beside().await.unwrap();
+    let second = control.second_process().await.unwrap();
     let stop = CancellationToken::new();
     for round in 0..4 {
         let now = control.now();
@@ -384,7 +384,7 @@ async fn of_two_parallel_cleanups_one_completes() {
         }
         tx.commit().await.unwrap();
         tokio::join!(pass(&control.app, &stop), pass(&second.app, &stop));
-        assert_eq!(forgotten(&control).await, [], "in round {round}");
+        assert_eq!(purge_counts(&control).await, [], "in round {round}");
     }
 }
 
@@ -404,7 +404,7 @@ async fn the_background_task_cleans_up(control: TestControl) {
     assert!(!revoked_tokens::is_revoked(&mut read, "one").await.unwrap());
     drop(read);
     shutdown.request();
-    running.stopped().await;
+    running.wait_until_stopped().await;
 }
 
 async fn revoke_one(control: &TestControl, now: Timestamp) {

@@ -62,7 +62,7 @@ async fn cp_7_the_server_keeps_what_its_document_promises() {
     }
     judge(run).await;
     shutdown.request();
-    running.stopped().await;
+    running.wait_until_stopped().await;
 }
 
 #[tokio::test]

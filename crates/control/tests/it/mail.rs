@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use self::server::{Does, MailServer, PASSWORD};
+use self::server::{Behaviour, MailServer, PASSWORD};
 use crate::support::TestControl;
 
 fn section(server: &MailServer, directory: &Path, more: &Value) -> Value {
@@ -61,7 +61,7 @@ fn now() -> Timestamp {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mail_is_sent_over_tls_with_authentication() {
     for (tls, implicit) in [("starttls", false), ("implicit", true)] {
-        let server = MailServer::start(Does::Takes, implicit).await;
+        let server = MailServer::start(Behaviour::Takes, implicit).await;
         let mailer = mailer(&server, &json!({"tls": tls}));
         mailer.send(message(), now()).await.unwrap();
         let mails = server.mails();
@@ -86,24 +86,24 @@ async fn a_mail_is_sent_over_tls_with_authentication() {
 /// A server without TLS, or with an untrusted certificate, receives nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_sent_to_an_unauthenticated_server() {
-    let server = MailServer::start(Does::OffersNoTls, false).await;
+    let server = MailServer::start(Behaviour::OffersNoTls, false).await;
     let in_the_clear = mailer(&server, &json!({"tls": "starttls"}));
     in_the_clear.hurry();
     let refused = in_the_clear.send(message(), now()).await;
     assert!(matches!(refused, Err(MailError::NotOffered)), "{refused:?}");
 
-    let server = MailServer::start(Does::Takes, false).await;
+    let server = MailServer::start(Behaviour::Takes, false).await;
     let distrustful = mailer(&server, &json!({"tls": "starttls", "ca_file": null}));
     distrustful.hurry();
     let refused = distrustful.send(message(), now()).await;
     assert!(matches!(refused, Err(MailError::Connection)), "{refused:?}");
-    assert!(server.mails().is_empty() && !server.heard_of_anybody());
+    assert!(server.mails().is_empty() && !server.has_recipient());
 }
 
 /// The server's text may repeat the recipient. Only its code is logged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_permanent_refusal_is_not_retried_and_logged_without_addresses() {
-    let server = MailServer::start(Does::RefusesForGood, false).await;
+    let server = MailServer::start(Behaviour::RefusesForGood, false).await;
     let mailer = mailer(&server, &json!({}));
     let refused = mailer.send(message(), now()).await.unwrap_err();
     assert!(matches!(refused, MailError::Refused(550)), "{refused:?}");
@@ -114,7 +114,7 @@ async fn a_permanent_refusal_is_not_retried_and_logged_without_addresses() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_temporary_refusal_is_retried() {
-    for does in [Does::RefusesOnce, Does::ClosesOnce] {
+    for does in [Behaviour::RefusesOnce, Behaviour::ClosesOnce] {
         let server = MailServer::start(does, false).await;
         let mailer = mailer(&server, &json!({}));
         let sending = tokio::spawn({
@@ -136,7 +136,7 @@ async fn a_temporary_refusal_is_retried() {
 /// The server owns the mail once it has accepted it. A later error is not a failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_closes_without_quit_gets_the_mail_once() {
-    let server = MailServer::start(Does::ClosesAfterTaking, false).await;
+    let server = MailServer::start(Behaviour::ClosesAfterTaking, false).await;
     let mailer = mailer(&server, &json!({}));
     mailer.send(message(), now()).await.unwrap();
     assert_eq!((server.mails().len(), server.connections()), (1, 1));
@@ -144,7 +144,7 @@ async fn a_server_that_closes_without_quit_gets_the_mail_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_hangs_times_out() {
-    let server = MailServer::start(Does::Hangs, false).await;
+    let server = MailServer::start(Behaviour::Hangs, false).await;
     let mailer = mailer(&server, &json!({}));
     mailer.hurry();
     let refused = mailer.send(message(), now()).await;
@@ -165,13 +165,13 @@ async fn mails_wait_for_a_few_connections_in_a_bounded_queue() {
         }
         sending
     };
-    let server = MailServer::start(Does::Takes, false).await;
+    let server = MailServer::start(Behaviour::Takes, false).await;
     let sent = send_all(&mailer(&server, &json!({})), 40).join_all().await;
     assert!(sent.iter().all(Result::is_ok));
     assert_eq!(server.mails().len(), 40);
     assert!(server.most_at_once() <= 4, "{}", server.most_at_once());
 
-    let server = MailServer::start(Does::Hangs, false).await;
+    let server = MailServer::start(Behaviour::Hangs, false).await;
     let mut sending = send_all(&mailer(&server, &json!({})), 257);
     let first = tokio::time::timeout(Duration::from_mins(1), sending.join_next()).await;
     let first = first.expect("one mail does not fit").unwrap().unwrap();
@@ -183,7 +183,7 @@ async fn mails_wait_for_a_few_connections_in_a_bounded_queue() {
 /// exists.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_does_not_wait_for_a_mail_server_that_hangs() {
-    let server = MailServer::start(Does::Hangs, false).await;
+    let server = MailServer::start(Behaviour::Hangs, false).await;
     let directory = tempfile::tempdir().unwrap();
     let mail = section(&server, directory.path(), &json!({}));
     let control = TestControl::start(&format!("mail: {mail}")).await;

@@ -47,7 +47,7 @@ async fn sign_in(
 ) -> crate::support::Answer {
     let query = begin(browser, next).await;
     let (state, nonce) = (value(&query, "state"), value(&query, "nonce"));
-    provider.will_say(control.app.now(), nonce, &claims);
+    provider.set_next_token(control.app.now(), nonce, &claims);
     let path = format!("/login/openid/callback?code=abc&state={state}");
     browser.open(&path).await
 }
@@ -319,11 +319,11 @@ async fn without_a_password_a_fresh_sign_in_is_the_proof() {
     // The provider reports a sign-in of an hour ago, but a new one was requested.
     let mut stale = ada();
     stale["auth_time"] = json!(control.app.now().as_second() - 3600);
-    provider.will_say(control.app.now(), value(&query, "nonce"), &stale);
+    provider.set_next_token(control.app.now(), value(&query, "nonce"), &stale);
     assert_eq!(browser.open(&path).await.status, StatusCode::BAD_GATEWAY);
     // A report without a time proves nothing either.
     let query = begin(&mut browser, "/account&anew=yes").await;
-    provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
+    provider.set_next_token(control.app.now(), value(&query, "nonce"), &ada());
     let path = format!(
         "/login/openid/callback?code=abc&state={}",
         value(&query, "state")
@@ -372,7 +372,7 @@ async fn sign_in_anew(
     let query = begin(browser, "/account&anew=yes").await;
     let mut fresh = ada();
     fresh["auth_time"] = json!(control.app.now().as_second());
-    provider.will_say(control.app.now(), value(&query, "nonce"), &fresh);
+    provider.set_next_token(control.app.now(), value(&query, "nonce"), &fresh);
     let state = value(&query, "state");
     browser
         .open(&format!("/login/openid/callback?code=abc&state={state}"))

@@ -8,7 +8,7 @@ use serde_json::Value;
 use store::users::Status;
 use types::id::UserId;
 
-use crate::authenticator::{Authenticator, Key, Shown, UP, UV};
+use crate::authenticator::{AssertionResponse, Authenticator, Key, UP, UV};
 use crate::support::{Answer, BASE_URL, Browser, PASSWORD, TestControl, both};
 
 both! {
@@ -66,7 +66,7 @@ async fn send(
     browser: &mut Browser<'_>,
     path: &str,
     device: &Authenticator,
-    shown: &Shown,
+    shown: &AssertionResponse,
     user: Option<UserId>,
 ) -> Answer {
     let handle = user.map(|user| user.to_string()).unwrap_or_default();
@@ -419,7 +419,7 @@ async fn a_registration_that_is_bent_is_refused(control: TestControl) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn passkeys_per_user_are_limited() {
     let control = TestControl::postgres().await;
-    let second = control.beside().await.unwrap();
+    let second = control.second_process().await.unwrap();
     let (user, mut browser, _) = ada(&control).await;
     for number in 0..18_u8 {
         let passkey = store::passkeys::Passkey {

@@ -18,7 +18,7 @@ use crate::support::{PASSWORD, TestControl};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits until a transaction waits for a lock of this database.
-async fn somebody_waits(control: &TestControl) {
+async fn wait_for_lock_waiter(control: &TestControl) {
     let url = control.app.config.database_url.as_ref().unwrap();
     let mut connection = PgConnection::connect(url.expose()).await.unwrap();
     let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
@@ -60,7 +60,7 @@ async fn a_password_that_changes_while_it_is_compared_opens_no_session() {
         };
         assert!(changed.unwrap());
         let changing = async {
-            somebody_waits(&control).await;
+            wait_for_lock_waiter(&control).await;
             tx.commit().await.unwrap();
         };
         let mut browser = control.browser();
@@ -89,7 +89,7 @@ async fn a_project_that_is_moved_while_it_is_deleted_is_kept() {
             .unwrap()
     );
     let moving = async {
-        somebody_waits(&control).await;
+        wait_for_lock_waiter(&control).await;
         tx.commit().await.unwrap();
     };
     let path = format!("/api/projects/tunnels/{}", project.id);
@@ -124,7 +124,7 @@ async fn an_admin_cannot_change_a_member_who_becomes_an_owner() {
                 .unwrap()
         );
         let promoting = async {
-            somebody_waits(&control).await;
+            wait_for_lock_waiter(&control).await;
             tx.commit().await.unwrap();
         };
         let path = format!("/api/workspaces/{id}/members/{}", eve.user);
@@ -142,7 +142,7 @@ async fn an_admin_cannot_change_a_member_who_becomes_an_owner() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_credential_that_is_revoked_with_its_chain_issues_no_other() {
     let control = TestControl::postgres().await;
-    let second = control.beside().await.unwrap();
+    let second = control.second_process().await.unwrap();
     let ada = control.person("Ada").await;
     let now = control.now();
     let id = {
@@ -157,7 +157,7 @@ async fn a_credential_that_is_revoked_with_its_chain_issues_no_other() {
         .unwrap();
     assert_eq!(revoked, [id]);
     let revoking = async {
-        somebody_waits(&control).await;
+        wait_for_lock_waiter(&control).await;
         tx.commit().await.unwrap();
     };
     let body = json!({"type": "pat", "name": "another"});
@@ -167,7 +167,7 @@ async fn a_credential_that_is_revoked_with_its_chain_issues_no_other() {
     let good = store::credentials::List {
         user: ada.user,
         kind: None,
-        good_at: Some(now),
+        active_at: Some(now),
         ended_by: None,
         search: None,
         order: store::Order::Asc,
@@ -181,7 +181,7 @@ async fn a_credential_that_is_revoked_with_its_chain_issues_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_parallel_starts_one_creates_the_operator() {
     let first = TestControl::postgres().await;
-    let second = first.beside().await.unwrap();
+    let second = first.second_process().await.unwrap();
     let email = "root@example.com";
     let (one, two) = tokio::join!(
         ::control::first_admin(&first.app, email),
@@ -246,7 +246,7 @@ async fn joining_twice_in_parallel_succeeds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recovery_codes_that_are_generated_twice_are_valid_once() {
     let control = TestControl::postgres().await;
-    let second = control.beside().await.unwrap();
+    let second = control.second_process().await.unwrap();
     let ada = control.person("Ada").await.user;
     let codes = [1, 2].map(|number| store::SecretHash([number; 32]));
     let mut tx = control.app.store.begin().await.unwrap();
@@ -254,7 +254,7 @@ async fn recovery_codes_that_are_generated_twice_are_valid_once() {
         .await
         .unwrap();
     let drawing = async {
-        somebody_waits(&control).await;
+        wait_for_lock_waiter(&control).await;
         tx.commit().await.unwrap();
     };
     let again = async {
@@ -278,7 +278,7 @@ async fn recovery_codes_that_are_generated_twice_are_valid_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_factor_is_enabled_if_its_recovery_codes_are_shown() {
     let control = TestControl::postgres().await;
-    let second = control.beside().await.unwrap();
+    let second = control.second_process().await.unwrap();
     let (mut confirmed, mut replaced) = (0, 0);
     for round in 0..12 {
         let ada = control.person(&format!("Ada{round}")).await;

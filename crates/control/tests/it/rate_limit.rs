@@ -326,7 +326,7 @@ async fn the_source_is_the_address_that_a_trusted_proxy_reports() {
     let control = TestControl::start(SOURCE).await;
     let mut config = control.app.config.clone();
     config.trusted_proxies = vec!["198.51.100.0/24".parse().unwrap()];
-    let control = control.under(config).await;
+    let control = control.restarted_with(config).await;
     let login = ("GET", "/login");
     for (peer, expected) in [("198.51.100.7", 200), (STRANGER, 429)] {
         for number in 0..30 {

@@ -190,7 +190,7 @@ async fn wrong_codes_cause_waits_in_every_process_and_a_mail(control: TestContro
     let ada = control.person("Ada").await;
     let mut browser = control.signed_in("Ada").await;
     turn_on(&control, &mut browser).await;
-    let second = control.beside().await.unwrap();
+    let second = control.second_process().await.unwrap();
     for at in [&control, &second].into_iter().cycle().take(6) {
         let mut browser = half_way(at).await;
         let wrong = [("code", "000000")];

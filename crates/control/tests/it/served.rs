@@ -12,18 +12,18 @@ use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-struct Served {
+struct PlatformServer {
     app: Arc<control::app::App>,
     running: control::RunningPlatform,
     shutdown: Shutdown,
     directory: TempDir,
 }
 
-async fn serve(sections: &str, directory: TempDir) -> Served {
+async fn serve(sections: &str, directory: TempDir) -> PlatformServer {
     serve_with(sections, directory, 0).await
 }
 
-async fn serve_with(sections: &str, directory: TempDir, drain_seconds: u16) -> Served {
+async fn serve_with(sections: &str, directory: TempDir, drain_seconds: u16) -> PlatformServer {
     serve_as("", sections, directory, drain_seconds).await
 }
 
@@ -32,7 +32,7 @@ async fn serve_as(
     sections: &str,
     directory: TempDir,
     drain_seconds: u16,
-) -> Served {
+) -> PlatformServer {
     let file = directory.path().join("platform.yaml");
     let yaml = format!(
         "platform: {{base_url: 'https://svc.example', {platform}data_dir: '{}', \
@@ -47,7 +47,7 @@ async fn serve_as(
     let running = control::start_on(Arc::clone(&app), listener, shutdown.clone())
         .await
         .unwrap();
-    Served {
+    PlatformServer {
         app,
         running,
         shutdown,
@@ -55,7 +55,7 @@ async fn serve_as(
     }
 }
 
-impl Served {
+impl PlatformServer {
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.running.address()).await.unwrap()
     }
@@ -67,7 +67,7 @@ impl Served {
 
     async fn stop(self) {
         self.shutdown.request();
-        self.running.stopped().await;
+        self.running.wait_until_stopped().await;
     }
 }
 
@@ -106,7 +106,7 @@ async fn health_is_public_and_readiness_ends_with_the_drain() {
     assert!(served.app.health.is_ready(&served.app.store).await);
     served.shutdown.request();
     assert!(!served.app.health.is_ready(&served.app.store).await);
-    served.running.stopped().await;
+    served.running.wait_until_stopped().await;
 }
 
 /// A load balancer can detect the drain. Its later requests are still served, with
@@ -148,12 +148,12 @@ async fn a_drain_is_seen_before_the_listener_closes() {
     }
     let address = served.running.address();
     served.shutdown.request();
-    served.running.stopped().await;
+    served.running.wait_until_stopped().await;
     TcpStream::connect(address).await.unwrap_err();
 }
 
 /// True if the platform answers on a new connection.
-async fn is_served(served: &Served) -> bool {
+async fn is_served(served: &PlatformServer) -> bool {
     let mut stream = served.connect().await;
     let request = "GET /healthz HTTP/1.1\r\nHost: svc.example\r\nConnection: close\r\n\r\n";
     // A connection that is closed unread fails the write or the read.
@@ -164,7 +164,7 @@ async fn is_served(served: &Served) -> bool {
 }
 
 /// Connections that were answered and remain open.
-async fn kept(served: &Served, count: usize) -> Vec<TcpStream> {
+async fn kept(served: &PlatformServer, count: usize) -> Vec<TcpStream> {
     let mut kept = Vec::new();
     for _ in 0..count {
         let mut stream = served.connect().await;

@@ -15,7 +15,7 @@ async fn status(control: &TestControl, token: &str) -> u16 {
 }
 
 /// Two processes, a user's token, and a token minted from it, which both processes have verified.
-async fn known() -> Vec<([TestControl; 2], Person, String)> {
+async fn verified_pairs() -> Vec<([TestControl; 2], Person, String)> {
     let mut known = Vec::new();
     for pair in TestControl::pairs("").await {
         let ada = pair[0].person("ada").await;
@@ -42,7 +42,7 @@ async fn assert_over(pair: &[TestControl; 2], tokens: &[&str]) {
 /// CP-11.
 #[tokio::test]
 async fn cp_11_a_revocation_is_seen_by_the_next_request_everywhere() {
-    for (pair, ada, minted) in known().await {
+    for (pair, ada, minted) in verified_pairs().await {
         let list = pair[0].get("/api/credentials", &ada.token).await.json();
         let id = list["credentials"][0]["id"].as_str().unwrap();
         let path = format!("/api/credentials/{id}");
@@ -54,7 +54,7 @@ async fn cp_11_a_revocation_is_seen_by_the_next_request_everywhere() {
 /// CP-10.
 #[tokio::test]
 async fn cp_10_a_suspension_is_seen_by_the_next_request_everywhere() {
-    for (pair, ada, minted) in known().await {
+    for (pair, ada, minted) in verified_pairs().await {
         for (set, expected) in [(Status::Suspended, 401), (Status::Active, 200)] {
             let now = pair[0].now();
             let mut tx = pair[0].app.store.begin().await.unwrap();
@@ -74,7 +74,7 @@ async fn cp_10_a_suspension_is_seen_by_the_next_request_everywhere() {
 /// CP-10: a single token of many can be revoked by its id.
 #[tokio::test]
 async fn cp_10_a_token_is_revoked_alone() {
-    for (pair, ada, minted) in known().await {
+    for (pair, ada, minted) in verified_pairs().await {
         let claims = ::credentials::inspect(&minted).unwrap()["claims"].clone();
         let now = pair[0].now();
         let mut tx = pair[0].app.store.begin().await.unwrap();
@@ -92,7 +92,7 @@ async fn cp_10_a_token_is_revoked_alone() {
 /// CP-10: expiry also ends a cached verification.
 #[tokio::test]
 async fn cp_10_a_cached_verification_does_not_outlive_its_token() {
-    for (pair, ada, minted) in known().await {
+    for (pair, ada, minted) in verified_pairs().await {
         pair[0].clock.advance(299);
         assert_eq!(status(&pair[0], &minted).await, 200);
         pair[0].clock.advance(1);

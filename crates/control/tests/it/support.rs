@@ -118,7 +118,7 @@ impl TestControl {
         let mut pairs = Vec::new();
         for database in [None, Some(migrated::on_postgres().await)] {
             let first = Self::open(sections, database).await;
-            let second = first.beside().await.unwrap();
+            let second = first.second_process().await.unwrap();
             pairs.push([first, second]);
         }
         pairs.try_into().ok().unwrap()
@@ -146,7 +146,7 @@ impl TestControl {
             migrated::on_sqlite(&data).await;
         }
         configuration(directory.path(), database.as_deref(), sections);
-        let mut control = Self::again_in(directory.path()).await;
+        let mut control = Self::reopen_in(directory.path()).await;
         control.database = database;
         control.kept = Some(directory);
         control
@@ -171,7 +171,7 @@ impl TestControl {
     }
 
     /// Starts another process on the data that a platform left in its directory.
-    pub(crate) async fn again_in(directory: &Path) -> Self {
+    pub(crate) async fn reopen_in(directory: &Path) -> Self {
         let config = Config::load(Some(&directory.join("platform.yaml")), []).unwrap();
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
@@ -214,7 +214,7 @@ impl TestControl {
     }
 
     /// Starts a second process on the same database, with the same secret and clock.
-    pub(crate) async fn beside(&self) -> Result<Self, control::StartError> {
+    pub(crate) async fn second_process(&self) -> Result<Self, control::StartError> {
         let (mut config, directory) = self.config_beside();
         config.secret_file = Some(self.app.config.data_dir.join("platform.secret"));
         Self::opened(config, Arc::clone(&self.clock), directory).await
@@ -223,7 +223,7 @@ impl TestControl {
     /// Restarts the process with the same database, keys and clock.
     pub(crate) async fn restarted(self) -> Self {
         let config = self.app.config.clone();
-        self.under(config).await
+        self.restarted_with(config).await
     }
 
     /// Restarts the process with further configuration sections.
@@ -236,11 +236,11 @@ impl TestControl {
             .collect();
         let database = self.database.as_deref();
         let config = configuration(&self.directory, database, &sections.concat());
-        self.under(config).await
+        self.restarted_with(config).await
     }
 
     /// Restarts the process with this configuration.
-    pub(crate) async fn under(self, config: Config) -> Self {
+    pub(crate) async fn restarted_with(self, config: Config) -> Self {
         self.app.store.close().await;
         let clock = self.clock;
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
@@ -381,7 +381,7 @@ impl TestControl {
     /// Gives the workspace an active subscription.
     pub(crate) async fn subscribe(&self, workspace: WorkspaceId) {
         let mut tx = self.app.store.begin().await.unwrap();
-        let billing = self.app.shop.billing();
+        let billing = self.app.plan_service.billing();
         billing
             .subscribe(&mut tx, workspace, "EUR", self.now())
             .await

@@ -56,11 +56,11 @@ struct Tenant {
 async fn lives(control: &TestControl, steps: &[(bool, u8)]) {
     let mut ada = Tenant::new(control).await;
     let mut eve = Tenant::new(control).await;
-    look(control, &ada, &eve).await;
+    check_isolation(control, &ada, &eve).await;
     for (is_adas, step) in steps {
         let who = if *is_adas { &mut ada } else { &mut eve };
         who.step(control, *step).await;
-        look(control, &ada, &eve).await;
+        check_isolation(control, &ada, &eve).await;
     }
 }
 
@@ -239,7 +239,7 @@ fn absent(part: &str) -> &'static str {
 
 /// A request of `eve` with names of `ada` gets the same answer as with names of missing objects,
 /// and changes nothing that `ada` sees.
-async fn look(control: &TestControl, ada: &Tenant, eve: &Tenant) {
+async fn check_isolation(control: &TestControl, ada: &Tenant, eve: &Tenant) {
     // A use is recorded once a minute, which is not part of the comparison.
     control.get("/api/whoami", &eve.person.token).await;
     let before = ada.view(control).await;
@@ -327,18 +327,18 @@ fn path(operation: &Operation, fill: impl Fn(usize, &str) -> String) -> String {
     parts.join("/")
 }
 
-type Asked<'a> = (&'a str, &'a Option<Value>);
+type CaseRequest<'a> = (&'a str, &'a Option<Value>);
 
 /// Both requests get the same answer, from the same statements.
 async fn same(
     control: &TestControl,
     who: &Tenant,
     operation: &Operation,
-    foreign: Asked<'_>,
-    missing: Asked<'_>,
+    foreign: CaseRequest<'_>,
+    missing: CaseRequest<'_>,
 ) {
     let token = Some(who.person.token.as_str());
-    let ask = async |(path, body): Asked<'_>| {
+    let ask = async |(path, body): CaseRequest<'_>| {
         let asked = control.send(method(operation), path, token, body.as_ref());
         recorded(asked).await
     };

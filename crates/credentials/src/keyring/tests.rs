@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::sample::{NOW, Pair, ed25519, pairs, pem, raw_token, secret, text, token};
-use crate::{Refused, SigningKey, verify};
+use crate::{SigningKey, TokenRefusal, verify};
 
 fn claims() -> Value {
     json!({"type": "auth", "userId": "u1", "exp": NOW + 60})
@@ -34,11 +34,14 @@ fn each_public_key_verifies_only_its_own_algorithm() {
             .filter(|other| other.algorithm != pair.algorithm)
         {
             let lying = signed_by(pair, &json!({"alg": other.algorithm}));
-            assert_eq!(verify(&lying, &all, NOW).unwrap_err(), Refused::Signature);
+            assert_eq!(
+                verify(&lying, &all, NOW).unwrap_err(),
+                TokenRefusal::Signature
+            );
             let foreign = Keyring::new().with_pem(&other.public).unwrap();
             assert_eq!(
                 verify(&token, &foreign, NOW).unwrap_err(),
-                Refused::Signature
+                TokenRefusal::Signature
             );
         }
     }
@@ -56,7 +59,10 @@ fn a_public_key_is_never_a_shared_secret() {
                     .sign(r#"{"alg":"HS256"}"#, &claims().to_string())
                     .unwrap(),
             );
-            assert_eq!(verify(&token, &keys, NOW).unwrap_err(), Refused::Signature);
+            assert_eq!(
+                verify(&token, &keys, NOW).unwrap_err(),
+                TokenRefusal::Signature
+            );
         }
     }
 }
@@ -73,7 +79,7 @@ fn two_secrets_are_valid_during_a_rotation() {
     let rotated = Keyring::new().with_secret(&new).unwrap();
     assert_eq!(
         verify(&token(&claims()), &rotated, NOW).unwrap_err(),
-        Refused::Signature
+        TokenRefusal::Signature
     );
     assert_eq!(
         Keyring::new().with_secret(&Secret::new("")).unwrap_err(),

@@ -14,7 +14,7 @@ fn request() -> MintRequest {
     }
 }
 
-fn with_secret(request: &MintRequest) -> Result<String, BadMint> {
+fn with_secret(request: &MintRequest) -> Result<String, MintError> {
     mint(&SigningKey::from_secret(&secret()).unwrap(), request, NOW).map(|token| text(&token))
 }
 
@@ -111,7 +111,7 @@ fn permissions_and_actions_fit_together() {
         };
         let minted = with_secret(&request);
         assert_eq!(minted.is_ok(), fits, "{permission} {actions}");
-        if let Err(BadMint::Param(error)) = minted {
+        if let Err(MintError::Param(error)) = minted {
             assert_eq!(error.field, "permissions");
         }
     }
@@ -157,7 +157,7 @@ fn unusable_tokens_are_not_minted() {
         ),
     ] {
         match with_secret(&request) {
-            Err(BadMint::Param(error)) => assert_eq!(error.field, field),
+            Err(MintError::Param(error)) => assert_eq!(error.field, field),
             other => panic!("{other:?}"),
         }
     }
@@ -230,7 +230,7 @@ fn a_statement_is_not_a_token() {
     let claims = json!({"type": "auth", "userId": "u1", "iat": NOW, "exp": NOW + 60});
     let statement = text(&sign_statement(&key, "svc-sign-in+jwt", &claims).unwrap());
     let refused = verify(&statement, &keyring(), NOW).unwrap_err();
-    assert_eq!(refused, crate::Refused::Header("typ"));
+    assert_eq!(refused, crate::TokenRefusal::Header("typ"));
     assert_eq!(
         inspect(&statement).unwrap()["header"]["typ"],
         "svc-sign-in+jwt"

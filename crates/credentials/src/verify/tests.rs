@@ -15,7 +15,7 @@ fn with(name: &str, value: Value) -> Value {
     claims
 }
 
-fn refusal(token: &str) -> Refused {
+fn refusal(token: &str) -> TokenRefusal {
     verify(token, &keyring(), NOW).unwrap_err()
 }
 
@@ -77,7 +77,7 @@ fn a_pat_carries_its_endpoint_in_either_spelling() {
         for bad in [json!("0A1B2C3D"), json!("0a1b2c3"), json!(1), json!(null)] {
             let claims = json!({"type": "pat", "userId": "u1", name: bad});
             assert!(
-                matches!(verify_claims(&claims), Err(Refused::Claim(_))),
+                matches!(verify_claims(&claims), Err(TokenRefusal::Claim(_))),
                 "{claims}"
             );
         }
@@ -85,7 +85,7 @@ fn a_pat_carries_its_endpoint_in_either_spelling() {
     let both = json!({"type": "pat", "userId": "u1", "token_endpoint": "0a1b2c3d", "tokendpoint": "0a1b2c3e"});
     assert_eq!(
         verify_claims(&both).unwrap_err(),
-        Refused::Claim("token_endpoint")
+        TokenRefusal::Claim("token_endpoint")
     );
 }
 
@@ -93,13 +93,13 @@ fn a_pat_carries_its_endpoint_in_either_spelling() {
 fn an_expiry_has_no_leeway_and_the_other_times_have_five_seconds() {
     for (name, at, expected) in [
         ("exp", NOW + 1, None),
-        ("exp", NOW, Some(Refused::Expired)),
-        ("exp", NOW - 1, Some(Refused::Expired)),
-        ("exp", 0, Some(Refused::Expired)),
+        ("exp", NOW, Some(TokenRefusal::Expired)),
+        ("exp", NOW - 1, Some(TokenRefusal::Expired)),
+        ("exp", 0, Some(TokenRefusal::Expired)),
         ("nbf", NOW + 5, None),
-        ("nbf", NOW + 6, Some(Refused::NotYetValid)),
+        ("nbf", NOW + 6, Some(TokenRefusal::NotYetValid)),
         ("iat", NOW + 5, None),
-        ("iat", NOW + 6, Some(Refused::NotYetValid)),
+        ("iat", NOW + 6, Some(TokenRefusal::NotYetValid)),
         ("iat", 0, None),
     ] {
         assert_eq!(
@@ -126,7 +126,7 @@ fn a_time_is_an_integer_literal() {
         ] {
             let claims = format!(r#"{{"type":"auth","userId":"u1","{name}":{bad}}}"#);
             let token = raw_token(r#"{"alg":"HS256"}"#, &claims);
-            assert_eq!(refusal(&token), Refused::Claim(name), "{claims}");
+            assert_eq!(refusal(&token), TokenRefusal::Claim(name), "{claims}");
         }
     }
 }
@@ -156,7 +156,7 @@ fn a_claim_of_the_wrong_type_is_refused() {
     ] {
         assert_eq!(
             verify_claims(&with(name, bad.clone())).unwrap_err(),
-            Refused::Claim(name),
+            TokenRefusal::Claim(name),
             "{name} {bad}"
         );
     }
@@ -170,16 +170,16 @@ fn a_claim_of_the_wrong_type_is_refused() {
     ] {
         assert_eq!(
             verify_claims(&with("type", bad)).unwrap_err(),
-            Refused::UnknownType
+            TokenRefusal::UnknownType
         );
     }
     assert_eq!(
         verify_claims(&json!({"userId": "u1"})).unwrap_err(),
-        Refused::UnknownType
+        TokenRefusal::UnknownType
     );
     assert_eq!(
         verify_claims(&json!({"type": "auth", "sub": "u1"})).unwrap_err(),
-        Refused::NoIdentity
+        TokenRefusal::NoIdentity
     );
 }
 
@@ -214,17 +214,17 @@ fn duplicate_members_are_refused() {
     let twice = claims.replacen('{', r#"{"userId":"admin","#, 1);
     assert_eq!(
         refusal(&raw_token(r#"{"alg":"HS256"}"#, &twice)),
-        Refused::Payload
+        TokenRefusal::Payload
     );
     let nested = claims.replacen('{', r#"{"resources":{"tunnels":1,"tunnels":2},"#, 1);
     assert_eq!(
         refusal(&raw_token(r#"{"alg":"HS256"}"#, &nested)),
-        Refused::Payload
+        TokenRefusal::Payload
     );
     let header = r#"{"alg":"HS256","alg":"HS256"}"#;
     assert_eq!(
         refusal(&raw_token(header, &claims)),
-        Refused::Header("not a JSON object")
+        TokenRefusal::Header("not a JSON object")
     );
     for payload in ["[]", "1", "", "{", "{} "] {
         let token = raw_token(r#"{"alg":"HS256"}"#, payload);
@@ -246,7 +246,7 @@ fn a_header_brings_no_key_and_no_extension() {
             let header = json!({"alg": "HS256", name: value}).to_string();
             assert_eq!(
                 refusal(&raw_token(&header, &good().to_string())),
-                Refused::Header(name)
+                TokenRefusal::Header(name)
             );
         }
     }
@@ -259,7 +259,7 @@ fn a_header_brings_no_key_and_no_extension() {
     ] {
         assert_eq!(
             refusal(&raw_token(&header.to_string(), &good().to_string())),
-            Refused::Header(why)
+            TokenRefusal::Header(why)
         );
     }
     for typ in ["JWT", "jwt", "at+jwt", "application/at+jwt"] {
@@ -276,13 +276,13 @@ fn the_token_does_not_choose_the_algorithm() {
         let header = json!({"alg": algorithm}).to_string();
         assert_eq!(
             refusal(&raw_token(&header, &good().to_string())),
-            Refused::Signature,
+            TokenRefusal::Signature,
             "{algorithm}"
         );
     }
     assert_eq!(
         verify(&token(&good()), &Keyring::new(), NOW).unwrap_err(),
-        Refused::Signature
+        TokenRefusal::Signature
     );
 }
 
@@ -314,9 +314,9 @@ fn the_form_is_canonical() {
         token.replace('.', "%2E"),
         other_spelling,
     ] {
-        assert_eq!(refusal(&bad), Refused::Form, "{bad}");
+        assert_eq!(refusal(&bad), TokenRefusal::Form, "{bad}");
     }
-    assert_eq!(refusal(&"a".repeat(8 * 1024 + 1)), Refused::TooLong);
+    assert_eq!(refusal(&"a".repeat(8 * 1024 + 1)), TokenRefusal::TooLong);
 }
 
 #[test]
@@ -333,7 +333,7 @@ fn the_longest_token_is_8_kib() {
     };
     let fits = of_length(8 * 1024 - 3);
     assert!(fits.len() <= 8 * 1024 && verify(&fits, &keyring(), NOW).is_ok());
-    assert_eq!(refusal(&of_length(8 * 1024 + 1)), Refused::TooLong);
+    assert_eq!(refusal(&of_length(8 * 1024 + 1)), TokenRefusal::TooLong);
 }
 
 #[test]

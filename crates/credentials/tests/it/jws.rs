@@ -17,7 +17,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use credentials::{Keyring, Refused, Secret, verify};
+use credentials::{Keyring, Secret, TokenRefusal, verify};
 
 const NOW: i64 = 1_800_000_000;
 const SECRET: &str = "a secret of thirty-two bytes, or more";
@@ -49,7 +49,7 @@ fn shared() -> Keyring {
     Keyring::new().with_secret(&Secret::new(SECRET)).unwrap()
 }
 
-fn judged(token: &str, keys: &Keyring) -> Result<(), Refused> {
+fn judged(token: &str, keys: &Keyring) -> Result<(), TokenRefusal> {
     verify(token, keys, NOW).map(drop)
 }
 

@@ -56,7 +56,7 @@ pub(super) struct Writer {
     messages: Receiver<Message>,
     shared: Arc<AccessLogState>,
     /// Time of the last log message about a failure.
-    told: Option<Instant>,
+    last_logged: Option<Instant>,
     /// A failure was logged, but not its end.
     is_open: bool,
 }
@@ -72,7 +72,7 @@ impl Writer {
             out,
             messages,
             shared,
-            told: None,
+            last_logged: None,
             is_open: false,
         }
     }
@@ -149,20 +149,22 @@ impl Writer {
     }
 
     /// A full disk stays full for a while, and may accept a line now and then: that is logged once
-    /// per [`TOLD_AGAIN`].
+    /// per [`LOG_INTERVAL`].
     fn failed(&mut self, error: &io::Error) {
-        let is_told = self.told.is_some_and(|at| at.elapsed() < TOLD_AGAIN);
+        let is_told = self
+            .last_logged
+            .is_some_and(|at| at.elapsed() < LOG_INTERVAL);
         let was_failing = self.shared.failing.swap(true, Ordering::Relaxed);
         if !was_failing && !is_told {
             tracing::error!(%error, "the access log cannot be written, lines are dropped");
-            self.told = Some(Instant::now());
+            self.last_logged = Some(Instant::now());
             self.is_open = true;
         }
     }
 }
 
 /// Interval between two messages about dropped lines; the count is in the metrics.
-const TOLD_AGAIN: Duration = Duration::from_mins(5);
+const LOG_INTERVAL: Duration = Duration::from_mins(5);
 
 /// Time for which lines are collected before they are written: short for a person who follows the
 /// log, long for requests, thousands of which then share a wake-up.
@@ -177,9 +179,9 @@ mod tests {
 
     /// The log output, one message per line.
     #[derive(Clone, Default)]
-    struct Logged(Arc<Mutex<Vec<u8>>>);
+    struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Logged {
+    impl Write for LogBuffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_lasting_full_disk_is_logged_once() {
-        let logged = Logged::default();
+        let logged = LogBuffer::default();
         let to = logged.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(move || to.clone())

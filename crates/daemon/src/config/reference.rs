@@ -24,11 +24,11 @@ pub fn markdown(schema: &Value) -> String {
         }
         let default = match &schema["default"] {
             Value::Null => "–".to_owned(),
-            default => format!("`{}`", shown(default)),
+            default => format!("`{}`", format_value(default)),
         };
         let example = match schema["examples"].get(0).unwrap_or(&schema["default"]) {
             Value::Null => "–".to_owned(),
-            example => format!("`{}`", shown(example)),
+            example => format!("`{}`", format_value(example)),
         };
         let kind = kind(schema);
         writeln!(out, "| `{key}` | {kind} | {default} | {text} | {example} |").ok();
@@ -119,7 +119,7 @@ fn kind(schema: &Value) -> &'static str {
     }
 }
 
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)

@@ -13,7 +13,7 @@ pub(super) struct Shape<'a>(&'a Json);
 
 impl<'a> Shape<'a> {
     /// The shape of a whole schema.
-    pub(super) fn of(schema: &'a Json) -> Self {
+    pub(super) fn new(schema: &'a Json) -> Self {
         Self(schema)
     }
 

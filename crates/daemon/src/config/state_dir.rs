@@ -30,7 +30,7 @@ impl StateDir {
 
     /// The directory of `part` (`engine`); in a shared state directory with a subdirectory for
     /// `name` (a host).
-    pub fn of(self, part: &str, name: &str) -> PathBuf {
+    pub fn subdirectory(self, part: &str, name: &str) -> PathBuf {
         match self {
             Self::Own(path) => path,
             Self::Shared(path) => path.join("svc").join(part).join(name),

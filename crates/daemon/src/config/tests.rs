@@ -56,7 +56,7 @@ fn read(text: &str, variables: &[(&str, &str)]) -> Result<Example, ConfigError> 
 }
 
 /// The error of `text` as `line:column: key: message`.
-fn refusal(text: &str) -> String {
+fn first_error(text: &str) -> String {
     let file = file(text);
     let error = load::<Example>(Some(file.path()), [])
         .unwrap_err()
@@ -149,16 +149,16 @@ fn two_variables_for_one_key_are_refused() {
 #[test]
 fn an_unknown_key_is_named_with_its_position_and_the_nearest() {
     assert_eq!(
-        refusal("web:\n  host: a\n  prot: 80\n"),
+        first_error("web:\n  host: a\n  prot: 80\n"),
         "3:3: web.prot: unknown key; the nearest known one is web.port",
     );
     assert_eq!(
-        refusal("metrics:\n  listen_addr: x\n"),
+        first_error("metrics:\n  listen_addr: x\n"),
         "2:3: metrics.listen_addr: unknown key; \
          the nearest known one is metrics.prometheus.listen_addr",
     );
     assert_eq!(
-        refusal("wbe: {host: a, port: 80}\n"),
+        first_error("wbe: {host: a, port: 80}\n"),
         "1:1: wbe: unknown key; the nearest known one is web",
     );
     assert_eq!(
@@ -209,7 +209,7 @@ fn a_value_of_the_wrong_kind_is_named_and_not_shown() {
         ),
         ("- a\n", "1:1: expected a section, found a list"),
     ] {
-        assert_eq!(refusal(text), expected, "{text:?}");
+        assert_eq!(first_error(text), expected, "{text:?}");
     }
     assert_eq!(
         env_refusal("SVC_WEB__PORT", "many"),
@@ -223,12 +223,12 @@ fn a_value_of_the_wrong_kind_is_named_and_not_shown() {
 
 #[test]
 fn errors_of_the_type_have_a_position() {
-    let out_of_range = refusal("web:\n  port: 70000\n");
+    let out_of_range = first_error("web:\n  port: 70000\n");
     assert!(
         out_of_range.starts_with("2:9: web.port: "),
         "{out_of_range}"
     );
-    let variant = refusal("web:\n  level: loud\n");
+    let variant = first_error("web:\n  level: loud\n");
     assert!(
         variant.starts_with("2:10: web.level: unknown variant `loud`"),
         "{variant}"
@@ -268,7 +268,7 @@ fn invalid_yaml_has_a_position_and_is_not_shown() {
         "a: b\n---\ntoken: hunter2\n",
         "token: hunter2: hunter2\n",
     ] {
-        let error = refusal(text);
+        let error = first_error(text);
         assert!(
             error.contains("this is not valid YAML: "),
             "{text:?}: {error}"
@@ -333,7 +333,7 @@ struct Many {
 }
 
 /// All errors of a text, one per line.
-fn refusals(text: &str) -> Vec<String> {
+fn all_errors(text: &str) -> Vec<String> {
     let check = |many: Many| {
         let hostless = many.webs.iter().filter(|(_, web)| web.host.is_none());
         let errors: Vec<_> = hostless
@@ -366,7 +366,7 @@ fn all_errors_are_reported_with_positions() {
     hots: d
 ";
     assert_eq!(
-        refusals(text),
+        all_errors(text),
         [
             "many.yaml:4:5: webs.a.prot: unknown key; the nearest known one is webs.a.port",
             "many.yaml:6:11: webs.b.port: expected a whole number, found a text",
@@ -375,12 +375,12 @@ fn all_errors_are_reported_with_positions() {
             "many.yaml:11:5: webs.d.hots: unknown key; the nearest known one is webs.d.host",
         ]
     );
-    assert_eq!(refusals("webs: {a: {host: a}}"), Vec::<String>::new());
+    assert_eq!(all_errors("webs: {a: {host: a}}"), Vec::<String>::new());
     assert_eq!(
-        refusals("wbs: {a: {host: a}}"),
+        all_errors("wbs: {a: {host: a}}"),
         ["many.yaml:1:1: wbs.a.host: unknown key; the nearest known one is webs.a.host"]
     );
-    let broken = refusals("webs: [");
+    let broken = all_errors("webs: [");
     assert_eq!(broken.len(), 1, "{broken:?}");
     assert!(
         broken[0].starts_with("many.yaml:1:"),

@@ -36,7 +36,7 @@ impl Respond {
             return response;
         }
         if is_metrics {
-            return match self.judge(request.headers()) {
+            return match self.authorize(request.headers()) {
                 Ok(()) => metrics(self.recorder.render()),
                 Err(challenge) => unauthorized(challenge),
             };
@@ -50,7 +50,7 @@ impl Respond {
     }
 
     /// Checks that a scrape is allowed (MX-3), or returns the challenge (RFC 6750 section 3).
-    fn judge(&self, headers: &HeaderMap) -> Result<(), &'static str> {
+    fn authorize(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         let Some(expected) = &self.bearer_token else {
             return Ok(());
         };

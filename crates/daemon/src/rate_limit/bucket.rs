@@ -65,7 +65,7 @@ impl<K: Hash + Eq> Buckets<K> {
     }
 
     /// Returns a token that was taken.
-    pub fn give_back(&self, key: K, now: Instant) {
+    pub fn refund(&self, key: K, now: Instant) {
         let mut generations = self.full_at.lock();
         let Some(full_at) = generations.get(&key) else {
             return;
@@ -76,7 +76,7 @@ impl<K: Hash + Eq> Buckets<K> {
     }
 
     /// State of the bucket.
-    pub fn look(&self, key: &K, now: Instant) -> Quota {
+    pub fn peek(&self, key: &K, now: Instant) -> Quota {
         let full_at = self.full_at.lock().get(key);
         self.quota(full_at.unwrap_or(now).max(now), now)
     }
@@ -103,7 +103,7 @@ impl<K: Hash + Eq> Buckets<K> {
 /// Recently added keys, in the same limited memory.
 #[derive(Debug)]
 pub struct Recent<K> {
-    kept: Duration,
+    retention: Duration,
     put_at: Mutex<Generations<K>>,
 }
 
@@ -112,7 +112,7 @@ impl<K: Hash + Eq> Recent<K> {
     pub fn new(kept: Duration) -> Self {
         let (young, old) = (HashMap::new(), HashMap::new());
         Self {
-            kept,
+            retention: kept,
             put_at: Mutex::new(Generations { young, old }),
         }
     }
@@ -125,7 +125,7 @@ impl<K: Hash + Eq> Recent<K> {
     /// True if the key was added recently.
     pub fn contains(&self, key: &K, now: Instant) -> bool {
         let put_at = self.put_at.lock().get(key);
-        put_at.is_some_and(|at| now.saturating_duration_since(at) < self.kept)
+        put_at.is_some_and(|at| now.saturating_duration_since(at) < self.retention)
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
         let empty = buckets.take(1, now).unwrap_err();
         assert_eq!((empty.left, empty.wait_seconds), (0, 1));
         // Another key has a full bucket.
-        assert_eq!(buckets.look(&2, now).left, 60);
+        assert_eq!(buckets.peek(&2, now).left, 60);
         let later = now + Duration::from_millis(999);
         assert!(buckets.take(1, later).is_err());
         let later = now + Duration::from_secs(1);
@@ -188,10 +188,10 @@ mod tests {
         let now = Instant::now();
         for _ in 0..200 {
             buckets.take(1, now).unwrap();
-            buckets.give_back(1, now);
+            buckets.refund(1, now);
         }
-        buckets.give_back(1, now);
-        buckets.give_back(2, now);
+        buckets.refund(1, now);
+        buckets.refund(2, now);
         for left in (0..60).rev() {
             assert_eq!(buckets.take(1, now).unwrap().left, left);
         }
@@ -222,6 +222,6 @@ mod tests {
         let generations = buckets.full_at.lock();
         assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION);
         drop(generations);
-        assert_eq!(buckets.look(&0, now).left, 1_000_000 - requests);
+        assert_eq!(buckets.peek(&0, now).left, 1_000_000 - requests);
     }
 }

@@ -55,13 +55,13 @@ pub enum TlsError {
         /// The certificate's file.
         path: PathBuf,
         /// The reason.
-        problem: Unfit,
+        problem: RejectionReason,
     },
 }
 
 /// Reason why clients would refuse a valid certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum RejectionReason {
     /// It has expired.
     #[error("has expired")]
     Expired,
@@ -129,15 +129,17 @@ impl Pair {
         before: &CertifiedKey,
         needed: &[String],
         now: i64,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), RejectionReason> {
         if self.not_after <= now {
-            return Err(Unfit::Expired);
+            return Err(RejectionReason::Expired);
         }
         if self.not_before > now {
-            return Err(Unfit::NotYet);
+            return Err(RejectionReason::NotYet);
         }
         match (self.certified.cert.first(), before.cert.first()) {
-            (Some(own), Some(before)) => names::replaces(own, before, needed).map_err(Unfit::Names),
+            (Some(own), Some(before)) => {
+                names::replaces(own, before, needed).map_err(RejectionReason::Names)
+            }
             _ => Ok(()),
         }
     }

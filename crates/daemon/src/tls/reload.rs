@@ -15,7 +15,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::CertificateDer;
 
-use super::pair::{CertFiles, Pair, TlsError, Unfit};
+use super::pair::{CertFiles, Pair, RejectionReason, TlsError};
 use crate::clock::{Clock as _, SystemClock};
 
 /// Counts changes of the files by `outcome`: `ok` (in use) or `error` (the old one stays in use).
@@ -32,34 +32,34 @@ pub const EXPIRY_METRIC: &str = "svc_certificate_expiry_timestamp_seconds";
 /// files change again. Replacing one file after the other is therefore safe in either order, and so
 /// is swapping a symbolic link anywhere on the path. It polls instead of using a file watcher,
 /// because a watcher can miss changes.
-pub struct ReloadingCert(Arc<Reloading>);
+pub struct ReloadingCert(Arc<ReloadState>);
 
-struct Reloading {
+struct ReloadState {
     files: CertFiles,
     /// Names that a new certificate must have if the previous one has them.
     needed: Vec<String>,
     provider: Arc<CryptoProvider>,
-    current: ArcSwap<InService>,
-    look: Mutex<Look>,
+    current: ArcSwap<CurrentCert>,
+    check: Mutex<FileCheck>,
     /// A thread is checking the files.
-    is_looking: AtomicBool,
-    /// Time of the next check, in milliseconds after `born`: handshakes only read this.
-    next_look: AtomicU64,
-    born: Instant,
+    is_checking: AtomicBool,
+    /// Time of the next check, in milliseconds after `created_at`: handshakes only read this.
+    next_check: AtomicU64,
+    created_at: Instant,
     reloads: AtomicU64,
     failures: AtomicU64,
 }
 
-struct InService {
+struct CurrentCert {
     certified: Arc<CertifiedKey>,
     not_after: i64,
 }
 
 /// Result of the last check.
-struct Look {
+struct FileCheck {
     /// `None` if the files could not be read for a reason that is not visible in their state.
-    seen: Option<Stamp>,
-    /// True if `seen` was confirmed by a second read.
+    stamp: Option<Stamp>,
+    /// True if `stamp` was confirmed by a second read.
     confirmed: bool,
     /// Last error of the files, so that a lasting failure counts once.
     refused: Option<String>,
@@ -87,19 +87,19 @@ impl ReloadingCert {
         let seen = Stamp::of(&files);
         let pair = Pair::read(&files, &provider)?;
         export_expiry(pair.not_after);
-        Ok(Self(Arc::new(Reloading {
+        Ok(Self(Arc::new(ReloadState {
             files,
             needed,
             provider,
             current: ArcSwap::from_pointee(pair.into()),
-            look: Mutex::new(Look {
-                seen: Some(seen),
+            check: Mutex::new(FileCheck {
+                stamp: Some(seen),
                 confirmed: false,
                 refused: None,
             }),
-            is_looking: AtomicBool::new(false),
-            next_look: AtomicU64::new(0),
-            born: Instant::now(),
+            is_checking: AtomicBool::new(false),
+            next_check: AtomicU64::new(0),
+            created_at: Instant::now(),
             reloads: AtomicU64::new(0),
             failures: AtomicU64::new(0),
         })))
@@ -112,28 +112,28 @@ impl ReloadingCert {
 
     /// Checks the files, if a check is due at `now`; `unix` is the time of day in seconds since
     /// 1970. Blocks for as long as the file system does.
-    pub fn look(&self, now: Instant, unix: i64) {
-        if let Some(mut look) = self.0.take_look(now) {
-            self.0.look_at_files(&mut look, unix);
+    pub fn check_files(&self, now: Instant, unix: i64) {
+        if let Some(mut look) = self.0.lock_check(now) {
+            self.0.check_locked(&mut look, unix);
         }
     }
 
     /// Starts a check of the files, if one is due, and does not wait for it.
-    fn look_in_background(&self, now: Instant) {
-        if !self.0.is_due(now) || self.0.is_looking.swap(true, Ordering::AcqRel) {
+    fn check_in_background(&self, now: Instant) {
+        if !self.0.is_due(now) || self.0.is_checking.swap(true, Ordering::AcqRel) {
             return;
         }
         let this = Arc::clone(&self.0);
         let thread = std::thread::Builder::new().name("certificate".to_owned());
         let looking = thread.spawn(move || {
-            if let Some(mut look) = this.take_look(now) {
-                this.look_at_files(&mut look, SystemClock.now().as_second());
+            if let Some(mut look) = this.lock_check(now) {
+                this.check_locked(&mut look, SystemClock.now().as_second());
             }
-            this.is_looking.store(false, Ordering::Release);
+            this.is_checking.store(false, Ordering::Release);
         });
         if looking.is_err() {
             // No thread could be started; a later handshake tries again.
-            self.0.is_looking.store(false, Ordering::Release);
+            self.0.is_checking.store(false, Ordering::Release);
         }
     }
 
@@ -158,29 +158,29 @@ impl ReloadingCert {
     }
 }
 
-impl Reloading {
+impl ReloadState {
     fn is_due(&self, now: Instant) -> bool {
-        let elapsed = millis(now.saturating_duration_since(self.born));
-        elapsed >= self.next_look.load(Ordering::Relaxed)
+        let elapsed = millis(now.saturating_duration_since(self.created_at));
+        elapsed >= self.next_check.load(Ordering::Relaxed)
     }
 
     /// The lock for a check, if one is due and no other thread is checking.
-    fn take_look(&self, now: Instant) -> Option<MutexGuard<'_, Look>> {
+    fn lock_check(&self, now: Instant) -> Option<MutexGuard<'_, FileCheck>> {
         if !self.is_due(now) {
             return None;
         }
         // Tested again under the lock, because the previous holder may just have checked.
-        let look = self.look.try_lock().filter(|_| self.is_due(now))?;
-        let elapsed = millis(now.saturating_duration_since(self.born));
+        let look = self.check.try_lock().filter(|_| self.is_due(now))?;
+        let elapsed = millis(now.saturating_duration_since(self.created_at));
         let next = elapsed.saturating_add(millis(CHECK_INTERVAL));
-        self.next_look.store(next, Ordering::Relaxed);
+        self.next_check.store(next, Ordering::Relaxed);
         Some(look)
     }
 
-    fn look_at_files(&self, look: &mut Look, unix: i64) {
+    fn check_locked(&self, look: &mut FileCheck, unix: i64) {
         // Taken before reading, so that a write during the read is detected in the next check.
         let stamp = Stamp::of(&self.files);
-        let changed = look.seen.as_ref() != Some(&stamp);
+        let changed = look.stamp.as_ref() != Some(&stamp);
         if !changed && look.confirmed {
             return;
         }
@@ -189,19 +189,19 @@ impl Reloading {
         look.confirmed = !changed;
         match self.read(unix) {
             Ok(pair) => {
-                look.seen = Some(stamp);
+                look.stamp = Some(stamp);
                 look.refused = None;
-                self.take_into_service(pair);
+                self.activate(pair);
             }
             Err(error) => {
                 // A file that exists but cannot be read (no descriptors, a hanging disk) may become
                 // readable without a change. A certificate may also become valid over time.
                 let transient = match &error {
                     TlsError::Read { .. } => stamp.is_complete(),
-                    TlsError::Unfit { problem, .. } => *problem == Unfit::NotYet,
+                    TlsError::Unfit { problem, .. } => *problem == RejectionReason::NotYet,
                     _ => false,
                 };
-                look.seen = (!transient).then_some(stamp);
+                look.stamp = (!transient).then_some(stamp);
                 let error = error.to_string();
                 if (changed && !transient) || look.refused.as_ref() != Some(&error) {
                     self.failures.fetch_add(1, Ordering::Relaxed);
@@ -232,7 +232,7 @@ impl Reloading {
         Ok(pair)
     }
 
-    fn take_into_service(&self, pair: Pair) {
+    fn activate(&self, pair: Pair) {
         // The same chain has the same key: the files were touched, or the old ones were restored.
         if pair.certified.cert == self.current.load().certified.cert {
             return;
@@ -247,7 +247,7 @@ impl Reloading {
 
 impl ResolvesServerCert for ReloadingCert {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.look_in_background(Instant::now());
+        self.check_in_background(Instant::now());
         Some(self.current())
     }
 }
@@ -260,7 +260,7 @@ impl fmt::Debug for ReloadingCert {
     }
 }
 
-impl From<Pair> for InService {
+impl From<Pair> for CurrentCert {
     fn from(
         Pair {
             certified,
@@ -364,13 +364,13 @@ mod tests {
             // A check detects a change ...
             let seen = write(&files);
             now += CHECK_INTERVAL;
-            served.look(now, 0x7000_0000);
+            served.check_files(now, 0x7000_0000);
             assert_eq!(served.current().cert[0], seen);
             // ... and another follows within the tick of a coarse clock: the stamps are equal.
             let unseen = write(&files);
-            served.0.look.lock().seen = Some(Stamp::of(&files));
+            served.0.check.lock().stamp = Some(Stamp::of(&files));
             now += CHECK_INTERVAL;
-            served.look(now, 0x7000_0000);
+            served.check_files(now, 0x7000_0000);
             assert_eq!(served.current().cert[0], unseen);
         }
     }

@@ -44,7 +44,7 @@ fn a_supervisor_at_a_path_is_notified_of_each_step() {
     assert!(at.parse::<u64>().unwrap() > 0, "{reloading}");
     supervisor.stopping();
     assert_eq!(told_by(&socket), "STOPPING=1");
-    assert_eq!(supervisor.beat_every(), None);
+    assert_eq!(supervisor.beat_interval(), None);
 }
 
 #[test]
@@ -58,8 +58,11 @@ fn a_supervisor_with_an_abstract_socket_gets_watchdog_messages() {
         ("WATCHDOG_PID", "7"),
     ])
     .unwrap();
-    assert_eq!(supervisor.beat_every(), Some(Duration::from_millis(1500)));
-    supervisor.beat();
+    assert_eq!(
+        supervisor.beat_interval(),
+        Some(Duration::from_millis(1500))
+    );
+    supervisor.send_watchdog_beat();
     assert_eq!(told_by(&socket), "WATCHDOG=1");
 }
 
@@ -74,14 +77,14 @@ fn a_watchdog_of_another_process_is_ignored() {
         ("WATCHDOG_PID", "8"),
     ])
     .unwrap();
-    assert_eq!(supervisor.beat_every(), None);
+    assert_eq!(supervisor.beat_interval(), None);
 }
 
 #[test]
 fn without_a_supervisor_nothing_is_sent_and_an_invalid_address_is_an_error() {
     let nobody = environment(&[("WATCHDOG_USEC", "3000000")]).unwrap();
     nobody.ready();
-    assert_eq!(nobody.beat_every(), None);
+    assert_eq!(nobody.beat_interval(), None);
     for wrong in ["vsock:2:1", "relative", "/nonexistent/notify"] {
         assert!(environment(&[("NOTIFY_SOCKET", wrong)]).is_err(), "{wrong}");
     }

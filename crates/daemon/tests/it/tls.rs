@@ -49,7 +49,7 @@ impl Pem {
 const TODAY: i64 = 1_790_000_000;
 
 /// A served pair of files, and a clock that moves one check interval with each handshake.
-struct Served {
+struct TlsServer {
     dir: TempDir,
     cert: ReloadingCert,
     now: Instant,
@@ -57,7 +57,7 @@ struct Served {
     unix: i64,
 }
 
-impl Served {
+impl TlsServer {
     fn new(first: &Pem) -> Self {
         let dir = TempDir::new().unwrap();
         first.write(dir.path());
@@ -81,7 +81,7 @@ impl Served {
     }
 
     fn at(&self, now: Instant) -> CertificateDer<'static> {
-        self.cert.look(now, self.unix);
+        self.cert.check_files(now, self.unix);
         self.cert.current().cert[0].clone()
     }
 }
@@ -105,7 +105,7 @@ fn files(dir: &Path) -> CertFiles {
 #[test]
 fn en_12_the_handshake_after_a_change_uses_the_new_certificate() {
     let (old, new) = (Pem::new(), Pem::new());
-    let mut served = Served::new(&old);
+    let mut served = TlsServer::new(&old);
     assert_eq!(served.next(), old.der);
     new.write(served.dir.path());
     assert_eq!(served.next(), new.der);
@@ -117,7 +117,7 @@ fn en_12_the_handshake_after_a_change_uses_the_new_certificate() {
 #[test]
 fn en_12_files_are_checked_once_a_second() {
     let (old, new) = (Pem::new(), Pem::new());
-    let mut served = Served::new(&old);
+    let mut served = TlsServer::new(&old);
     served.next();
     new.write(served.dir.path());
     assert_eq!(served.at(served.now + CHECK_INTERVAL.mul_f32(0.9)), old.der);
@@ -128,7 +128,7 @@ fn en_12_files_are_checked_once_a_second() {
 #[test]
 fn en_12_broken_files_leave_the_old_certificate_and_are_retried_when_changed() {
     let (old, new) = (Pem::new(), Pem::new());
-    let mut served = Served::new(&old);
+    let mut served = TlsServer::new(&old);
     served.next();
     let half = &new.cert[..new.cert.len() / 2];
     let cut = new.cert.replacen("MII", "MIJ", 1);
@@ -151,7 +151,7 @@ fn en_12_broken_files_leave_the_old_certificate_and_are_retried_when_changed() {
 #[test]
 fn en_12_a_two_step_write_is_safe_in_either_order() {
     let (first, second, third) = (Pem::new(), Pem::new(), Pem::new());
-    let mut served = Served::new(&first);
+    let mut served = TlsServer::new(&first);
     write(served.path("cert.pem"), &second.cert);
     assert_eq!(
         served.next(),
@@ -171,7 +171,7 @@ fn en_12_a_two_step_write_is_safe_in_either_order() {
 #[test]
 fn en_12_a_pair_that_clients_would_refuse_leaves_the_old_certificate_and_is_reported() {
     let old = Pem::new();
-    let mut served = Served::new(&old);
+    let mut served = TlsServer::new(&old);
     served.next();
     for (failures, (name, from, to)) in (1..).zip([
         ("host.example", 2020, 2025),
@@ -194,7 +194,7 @@ fn en_12_a_pair_that_clients_would_refuse_leaves_the_old_certificate_and_is_repo
 #[test]
 fn en_12_a_not_yet_valid_certificate_is_served_when_its_time_comes() {
     let old = Pem::new();
-    let mut served = Served::new(&old);
+    let mut served = TlsServer::new(&old);
     served.next();
     let early = Pem::made("host.example", 2030, 2040);
     early.write(served.dir.path());
@@ -208,7 +208,7 @@ fn en_12_a_not_yet_valid_certificate_is_served_when_its_time_comes() {
 #[test]
 fn en_12_files_that_hang_delay_no_handshake() {
     let old = Pem::new();
-    let served = Served::new(&old);
+    let served = TlsServer::new(&old);
     // Opening a pipe blocks until it has a writer, like a mount that hangs.
     fs::remove_file(served.path("cert.pem")).unwrap();
     let made = std::process::Command::new("mkfifo")
@@ -233,7 +233,7 @@ fn en_12_files_that_hang_delay_no_handshake() {
 #[test]
 fn en_12_a_missing_file_leaves_the_old_certificate() {
     let (old, new) = (Pem::new(), Pem::new());
-    let mut served = Served::new(&old);
+    let mut served = TlsServer::new(&old);
     fs::remove_file(served.path("key.pem")).unwrap();
     assert_eq!(served.next(), old.der);
     assert_eq!(served.next(), old.der);
@@ -246,7 +246,7 @@ fn en_12_a_missing_file_leaves_the_old_certificate() {
 #[test]
 fn en_12_a_temporarily_unreadable_file_is_read_later_without_a_change() {
     let (old, new) = (Pem::new(), Pem::new());
-    let mut served = Served::new(&old);
+    let mut served = TlsServer::new(&old);
     served.next();
     // A directory instead of the file exists but cannot be read, like a file without a free
     // descriptor.
@@ -282,7 +282,7 @@ fn en_12_swapped_links_are_followed() {
     let cert = ReloadingCert::load(files(dir.path()), provider()).unwrap();
     let start = Instant::now();
     let at = |now| {
-        cert.look(now, TODAY);
+        cert.check_files(now, TODAY);
         cert.current().cert[0].clone()
     };
     assert_eq!(at(start), old.der);
@@ -298,7 +298,7 @@ fn en_12_swapped_links_are_followed() {
 #[test]
 fn en_12_a_replacement_with_the_same_time_is_seen() {
     let (old, new) = (Pem::new(), Pem::new());
-    let mut served = Served::new(&old);
+    let mut served = TlsServer::new(&old);
     served.next();
     for (name, text) in [("cert.pem", &new.cert), ("key.pem", &new.key)] {
         let modified = fs::metadata(served.path(name)).unwrap().modified().unwrap();
@@ -334,14 +334,14 @@ fn a_first_pair_that_is_broken_is_an_error_that_names_the_file() {
 
 #[test]
 fn expiry_is_that_of_the_servers_own_certificate() {
-    let served = Served::new(&Pem::new());
+    let served = TlsServer::new(&Pem::new());
     assert_eq!(served.cert.not_after(), 2_208_988_800);
 }
 
 #[test]
 fn touching_the_files_does_not_change_the_certificate() {
     let pem = Pem::new();
-    let mut served = Served::new(&pem);
+    let mut served = TlsServer::new(&pem);
     served.next();
     pem.write(served.dir.path());
     assert_eq!(served.next(), pem.der);
@@ -384,7 +384,7 @@ fn handshake(server: &Arc<ServerConfig>, trusted: &Pem) -> CertificateDer<'stati
 #[test]
 fn a_handshake_gets_the_certificate_and_our_first_cipher() {
     let pem = Pem::new();
-    let served = Served::new(&pem);
+    let served = TlsServer::new(&pem);
     let mut server = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -399,7 +399,7 @@ fn a_handshake_gets_the_certificate_and_our_first_cipher() {
 
 #[test]
 fn concurrent_handshakes_never_wait_for_a_check() {
-    let served = Served::new(&Pem::new());
+    let served = TlsServer::new(&Pem::new());
     std::thread::scope(|scope| {
         for offset in 0..8 {
             let served = &served;

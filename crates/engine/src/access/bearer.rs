@@ -17,8 +17,8 @@ pub enum Bearer<'a> {
 
 impl<'a> Bearer<'a> {
     /// Reads the header. The scheme's case does not matter (RFC 9110, 11.1).
-    pub fn of(headers: &'a HeaderMap) -> Self {
-        Self::among(
+    pub fn from_headers(headers: &'a HeaderMap) -> Self {
+        Self::from_values(
             headers
                 .get_all(AUTHORIZATION)
                 .iter()
@@ -27,7 +27,7 @@ impl<'a> Bearer<'a> {
     }
 
     /// Reads the values of all `Authorization` fields.
-    pub fn among(values: impl Iterator<Item = &'a [u8]>) -> Self {
+    pub fn from_values(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut found = Self::Absent;
         for (place, value) in values.enumerate() {
             let (scheme, rest) = split_scheme(value);
@@ -99,7 +99,7 @@ mod tests {
             for value in values {
                 headers.append(AUTHORIZATION, value.parse().unwrap());
             }
-            assert_eq!(Bearer::of(&headers), expected, "{values:?}");
+            assert_eq!(Bearer::from_headers(&headers), expected, "{values:?}");
         }
     }
 

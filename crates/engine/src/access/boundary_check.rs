@@ -1,7 +1,7 @@
 //! The check of the actions that an agent, dialler or reader may do with its token (EN-7).
 //! [`super::Tenancy::require`] checks if it has a permission in a project at all.
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use types::permission::Permission;
 use types::problem::Problem;
 use types::tunnel::{Tunnel, TunnelProperties};
@@ -17,7 +17,7 @@ pub enum BoundaryDenial {
     /// The owner of the token is not a member of the project's workspace, or has a role that does
     /// not allow it.
     #[error("the owner of the token may not do this in this project")]
-    NoPart(Permission),
+    NotMember(Permission),
     /// The project is suspended for all users.
     #[error("the project is suspended")]
     Suspended,
@@ -33,7 +33,7 @@ impl From<BoundaryDenial> for Problem {
     fn from(denied: BoundaryDenial) -> Self {
         let detail = denied.to_string();
         match denied {
-            BoundaryDenial::Permission(permission) | BoundaryDenial::NoPart(permission) => {
+            BoundaryDenial::Permission(permission) | BoundaryDenial::NotMember(permission) => {
                 Self::insufficient_scope(permission).with_detail(detail)
             }
             BoundaryDenial::Suspended => {
@@ -53,7 +53,7 @@ impl From<BoundaryDenial> for Problem {
 /// Checks that the token's boundary includes this tunnel. It sets properties that the boundary
 /// fixes and the agent did not set, so it must run before the properties are resolved.
 pub fn apply_and_check_boundary(
-    token: &Verified,
+    token: &VerifiedToken,
     project: &Project,
     properties: &mut TunnelProperties,
 ) -> Result<(), BoundaryDenial> {
@@ -72,7 +72,7 @@ pub fn apply_and_check_boundary(
 /// Checks that the token's boundary allows its bearer to dial this tunnel. A boundary that requires
 /// a path does not allow it: a dialled stream has none.
 pub fn reaches_stream(
-    token: &Verified,
+    token: &VerifiedToken,
     project: &Project,
     tunnel: &Tunnel,
 ) -> Result<(), BoundaryDenial> {
@@ -89,7 +89,7 @@ pub fn reaches_stream(
 }
 
 /// Checks that the token's boundary allows anything of `project` to be listed.
-pub fn reaches_list(token: &Verified, project: &Project) -> Result<(), BoundaryDenial> {
+pub fn reaches_list(token: &VerifiedToken, project: &Project) -> Result<(), BoundaryDenial> {
     let permission = Permission::TunnelsResourcesReadOnly;
     let state = project.state();
     if token

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use credentials::Verified;
+use credentials::VerifiedToken;
 use parking_lot::Mutex;
 
 use super::digest::Digest;
@@ -25,7 +25,7 @@ type Generation = papaya::HashMap<Digest, Entry>;
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) epoch: u64,
-    pub(super) verified: Arc<Verified>,
+    pub(super) verified: Arc<VerifiedToken>,
     /// The stored credential behind it at that time; `None` if there is none.
     pub(super) source: Option<Arc<Credential>>,
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     fn entry() -> Entry {
-        let verified = Verified {
+        let verified = VerifiedToken {
             kind: TokenKind::Pat,
             identity: Identity::User("ann".to_owned()),
             user_id: None,

@@ -22,13 +22,13 @@ pub struct ClientCertificate {
     validity: Validity,
     /// The authorities that issued it. Signatures are verified once for a connection, and again
     /// when the set of authorities changes.
-    led_to: ArcSwapOption<CredentialSearch>,
+    last_search: ArcSwapOption<CredentialSearch>,
 }
 
 #[derive(Debug)]
 struct CredentialSearch {
     /// The authorities that were searched, and the project of the search.
-    among: Arc<Vec<Arc<Credential>>>,
+    authorities: Arc<Vec<Arc<Credential>>>,
     project: Arc<str>,
     found: Vec<(Arc<Credential>, Validity)>,
 }
@@ -54,7 +54,7 @@ impl ClientCertificate {
             digest: sum,
             validity: Validity::of(own)?,
             chain: chain.iter().map(|one| one.clone().into_owned()).collect(),
-            led_to: ArcSwapOption::empty(),
+            last_search: ArcSwapOption::empty(),
         })
     }
 
@@ -64,7 +64,7 @@ impl ClientCertificate {
             digest,
             chain: Box::default(),
             validity: Validity::ALWAYS,
-            led_to: ArcSwapOption::empty(),
+            last_search: ArcSwapOption::empty(),
         }
     }
 
@@ -87,12 +87,12 @@ impl ClientCertificate {
             .map(|credential| (credential, self.validity));
         let search = self.search(directory, project, now);
         let mut known: Vec<_> = registered.chain(search.found.iter().cloned()).collect();
-        let mut why = match (known.is_empty(), self.validity.holds(now)) {
+        let mut why = match (known.is_empty(), self.validity.contains(now)) {
             (true, true) => CertificateError::Unknown,
             _ => CertificateError::Time,
         };
         known.retain(|(credential, validity)| {
-            let in_time = validity.holds(now);
+            let in_time = validity.contains(now);
             if in_time && credential.is_expired(now) {
                 why = CertificateError::Expired;
             }
@@ -123,9 +123,9 @@ impl ClientCertificate {
     /// project cost a visitor nothing and displace no member.
     fn search(&self, directory: &Directory, project: &Project, now: i64) -> Arc<CredentialSearch> {
         let among = directory.authorities();
-        let known = self.led_to.load_full();
+        let known = self.last_search.load_full();
         let is_of_now = |known: &Arc<CredentialSearch>| {
-            Arc::ptr_eq(&known.among, &among) && known.project == project.id
+            Arc::ptr_eq(&known.authorities, &among) && known.project == project.id
         };
         if let Some(known) = known.filter(is_of_now) {
             return known;
@@ -142,10 +142,10 @@ impl ClientCertificate {
         let found = among.iter().filter_map(leads_to).take(CANDIDATES);
         let search = Arc::new(CredentialSearch {
             found: found.collect(),
-            among: Arc::clone(&among),
+            authorities: Arc::clone(&among),
             project: Arc::clone(&project.id),
         });
-        self.led_to.store(Some(Arc::clone(&search)));
+        self.last_search.store(Some(Arc::clone(&search)));
         search
     }
 }

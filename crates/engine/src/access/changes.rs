@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use api::link::{Ended, Item};
+use api::link::{EndedToken, Item};
 use parking_lot::Mutex;
 
 use super::decide::Proof;
@@ -27,8 +27,8 @@ pub enum ChangeScope {
 /// Changes that were not processed yet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invalidations {
-    everybody: bool,
-    of: HashSet<ChangeScope>,
+    affects_all: bool,
+    scopes: HashSet<ChangeScope>,
 }
 
 /// Queue of changes that were not processed yet.
@@ -40,10 +40,10 @@ const MAX_SCOPES: usize = 256;
 
 impl Invalidations {
     /// A change that may affect every visitor.
-    pub fn everybody() -> Self {
+    pub fn all_visitors() -> Self {
         Self {
-            everybody: true,
-            of: HashSet::new(),
+            affects_all: true,
+            scopes: HashSet::new(),
         }
     }
 
@@ -73,10 +73,10 @@ impl Invalidations {
                         concerns.add(ChangeScope::Project(project));
                     }
                 }
-                Item::Ended(Ended { id, .. }) => {
+                Item::Ended(EndedToken { id, .. }) => {
                     concerns.add(ChangeScope::Token(id.as_str().into()));
                 }
-                Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => concerns.everybody = true,
+                Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => concerns.affects_all = true,
             }
         }
         concerns
@@ -97,15 +97,15 @@ impl Invalidations {
     }
 
     fn add(&mut self, concern: ChangeScope) {
-        self.of.insert(concern);
-        self.everybody |= self.of.len() > MAX_SCOPES;
+        self.scopes.insert(concern);
+        self.affects_all |= self.scopes.len() > MAX_SCOPES;
     }
 
     fn join(&mut self, other: Self) {
-        self.everybody |= other.everybody;
-        for concern in other.of {
-            if self.everybody {
-                self.of.clear();
+        self.affects_all |= other.affects_all;
+        for concern in other.scopes {
+            if self.affects_all {
+                self.scopes.clear();
                 return;
             }
             self.add(concern);
@@ -114,9 +114,9 @@ impl Invalidations {
 
     /// Returns true if a visitor of a project that was admitted with this proof may be affected.
     pub fn affects(&self, project: &str, proof: Option<&Proof>) -> bool {
-        self.everybody
+        self.affects_all
             || self
-                .of
+                .scopes
                 .iter()
                 .any(|concern| concern.touches(project, proof))
     }
@@ -206,7 +206,7 @@ mod tests {
             ("edge:two", false),
             ("ses_2", false),
         ] {
-            let ended = Item::Ended(Ended {
+            let ended = Item::Ended(EndedToken {
                 id: id.to_owned(),
                 until: 0,
             });
@@ -224,7 +224,7 @@ mod tests {
         }
         let concerns = waiting.take();
         assert!(concerns.affects("prj_other", None));
-        assert!(concerns.of.len() <= MAX_SCOPES + 1);
+        assert!(concerns.scopes.len() <= MAX_SCOPES + 1);
         assert_eq!(waiting.take(), Invalidations::default());
     }
 }

@@ -28,6 +28,6 @@ pub use decide::{
 pub use digest::Digest;
 pub use jwks::{JwksError, JwksSource};
 pub use policy::{RequiredProofs, TunnelPolicy};
-pub use publication::{NotPublishable, may_publish};
+pub use publication::{PublicationError, may_publish};
 pub use tenancy::Tenancy;
 pub use tokens::{TokenError, Tokens};

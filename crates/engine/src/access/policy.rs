@@ -9,7 +9,7 @@ use types::tunnel::{Country, IpRange, Protocol, ProxyHeader, TunnelProperties, W
 pub struct TunnelPolicy {
     /// Visitors reach it at the edge; a private tunnel can only be dialled.
     pub(super) published: bool,
-    pub(super) guards: RequiredProofs,
+    pub(super) required_proofs: RequiredProofs,
     trusted_ips: Box<[IpRange]>,
     countries: Box<[Country]>,
     allowed_origins: Box<[WebOrigin]>,
@@ -31,7 +31,7 @@ pub struct RequiredProofs {
 
 impl RequiredProofs {
     /// Returns true if visitors have to prove their identity; a challenge does not prove one.
-    pub fn take_proofs(self) -> bool {
+    pub fn identify_visitor(self) -> bool {
         self.token || self.session || self.certificate
     }
 }
@@ -42,7 +42,7 @@ impl TunnelPolicy {
         let is_terminal = properties.protocol == Some(Protocol::Webtty);
         Self {
             published: properties.publish.unwrap_or(true),
-            guards: RequiredProofs {
+            required_proofs: RequiredProofs {
                 // The user who opens a managed terminal is always identified by a token (WT-6). A
                 // page of another origin could make a browser send a session's cookie.
                 token: properties.token_auth == Some(true) || is_terminal,
@@ -64,7 +64,7 @@ impl TunnelPolicy {
 
     /// The proofs that visitors need.
     pub fn required_proofs(&self) -> RequiredProofs {
-        self.guards
+        self.required_proofs
     }
 
     /// Origins of other pages that may use a user's session.
@@ -74,7 +74,9 @@ impl TunnelPolicy {
 
     /// Returns true if a decision depends on cookies.
     pub fn reads_cookies(&self) -> bool {
-        self.guards.session || self.guards.certificate || self.guards.challenge
+        self.required_proofs.session
+            || self.required_proofs.certificate
+            || self.required_proofs.challenge
     }
 
     /// Returns true if a decision depends on the country of an address.

@@ -9,7 +9,7 @@ use crate::directory::Project;
 
 /// Reasons why a tunnel may not be published in its project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NotPublishable {
+pub enum PublicationError {
     /// `publicAccessPolicy: forbidden`.
     #[error("the project forbids published tunnels")]
     Forbidden,
@@ -21,8 +21,8 @@ pub enum NotPublishable {
     Tcp,
 }
 
-impl From<NotPublishable> for Problem {
-    fn from(refused: NotPublishable) -> Self {
+impl From<PublicationError> for Problem {
+    fn from(refused: PublicationError) -> Self {
         Self::new(403, "public_access_not_allowed", "").with_detail(refused.to_string())
     }
 }
@@ -32,19 +32,22 @@ impl From<NotPublishable> for Problem {
 ///
 /// # Errors
 /// The reason why it may not be published. A private tunnel may always be opened.
-pub fn may_publish(properties: &TunnelProperties, project: &Project) -> Result<(), NotPublishable> {
+pub fn may_publish(
+    properties: &TunnelProperties,
+    project: &Project,
+) -> Result<(), PublicationError> {
     if properties.publish == Some(false) {
         return Ok(());
     }
     let state = project.state();
     let proofs = TunnelPolicy::compile(properties)
         .required_proofs()
-        .take_proofs();
+        .identify_visitor();
     match state.policy.public_access {
-        PublicAccessPolicy::Forbidden => Err(NotPublishable::Forbidden),
-        PublicAccessPolicy::AuthRequired if !proofs => Err(NotPublishable::ProofNeeded),
+        PublicAccessPolicy::Forbidden => Err(PublicationError::Forbidden),
+        PublicAccessPolicy::AuthRequired if !proofs => Err(PublicationError::ProofNeeded),
         _ if properties.protocol == Some(Protocol::Tcp) && !state.policy.published_tcp => {
-            Err(NotPublishable::Tcp)
+            Err(PublicationError::Tcp)
         }
         PublicAccessPolicy::AuthRequired | PublicAccessPolicy::Allowed => Ok(()),
     }

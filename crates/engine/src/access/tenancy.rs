@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use types::permission::{Permission, Permissions};
 
 use super::boundary_check::BoundaryDenial;
@@ -40,7 +40,7 @@ impl Tenancy {
     /// # Errors
     /// [`BoundaryDenial`] if the project is suspended, the bearer is not a member, or the token's
     /// boundary does not include the project.
-    pub fn admits(&self, token: &Verified, project: &Project) -> Result<(), BoundaryDenial> {
+    pub fn admits(&self, token: &VerifiedToken, project: &Project) -> Result<(), BoundaryDenial> {
         let state = project.state();
         if !state.in_use {
             return Err(BoundaryDenial::Suspended);
@@ -52,7 +52,7 @@ impl Tenancy {
             let person = user.and_then(|user| directory.person(user));
             let knows = |workspace| person.is_some_and(|person| person.is_member(workspace));
             if !workspace.is_some_and(knows) {
-                return Err(BoundaryDenial::NoPart(permission));
+                return Err(BoundaryDenial::NotMember(permission));
             }
             if !token.limits.boundary().reaches(&project.id, workspace) {
                 return Err(BoundaryDenial::Boundary {
@@ -72,7 +72,7 @@ impl Tenancy {
     /// [`BoundaryDenial`] if any of these does not allow it.
     pub fn require(
         &self,
-        token: &Verified,
+        token: &VerifiedToken,
         project: &Project,
         permission: Permission,
     ) -> Result<(), BoundaryDenial> {
@@ -105,7 +105,7 @@ impl Tenancy {
         match self {
             Self::Community(_) => Ok(()),
             Self::Managed(directory) if directory.permits(user_id, project, permission) => Ok(()),
-            Self::Managed(_) => Err(BoundaryDenial::NoPart(permission)),
+            Self::Managed(_) => Err(BoundaryDenial::NotMember(permission)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::link::{SIGN_IN_TYPE, SignInClaims};
 use arc_swap::ArcSwap;
-use credentials::{BadKey, Keyring, Refused, TokenKind, Verified};
+use credentials::{BadKey, Keyring, TokenKind, TokenRefusal, VerifiedToken};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -24,10 +24,10 @@ pub struct Tokens {
     cache: Cache,
     revoked: ArcSwap<HashSet<Digest>>,
     /// Held while keys are replaced, so that two sources of keys do not undo each other.
-    replacing: Mutex<Sources>,
+    sources: Mutex<Sources>,
     changes: watch::Sender<u64>,
     /// Scopes of changes for which visits have not been authorized again yet.
-    waiting: PendingInvalidations,
+    pending: PendingInvalidations,
     /// Notified when a token is signed with an unknown key.
     unknown_key: Notify,
     /// The credentials behind the tokens of a managed engine.
@@ -52,12 +52,12 @@ struct Sources {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] TokenRefusal),
     #[error("the token was revoked")]
     Revoked,
     /// A managed engine has no valid credential behind the token.
     #[error("nothing in force stands behind the token: {0}")]
-    Unbacked(&'static str),
+    NoCredential(&'static str),
 }
 
 impl Tokens {
@@ -81,12 +81,12 @@ impl Tokens {
             keys: ArcSwap::from_pointee(keys),
             cache: Cache::new(CACHED_TOKENS),
             revoked: ArcSwap::default(),
-            replacing: Mutex::new(Sources {
+            sources: Mutex::new(Sources {
                 configured,
                 jwks: None,
             }),
             changes: watch::Sender::new(0),
-            waiting: PendingInvalidations::default(),
+            pending: PendingInvalidations::default(),
             unknown_key: Notify::new(),
             directory,
         })
@@ -96,7 +96,7 @@ impl Tokens {
     ///
     /// # Errors
     /// [`TokenError`]. Errors are never cached: an invalid token costs a verification each time.
-    pub fn verify(&self, token: &str, now: i64) -> Result<Arc<Verified>, TokenError> {
+    pub fn verify(&self, token: &str, now: i64) -> Result<Arc<VerifiedToken>, TokenError> {
         let digest = credentials::digest(token);
         let keys = self.keys.load();
         let verified = if let Some(verified) = self.cached(&digest, keys.epoch, now) {
@@ -123,11 +123,11 @@ impl Tokens {
     }
 
     /// The cached result of a token that is unchanged; `None` if it has to be verified.
-    pub(crate) fn remembered(
+    pub(crate) fn verified_before(
         &self,
         token: &str,
         now: i64,
-    ) -> Option<Result<Arc<Verified>, TokenError>> {
+    ) -> Option<Result<Arc<VerifiedToken>, TokenError>> {
         let digest = credentials::digest(token);
         let verified = self.cached(&digest, self.keys.load().epoch, now)?;
         let is_revoked = self.revoked.load().contains(&digest) || self.is_ended(&verified);
@@ -138,7 +138,7 @@ impl Tokens {
         })
     }
 
-    fn cached(&self, digest: &Digest, epoch: u64, now: i64) -> Option<Arc<Verified>> {
+    fn cached(&self, digest: &Digest, epoch: u64, now: i64) -> Option<Arc<VerifiedToken>> {
         let entry = self.cache.get(digest)?;
         let holds = entry.epoch == epoch && self.is_current(&entry);
         (holds && !entry.verified.is_expired(now)).then_some(entry.verified)
@@ -149,16 +149,16 @@ impl Tokens {
     ///
     /// # Errors
     /// [`Refused`], for the log.
-    pub fn sign_in(&self, code: &str) -> Result<SignInClaims, Refused> {
+    pub fn sign_in(&self, code: &str) -> Result<SignInClaims, TokenRefusal> {
         let keys = self.keys.load();
         let claims = credentials::verify_statement(code, SIGN_IN_TYPE, &keys.keyring)
             .inspect_err(|refused| self.note(*refused))?;
-        serde_json::from_value(Value::Object(claims)).map_err(|_| Refused::Payload)
+        serde_json::from_value(Value::Object(claims)).map_err(|_| TokenRefusal::Payload)
     }
 
     /// Returns true if a token that was verified earlier has not been revoked. The caller has to
     /// check its expiry.
-    pub fn is_still_valid(&self, token: &Arc<Verified>, now: i64) -> bool {
+    pub fn is_still_valid(&self, token: &Arc<VerifiedToken>, now: i64) -> bool {
         if self.revoked.load().contains(&token.digest) || self.is_ended(token) {
             return false;
         }
@@ -195,7 +195,7 @@ impl Tokens {
 
     /// Returns true if the token, or the session that it was minted from, was ended before its
     /// expiry.
-    fn is_ended(&self, token: &Verified) -> bool {
+    fn is_ended(&self, token: &VerifiedToken) -> bool {
         self.directory.as_ref().is_some_and(|directory| {
             [&token.id, &token.credential_id]
                 .into_iter()
@@ -204,7 +204,7 @@ impl Tokens {
         })
     }
 
-    fn by_key(&self, token: &str, keys: &Keyring, now: i64) -> Result<Verified, Refused> {
+    fn by_key(&self, token: &str, keys: &Keyring, now: i64) -> Result<VerifiedToken, TokenRefusal> {
         credentials::verify(token, keys, now).inspect_err(|refused| self.note(*refused))
     }
 
@@ -216,11 +216,11 @@ impl Tokens {
         token: &str,
         keys: &Keyring,
         now: i64,
-    ) -> Result<(Verified, Option<Arc<Credential>>), TokenError> {
+    ) -> Result<(VerifiedToken, Option<Arc<Credential>>), TokenError> {
         let in_force = |credential: Option<Arc<Credential>>, missing| {
-            let credential = credential.ok_or(TokenError::Unbacked(missing))?;
+            let credential = credential.ok_or(TokenError::NoCredential(missing))?;
             if credential.is_expired(now) {
-                return Err(TokenError::Refused(Refused::Expired));
+                return Err(TokenError::Refused(TokenRefusal::Expired));
             }
             Ok(credential)
         };
@@ -228,30 +228,34 @@ impl Tokens {
             let known = directory.credential(&application);
             let credential = in_force(known, "no such application")?;
             let Proof::App { keys } = &credential.proof else {
-                return Err(TokenError::Unbacked("no such application"));
+                return Err(TokenError::NoCredential("no such application"));
             };
             let verified = credentials::verify(token, keys, now)?;
             if verified.kind != TokenKind::App || !verified.lives_at_most(MAX_APP_SECONDS) {
-                return Err(TokenError::Unbacked("an application's token lives an hour"));
+                return Err(TokenError::NoCredential(
+                    "an application's token lives an hour",
+                ));
             }
             let user = verified.user_id.as_deref();
             if user.is_some_and(|user| user != &*credential.user_id) {
-                return Err(TokenError::Unbacked("the application is another user's"));
+                return Err(TokenError::NoCredential(
+                    "the application is another user's",
+                ));
             }
             return Ok((credential.narrow(verified), Some(credential)));
         }
         let verified = self.by_key(token, keys, now)?;
         let speaks_for = |user: &str| verified.user_id.as_deref() == Some(user);
         let credential = match verified.kind {
-            TokenKind::App => return Err(TokenError::Unbacked("signed by the platform")),
+            TokenKind::App => return Err(TokenError::NoCredential("signed by the platform")),
             TokenKind::Pat => {
                 let known = directory.token(&verified.digest);
                 let credential = in_force(known, "no such personal access token")?;
                 let Proof::Pat { endpoint, .. } = &credential.proof else {
-                    return Err(TokenError::Unbacked("no such personal access token"));
+                    return Err(TokenError::NoCredential("no such personal access token"));
                 };
                 if endpoint.as_deref() != verified.credential_id.as_deref() {
-                    return Err(TokenError::Unbacked("another credential's name"));
+                    return Err(TokenError::NoCredential("another credential's name"));
                 }
                 credential
             }
@@ -261,16 +265,16 @@ impl Tokens {
                     // The platform only sends the end of a session, and the token lives for an
                     // hour.
                     if !verified.lives_at_most(MAX_AUTH_SECONDS) {
-                        return Err(TokenError::Unbacked("a session's token lives an hour"));
+                        return Err(TokenError::NoCredential("a session's token lives an hour"));
                     }
                     let root = Root::Session(source.into());
-                    return Ok((Verified { root, ..verified }, None));
+                    return Ok((VerifiedToken { root, ..verified }, None));
                 }
                 in_force(directory.credential(source), "its credential is not there")?
             }
         };
         if !speaks_for(&credential.user_id) {
-            return Err(TokenError::Unbacked("another user's"));
+            return Err(TokenError::NoCredential("another user's"));
         }
         Ok((credential.narrow(verified), Some(credential)))
     }
@@ -281,13 +285,13 @@ impl Tokens {
     /// # Errors
     /// [`BadKey`] if they conflict with the current JWKS; nothing changes then.
     pub fn replace_keys(&self, configured: Keyring) -> Result<(), BadKey> {
-        let mut sources = self.replacing.lock();
+        let mut sources = self.sources.lock();
         let keyring = match &sources.jwks {
             Some(document) => configured.clone().with_jwks(document)?,
             None => configured.clone(),
         };
         sources.configured = configured;
-        self.put_in_force(keyring);
+        self.activate(keyring);
         Ok(())
     }
 
@@ -296,13 +300,13 @@ impl Tokens {
     /// # Errors
     /// [`BadKey`] if the document is not a set of keys; the old ones stay in use.
     pub fn replace_jwks(&self, document: String) -> Result<(), BadKey> {
-        let mut sources = self.replacing.lock();
+        let mut sources = self.sources.lock();
         if sources.jwks.as_ref() == Some(&document) {
             return Ok(());
         }
         let keyring = sources.configured.clone().with_jwks(&document)?;
         sources.jwks = Some(document);
-        self.put_in_force(keyring);
+        self.activate(keyring);
         Ok(())
     }
 
@@ -319,13 +323,13 @@ impl Tokens {
 
     /// The scopes of changes since the last call.
     pub(crate) fn take_concerns(&self) -> Invalidations {
-        self.waiting.take()
+        self.pending.take()
     }
 
     /// Replaces the set of revoked tokens. Streams that depend on one of them end.
     pub fn set_revoked(&self, revoked: HashSet<Digest>) {
         self.revoked.store(Arc::new(revoked));
-        self.announce(Invalidations::everybody());
+        self.announce(Invalidations::all_visitors());
     }
 
     /// Changes when keys or revocations change: connections that depend on a token then verify it
@@ -340,20 +344,20 @@ impl Tokens {
         self.unknown_key.notified().await;
     }
 
-    fn put_in_force(&self, keyring: Keyring) {
+    fn activate(&self, keyring: Keyring) {
         let epoch = self.keys.load().epoch + 1;
         self.keys
             .store(Arc::new(VerificationKeys { epoch, keyring }));
-        self.announce(Invalidations::everybody());
+        self.announce(Invalidations::all_visitors());
     }
 
     fn announce(&self, concerns: Invalidations) {
-        self.waiting.add(concerns);
+        self.pending.add(concerns);
         self.changes.send_modify(|count| *count += 1);
     }
 
-    fn note(&self, refused: Refused) {
-        if refused == Refused::Signature {
+    fn note(&self, refused: TokenRefusal) {
+        if refused == TokenRefusal::Signature {
             self.unknown_key.notify_one();
         }
     }

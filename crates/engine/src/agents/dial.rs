@@ -39,7 +39,7 @@ pub(super) async fn serve(
     worker: &Arc<Worker>,
 ) {
     let zero_rtt = request.zero_rtt.is_some_and(|zero_rtt| zero_rtt.value);
-    let mut record = AccessRecord::begin(worker, "dial", stream.get_ref().0.peer().ip());
+    let mut record = AccessRecord::start(worker, "dial", stream.get_ref().0.peer().ip());
     let opened = open(&request, &stream, project, &mut record, worker).await;
     let outcome = match &opened {
         Ok(opened) => StreamOutcome::StreamId(opened.id.to_string()),
@@ -85,24 +85,24 @@ async fn terminal(
     let server = match Server::reach(io, &tunnel.view, Some(&proof), source).await {
         Ok(server) => server,
         Err(error) => {
-            record.failed(error.to_string());
+            record.set_failure(error.to_string());
             return webtty::refuse(peer, &error.to_string()).await;
         }
     };
-    record.opened();
-    record.first_byte();
-    let opener = Opener::of(
+    record.mark_stream_opened();
+    record.mark_first_byte();
+    let opener = Opener::from_proof(
         Some(&proof),
         SessionContext::default(),
         policy,
         Transport::Plain,
         &worker.core.tenancy,
     );
-    match webtty::begin(worker, &tunnel, opener, server, (place, record)) {
+    match webtty::start_session(worker, &tunnel, opener, server, (place, record)) {
         Ok(begun) => webtty::participate(&begun.session, &begun.seat, peer, pending()).await,
         Err(refused) => {
             let (not, mut record) = *refused;
-            record.failed(not.to_string());
+            record.set_failure(not.to_string());
             webtty::refuse(peer, &not.to_string()).await;
         }
     }
@@ -116,7 +116,7 @@ async fn open(
     worker: &Arc<Worker>,
 ) -> Result<DialledStream, Error> {
     let core: &Core = &worker.core;
-    record.ended(Outcome::Refused);
+    record.set_outcome(Outcome::Refused);
     if request
         .datagram_channel
         .is_some_and(|datagrams| datagrams.value)
@@ -155,8 +155,8 @@ async fn open(
     record
         .acquire_slot(&tunnel.project)
         .map_err(|none| Error::capacity_exhausted(none.to_string()))?;
-    let terminal = if webtty::is_at(&tunnel.view) {
-        let policy = Policy::of(&tunnel.view, project, Some(&proof), &core.tenancy);
+    let terminal = if webtty::is_terminal_tunnel(&tunnel.view) {
+        let policy = Policy::for_session(&tunnel.view, project, Some(&proof), &core.tenancy);
         let policy = policy.map_err(|not| {
             record.set_rule(Rule::Permission.as_str(), Some(not.to_string().into()));
             Error::unauthorized(not.to_string())
@@ -176,7 +176,7 @@ async fn open(
         .await;
     let shaped = opened.map(|(stream, id)| (ThrottledStream::new(stream, &tunnel), id));
     let (stream, id) = shaped.map_err(|error| {
-        record.failed(error.to_string());
+        record.set_failure(error.to_string());
         match error {
             OpenError::Refused(refusal) => refusal,
             OpenError::Full => Error::capacity_exhausted(error.to_string()),

@@ -50,7 +50,7 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
         Some(Kind::ProxyReq(request)) if request.stream_id.is_empty() => {
             join_pool(stream, &request, &worker);
         }
-        Some(Kind::ProxyReq(request)) => bring_stream(stream, &request, &worker).await,
+        Some(Kind::ProxyReq(request)) => deliver_stream(stream, &request, &worker).await,
         Some(Kind::StreamReq(request)) => {
             // A dialler is a visitor, not an agent, so a drain waits for it.
             let at = Arc::clone(&worker);
@@ -64,7 +64,7 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
 }
 
 /// Refuses an agent that connects before the engine has its project, so that it reconnects later.
-pub(crate) async fn turn_away(mut stream: TlsStream) {
+pub(crate) async fn refuse_until_ready(mut stream: TlsStream) {
     // A response needs a request.
     let Ok(Ok(first)) = first_message(&mut stream).await else {
         return;
@@ -81,7 +81,7 @@ pub(crate) async fn turn_away(mut stream: TlsStream) {
 /// A standing connection: handed to the worker of its agent that needs it most.
 fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     let secret = token(request.client_details.as_ref());
-    let Some(agent) = worker.core.arrivals.claim_pool(secret) else {
+    let Some(agent) = worker.core.pending_streams.claim_pool(secret) else {
         debug!("a standing connection with a secret that is not good");
         return;
     };
@@ -105,12 +105,12 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
 }
 
 /// A connection for one stream that the engine requested.
-async fn bring_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
+async fn deliver_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     let secret = token(request.client_details.as_ref());
     let id = request.stream_id.parse::<StreamId>();
     let claimed = id
         .ok()
-        .and_then(|id| worker.core.arrivals.claim_stream(id, secret));
+        .and_then(|id| worker.core.pending_streams.claim_stream(id, secret));
     let zero_rtt = request.zero_rtt.is_some_and(|zero_rtt| zero_rtt.value);
     let error = match claimed {
         Some(_) => None,

@@ -25,10 +25,10 @@ use super::{Agent, OpenError, StreamSlot};
 /// and eight lanes were tested with up to 600 visitors at 20 to 100 ms and one per cent loss, where
 /// streams of one lane may wait for each other. They gained nothing, because packets behind a lost
 /// one reveal the loss immediately.
-const MOST: usize = 1;
+const MAX_LANES_PER_WORKER: usize = 1;
 
 /// Streams on a lane above which a further lane is made, if the limit allows one.
-const CROWDED: usize = 256;
+const STREAMS_BEFORE_NEXT_LANE: usize = 256;
 
 /// Time that a lane may be without a stream.
 const UNUSED: Duration = Duration::from_mins(1);
@@ -49,7 +49,7 @@ pub(super) struct Lanes(Mutex<Vec<LaneEntry>>);
 struct LaneEntry {
     lane: Lane,
     /// Time of its last stream, or of the last check that found one.
-    at: Instant,
+    last_used: Instant,
 }
 
 impl Lanes {
@@ -58,7 +58,7 @@ impl Lanes {
         let mut lanes = self.0.lock();
         let used = lanes.iter_mut().min_by_key(|used| used.lane.streams())?;
         let stream = used.lane.open(open)?;
-        used.at = now;
+        used.last_used = now;
         Some(stream)
     }
 
@@ -66,12 +66,18 @@ impl Lanes {
     fn wants_more(&self) -> bool {
         let mut lanes = self.0.lock();
         lanes.retain(|used| !used.lane.is_over());
-        lanes.len() < MOST && lanes.iter().all(|used| used.lane.streams() >= CROWDED)
+        lanes.len() < MAX_LANES_PER_WORKER
+            && lanes
+                .iter()
+                .all(|used| used.lane.streams() >= STREAMS_BEFORE_NEXT_LANE)
     }
 
     fn add(&self, lane: &Lane, now: Instant) {
         let lane = lane.clone();
-        self.0.lock().push(LaneEntry { lane, at: now });
+        self.0.lock().push(LaneEntry {
+            lane,
+            last_used: now,
+        });
     }
 
     /// Number of lanes, and number of streams on them.
@@ -85,9 +91,9 @@ impl Lanes {
     pub(super) fn trim(&self, now: Instant) {
         self.0.lock().retain_mut(|used| {
             if used.lane.streams() > 0 {
-                used.at = now;
+                used.last_used = now;
             }
-            let idle = now.saturating_duration_since(used.at) >= UNUSED;
+            let idle = now.saturating_duration_since(used.last_used) >= UNUSED;
             if idle {
                 used.lane.retire();
             }
@@ -190,7 +196,7 @@ async fn serve(
         gone.cancelled().await;
         loop {
             tokio::time::sleep(HELD).await;
-            if lane.held() == 0 {
+            if lane.streams_in_use() == 0 {
                 return;
             }
         }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use credentials::Refused;
+use credentials::TokenRefusal;
 use metrics::Histogram;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
@@ -34,7 +34,7 @@ use wire::message::{PoolReq, ProxyConnReq};
 use wire::pool::StreamOpen;
 use wire::{Kind, Message};
 
-pub(crate) use self::hello::{serve, turn_away};
+pub(crate) use self::hello::{refuse_until_ready, serve};
 use self::lanes::Lanes;
 use self::pending_streams::PendingStream;
 pub(crate) use self::pending_streams::PendingStreams;
@@ -51,10 +51,10 @@ use crate::random::random_bytes;
 /// of this engine or of the signer is wrong. The agent cannot fix that, so it tries again.
 fn token_refused(refused: TokenError) -> wire::Error {
     match refused {
-        TokenError::Refused(Refused::NotYetValid) => wire::Error::service_unavailable(
+        TokenError::Refused(TokenRefusal::NotYetValid) => wire::Error::service_unavailable(
             "the token is not valid yet: the clock of the engine, or of who signed it, is wrong",
         ),
-        TokenError::Refused(_) | TokenError::Revoked | TokenError::Unbacked(_) => {
+        TokenError::Refused(_) | TokenError::Revoked | TokenError::NoCredential(_) => {
             wire::Error::unauthorized("the token is not valid here")
         }
     }
@@ -84,7 +84,7 @@ pub(crate) struct Agent {
     pool_secret: String,
     /// Limit of concurrent connection requests to the agent; further ones wait. The published
     /// clients abort their control channel when they receive more requests than they can queue.
-    asked: Semaphore,
+    request_permits: Semaphore,
     streams: AtomicUsize,
     max_streams: usize,
     open_seconds: Histogram,
@@ -173,7 +173,7 @@ impl Agent {
                 .map(|_| Lanes::default())
                 .collect(),
             pool_secret: hex::encode(random_bytes::<32>()),
-            asked: Semaphore::new(ProxyConnReq::MAX_PENDING),
+            request_permits: Semaphore::new(ProxyConnReq::MAX_PENDING),
             streams: AtomicUsize::new(0),
             max_streams: of.max_streams,
             open_seconds: of.open_seconds,
@@ -263,7 +263,7 @@ impl Agent {
                 self.demand(demand);
                 Ok(idle)
             }
-            Checkout::Later(mut arrival, demand) => {
+            Checkout::Queued(mut arrival, demand) => {
                 self.demand(demand);
                 let deadline = tokio::time::sleep(OPEN_DEADLINE);
                 tokio::pin!(deadline);
@@ -274,7 +274,7 @@ impl Agent {
                         () = &mut deadline => return Err(OpenError::Deadline),
                         // The agent's dial may have failed. It is requested again within the time
                         // that this visitor has.
-                        () = tokio::time::sleep(pool::ASK_AGAIN) => {
+                        () = tokio::time::sleep(pool::DEMAND_RETRY) => {
                             self.demand(pool.demand(Instant::now()));
                         }
                     }
@@ -293,7 +293,7 @@ impl Agent {
         id: StreamId,
         source: IpAddr,
     ) -> Result<TunnelStream, OpenError> {
-        let asking = tokio::time::timeout(OPEN_DEADLINE, self.asked.acquire());
+        let asking = tokio::time::timeout(OPEN_DEADLINE, self.request_permits.acquire());
         let _asked = asking
             .await
             .map_err(|_| OpenError::Deadline)?
@@ -353,7 +353,7 @@ impl Agent {
     }
 
     /// Numbers of connections and of streams on them.
-    fn pooled(&self) -> PoolStats {
+    fn pool_stats(&self) -> PoolStats {
         let mut all = PoolStats::default();
         for pool in &self.pools {
             let (idle, busy) = pool.counts();

@@ -105,7 +105,7 @@ impl PendingStreams {
     }
 
     /// Numbers of standing connections of all agents.
-    pub(crate) fn pooled(&self) -> PoolStats {
+    pub(crate) fn pool_stats(&self) -> PoolStats {
         // Agents are dropped outside the lock, if this is their last reference.
         let agents: Vec<_> = self
             .pools
@@ -113,7 +113,7 @@ impl PendingStreams {
             .values()
             .filter_map(Weak::upgrade)
             .collect();
-        let pooled = agents.iter().map(|agent| agent.pooled());
+        let pooled = agents.iter().map(|agent| agent.pool_stats());
         pooled.fold(PoolStats::default(), PoolStats::add)
     }
 

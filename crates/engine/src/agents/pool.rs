@@ -20,7 +20,7 @@ use wire::pool::StreamOpen;
 /// A connection without a stream.
 pub(super) struct IdleConnection<T = TlsStream> {
     standing: StandingConnection<T>,
-    seat: PoolPermit,
+    permit: PoolPermit,
 }
 
 /// The slot of one connection in its pool, idle or busy. The connection is no longer counted when
@@ -36,11 +36,11 @@ pub(super) const IDLE: Duration = Duration::from_mins(1);
 /// Connections of one agent on one worker, including busy ones. A visitor beyond the limit waits
 /// until one is returned. Descriptors are the limiting resource: 2 × 4,096 is what a process may
 /// commonly open.
-const MOST: usize = 4096;
+const MAX_CONNECTIONS: usize = 4096;
 /// Time that an unfulfilled request counts: an agent that could not dial receives another one.
-const DEMAND_LASTS: Duration = Duration::from_secs(5);
+const DEMAND_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a waiting visitor checks if the request must be repeated.
-pub(super) const ASK_AGAIN: Duration = Duration::from_millis(5_100);
+pub(super) const DEMAND_RETRY: Duration = Duration::from_millis(5_100);
 
 /// One worker's pool.
 pub(super) struct Pool<T = TlsStream> {
@@ -63,15 +63,18 @@ pub(super) enum Checkout<T = TlsStream> {
     /// A connection, and the number of further ones to request from the agent.
     Ready(IdleConnection<T>, usize),
     /// None is idle: one will arrive here after this many have been requested.
-    Later(oneshot::Receiver<IdleConnection<T>>, usize),
+    Queued(oneshot::Receiver<IdleConnection<T>>, usize),
     /// The agent is gone.
     Closed,
 }
 
 impl<T: Stream> IdleConnection<T> {
     /// A connection whose stream has ended.
-    pub(super) fn again(standing: StandingConnection<T>, seat: PoolPermit) -> Self {
-        Self { standing, seat }
+    pub(super) fn recycled(standing: StandingConnection<T>, seat: PoolPermit) -> Self {
+        Self {
+            standing,
+            permit: seat,
+        }
     }
 
     /// Opens a stream.
@@ -79,7 +82,10 @@ impl<T: Stream> IdleConnection<T> {
     /// # Errors
     /// Those of [`StandingConnection::open`]; the connection is closed then.
     pub(super) fn open(self, open: &StreamOpen) -> io::Result<(FramedStream<T>, PoolPermit)> {
-        let Self { standing, seat } = self;
+        let Self {
+            standing,
+            permit: seat,
+        } = self;
         Ok((standing.open(open)?, seat))
     }
 
@@ -98,7 +104,10 @@ impl IdleConnection {
         self,
         stall: Duration,
     ) -> io::Result<(Lane, Driver<TlsStream>, PoolPermit)> {
-        let Self { mut standing, seat } = self;
+        let Self {
+            mut standing,
+            permit: seat,
+        } = self;
         standing.get_mut().get_ref().0.limit_stall(Some(stall));
         let (lane, driver) = standing.into_lane()?;
         Ok((lane, driver, seat))
@@ -149,7 +158,7 @@ impl<T: Stream> Pool<T> {
         let (sender, receiver) = oneshot::channel();
         state.waiting.push_back(sender);
         let demand = state.demand(now, self.open());
-        Checkout::Later(receiver, demand)
+        Checkout::Queued(receiver, demand)
     }
 
     /// Adds a new connection; it is closed if the pool has reached its limit.
@@ -159,8 +168,8 @@ impl<T: Stream> Pool<T> {
             let mut state = self.state.lock();
             state.demanded = state.demanded.saturating_sub(1);
         }
-        if self.open() <= MOST {
-            self.put(IdleConnection::again(standing, seat), now);
+        if self.open() <= MAX_CONNECTIONS {
+            self.put(IdleConnection::recycled(standing, seat), now);
         }
     }
 
@@ -240,7 +249,7 @@ impl<T> State<T> {
     /// Number of further connections to request from the agent; they count as requested from here
     /// on.
     fn demand(&mut self, now: Instant, open: usize) -> usize {
-        let expired = |at: Instant| now.saturating_duration_since(at) > DEMAND_LASTS;
+        let expired = |at: Instant| now.saturating_duration_since(at) > DEMAND_TIMEOUT;
         if self.demanded_at.is_some_and(expired) {
             self.demanded = 0;
         }
@@ -250,7 +259,7 @@ impl<T> State<T> {
         }
         let wanted = self.waiting.len() + SPARE;
         let coming = self.idle.len() + self.demanded;
-        let room = MOST.saturating_sub(open + self.demanded);
+        let room = MAX_CONNECTIONS.saturating_sub(open + self.demanded);
         let more = wanted.saturating_sub(coming).min(room);
         if more > 0 {
             self.demanded += more;
@@ -276,7 +285,7 @@ mod tests {
         taken: Checkout<DuplexStream>,
     ) -> (oneshot::Receiver<IdleConnection<DuplexStream>>, usize) {
         match taken {
-            Checkout::Later(arrival, demand) => (arrival, demand),
+            Checkout::Queued(arrival, demand) => (arrival, demand),
             Checkout::Ready(..) | Checkout::Closed => {
                 panic!("nothing is idle and the pool is open")
             }
@@ -291,7 +300,7 @@ mod tests {
             let (arrival, demand) = waits(pool.take(now));
             assert!(demand <= SPARE + 1, "{demand}");
             drop(arrival);
-            now += 2 * DEMAND_LASTS;
+            now += 2 * DEMAND_TIMEOUT;
         }
         assert!(pool.state.lock().waiting.len() <= 1);
     }
@@ -330,12 +339,12 @@ mod tests {
         let pool = Pool::default();
         let now = Instant::now();
         let mut ends = Vec::new();
-        for _ in 0..MOST + 10 {
+        for _ in 0..MAX_CONNECTIONS + 10 {
             let (standing, far) = standing();
             pool.join(standing, now);
             ends.push(far);
         }
-        assert_eq!(pool.counts(), (MOST, 0));
+        assert_eq!(pool.counts(), (MAX_CONNECTIONS, 0));
         drop(pool.close());
         assert_eq!(pool.counts(), (0, 0));
     }

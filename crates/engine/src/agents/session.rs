@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tracing::{debug, info};
@@ -75,11 +75,11 @@ pub(super) async fn run(
 struct Session {
     core: Arc<Core>,
     agent: Arc<Agent>,
-    credential: Arc<Verified>,
+    credential: Arc<VerifiedToken>,
     project: Arc<Project>,
     identity: Identity,
     liveness: EngineLiveness,
-    orders: mpsc::Receiver<ControlCommand>,
+    commands: mpsc::Receiver<ControlCommand>,
     /// Tunnels of this channel, for recognising displacements that concern it.
     tunnels: BTreeSet<TunnelId>,
     /// Tunnels on reserved ports.
@@ -158,7 +158,7 @@ impl Session {
 
         let pools = if pooled { core.workers().len() } else { 0 };
         let (agent, orders) = Agent::new(AgentInfo {
-            pending: Arc::clone(&core.arrivals),
+            pending: Arc::clone(&core.pending_streams),
             tasks: core.agents.clone(),
             runtimes: core
                 .workers()
@@ -176,7 +176,7 @@ impl Session {
             .add_client(view, project)
             .map_err(|full| Error::capacity_exhausted(full.to_string()))?;
         if pooled {
-            core.arrivals.expect_pool(&agent.pool_secret, &agent);
+            core.pending_streams.expect_pool(&agent.pool_secret, &agent);
         }
         let identity = Identity::new(&project.id, &credential.identity);
         let session = Self {
@@ -186,7 +186,7 @@ impl Session {
             project: Arc::clone(project),
             identity,
             liveness,
-            orders,
+            commands: orders,
             tunnels: BTreeSet::new(),
             reserved: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -212,7 +212,9 @@ impl Session {
         }
         // Admission ends here, before anything that may take time.
         self.agent.end();
-        self.core.arrivals.forget_pool(&self.agent.pool_secret);
+        self.core
+            .pending_streams
+            .forget_pool(&self.agent.pool_secret);
         let removed = self.core.live.remove_client(&self.agent.client_id);
         for tunnel in &removed {
             self.core.tcp_ports.close(&tunnel.view.id);
@@ -241,7 +243,7 @@ impl Session {
         let mut decoder = Decoder::new();
         let mut bytes = vec![0; READ];
         let mut changes = self.core.tokens.changes();
-        if let Some(end) = self.lapsed() {
+        if let Some(end) = self.revocation() {
             return end;
         }
         let mut trim = tokio::time::interval(TRIM_INTERVAL);
@@ -273,7 +275,7 @@ impl Session {
                     }
                     Err(error) => return SessionEnd::Failed(error),
                 },
-                Some(order) = self.orders.recv() => {
+                Some(order) = self.commands.recv() => {
                     let mut next = Some(order);
                     // At most one queue's worth at a time, so that new commands do not delay the
                     // responses.
@@ -283,7 +285,7 @@ impl Session {
                             return end;
                         }
                         left = left.saturating_sub(1);
-                        next = (left > 0).then(|| self.orders.try_recv().ok()).flatten();
+                        next = (left > 0).then(|| self.commands.try_recv().ok()).flatten();
                     }
                 }
                 () = resumed => {
@@ -297,10 +299,10 @@ impl Session {
                 () = silent, if paused_until.is_none() => return SessionEnd::Silent,
                 // The sender lives as long as the engine.
                 Ok(()) = changes.changed() => {
-                    if let Some(end) = self.lapsed() {
+                    if let Some(end) = self.revocation() {
                         return end;
                     }
-                    let given_up = self.give_up_ports().and_then(|()| self.give_up_servers());
+                    let given_up = self.close_unreserved_ports().and_then(|()| self.close_refused_servers());
                     if let Err(end) = given_up {
                         return end;
                     }
@@ -314,7 +316,7 @@ impl Session {
     /// The reason why the agent must be disconnected: its token was revoked, its project is
     /// suspended, or its owner is no longer a member. The expiry of a token does not end anything
     /// that was started with it.
-    fn lapsed(&self) -> Option<SessionEnd> {
+    fn revocation(&self) -> Option<SessionEnd> {
         let now = self.core.unix_seconds();
         let tenancy = &self.core.tenancy;
         let may = |permission| {
@@ -376,7 +378,7 @@ impl Session {
                 }) => {
                     if let Ok(id) = stream_id.parse::<StreamId>() {
                         self.core
-                            .arrivals
+                            .pending_streams
                             .refuse_stream(id, self.agent.client_id, error);
                     }
                 }
@@ -417,16 +419,16 @@ impl Session {
     }
 
     /// Closes the tunnels whose reserved port no longer belongs to the project.
-    fn give_up_ports(&mut self) -> Result<(), SessionEnd> {
+    fn close_unreserved_ports(&mut self) -> Result<(), SessionEnd> {
         let state = self.project.state();
         let released = |(_, port): &(&TunnelId, &u16)| !state.has_reserved(**port);
         let lost: Vec<_> = self.reserved.iter().filter(released).collect();
         let lost: Vec<TunnelId> = lost.into_iter().map(|(tunnel, _)| *tunnel).collect();
         drop(state);
-        self.give_up(lost, "the reserved port was released")
+        self.close_tunnels(lost, "the reserved port was released")
     }
 
-    fn give_up(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), SessionEnd> {
+    fn close_tunnels(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), SessionEnd> {
         for tunnel in tunnels {
             let tunnel_id = tunnel.to_string();
             self.close_tunnel(&tunnel_id);
@@ -488,7 +490,7 @@ fn client_view(
     core: &Core,
     project: &Project,
     details: &ClientDetails,
-    credential: &Verified,
+    credential: &VerifiedToken,
 ) -> Result<Client, Error> {
     check_labels(&details.labels).map_err(Error::from)?;
     let detail = |name: &str, value: Option<&wire::message::StringValue>| match text(value) {

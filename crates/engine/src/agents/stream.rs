@@ -36,7 +36,7 @@ enum StreamTransport {
     /// A lane first, and a standing connection once the stream is no longer small.
     Lane(Box<MigratingStream<MigrateToPool>>),
     /// A connection that the agent opened only for this stream.
-    Own(TlsStream),
+    Dedicated(TlsStream),
 }
 
 impl TunnelStream {
@@ -56,7 +56,7 @@ impl TunnelStream {
 
     pub(super) fn own(stream: TlsStream, slot: StreamSlot) -> Self {
         Self {
-            carrier: StreamTransport::Own(stream),
+            carrier: StreamTransport::Dedicated(stream),
             _slot: slot,
         }
     }
@@ -74,7 +74,7 @@ impl TunnelStream {
             StreamTransport::Lane(carried) => carried
                 .lane_refusal()
                 .or_else(|| carried.connection().and_then(PooledStream::refusal)),
-            StreamTransport::Own(_) => None,
+            StreamTransport::Dedicated(_) => None,
         };
         error.filter(wire::Error::is_refusal)
     }
@@ -83,7 +83,7 @@ impl TunnelStream {
         match &mut self.carrier {
             StreamTransport::Standing(seated) => Pin::new(seated),
             StreamTransport::Lane(carried) => Pin::new(&mut **carried),
-            StreamTransport::Own(stream) => Pin::new(stream),
+            StreamTransport::Dedicated(stream) => Pin::new(stream),
         }
     }
 }
@@ -196,7 +196,7 @@ impl Drop for PooledStream {
             let recycled = tokio::time::timeout(RECYCLE, framed.recycle());
             let standing = recycled.await.ok().flatten();
             if let Some((standing, pool)) = standing.zip(agent.pool(worker)) {
-                pool.put(IdleConnection::again(standing, seat), Instant::now());
+                pool.put(IdleConnection::recycled(standing, seat), Instant::now());
             }
         };
         // Outside a runtime (when a worker stops) there is no pool to return to.

@@ -23,14 +23,14 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use types::problem::Problem;
 
-use crate::config::{Limits, Share};
+use crate::config::{Limits, QuotaPercent};
 use crate::directory::Project;
 
 /// The bytes of all buffered responses of the Engine API, of all workers.
 #[derive(Debug)]
 pub struct AnswerBudget {
     most: usize,
-    share: Share,
+    share: QuotaPercent,
     usage: Mutex<Usage>,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Charge {
 
 /// The budget does not have so many bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OverBudget {
+pub(super) enum BudgetError {
     #[error("answers that wait for their readers hold as much memory as they may")]
     Engine,
     #[error("answers to this project hold as much memory as they may; ask for less with `params`")]
@@ -67,7 +67,7 @@ impl AnswerBudget {
     }
 
     /// A budget of `most` bytes, of which one of several projects may have a share.
-    pub fn with(most: usize, share: Share) -> Arc<Self> {
+    pub fn with(most: usize, share: QuotaPercent) -> Arc<Self> {
         Arc::new(Self {
             most,
             share,
@@ -76,7 +76,7 @@ impl AnswerBudget {
     }
 
     /// Charges the first piece of a response.
-    fn charge(self: &Arc<Self>, project: &Project) -> Result<Charge, OverBudget> {
+    fn charge(self: &Arc<Self>, project: &Project) -> Result<Charge, BudgetError> {
         let most = if project.is_alone() {
             self.most
         } else {
@@ -94,15 +94,15 @@ impl AnswerBudget {
 }
 
 impl Charge {
-    fn grow(&mut self, bytes: usize) -> Result<(), OverBudget> {
+    fn grow(&mut self, bytes: usize) -> Result<(), BudgetError> {
         let mut usage = self.budget.usage.lock();
         if usage.bytes.saturating_add(bytes) > self.budget.most {
-            return Err(OverBudget::Engine);
+            return Err(BudgetError::Engine);
         }
         let of_project = usage.of_projects.get(&self.project).copied();
         let then = of_project.unwrap_or_default().saturating_add(bytes);
         if then > self.most {
-            return Err(OverBudget::Project);
+            return Err(BudgetError::Project);
         }
         usage.of_projects.insert(Arc::clone(&self.project), then);
         usage.bytes += bytes;
@@ -131,8 +131,8 @@ impl Drop for Charge {
     }
 }
 
-impl From<OverBudget> for Problem {
-    fn from(over: OverBudget) -> Self {
+impl From<BudgetError> for Problem {
+    fn from(over: BudgetError) -> Self {
         Self::unavailable()
             .with_detail(over.to_string())
             .with_retry_after(RETRY)
@@ -146,7 +146,7 @@ pub(super) struct AnswerWriter {
     piece: Vec<u8>,
     bytes: usize,
     charge: Charge,
-    refused: Option<OverBudget>,
+    refused: Option<BudgetError>,
 }
 
 /// A complete response body.
@@ -159,8 +159,8 @@ pub(super) struct Answer {
 
 impl AnswerWriter {
     /// # Errors
-    /// [`OverBudget`] before anything is written: a refused response costs nothing.
-    pub(super) fn new(budget: &Arc<AnswerBudget>, project: &Project) -> Result<Self, OverBudget> {
+    /// [`BudgetError`] before anything is written: a refused response costs nothing.
+    pub(super) fn new(budget: &Arc<AnswerBudget>, project: &Project) -> Result<Self, BudgetError> {
         Ok(Self {
             pieces: VecDeque::new(),
             piece: Vec::new(),
@@ -173,16 +173,16 @@ impl AnswerWriter {
     /// Writes the body with `write`.
     ///
     /// # Errors
-    /// [`OverBudget`] as soon as it exceeds the budget.
+    /// [`BudgetError`] as soon as it exceeds the budget.
     pub(super) fn fill(
         mut self,
         write: impl FnOnce(&mut Self) -> io::Result<()>,
-    ) -> Result<Answer, OverBudget> {
+    ) -> Result<Answer, BudgetError> {
         match (write(&mut self), self.refused) {
             (Ok(()), None) => {}
             // Nothing else fails: the values can always be serialized, because their keys are
             // strings.
-            (_, over) => return Err(over.unwrap_or(OverBudget::Engine)),
+            (_, over) => return Err(over.unwrap_or(BudgetError::Engine)),
         }
         if !self.piece.is_empty() {
             self.pieces.push_back(self.piece.into());
@@ -223,8 +223,8 @@ impl Answer {
     /// as much.
     ///
     /// # Errors
-    /// [`OverBudget`]: the copy is charged as well.
-    pub(super) fn whole(mut self) -> Result<(Bytes, Option<Charge>), OverBudget> {
+    /// [`BudgetError`]: the copy is charged as well.
+    pub(super) fn into_bytes(mut self) -> Result<(Bytes, Option<Charge>), BudgetError> {
         if self.pieces.len() < 2 {
             return Ok((self.pieces.pop_front().unwrap_or_default(), None));
         }
@@ -239,7 +239,7 @@ impl Answer {
     }
 
     /// The body for reading piece by piece, within the time for its size. `tasks` owns the timer.
-    pub(super) fn timed(self, tasks: &TaskTracker) -> TimedAnswer {
+    pub(super) fn with_deadline(self, tasks: &TaskTracker) -> TimedAnswer {
         let remaining = self.bytes;
         let has_timer = self.pieces.len() > 1;
         let rest = Arc::new(Mutex::new(Some(self)));
@@ -266,7 +266,7 @@ impl Answer {
             (CACHE_CONTROL, "no-store"),
             (CONTENT_TYPE, "application/json"),
         ];
-        (headers, Body::new(self.timed(tasks))).into_response()
+        (headers, Body::new(self.with_deadline(tasks))).into_response()
     }
 }
 
@@ -283,17 +283,17 @@ pub(super) struct TimedAnswer {
 /// The client has not read its answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer was not read in time")]
-pub(super) struct Overdue;
+pub(super) struct ReadTimeoutError;
 
 impl TimedAnswer {
     /// The next piece; `None` at the end.
-    pub(super) fn next(&mut self) -> Option<Result<Bytes, Overdue>> {
+    pub(super) fn next(&mut self) -> Option<Result<Bytes, ReadTimeoutError>> {
         if self.remaining == 0 {
             return None;
         }
         let piece = match &mut *self.rest.lock() {
             Some(answer) => answer.pieces.pop_front()?,
-            None => return Some(Err(Overdue)),
+            None => return Some(Err(ReadTimeoutError)),
         };
         self.remaining = self.remaining.saturating_sub(piece.len());
         Some(Ok(piece))
@@ -302,12 +302,12 @@ impl TimedAnswer {
 
 impl http_body::Body for TimedAnswer {
     type Data = Bytes;
-    type Error = Overdue;
+    type Error = ReadTimeoutError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Overdue>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, ReadTimeoutError>>> {
         Poll::Ready(self.next().map(|piece| piece.map(Frame::data)))
     }
 
@@ -344,7 +344,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(budget: &Arc<AnswerBudget>, bytes: usize) -> Result<Answer, OverBudget> {
+    fn answer(budget: &Arc<AnswerBudget>, bytes: usize) -> Result<Answer, BudgetError> {
         let writer = AnswerWriter::new(budget, &Project::community())?;
         writer.fill(|out| out.write_all(&vec![b'x'; bytes]))
     }
@@ -355,37 +355,40 @@ mod tests {
 
     #[test]
     fn all_responses_together_stay_within_the_budget() {
-        let budget = AnswerBudget::with(10 * PIECE, Share(100));
+        let budget = AnswerBudget::with(10 * PIECE, QuotaPercent(100));
         let first = answer(&budget, 6 * PIECE + 1).unwrap();
         assert_eq!(held(&budget), 6 * PIECE + 1);
-        assert_eq!(answer(&budget, 4 * PIECE).unwrap_err(), OverBudget::Engine);
+        assert_eq!(answer(&budget, 4 * PIECE).unwrap_err(), BudgetError::Engine);
         assert_eq!(held(&budget), 6 * PIECE + 1, "a refusal charges nothing");
         let second = answer(&budget, PIECE).unwrap();
         drop(first);
         drop(second);
         assert_eq!(held(&budget), 0);
         assert!(budget.usage.lock().of_projects.is_empty());
-        assert_eq!(answer(&budget, 11 * PIECE).unwrap_err(), OverBudget::Engine);
+        assert_eq!(
+            answer(&budget, 11 * PIECE).unwrap_err(),
+            BudgetError::Engine
+        );
     }
 
     #[test]
     fn one_of_several_projects_has_a_share() {
-        let budget = AnswerBudget::with(8 * PIECE, Share(25));
+        let budget = AnswerBudget::with(8 * PIECE, QuotaPercent(25));
         let mut charge = budget.charge(&Project::community()).unwrap();
-        charge.most = Share(25).of(8 * PIECE);
+        charge.most = QuotaPercent(25).of(8 * PIECE);
         charge.grow(PIECE).unwrap();
-        assert_eq!(charge.grow(1), Err(OverBudget::Project));
+        assert_eq!(charge.grow(1), Err(BudgetError::Project));
     }
 
     #[test]
     fn the_copy_of_a_large_response_is_charged() {
-        let budget = AnswerBudget::with(10 * PIECE, Share(100));
-        let (whole, charge) = answer(&budget, 4 * PIECE).unwrap().whole().unwrap();
+        let budget = AnswerBudget::with(10 * PIECE, QuotaPercent(100));
+        let (whole, charge) = answer(&budget, 4 * PIECE).unwrap().into_bytes().unwrap();
         assert_eq!((whole.len(), held(&budget)), (4 * PIECE, 4 * PIECE));
         let again = answer(&budget, 4 * PIECE).unwrap();
-        assert_eq!(again.whole().unwrap_err(), OverBudget::Engine);
+        assert_eq!(again.into_bytes().unwrap_err(), BudgetError::Engine);
         drop(charge);
-        let (whole, charge) = answer(&budget, 100).unwrap().whole().unwrap();
+        let (whole, charge) = answer(&budget, 100).unwrap().into_bytes().unwrap();
         assert_eq!((whole.len(), held(&budget)), (100, 0));
         assert!(charge.is_none());
     }
@@ -393,17 +396,17 @@ mod tests {
     /// A client that reads nothing, or very little, occupies a response for a bounded time.
     #[tokio::test(start_paused = true)]
     async fn a_response_that_is_not_read_in_time_is_dropped() {
-        let budget = AnswerBudget::with(64 * PIECE, Share(100));
+        let budget = AnswerBudget::with(64 * PIECE, QuotaPercent(100));
         let tasks = TaskTracker::new();
-        let mut slow = answer(&budget, 32 * PIECE).unwrap().timed(&tasks);
+        let mut slow = answer(&budget, 32 * PIECE).unwrap().with_deadline(&tasks);
         assert_eq!(slow.next().unwrap().unwrap().len(), PIECE);
         tokio::time::sleep(PATIENCE + Duration::from_secs(31)).await;
         assert_eq!(slow.next().unwrap().unwrap().len(), PIECE);
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(held(&budget), 0);
-        assert_eq!(slow.next(), Some(Err(Overdue)));
+        assert_eq!(slow.next(), Some(Err(ReadTimeoutError)));
         // A response that was read stops its timer.
-        let mut read = answer(&budget, 3 * PIECE).unwrap().timed(&tasks);
+        let mut read = answer(&budget, 3 * PIECE).unwrap().with_deadline(&tasks);
         let mut bytes = 0;
         while let Some(piece) = read.next() {
             bytes += piece.unwrap().len();

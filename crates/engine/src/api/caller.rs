@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use credentials::{Secret, Verified, watch};
+use credentials::{Secret, VerifiedToken, watch};
 use daemon::problem::Refusal;
 use http::request::Parts;
 use types::permission::Permission;
@@ -21,7 +21,7 @@ use crate::live::LoadMetric;
 /// query is not accepted here (EN-5).
 #[derive(Debug)]
 pub(super) struct Caller<N> {
-    pub(super) token: Arc<Verified>,
+    pub(super) token: Arc<VerifiedToken>,
     pub(super) project: Arc<Project>,
     needs: PhantomData<N>,
 }
@@ -107,7 +107,7 @@ impl<A: LoadMetric, N: RequiredPermission> FromRequestParts<Arc<Api<A>>> for Cal
 /// A caller of a live stream, with a bearer or a watch token (EN-3a, EN-5), and its lifetime.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    pub(super) token: Arc<Verified>,
+    pub(super) token: Arc<VerifiedToken>,
     pub(super) project: Arc<Project>,
     pub(super) lifetime: CredentialGuard,
 }
@@ -180,14 +180,14 @@ impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for SessionJoiner {
                 watch::check(&token, api.unix_seconds()).map_err(|refusal| refused(&refusal))?;
                 Some((token, project))
             }
-            Ok(None) if Bearer::of(&parts.headers) == Bearer::Absent => None,
+            Ok(None) if Bearer::from_headers(&parts.headers) == Bearer::Absent => None,
             Ok(None) => Some(api.identify(parts, bearer(parts)?)?),
         };
         let Some((token, project)) = identified else {
             let project = project(parts)?;
             return Ok(Self { project });
         };
-        api.reads_terminals(&token, &project)?;
+        api.terminal_permission(&token, &project)?;
         Ok(Self { project })
     }
 }
@@ -204,7 +204,7 @@ impl<N> Caller<N> {
         // Subscribed before the check, so that a later revocation is noticed at the stream's first
         // wait.
         let changes = api.tokens.changes();
-        let Bearer::Token(text) = Bearer::of(headers) else {
+        let Bearer::Token(text) = Bearer::from_headers(headers) else {
             return None;
         };
         let right = RequiredAccess {
@@ -226,9 +226,9 @@ impl<N> Caller<N> {
 
 impl<A> Api<A> {
     /// The permission by which a token may see terminals; the larger one if it has both.
-    pub(super) fn reads_terminals(
+    pub(super) fn terminal_permission(
         &self,
-        token: &Verified,
+        token: &VerifiedToken,
         project: &Project,
     ) -> Result<Permission, BoundaryDenial> {
         let write = Permission::WebttySessionsReadWrite;
@@ -249,9 +249,9 @@ impl<A> Api<A> {
         &self,
         parts: &Parts,
         token: &str,
-    ) -> Result<(Arc<Verified>, Arc<Project>), Refusal> {
+    ) -> Result<(Arc<VerifiedToken>, Arc<Project>), Refusal> {
         let now = self.unix_seconds();
-        let verdict = match self.tokens.remembered(token, now) {
+        let verdict = match self.tokens.verified_before(token, now) {
             Some(verdict) => verdict,
             None => self
                 .rates
@@ -274,7 +274,7 @@ fn project(parts: &Parts) -> Result<Arc<Project>, Refusal> {
 }
 
 fn bearer(parts: &Parts) -> Result<&str, Refusal> {
-    match Bearer::of(&parts.headers) {
+    match Bearer::from_headers(&parts.headers) {
         Bearer::Token(token) => Ok(token),
         Bearer::Absent => Err(Problem::unauthenticated().into()),
         Bearer::Malformed => Err(refused(&"malformed bearer")),

@@ -19,12 +19,12 @@ use crate::live::LoadMetric;
 
 /// Responds to preflight requests of browsers for the platform's page (the Fetch standard, 3.2.2),
 /// and allows that page to read the responses.
-pub(super) async fn let_the_platform_in<A: LoadMetric>(
+pub(super) async fn allow_platform_origin<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let Some(origin) = api.platform_among(request.headers()) else {
+    let Some(origin) = api.platform_origin(request.headers()) else {
         return next.run(request).await;
     };
     let asks = request
@@ -50,7 +50,7 @@ pub(super) async fn let_the_platform_in<A: LoadMetric>(
 
 impl<A> Api<A> {
     /// The origin of a request, if there is exactly one and it is the platform's.
-    fn platform_among(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+    fn platform_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let mut origins = headers.get_all(ORIGIN).iter();
         let (origin, None) = (origins.next()?, origins.next()) else {
             return None;

@@ -21,7 +21,7 @@ pub(crate) struct CredentialGuard {
     expires_at: Option<i64>,
     tokens: Arc<Tokens>,
     /// The project and the permissions with which the stream was opened.
-    right: RequiredAccess,
+    required: RequiredAccess,
     clock: Arc<dyn Clock>,
     changes: watch::Receiver<u64>,
     /// Kept between waits: a stream waits once for each event.
@@ -60,7 +60,7 @@ impl CredentialGuard {
             text,
             expires_at,
             tokens,
-            right,
+            required: right,
             clock,
             changes,
             look_again: Box::pin(sleep(Duration::ZERO)),
@@ -69,7 +69,7 @@ impl CredentialGuard {
 
     /// Ends the stream also when this permission is lost.
     pub(super) fn require_also(&mut self, permission: Permission) {
-        self.right.also = Some(permission);
+        self.required.also = Some(permission);
     }
 
     /// Waits until the token is no longer valid. Cancel-safe.
@@ -120,7 +120,7 @@ impl CredentialGuard {
             project,
             permission,
             also,
-        } = &self.right;
+        } = &self.required;
         token.is_some_and(|token| {
             let mut needed = [Some(*permission), *also].into_iter().flatten();
             needed.all(|needed| tenancy.require(&token, project, needed).is_ok())

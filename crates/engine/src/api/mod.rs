@@ -88,7 +88,7 @@ pub fn router<A: LoadMetric>(api: Arc<Api<A>>) -> Router {
         .layer(axum::middleware::from_fn(rates::layer))
         .layer(axum::middleware::from_fn_with_state(
             Arc::clone(&api),
-            cors::let_the_platform_in::<A>,
+            cors::allow_platform_origin::<A>,
         ))
         .with_state(api)
 }
@@ -100,7 +100,7 @@ async fn auth<A: LoadMetric>(State(api): State<Arc<Api<A>>>, _: Caller<AnyCreden
         return StatusCode::NO_CONTENT.into_response();
     };
     let word = if link.is_connected() { "up" } else { "lost" };
-    let silence = link.heard().elapsed().as_secs();
+    let silence = link.last_message_at().elapsed().as_secs();
     let link = [(paths::PLATFORM_LINK, format!("{word};silence={silence}"))];
     (StatusCode::NO_CONTENT, link).into_response()
 }
@@ -110,7 +110,7 @@ impl<A> Api<A> {
     fn view(
         &self,
         project: &Project,
-        token: Arc<credentials::Verified>,
+        token: Arc<credentials::VerifiedToken>,
         params: WatchParams,
     ) -> View {
         View {

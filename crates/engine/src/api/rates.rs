@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
-use credentials::Verified;
+use credentials::VerifiedToken;
 use daemon::problem::Refusal;
 use daemon::rate_limit::{Buckets, RateLimit};
 use http::request::Parts;
@@ -46,9 +46,9 @@ impl RateLimiter {
     /// A limiter with these rates.
     pub fn with(rates: ApiRates) -> Self {
         Self {
-            credentials: Buckets::new(rates.of_credential),
-            projects: Buckets::new(rates.of_project),
-            sources: Buckets::new(rates.of_source),
+            credentials: Buckets::new(rates.per_credential),
+            projects: Buckets::new(rates.per_project),
+            sources: Buckets::new(rates.per_source),
         }
     }
 
@@ -60,7 +60,7 @@ impl RateLimiter {
     pub(super) fn take(
         &self,
         parts: &Parts,
-        token: &Verified,
+        token: &VerifiedToken,
         project: &Project,
         is_member: bool,
     ) -> Result<(), Refusal> {
@@ -71,7 +71,7 @@ impl RateLimiter {
         if is_member {
             // A request that the credential's rate refuses is not counted for its project.
             let of_project = if is_refused {
-                Ok(self.projects.look(&project.id, now))
+                Ok(self.projects.peek(&project.id, now))
             } else {
                 self.projects.take(Arc::clone(&project.id), now)
             };
@@ -103,7 +103,7 @@ impl RateLimiter {
             .map_err(|empty| RateLimit(vec![("source", empty)]).refusal())?;
         let verdict = verify();
         if verdict.is_ok() {
-            self.sources.give_back(source, now);
+            self.sources.refund(source, now);
         }
         Ok(verdict)
     }

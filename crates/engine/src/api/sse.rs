@@ -44,7 +44,7 @@ async fn watch<A: LoadMetric>(
 ) -> Result<Response, Refusal> {
     let mut watch = Watch::open(&api, watcher, &uri, (SSE_PREFIX, SSE_SUFFIX))?;
     let initial = watch.take_initial();
-    let initial = initial.map(|answer| answer.timed(&api.upgraded));
+    let initial = initial.map(|answer| answer.with_deadline(&api.upgraded));
     let mut response = Response::new(Body::from_stream(lines(initial, watch)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -83,7 +83,7 @@ struct Lines {
 impl Lines {
     async fn next(&mut self) -> Result<Bytes, End> {
         if let Some(initial) = &mut self.initial {
-            if let Some(end) = self.watch.lapsed() {
+            if let Some(end) = self.watch.credential_end() {
                 return Err(end);
             }
             match initial.next() {

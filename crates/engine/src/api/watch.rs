@@ -47,7 +47,7 @@ impl Watch {
         if webtty {
             // WT-5: events of terminals require permission to watch them and are only sent on
             // request.
-            let permission = api.reads_terminals(&watcher.token, &watcher.project)?;
+            let permission = api.terminal_permission(&watcher.token, &watcher.project)?;
             watcher.lifetime.require_also(permission);
         }
         let view = View {
@@ -83,7 +83,7 @@ impl Watch {
     }
 
     /// The reason why the stream may not continue, if its token is no longer valid.
-    pub(super) fn lapsed(&mut self) -> Option<End> {
+    pub(super) fn credential_end(&mut self) -> Option<End> {
         self.lifetime.ended().now_or_never().map(End::Token)
     }
 

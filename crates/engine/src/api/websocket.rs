@@ -32,7 +32,7 @@ pub(super) async fn watch<A: LoadMetric>(
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade.map_err(|_| Problem::upgrade_required())?;
     let mut watch = Watch::open(&api, watcher, &uri, ("", ""))?;
-    let initial = watch.take_initial().map(Answer::whole).transpose()?;
+    let initial = watch.take_initial().map(Answer::into_bytes).transpose()?;
     let counted = api.upgraded.token();
     Ok(upgrade
         .max_message_size(MAX_CLIENT_MESSAGE_BYTES)
@@ -47,7 +47,7 @@ pub(super) async fn watch<A: LoadMetric>(
 enum Step {
     Frame(Frame),
     End(End),
-    Heard,
+    Received,
     /// The client's close frame; the response to it is waiting to be sent.
     Closed,
     Violation(u16),
@@ -71,7 +71,7 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
         let step = tokio::select! {
             message = socket.recv() => match message {
                 Some(Ok(Message::Close(_))) => Step::Closed,
-                Some(Ok(_)) => Step::Heard,
+                Some(Ok(_)) => Step::Received,
                 Some(Err(error)) => violation(error).map_or(Step::Gone, Step::Violation),
                 None => Step::Gone,
             },
@@ -85,7 +85,7 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
             Step::Frame(frame) => text(frame.json()),
             Step::Ping if last_received.elapsed() >= SILENCE => return,
             Step::Ping => Message::Ping(Bytes::new()),
-            Step::Heard => {
+            Step::Received => {
                 last_received = Instant::now();
                 continue;
             }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aws_lc_rs::digest;
 
 use super::cookies;
-use super::once::{NotNow, Once};
+use super::once::{OneTimeError, OneTimeIds};
 use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
 use crate::random::random_bytes;
@@ -19,7 +19,7 @@ use crate::random::random_bytes;
 /// Solved puzzles, and the rate of puzzles for each host.
 #[derive(Debug)]
 pub(crate) struct Challenges {
-    solved: Once,
+    solved: OneTimeIds,
     load: Load,
 }
 
@@ -54,7 +54,7 @@ pub(crate) enum SolutionError {
 impl Default for Challenges {
     fn default() -> Self {
         Self {
-            solved: Once::new(PUZZLE_SECONDS + LEEWAY_SECONDS, SOLVED),
+            solved: OneTimeIds::new(PUZZLE_SECONDS + LEEWAY_SECONDS, SOLVED),
             load: Load::default(),
         }
     }
@@ -96,10 +96,10 @@ impl Challenges {
             return Err(SolutionError::Wrong);
         }
         self.solved
-            .take(&payload, project, now)
+            .use_once(&payload, project, now)
             .map_err(|refused| match refused {
-                NotNow::Used => SolutionError::Used,
-                NotNow::Full => SolutionError::Busy,
+                OneTimeError::Used => SolutionError::Used,
+                OneTimeError::Full => SolutionError::Busy,
             })?;
         let value = seals.sign(Purpose::Passed, &bound, &now.to_be_bytes());
         Ok(cookies::set(cookies::CHALLENGE, &value, PASSED_SECONDS))

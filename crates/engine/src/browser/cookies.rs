@@ -17,7 +17,7 @@ pub enum Cookie<'a> {
     Absent,
     One(&'a str),
     /// Present more than once or not UTF-8. It proves nothing.
-    Unclear,
+    Ambiguous,
 }
 
 impl<'a> Cookie<'a> {
@@ -30,14 +30,14 @@ impl<'a> Cookie<'a> {
     pub fn value(self) -> Option<&'a str> {
         match self {
             Self::One(value) => Some(value),
-            Self::Absent | Self::Unclear => None,
+            Self::Absent | Self::Ambiguous => None,
         }
     }
 
     fn add(&mut self, value: &'a [u8]) {
         *self = match (&self, std::str::from_utf8(value)) {
             (Self::Absent, Ok(value)) => Self::One(value),
-            _ => Self::Unclear,
+            _ => Self::Ambiguous,
         };
     }
 }
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Cookie<'_> {
         f.write_str(match self {
             Self::Absent => "Absent",
             Self::One(_) => "One",
-            Self::Unclear => "Unclear",
+            Self::Ambiguous => "Unclear",
         })
     }
 }
@@ -63,7 +63,7 @@ pub struct EdgeCookies<'a> {
 
 impl<'a> EdgeCookies<'a> {
     /// Reads the values of all `Cookie` fields.
-    pub fn among(values: impl Iterator<Item = &'a [u8]>) -> Self {
+    pub fn from_fields(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut found = Self::default();
         for pair in values.flat_map(pairs) {
             let mut parts = pair.splitn(2, |&byte| byte == b'=');
@@ -133,14 +133,14 @@ mod tests {
             &b"a=1; __Host-svc_auth = x=y ;b=2"[..],
             b"__Host-svc_challenge=c",
         ];
-        let found = EdgeCookies::among(fields.into_iter());
+        let found = EdgeCookies::from_fields(fields.into_iter());
         assert_eq!(found.session.value(), Some("x=y"));
         assert_eq!(found.challenge.value(), Some("c"));
         assert!(!found.sign_in.is_present());
         let twice = [&b"__Host-svc_auth=x"[..], b"__Host-svc_auth=x"];
-        let found = EdgeCookies::among(twice.into_iter());
+        let found = EdgeCookies::from_fields(twice.into_iter());
         assert!(found.session.is_present() && found.session.value().is_none());
-        let found = EdgeCookies::among([&b"__Host-svc_auth=\xff"[..]].into_iter());
+        let found = EdgeCookies::from_fields([&b"__Host-svc_auth=\xff"[..]].into_iter());
         assert!(found.session.is_present() && found.session.value().is_none());
         assert_eq!(format!("{:?}", Cookie::One("secret")), "One");
     }
@@ -187,7 +187,7 @@ mod tests {
             let left: Vec<&[u8]> =
                 pairs(value.as_bytes()).filter(|pair| !is_edge_pair(pair)).collect();
             let joined = left.join(&b"; "[..]);
-            let again = EdgeCookies::among([&joined[..]].into_iter());
+            let again = EdgeCookies::from_fields([&joined[..]].into_iter());
             prop_assert!(!again.session.is_present() && !again.challenge.is_present());
             let kept: Vec<&[u8]> = pairs(&joined).collect();
             prop_assert_eq!(kept, left);

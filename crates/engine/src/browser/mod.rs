@@ -23,9 +23,9 @@ pub(crate) use self::cookies::{is_edge_pair, pairs, sets_edge_cookie};
 pub(crate) use self::page::Page;
 pub(crate) use self::refusal::in_text;
 pub use self::seals::Seals;
-pub use self::session::{NoSession, Session};
+pub use self::session::{Session, SessionError};
 pub(crate) use self::sign_in::{SignInCallback, SignInRequest, SignIns};
-pub use self::signed_in::{SESSION_SECONDS, SignedIn};
+pub use self::signed_in::{SESSION_SECONDS, SignInHosts};
 
 /// Keys and used ids for browser sessions and challenges.
 #[derive(Debug)]

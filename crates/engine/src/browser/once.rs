@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 /// Each project has reserved capacity ([`PROJECT_RESERVE`]) and a limited share of the common
 /// capacity, so that a project that fills the set only blocks itself.
 #[derive(Debug)]
-pub(super) struct Once {
+pub(super) struct OneTimeIds {
     seconds: i64,
     /// Capacity of one generation beyond the reserves of the projects.
     common: usize,
@@ -32,7 +32,7 @@ struct UsedIds {
 
 /// Reason why an id cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotNow {
+pub(super) enum OneTimeError {
     /// It was used before.
     Used,
     /// The project has reached its capacity. Ids are never removed early.
@@ -44,7 +44,7 @@ const PROJECT_RESERVE: usize = 512;
 /// One project may use one part in `SHARE` of the common capacity.
 const SHARE: usize = 8;
 
-impl Once {
+impl OneTimeIds {
     pub(super) fn new(seconds: i64, capacity: usize) -> Self {
         Self {
             seconds,
@@ -54,7 +54,12 @@ impl Once {
     }
 
     /// Uses an id of a project at `now` (Unix seconds). It succeeds once.
-    pub(super) fn take(&self, id: &[u8], project: &Arc<str>, now: i64) -> Result<(), NotNow> {
+    pub(super) fn use_once(
+        &self,
+        id: &[u8],
+        project: &Arc<str>,
+        now: i64,
+    ) -> Result<(), OneTimeError> {
         let id = digest(id);
         let mut used = self.used.lock();
         let used = &mut *used;
@@ -67,12 +72,12 @@ impl Once {
             used.common = 0;
         }
         if used.old.contains(&id) || used.young.contains(&id) {
-            return Err(NotNow::Used);
+            return Err(OneTimeError::Used);
         }
         let count = used.by_project.entry(Arc::clone(project)).or_default();
         if *count >= PROJECT_RESERVE {
             if used.common >= self.common || *count >= PROJECT_RESERVE + self.common / SHARE {
-                return Err(NotNow::Full);
+                return Err(OneTimeError::Full);
             }
             used.common += 1;
         }
@@ -102,44 +107,50 @@ mod tests {
 
     #[test]
     fn an_id_can_be_used_once_until_it_expires() {
-        let (once, project) = (Once::new(60, 100), project("prj_1"));
-        assert_eq!(once.take(b"early", &project, 1000), Ok(()));
+        let (once, project) = (OneTimeIds::new(60, 100), project("prj_1"));
+        assert_eq!(once.use_once(b"early", &project, 1000), Ok(()));
         for now in [1000, 1059, 1060] {
             assert_eq!(
-                once.take(b"early", &project, now),
-                Err(NotNow::Used),
+                once.use_once(b"early", &project, now),
+                Err(OneTimeError::Used),
                 "{now}"
             );
         }
-        assert_eq!(once.take(b"late", &project, 1119), Ok(()));
+        assert_eq!(once.use_once(b"late", &project, 1119), Ok(()));
         assert_eq!(
-            once.take(b"late", &project, 1178),
-            Err(NotNow::Used),
+            once.use_once(b"late", &project, 1178),
+            Err(OneTimeError::Used),
             "59 seconds old"
         );
-        assert_eq!(once.take(b"late", &project, 1300), Ok(()), "long after");
+        assert_eq!(once.use_once(b"late", &project, 1300), Ok(()), "long after");
     }
 
     /// Uses new ids until the set is full, and returns their number.
-    fn fill(once: &Once, project: &Arc<str>, now: i64) -> usize {
+    fn fill(once: &OneTimeIds, project: &Arc<str>, now: i64) -> usize {
         let ids = (0..u32::MAX).map(|id| format!("{project} {id}"));
-        ids.take_while(|id| once.take(id.as_bytes(), project, now).is_ok())
+        ids.take_while(|id| once.use_once(id.as_bytes(), project, now).is_ok())
             .count()
     }
 
     #[test]
     fn capacity_is_limited_and_ids_are_not_removed_early() {
-        let (once, one) = (Once::new(60, 1600), project("prj_1"));
+        let (once, one) = (OneTimeIds::new(60, 1600), project("prj_1"));
         assert_eq!(fill(&once, &one, 1000), PROJECT_RESERVE + 100);
-        assert_eq!(once.take(b"more", &one, 1000), Err(NotNow::Full));
-        assert_eq!(once.take(b"prj_1 0", &one, 1000), Err(NotNow::Used));
-        assert_eq!(once.take(b"more", &one, 1060), Ok(()));
-        assert_eq!(once.take(b"prj_1 0", &one, 1060), Err(NotNow::Used));
+        assert_eq!(once.use_once(b"more", &one, 1000), Err(OneTimeError::Full));
+        assert_eq!(
+            once.use_once(b"prj_1 0", &one, 1000),
+            Err(OneTimeError::Used)
+        );
+        assert_eq!(once.use_once(b"more", &one, 1060), Ok(()));
+        assert_eq!(
+            once.use_once(b"prj_1 0", &one, 1060),
+            Err(OneTimeError::Used)
+        );
     }
 
     #[test]
     fn full_projects_leave_capacity_for_other_projects() {
-        let once = Once::new(60, 1600);
+        let once = OneTimeIds::new(60, 1600);
         let filled = (0..20).map(|number| fill(&once, &project(&number.to_string()), 1000));
         assert_eq!(filled.sum::<usize>(), 20 * PROJECT_RESERVE + 800);
         assert_eq!(fill(&once, &project("late"), 1000), PROJECT_RESERVE);

@@ -34,7 +34,7 @@ pub struct Session {
 
 /// Reason why a cookie is not a valid session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoSession {
+pub enum SessionError {
     /// The cookie is malformed, or was not made by this cluster for this host and project.
     #[error("no session of this host")]
     Foreign,
@@ -48,20 +48,20 @@ pub enum NoSession {
 }
 
 impl Session {
-    /// Reads a cookie. [`Self::holds`] checks if the session is still valid.
+    /// Reads a cookie. [`Self::check`] checks if the session is still valid.
     ///
     /// # Errors
-    /// [`NoSession::Foreign`] if the cookie is not valid for this host and project.
+    /// [`SessionError::Foreign`] if the cookie is not valid for this host and project.
     pub fn read(
         cookie: &str,
         seals: &Seals,
         host: &str,
         project: &Project,
-    ) -> Result<Self, NoSession> {
+    ) -> Result<Self, SessionError> {
         let bound: [&[u8]; 2] = [host.as_bytes(), project.id.as_bytes()];
         let payload = seals.check(Purpose::Session, &bound, cookie);
         let session = payload.and_then(|payload| serde_json::from_slice(&payload).ok());
-        session.ok_or(NoSession::Foreign)
+        session.ok_or(SessionError::Foreign)
     }
 
     /// Checks that the session is valid at `now` (Unix seconds): it has not expired and was not
@@ -69,12 +69,12 @@ impl Session {
     ///
     /// # Errors
     /// The reason why the session is not valid.
-    pub fn holds(&self, directory: &Directory, now: i64) -> Result<(), NoSession> {
+    pub fn check(&self, directory: &Directory, now: i64) -> Result<(), SessionError> {
         let age = now.saturating_sub(self.issued_at);
         if !(-CLOCK_LEEWAY_SECONDS..SESSION_SECONDS).contains(&age) {
-            return Err(NoSession::Expired);
+            return Err(SessionError::Expired);
         }
-        self.stands(directory)
+        self.check_not_ended(directory)
     }
 
     /// Checks that the user still exists and that the session was not ended. A visit that started
@@ -82,24 +82,26 @@ impl Session {
     ///
     /// # Errors
     /// The reason why the session is not valid.
-    pub fn stands(&self, directory: &Directory) -> Result<(), NoSession> {
-        let person = directory.person(&self.user_id).ok_or(NoSession::Unknown)?;
+    pub fn check_not_ended(&self, directory: &Directory) -> Result<(), SessionError> {
+        let person = directory
+            .person(&self.user_id)
+            .ok_or(SessionError::Unknown)?;
         // Times have a resolution of seconds. A session that started in the same second counts as
         // ended.
         if self.issued_at <= person.sessions_after {
-            return Err(NoSession::Ended);
+            return Err(SessionError::Ended);
         }
         let ended_with = self.platform_session.as_deref();
-        if directory.is_ended(&self.ended_as())
+        if directory.is_ended(&self.ended_id())
             || ended_with.is_some_and(|session| directory.is_ended(session))
         {
-            return Err(NoSession::Ended);
+            return Err(SessionError::Ended);
         }
         Ok(())
     }
 
     /// Id of this session in the set of ended sessions.
-    pub(crate) fn ended_as(&self) -> String {
+    pub(crate) fn ended_id(&self) -> String {
         format!("{EDGE_SESSION}{}", self.id)
     }
 

@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq as _;
 use types::permission::Permission;
 
 use super::cookies::{self, EdgeCookies};
-use super::once::{NotNow, Once};
+use super::once::{OneTimeError, OneTimeIds};
 use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
 use super::session::Session;
@@ -23,7 +23,7 @@ use crate::random::random_bytes;
 /// Codes that were used.
 #[derive(Debug)]
 pub(crate) struct SignIns {
-    used: Once,
+    used: OneTimeIds,
 }
 
 /// Data of a browser's request that a sign-in needs.
@@ -39,7 +39,7 @@ pub(crate) struct SignInRequest<'a> {
 
 /// Redirect of a browser to the platform.
 #[derive(Debug)]
-pub(crate) struct Departure {
+pub(crate) struct SignInRedirect {
     pub(crate) location: String,
     /// `None` if the browser already has the secret.
     pub(crate) set_cookie: Option<String>,
@@ -54,7 +54,7 @@ pub(crate) struct SignInCallback {
 
 /// Reason why a returning browser is not signed in, for the log. The page shows the next steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NotSignedIn {
+pub(crate) enum SignInError {
     #[error("the state is not one of this host's")]
     State,
     #[error("the sign-in was not begun in this browser, or too long ago")]
@@ -69,7 +69,7 @@ pub(crate) enum NotSignedIn {
     Busy,
 }
 
-impl NotSignedIn {
+impl SignInError {
     /// True if the user was identified but is not a member of the project.
     pub(crate) fn is_not_allowed(self) -> bool {
         self == Self::NotAllowed
@@ -79,7 +79,7 @@ impl NotSignedIn {
 impl Default for SignIns {
     fn default() -> Self {
         Self {
-            used: Once::new(MAX_CODE_SECONDS + LEEWAY_SECONDS, USED_CODES),
+            used: OneTimeIds::new(MAX_CODE_SECONDS + LEEWAY_SECONDS, USED_CODES),
         }
     }
 }
@@ -87,13 +87,13 @@ impl Default for SignIns {
 impl SignIns {
     /// Redirects a browser to the platform, which returns it to `target` (path and query) later.
     /// `None` while the address of the platform is unknown.
-    pub(crate) fn depart(
+    pub(crate) fn redirect_to_platform(
         request: SignInRequest<'_>,
         target: &str,
         seals: &Seals,
         directory: &Directory,
         now: i64,
-    ) -> Option<Departure> {
+    ) -> Option<SignInRedirect> {
         let platform = directory.platform()?;
         // Two tabs share one secret. Otherwise the second sign-in would invalidate the first.
         let existing = secret_of(request, seals, now);
@@ -110,24 +110,24 @@ impl SignIns {
         let state = RedirectTarget::seal(seals, request.host, &nonce, target, MAX_STATE_TARGET)?;
         let base = platform.base_url.trim_end_matches('/');
         let host = percent_encoded(request.authority);
-        Some(Departure {
+        Some(SignInRedirect {
             location: format!("{base}{SIGN_IN}?host={host}&nonce={nonce}&state={state}"),
             set_cookie,
         })
     }
 
     /// Completes a sign-in when the browser returns with a code and a state.
-    pub(crate) fn arrive(
+    pub(crate) fn complete(
         &self,
         request: SignInRequest<'_>,
         (code, state): (&str, &str),
         seals: &Seals,
         (tokens, tenancy): (&Tokens, &Tenancy),
         now: i64,
-    ) -> Result<SignInCallback, NotSignedIn> {
-        let directory = tenancy.directory().ok_or(NotSignedIn::State)?;
+    ) -> Result<SignInCallback, SignInError> {
+        let directory = tenancy.directory().ok_or(SignInError::State)?;
         let (nonce, target) =
-            RedirectTarget::open(seals, request.host, state).ok_or(NotSignedIn::State)?;
+            RedirectTarget::open(seals, request.host, state).ok_or(SignInError::State)?;
         // The redirect always leads to this host, because the authority is fixed before the target
         // is appended.
         let location = format!("https://{}{target}", request.authority);
@@ -138,49 +138,49 @@ impl SignIns {
                 .cookies
                 .session
                 .value()
-                .ok_or(NotSignedIn::OtherBrowser)?;
+                .ok_or(SignInError::OtherBrowser)?;
             let session = Session::read(cookie, seals, request.host, request.project);
-            let holds = session.is_ok_and(|session| session.holds(directory, now).is_ok());
+            let holds = session.is_ok_and(|session| session.check(directory, now).is_ok());
             let set_cookies = Vec::new();
             return holds
                 .then_some(SignInCallback {
                     location,
                     set_cookies,
                 })
-                .ok_or(NotSignedIn::OtherBrowser);
+                .ok_or(SignInError::OtherBrowser);
         };
         let claims = tokens
             .sign_in(code)
-            .map_err(|_| NotSignedIn::Code("its signature or form"))?;
-        check(&claims, request, directory, now).map_err(NotSignedIn::Code)?;
+            .map_err(|_| SignInError::Code("its signature or form"))?;
+        check(&claims, request, directory, now).map_err(SignInError::Code)?;
         let expected = nonce_of(&secret);
         let same = |given: &str| bool::from(given.as_bytes().ct_eq(expected.as_bytes()));
         if !same(&claims.nonce) || !same(&nonce) {
-            return Err(NotSignedIn::OtherBrowser);
+            return Err(SignInError::OtherBrowser);
         }
         let ended_until = directory
             .person(&claims.sub)
             .map(|person| person.sessions_after)
-            .ok_or(NotSignedIn::NotAllowed)?;
+            .ok_or(SignInError::NotAllowed)?;
         if claims.iat < ended_until {
-            return Err(NotSignedIn::Code("from before all sessions were ended"));
+            return Err(SignInError::Code("from before all sessions were ended"));
         }
         let permission = Permission::TunnelsStreamsCreateDelete;
         tenancy
             .require_of(Some(&claims.sub), None, request.project, permission)
-            .map_err(|_| NotSignedIn::NotAllowed)?;
+            .map_err(|_| SignInError::NotAllowed)?;
         self.used
-            .take(claims.jti.as_bytes(), &request.project.id, now)
+            .use_once(claims.jti.as_bytes(), &request.project.id, now)
             .map_err(|refused| match refused {
-                NotNow::Used => NotSignedIn::Used,
-                NotNow::Full => NotSignedIn::Busy,
+                OneTimeError::Used => SignInError::Used,
+                OneTimeError::Full => SignInError::Busy,
             })?;
         if claims
             .sid
             .as_deref()
             .is_some_and(|session| directory.is_ended(session))
         {
-            return Err(NotSignedIn::Code("its session at the platform was ended"));
+            return Err(SignInError::Code("its session at the platform was ended"));
         }
         let session = Session {
             user_id: claims.sub,
@@ -319,10 +319,10 @@ mod tests {
             let request = SignInRequest {
                 host: HOST,
                 authority: HOST,
-                cookies: EdgeCookies::among(std::iter::once(cookie.as_bytes())),
+                cookies: EdgeCookies::from_fields(std::iter::once(cookie.as_bytes())),
                 project: &project,
             };
-            SignIns::depart(request, "/", &seals, &directory, now).unwrap()
+            SignIns::redirect_to_platform(request, "/", &seals, &directory, now).unwrap()
         };
         let cookie = depart("", NOW)
             .set_cookie
@@ -347,7 +347,7 @@ mod tests {
         let request = SignInRequest {
             host: HOST,
             authority: HOST,
-            cookies: EdgeCookies::among(std::iter::empty()),
+            cookies: EdgeCookies::from_fields(std::iter::empty()),
             project: &project,
         };
         for (issued, ends, is_valid) in [

@@ -16,7 +16,7 @@ pub const SESSION_SECONDS: i64 = EDGE_SESSION_SECONDS;
 
 /// The host names of one project at which users signed in, for the lifetime of a session.
 #[derive(Debug, Default)]
-pub struct SignedIn(Mutex<Names>);
+pub struct SignInHosts(Mutex<Names>);
 
 #[derive(Debug, Default)]
 struct Names {
@@ -37,10 +37,10 @@ struct Sessions {
 /// Limit of host names of one project. Each takes about 200 bytes.
 const MAX_HOSTS: usize = 1024;
 
-impl SignedIn {
+impl SignInHosts {
     /// Records that a user signed in at a host at `now` (Unix seconds), at a tunnel of this
     /// publisher.
-    pub(crate) fn note(&self, host: &str, publisher: &Identity, now: i64) {
+    pub(crate) fn record(&self, host: &str, publisher: &Identity, now: i64) {
         let until = now.saturating_add(SESSION_SECONDS);
         let mut names = self.0.lock();
         if let Some(sessions) = names.by_host.get_mut(host) {
@@ -64,7 +64,7 @@ impl SignedIn {
     }
 
     /// True if there may be sessions at the host that started at another publisher's tunnel.
-    pub(crate) fn is_of_others(&self, host: &str, publisher: &Identity, now: i64) -> bool {
+    pub(crate) fn has_foreign_sessions(&self, host: &str, publisher: &Identity, now: i64) -> bool {
         let names = self.0.lock();
         match names
             .by_host
@@ -87,19 +87,19 @@ mod tests {
 
     #[test]
     fn a_host_belongs_to_its_publisher_during_sessions() {
-        let signed_in = SignedIn::default();
-        assert!(!signed_in.is_of_others("a", &user("ann"), 0));
-        signed_in.note("a", &user("ann"), 0);
-        assert!(!signed_in.is_of_others("a", &user("ann"), 1));
-        assert!(signed_in.is_of_others("a", &user("eve"), SESSION_SECONDS - 1));
-        assert!(!signed_in.is_of_others("b", &user("eve"), 1));
-        assert!(!signed_in.is_of_others("a", &user("eve"), SESSION_SECONDS));
+        let signed_in = SignInHosts::default();
+        assert!(!signed_in.has_foreign_sessions("a", &user("ann"), 0));
+        signed_in.record("a", &user("ann"), 0);
+        assert!(!signed_in.has_foreign_sessions("a", &user("ann"), 1));
+        assert!(signed_in.has_foreign_sessions("a", &user("eve"), SESSION_SECONDS - 1));
+        assert!(!signed_in.has_foreign_sessions("b", &user("eve"), 1));
+        assert!(!signed_in.has_foreign_sessions("a", &user("eve"), SESSION_SECONDS));
         // With two publishers, neither may receive the sessions of the other.
-        signed_in.note("b", &user("ann"), 0);
-        signed_in.note("b", &user("eve"), 1);
+        signed_in.record("b", &user("ann"), 0);
+        signed_in.record("b", &user("eve"), 1);
         for publisher in ["ann", "eve"] {
             assert!(
-                signed_in.is_of_others("b", &user(publisher), 2),
+                signed_in.has_foreign_sessions("b", &user(publisher), 2),
                 "{publisher}"
             );
         }
@@ -107,12 +107,12 @@ mod tests {
 
     #[test]
     fn hosts_beyond_the_limit_count_as_foreign() {
-        let signed_in = SignedIn::default();
+        let signed_in = SignInHosts::default();
         for name in 0..=MAX_HOSTS {
-            signed_in.note(&name.to_string(), &user("ann"), 0);
+            signed_in.record(&name.to_string(), &user("ann"), 0);
         }
-        assert!(signed_in.is_of_others("new", &user("ann"), 1));
-        assert!(!signed_in.is_of_others("0", &user("ann"), 1));
-        assert!(!signed_in.is_of_others("new", &user("ann"), SESSION_SECONDS));
+        assert!(signed_in.has_foreign_sessions("new", &user("ann"), 1));
+        assert!(!signed_in.has_foreign_sessions("0", &user("ann"), 1));
+        assert!(!signed_in.has_foreign_sessions("new", &user("ann"), SESSION_SECONDS));
     }
 }

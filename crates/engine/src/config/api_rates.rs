@@ -6,9 +6,9 @@ use std::num::NonZeroU32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApiRates {
     /// Of one credential, with all tokens that come from it.
-    pub of_credential: NonZeroU32,
+    pub per_credential: NonZeroU32,
     /// Of one project.
-    pub of_project: NonZeroU32,
+    pub per_project: NonZeroU32,
     /// Of one source, with tokens that are not valid.
-    pub of_source: NonZeroU32,
+    pub per_source: NonZeroU32,
 }

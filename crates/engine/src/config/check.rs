@@ -18,8 +18,8 @@ use super::file::{
     StaticCertSection, TimeoutsSection,
 };
 use super::{
-    AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, JwtAuth, Limits, Share,
-    Timeouts,
+    AccessLogConfig, AccessLogFormat, Auth, ControlPlane, EngineConfig, JwtAuth, Limits,
+    QuotaPercent, Timeouts,
 };
 
 type CheckResult<T> = Result<T, ConfigError>;
@@ -40,7 +40,7 @@ pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> CheckResu
         None => Auth::Keys(jwt(file.auth.jwt)?),
         Some(section) => {
             no_keys(&file.auth.jwt)?;
-            let state_dir = state_dir.map(|dir| dir.of("engine", &host));
+            let state_dir = state_dir.map(|dir| dir.subdirectory("engine", &host));
             Auth::Platform(control_plane(section, state_dir)?)
         }
     };
@@ -404,20 +404,20 @@ fn limits(section: &LimitsSection) -> CheckResult<Limits> {
         )?,
         max_watchers: count("max_watchers", section.max_watchers)?,
         api_rates: ApiRates {
-            of_credential: rate(
+            per_credential: rate(
                 "credential_requests_per_minute",
                 section.credential_requests_per_minute,
             )?,
-            of_project: rate(
+            per_project: rate(
                 "project_requests_per_minute",
                 section.project_requests_per_minute,
             )?,
-            of_source: rate(
+            per_source: rate(
                 "invalid_tokens_per_minute",
                 section.invalid_tokens_per_minute,
             )?,
         },
-        project_share: Share(limit(
+        project_share: QuotaPercent(limit(
             "project_share_percent",
             section.project_share_percent,
             1..=100,

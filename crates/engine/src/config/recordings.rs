@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recordings {
     /// Storage location; `None`: nothing is recorded.
-    pub place: Option<RecordingPlace>,
+    pub location: Option<RecordingLocation>,
     /// The file of the key that encrypts them; always set if there is a storage location.
     pub key_file: Option<PathBuf>,
     /// True if a missing key file is created.
@@ -31,7 +31,7 @@ pub struct Recordings {
 
 /// Storage location of recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RecordingPlace {
+pub enum RecordingLocation {
     /// A folder of this machine.
     Folder(PathBuf),
     /// A bucket of an S3-compatible store.
@@ -156,14 +156,14 @@ pub(super) fn check(
             let message = "recordings are in one place: leave this out, or leave s3 out";
             return Err(ConfigError::new("webtty.recordings.path", message));
         }
-        (Some(path), None) => Some(RecordingPlace::Folder(path)),
-        (None, Some(s3)) => Some(RecordingPlace::S3(bucket(s3)?)),
-        (None, None) => data_dir.map(|dir| RecordingPlace::Folder(dir.join("recordings"))),
+        (Some(path), None) => Some(RecordingLocation::Folder(path)),
+        (None, Some(s3)) => Some(RecordingLocation::S3(bucket(s3)?)),
+        (None, None) => data_dir.map(|dir| RecordingLocation::Folder(dir.join("recordings"))),
     };
     let given = super::check::optional_path("webtty.recordings.key_file", section.key_file)?;
     let makes_key = given.is_none();
     let beside = match &place {
-        Some(RecordingPlace::Folder(path)) => path.parent(),
+        Some(RecordingLocation::Folder(path)) => path.parent(),
         _ => data_dir,
     };
     let key_file = given.or_else(|| beside.map(|dir| dir.join("recordings.key")));
@@ -172,7 +172,7 @@ pub(super) fn check(
         return Err(ConfigError::new("webtty.recordings.key_file", message));
     }
     let owner_file = match &place {
-        Some(RecordingPlace::Folder(path)) => Some(path.join(".owner")),
+        Some(RecordingLocation::Folder(path)) => Some(path.join(".owner")),
         _ => data_dir.map(|dir| dir.join("recordings.owner")),
     };
     let days = section.retention_days;
@@ -184,7 +184,7 @@ pub(super) fn check(
         ));
     }
     Ok(Recordings {
-        place,
+        location: place,
         key_file,
         makes_key,
         owner_file,
@@ -269,12 +269,12 @@ mod tests {
     fn by_default_only_a_managed_engine_records_in_its_data_directory() {
         let managed = checked("{}", Some("/var/lib/svc")).unwrap();
         assert_eq!(
-            managed.place,
-            Some(RecordingPlace::Folder("/var/lib/svc/recordings".into()))
+            managed.location,
+            Some(RecordingLocation::Folder("/var/lib/svc/recordings".into()))
         );
         assert_eq!(managed.key_file, Some("/var/lib/svc/recordings.key".into()));
         assert!(managed.makes_key && managed.policy == RecordingPolicy::Strict);
-        assert_eq!(checked("{}", None).unwrap().place, None);
+        assert_eq!(checked("{}", None).unwrap().location, None);
         let own = checked(r#"{"path":"/srv/rec","retention_days":0}"#, None).unwrap();
         assert_eq!(own.key_file, Some("/srv/recordings.key".into()));
         assert_eq!(own.retention, None);

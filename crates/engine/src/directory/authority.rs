@@ -108,7 +108,7 @@ impl Validity {
     }
 
     /// Returns true if it is valid at `now` (Unix seconds).
-    pub fn holds(self, now: i64) -> bool {
+    pub fn contains(self, now: i64) -> bool {
         (self.from..=self.until).contains(&now)
     }
 

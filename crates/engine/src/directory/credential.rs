@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::link::CredentialProof;
-use credentials::{Keyring, Limits, Verified};
+use credentials::{Keyring, Limits, VerifiedToken};
 use types::root::Root;
 
 use super::authority::Authority;
@@ -24,7 +24,7 @@ pub struct Credential {
     /// Its permissions, its boundary with its one workspace, and its expiry.
     pub limits: Limits,
     /// The received record, to recognise an unchanged one: a snapshot repeats known records.
-    told: api::link::Credential,
+    record: api::link::Credential,
 }
 
 /// The way to recognise a credential.
@@ -50,22 +50,22 @@ pub enum Proof {
     /// Every client certificate of an authority.
     Authority(Authority),
     /// It cannot be checked here.
-    Nothing,
+    Unverifiable,
 }
 
 impl Credential {
     /// Returns true if this was compiled from the same record.
-    pub(super) fn says(&self, told: &api::link::Credential) -> bool {
-        self.told == *told
+    pub(super) fn is_compiled_from(&self, told: &api::link::Credential) -> bool {
+        self.record == *told
     }
 
     /// Returns true if the two differ at most in their expiry, as before and after a rotation.
-    pub(super) fn is_but_its_end(&self, other: &Self) -> bool {
-        let expires_at = other.told.expires_at;
-        other.told
+    pub(super) fn differs_only_in_expiry(&self, other: &Self) -> bool {
+        let expires_at = other.record.expires_at;
+        other.record
             == api::link::Credential {
                 expires_at,
-                ..self.told.clone()
+                ..self.record.clone()
             }
     }
 
@@ -82,7 +82,7 @@ impl Credential {
             root: Root::Credential(told.root.as_deref().unwrap_or(&told.id).into()),
             proof: Proof::compile(&told.proof),
             limits,
-            told,
+            record: told,
         }
     }
 
@@ -93,8 +93,8 @@ impl Credential {
 
     /// The intersection of the permissions of a token and the credential behind it. The credential
     /// determines the owner and the root of the chain.
-    pub fn narrow(&self, token: Verified) -> Verified {
-        Verified {
+    pub fn narrow(&self, token: VerifiedToken) -> VerifiedToken {
+        VerifiedToken {
             user_id: Some(self.user_id.to_string()),
             root: self.root.clone(),
             limits: token.limits.and(&self.limits),
@@ -125,7 +125,7 @@ impl Proof {
             }
             CredentialProof::Unknown => None,
         };
-        known.unwrap_or(Self::Nothing)
+        known.unwrap_or(Self::Unverifiable)
     }
 }
 

@@ -20,7 +20,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use api::link::{Address, Ended, Item, Platform};
+use api::link::{Address, EndedToken, Item, Platform};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use types::permission::Permission;
@@ -29,7 +29,7 @@ pub use self::authority::{Authority, Chain, Validity};
 pub use self::credential::{Credential, Proof};
 pub use self::person::Person;
 pub use self::project::{GeoRule, Project, ProjectPolicy, ProjectState};
-pub use self::webtty::{NotAdmitted, WebttyServer};
+pub use self::webtty::{ServerAdmissionError, WebttyServer};
 use crate::access::Digest;
 
 /// State received from the platform. Shared by every worker.
@@ -193,7 +193,7 @@ impl Directory {
     pub fn is_still_valid(&self, credential: &Arc<Credential>, now: i64) -> bool {
         self.credential(&credential.id).is_some_and(|known| {
             Arc::ptr_eq(&known, credential)
-                || known.is_but_its_end(credential) && !known.is_expired(now)
+                || known.differs_only_in_expiry(credential) && !known.is_expired(now)
         })
     }
 
@@ -253,7 +253,7 @@ impl Directory {
             }
             Item::Credential(told) => {
                 let known = self.credential(&told.id);
-                if known.is_some_and(|known| known.says(&told)) {
+                if known.is_some_and(|known| known.is_compiled_from(&told)) {
                     return;
                 }
                 self.put_credential(&Arc::new(Credential::compile(*told)));
@@ -265,7 +265,7 @@ impl Directory {
                     gone.end();
                 }
             }
-            Item::Ended(Ended { id, until }) => {
+            Item::Ended(EndedToken { id, until }) => {
                 self.ended.pin().insert(id.into(), until);
             }
             // The keys go to the token verifier; engines do not receive the keys of relays.
@@ -301,7 +301,7 @@ impl Directory {
         let server = Arc::new(WebttyServer::compile(told, known.as_deref()));
         servers.insert(Arc::clone(&server.id), Arc::clone(&server));
         if let Some(known) = known
-            && !known.goes_on_as(&server)
+            && !known.sessions_continue_under(&server)
         {
             known.end();
         }
@@ -376,7 +376,7 @@ impl Directory {
                 all.push(Arc::clone(credential));
                 self.authorities.store(Arc::new(all));
             }
-            Proof::App { .. } | Proof::Nothing => {}
+            Proof::App { .. } | Proof::Unverifiable => {}
         }
     }
 
@@ -413,7 +413,7 @@ impl Directory {
                 all.retain(|known| !Arc::ptr_eq(known, gone));
                 self.authorities.store(Arc::new(all));
             }
-            Proof::App { .. } | Proof::Nothing => {}
+            Proof::App { .. } | Proof::Unverifiable => {}
         }
     }
 }

@@ -8,8 +8,8 @@ use api::link::{Address, Limits};
 use arc_swap::{ArcSwap, Guard};
 use types::tunnel::{Country, IpRange, TlsVersion};
 
-use crate::browser::SignedIn;
-use crate::limits::{ChangeRate, ConcurrencyLimit, Meters, Speed};
+use crate::browser::SignInHosts;
+use crate::limits::{BandwidthLimit, ChangeRate, ConcurrencyLimit, Meters};
 
 /// A project. Tunnels and agents have a reference to it. The platform's updates replace its state,
 /// and all references see the new state at their next access.
@@ -25,11 +25,11 @@ pub struct Project {
     /// Recent changes of its agents and tunnels.
     pub(crate) changes: ChangeRate,
     /// Active visits of its tunnels.
-    pub visits: ConcurrencyLimit,
+    pub active_visits: ConcurrencyLimit,
     /// Bandwidth of its tunnels, from the limits of its state.
-    pub speed: Speed,
+    pub speed: BandwidthLimit,
     /// Sign-ins of users at its tunnels.
-    pub signed_in: SignedIn,
+    pub signed_in: SignInHosts,
     state: ArcSwap<ProjectState>,
 }
 
@@ -89,9 +89,9 @@ impl Project {
             endpoint: None,
             meters: Meters::default(),
             changes: ChangeRate::default(),
-            visits: ConcurrencyLimit::default(),
-            speed: Speed::new(&Limits::default()),
-            signed_in: SignedIn::default(),
+            active_visits: ConcurrencyLimit::default(),
+            speed: BandwidthLimit::new(&Limits::default()),
+            signed_in: SignInHosts::default(),
             state: ArcSwap::from_pointee(ProjectState {
                 workspace_id: None,
                 plan: None,
@@ -111,9 +111,9 @@ impl Project {
             endpoint: Some(told.endpoint.as_str().into()),
             meters: Meters::default(),
             changes: ChangeRate::default(),
-            visits: ConcurrencyLimit::default(),
-            speed: Speed::new(&told.limits),
-            signed_in: SignedIn::default(),
+            active_visits: ConcurrencyLimit::default(),
+            speed: BandwidthLimit::new(&told.limits),
+            signed_in: SignInHosts::default(),
             state: ArcSwap::from_pointee(ProjectState::compile(told)),
         }
     }

@@ -128,7 +128,7 @@ fn unreadable_rules_refuse_all_requests() {
             },
             ..pat("crd_1", 1)
         });
-        assert!(matches!(credential.proof, Proof::Nothing), "{sha256}");
+        assert!(matches!(credential.proof, Proof::Unverifiable), "{sha256}");
     }
     let narrowed = super::Credential::compile(Credential {
         permissions: Some(vec!["tunnels.fly".to_owned()]),
@@ -160,7 +160,7 @@ fn country_rules_refuse_an_unknown_country() {
 #[test]
 fn ended_tokens_are_remembered_until_they_expire() {
     let directory = Directory::default();
-    directory.apply(vec![Item::Ended(Ended {
+    directory.apply(vec![Item::Ended(EndedToken {
         id: "tok_1".to_owned(),
         until: 100,
     })]);

@@ -34,10 +34,10 @@ pub struct WebttyServer {
     /// Cancelled when it is suspended, deleted, or enrolled with other keys.
     ended: CancellationToken,
     /// Proofs that were used, until they expire.
-    seen: Arc<Mutex<Seen>>,
+    used_proofs: Arc<Mutex<UsedProofs>>,
 }
 
-type Seen = HashMap<[u8; NONCE_LEN], Timestamp>;
+type UsedProofs = HashMap<[u8; NONCE_LEN], Timestamp>;
 
 /// Limit of remembered proofs of one server. A server makes one for each connection, so a working
 /// server does not need more within their lifetime.
@@ -71,11 +71,11 @@ impl WebttyServer {
             keys,
             status: told.status.parse().ok(),
             ended: CancellationToken::new(),
-            seen: Arc::default(),
+            used_proofs: Arc::default(),
         };
         if let Some(known) = known {
-            server.seen = Arc::clone(&known.seen);
-            if known.goes_on_as(&server) {
+            server.used_proofs = Arc::clone(&known.used_proofs);
+            if known.sessions_continue_under(&server) {
                 server.ended = known.ended.clone();
             }
         }
@@ -103,34 +103,34 @@ impl WebttyServer {
     /// from then on.
     ///
     /// # Errors
-    /// [`NotAdmitted`].
+    /// [`ServerAdmissionError`].
     pub fn admit(
         &self,
         proof: &str,
         subject: Subject<'_>,
         now: Timestamp,
-    ) -> Result<(), NotAdmitted> {
+    ) -> Result<(), ServerAdmissionError> {
         let Some(keys) = &self.keys else {
-            return Err(NotAdmitted::NotEnrolled);
+            return Err(ServerAdmissionError::NotEnrolled);
         };
         if !self.is_active() {
-            return Err(NotAdmitted::Suspended);
+            return Err(ServerAdmissionError::Suspended);
         }
         let admitted = admission::verify(proof, &keys.signing, subject, now)?;
-        let mut seen = self.seen.lock();
+        let mut seen = self.used_proofs.lock();
         seen.retain(|_, until| *until > now);
         if seen.contains_key(&admitted.nonce) {
-            return Err(NotAdmitted::Replayed);
+            return Err(ServerAdmissionError::Replayed);
         }
         if seen.len() >= MOST_SEEN {
-            return Err(NotAdmitted::TooMany);
+            return Err(ServerAdmissionError::TooMany);
         }
         seen.insert(admitted.nonce, admitted.expires_at);
         Ok(())
     }
 
     /// Returns true if sessions of this one may continue under `next`.
-    pub(super) fn goes_on_as(&self, next: &Self) -> bool {
+    pub(super) fn sessions_continue_under(&self, next: &Self) -> bool {
         self.is_active()
             && next.is_active()
             && self.keys == next.keys
@@ -154,7 +154,7 @@ impl fmt::Debug for WebttyServer {
 
 /// Reasons why a tunnel is not accepted as a registered server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotAdmitted {
+pub enum ServerAdmissionError {
     /// Its labels do not name a server, or have no proof.
     #[error(
         "a tunnel of the protocol `webtty` has the labels `{}` and `{}`",
@@ -246,29 +246,38 @@ mod tests {
         assert!(directory.webtty_server("prj_2", "wtty_1").is_none());
         let first = proof(&identity, 1);
         assert_eq!(admit(&first), Ok(()));
-        assert_eq!(admit(&first), Err(NotAdmitted::Replayed));
+        assert_eq!(admit(&first), Err(ServerAdmissionError::Replayed));
         let renamed = api::link::WebttyServer {
             name: "other".to_owned(),
             ..told("active", &identity)
         };
         directory.apply(vec![item(renamed)]);
-        assert_eq!(admit(&first), Err(NotAdmitted::Replayed));
+        assert_eq!(admit(&first), Err(ServerAdmissionError::Replayed));
         directory.apply(vec![item(told("suspended", &identity))]);
-        assert_eq!(admit(&proof(&identity, 2)), Err(NotAdmitted::Suspended));
+        assert_eq!(
+            admit(&proof(&identity, 2)),
+            Err(ServerAdmissionError::Suspended)
+        );
         directory.apply(vec![item(told("rebooting", &identity))]);
-        assert_eq!(admit(&proof(&identity, 2)), Err(NotAdmitted::Suspended));
+        assert_eq!(
+            admit(&proof(&identity, 2)),
+            Err(ServerAdmissionError::Suspended)
+        );
         let other = EndpointIdentity::generate().unwrap();
         directory.apply(vec![item(told("active", &other))]);
         assert_eq!(
             admit(&proof(&identity, 2)),
-            Err(NotAdmitted::Proof(AdmissionError::OtherKey))
+            Err(ServerAdmissionError::Proof(AdmissionError::OtherKey))
         );
         let pending = api::link::WebttyServer {
             keys: None,
             ..told("pending_enrollment", &identity)
         };
         directory.apply(vec![item(pending)]);
-        assert_eq!(admit(&proof(&identity, 2)), Err(NotAdmitted::NotEnrolled));
+        assert_eq!(
+            admit(&proof(&identity, 2)),
+            Err(ServerAdmissionError::NotEnrolled)
+        );
     }
 
     /// The number of remembered proofs is bounded, and they are dropped when they expire.
@@ -284,7 +293,7 @@ mod tests {
         let more = proof(&identity, 64);
         assert_eq!(
             server.admit(&more, subject(&labels), now()),
-            Err(NotAdmitted::TooMany)
+            Err(ServerAdmissionError::TooMany)
         );
         let later = now() + admission::LIFETIME;
         let nonce = [65; NONCE_LEN];

@@ -18,14 +18,14 @@ use types::query_credential;
 use types::tunnel::{Country, Tunnel};
 
 pub(crate) use self::outcome::Outcome;
-use self::summary::Visit;
+use self::summary::CompletedVisit;
 use super::revocation::{RevocationGuard, RevocationSignal};
 use crate::access::{Proof, Rule, VisitorInfo};
 use crate::agents::Agent;
 use crate::core::Worker;
 use crate::directory::Project;
 use crate::edge::http2::body::ByteCounter;
-use crate::edge::http2::in_flight::{InFlight, InFlightGuard};
+use crate::edge::http2::in_flight::{InFlightGuard, InFlightRequests};
 use crate::edge::response::error_format::ErrorFormat;
 use crate::edge::response::local_response::Answer;
 use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit};
@@ -37,21 +37,21 @@ use crate::random::random_bytes;
 /// no error path can lose it.
 pub(crate) struct AccessRecord {
     worker: Arc<Worker>,
-    begun: Instant,
+    started: Instant,
     line: AccessLogEntry,
     outcome: Outcome,
-    forgotten: bool,
+    discarded: bool,
     /// Data for the platform. `None` on a community engine.
     report: Option<Box<Report>>,
-    hold: Option<RevocationGuard>,
-    place: Option<VisitPermit>,
+    revocation_guard: Option<RevocationGuard>,
+    permit: Option<VisitPermit>,
     source_visit: Option<SourceVisit>,
     /// Marks the visitor's connection as busy.
-    occupied: Option<InFlightGuard>,
+    in_flight: Option<InFlightGuard>,
     /// Counter of the bytes to the service, if another task sends them.
-    sent: Option<ByteCounter>,
+    upload_counter: Option<ByteCounter>,
     /// Time until the stream to the service was open.
-    opened: Option<Duration>,
+    stream_opened: Option<Duration>,
     first_byte: Option<Duration>,
 }
 
@@ -125,7 +125,7 @@ struct AccessLogEntry {
 
 impl AccessRecord {
     /// Starts the record of a visit of this `kind` (`http`, `tls`, `tcp`, `dial`).
-    pub(crate) fn begin(worker: &Arc<Worker>, kind: &'static str, source: IpAddr) -> Self {
+    pub(crate) fn start(worker: &Arc<Worker>, kind: &'static str, source: IpAddr) -> Self {
         let mut line = AccessLogEntry {
             kind,
             ..AccessLogEntry::default()
@@ -147,33 +147,33 @@ impl AccessRecord {
         worker.active.fetch_add(1, Ordering::Relaxed);
         Self {
             worker: Arc::clone(worker),
-            begun: Instant::now(),
+            started: Instant::now(),
             line,
             outcome: Outcome::Abandoned,
-            forgotten: false,
+            discarded: false,
             report,
-            hold: None,
-            place: None,
+            revocation_guard: None,
+            permit: None,
             source_visit: None,
-            occupied: None,
-            sent: None,
-            opened: None,
+            in_flight: None,
+            upload_counter: None,
+            stream_opened: None,
             first_byte: None,
         }
     }
 
     /// Discards the record, because there was no visit to record.
-    pub(crate) fn forget(mut self) {
-        self.forgotten = true;
+    pub(crate) fn discard(mut self) {
+        self.discarded = true;
     }
 
     /// Counts the visit as in flight on a shared connection, until the visit ends.
-    pub(crate) fn track_in_flight(&mut self, activity: &Arc<InFlight>) {
-        self.occupied = Some(InFlight::begin(activity));
+    pub(crate) fn track_in_flight(&mut self, activity: &Arc<InFlightRequests>) {
+        self.in_flight = Some(InFlightRequests::track(activity));
     }
 
     /// Counts the visit among those of its source address, until the visit ends.
-    pub(crate) fn of_source(&mut self, visit: SourceVisit) {
+    pub(crate) fn track_source(&mut self, visit: SourceVisit) {
         self.source_visit = Some(visit);
     }
 
@@ -223,8 +223,8 @@ impl AccessRecord {
 
     /// Response of the edge in place of the service. It contains the id of this record, so that the
     /// visitor can have the reason looked up.
-    pub(crate) fn answer(&mut self, problem: &Problem, form: ErrorFormat) -> Answer {
-        self.status(problem.status);
+    pub(crate) fn problem_answer(&mut self, problem: &Problem, form: ErrorFormat) -> Answer {
+        self.set_status(problem.status);
         self.line.failure = Some(problem.code);
         if self.line.id.is_empty() {
             self.line.id = StreamId(random_bytes()).to_string();
@@ -236,8 +236,8 @@ impl AccessRecord {
     /// Value of `Server-Timing` in milliseconds: the time until the stream to the service was open,
     /// and the time since then.
     pub(crate) fn server_timing(&self) -> String {
-        let now = self.begun.elapsed();
-        let opened = self.opened.unwrap_or(now);
+        let now = self.started.elapsed();
+        let opened = self.stream_opened.unwrap_or(now);
         format!(
             "edge;desc=\"decision and stream\";dur={}, service;desc=\"answer\";dur={}",
             millis(opened),
@@ -261,7 +261,7 @@ impl AccessRecord {
     /// # Errors
     /// No slot is free. The record states this as the reason.
     pub(crate) fn acquire_slot(&mut self, project: &Arc<Project>) -> Result<(), ConcurrencyError> {
-        self.place = VisitPermit::take(&self.worker.core, project).inspect_err(|error| {
+        self.permit = VisitPermit::take(&self.worker.core, project).inspect_err(|error| {
             self.refused(Rule::RateLimit, Some(error.to_string().into()));
         })?;
         Ok(())
@@ -275,7 +275,7 @@ impl AccessRecord {
         visitor: VisitorInfo<'_>,
         proof: Option<&Proof>,
     ) {
-        self.hold = RevocationGuard::take(&self.worker, tunnel, visitor, proof);
+        self.revocation_guard = RevocationGuard::register(&self.worker, tunnel, visitor, proof);
         if let (Some(report), Some(reports)) = (&mut self.report, &self.worker.core.reports) {
             let meter = reports.usage.meter(&tunnel.project.id);
             meter.begin();
@@ -287,52 +287,52 @@ impl AccessRecord {
     /// tunnel would no longer admit the visitor.
     pub(crate) fn retarget(&mut self, tunnel: &Arc<LiveTunnel<Agent>>) {
         self.tunnel(tunnel);
-        if let Some(hold) = &self.hold {
+        if let Some(hold) = &self.revocation_guard {
             hold.retarget(tunnel);
         }
     }
 
     /// Signal that the visit is revoked. `None` if it cannot be revoked.
     pub(crate) fn revocation(&self) -> Option<Arc<RevocationSignal>> {
-        self.hold.as_ref().map(RevocationGuard::cut)
+        self.revocation_guard.as_ref().map(RevocationGuard::signal)
     }
 
     /// Ready when the visit is revoked, which is recorded. Otherwise the task is woken on
     /// revocation.
     pub(crate) fn poll_revoked(&mut self, cx: &Context<'_>) -> Poll<()> {
-        match &self.hold {
+        match &self.revocation_guard {
             Some(hold) if hold.poll(cx).is_ready() => {
-                self.failed(REVOKED);
+                self.set_failure(REVOKED);
                 Poll::Ready(())
             }
             _ => Poll::Pending,
         }
     }
 
-    pub(crate) fn opened(&mut self) {
-        self.opened = Some(self.begun.elapsed());
+    pub(crate) fn mark_stream_opened(&mut self) {
+        self.stream_opened = Some(self.started.elapsed());
     }
 
-    pub(crate) fn first_byte(&mut self) {
-        self.first_byte = Some(self.begun.elapsed());
+    pub(crate) fn mark_first_byte(&mut self) {
+        self.first_byte = Some(self.started.elapsed());
     }
 
-    pub(crate) fn status(&mut self, status: u16) {
+    pub(crate) fn set_status(&mut self, status: u16) {
         self.line.status = Some(status);
     }
 
-    pub(crate) fn ended(&mut self, outcome: Outcome) {
+    pub(crate) fn set_outcome(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
-    pub(crate) fn failed(&mut self, reason: impl Into<Cow<'static, str>>) {
+    pub(crate) fn set_failure(&mut self, reason: impl Into<Cow<'static, str>>) {
         self.outcome = Outcome::Failed;
         self.line.reason = Some(reason.into());
     }
 
     /// Sets the bytes from and to the visitor so far. It is cheap enough to be called in each step
     /// of a long visit.
-    pub(crate) fn bytes(&mut self, from_visitor: u64, to_visitor: u64) {
+    pub(crate) fn set_bytes(&mut self, from_visitor: u64, to_visitor: u64) {
         self.line.bytes_in = from_visitor;
         self.line.bytes_out = to_visitor;
         if let Some(report) = &mut self.report {
@@ -342,14 +342,14 @@ impl AccessRecord {
 
     /// Sets the counter of the request body, which another task sends to the service.
     pub(crate) fn set_upload_counter(&mut self, counter: ByteCounter) {
-        self.sent = Some(counter);
+        self.upload_counter = Some(counter);
     }
 
-    /// Like [`Self::bytes`], with the bytes of the [upload counter](Self::set_upload_counter).
+    /// Like [`Self::set_bytes`], with the bytes of the [upload counter](Self::set_upload_counter).
     pub(crate) fn add_sent_bytes(&mut self, to_visitor: u64) {
-        let sent = self.sent.as_ref().map_or(0, ByteCounter::bytes);
+        let sent = self.upload_counter.as_ref().map_or(0, ByteCounter::bytes);
         // After a fail-over, parts of the request may have been sent to two tunnels in turn.
-        self.bytes(self.line.bytes_in.max(sent), to_visitor);
+        self.set_bytes(self.line.bytes_in.max(sent), to_visitor);
     }
 
     /// Reports a completed visit of duration `total` to the platform, if it belongs to a project.
@@ -359,7 +359,9 @@ impl AccessRecord {
             return;
         };
         report.meter(self.line.bytes_in, self.line.bytes_out, 1);
-        if let (Some(meter), Outcome::Failed, None) = (&report.meter, self.outcome, self.opened) {
+        if let (Some(meter), Outcome::Failed, None) =
+            (&report.meter, self.outcome, self.stream_opened)
+        {
             meter.fail();
         }
         // A request for an unpublished host name of a project is reported to the project as well.
@@ -372,7 +374,7 @@ impl AccessRecord {
         };
         let state = project.state();
         let tunnel = report.tunnel.as_deref();
-        let visit = Visit {
+        let visit = CompletedVisit {
             stream_id: &self.line.id,
             project_id: &project.id,
             workspace_id: state.workspace_id.as_deref(),
@@ -393,10 +395,10 @@ impl AccessRecord {
             problem: self.line.failure,
             proof: report.proof.as_ref(),
             outcome: self.outcome,
-            cut: self.line.reason.as_deref() == Some(REVOKED),
+            is_revoked: self.line.reason.as_deref() == Some(REVOKED),
             ended: core.clock.now(),
             total,
-            opened: self.opened,
+            stream_opened: self.stream_opened,
             upstream_bytes: self.line.bytes_in,
             downstream_bytes: self.line.bytes_out,
         };
@@ -432,16 +434,20 @@ impl Report {
 
 impl Drop for AccessRecord {
     fn drop(&mut self) {
-        if self.hold.take().is_some_and(|hold| hold.is_revoked()) {
-            self.failed(REVOKED);
+        if self
+            .revocation_guard
+            .take()
+            .is_some_and(|hold| hold.is_revoked())
+        {
+            self.set_failure(REVOKED);
         }
         self.worker.active.fetch_sub(1, Ordering::Relaxed);
-        if self.forgotten {
+        if self.discarded {
             return;
         }
         // Another task may have sent more bytes since the last update.
         self.add_sent_bytes(self.line.bytes_out);
-        let total = self.begun.elapsed();
+        let total = self.started.elapsed();
         let metrics = &self.worker.core.metrics;
         metrics.visit_ended(
             self.line.kind,
@@ -460,7 +466,7 @@ impl Drop for AccessRecord {
             return;
         };
         self.line.time = self.worker.core.clock.now().to_string();
-        self.line.open_ms = self.opened.map(millis);
+        self.line.open_ms = self.stream_opened.map(millis);
         self.line.first_byte_ms = self.first_byte.map(millis);
         self.line.total_ms = millis(total);
         self.line.outcome = Some(self.outcome);

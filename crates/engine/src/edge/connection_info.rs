@@ -17,18 +17,22 @@ pub(crate) struct ConnectionInfo {
     /// TLS version of the handshake.
     pub(crate) tls_version: Option<TlsVersion>,
     /// True if the handshake requested a client certificate.
-    pub(crate) asked: bool,
+    pub(crate) certificate_requested: bool,
     pub(crate) certificate: Option<ClientCertificate>,
 }
 
 impl ConnectionInfo {
-    pub(crate) fn of(stream: &TlsStream, server_name: String, asked: bool) -> Self {
+    pub(crate) fn new(
+        stream: &TlsStream,
+        server_name: String,
+        certificate_requested: bool,
+    ) -> Self {
         Self {
             source: stream.get_ref().0.peer().ip(),
             tls_version: tls_version(stream),
             certificate: certificate(stream),
             server_name,
-            asked,
+            certificate_requested,
         }
     }
 }

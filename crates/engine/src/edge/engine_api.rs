@@ -28,8 +28,8 @@ use self::event_stream::AfterStream;
 use self::strict_requests::StrictRequests;
 use crate::api::Source;
 use crate::core::Worker;
-use crate::edge::http1::buffered::Buffered;
-use crate::edge::http2::in_flight::{InFlight, InFlightGuard};
+use crate::edge::http1::buffered::BufferedStream;
+use crate::edge::http2::in_flight::{InFlightGuard, InFlightRequests};
 use crate::edge::http2::slow_reader_timeout;
 use crate::edge::http2::slow_reader_timeout::StreamExecutor;
 use daemon::head_size;
@@ -56,7 +56,7 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
     stream.get_ref().0.limit_stall(Some(stall));
     let source = Source(source_network(stream.get_ref().0.peer().ip()));
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    let mut io = Buffered::new(stream);
+    let mut io = BufferedStream::new(stream);
     if !http2 {
         let answering = |request| answer(request, source, server_name.as_deref(), &worker);
         let deadlines = (HEAD_DEADLINE, DRAIN_DEADLINE);
@@ -66,28 +66,28 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
         match Box::pin(serving).await {
             AfterStream::Requests => {}
             AfterStream::Close => return io.close().await,
-            AfterStream::Over => return,
+            AfterStream::Closed => return,
         }
     }
     Box::pin(serve_requests(io, http2, (source, server_name), worker)).await;
 }
 
 async fn serve_requests(
-    stream: Buffered<TlsStream>,
+    stream: BufferedStream<TlsStream>,
     http2: bool,
     (source, server_name): (Source, Option<Arc<str>>),
     worker: Arc<Worker>,
 ) {
     let header_bytes = worker.core.config.limits.header_bytes;
     let service_worker = Arc::clone(&worker);
-    let activity = Arc::new(InFlight::default());
+    let activity = Arc::new(InFlightRequests::default());
     let in_flight = Arc::clone(&activity);
     let upgraded = Arc::new(OnceLock::new());
     let idle = worker.core.config.timeouts.http_idle;
     let stall = worker.core.config.timeouts.visitor_stall;
     let service = service_fn(move |request: Request<hyper::body::Incoming>| {
         let (worker, server_name) = (Arc::clone(&service_worker), server_name.clone());
-        let guard = InFlight::begin(&in_flight);
+        let guard = InFlightRequests::track(&in_flight);
         let upgrades = request.extensions().get::<Protocol>().is_some();
         let upgraded = Arc::clone(&upgraded);
         async move {
@@ -131,7 +131,7 @@ async fn serve_requests(
                 timeout(DRAIN_DEADLINE, connection).await.ok();
             }
             // As for HTTP/1.1, a connection without a request is closed.
-            () = activity.never_begins(HEAD_DEADLINE) => {}
+            () = activity.no_request_within(HEAD_DEADLINE) => {}
             () = activity.idle_for(idle) => {
                 connection.as_mut().graceful_shutdown();
                 // The time-out closes a connection whose client does not finish the shutdown.
@@ -178,7 +178,7 @@ impl HttpBody for TrackedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        slow_reader_timeout::note(&polled);
+        slow_reader_timeout::record_body_poll(&polled);
         polled
     }
 

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use transport::TlsStream;
 use types::problem::Problem;
 
-use self::buffered::Buffered;
+use self::buffered::BufferedStream;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use super::revocation;
@@ -35,8 +35,8 @@ const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 /// Serves one connection until it closes.
 pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
     let mut visitor = Visitor {
-        io: Buffered::new(stream),
-        seen,
+        io: BufferedStream::new(stream),
+        connection: seen,
         worker,
     };
     loop {
@@ -61,8 +61,8 @@ pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<W
 
 /// A visitor's connection.
 pub(super) struct Visitor {
-    pub(super) io: Buffered<TlsStream>,
-    pub(super) seen: ConnectionInfo,
+    pub(super) io: BufferedStream<TlsStream>,
+    pub(super) connection: ConnectionInfo,
     pub(super) worker: Arc<Worker>,
 }
 
@@ -80,7 +80,7 @@ pub(super) enum ConnectionState {
 pub(super) struct ParsedRequest {
     verdict: Result<AdmittedRequest, Answer>,
     pub(super) body: BodyLength,
-    pub(super) down: ResponseFormat,
+    pub(super) response_format: ResponseFormat,
     is_head: bool,
     expects_continue: bool,
     pub(super) record: AccessRecord,
@@ -133,11 +133,11 @@ impl Visitor {
     /// the head is incomplete.
     fn read_head(&mut self) -> Option<ParsedRequest> {
         let limits = self.limits();
-        let mut record = AccessRecord::begin(&self.worker, "http", self.seen.source);
+        let mut record = AccessRecord::start(&self.worker, "http", self.connection.source);
         let mut slots = Slots::new();
         let (parsed, consumed) = match parse_request(self.io.unread(), &limits, &mut slots) {
             Ok(Progress::Partial) => {
-                record.forget();
+                record.discard();
                 return None;
             }
             Ok(Progress::Complete { head, head_len }) => {
@@ -147,7 +147,7 @@ impl Visitor {
                     authority: head.authority,
                     body: head.body,
                     upgrade: head.upgrade.and_then(Protocols::only),
-                    seen: &self.seen,
+                    connection: &self.connection,
                 };
                 let verdict =
                     route_and_authorize(&inbound, &head.fields, &self.worker.core, &mut record);
@@ -161,7 +161,7 @@ impl Visitor {
                     ParsedRequest {
                         verdict,
                         body: head.body,
-                        down,
+                        response_format: down,
                         is_head,
                         expects_continue: head.expect_continue,
                         record,
@@ -171,19 +171,19 @@ impl Visitor {
             }
             Err(refusal) => {
                 record.set_rule("http", Some(refusal.reason.into()));
-                record.ended(Outcome::Refused);
+                record.set_outcome(Outcome::Refused);
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
                 let down = ResponseFormat {
                     version: Version::Http11,
                     keep_alive: false,
                 };
-                let verdict = Err(record.answer(&problem, ErrorFormat::Json));
+                let verdict = Err(record.problem_answer(&problem, ErrorFormat::Json));
                 let body = BodyLength::Empty;
                 (
                     ParsedRequest {
                         verdict,
                         body,
-                        down,
+                        response_format: down,
                         is_head: false,
                         expects_continue: false,
                         record,
@@ -200,7 +200,7 @@ impl Visitor {
         let ParsedRequest {
             verdict,
             body,
-            down,
+            response_format: down,
             is_head,
             expects_continue,
             record,
@@ -208,13 +208,13 @@ impl Visitor {
         match verdict {
             Ok(forward) => {
                 let request = Request {
-                    forward,
+                    admitted: forward,
                     body,
-                    down,
+                    response_format: down,
                     expects_continue,
                     record,
                 };
-                if request.forward.terminal.is_some() {
+                if request.admitted.terminal.is_some() {
                     // The terminal session ends on revocation, and closes the connection in order.
                     return terminal::run(self, request).await;
                 }
@@ -260,7 +260,7 @@ impl Visitor {
     ///
     /// # Errors
     /// The visitor has disconnected.
-    pub(super) async fn ask_for_body(&mut self) -> io::Result<()> {
+    pub(super) async fn send_continue(&mut self) -> io::Result<()> {
         self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await
     }
 
@@ -276,15 +276,15 @@ impl Visitor {
 impl Request {
     /// Like [`AdmittedRequest::fail_over`].
     pub(super) fn fail_over(&mut self, worker: &Worker) -> bool {
-        self.forward.fail_over(&worker.core, &mut self.record)
+        self.admitted.fail_over(&worker.core, &mut self.record)
     }
 }
 
 /// A request that is forwarded to a service.
 pub(super) struct Request {
-    pub(super) forward: AdmittedRequest,
+    pub(super) admitted: AdmittedRequest,
     pub(super) body: BodyLength,
-    pub(super) down: ResponseFormat,
+    pub(super) response_format: ResponseFormat,
     /// The visitor may wait for `100 Continue` before it sends the body (RFC 9110, 10.1.1).
     pub(super) expects_continue: bool,
     pub(super) record: AccessRecord,

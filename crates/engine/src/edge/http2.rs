@@ -14,7 +14,7 @@ use daemon::connections::source_network;
 use http::header::{ACCEPT, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
-use http1::{Authority, BadMethod, BodyLength, Target};
+use http1::{Authority, BodyLength, MethodError, Target};
 use hyper::body::{Body as _, Incoming};
 use hyper::ext::Protocol;
 use hyper::server::conn::http2;
@@ -23,8 +23,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use transport::TlsStream;
 use types::problem::Problem;
 
-use self::in_flight::InFlight;
-use self::requests::DownBody;
+use self::in_flight::InFlightRequests;
+use self::requests::DownstreamBody;
 use self::slow_reader_timeout::StreamExecutor;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
@@ -58,10 +58,10 @@ const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Serves one connection until it closes.
 pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
-    let activity = Arc::new(InFlight::default());
+    let activity = Arc::new(InFlightRequests::default());
     let core = &worker.core;
     let is_proxy = is_trusted(&core.config.trusted_proxies, seen.source);
-    let visits = (!is_proxy).then(|| core.source_visits.of(source_network(seen.source)));
+    let visits = (!is_proxy).then(|| core.source_visits.counter_for(source_network(seen.source)));
     let visitor = Arc::new(Visitor {
         visits,
         seen,
@@ -113,13 +113,13 @@ struct Visitor {
     visits: Option<Arc<VisitCount>>,
     seen: ConnectionInfo,
     worker: Arc<Worker>,
-    activity: Arc<InFlight>,
+    activity: Arc<InFlightRequests>,
 }
 
 impl Visitor {
     /// Serves a request. An error resets its stream, after a revocation.
-    async fn answer(&self, mut request: Request<Incoming>) -> io::Result<Response<DownBody>> {
-        let mut record = AccessRecord::begin(&self.worker, "http", self.seen.source);
+    async fn answer(&self, mut request: Request<Incoming>) -> io::Result<Response<DownstreamBody>> {
+        let mut record = AccessRecord::start(&self.worker, "http", self.seen.source);
         record.track_in_flight(&self.activity);
         let is_head = request.method() == Method::HEAD;
         let protocol = request
@@ -132,9 +132,12 @@ impl Visitor {
             Err(answer) => return Ok(refusal(answer, is_head)),
         };
         if forward.terminal.is_some() {
-            record.ended(Outcome::Refused);
+            record.set_outcome(Outcome::Refused);
             let problem = Problem::upgrade_required().with_detail(terminal::HTTP1);
-            return Ok(refusal(record.answer(&problem, forward.form), is_head));
+            return Ok(refusal(
+                record.problem_answer(&problem, forward.error_format),
+                is_head,
+            ));
         }
         let signal = record.revocation();
         let (worker, source) = (&self.worker, self.seen.source);
@@ -168,11 +171,11 @@ impl Visitor {
         let form = ErrorFormat::from_accept(accepts.into_iter().map(HeaderValue::as_bytes));
         let malformed = |record: &mut AccessRecord, problem: &Problem| {
             record.set_rule("http", Some(problem.detail.clone()));
-            record.ended(Outcome::Refused);
-            record.answer(problem, form)
+            record.set_outcome(Outcome::Refused);
+            record.problem_answer(problem, form)
         };
         match self.visits.as_ref().map(VisitCount::enter).transpose() {
-            Ok(visit) => visit.map(|visit| record.of_source(visit)),
+            Ok(visit) => visit.map(|visit| record.track_source(visit)),
             Err(busy) => return Err(malformed(record, &busy.into())),
         };
         let invalid = |reason: &'static str| Problem::invalid_request(reason);
@@ -185,8 +188,8 @@ impl Visitor {
             (method, _) => http1::Method::parse(method.as_str()),
         };
         let method = method.map_err(|bad| match bad {
-            BadMethod::Malformed => malformed(record, &invalid("the method is malformed")),
-            BadMethod::NotImplemented => malformed(record, &Problem::not_implemented()),
+            MethodError::Malformed => malformed(record, &invalid("the method is malformed")),
+            MethodError::NotImplemented => malformed(record, &Problem::not_implemented()),
         })?;
         // The library accepts any text as the protocol.
         let upgrade = match protocol.map(|protocol| http1::Protocol::parse(protocol.as_bytes())) {
@@ -225,7 +228,7 @@ impl Visitor {
                 body_length(request)
             },
             upgrade,
-            seen: &self.seen,
+            connection: &self.seen,
         };
         route_and_authorize(&inbound, request.headers(), &self.worker.core, record)
     }
@@ -277,14 +280,14 @@ fn body_length(request: &Request<Incoming>) -> BodyLength {
 }
 
 /// A response of the edge itself.
-pub(super) fn refusal(answer: Answer, is_head: bool) -> Response<DownBody> {
+pub(super) fn refusal(answer: Answer, is_head: bool) -> Response<DownstreamBody> {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let body = if is_head {
         Bytes::new()
     } else {
         Bytes::from(answer.body)
     };
-    let mut response = Response::new(DownBody::Full(Some(body)));
+    let mut response = Response::new(DownstreamBody::Full(Some(body)));
     *response.status_mut() = status;
     for (name, value) in answer.fields {
         response.headers_mut().append(name, value);

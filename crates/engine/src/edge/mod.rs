@@ -35,7 +35,7 @@ use transport::TlsStream;
 pub(crate) use self::access_record::outcome::Outcome;
 pub(crate) use self::connection_info::ConnectionInfo;
 pub(crate) use self::engine_api::serve as serve_api;
-pub(crate) use self::http1::buffered::Buffered;
+pub(crate) use self::http1::buffered::BufferedStream;
 pub(crate) use self::response::error_format::ErrorFormat;
 pub(crate) use self::response::local_response::Answer;
 pub(crate) use self::upstream::{UpstreamIo, UpstreamPool};

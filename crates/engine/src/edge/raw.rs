@@ -89,7 +89,7 @@ pub(crate) async fn serve<V: Visitor>(
     worker: &Arc<Worker>,
 ) {
     let source = visitor.socket().peer().ip();
-    let mut record = AccessRecord::begin(worker, kind, source);
+    let mut record = AccessRecord::start(worker, kind, source);
     record.tunnel(tunnel);
     let certificate = visitor.certificate();
     let country = worker.core.country_for(tunnel, source);
@@ -103,18 +103,18 @@ pub(crate) async fn serve<V: Visitor>(
     let decision = access::decide_connection(tunnel, visitor_info, worker.core.auth_context());
     let access::Outcome::Allow(allowed) = decision.outcome else {
         record.refused(decision.rule, decision.reason);
-        record.ended(Outcome::Refused);
+        record.set_outcome(Outcome::Refused);
         visitor.socket().abort_on_close();
         return;
     };
     if let Err(exceeded) = limits::count(&tunnel.project, &tunnel.meters, &*worker.core.clock) {
         record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
-        record.ended(Outcome::Refused);
+        record.set_outcome(Outcome::Refused);
         visitor.socket().abort_on_close();
         return;
     }
     if record.acquire_slot(&tunnel.project).is_err() {
-        record.ended(Outcome::Refused);
+        record.set_outcome(Outcome::Refused);
         visitor.socket().abort_on_close();
         return;
     }
@@ -128,7 +128,7 @@ pub(crate) async fn serve<V: Visitor>(
     match Box::pin(connecting).await {
         Ok(stream) => pump(source.into(), visitor, stream, &mut record).await,
         Err(error) => {
-            record.failed(error.to_string());
+            record.set_failure(error.to_string());
             visitor.socket().abort_on_close();
         }
     }
@@ -158,7 +158,7 @@ pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
     let mut both = BidirectionalCopy::new(source);
     poll_fn(|cx| {
         let polled = both.poll(cx, visitor, service);
-        record.bytes(forth + both.forth(), back + both.back());
+        record.set_bytes(forth + both.a_to_b(), back + both.b_to_a());
         polled
     })
     .await
@@ -171,19 +171,19 @@ async fn pump<V: Visitor>(
     mut stream: UpstreamIo,
     record: &mut AccessRecord,
 ) {
-    record.opened();
+    record.mark_stream_opened();
     // A visitor must be able to distinguish an error, or the end of this task, from the end of the
     // service's data.
     visitor.socket_mut().begin_message();
     let mut both = BidirectionalCopy::new(source);
     let signal = record.revocation();
     let pumping = poll_fn(|cx| {
-        let before = both.back();
+        let before = both.b_to_a();
         let polled = both.poll(cx, &mut visitor, &mut stream);
-        if before == 0 && both.back() > 0 {
-            record.first_byte();
+        if before == 0 && both.b_to_a() > 0 {
+            record.mark_first_byte();
         }
-        record.bytes(both.forth(), both.back());
+        record.set_bytes(both.a_to_b(), both.b_to_a());
         polled
     });
     let result = tokio::select! {
@@ -196,11 +196,11 @@ async fn pump<V: Visitor>(
     match result {
         Ok(()) => {
             visitor.socket_mut().end_message();
-            record.ended(Outcome::Served);
+            record.set_outcome(Outcome::Served);
         }
         Err(error) => {
             let refusal = stream.refusal().map(|refusal| refusal.text().to_owned());
-            record.failed(refusal.unwrap_or_else(|| error.to_string()));
+            record.set_failure(refusal.unwrap_or_else(|| error.to_string()));
         }
     }
 }

@@ -13,9 +13,9 @@ use crate::config::EngineConfig;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
     /// Bytes that were sent, or another count that grows with them.
-    pub(super) moved: u64,
+    pub(super) count: u64,
     /// True while the edge waits for the visitor, which must send at [`ResponseTimeout::rate`].
-    pub(super) is_timed: bool,
+    pub(super) waits_for_visitor: bool,
 }
 
 /// Limits of the time before a response head.
@@ -30,14 +30,14 @@ pub(super) struct ResponseTimeout {
 }
 
 impl ResponseTimeout {
-    pub(super) fn of(config: &EngineConfig) -> Self {
+    pub(super) fn from_config(config: &EngineConfig) -> Self {
         Self {
             period: config.timeouts.stream_request,
             rate: config.limits.min_body_rate,
         }
     }
 
-    /// Limit of the total wait for a visitor that has sent `moved` bytes.
+    /// Limit of the total wait for a visitor that has sent `count` bytes.
     fn total_wait(self, moved: u64) -> Option<Duration> {
         let earned = moved / NonZeroU64::from(self.rate?);
         self.period.checked_add(Duration::from_secs(earned))
@@ -71,7 +71,7 @@ impl WaitTime {
 
 /// Waits for the response to a request that started at `started`. Returns `None` on a time-out.
 ///
-/// `answer` reports the request's progress at each poll.
+/// `problem_answer` reports the request's progress at each poll.
 pub(super) async fn await_with_timeout<T>(
     started: Instant,
     timeout: ResponseTimeout,
@@ -89,15 +89,15 @@ pub(super) async fn await_with_timeout<T>(
         }
         // Bytes that are sent immediately with the head are the starting point of the count.
         if moved
-            .replace(progress.moved)
-            .is_some_and(|before| before != progress.moved)
+            .replace(progress.count)
+            .is_some_and(|before| before != progress.count)
         {
             last = Instant::now();
         }
-        waited.update(progress.is_timed);
+        waited.update(progress.waits_for_visitor);
         loop {
             ready!(sleep.as_mut().poll(cx));
-            let slow = timeout.total_wait(progress.moved);
+            let slow = timeout.total_wait(progress.count);
             let slow = slow.and_then(|allowed| waited.reaches(allowed));
             let stalled = last + timeout.period;
             let deadline = slow.map_or(stalled, |slow| slow.min(stalled));
@@ -122,8 +122,8 @@ mod tests {
 
     fn sent(moved: u64) -> Progress {
         Progress {
-            moved,
-            is_timed: false,
+            count: moved,
+            waits_for_visitor: false,
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(started.elapsed(), PERIOD);
     }
 
-    /// Returns the time until the time-out, for a request that sends `bytes` every 20 s, the first
+    /// Returns the time until the time-out, for a request that sends `set_bytes` every 20 s, the first
     /// immediately, `count` times.
     async fn moving(bytes: u64, count: u64) -> Duration {
         let started = Instant::now();
@@ -146,8 +146,8 @@ mod tests {
                 ticked += 1;
             }
             let progress = Progress {
-                moved: ticked * bytes,
-                is_timed: ticked < count,
+                count: ticked * bytes,
+                waits_for_visitor: ticked < count,
             };
             (Poll::<()>::Pending, progress)
         });
@@ -180,8 +180,8 @@ mod tests {
             }
             // For two minutes only the service delays the request.
             let progress = Progress {
-                moved: ticked,
-                is_timed: ticked > 6,
+                count: ticked,
+                waits_for_visitor: ticked > 6,
             };
             (Poll::<()>::Pending, progress)
         });

@@ -28,13 +28,13 @@ use crate::live::LiveTunnel;
 #[derive(Debug)]
 pub(crate) struct RevocationGuard {
     worker: Arc<Worker>,
-    place: usize,
-    cut: Arc<RevocationSignal>,
+    index: usize,
+    signal: Arc<RevocationSignal>,
 }
 
 impl ActiveVisit {
     /// True if the visit is no longer allowed.
-    fn ends(&self, core: &Core) -> bool {
+    fn is_denied(&self, core: &Core) -> bool {
         if self.tunnel.agent.is_revoked() {
             return true;
         }
@@ -57,7 +57,7 @@ impl ActiveVisit {
 impl RevocationGuard {
     /// Adds an authorised visit. `None` on an engine without a platform, because authorisation
     /// never changes there.
-    pub(crate) fn take(
+    pub(crate) fn register(
         worker: &Arc<Worker>,
         tunnel: &Arc<LiveTunnel<Agent>>,
         visitor: VisitorInfo<'_>,
@@ -70,20 +70,20 @@ impl RevocationGuard {
             peer: visitor.peer,
             tls_version: visitor.tls_version,
             proof: proof.cloned(),
-            cut: Arc::clone(&cut),
+            signal: Arc::clone(&cut),
         });
-        let place = worker.holds.0.lock().insert(visit);
+        let place = worker.active_visits.0.lock().insert(visit);
         Some(Self {
             worker: Arc::clone(worker),
-            place,
-            cut,
+            index: place,
+            signal: cut,
         })
     }
 
     /// Moves the visit to another tunnel, after a fail-over.
     pub(crate) fn retarget(&self, tunnel: &Arc<LiveTunnel<Agent>>) {
-        let mut holds = self.worker.holds.0.lock();
-        let Some(place) = holds.get_mut(self.place) else {
+        let mut holds = self.worker.active_visits.0.lock();
+        let Some(place) = holds.get_mut(self.index) else {
             return;
         };
         let visit = Arc::new(ActiveVisit {
@@ -91,7 +91,7 @@ impl RevocationGuard {
             peer: place.peer,
             tls_version: place.tls_version,
             proof: place.proof.clone(),
-            cut: Arc::clone(&place.cut),
+            signal: Arc::clone(&place.signal),
         });
         let before = std::mem::replace(place, visit);
         drop(holds);
@@ -101,23 +101,23 @@ impl RevocationGuard {
     }
 
     pub(crate) fn is_revoked(&self) -> bool {
-        self.cut.is_revoked.load(Ordering::Acquire)
+        self.signal.is_revoked.load(Ordering::Acquire)
     }
 
     /// Ready when the visit is revoked.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
-        self.cut.poll(cx)
+        self.signal.poll(cx)
     }
 
     /// Signal that fires when the visit is revoked.
-    pub(crate) fn cut(&self) -> Arc<RevocationSignal> {
-        Arc::clone(&self.cut)
+    pub(crate) fn signal(&self) -> Arc<RevocationSignal> {
+        Arc::clone(&self.signal)
     }
 }
 
 impl Drop for RevocationGuard {
     fn drop(&mut self) {
-        let visit = self.worker.holds.0.lock().try_remove(self.place);
+        let visit = self.worker.active_visits.0.lock().try_remove(self.index);
         // Dropping the visit may drop the last reference to a tunnel, so it happens outside the
         // lock.
         drop(visit);
@@ -135,8 +135,8 @@ impl ActiveVisits {
             .filter(|(_, visit)| concerns.affects(&visit.tunnel.project.id, visit.proof.as_ref()))
             .map(|(_, visit)| Arc::clone(visit))
             .collect();
-        let ending = visits.iter().filter(|visit| visit.ends(core));
-        let ended = ending.map(|visit| visit.cut.now());
+        let ending = visits.iter().filter(|visit| visit.is_denied(core));
+        let ended = ending.map(|visit| visit.signal.now());
         ended.count()
     }
 }
@@ -157,7 +157,7 @@ pub(crate) async fn reauthorize_on_changes(core: Arc<Core>, mut changes: watch::
         for worker in core.workers() {
             let (at, concerns) = (Arc::clone(worker), Arc::clone(&concerns));
             worker.runtime.spawn(async move {
-                let cut = at.holds.reauthorize(&at.core, &concerns);
+                let cut = at.active_visits.reauthorize(&at.core, &concerns);
                 if cut > 0 {
                     info!(cut, "visits ended with what had let them in");
                 }

@@ -39,7 +39,7 @@ pub(crate) struct RequestInfo<'b> {
     pub(crate) body: BodyLength,
     /// The protocol of an upgrade.
     pub(crate) upgrade: Option<Protocol<'b>>,
-    pub(crate) seen: &'b ConnectionInfo,
+    pub(crate) connection: &'b ConnectionInfo,
 }
 
 /// The header fields of a request.
@@ -80,19 +80,19 @@ pub(crate) struct AdmittedRequest {
     pub(crate) idempotent: bool,
     pub(crate) upgrade: Option<Upgrade>,
     /// The visitor accepts trailers (`TE: trailers`).
-    pub(crate) trailers: bool,
+    pub(crate) accepts_trailers: bool,
     /// Format of the edge's error responses.
-    pub(crate) form: ErrorFormat,
+    pub(crate) error_format: ErrorFormat,
     /// The visitor is authenticated and requests `Server-Timing` ([`DEBUG`]).
-    pub(crate) timing: bool,
+    pub(crate) server_timing: bool,
     /// The request opens a terminal, which the engine serves.
     pub(crate) terminal: Option<Box<Terminal>>,
     /// Number of tunnels of the same name that were tried before.
-    pub(crate) failed: u8,
+    pub(crate) failovers: u8,
     /// The proof that authorised the visitor.
     proof: Option<Proof>,
     /// The normalised path that was checked against the proof's boundary.
-    judged: Option<NormalPath>,
+    checked_path: Option<NormalPath>,
 }
 
 impl AdmittedRequest {
@@ -105,16 +105,16 @@ impl AdmittedRequest {
     /// tunnel of the same name that the visitor may use. Returns true if there is one.
     pub(crate) fn fail_over(&mut self, core: &Core, record: &mut AccessRecord) -> bool {
         self.tunnel.health.failed();
-        if self.failed >= MAX_FAILOVERS {
+        if self.failovers >= MAX_FAILOVERS {
             return false;
         }
-        let (proof, path) = (self.proof.as_ref(), self.judged.as_ref());
-        let other = core.live.another(&self.tunnel, |other| {
+        let (proof, path) = (self.proof.as_ref(), self.checked_path.as_ref());
+        let other = core.live.failover_target(&self.tunnel, |other| {
             !other.agent.is_revoked()
                 && access::proof_covers(proof, &other.view, &other.project, path)
         });
         let Some(other) = other else { return false };
-        self.failed += 1;
+        self.failovers += 1;
         record.retarget(&other);
         self.tunnel = other;
         true
@@ -148,11 +148,11 @@ pub(crate) fn route_and_authorize<H: HeaderFields>(
     let host = inbound.authority.host();
     record.request(inbound.method.as_str(), host, inbound.target.path());
     admit(inbound, headers, core, record, form).map_err(|response| {
-        record.ended(Outcome::Refused);
+        record.set_outcome(Outcome::Refused);
         match response {
-            LocalResponse::Problem(problem) => record.answer(&problem, form),
+            LocalResponse::Problem(problem) => record.problem_answer(&problem, form),
             LocalResponse::Answer(answer) => {
-                record.status(answer.status);
+                record.set_status(answer.status);
                 answer
             }
         }
@@ -184,7 +184,7 @@ fn admit<H: HeaderFields>(
     record: &mut AccessRecord,
     form: ErrorFormat,
 ) -> Result<AdmittedRequest, LocalResponse> {
-    let connection = inbound.seen;
+    let connection = inbound.connection;
     if !inbound
         .authority
         .host()
@@ -210,13 +210,13 @@ fn admit<H: HeaderFields>(
         }
     };
     record.tunnel(&tunnel);
-    let is_terminal = webtty::is_at(&tunnel.view);
+    let is_terminal = webtty::is_terminal_tunnel(&tunnel.view);
     if tunnel.view.properties.protocol != Some(tunnel::Protocol::Http) && !is_terminal {
         // The name belonged to another kind of tunnel during the handshake, or belongs to one now.
         record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
-    if tunnel.policy.required_proofs().certificate && !connection.asked {
+    if tunnel.policy.required_proofs().certificate && !connection.certificate_requested {
         // The tunnel is newer than the connection. A new handshake will request the certificate.
         record.set_rule(
             "host",
@@ -232,12 +232,12 @@ fn admit<H: HeaderFields>(
     } else {
         query_credential::NAMES
     };
-    let builtin = BuiltinRoute::of(inbound.target.path(), core.config.compat_rstream);
+    let builtin = BuiltinRoute::at_path(inbound.target.path(), core.config.compat_rstream);
     let cookies = if builtin.is_some() || tunnel.policy.reads_cookies() {
         let cookies = headers
             .fields()
             .filter(|field| field.kind == FieldKind::Cookie);
-        EdgeCookies::among(cookies.map(|field| field.value.as_bytes()))
+        EdgeCookies::from_fields(cookies.map(|field| field.value.as_bytes()))
     } else {
         EdgeCookies::default()
     };
@@ -256,7 +256,7 @@ fn admit<H: HeaderFields>(
         host: &connection.server_name,
         cookies,
         navigation: form == ErrorFormat::Page && is_get && inbound.upgrade.is_none(),
-        bearer: Bearer::among(authorization.map(|field| field.value.as_bytes())),
+        bearer: Bearer::from_values(authorization.map(|field| field.value.as_bytes())),
         path: inbound.target.path(),
         query: inbound.target.query(),
         reserved,
@@ -289,7 +289,7 @@ fn admit<H: HeaderFields>(
         let method_and_upgrade = (inbound.method.as_str(), inbound.upgrade.is_some());
         let origins = tunnel.policy.allowed_origins();
         if matches!(proof, Proof::Session(_))
-            && !cross_site::session_counts(
+            && !cross_site::accepts_session(
                 headers,
                 method_and_upgrade,
                 &authority(inbound),
@@ -312,7 +312,7 @@ fn admit<H: HeaderFields>(
         None => target,
     };
     let target = target.ok_or_else(Problem::internal)?;
-    let terminal = is_terminal.then(|| Terminal::asked(inbound, headers, target.query()));
+    let terminal = is_terminal.then(|| Terminal::from_request(inbound, headers, target.query()));
     let terminal = terminal.transpose()?.map(Box::new);
     let cdn_loop = headers
         .fields()
@@ -354,14 +354,14 @@ fn admit<H: HeaderFields>(
         head,
         is_head: inbound.method == Method::Head,
         idempotent: inbound.method.is_idempotent() && upgrade.is_none(),
-        upgrade: upgrade.map(|protocol| Upgrade::to(protocol, websocket_key(headers))),
-        trailers: te.any(|field| field.value.eq_ignore_ascii_case(b"trailers")),
-        form,
-        timing: allowed.proof.is_some() && wants_timing(headers),
+        upgrade: upgrade.map(|protocol| Upgrade::new(protocol, websocket_key(headers))),
+        accepts_trailers: te.any(|field| field.value.eq_ignore_ascii_case(b"trailers")),
+        error_format: form,
+        server_timing: allowed.proof.is_some() && wants_timing(headers),
         terminal,
-        failed: 0,
+        failovers: 0,
         proof: allowed.proof,
-        judged: allowed.path,
+        checked_path: allowed.path,
         tunnel,
     })
 }

@@ -18,19 +18,19 @@ pub struct Meters {
 
 /// Bytes per second in each direction, shared by all reads and writes.
 #[derive(Debug)]
-pub struct Speed {
+pub struct BandwidthLimit {
     project: AtomicU64,
     tunnel: AtomicU64,
 }
 
 /// No limit.
-const NONE: u64 = u64::MAX;
+const UNLIMITED: u64 = u64::MAX;
 
-impl Speed {
+impl BandwidthLimit {
     pub(crate) fn new(limits: &Limits) -> Self {
         let speed = Self {
-            project: AtomicU64::new(NONE),
-            tunnel: AtomicU64::new(NONE),
+            project: AtomicU64::new(UNLIMITED),
+            tunnel: AtomicU64::new(UNLIMITED),
         };
         speed.set(limits);
         speed
@@ -38,7 +38,7 @@ impl Speed {
 
     pub(crate) fn set(&self, limits: &Limits) {
         let set = |speed: &AtomicU64, limit: Option<u64>| {
-            speed.store(limit.unwrap_or(NONE), Ordering::Relaxed);
+            speed.store(limit.unwrap_or(UNLIMITED), Ordering::Relaxed);
         };
         set(&self.project, limits.bytes_per_second);
         set(&self.tunnel, limits.tunnel_bytes_per_second);
@@ -48,7 +48,7 @@ impl Speed {
     pub(super) fn get(&self) -> [Option<u64>; 2] {
         [&self.tunnel, &self.project].map(|speed| {
             let speed = speed.load(Ordering::Relaxed);
-            (speed != NONE).then_some(speed)
+            (speed != UNLIMITED).then_some(speed)
         })
     }
 }

@@ -18,7 +18,7 @@ mod visit_permit;
 
 pub(crate) use self::concurrency::ConcurrencyLimit;
 pub(crate) use self::messages::{ChangeRate, MessageRate, monotonic};
-pub(crate) use self::meters::{Meters, Speed};
+pub(crate) use self::meters::{BandwidthLimit, Meters};
 pub(crate) use self::order::ArrivalOrder;
 pub(crate) use self::requests::count;
 pub(crate) use self::sources::{SourceVisit, SourceVisits, VisitCount};

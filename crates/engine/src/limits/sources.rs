@@ -2,7 +2,7 @@
 //!
 //! Each HTTP/1.1 or raw connection is one visit, so the limit of connections applies to them
 //! (`limits.max_connections_per_source`). An HTTP/2 connection carries hundreds of visits. A
-//! connection looks up its source once ([`SourceVisits::of`]); a request counts without a lock.
+//! connection looks up its source once ([`SourceVisits::counter_for`]); a request counts without a lock.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -52,7 +52,7 @@ impl SourceVisits {
     }
 
     /// The count of a source: an IPv4 address, or an IPv6 network of 64 bits.
-    pub(crate) fn of(self: &Arc<Self>, source: IpAddr) -> Arc<VisitCount> {
+    pub(crate) fn counter_for(self: &Arc<Self>, source: IpAddr) -> Arc<VisitCount> {
         let mut by_source = self.by_source.lock();
         let shared = by_source.entry(source).or_default();
         shared.connections += 1;
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn all_connections_of_a_source_share_a_count() {
         let visits = SourceVisits::new(2);
-        let of = |source: &str| visits.of(source.parse().unwrap());
+        let of = |source: &str| visits.counter_for(source.parse().unwrap());
         let (first, second) = (of("192.0.2.1"), of("192.0.2.1"));
         let (one, two) = (first.enter().unwrap(), second.enter().unwrap());
         assert_eq!(first.enter().unwrap_err(), SourceBusy(2));

@@ -24,9 +24,9 @@ use crate::live::LiveTunnel;
 pub(crate) struct ThrottledStream<S> {
     io: S,
     /// `None`: there are no limits here, and will be none.
-    lanes: Option<Box<Directions>>,
+    directions: Option<Box<Directions>>,
     /// True while the limits apply.
-    held_back: bool,
+    throttled: bool,
 }
 
 #[derive(Debug)]
@@ -81,15 +81,15 @@ impl<S> ThrottledStream<S> {
         });
         Self {
             io,
-            lanes,
-            held_back: true,
+            directions: lanes,
+            throttled: true,
         }
     }
 
     /// Turns the limits on or off; they are on initially. A poll for waiting data must not have to
     /// wait itself.
     pub(crate) fn set_throttled(&mut self, held_back: bool) {
-        self.held_back = held_back;
+        self.throttled = held_back;
     }
 
     /// The stream itself.
@@ -207,8 +207,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for ThrottledStream<S> {
     ) -> Poll<io::Result<()>> {
         let Self {
             io,
-            lanes,
-            held_back,
+            directions: lanes,
+            throttled: held_back,
         } = self.get_mut();
         let Some(lanes) = lanes.as_mut().filter(|_| *held_back) else {
             return Pin::new(io).poll_read(cx, buf);
@@ -238,8 +238,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ThrottledStream<S> {
     ) -> Poll<io::Result<usize>> {
         let Self {
             io,
-            lanes,
-            held_back,
+            directions: lanes,
+            throttled: held_back,
         } = self.get_mut();
         let Some(lanes) = lanes.as_mut().filter(|_| *held_back) else {
             return Pin::new(io).poll_write(cx, buf);
@@ -274,7 +274,7 @@ mod tests {
 
     use super::*;
     use crate::directory::Directory;
-    use crate::edge::Buffered;
+    use crate::edge::BufferedStream;
 
     const RATE: u64 = 100_000;
 
@@ -418,7 +418,7 @@ mod tests {
         let mut busy = endless(&project, &tunnel);
         busy.read_exact(&mut vec![0; 100_000]).await.unwrap();
         let look = |stream: ThrottledStream<DuplexStream>| {
-            let mut stream = Buffered::new(stream);
+            let mut stream = BufferedStream::new(stream);
             let shaped = stream.is_quiet();
             stream.io.set_throttled(false);
             let free = stream.is_quiet();

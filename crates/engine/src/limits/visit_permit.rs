@@ -28,7 +28,7 @@ impl VisitPermit {
         project: &Arc<Project>,
     ) -> Result<Option<Self>, ConcurrencyError> {
         let limits = &core.config.limits;
-        if core.visits_under_way() > limits.max_streams {
+        if core.visits_in_flight() > limits.max_streams {
             return Err(ConcurrencyError::Engine(limits.max_streams));
         }
         if project.is_alone() {
@@ -39,7 +39,7 @@ impl VisitPermit {
     }
 
     fn within(project: &Arc<Project>, most: usize) -> Result<Self, ConcurrencyError> {
-        if project.visits.acquire(most) {
+        if project.active_visits.acquire(most) {
             Ok(Self(Arc::clone(project)))
         } else {
             Err(ConcurrencyError::Project(most))
@@ -49,7 +49,7 @@ impl VisitPermit {
 
 impl Drop for VisitPermit {
     fn drop(&mut self) {
-        self.0.visits.release();
+        self.0.active_visits.release();
     }
 }
 

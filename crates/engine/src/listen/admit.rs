@@ -28,12 +28,12 @@ pub(super) async fn admit_visitor(
     core: &Core,
 ) -> Option<Socket> {
     let mut socket = admit(stream, peer, core).await?;
-    is_visitor(&mut socket, core).then_some(socket)
+    admits_visitor(&mut socket, core).then_some(socket)
 }
 
 /// True if a connection of a visitor may continue. The last free connections are reserved for
 /// agents and the Engine API.
-pub(super) fn is_visitor(socket: &mut Socket, core: &Core) -> bool {
+pub(super) fn admits_visitor(socket: &mut Socket, core: &Core) -> bool {
     let refused = SocketPermit::is_in_reserve(socket);
     if refused {
         core.metrics.connection_refused(ConnectionLimitError::Total);
@@ -51,7 +51,7 @@ pub(super) async fn admit(stream: TcpStream, peer: SocketAddr, core: &Core) -> O
 
 /// Counts a connection for its source.
 fn count(mut socket: Socket, core: &Core) -> Option<Socket> {
-    match core.connections.begin(socket.peer().ip()) {
+    match core.connections.acquire(socket.peer().ip()) {
         Ok(counted) => {
             socket.set_slot(counted);
             Some(socket)

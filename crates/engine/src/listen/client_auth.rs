@@ -32,7 +32,7 @@ const CHAIN_BYTES: usize = 32 * 1024;
 impl ClientCertRequest {
     /// The request for a tunnel with these requirements. A challenge does not identify a visitor,
     /// so it does not count.
-    pub(super) fn of(required: RequiredProofs) -> Self {
+    pub(super) fn required_by(required: RequiredProofs) -> Self {
         match (required.certificate, required.token || required.session) {
             (false, _) => Self::Never,
             (true, true) => Self::Optionally,
@@ -130,7 +130,11 @@ mod tests {
                 4 => ClientCertRequest::Always,
                 _ => ClientCertRequest::Optionally,
             };
-            assert_eq!(ClientCertRequest::of(required), expected, "{required:?}");
+            assert_eq!(
+                ClientCertRequest::required_by(required),
+                expected,
+                "{required:?}"
+            );
         }
     }
 

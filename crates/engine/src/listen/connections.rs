@@ -21,7 +21,7 @@ use crate::config::Limits;
 pub(crate) struct Connections {
     open: Arc<connections::Connections>,
     /// Limit for visitors. Their connections beyond it are closed.
-    most_visitors: usize,
+    max_visitors: usize,
 }
 
 /// Counts one connection until it is dropped. The socket owns it.
@@ -41,15 +41,15 @@ impl Connections {
     fn with(max_total: usize, per_source: usize) -> Self {
         Self {
             open: connections::Connections::new(max_total, per_source),
-            most_visitors: max_total - max_total / RESERVE,
+            max_visitors: max_total - max_total / RESERVE,
         }
     }
 
     /// Counts a connection from `source`.
-    pub(super) fn begin(&self, source: IpAddr) -> Result<SocketPermit, ConnectionLimitError> {
-        let permit = self.open.begin(Some(source))?;
+    pub(super) fn acquire(&self, source: IpAddr) -> Result<SocketPermit, ConnectionLimitError> {
+        let permit = self.open.acquire(Some(source))?;
         Ok(SocketPermit {
-            in_reserve: permit.open_with_it() > self.most_visitors,
+            in_reserve: permit.open_count() > self.max_visitors,
             _permit: permit,
         })
     }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn the_last_connections_are_reserved() {
         let connections = Connections::with(32, 32);
-        let begin = || connections.begin("192.0.2.1".parse().unwrap());
+        let begin = || connections.acquire("192.0.2.1".parse().unwrap());
         let open: Vec<_> = (0..32).map(|_| begin().unwrap()).collect();
         assert_eq!(open.iter().filter(|permit| permit.in_reserve).count(), 2);
         assert_eq!(begin().unwrap_err(), ConnectionLimitError::Total);

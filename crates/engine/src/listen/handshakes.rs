@@ -15,13 +15,13 @@ use parking_lot::Mutex;
 /// The handshakes of all workers. The map cannot have more entries than there are open connections.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
-    most: usize,
+    max_per_source: usize,
     by_source: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// Counts one handshake until it is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay<'h> {
+pub(super) struct HandshakeGuard<'h> {
     handshakes: &'h Handshakes,
     source: IpAddr,
 }
@@ -29,28 +29,28 @@ pub(super) struct UnderWay<'h> {
 impl Handshakes {
     pub(crate) fn new(most: usize) -> Self {
         Self {
-            most,
+            max_per_source: most,
             by_source: Mutex::default(),
         }
     }
 
     /// Counts a handshake from `source`. `None` if the source has reached its limit.
-    pub(super) fn begin(&self, source: IpAddr) -> Option<UnderWay<'_>> {
+    pub(super) fn start(&self, source: IpAddr) -> Option<HandshakeGuard<'_>> {
         let source = source_network(source);
         let mut by_source = self.by_source.lock();
         let count = by_source.entry(source).or_default();
-        if *count >= self.most {
+        if *count >= self.max_per_source {
             return None;
         }
         *count += 1;
-        Some(UnderWay {
+        Some(HandshakeGuard {
             handshakes: self,
             source,
         })
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for HandshakeGuard<'_> {
     fn drop(&mut self) {
         let mut by_source = self.handshakes.by_source.lock();
         if let Entry::Occupied(mut count) = by_source.entry(self.source) {
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn each_source_has_its_own_limit() {
         let handshakes = Handshakes::new(2);
-        let begin = |source: &str| handshakes.begin(source.parse().unwrap());
+        let begin = |source: &str| handshakes.start(source.parse().unwrap());
         let first = begin("192.0.2.1").unwrap();
         let _second = begin("192.0.2.1").unwrap();
         assert!(begin("192.0.2.1").is_none());
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn sources_without_handshakes_are_removed() {
         let handshakes = Handshakes::new(2);
-        drop(handshakes.begin("192.0.2.1".parse().unwrap()));
+        drop(handshakes.start("192.0.2.1".parse().unwrap()));
         assert!(handshakes.by_source.lock().is_empty());
     }
 }

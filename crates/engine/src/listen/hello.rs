@@ -36,7 +36,7 @@ const HELLO_BYTES: usize = 32 * 1024;
 /// visitor would keep the memory of its handshake.
 pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
     let core = Arc::clone(&worker.core);
-    let Some(in_flight) = core.handshakes.begin(socket.peer().ip()) else {
+    let Some(in_flight) = core.handshakes.start(socket.peer().ip()) else {
         core.metrics.tls_handshake(Handshake::Crowded);
         return;
     };
@@ -52,7 +52,9 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
                 agents.spawn_on(crate::agents::serve(stream, project, worker), &runtime);
             }
         }
-        Ok(Some(ConnectionKind::Early(stream))) => acceptor.spawn(crate::agents::turn_away(stream)),
+        Ok(Some(ConnectionKind::Early(stream))) => {
+            acceptor.spawn(crate::agents::refuse_until_ready(stream))
+        }
         Ok(Some(ConnectionKind::Api(stream, name))) => {
             acceptor.spawn(edge::serve_api(stream, name, worker));
         }
@@ -114,10 +116,10 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
         debug!("the agent protocol on a name that is not the base host");
         return None;
     }
-    if !super::admit::is_visitor(&mut start.io, core) {
+    if !super::admit::admits_visitor(&mut start.io, core) {
         return None;
     }
-    let tunnel = core.live.any_at(&name);
+    let tunnel = core.live.any_tunnel_at(&name);
     if let Some(any) = &tunnel
         && any.view.properties.protocol == Some(Protocol::Tls)
         && let Route::Online(tunnel) = core.live.route(&name)
@@ -131,8 +133,8 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
         None => finish(start, config, core).await.ok()?,
     };
     let certificate_requested =
-        policy.is_some_and(|policy| policy.asks != ClientCertRequest::Never);
-    let info = ConnectionInfo::of(&stream, name, certificate_requested);
+        policy.is_some_and(|policy| policy.client_cert != ClientCertRequest::Never);
+    let info = ConnectionInfo::new(&stream, name, certificate_requested);
     Some(ConnectionKind::Http(stream, info))
 }
 
@@ -173,10 +175,10 @@ async fn finish_for_tunnel(
         Err(error) => {
             let error = error.get_ref().and_then(|error| error.downcast_ref());
             if error == Some(&rustls::Error::NoCertificatesPresented) {
-                let mut record = AccessRecord::begin(worker, kind, source);
+                let mut record = AccessRecord::start(worker, kind, source);
                 record.tunnel(tunnel);
                 record.refused(Rule::Certificate, Some("no certificate was shown".into()));
-                record.ended(Outcome::Refused);
+                record.set_outcome(Outcome::Refused);
             }
             None
         }

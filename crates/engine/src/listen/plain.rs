@@ -16,7 +16,7 @@ use types::problem::Problem;
 use types::query_credential;
 
 use crate::core::{Core, Worker};
-use crate::edge::{Answer, Buffered, ErrorFormat};
+use crate::edge::{Answer, BufferedStream, ErrorFormat};
 
 /// Time limit of a request head, and of the response after it.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(crate) async fn serve_plain(listener: TcpListener, worker: Arc<Worker>) {
 
 /// Serves one request and closes the connection.
 async fn serve(socket: Socket, worker: &Worker) -> io::Result<()> {
-    let mut io = Buffered::new(socket);
+    let mut io = BufferedStream::new(socket);
     let Some(answer) = timeout(DEADLINE, read(&mut io, worker)).await?? else {
         return Ok(());
     };
@@ -48,7 +48,7 @@ async fn serve(socket: Socket, worker: &Worker) -> io::Result<()> {
 
 /// Parses a head as strictly as the edge does, and renders the response. `None` if no request
 /// arrived, or the engine started to drain before.
-async fn read(io: &mut Buffered<Socket>, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
+async fn read(io: &mut BufferedStream<Socket>, worker: &Worker) -> io::Result<Option<Vec<u8>>> {
     let core = &worker.core;
     let limits = Limits {
         head_bytes: core.config.limits.header_bytes,

@@ -42,7 +42,7 @@ impl PortMemory {
 
     /// Stores the port of the owner's tunnel, which just went offline. `share` is the limit of its
     /// project, or `None` if the engine has only one project.
-    pub(super) fn note(
+    pub(super) fn store(
         &mut self,
         owner: &PortOwner,
         number: u16,
@@ -102,11 +102,11 @@ mod tests {
     fn a_port_is_remembered_until_it_expires() {
         let mut memory = PortMemory::new(10);
         let (db, ssh) = (owner("p", "db"), owner("p", "ssh"));
-        memory.note(&db, 20_000, None, at(0));
+        memory.store(&db, 20_000, None, at(0));
         assert_eq!(memory.get(&db, at(599)), Some(20_000));
         assert_eq!(memory.get(&db, at(600)), None);
         assert_eq!(memory.get(&ssh, at(1)), None);
-        memory.note(&ssh, 20_001, None, at(600));
+        memory.store(&ssh, 20_001, None, at(600));
         assert_eq!(memory.entries.len(), 1, "the expired entry was removed");
         memory.forget(&ssh);
         assert_eq!((memory.entries.len(), memory.order.len()), (0, 0));
@@ -116,10 +116,10 @@ mod tests {
     fn a_project_loses_its_own_ports_first() {
         let mut memory = PortMemory::new(10);
         let theirs = owner("quiet", "db");
-        memory.note(&theirs, 20_000, Some(3), at(0));
+        memory.store(&theirs, 20_000, Some(3), at(0));
         for number in 1..100 {
             let own = owner("loud", &format!("t{number}"));
-            memory.note(&own, 20_000 + number, Some(3), at(1));
+            memory.store(&own, 20_000 + number, Some(3), at(1));
         }
         assert_eq!(memory.get(&theirs, at(2)), Some(20_000));
         assert_eq!(memory.entries.len(), 4);
@@ -131,7 +131,7 @@ mod tests {
     fn the_oldest_entry_is_removed_at_capacity() {
         let mut memory = PortMemory::new(2);
         for (number, name) in [(1, "a"), (2, "b"), (1, "a"), (3, "c")] {
-            memory.note(&owner("p", name), number, None, at(0));
+            memory.store(&owner("p", name), number, None, at(0));
         }
         let remembered = ["a", "b", "c"].map(|name| memory.get(&owner("p", name), at(1)));
         assert_eq!(remembered, [Some(1), None, Some(3)]);

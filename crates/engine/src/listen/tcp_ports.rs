@@ -17,7 +17,7 @@ use super::port_memory::PortMemory;
 use super::socket::{bind_like, listener};
 use crate::agents::Agent;
 use crate::clock::Clock;
-use crate::config::{EngineConfig, Share};
+use crate::config::{EngineConfig, QuotaPercent};
 use crate::live::{Identity, LiveTunnel};
 
 /// Limit of stored ports of tunnels that went offline, so that a reconnecting tunnel gets its port
@@ -36,12 +36,12 @@ pub(crate) struct TcpPorts {
     workers: usize,
     clock: Arc<dyn Clock>,
     /// The share of the port memory for one of several projects.
-    share: Share,
+    share: QuotaPercent,
     state: Mutex<State>,
     /// Ports that are bound and wait for their tunnel. The lock is held while a port is tried and
     /// bound. Workers share listening sockets, so two tunnels that try the same port at the same
     /// time would otherwise share it as well.
-    waiting: Arc<Mutex<HashSet<u16>>>,
+    pending_ports: Arc<Mutex<HashSet<u16>>>,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ struct State {
     open: HashMap<TunnelId, Arc<Port>>,
     /// Every port that still has listeners. Those of a closed tunnel are closed when their workers
     /// process the close.
-    held: HashMap<u16, Weak<Port>>,
+    listening: HashMap<u16, Weak<Port>>,
     /// Ports of named tunnels that are online.
     online: HashMap<PortOwner, u16>,
     memory: PortMemory,
@@ -76,7 +76,7 @@ pub(crate) struct BoundPort {
 
 #[derive(Debug)]
 enum Listeners {
-    Fresh(BoundListeners),
+    New(BoundListeners),
     /// Listeners of the tunnel that is being taken over, so that visitors are served without
     /// interruption.
     Inherited(Arc<Port>),
@@ -87,14 +87,14 @@ enum Listeners {
 struct BoundListeners {
     number: u16,
     listeners: Vec<std::net::TcpListener>,
-    waiting: Arc<Mutex<HashSet<u16>>>,
+    pending_ports: Arc<Mutex<HashSet<u16>>>,
 }
 
 impl Drop for BoundListeners {
     fn drop(&mut self) {
         // The sockets are closed before the port is marked as free.
         self.listeners.clear();
-        self.waiting.lock().remove(&self.number);
+        self.pending_ports.lock().remove(&self.number);
     }
 }
 
@@ -120,12 +120,12 @@ impl TcpPorts {
             share: config.limits.project_share,
             state: Mutex::new(State {
                 open: HashMap::new(),
-                held: HashMap::new(),
+                listening: HashMap::new(),
                 online: HashMap::new(),
                 memory: PortMemory::new(MAX_REMEMBERED),
                 next: 0,
             }),
-            waiting: Arc::default(),
+            pending_ports: Arc::default(),
         }
     }
 
@@ -154,7 +154,7 @@ impl TcpPorts {
         // The owner's earlier listeners, which are about to close, may share the port.
         let new_listeners = self.listeners(number, port_in_use.is_some());
         new_listeners
-            .map(|new_listeners| bound(Listeners::Fresh(new_listeners)))
+            .map(|new_listeners| bound(Listeners::New(new_listeners)))
             .map_err(|_| PortError::Taken(number))
     }
 
@@ -183,7 +183,7 @@ impl TcpPorts {
                 continue;
             }
             if let Ok(listeners) = self.listeners(number, false) {
-                return Ok(bound(number, Listeners::Fresh(listeners)));
+                return Ok(bound(number, Listeners::New(listeners)));
             }
         }
         Err(PortError::Exhausted)
@@ -213,7 +213,7 @@ impl TcpPorts {
             existing_owner => self
                 .listeners(number, existing_owner.is_some())
                 .ok()
-                .map(Listeners::Fresh),
+                .map(Listeners::New),
         }
     }
 
@@ -233,7 +233,7 @@ impl TcpPorts {
         let mut state = self.state.lock();
         // The lock is held until the new owner is registered below.
         let mut new_listeners = match listeners {
-            Listeners::Fresh(new_listeners) => new_listeners,
+            Listeners::New(new_listeners) => new_listeners,
             Listeners::Inherited(port) => {
                 let displaced = port.tunnel.load().view.id;
                 if state.open.remove(&displaced).is_some() {
@@ -270,7 +270,7 @@ impl TcpPorts {
             closed: CancellationToken::new(),
         });
         state.open.insert(tunnel.view.id, Arc::clone(&port));
-        state.held.insert(number, Arc::downgrade(&port));
+        state.listening.insert(number, Arc::downgrade(&port));
         drop(state);
         let listeners = std::mem::take(&mut new_listeners.listeners);
         drop(new_listeners);
@@ -292,7 +292,7 @@ impl TcpPorts {
             let project = &port.tunnel.load().project;
             let share = (!project.is_alone()).then(|| self.share.of(MAX_REMEMBERED));
             let now = self.clock.now();
-            state.memory.note(&port.owner, port.number, share, now);
+            state.memory.store(&port.owner, port.number, share, now);
         }
     }
 
@@ -310,7 +310,7 @@ impl TcpPorts {
     /// Binds a listener for each worker. Without `shared` it fails if any process uses the port,
     /// including this engine.
     fn listeners(&self, number: u16, shared: bool) -> io::Result<BoundListeners> {
-        let mut waiting = self.waiting.lock();
+        let mut waiting = self.pending_ports.lock();
         if waiting.contains(&number) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
@@ -323,7 +323,7 @@ impl TcpPorts {
         Ok(BoundListeners {
             number,
             listeners,
-            waiting: Arc::clone(&self.waiting),
+            pending_ports: Arc::clone(&self.pending_ports),
         })
     }
 }
@@ -331,7 +331,7 @@ impl TcpPorts {
 impl State {
     /// The port entry whose listeners still use this number.
     fn port_in_use(&self, number: u16) -> Option<Arc<Port>> {
-        self.held.get(&number).and_then(Weak::upgrade)
+        self.listening.get(&number).and_then(Weak::upgrade)
     }
 }
 

@@ -44,7 +44,7 @@ struct SharedConfigs {
 pub(super) struct TlsPolicy<'a> {
     properties: &'a TunnelProperties,
     min_version: Option<TlsVersion>,
-    pub(super) asks: ClientCertRequest,
+    pub(super) client_cert: ClientCertRequest,
 }
 
 impl<'a> TlsPolicy<'a> {
@@ -57,7 +57,7 @@ impl<'a> TlsPolicy<'a> {
         Self {
             properties,
             min_version: modern.then_some(TlsVersion::Tls13),
-            asks: ClientCertRequest::of(tunnel.policy.required_proofs()),
+            client_cert: ClientCertRequest::required_by(tunnel.policy.required_proofs()),
         }
     }
 }
@@ -116,7 +116,7 @@ impl TlsConfigs {
             Some(TlsVersion::Tls13) => &self.http_modern,
             Some(TlsVersion::Tls12) | None => &self.http,
         };
-        Ok(Arc::clone(match policy.asks {
+        Ok(Arc::clone(match policy.client_cert {
             ClientCertRequest::Never => &common.never,
             ClientCertRequest::Optionally => &common.optionally,
             ClientCertRequest::Always => &common.always,
@@ -148,7 +148,14 @@ impl TlsConfigs {
             provider(policy.properties).map_err(|error| rustls::Error::General(error.message))?;
         let (certificate, tickets) = (&self.certificate, &self.tickets);
         let versions = versions(policy.min_version);
-        config(certificate, tickets, provider, versions, policy.asks, alpn)
+        config(
+            certificate,
+            tickets,
+            provider,
+            versions,
+            policy.client_cert,
+            alpn,
+        )
     }
 }
 

@@ -86,14 +86,14 @@ impl Change {
     /// The event for a watcher with this view; `None` if the view does not show it.
     ///
     /// An object that leaves a view is shown in its old state: the watcher may not see the new one.
-    pub(super) fn seen_by(&self, view: &View) -> Option<Arc<SharedEvent>> {
+    pub(super) fn event_for(&self, view: &View) -> Option<Arc<SharedEvent>> {
         let before = self.before.as_ref().filter(|object| object.is_shown(view));
         let after = self.after.as_ref().filter(|object| object.is_shown(view));
         self.between(before, after)
     }
 
     /// The event for a watcher of all clients and tunnels.
-    pub(super) fn whole(&self) -> Option<Arc<SharedEvent>> {
+    pub(super) fn full_event(&self) -> Option<Arc<SharedEvent>> {
         if matches!(self.after, Some(Object::Webtty(_))) {
             return None;
         }

@@ -98,7 +98,7 @@ impl<A: LoadMetric> NameHolders<A> {
     }
 
     /// A tunnel to replace one that failed, among those that the visitor may use.
-    pub(super) fn another(
+    pub(super) fn failover(
         &self,
         failed: &LiveTunnel<A>,
         admits: impl Fn(&LiveTunnel<A>) -> bool,

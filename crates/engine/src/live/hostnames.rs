@@ -15,7 +15,7 @@ pub struct Namespace {
 
 /// Reasons why a requested host name is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HostnameRefused {
+pub enum HostnameError {
     /// A name outside the namespace. Custom domains are not part of the community build (EN-11).
     #[error("a custom domain (`hostname`) is not available on this engine")]
     CustomDomain,
@@ -32,9 +32,9 @@ impl Namespace {
     ///
     /// # Errors
     /// A base host that leaves no space for `r` and 8 digits in front of `.t.`.
-    pub fn new(base: Hostname) -> Result<Self, HostnameRefused> {
-        let tunnels = Hostname::below("t", &base).map_err(|_| HostnameRefused::TooLong)?;
-        Hostname::below("r00000000", &tunnels).map_err(|_| HostnameRefused::TooLong)?;
+    pub fn new(base: Hostname) -> Result<Self, HostnameError> {
+        let tunnels = Hostname::below("t", &base).map_err(|_| HostnameError::TooLong)?;
+        Hostname::below("r00000000", &tunnels).map_err(|_| HostnameError::TooLong)?;
         Ok(Self { base, tunnels })
     }
 
@@ -72,21 +72,20 @@ impl Namespace {
         &self,
         requested: &Hostname,
         endpoint: Option<&str>,
-    ) -> Result<Hostname, HostnameRefused> {
-        let below = |label: &str| {
-            Hostname::below(label, &self.tunnels).map_err(|_| HostnameRefused::TooLong)
-        };
+    ) -> Result<Hostname, HostnameError> {
+        let below =
+            |label: &str| Hostname::below(label, &self.tunnels).map_err(|_| HostnameError::TooLong);
         let label = if requested.is_label() {
             Some(requested.as_str())
         } else {
             requested.label_below(&self.tunnels)
         };
-        let label = label.ok_or(HostnameRefused::CustomDomain)?;
+        let label = label.ok_or(HostnameError::CustomDomain)?;
         match endpoint {
             None => below(label),
             Some(endpoint) if is_of(label, endpoint) => below(label),
             Some(endpoint) if requested.is_label() => below(&format!("{label}-{endpoint}")),
-            Some(_) => Err(HostnameRefused::OtherProject),
+            Some(_) => Err(HostnameError::OtherProject),
         }
     }
 
@@ -157,12 +156,12 @@ mod tests {
         ] {
             assert_eq!(
                 names().resolve(&host(custom), None),
-                Err(HostnameRefused::CustomDomain),
+                Err(HostnameError::CustomDomain),
                 "{custom}"
             );
         }
         assert!(
-            HostnameRefused::CustomDomain
+            HostnameError::CustomDomain
                 .to_string()
                 .contains("available")
         );
@@ -179,7 +178,7 @@ mod tests {
         );
         assert_eq!(
             Namespace::new(host(&long)).unwrap_err(),
-            HostnameRefused::TooLong
+            HostnameError::TooLong
         );
     }
 
@@ -201,7 +200,7 @@ mod tests {
             };
             assert_eq!(
                 names.resolve(&other, Some("e7e8a732")),
-                Err(HostnameRefused::OtherProject),
+                Err(HostnameError::OtherProject),
                 "{other}"
             );
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::Share;
+use crate::config::QuotaPercent;
 use crate::directory::Project;
 
 /// Limits of the live state, which bound the memory that peers can use.
@@ -18,7 +18,7 @@ pub struct LiveLimits {
     pub watchers: usize,
     /// Share of clients, tunnels, watchers and remembered host names that one of several projects
     /// may have.
-    pub project_share: Share,
+    pub project_share: QuotaPercent,
     /// Events that may wait for one watcher; with one more it is closed as too slow.
     pub watcher_queue: usize,
     /// Hostnames remembered as offline.
@@ -38,7 +38,7 @@ impl Default for LiveLimits {
             tunnels_per_client: 500,
             // At 16 KiB each, 64 MiB.
             watchers: 4_096,
-            project_share: Share(100),
+            project_share: QuotaPercent(100),
             // The events of some seconds on a busy engine, at one pointer each.
             watcher_queue: 1_024,
             // Longer than an agent's slowest reconnect; a flood of names stays below 2 MiB.

@@ -20,7 +20,7 @@ mod names;
 mod owner;
 mod random;
 mod recent_hostnames;
-mod shown;
+mod tunnel_view;
 mod view;
 mod watch;
 
@@ -28,7 +28,7 @@ pub use change::{Delivery, Frame, WebttyChange};
 pub(crate) use change::{PREFIX as SSE_PREFIX, SUFFIX as SSE_SUFFIX};
 pub use counts::{Counts, Online};
 pub use group::{Health, LoadMetric};
-pub use hostnames::{HostnameRefused, Namespace};
+pub use hostnames::{HostnameError, Namespace};
 pub use limits::LiveLimits;
 pub use owner::Live;
 pub use view::View;
@@ -115,7 +115,7 @@ pub struct DisplacedTunnel<A> {
 
 /// Reasons why a tunnel cannot be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OpenRefused {
+pub enum OpenTunnelError {
     /// Another identity of the project has the name.
     #[error("the tunnel name is taken")]
     NameTaken,
@@ -148,7 +148,7 @@ pub enum OpenRefused {
 
 /// Reasons why no further client is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum ClientsFull {
+pub enum ClientLimitError {
     /// The engine has reached its limit.
     #[error("the engine has as many agents as it may have")]
     Engine,

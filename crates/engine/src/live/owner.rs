@@ -18,12 +18,12 @@ use super::group::{LoadMetric, NameHolders};
 use super::names::{NameKey, NameRef, routed_hostname};
 use super::random::{random_bytes, unix_millis};
 use super::recent_hostnames::{Order, RecentHostnames};
-use super::shown::{keep_keys, shown};
+use super::tunnel_view::{restore_keys, tunnel_resource};
 use super::view::View;
 use super::watch::{AllChanges, Snapshot, Subscription, TooManyWatchersError, Watchers};
 use super::{
-    ClientsFull, DisplacedTunnel, Identity, LiveLimits, LiveTunnel, OpenRefused, OpenedTunnel,
-    Owner, Route,
+    ClientLimitError, DisplacedTunnel, Identity, LiveLimits, LiveTunnel, OpenTunnelError,
+    OpenedTunnel, Owner, Route,
 };
 use crate::access::TunnelPolicy;
 use crate::clock::Clock;
@@ -46,11 +46,11 @@ pub struct Live<A> {
 struct State<A> {
     next: u64,
     clients: BTreeMap<u64, ClientEntry>,
-    places: HashMap<ClientId, u64>,
+    client_seqs: HashMap<ClientId, u64>,
     tunnels: BTreeMap<u64, Arc<LiveTunnel<A>>>,
     /// Published TCP tunnels by their port.
     ports: HashMap<u16, u64>,
-    forgetting: Order,
+    hostname_order: Order,
     watchers: Watchers,
     /// Numbers of objects of each project that are online; without projects that have none.
     projects: HashMap<Arc<str>, Online>,
@@ -77,10 +77,10 @@ impl<A: LoadMetric> Live<A> {
             state: Mutex::new(State {
                 next: 0,
                 clients: BTreeMap::new(),
-                places: HashMap::new(),
+                client_seqs: HashMap::new(),
                 tunnels: BTreeMap::new(),
                 ports: HashMap::new(),
-                forgetting: Order::default(),
+                hostname_order: Order::default(),
                 watchers,
                 projects: HashMap::new(),
             }),
@@ -95,30 +95,30 @@ impl<A: LoadMetric> Live<A> {
     /// Registers a control channel: `client.created`. Its id comes from [`Live::new_client_id`].
     ///
     /// # Errors
-    /// [`ClientsFull`] at [`LiveLimits::clients`], or at the limit of the project's plan.
+    /// [`ClientLimitError`] at [`LiveLimits::clients`], or at the limit of the project's plan.
     pub fn add_client(
         &self,
         client: Client,
         project: &Project,
-    ) -> Result<Arc<Client>, ClientsFull> {
+    ) -> Result<Arc<Client>, ClientLimitError> {
         let mut state = self.state.lock();
         let now = self.clock.now();
         if state.clients.len() >= self.limits.clients {
-            return Err(ClientsFull::Engine);
+            return Err(ClientLimitError::Engine);
         }
         let allowed = project.state().limits.clients;
         let online = state.online(&project.id);
         let share = self.limits.share(project, self.limits.clients);
         if let Some(share) = share.filter(|share| online.clients as usize >= *share) {
-            return Err(ClientsFull::Share(share));
+            return Err(ClientLimitError::Share(share));
         }
         if let Some(allowed) = allowed.filter(|allowed| online.clients >= *allowed) {
-            return Err(ClientsFull::Project(allowed));
+            return Err(ClientLimitError::Project(allowed));
         }
         state.count(&project.id, |online| online.clients += 1);
         let view = Arc::new(client);
-        let place = state.take_place();
-        state.places.insert(view.id, place);
+        let place = state.next_seq();
+        state.client_seqs.insert(view.id, place);
         let connected = ClientEntry {
             view: Arc::clone(&view),
             project: Arc::clone(&project.id),
@@ -137,7 +137,7 @@ impl<A: LoadMetric> Live<A> {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let Some(client) = state
-            .places
+            .client_seqs
             .remove(id)
             .and_then(|place| state.clients.remove(&place))
         else {
@@ -163,7 +163,7 @@ impl<A: LoadMetric> Live<A> {
     }
 
     /// Sends a change of a session to the watchers of terminals, in the order of the calls.
-    pub fn tell_webtty(&self, change: WebttyChange) {
+    pub fn publish_webtty(&self, change: WebttyChange) {
         let mut state = self.state.lock();
         let now = self.clock.now();
         state.watchers.publish(&Change::webtty(now, change));
@@ -179,7 +179,7 @@ impl<A: LoadMetric> Live<A> {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let State {
-            places,
+            client_seqs: places,
             clients,
             watchers,
             ..
@@ -204,35 +204,38 @@ impl<A: LoadMetric> Live<A> {
         owner: Owner<A>,
         properties: TunnelProperties,
         policy: TunnelPolicy,
-    ) -> Result<OpenedTunnel<A>, OpenRefused> {
+    ) -> Result<OpenedTunnel<A>, OpenTunnelError> {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let id = TunnelId::new(unix_millis(now), random_bytes());
         let place = *state
-            .places
+            .client_seqs
             .get(&owner.client_id)
-            .ok_or(OpenRefused::NotConnected)?;
+            .ok_or(OpenTunnelError::NotConnected)?;
         let displaced = self.holders(&state, &owner, &properties, &policy)?;
-        let client = state.clients.get(&place).ok_or(OpenRefused::NotConnected)?;
+        let client = state
+            .clients
+            .get(&place)
+            .ok_or(OpenTunnelError::NotConnected)?;
         // Displaced tunnels belong to other channels: they free capacity of the engine, not of this
         // client.
         if state.tunnels.len() - displaced.len() >= self.limits.tunnels
             || client.tunnels.len() >= self.limits.tunnels_per_client
         {
-            return Err(OpenRefused::Full);
+            return Err(OpenTunnelError::Full);
         }
         // Displaced tunnels belong to the same project.
         let online = state.online(&owner.project.id).tunnels as usize - displaced.len();
         let share = self.limits.share(&owner.project, self.limits.tunnels);
         if let Some(share) = share.filter(|share| online >= *share) {
-            return Err(OpenRefused::ShareFull(share));
+            return Err(OpenTunnelError::ShareFull(share));
         }
         let allowed = owner.project.state().limits.tunnels;
         if let Some(allowed) = allowed.filter(|allowed| online >= *allowed as usize) {
-            return Err(OpenRefused::ProjectFull(allowed));
+            return Err(OpenTunnelError::ProjectFull(allowed));
         }
-        let view = Arc::new(shown(id, &owner, &client.view, properties, now));
-        let seq = state.take_place();
+        let view = Arc::new(tunnel_resource(id, &owner, &client.view, properties, now));
+        let seq = state.next_seq();
         let tunnel = Arc::new(LiveTunnel {
             view,
             policy: Arc::new(policy),
@@ -308,7 +311,7 @@ impl<A: LoadMetric> Live<A> {
         let old = Arc::clone(state.tunnels.get(&seq)?);
         let mut view = Tunnel::clone(&old.view);
         change(&mut view);
-        keep_keys(&mut view, &old.view);
+        restore_keys(&mut view, &old.view);
         let new = Arc::new(LiveTunnel {
             view: Arc::new(view),
             policy: Arc::clone(&old.policy),
@@ -340,7 +343,7 @@ impl<A: LoadMetric> Live<A> {
 
     /// Any tunnel with this host name. Tunnels that share it look the same to a visitor.
     /// [`Live::route`] chooses the one that serves, once for each visitor.
-    pub fn any_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<A>>> {
+    pub fn any_tunnel_at(&self, hostname: &str) -> Option<Arc<LiveTunnel<A>>> {
         let holders = self.by_hostname.pin();
         holders.get(hostname)?.members().first().map(Arc::clone)
     }
@@ -348,7 +351,7 @@ impl<A: LoadMetric> Live<A> {
     /// Another tunnel with the same name, for a visitor that this one failed to serve: one that
     /// shares the name, or one that has taken it over meanwhile. Its access rules are the same;
     /// `admits` checks that the visitor's proof covers it.
-    pub fn another(
+    pub fn failover_target(
         &self,
         failed: &LiveTunnel<A>,
         admits: impl Fn(&LiveTunnel<A>) -> bool,
@@ -369,10 +372,10 @@ impl<A: LoadMetric> Live<A> {
             return is_heir.then(|| Arc::clone(holder));
         }
         if let Some(hostname) = routed_hostname(properties) {
-            return self.by_hostname.pin().get(hostname)?.another(failed, may);
+            return self.by_hostname.pin().get(hostname)?.failover(failed, may);
         }
         let key = NameKey::of(failed)?;
-        self.by_name.pin().get(&key)?.another(failed, may)
+        self.by_name.pin().get(&key)?.failover(failed, may)
     }
 
     /// The host name of the published tunnels with which an owner shares this name.
@@ -412,7 +415,7 @@ impl<A: LoadMetric> Live<A> {
     /// The online tunnels of a client.
     pub fn tunnels_of(&self, client: &ClientId) -> Vec<TunnelId> {
         let state = self.state.lock();
-        let place = state.places.get(client);
+        let place = state.client_seqs.get(client);
         let Some(client) = place.and_then(|place| state.clients.get(place)) else {
             return Vec::new();
         };
@@ -462,7 +465,7 @@ impl<A: LoadMetric> Live<A> {
 
     /// Subscribes to every change of all projects. The engine itself has one such subscription. At
     /// most `queue` changes wait.
-    pub fn observe(&self, queue: usize) -> AllChanges {
+    pub fn subscribe_all(&self, queue: usize) -> AllChanges {
         self.state.lock().watchers.subscribe_all(queue)
     }
 
@@ -525,7 +528,7 @@ impl<A> State<A> {
         }
     }
 
-    fn take_place(&mut self) -> u64 {
+    fn next_seq(&mut self) -> u64 {
         let place = self.next;
         self.next += 1;
         place
@@ -536,7 +539,7 @@ impl<A> State<A> {
         id: &ClientId,
         act: impl FnOnce(&mut ClientEntry) -> T,
     ) -> Option<T> {
-        let place = self.places.get(id)?;
+        let place = self.client_seqs.get(id)?;
         self.clients.get_mut(place).map(act)
     }
 

@@ -10,7 +10,7 @@ mod watching;
 
 use std::collections::BTreeMap;
 
-use credentials::{TokenKind, Verified};
+use credentials::{TokenKind, VerifiedToken};
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -68,14 +68,14 @@ fn open(
     live: &Live,
     owner: &Owner<&'static str>,
     properties: Value,
-) -> Result<OpenedTunnel<&'static str>, OpenRefused> {
+) -> Result<OpenedTunnel<&'static str>, OpenTunnelError> {
     let properties = asked(properties);
     let policy = TunnelPolicy::compile(&properties);
     live.open_tunnel(owner.clone(), properties, policy)
 }
 
-fn token(resources: Option<&Value>) -> Arc<Verified> {
-    Arc::new(Verified {
+fn token(resources: Option<&Value>) -> Arc<VerifiedToken> {
+    Arc::new(VerifiedToken {
         kind: TokenKind::Auth,
         identity: credentials::Identity::User("watcher".to_owned()),
         user_id: Some("watcher".to_owned()),
@@ -120,11 +120,11 @@ fn types_of(subscription: &mut Subscription) -> Vec<String> {
 
 /// State of a watcher: objects by id. An event that does not fit is a test failure.
 #[derive(Debug, PartialEq, Default)]
-struct Known {
+struct WatcherState {
     objects: BTreeMap<String, Value>,
 }
 
-impl Known {
+impl WatcherState {
     fn of(subscription: &Subscription) -> Self {
         let mut first = Vec::new();
         subscription.write_initial(&mut first).unwrap();

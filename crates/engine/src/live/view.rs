@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use serde::Serialize;
 use serde_json::Value;
 use types::boundary::ListScope;
@@ -26,7 +26,7 @@ pub struct View {
     /// The caller's filter.
     pub params: WatchParams,
     /// The token, for its boundary; its permissions were checked before.
-    pub token: Arc<Verified>,
+    pub token: Arc<VerifiedToken>,
     /// True if events of managed terminals are in the view: requested, and permitted.
     pub webtty: bool,
     /// `compat.rstream`: true if objects have rstream's field names as well.

@@ -184,14 +184,14 @@ impl Watchers {
     /// Sends a change to every watcher. Never waits: a full queue ends its watcher.
     pub(super) fn publish(&mut self, change: &Change) {
         if let Some((sender, lost)) = &self.observer
-            && let Some(event) = change.whole()
+            && let Some(event) = change.full_event()
             && sender.try_send(event).is_err()
         {
             lost.fetch_add(1, Ordering::Relaxed);
         }
         let dropped = &mut self.dropped;
         self.listening.retain(|watcher| {
-            let Some(event) = change.seen_by(&watcher.view) else {
+            let Some(event) = change.event_for(&watcher.view) else {
                 return !watcher.sender.is_closed();
             };
             match watcher.sender.try_send(event) {

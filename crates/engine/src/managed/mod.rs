@@ -31,7 +31,7 @@ pub(crate) struct PlatformLink {
     link: Link,
     records: Records,
     reporter: Reporter,
-    told: Arc<LinkHandler>,
+    handler: Arc<LinkHandler>,
 }
 
 /// Receives the changes from the platform.
@@ -41,7 +41,7 @@ struct LinkHandler {
     directory: Arc<Directory>,
     tokens: Arc<Tokens>,
     /// Cancelled with the first snapshot.
-    informed: CancellationToken,
+    snapshot_received: CancellationToken,
 }
 
 impl PlatformLink {
@@ -61,7 +61,7 @@ impl PlatformLink {
             cluster_domain: cluster_domain.to_owned(),
             directory,
             tokens,
-            informed: CancellationToken::new(),
+            snapshot_received: CancellationToken::new(),
         });
         let to = Arc::clone(&told);
         // Reads and compiles a file that may contain a hundred thousand projects.
@@ -84,7 +84,7 @@ impl PlatformLink {
             link,
             records,
             reporter,
-            told,
+            handler: told,
         })
     }
 
@@ -107,11 +107,14 @@ impl PlatformLink {
             link,
             records,
             reporter,
-            told,
+            handler: told,
         } = self;
         let status = link.status();
         let ready = {
-            let (informed, drain) = (told.informed.clone(), core.shutdown.drain().clone());
+            let (informed, drain) = (
+                told.snapshot_received.clone(),
+                core.shutdown.drain().clone(),
+            );
             let readiness = readiness.clone();
             async move {
                 tokio::select! {
@@ -120,12 +123,12 @@ impl PlatformLink {
                 }
             }
         };
-        if told.informed.is_cancelled() {
+        if told.snapshot_received.is_cancelled() {
             readiness.set_ready(true);
         } else {
             tokio::spawn(ready);
         }
-        let events = core.live.observe(reporter::EVENTS);
+        let events = core.live.subscribe_all(reporter::EVENTS);
         let lost = events.lost();
         let at = Arc::clone(core);
         LinkHandle {
@@ -150,8 +153,8 @@ impl link::Handler for LinkHandler {
         }
         self.keys(&items);
         self.directory.replace(platform, items);
-        self.tokens.directory_changed(Invalidations::everybody());
-        self.informed.cancel();
+        self.tokens.directory_changed(Invalidations::all_visitors());
+        self.snapshot_received.cancel();
         Ok(())
     }
 

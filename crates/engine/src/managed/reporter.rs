@@ -69,25 +69,28 @@ fn hour_of(now: Timestamp) -> Timestamp {
 /// The last report of each project.
 #[derive(Default)]
 struct Inventory {
-    told: HashMap<Arc<str>, Online>,
-    whole: Option<Instant>,
+    reported: HashMap<Arc<str>, Online>,
+    last_full_report: Option<Instant>,
 }
 
 impl Inventory {
     /// The projects that changed; periodically all of them.
     fn changes(&mut self, online: Vec<(Arc<str>, Online)>) -> Vec<InventoryRecord> {
-        if self.whole.is_none_or(|at| at.elapsed() >= INVENTORY) {
-            self.whole = Some(Instant::now());
+        if self
+            .last_full_report
+            .is_none_or(|at| at.elapsed() >= INVENTORY)
+        {
+            self.last_full_report = Some(Instant::now());
             // Projects without anything online have to be reported as well.
-            self.told.values_mut().for_each(|told| *told = STALE);
+            self.reported.values_mut().for_each(|told| *told = STALE);
         }
-        let mut before = std::mem::take(&mut self.told);
+        let mut before = std::mem::take(&mut self.reported);
         let mut changes = Vec::new();
         for (project, online) in online {
             if before.remove(&project) != Some(online) {
                 changes.push(record(&project, online));
             }
-            self.told.insert(project, online);
+            self.reported.insert(project, online);
         }
         let gone = before.into_keys();
         changes.extend(gone.map(|project| record(&project, Online::default())));
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(inventory.changes(vec![]), [record("prj_1", online(0))]);
         assert_eq!(inventory.changes(vec![]), []);
         inventory.changes(one());
-        inventory.whole = None;
+        inventory.last_full_report = None;
         assert_eq!(inventory.changes(one()).len(), 1, "again, though known");
     }
 
@@ -182,7 +185,7 @@ mod tests {
     fn as_many_events_wait_to_become_records_and_the_rest_is_counted() {
         let clock = Arc::new(ManualClock::at(at("2026-11-20T17:30:00Z")));
         let live: Arc<Live<()>> = Live::new(LiveLimits::default(), clock);
-        let mut events = live.observe(EVENTS);
+        let mut events = live.subscribe_all(EVENTS);
         let client = Client::online(live.new_client_id());
         let project = Arc::new(Project::community());
         let id = live.add_client(client, &project).unwrap().id;

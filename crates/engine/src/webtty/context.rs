@@ -15,7 +15,7 @@ pub(crate) struct SessionContext {
 
 /// Errors in a stated context.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadContext {
+pub(crate) enum ContextError {
     #[error(transparent)]
     Form(#[from] BadForm),
     #[error("`{0}` is not one of the words that it can be")]
@@ -24,8 +24,8 @@ pub(crate) enum BadContext {
     Text(&'static str),
 }
 
-impl From<BadContext> for Problem {
-    fn from(bad: BadContext) -> Self {
+impl From<ContextError> for Problem {
+    fn from(bad: ContextError) -> Self {
         Self::invalid_request(bad.to_string())
     }
 }
@@ -34,13 +34,13 @@ impl SessionContext {
     /// Parses a query. Parameters with other names are ignored: they may be for the server.
     ///
     /// # Errors
-    /// [`BadContext`].
-    pub(crate) fn read(query: &str) -> Result<Self, BadContext> {
+    /// [`ContextError`].
+    pub(crate) fn read(query: &str) -> Result<Self, ContextError> {
         let mut form = Form::parse(query)?;
         let mode = form.take("session_mode").map(|mode| mode.parse());
         let mode = mode
             .transpose()
-            .map_err(|_| BadContext::Word("session_mode"))?;
+            .map_err(|_| ContextError::Word("session_mode"))?;
         let group_id = text(&mut form, "group_id")?;
         let context = Context {
             origin: word(&mut form, "origin", ORIGINS)?,
@@ -60,19 +60,23 @@ impl SessionContext {
     }
 }
 
-fn word(form: &mut Form, name: &'static str, words: &[&str]) -> Result<Option<String>, BadContext> {
+fn word(
+    form: &mut Form,
+    name: &'static str,
+    words: &[&str],
+) -> Result<Option<String>, ContextError> {
     let given = form.take(name);
     match &given {
-        Some(given) if !words.contains(&given.as_str()) => Err(BadContext::Word(name)),
+        Some(given) if !words.contains(&given.as_str()) => Err(ContextError::Word(name)),
         _ => Ok(given),
     }
 }
 
-fn text(form: &mut Form, name: &'static str) -> Result<Option<String>, BadContext> {
+fn text(form: &mut Form, name: &'static str) -> Result<Option<String>, ContextError> {
     let given = form.take(name);
     let bad = |given: &String| given.len() > MAX_TEXT || given.chars().any(char::is_control);
     if given.as_ref().is_some_and(bad) {
-        return Err(BadContext::Text(name));
+        return Err(ContextError::Text(name));
     }
     Ok(given)
 }
@@ -101,14 +105,14 @@ mod tests {
         assert_eq!(SessionContext::read("").unwrap(), SessionContext::default());
         let long = format!("purpose={}", "x".repeat(MAX_TEXT + 1));
         for (query, bad) in [
-            ("origin=mars", BadContext::Word("origin")),
-            ("initiator_kind=cat", BadContext::Word("initiator_kind")),
-            ("session_mode=loud", BadContext::Word("session_mode")),
-            ("purpose=a%0ab", BadContext::Text("purpose")),
-            (long.as_str(), BadContext::Text("purpose")),
+            ("origin=mars", ContextError::Word("origin")),
+            ("initiator_kind=cat", ContextError::Word("initiator_kind")),
+            ("session_mode=loud", ContextError::Word("session_mode")),
+            ("purpose=a%0ab", ContextError::Text("purpose")),
+            (long.as_str(), ContextError::Text("purpose")),
             (
                 "origin=ci&origin=ci",
-                BadContext::Form(BadForm::Repeated("origin".to_owned())),
+                ContextError::Form(BadForm::Repeated("origin".to_owned())),
             ),
         ] {
             assert_eq!(SessionContext::read(query), Err(bad), "{query}");

@@ -20,8 +20,8 @@ mod policy;
 pub mod recordings;
 mod registry;
 mod relay;
+mod resource;
 mod running;
-mod shown;
 mod start;
 mod upstream;
 mod wire;
@@ -31,15 +31,15 @@ pub(crate) use self::participant::{open_attachment, participate, refuse};
 pub(crate) use self::policy::Policy;
 pub use self::registry::Sessions;
 pub(crate) use self::registry::{SessionEntry, SessionPermit};
+pub(crate) use self::resource::{program, without_arguments};
 pub(crate) use self::running::RunningSession;
-pub(crate) use self::shown::{program, without_arguments};
-pub(crate) use self::start::{Opener, StartError, begin, shown_name};
+pub(crate) use self::start::{Opener, StartError, display_name, start_session};
 pub(crate) use self::upstream::{Server, ServerError};
 pub(crate) use self::wire::{Peer, config as websocket_config};
 
 use types::tunnel::{Protocol, Tunnel};
 
 /// True if a tunnel leads to a managed terminal server.
-pub(crate) fn is_at(tunnel: &Tunnel) -> bool {
+pub(crate) fn is_terminal_tunnel(tunnel: &Tunnel) -> bool {
     tunnel.properties.protocol == Some(Protocol::Webtty)
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::time::{sleep, timeout};
-use tty::managed::Refused;
+use tty::managed::SessionRefusalError;
 use tty::message::Kind;
 use tty::session::{CLOSE_DEADLINE, OPEN_DEADLINE, SILENCE};
 use types::id::ParticipantId;
 
-use super::running::{RunningSession, Seat};
-use super::wire::{ConnectionError, MessageSink, Peer, Say, Source};
+use super::running::{ParticipantStream, RunningSession};
+use super::wire::{ConnectionError, MessageSink, Outgoing, Peer, Source};
 use crate::api::CredentialGuard;
 
 /// Reads the attach message at the start of a participant's stream. A client without one gets an
@@ -20,14 +20,14 @@ pub(crate) async fn open_attachment(
     session: &RunningSession,
     id: &ParticipantId,
     peer: &mut Peer<'_>,
-) -> Option<(Arc<Seat>, Option<Box<CredentialGuard>>)> {
+) -> Option<(Arc<ParticipantStream>, Option<Box<CredentialGuard>>)> {
     let first = timeout(OPEN_DEADLINE, peer.source.next()).await;
     let refused = match first {
         Ok(Some(Ok(Kind::Attach(attach)))) => match session.connect(id, &attach) {
             Ok(seat) => return Some(seat),
             Err(refused) => refused.to_string(),
         },
-        Ok(Some(Ok(_))) => Refused::BadGrant.to_string(),
+        Ok(Some(Ok(_))) => SessionRefusalError::BadGrant.to_string(),
         Ok(Some(Err(broken))) => broken.fault()?,
         Ok(None) => return None,
         Err(_) => "nothing was shown in time".to_owned(),
@@ -45,7 +45,7 @@ pub(crate) async fn refuse(mut peer: Peer<'_>, why: &str) {
 /// when the access of the participant is revoked, which dismisses it.
 pub(crate) async fn participate(
     session: &RunningSession,
-    seat: &Seat,
+    seat: &ParticipantStream,
     mut peer: Peer<'_>,
     revoked: impl Future<Output = ()>,
 ) {
@@ -59,7 +59,9 @@ pub(crate) async fn participate(
         };
         let dismissed = async {
             revoked.await;
-            session.act(|session, now| session.kick(seat.id, now)).ok();
+            session
+                .update(|session, now| session.kick(seat.id, now))
+                .ok();
             // The remaining messages are still sent.
             std::future::pending::<()>().await;
         };
@@ -76,7 +78,7 @@ pub(crate) async fn participate(
         }
     };
     // This comes before the farewell, so that nothing waits for a participant that leaves.
-    session.lost(seat.id);
+    session.on_disconnected(seat.id);
     match ended {
         ParticipantEnd::Over => farewell(&mut peer, None).await,
         ParticipantEnd::Fault(fault) => farewell(&mut peer, Some(fault)).await,
@@ -96,12 +98,12 @@ enum ParticipantEnd {
 /// Receives messages from a participant until it closes or is silent for too long.
 async fn receive(
     session: &RunningSession,
-    seat: &Seat,
+    seat: &ParticipantStream,
     source: &mut Source<'_>,
 ) -> Result<(), ConnectionError> {
     let mut has_heartbeat = false;
     loop {
-        session.room_for_input().await;
+        session.wait_for_input_capacity().await;
         let next = if has_heartbeat {
             let Ok(next) = timeout(SILENCE, source.next()).await else {
                 return Ok(());
@@ -114,27 +116,27 @@ async fn receive(
             return Ok(());
         };
         has_heartbeat |= matches!(kind, Kind::Heartbeat(_));
-        session.hear(seat.id, kind);
+        session.on_participant_message(seat.id, kind);
     }
 }
 
 /// Sends queued messages to a participant, until it is dismissed and has all of them.
 async fn send(
     session: &RunningSession,
-    seat: &Seat,
+    seat: &ParticipantStream,
     sink: &mut MessageSink<'_>,
 ) -> Result<(), ConnectionError> {
     loop {
-        while let Some(kind) = session.take(seat.id) {
-            sink.feed(Say::Message(kind)).await?;
+        while let Some(kind) = session.next_message(seat.id) {
+            sink.feed(Outgoing::Message(kind)).await?;
         }
         sink.flush().await?;
         tokio::select! {
             biased;
             () = seat.wake.notified() => {}
             () = seat.over.cancelled() => {
-                while let Some(kind) = session.take(seat.id) {
-                    sink.feed(Say::Message(kind)).await?;
+                while let Some(kind) = session.next_message(seat.id) {
+                    sink.feed(Outgoing::Message(kind)).await?;
                 }
                 return sink.flush().await;
             }
@@ -147,9 +149,11 @@ async fn send(
 async fn farewell(peer: &mut Peer<'_>, fault: Option<String>) {
     let sending = async {
         if let Some(fault) = fault {
-            peer.sink.send(Say::Message(Kind::error(&fault))).await?;
+            peer.sink
+                .send(Outgoing::Message(Kind::error(&fault)))
+                .await?;
         }
-        peer.sink.send(Say::Farewell).await?;
+        peer.sink.send(Outgoing::Farewell).await?;
         while let Some(Ok(_)) = peer.source.next().await {}
         peer.sink.close().await
     };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use tty::admission::SERVER_ID;
 use types::problem::Problem;
 use types::tunnel::Tunnel;
@@ -22,18 +22,18 @@ pub(crate) struct Policy {
 
 /// Reasons for which a client may not use a server.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum NotServed {
+pub(crate) enum ServerAccessError {
     #[error("the server is not registered any more, or is suspended")]
     Gone,
     #[error("the server is restricted: {0}")]
     Restricted(BoundaryDenial),
 }
 
-impl From<NotServed> for Problem {
-    fn from(not: NotServed) -> Self {
+impl From<ServerAccessError> for Problem {
+    fn from(not: ServerAccessError) -> Self {
         match not {
-            NotServed::Gone => Self::unavailable().with_detail(not.to_string()),
-            NotServed::Restricted(denied) => denied.into(),
+            ServerAccessError::Gone => Self::unavailable().with_detail(not.to_string()),
+            ServerAccessError::Restricted(denied) => denied.into(),
         }
     }
 }
@@ -42,14 +42,14 @@ impl Policy {
     /// Determines the rules for a session that is opened now with this proof.
     ///
     /// # Errors
-    /// [`NotServed`].
-    pub(crate) fn of(
+    /// [`ServerAccessError`].
+    pub(crate) fn for_session(
         tunnel: &Tunnel,
         project: &Project,
         proof: Option<&Proof>,
         tenancy: &Tenancy,
-    ) -> Result<Self, NotServed> {
-        let server = server_of(tunnel, project, tenancy).ok_or(NotServed::Gone)?;
+    ) -> Result<Self, ServerAccessError> {
+        let server = server_of(tunnel, project, tenancy).ok_or(ServerAccessError::Gone)?;
         if let Some(permission) = server.needs() {
             let user_id = proof.and_then(Proof::user_id);
             let required = match proof {
@@ -64,7 +64,7 @@ impl Policy {
                     tenancy.require_of(user_id, None, project, permission)
                 }
             };
-            required.map_err(NotServed::Restricted)?;
+            required.map_err(ServerAccessError::Restricted)?;
         }
         let sealed = server.encryption != EncryptionPolicy::Disabled;
         Ok(Self {
@@ -87,7 +87,7 @@ impl Policy {
     /// [`BoundaryDenial`].
     pub(crate) fn admits(
         &self,
-        token: &Verified,
+        token: &VerifiedToken,
         project: &Project,
         tenancy: &Tenancy,
     ) -> Result<(), BoundaryDenial> {

@@ -24,7 +24,7 @@ struct Table {
     /// Permits in use, of running sessions and of those that start.
     permits: usize,
     projects: HashMap<Arc<str>, ProjectSessions>,
-    past: EndedSessions<Arc<Past>>,
+    ended: EndedSessions<Arc<EndedSession>>,
 }
 
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ struct EndedSessions<T> {
 
 /// Summary of an ended session.
 #[derive(Debug)]
-pub(crate) struct Past {
+pub(crate) struct EndedSession {
     pub(crate) session: shapes::Session,
     pub(crate) tunnel: Arc<Tunnel>,
     pub(crate) participants: Vec<shapes::Participant>,
@@ -54,20 +54,20 @@ pub(crate) struct Past {
 #[derive(Clone, Debug)]
 pub(crate) enum SessionEntry {
     Running(Arc<RunningSession>),
-    Past(Arc<Past>),
+    Ended(Arc<EndedSession>),
 }
 
 /// The limit of sessions is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Full {
+pub(crate) enum SessionLimitError {
     #[error("the engine has as many terminal sessions as it may have: {MAX_SESSIONS}")]
     Engine,
     #[error("the project has as many terminal sessions as one may have: {MAX_PROJECT_SESSIONS}")]
     Project,
 }
 
-impl From<Full> for Problem {
-    fn from(full: Full) -> Self {
+impl From<SessionLimitError> for Problem {
+    fn from(full: SessionLimitError) -> Self {
         Self::unavailable()
             .with_detail(format!("No terminal can be opened now: {full}."))
             .with_retry_after(RETRY_AFTER_SECONDS)
@@ -98,15 +98,18 @@ impl Sessions {
     /// Takes a permit for a new session.
     ///
     /// # Errors
-    /// [`Full`].
-    pub(crate) fn reserve(self: &Arc<Self>, project: &Arc<str>) -> Result<SessionPermit, Full> {
+    /// [`SessionLimitError`].
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        project: &Arc<str>,
+    ) -> Result<SessionPermit, SessionLimitError> {
         let mut table = self.table.lock();
         if table.permits >= MAX_SESSIONS {
-            return Err(Full::Engine);
+            return Err(SessionLimitError::Engine);
         }
         let of = table.projects.entry(Arc::clone(project)).or_default();
         if of.permits >= MAX_PROJECT_SESSIONS {
-            return Err(Full::Project);
+            return Err(SessionLimitError::Project);
         }
         of.permits += 1;
         table.permits += 1;
@@ -124,37 +127,42 @@ impl Sessions {
         if let Some(running) = running {
             return Some(SessionEntry::Running(Arc::clone(running)));
         }
-        let mut past = table.past.of(project);
+        let mut past = table.ended.of_project(project);
         let past = past.find(|past| past.session.id == id);
-        past.map(|past| SessionEntry::Past(Arc::clone(past)))
+        past.map(|past| SessionEntry::Ended(Arc::clone(past)))
     }
 
     /// The sessions of a project: the running ones, newest first, then the latest ended ones.
-    pub(crate) fn of(&self, project: &str) -> Vec<SessionEntry> {
+    pub(crate) fn project_sessions(&self, project: &str) -> Vec<SessionEntry> {
         let table = self.table.lock();
         let of = table.projects.get(project);
         let running = of.into_iter().flat_map(|of| of.running.values().rev());
         let running = running.cloned().map(SessionEntry::Running);
-        let past = table.past.of(project).cloned().map(SessionEntry::Past);
+        let past = table
+            .ended
+            .of_project(project)
+            .cloned()
+            .map(SessionEntry::Ended);
         running.chain(past).collect()
     }
 }
 
 impl SessionPermit {
     /// Adds a session that started.
-    pub(super) fn begun(&self, session: &Arc<RunningSession>) {
+    pub(super) fn insert(&self, session: &Arc<RunningSession>) {
         let mut table = self.sessions.table.lock();
         let of = table.projects.entry(Arc::clone(&self.project)).or_default();
-        of.running.insert(session.facts.id, Arc::clone(session));
+        of.running
+            .insert(session.attributes.id, Arc::clone(session));
     }
 
     /// Moves a session to the ended ones.
-    pub(super) fn ended(self, session: &RunningSession) {
-        let past = Arc::new(session.past());
+    pub(super) fn finish(self, session: &RunningSession) {
+        let past = Arc::new(session.to_ended_session());
         let mut table = self.sessions.table.lock();
         let of = table.projects.entry(Arc::clone(&self.project)).or_default();
-        let removed = of.running.remove(&session.facts.id);
-        let dropped = table.past.keep(&self.project, past);
+        let removed = of.running.remove(&session.attributes.id);
+        let dropped = table.ended.push(&self.project, past);
         drop(table);
         // Dropped after the lock is released.
         drop((removed, dropped));
@@ -182,12 +190,12 @@ impl ProjectSessions {
 
 impl<T> EndedSessions<T> {
     /// The sessions of a project, newest first.
-    fn of(&self, project: &str) -> impl Iterator<Item = &T> {
+    fn of_project(&self, project: &str) -> impl Iterator<Item = &T> {
         self.of.get(project).into_iter().flatten().rev()
     }
 
     /// Adds a session, and returns the sessions that are dropped for it.
-    fn keep(&mut self, project: &Arc<str>, one: T) -> Vec<T> {
+    fn push(&mut self, project: &Arc<str>, one: T) -> Vec<T> {
         let mut dropped = Vec::new();
         let of = self.of.entry(Arc::clone(project)).or_default();
         of.push_back(one);
@@ -222,8 +230,8 @@ impl SessionEntry {
     /// The session as lists show it.
     pub(crate) fn session(&self) -> shapes::Session {
         match self {
-            Self::Running(running) => running.shown(),
-            Self::Past(past) => past.session.clone(),
+            Self::Running(running) => running.to_resource(),
+            Self::Ended(past) => past.session.clone(),
         }
     }
 
@@ -231,7 +239,7 @@ impl SessionEntry {
     pub(crate) fn participants(&self) -> Vec<shapes::Participant> {
         match self {
             Self::Running(running) => running.participants(),
-            Self::Past(past) => past.participants.clone(),
+            Self::Ended(past) => past.participants.clone(),
         }
     }
 
@@ -239,15 +247,15 @@ impl SessionEntry {
     pub(crate) fn requests(&self) -> Vec<shapes::ControlRequest> {
         match self {
             Self::Running(running) => running.requests(),
-            Self::Past(past) => past.requests.clone(),
+            Self::Ended(past) => past.requests.clone(),
         }
     }
 
     /// The session's tunnel.
     pub(crate) fn tunnel(&self) -> &Arc<Tunnel> {
         match self {
-            Self::Running(running) => &running.facts.tunnel,
-            Self::Past(past) => &past.tunnel,
+            Self::Running(running) => &running.attributes.tunnel,
+            Self::Ended(past) => &past.tunnel,
         }
     }
 }
@@ -277,21 +285,29 @@ mod tests {
         let mut kept = EndedSessions::default();
         let project = |number: usize| Arc::<str>::from(format!("prj_{number}"));
         for number in 0..=MAX_ENDED_PER_PROJECT {
-            let dropped = kept.keep(&project(0), number);
+            let dropped = kept.push(&project(0), number);
             assert_eq!(dropped.is_empty(), number < 256, "{number}");
         }
-        assert_eq!(kept.of("prj_0").count(), 256);
-        assert_eq!(kept.of("prj_0").next(), Some(&256), "the newest first");
-        assert_eq!(kept.of("prj_0").last(), Some(&1), "the oldest is dropped");
+        assert_eq!(kept.of_project("prj_0").count(), 256);
+        assert_eq!(
+            kept.of_project("prj_0").next(),
+            Some(&256),
+            "the newest first"
+        );
+        assert_eq!(
+            kept.of_project("prj_0").last(),
+            Some(&1),
+            "the oldest is dropped"
+        );
 
         for number in kept.order.len()..8192 {
-            assert!(kept.keep(&project(number), number).is_empty());
+            assert!(kept.push(&project(number), number).is_empty());
         }
-        assert_eq!(kept.keep(&project(1), 0), [1], "the oldest of all");
+        assert_eq!(kept.push(&project(1), 0), [1], "the oldest of all");
         for number in 0..8192 {
-            kept.keep(&project(8192 + number), number);
+            kept.push(&project(8192 + number), number);
         }
-        assert_eq!(kept.of("prj_0").count(), 0);
+        assert_eq!(kept.of_project("prj_0").count(), 0);
         assert_eq!((kept.of.len(), kept.order.len()), (8192, 8192));
     }
 
@@ -303,11 +319,17 @@ mod tests {
             let project: Arc<str> = format!("prj_{project}").into();
             held.extend((0..MAX_PROJECT_SESSIONS).map(|_| sessions.reserve(&project).unwrap()));
             if held.len() < MAX_SESSIONS {
-                assert_eq!(sessions.reserve(&project).unwrap_err(), Full::Project);
+                assert_eq!(
+                    sessions.reserve(&project).unwrap_err(),
+                    SessionLimitError::Project
+                );
             }
         }
         let other: Arc<str> = "prj_other".into();
-        assert_eq!(sessions.reserve(&other).unwrap_err(), Full::Engine);
+        assert_eq!(
+            sessions.reserve(&other).unwrap_err(),
+            SessionLimitError::Engine
+        );
         held.pop();
         held.push(sessions.reserve(&other).unwrap());
         drop(held);

@@ -13,7 +13,7 @@ use tty::session::{CLOSE_DEADLINE, SILENCE};
 use super::registry::SessionPermit;
 use super::running::RunningSession;
 use super::upstream::Server;
-use super::wire::{MessageSink, Say, Source};
+use super::wire::{MessageSink, Outgoing, Source};
 use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::revocation;
@@ -37,15 +37,15 @@ pub(super) async fn run(
             () = serving => {}
             () = run_timers(&session, &mut record, &worker) => {}
             // A hard shutdown does not wait for anything.
-            () = worker.core.shutdown.hard().cancelled() => session.server_lost(),
+            () = worker.core.shutdown.hard().cancelled() => session.on_server_disconnected(),
         }
     }
-    session.server_lost();
+    session.on_server_disconnected();
     session.finish();
     let (from, to) = session.traffic();
-    record.bytes(from, to);
-    record.ended(Outcome::Served);
-    permit.ended(&session);
+    record.set_bytes(from, to);
+    record.set_outcome(Outcome::Served);
+    permit.finish(&session);
 }
 
 /// Receives messages from the server until it closes, is silent for too long, or the session is
@@ -54,7 +54,7 @@ async fn receive(session: &RunningSession, source: &mut Source<'_>) {
     let receiving = async {
         let mut has_heartbeat = false;
         loop {
-            session.room_for_output().await;
+            session.wait_for_output_capacity().await;
             let next = if has_heartbeat {
                 timeout(SILENCE, source.next()).await.ok().flatten()
             } else {
@@ -62,11 +62,11 @@ async fn receive(session: &RunningSession, source: &mut Source<'_>) {
             };
             let Some(Ok(kind)) = next else { return };
             has_heartbeat |= matches!(kind, Kind::Heartbeat(_));
-            session.act(|session, now| session.on_server(kind, now));
+            session.update(|session, now| session.on_server(kind, now));
         }
     };
     tokio::select! {
-        () = receiving => session.server_lost(),
+        () = receiving => session.on_server_disconnected(),
         () = session.over.cancelled() => {}
     }
 }
@@ -75,21 +75,21 @@ async fn receive(session: &RunningSession, source: &mut Source<'_>) {
 async fn send(session: &RunningSession, sink: &mut MessageSink<'_>) {
     let sending = async {
         loop {
-            while let Some(kind) = session.take_for_server() {
-                sink.feed(Say::Message(kind)).await?;
+            while let Some(kind) = session.next_server_message() {
+                sink.feed(Outgoing::Message(kind)).await?;
             }
             sink.flush().await?;
             tokio::select! {
                 biased;
                 () = session.for_server.notified() => {}
-                () = session.server_over.cancelled() => break,
+                () = session.server_closing.cancelled() => break,
             }
         }
-        sink.send(Say::Farewell).await?;
+        sink.send(Outgoing::Farewell).await?;
         sink.close().await
     };
     let close_deadline = async {
-        session.server_over.cancelled().await;
+        session.server_closing.cancelled().await;
         sleep(CLOSE_DEADLINE).await;
     };
     tokio::select! {
@@ -97,7 +97,7 @@ async fn send(session: &RunningSession, sink: &mut MessageSink<'_>) {
         _sent = sending => {}
         () = close_deadline => {}
     }
-    session.server_lost();
+    session.on_server_disconnected();
 }
 
 /// Runs the timers, and ends the session when its authorisation is revoked or the engine shuts
@@ -105,16 +105,18 @@ async fn send(session: &RunningSession, sink: &mut MessageSink<'_>) {
 async fn run_timers(session: &RunningSession, record: &mut AccessRecord, worker: &Worker) {
     let revocation_signal = record.revocation();
     let mut pace = session.pace();
-    let server = session.facts.policy.server.ended();
+    let server = session.attributes.policy.server.ended();
     let (mut is_revoked, mut is_draining) = (false, false);
     loop {
-        let wait = session.deadline().map(|at| sleep_time(at, session.now()));
+        let wait = session
+            .deadline()
+            .map(|at| sleep_time(at, session.revoke()));
         tokio::select! {
-            () = session.stirred.notified() => {}
+            () = session.timers_changed.notified() => {}
             () = sleep(wait.unwrap_or(MAX_SLEEP)) => {
-                session.act(tty::managed::Session::on_time);
+                session.update(tty::managed::Session::on_time);
                 let (from, to) = session.traffic();
-                record.bytes(from, to);
+                record.set_bytes(from, to);
             }
             () = async {
                 tokio::select! {
@@ -123,11 +125,11 @@ async fn run_timers(session: &RunningSession, record: &mut AccessRecord, worker:
                 }
             }, if !is_revoked => {
                 is_revoked = true;
-                session.act(|session, now| session.stop(EndReason::Revoked, None, now));
+                session.update(|session, now| session.stop(EndReason::Revoked, None, now));
             }
             () = worker.drain.cancelled(), if !is_draining => {
                 is_draining = true;
-                session.act(|session, now| session.stop(EndReason::Drain, None, now));
+                session.update(|session, now| session.stop(EndReason::Drain, None, now));
             }
             Ok(()) = pace.changed() => {
                 let now = *pace.borrow_and_update();

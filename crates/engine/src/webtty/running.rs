@@ -21,8 +21,8 @@ use types::webtty::{RecordType, RecordingMode, Transport};
 use super::context::SessionContext;
 use super::policy::Policy;
 use super::recordings::{Pace, Recording};
-use super::registry::Past;
-use super::shown;
+use super::registry::EndedSession;
+use super::resource;
 use crate::agents::Agent;
 use crate::api::CredentialGuard;
 use crate::clock::Clock;
@@ -31,13 +31,13 @@ use crate::live::{Live, WebttyChange};
 
 /// The immutable attributes of a session.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct SessionAttributes {
     pub(crate) id: WebttySessionId,
     pub(crate) project: Arc<Project>,
     pub(crate) workspace_id: Option<Arc<str>>,
     pub(crate) tunnel: Arc<Tunnel>,
     pub(crate) policy: Policy,
-    pub(crate) stated: SessionContext,
+    pub(crate) context: SessionContext,
     pub(crate) opener: Person,
     pub(crate) downstream: Transport,
     pub(crate) upstream: Transport,
@@ -45,7 +45,7 @@ pub(crate) struct Facts {
 
 /// A session that runs.
 pub(crate) struct RunningSession {
-    pub(crate) facts: Facts,
+    pub(crate) attributes: SessionAttributes,
     clock: Arc<dyn Clock>,
     live: Arc<Live<Agent>>,
     recording: Recording,
@@ -53,11 +53,11 @@ pub(crate) struct RunningSession {
     /// Notified when there is a message for the server.
     pub(super) for_server: Notify,
     /// Notified when the deadline, the end of the session or the pace may have changed.
-    pub(super) stirred: Notify,
+    pub(super) timers_changed: Notify,
     /// Incremented each time paused tasks may check again.
-    room: watch::Sender<u64>,
+    capacity_changes: watch::Sender<u64>,
     /// Cancelled when the connection to the server is to be closed, after its queue is sent.
-    pub(super) server_over: CancellationToken,
+    pub(super) server_closing: CancellationToken,
     /// Cancelled when the session has ended.
     pub(super) over: CancellationToken,
     /// Bytes received from participants and sent to them.
@@ -66,11 +66,11 @@ pub(crate) struct RunningSession {
 
 struct State {
     session: managed::Session,
-    seats: HashMap<ParticipantId, Arc<Seat>>,
+    streams: HashMap<ParticipantId, Arc<ParticipantStream>>,
     /// Credential guards of participants that attached, until their streams connect.
-    lifetimes: HashMap<ParticipantId, Box<CredentialGuard>>,
+    credential_guards: HashMap<ParticipantId, Box<CredentialGuard>>,
     /// Metadata of pending control requests.
-    asked: HashMap<ControlRequestId, Map<String, Value>>,
+    request_metadata: HashMap<ControlRequestId, Map<String, Value>>,
     to_server: VecDeque<Kind>,
     to_server_bytes: usize,
     command: Option<String>,
@@ -78,12 +78,12 @@ struct State {
     has_server: bool,
     deadline: Option<Timestamp>,
     /// True if a task paused since the paused tasks were last notified.
-    held: bool,
+    has_paused_tasks: bool,
 }
 
 /// Stream of a connected participant.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ParticipantStream {
     pub(crate) id: ParticipantId,
     /// Notified when there is a message for the participant.
     pub(super) wake: Notify,
@@ -93,58 +93,58 @@ pub(crate) struct Seat {
 
 impl RunningSession {
     pub(super) fn new(
-        facts: Facts,
+        facts: SessionAttributes,
         session: managed::Session,
         initiator: ParticipantId,
         recording: Recording,
         (clock, live): (Arc<dyn Clock>, Arc<Live<Agent>>),
-    ) -> (Self, Arc<Seat>) {
-        let seat = Arc::new(Seat::new(initiator));
+    ) -> (Self, Arc<ParticipantStream>) {
+        let seat = Arc::new(ParticipantStream::new(initiator));
         let state = State {
             session,
-            seats: HashMap::from([(initiator, Arc::clone(&seat))]),
-            lifetimes: HashMap::new(),
-            asked: HashMap::new(),
+            streams: HashMap::from([(initiator, Arc::clone(&seat))]),
+            credential_guards: HashMap::new(),
+            request_metadata: HashMap::new(),
             to_server: VecDeque::new(),
             to_server_bytes: 0,
             command: None,
             pace: Pace::Go,
             has_server: true,
             deadline: None,
-            held: false,
+            has_paused_tasks: false,
         };
         let running = Self {
-            facts,
+            attributes: facts,
             clock,
             live,
             recording,
             state: Mutex::new(state),
             for_server: Notify::new(),
-            stirred: Notify::new(),
-            room: watch::Sender::new(0),
-            server_over: CancellationToken::new(),
+            timers_changed: Notify::new(),
+            capacity_changes: watch::Sender::new(0),
+            server_closing: CancellationToken::new(),
             over: CancellationToken::new(),
             traffic: Default::default(),
         };
         (running, seat)
     }
 
-    /// Runs `act` on the session, and carries out its effects.
-    pub(crate) fn act<T>(&self, act: impl FnOnce(&mut managed::Session, Timestamp) -> T) -> T {
+    /// Runs `update` on the session, and carries out its effects.
+    pub(crate) fn update<T>(&self, act: impl FnOnce(&mut managed::Session, Timestamp) -> T) -> T {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let done = act(&mut state.session, now);
-        self.carry_out(&mut state, now);
+        self.run_commands(&mut state, now);
         done
     }
 
     /// Reads the session.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&managed::Session) -> T) -> T {
+    pub(crate) fn inspect<T>(&self, look: impl FnOnce(&managed::Session) -> T) -> T {
         look(&self.state.lock().session)
     }
 
     /// The session as lists show it.
-    pub(crate) fn shown(&self) -> shapes::Session {
+    pub(crate) fn to_resource(&self) -> shapes::Session {
         self.show(&self.state.lock())
     }
 
@@ -153,7 +153,7 @@ impl RunningSession {
         let state = self.state.lock();
         let session = &state.session;
         let all = session.participants();
-        all.map(|one| shown::participant(session, one)).collect()
+        all.map(|one| resource::participant(session, one)).collect()
     }
 
     /// All control requests, in their order.
@@ -164,13 +164,13 @@ impl RunningSession {
     }
 
     /// Summary that is kept after the session has ended.
-    pub(super) fn past(&self) -> Past {
+    pub(super) fn to_ended_session(&self) -> EndedSession {
         let last = |len: usize| len.saturating_sub(MAX_SUMMARY_ENTRIES);
         let (participants, requests) = (self.participants(), self.requests());
         let (first, oldest) = (last(participants.len()), last(requests.len()));
-        Past {
-            session: self.shown(),
-            tunnel: Arc::clone(&self.facts.tunnel),
+        EndedSession {
+            session: self.to_resource(),
+            tunnel: Arc::clone(&self.attributes.tunnel),
             participants: participants.into_iter().skip(first).collect(),
             requests: requests.into_iter().skip(oldest).collect(),
         }
@@ -181,13 +181,15 @@ impl RunningSession {
         &self,
         new: managed::NewParticipant,
         lifetime: Box<CredentialGuard>,
-    ) -> Result<(shapes::Participant, Timestamp), managed::Refused> {
+    ) -> Result<(shapes::Participant, Timestamp), managed::SessionRefusalError> {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let id = new.id;
         let expires_at = state.session.attach(new, now)?;
         let State {
-            session, lifetimes, ..
+            session,
+            credential_guards: lifetimes,
+            ..
         } = &mut *state;
         lifetimes.insert(id, lifetime);
         // Participants whose grant expired can no longer connect.
@@ -197,9 +199,12 @@ impl RunningSession {
         };
         lifetimes.retain(|id, _| is_present(id));
         let one = session.participants().find(|one| one.id == id);
-        let shown = one.map(|one| shown::participant(session, one));
-        self.carry_out(&mut state, now);
-        Ok((shown.ok_or(managed::Refused::NotFound)?, expires_at))
+        let shown = one.map(|one| resource::participant(session, one));
+        self.run_commands(&mut state, now);
+        Ok((
+            shown.ok_or(managed::SessionRefusalError::NotFound)?,
+            expires_at,
+        ))
     }
 
     /// Connects the stream of a participant, after its first message.
@@ -207,17 +212,18 @@ impl RunningSession {
         &self,
         id: &ParticipantId,
         attach: &Attach,
-    ) -> Result<(Arc<Seat>, Option<Box<CredentialGuard>>), managed::Refused> {
+    ) -> Result<(Arc<ParticipantStream>, Option<Box<CredentialGuard>>), managed::SessionRefusalError>
+    {
         if attach.participant_id != id.as_str() {
-            return Err(managed::Refused::BadGrant);
+            return Err(managed::SessionRefusalError::BadGrant);
         }
         let now = self.clock.now();
         let mut state = self.state.lock();
         let id = state.session.connect(attach, now)?;
-        let seat = Arc::new(Seat::new(id));
-        state.seats.insert(id, Arc::clone(&seat));
-        let lifetime = state.lifetimes.remove(&id);
-        self.carry_out(&mut state, now);
+        let seat = Arc::new(ParticipantStream::new(id));
+        state.streams.insert(id, Arc::clone(&seat));
+        let lifetime = state.credential_guards.remove(&id);
+        self.run_commands(&mut state, now);
         Ok((seat, lifetime))
     }
 
@@ -226,23 +232,27 @@ impl RunningSession {
         &self,
         id: ControlRequestId,
         requester: ParticipantId,
-        ask: managed::Ask,
+        ask: managed::NewControlRequest,
         metadata: Option<Map<String, Value>>,
-    ) -> Result<shapes::ControlRequest, managed::Refused> {
+    ) -> Result<shapes::ControlRequest, managed::SessionRefusalError> {
         let now = self.clock.now();
         let mut state = self.state.lock();
         // The metadata is stored before the event that shows it.
-        state.asked.extend(metadata.map(|metadata| (id, metadata)));
+        state
+            .request_metadata
+            .extend(metadata.map(|metadata| (id, metadata)));
         let requested = state.session.request_control(id, requester, ask, now);
         let requested = requested.map(drop);
         if requested.is_err() {
-            state.asked.remove(&id);
+            state.request_metadata.remove(&id);
         }
         let known: Vec<_> = state.session.requests().map(|request| request.id).collect();
-        state.asked.retain(|id, _| known.contains(id));
-        self.carry_out(&mut state, now);
+        state.request_metadata.retain(|id, _| known.contains(id));
+        self.run_commands(&mut state, now);
         requested?;
-        state.shown_request(id).ok_or(managed::Refused::NotFound)
+        state
+            .shown_request(id)
+            .ok_or(managed::SessionRefusalError::NotFound)
     }
 
     /// One control request.
@@ -251,70 +261,70 @@ impl RunningSession {
     }
 
     /// Handles a message from a participant.
-    pub(super) fn hear(&self, from: ParticipantId, kind: Kind) {
+    pub(super) fn on_participant_message(&self, from: ParticipantId, kind: Kind) {
         self.count(0, &kind);
-        self.act(|session, now| session.on_message(from, kind, now));
+        self.update(|session, now| session.on_message(from, kind, now));
     }
 
     /// The next message for a participant.
-    pub(super) fn take(&self, id: ParticipantId) -> Option<Kind> {
+    pub(super) fn next_message(&self, id: ParticipantId) -> Option<Kind> {
         let mut state = self.state.lock();
-        let kind = state.session.take(id)?;
-        self.release(&mut state);
+        let kind = state.session.next_message(id)?;
+        self.resume_paused_tasks(&mut state);
         drop(state);
         self.count(1, &kind);
         Some(kind)
     }
 
     /// Handles the end of a participant's stream.
-    pub(crate) fn lost(&self, id: ParticipantId) {
+    pub(crate) fn on_disconnected(&self, id: ParticipantId) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         state.session.on_lost(id, now);
-        state.seats.remove(&id);
-        self.carry_out(&mut state, now);
+        state.streams.remove(&id);
+        self.run_commands(&mut state, now);
         // The server no longer waits for this participant.
-        self.release(&mut state);
+        self.resume_paused_tasks(&mut state);
     }
 
     /// The next message for the server.
-    pub(super) fn take_for_server(&self) -> Option<Kind> {
+    pub(super) fn next_server_message(&self) -> Option<Kind> {
         let mut state = self.state.lock();
         let kind = state.to_server.pop_front()?;
         state.to_server_bytes = state.to_server_bytes.saturating_sub(size_of(&kind));
-        self.release(&mut state);
+        self.resume_paused_tasks(&mut state);
         Some(kind)
     }
 
     /// Handles the end of the connection to the server.
-    pub(super) fn server_lost(&self) {
+    pub(super) fn on_server_disconnected(&self) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         state.has_server = false;
         state.session.on_server_lost(now);
-        self.carry_out(&mut state, now);
+        self.run_commands(&mut state, now);
     }
 
     /// Waits until the server may be read. Cancel safe.
-    pub(super) async fn room_for_output(&self) {
-        self.wait_for_room(|state| state.session.holds_server())
+    pub(super) async fn wait_for_output_capacity(&self) {
+        self.wait_for_capacity(|state| state.session.pauses_server())
             .await;
     }
 
     /// Waits until participants may be read. Cancel safe.
-    pub(super) async fn room_for_input(&self) {
-        self.wait_for_room(|state| state.to_server_bytes >= MAX_SERVER_QUEUE)
+    pub(super) async fn wait_for_input_capacity(&self) {
+        self.wait_for_capacity(|state| state.to_server_bytes >= MAX_SERVER_QUEUE)
             .await;
     }
 
-    async fn wait_for_room(&self, holds: impl Fn(&State) -> bool) {
-        let mut room = self.room.subscribe();
+    async fn wait_for_capacity(&self, holds: impl Fn(&State) -> bool) {
+        let mut room = self.capacity_changes.subscribe();
         loop {
             {
                 let mut state = self.state.lock();
                 let held = state.session.ended_at().is_none()
                     && (state.pace == Pace::Hold || holds(&state));
-                state.held |= held;
+                state.has_paused_tasks |= held;
                 if !held {
                     return;
                 }
@@ -343,13 +353,13 @@ impl RunningSession {
         if pace == Pace::End {
             state.session.stop(managed::EndReason::Recording, None, now);
         }
-        self.carry_out(&mut state, now);
-        self.release(&mut state);
+        self.run_commands(&mut state, now);
+        self.resume_paused_tasks(&mut state);
     }
 
     /// Ends the recording of a session that is over.
     pub(super) fn finish(&self) {
-        self.recording.finish(&self.shown());
+        self.recording.finish(&self.to_resource());
     }
 
     /// Bytes received from participants and sent to them.
@@ -358,7 +368,7 @@ impl RunningSession {
         (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed))
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    pub(super) fn revoke(&self) -> Timestamp {
         self.clock.now()
     }
 
@@ -370,14 +380,14 @@ impl RunningSession {
     }
 
     /// Notifies paused tasks that they may check again.
-    fn release(&self, state: &mut State) {
-        if std::mem::take(&mut state.held) {
-            self.room
+    fn resume_paused_tasks(&self, state: &mut State) {
+        if std::mem::take(&mut state.has_paused_tasks) {
+            self.capacity_changes
                 .send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 
-    fn carry_out(&self, state: &mut State, now: Timestamp) {
+    fn run_commands(&self, state: &mut State, now: Timestamp) {
         while let Some(command) = state.session.command() {
             match command {
                 Command::ToServer(kind) => {
@@ -389,31 +399,31 @@ impl RunningSession {
                     state.to_server.retain(|kind| !is_input(kind));
                     state.to_server_bytes = state.to_server.iter().map(size_of).sum();
                     // A task may wait for the capacity that the dropped messages took.
-                    self.release(state);
+                    self.resume_paused_tasks(state);
                 }
-                Command::HangUpServer => self.server_over.cancel(),
+                Command::HangUpServer => self.server_closing.cancel(),
                 Command::Wake(id) => {
-                    if let Some(seat) = state.seats.get(&id) {
+                    if let Some(seat) = state.streams.get(&id) {
                         seat.wake.notify_one();
                     }
                 }
                 Command::HangUp(id) => {
-                    if let Some(seat) = state.seats.get(&id) {
+                    if let Some(seat) = state.streams.get(&id) {
                         seat.over.cancel();
                     }
                 }
                 Command::Record(entry) => self.record(state, entry, now),
-                Command::Event(event) => self.tell(state, event),
+                Command::Event(event) => self.publish(state, event),
             }
         }
         let deadline = state.session.deadline();
         if deadline != state.deadline {
             state.deadline = deadline;
-            self.stirred.notify_one();
+            self.timers_changed.notify_one();
         }
         if state.session.ended_at().is_some() && !self.over.is_cancelled() {
             self.over.cancel();
-            self.release(state);
+            self.resume_paused_tasks(state);
         }
     }
 
@@ -421,7 +431,7 @@ impl RunningSession {
         if entry.record_type == RecordType::Open {
             state.command.clone_from(&entry.detail);
         }
-        if self.facts.policy.recording == RecordingMode::Private {
+        if self.attributes.policy.recording == RecordingMode::Private {
             return;
         }
         for piece in pieces(entry) {
@@ -432,16 +442,16 @@ impl RunningSession {
     /// Sends an event to the watchers of the project. It is sent under the session's lock, so that
     /// events have the order of the changes. No code takes the session's lock while it holds the
     /// lock of the watchers.
-    fn tell(&self, state: &State, event: Event) {
+    fn publish(&self, state: &State, event: Event) {
         let object = match event {
             Event::SessionCreated | Event::SessionUpdated | Event::SessionClosed => {
                 // All watchers get one object, whatever they may read.
-                serde_json::to_value(shown::without_arguments(self.show(state)))
+                serde_json::to_value(resource::without_arguments(self.show(state)))
             }
             Event::ParticipantAttached(id) | Event::ParticipantDetached(id) => {
                 let one = state.session.participants().find(|one| one.id == id);
                 let Some(one) = one else { return };
-                serde_json::to_value(shown::participant(&state.session, one))
+                serde_json::to_value(resource::participant(&state.session, one))
             }
             Event::ControlRequestCreated(id) | Event::ControlRequestResolved(id) => {
                 let Some(request) = state.shown_request(id) else {
@@ -452,17 +462,17 @@ impl RunningSession {
         };
         // These types always serialise.
         let Ok(object) = object else { return };
-        self.live.tell_webtty(WebttyChange {
+        self.live.publish_webtty(WebttyChange {
             event_type: event.event_type(),
-            tunnel: Arc::clone(&self.facts.tunnel),
-            user_id: self.facts.opener.user_id.clone(),
+            tunnel: Arc::clone(&self.attributes.tunnel),
+            user_id: self.attributes.opener.user_id.clone(),
             object,
         });
     }
 
     fn show(&self, state: &State) -> shapes::Session {
         let command = state.command.as_deref();
-        shown::session(&self.facts, &state.session, command, state.has_server)
+        resource::session(&self.attributes, &state.session, command, state.has_server)
     }
 }
 
@@ -473,12 +483,12 @@ impl State {
     }
 
     fn show_request(&self, request: &ControlRequest) -> shapes::ControlRequest {
-        let metadata = self.asked.get(&request.id).cloned();
-        shown::request(&self.session, request, metadata)
+        let metadata = self.request_metadata.get(&request.id).cloned();
+        resource::request(&self.session, request, metadata)
     }
 }
 
-impl Seat {
+impl ParticipantStream {
     fn new(id: ParticipantId) -> Self {
         Self {
             id,
@@ -490,7 +500,7 @@ impl Seat {
 
 impl std::fmt::Debug for RunningSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Running({})", self.facts.id)
+        write!(f, "Running({})", self.attributes.id)
     }
 }
 

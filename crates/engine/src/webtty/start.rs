@@ -9,11 +9,11 @@ use types::webtty::{EncryptionMode, Transport};
 
 use super::context::SessionContext;
 use super::policy::Policy;
-use super::recordings::{Meta, NotRecorded};
-use super::registry::{Full, SessionPermit};
-use super::running::{Facts, RunningSession, Seat};
+use super::recordings::{Meta, RecordingUnavailableError};
+use super::registry::{SessionLimitError, SessionPermit};
+use super::running::{ParticipantStream, RunningSession, SessionAttributes};
 use super::upstream::Server;
-use super::{relay, shown};
+use super::{relay, resource};
 use crate::access::{Proof, Tenancy};
 use crate::agents::Agent;
 use crate::core::Worker;
@@ -25,7 +25,7 @@ use crate::random::random_bytes;
 #[derive(Debug)]
 pub(crate) struct Opener {
     pub(crate) person: Person,
-    pub(crate) stated: SessionContext,
+    pub(crate) context: SessionContext,
     pub(crate) policy: Policy,
     /// Transport between the client and the engine.
     pub(crate) transport: Transport,
@@ -34,16 +34,16 @@ pub(crate) struct Opener {
 /// A session that started, and the seat of its opener.
 pub(crate) struct StartedSession {
     pub(crate) session: Arc<RunningSession>,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) seat: Arc<ParticipantStream>,
 }
 
 /// Reasons for which a session cannot start.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error(transparent)]
-    Full(#[from] Full),
+    Full(#[from] SessionLimitError),
     #[error(transparent)]
-    NotRecorded(#[from] NotRecorded),
+    NotRecorded(#[from] RecordingUnavailableError),
 }
 
 impl From<StartError> for Problem {
@@ -62,7 +62,7 @@ impl From<StartError> for Problem {
 
 impl Opener {
     /// Describes the opener that presented this proof.
-    pub(crate) fn of(
+    pub(crate) fn from_proof(
         proof: Option<&Proof>,
         stated: SessionContext,
         policy: Policy,
@@ -72,7 +72,7 @@ impl Opener {
         let user_id = proof.and_then(Proof::user_id).map(str::to_owned);
         let name = match proof {
             Some(Proof::Session(session)) => session.name.clone(),
-            Some(proof) => shown_name(user_id.as_deref(), tenancy)
+            Some(proof) => display_name(user_id.as_deref(), tenancy)
                 .or_else(|| proof.credential_id().map(str::to_owned)),
             None => None,
         };
@@ -84,7 +84,7 @@ impl Opener {
                 device_id: None,
                 browser_id: None,
             },
-            stated,
+            context: stated,
             policy,
             transport,
         }
@@ -92,7 +92,7 @@ impl Opener {
 }
 
 /// Display name of a user: the name, or else the id of the account.
-pub(crate) fn shown_name(user_id: Option<&str>, tenancy: &Tenancy) -> Option<String> {
+pub(crate) fn display_name(user_id: Option<&str>, tenancy: &Tenancy) -> Option<String> {
     let user_id = user_id?;
     let name = tenancy.directory().and_then(|known| known.name_of(user_id));
     Some(truncated(&name.unwrap_or_else(|| user_id.to_owned())))
@@ -106,13 +106,13 @@ fn truncated(name: &str) -> String {
 ///
 /// # Errors
 /// [`NotRecorded`].
-pub(crate) fn begin(
+pub(crate) fn start_session(
     worker: &Arc<Worker>,
     tunnel: &Arc<LiveTunnel<Agent>>,
     opener: Opener,
     server: Server,
     (place, record): (SessionPermit, AccessRecord),
-) -> Result<StartedSession, Box<(NotRecorded, AccessRecord)>> {
+) -> Result<StartedSession, Box<(RecordingUnavailableError, AccessRecord)>> {
     let core = &worker.core;
     let now = core.clock.now();
     let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
@@ -120,13 +120,13 @@ pub(crate) fn begin(
     let initiator = ParticipantId::new(millis, random_bytes());
     let policy = opener.policy;
     let sealed = policy.encryption == EncryptionMode::E2e;
-    let facts = Facts {
+    let facts = SessionAttributes {
         id,
         project: Arc::clone(&tunnel.project),
         workspace_id: tunnel.project.state().workspace_id.clone(),
         tunnel: Arc::clone(&tunnel.view),
         policy,
-        stated: opener.stated,
+        context: opener.context,
         opener: opener.person.clone(),
         downstream: opener.transport,
         upstream: server.peer.transport,
@@ -140,7 +140,7 @@ pub(crate) fn begin(
     let session = tty::managed::Session::new(new, now);
     let meta = Meta {
         project_id: Arc::clone(&facts.project.id),
-        session: shown::session(&facts, &session, None, true),
+        session: resource::session(&facts, &session, None, true),
         tunnel: Arc::clone(&facts.tunnel),
         sealed,
     };
@@ -151,9 +151,9 @@ pub(crate) fn begin(
     let around = (Arc::clone(&core.clock), Arc::clone(&core.live));
     let (session, seat) = RunningSession::new(facts, session, initiator, recording, around);
     let session = Arc::new(session);
-    place.begun(&session);
+    place.insert(&session);
     // The event is sent after the session can be found.
-    session.act(|_, _| ());
+    session.update(|_, _| ());
     let running = relay::run(
         Arc::clone(&session),
         server,
@@ -181,9 +181,9 @@ mod tests {
         let tenancy = Tenancy::Community(Arc::new(Project::community()));
         for (len, shown) in [(60, 60), (61, 60)] {
             let name = "\u{e9}".repeat(len);
-            let shown_name = shown_name(Some(&name), &tenancy).unwrap();
+            let shown_name = display_name(Some(&name), &tenancy).unwrap();
             assert_eq!(shown_name.chars().count(), shown);
         }
-        assert_eq!(shown_name(None, &tenancy), None);
+        assert_eq!(display_name(None, &tenancy), None);
     }
 }

@@ -12,17 +12,17 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message, protocol::frame::coding::CloseCode};
 use tokio_util::codec::{Decoder, Encoder, Framed};
 use tty::frame;
-use tty::message::{self, BadMessage, Kind, limits::MAX_MESSAGE};
+use tty::message::{self, Kind, MessageError, limits::MAX_MESSAGE};
 use types::webtty::Transport;
 
 /// Messages that a peer sends, in order. It ends when the peer closes. Cancel safe.
 pub(crate) type Source<'a> = Pin<Box<dyn Stream<Item = Result<Kind, ConnectionError>> + Send + 'a>>;
 
 /// Messages to a peer.
-pub(crate) type MessageSink<'a> = Pin<Box<dyn Sink<Say, Error = ConnectionError> + Send + 'a>>;
+pub(crate) type MessageSink<'a> = Pin<Box<dyn Sink<Outgoing, Error = ConnectionError> + Send + 'a>>;
 
 /// One item for a peer.
-pub(crate) enum Say {
+pub(crate) enum Outgoing {
     Message(Kind),
     /// Announces that no message follows.
     Farewell,
@@ -33,7 +33,7 @@ pub(crate) enum Say {
 pub(crate) enum ConnectionError {
     /// The data is not a valid message.
     #[error("{0}")]
-    Message(#[from] BadMessage),
+    Message(#[from] MessageError),
     /// The peer sent a WebSocket text message.
     #[error("messages are binary")]
     Text,
@@ -95,8 +95,8 @@ impl<'a> Peer<'a> {
         });
         let sink = sink.with(|say| {
             ready(match say {
-                Say::Message(kind) => write(&kind).map(Message::Binary),
-                Say::Farewell => Ok(Message::Close(Some(tungstenite::protocol::CloseFrame {
+                Outgoing::Message(kind) => write(&kind).map(Message::Binary),
+                Outgoing::Farewell => Ok(Message::Close(Some(tungstenite::protocol::CloseFrame {
                     code: CloseCode::Normal,
                     reason: CLOSE_REASON.into(),
                 }))),
@@ -122,8 +122,8 @@ impl<'a> Peer<'a> {
         });
         let sink = sink.with(|say| {
             ready(match say {
-                Say::Message(kind) => write(&kind).map(ws::Message::Binary),
-                Say::Farewell => Ok(ws::Message::Close(Some(ws::CloseFrame {
+                Outgoing::Message(kind) => write(&kind).map(ws::Message::Binary),
+                Outgoing::Farewell => Ok(ws::Message::Close(Some(ws::CloseFrame {
                     code: ws::close_code::NORMAL,
                     reason: CLOSE_REASON.into(),
                 }))),
@@ -170,11 +170,11 @@ impl Decoder for FrameCodec {
     }
 }
 
-impl Encoder<Say> for FrameCodec {
+impl Encoder<Outgoing> for FrameCodec {
     type Error = ConnectionError;
 
-    fn encode(&mut self, say: Say, bytes: &mut BytesMut) -> Result<(), ConnectionError> {
-        if let Say::Message(kind) = say {
+    fn encode(&mut self, say: Outgoing, bytes: &mut BytesMut) -> Result<(), ConnectionError> {
+        if let Outgoing::Message(kind) = say {
             bytes.extend_from_slice(&frame::encode(&kind)?);
         }
         Ok(())

@@ -194,7 +194,7 @@ async fn each_dial_leaves_one_record_with_the_rule_that_decided() {
 const SENT: usize = 200_000;
 
 /// An HTTP/2 service that reports when it has received part of a body, and never answers.
-async fn takes_and_tells(report_sender: mpsc::UnboundedSender<()>) -> Upstream {
+async fn reporting_service(report_sender: mpsc::UnboundedSender<()>) -> Upstream {
     Upstream::start(move |stream, _| {
         let report_sender = report_sender.clone();
         async move {
@@ -221,7 +221,7 @@ async fn takes_and_tells(report_sender: mpsc::UnboundedSender<()>) -> Upstream {
 }
 
 /// Sends part of a body and disconnects once the service has received it.
-async fn leave_in_the_middle(engine: &TestEngine, host: &str, got: impl AsyncFn()) {
+async fn disconnect_midway(engine: &TestEngine, host: &str, got: impl AsyncFn()) {
     let length = SENT + 1;
     let mut visitor = engine.visitor().http1(host).await;
     let field = format!("Content-Length: {length}\r\n");
@@ -265,7 +265,7 @@ async fn bytes_to_a_service_are_logged_with_and_without_an_answer() {
     assert!(H2Visitor::collect(answer.unwrap()).await.whole);
 
     let (report_sender, reports) = mpsc::unbounded_channel();
-    let takes = takes_and_tells(report_sender).await;
+    let takes = reporting_service(report_sender).await;
     let tunnel = engine.publish_h2c(takes.addr()).await;
     let reports = tokio::sync::Mutex::new(reports);
     let got = async || {
@@ -273,15 +273,15 @@ async fn bytes_to_a_service_are_logged_with_and_without_an_answer() {
             .await
             .unwrap()
     };
-    leave_in_the_middle(&engine, tunnel.hostname(), got).await;
-    let script = vec![Step::ReadHead, Step::ReadBytes(SENT), Step::Hold];
+    disconnect_midway(&engine, tunnel.hostname(), got).await;
+    let script = vec![Step::ReadHead, Step::ReadBytes(SENT), Step::KeepOpen];
     let takes = ScriptedUpstream::start(move |_| script.clone()).await;
     let tunnel = engine.publish(takes.addr()).await;
     let got = async || {
         takes.head().await;
         takes.report().await;
     };
-    leave_in_the_middle(&engine, tunnel.hostname(), got).await;
+    disconnect_midway(&engine, tunnel.hostname(), got).await;
 
     engine.stop().await;
     let text = std::fs::read_to_string(log).unwrap();

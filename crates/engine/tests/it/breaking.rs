@@ -25,7 +25,7 @@ async fn over_both(upstream: &ScriptedUpstream) -> [Answer; 2] {
 
 /// A truncated message is incomplete over HTTP/1.1 and over HTTP/2, where a reset may even overtake
 /// the head.
-async fn is_not_whole(upstream: &ScriptedUpstream) {
+async fn assert_incomplete(upstream: &ScriptedUpstream) {
     let engine = TestEngine::start().await;
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname();
@@ -48,7 +48,7 @@ async fn a_truncated_answer_does_not_look_complete() {
         ScriptedUpstream::cuts_chunks().await,
         ScriptedUpstream::resets_in_the_body(&gate).await,
     ] {
-        is_not_whole(&upstream).await;
+        assert_incomplete(&upstream).await;
     }
 }
 
@@ -91,7 +91,7 @@ async fn a_malformed_chunk_ends_the_answer_as_broken() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n5;x\r\nagain\r\n0\r\n\r\n",
     )
     .await;
-    is_not_whole(&upstream).await;
+    assert_incomplete(&upstream).await;
 }
 
 #[tokio::test]

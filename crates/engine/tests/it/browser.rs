@@ -147,7 +147,7 @@ fn parameter(address: &str, name: &str) -> String {
 }
 
 /// The values of a field that the service received.
-fn seen<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
+fn received_values<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
     let fields = answer["headers"].as_array().unwrap().iter();
     fields
         .filter(|field| field[0] == name)

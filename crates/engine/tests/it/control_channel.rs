@@ -53,7 +53,7 @@ fn frame(len: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Malformed frames, and messages in the wrong order.
-fn broken() -> Vec<(&'static str, Vec<u8>)> {
+fn malformed_frames() -> Vec<(&'static str, Vec<u8>)> {
     let mut misplaced = Vec::new();
     let answer = Kind::StreamRsp(StreamRsp { outcome: None });
     wire::encode(&answer.into(), &mut misplaced).unwrap();
@@ -69,7 +69,7 @@ fn broken() -> Vec<(&'static str, Vec<u8>)> {
 #[tokio::test]
 async fn a_malformed_frame_ends_the_channel() {
     let engine = TestEngine::start().await;
-    for (case, bytes) in broken() {
+    for (case, bytes) in malformed_frames() {
         let mut agent = agent(&engine).await;
         agent.channel.send_bytes(&bytes).await;
         let messages = agent.channel.rest().await;
@@ -84,7 +84,7 @@ async fn a_malformed_frame_ends_the_channel() {
 #[tokio::test]
 async fn a_malformed_handshake_is_answered_with_an_error() {
     let engine = TestEngine::start().await;
-    for (case, bytes) in broken() {
+    for (case, bytes) in malformed_frames() {
         let mut connection = Wire::connect(&engine).await;
         connection.send_bytes(&bytes).await;
         let error = refusal(connection).await;

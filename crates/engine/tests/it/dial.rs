@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use client::dial::dial_zero_rtt;
 use client::{Agent, ConnectError, Properties, RefusalKind, Token};
 use serde_json::{Value, json};
-use testing::{Nobody, TestEngine, Upstream, within};
+use testing::{ClosedPort, TestEngine, Upstream, within};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use wire::ErrorCode;
 use wire::message::{BoolValue, StreamReq};
@@ -242,7 +242,7 @@ async fn en_11_a_datagram_channel_is_not_available() {
 #[tokio::test]
 async fn a_service_that_is_down_resets_the_dialled_stream() {
     let engine = TestEngine::start().await;
-    let nobody = Nobody::new();
+    let nobody = ClosedPort::new();
     let _tunnel = engine
         .publish_as(Properties::private("db"), nobody.addr())
         .await;

@@ -15,7 +15,7 @@ async fn event(watcher: &mut RawVisitor) -> Value {
     serde_json::from_slice(line).unwrap()
 }
 
-fn is_a_stream(head: &Answer) {
+fn assert_stream_head(head: &Answer) {
     assert_eq!(head.status, 200);
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     assert_eq!(head.header("transfer-encoding"), Some("chunked"));
@@ -44,7 +44,7 @@ async fn en_3_an_event_stream_reports_changes() {
     }
     let mut watchers = [whole, pieces];
     for watcher in &mut watchers {
-        is_a_stream(&watcher.head().await);
+        assert_stream_head(&watcher.head().await);
         assert_eq!(event(watcher).await["type"], "state.initial");
     }
     let upstream = Upstream::http1().await;
@@ -76,7 +76,7 @@ async fn a_connection_remains_usable_after_a_refusal_and_after_the_end_of_the_st
     assert_eq!(watcher.answer().await.status, 200);
     // The library serves a later request for the stream.
     watcher.request("GET", "/api/sse", host, &valid).await;
-    is_a_stream(&watcher.head().await);
+    assert_stream_head(&watcher.head().await);
     assert_eq!(event(&mut watcher).await["type"], "state.initial");
 
     let now = jiff::Timestamp::now().as_second();
@@ -89,7 +89,7 @@ async fn a_connection_remains_usable_after_a_refusal_and_after_the_end_of_the_st
              GET /api/tunnels HTTP/1.1\r\nHost: {host}\r\n{valid}\r\n"
         ))
         .await;
-    is_a_stream(&watcher.head().await);
+    assert_stream_head(&watcher.head().await);
     assert_eq!(event(&mut watcher).await["type"], "state.initial");
     let last = watcher.chunk().await.unwrap();
     assert_eq!(last, b": closed: the token has expired\n\n");
@@ -220,7 +220,7 @@ async fn a_disconnected_event_stream_client_is_noticed() {
     let valid = bearer(&engine.token(json!({})));
     let mut first = engine.visitor().http1(host).await;
     first.request("GET", "/api/sse", host, &valid).await;
-    is_a_stream(&first.head().await);
+    assert_stream_head(&first.head().await);
     assert_eq!(event(&mut first).await["type"], "state.initial");
     let mut second = engine.visitor().http1(host).await;
     second.request("GET", "/api/sse", host, &valid).await;

@@ -132,7 +132,7 @@ async fn ed_8_visits_from_a_country_that_is_barred_later_are_closed() {
 }
 
 /// A copy of the file in which the French range belongs to another country.
-fn moved(file: &Path, to: [u8; 2]) {
+fn with_changed_country(file: &Path, to: [u8; 2]) {
     let mut bytes = std::fs::read(PLACES).unwrap();
     let place = bytes.windows(3).position(|bytes| bytes == b"BFR").unwrap();
     bytes[place + 1..place + 3].copy_from_slice(&to);
@@ -153,12 +153,12 @@ async fn ed_8_the_file_of_countries_is_read_again_when_it_changes() {
     let tunnel = world.publish(in_belgium, &service).await;
     let host = tunnel.hostname();
     assert_eq!(world.comes_from(FRANCE, host).await, 403);
-    moved(&file, *b"BE");
+    with_changed_country(&file, *b"BE");
     let taken = async { while world.comes_from(FRANCE, host).await != 200 {} };
     within("the new file", taken).await;
     std::fs::write(&file, "garbage").unwrap();
     assert_eq!(world.comes_from(FRANCE, host).await, 200);
-    moved(&file, *b"AT");
+    with_changed_country(&file, *b"AT");
     let taken = async { while world.comes_from(FRANCE, host).await != 403 {} };
     within("the next file", taken).await;
 }

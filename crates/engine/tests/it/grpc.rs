@@ -2,7 +2,7 @@
 
 use futures_util::{StreamExt, stream};
 use testing::grpc::{Client, Number};
-use testing::{Nobody, TestEngine, TestTunnel, Upstream};
+use testing::{ClosedPort, TestEngine, TestTunnel, Upstream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Code;
@@ -96,7 +96,7 @@ async fn a_call_whose_service_disconnects_fails() {
 #[tokio::test]
 async fn a_call_without_a_service_fails() {
     let engine = TestEngine::start().await;
-    let nobody = Nobody::new();
+    let nobody = ClosedPort::new();
     let tunnel = engine.publish_h2c(nobody.addr()).await;
     let mut client = client(&engine, &tunnel).await;
     let failed = client.double(1, MetadataMap::new()).await.unwrap_err();

@@ -31,7 +31,7 @@ fn bearer(token: &str) -> String {
 }
 
 /// The values of a field that the service received.
-fn seen<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
+fn received_values<'a>(answer: &'a Value, name: &str) -> Vec<&'a str> {
     let fields = answer["headers"].as_array().unwrap().iter();
     fields
         .filter(|field| field[0] == name)
@@ -103,9 +103,13 @@ async fn ed_1_ed_1a_the_proof_is_not_forwarded() {
         assert_eq!(answer.status, 200, "{target}");
         let answer = answer.json();
         assert_eq!(answer["target"], forwarded);
-        assert_eq!(seen(&answer, "authorization"), authorization, "{target}");
-        assert_eq!(seen(&answer, "svc-user-id"), ["usr_tester"]);
-        assert_eq!(seen(&answer, "svc-auth-method"), ["token"]);
+        assert_eq!(
+            received_values(&answer, "authorization"),
+            authorization,
+            "{target}"
+        );
+        assert_eq!(received_values(&answer, "svc-user-id"), ["usr_tester"]);
+        assert_eq!(received_values(&answer, "svc-auth-method"), ["token"]);
     }
 }
 

@@ -52,7 +52,7 @@ impl Site {
     }
 
     /// Checks that the other tunnel works over both HTTP versions.
-    async fn serves_others(&self) {
+    async fn check_other_tunnel(&self) {
         let host = self.bystander.hostname();
         let mut http1 = self.engine.visitor().http1(host).await;
         assert_eq!(http1.get("/", host).await.status, 200);
@@ -61,15 +61,15 @@ impl Site {
     }
 
     /// Checks that the service received nothing, and that both tunnels work.
-    async fn is_untouched(&self) {
+    async fn check_untouched(&self) {
         assert_eq!(self.service.accepted(), 0, "the service was contacted");
-        self.serves_others().await;
-        self.serves_all().await;
+        self.check_other_tunnel().await;
+        self.check_both_tunnels().await;
     }
 
     /// Checks that both tunnels work.
-    async fn serves_all(&self) {
-        self.serves_others().await;
+    async fn check_both_tunnels(&self) {
+        self.check_other_tunnel().await;
         let host = self.host();
         let mut visitor = self.engine.visitor().http1(host).await;
         assert_eq!(visitor.get("/", host).await.json()["target"], "/");
@@ -102,7 +102,7 @@ impl Table {
 
     /// Fails if any row had another outcome.
     #[track_caller]
-    fn holds(self) {
+    fn assert_no_failures(self) {
         assert!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
     }
 }

@@ -29,7 +29,7 @@ async fn an_answer_to_http_1_0_is_reset() {
         vec![
             Step::ReadHead,
             Step::write("HTTP/1.1 200 OK\r\n\r\nhalf"),
-            Step::Hold,
+            Step::KeepOpen,
         ]
     })
     .await;

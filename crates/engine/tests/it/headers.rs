@@ -5,7 +5,7 @@ use serde_json::Value;
 use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, Upstream};
 
 /// The values that the service received under a name.
-fn seen<'v>(answer: &'v Value, name: &str) -> Vec<&'v str> {
+fn received_values<'v>(answer: &'v Value, name: &str) -> Vec<&'v str> {
     let pairs = answer["headers"].as_array().unwrap().iter();
     let pairs = pairs.filter(|pair| pair[0] == name);
     pairs.map(|pair| pair[1].as_str().unwrap()).collect()
@@ -34,7 +34,11 @@ fn assert_rebuilt(seen_by_service: &Value, host: &str) {
         "svc-credential-id",
         "svc_auth_method",
     ] {
-        assert_eq!(seen(seen_by_service, name), Vec::<&str>::new(), "{name}");
+        assert_eq!(
+            received_values(seen_by_service, name),
+            Vec::<&str>::new(),
+            "{name}"
+        );
     }
     for name in [
         "svc-anything",
@@ -42,16 +46,26 @@ fn assert_rebuilt(seen_by_service: &Value, host: &str) {
         "x_svc_anything",
         "x_forwarded_for",
     ] {
-        assert_eq!(seen(seen_by_service, name), Vec::<&str>::new(), "{name}");
+        assert_eq!(
+            received_values(seen_by_service, name),
+            Vec::<&str>::new(),
+            "{name}"
+        );
     }
-    assert_eq!(seen(seen_by_service, "x-forwarded-for"), ["127.0.0.1"]);
-    assert_eq!(seen(seen_by_service, "x-forwarded-proto"), ["https"]);
-    let forwarded_host = seen(seen_by_service, "x-forwarded-host");
+    assert_eq!(
+        received_values(seen_by_service, "x-forwarded-for"),
+        ["127.0.0.1"]
+    );
+    assert_eq!(
+        received_values(seen_by_service, "x-forwarded-proto"),
+        ["https"]
+    );
+    let forwarded_host = received_values(seen_by_service, "x-forwarded-host");
     assert!(
         forwarded_host.len() == 1 && forwarded_host[0].starts_with(host),
         "{forwarded_host:?}"
     );
-    let forwarded = seen(seen_by_service, "forwarded");
+    let forwarded = received_values(seen_by_service, "forwarded");
     assert_eq!(forwarded.len(), 1);
     let parts: Vec<_> = forwarded[0].split(';').collect();
     assert!(
@@ -73,7 +87,7 @@ async fn hops_of_a_request_are_listed_and_counted() {
         .request("GET", "/", host, "CDN-Loop: other.example\r\n")
         .await;
     let answer = visitor.answer().await.json();
-    let hops = seen(&answer, "cdn-loop");
+    let hops = received_values(&answer, "cdn-loop");
     let [other, own] = hops[..] else {
         panic!("{hops:?}")
     };
@@ -137,11 +151,11 @@ async fn connection_fields_of_the_visitor_are_not_forwarded() {
         "proxy-authorization",
         "upgrade",
     ] {
-        assert_eq!(seen(&answer, name), Vec::<&str>::new(), "{name}");
+        assert_eq!(received_values(&answer, name), Vec::<&str>::new(), "{name}");
     }
-    assert_eq!(seen(&answer, "x-stay"), ["one", "two"]);
-    assert_eq!(seen(&answer, "accept"), ["*/*"]);
-    assert_eq!(seen(&answer, "host").len(), 1);
+    assert_eq!(received_values(&answer, "x-stay"), ["one", "two"]);
+    assert_eq!(received_values(&answer, "accept"), ["*/*"]);
+    assert_eq!(received_values(&answer, "host").len(), 1);
 }
 
 #[tokio::test]
@@ -189,8 +203,8 @@ async fn cookies_of_an_h2_visitor_reach_an_http1_service_in_one_field() {
     let response = engine.visitor().h2(host).await.send(request).await.unwrap();
     let answer = H2Visitor::collect(response).await.json();
     // RFC 9113 section 8.2.3.
-    assert_eq!(seen(&answer, "cookie"), ["a=b; c=d"]);
-    assert_eq!(seen(&answer, "host").len(), 1);
+    assert_eq!(received_values(&answer, "cookie"), ["a=b; c=d"]);
+    assert_eq!(received_values(&answer, "host").len(), 1);
 }
 
 #[tokio::test]

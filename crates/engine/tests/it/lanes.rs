@@ -29,13 +29,13 @@ type Io = TlsStream<TcpStream>;
 const LANES: [&str; 2] = ["pool/1", "lane/2"];
 
 /// An agent whose messages the test sends itself.
-struct ByHand {
+struct ManualAgent {
     host: String,
     /// Uses of the standing connections by the engine, in order.
     standing: mpsc::UnboundedReceiver<AcceptedStream<Io>>,
 }
 
-impl ByHand {
+impl ManualAgent {
     async fn connect(engine: &TestEngine, label: &str, extensions: &[&str]) -> Self {
         let mut channel = Wire::connect(engine).await;
         let mut details = details(engine, json!({"userId": label}));
@@ -177,7 +177,7 @@ async fn answer_on(io: Io, broken: mpsc::UnboundedSender<()>) {
 #[tokio::test]
 async fn exchanges_use_a_lane_if_both_peers_support_it_and_else_a_connection_each() {
     let engine = TestEngine::start().await;
-    let mut agent = ByHand::connect(&engine, "one", &LANES).await;
+    let mut agent = ManualAgent::connect(&engine, "one", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
     visitor.request("GET", "/", &agent.host, "").await;
     let (broken, _ends) = mpsc::unbounded_channel();
@@ -185,7 +185,7 @@ async fn exchanges_use_a_lane_if_both_peers_support_it_and_else_a_connection_eac
     assert_eq!(visitor.answer().await.text(), "ok");
     assert_eq!(visitor.get("/", &agent.host).await.text(), "ok");
 
-    let mut agent = ByHand::connect(&engine, "two", &["pool/1"]).await;
+    let mut agent = ManualAgent::connect(&engine, "two", &["pool/1"]).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
     visitor.request("GET", "/", &agent.host, "").await;
     let (open, _framed) = agent.stream().await;
@@ -195,7 +195,7 @@ async fn exchanges_use_a_lane_if_both_peers_support_it_and_else_a_connection_eac
 #[tokio::test]
 async fn an_upgrade_can_start_on_a_lane() {
     let engine = TestEngine::start().await;
-    let mut agent = ByHand::connect(&engine, "up", &LANES).await;
+    let mut agent = ManualAgent::connect(&engine, "up", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
     let fields = "Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -209,7 +209,7 @@ async fn an_upgrade_can_start_on_a_lane() {
 #[tokio::test]
 async fn a_visitor_that_disconnects_ends_the_exchange_at_the_agent() {
     let engine = TestEngine::start().await;
-    let mut agent = ByHand::connect(&engine, "leave", &LANES).await;
+    let mut agent = ManualAgent::connect(&engine, "leave", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
     visitor.request("GET", "/", &agent.host, "").await;
     let (broken, mut ends) = mpsc::unbounded_channel();
@@ -225,7 +225,7 @@ async fn a_visitor_that_disconnects_ends_the_exchange_at_the_agent() {
 #[tokio::test]
 async fn data_of_a_moved_stream_is_read_after_the_data_on_the_lane() {
     let engine = TestEngine::start().await;
-    let mut agent = ByHand::connect(&engine, "move", &LANES).await;
+    let mut agent = ManualAgent::connect(&engine, "move", &LANES).await;
     let mut visitor = engine.visitor().http1(&agent.host).await;
     visitor.request("GET", "/", &agent.host, "").await;
     let mut io = agent.lane().await;
@@ -295,7 +295,7 @@ async fn an_agent_that_violates_the_protocol_loses_only_its_lane() {
     let mut neighbour = engine.visitor().http1(other.hostname()).await;
     assert_eq!(neighbour.get("/", other.hostname()).await.status, 200);
     for (number, (what, bytes)) in hostile().into_iter().enumerate() {
-        let mut agent = ByHand::connect(&engine, &format!("bad{number}"), &LANES).await;
+        let mut agent = ManualAgent::connect(&engine, &format!("bad{number}"), &LANES).await;
         let mut visitor = engine.visitor().http1(&agent.host).await;
         // A method that the edge must not repeat.
         visitor
@@ -486,7 +486,7 @@ async fn a_closed_tunnel_finishes_the_exchange_on_its_lane() {
             Step::write("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha"),
             Step::Wait(gated.clone()),
             Step::write("lf"),
-            Step::Hold,
+            Step::KeepOpen,
         ]
     })
     .await;

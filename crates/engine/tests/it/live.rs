@@ -141,9 +141,9 @@ fn escaped(text: &str) -> String {
 
 /// The client's view of the state, by id. An event that does not fit is a failure.
 #[derive(Debug, Default, PartialEq)]
-struct Known(BTreeMap<String, Value>);
+struct ClientView(BTreeMap<String, Value>);
 
-impl Known {
+impl ClientView {
     fn apply(&mut self, event: &Value) {
         let kind = event["type"].as_str().unwrap();
         if kind == "state.initial" {

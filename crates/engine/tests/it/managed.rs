@@ -17,13 +17,13 @@ const B: &str = "bbbbbbbb";
 
 /// A platform with two projects, each with a user who may do everything there: `usr_ann` in the
 /// first, `usr_ben` in the second. Each user has a token.
-struct Two {
+struct TwoProjects {
     platform: FakePlatform,
     ann: String,
     ben: String,
 }
 
-impl Two {
+impl TwoProjects {
     async fn start() -> Self {
         let platform = FakePlatform::start().await;
         for (endpoint, user) in [(A, "usr_ann"), (B, "usr_ben")] {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use testing::{Answer, EventSource, H2Visitor, RawVisitor, TestTunnel, Upstream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use self::openssl::{Curled, Identity, Pki, curl};
+use self::openssl::{CurlOutput, Identity, Pki, curl};
 use crate::world::A;
 
 const CLIENT: &str = "extendedKeyUsage=clientAuth\n";
@@ -99,7 +99,7 @@ fn code(answer: &Answer) -> (u16, Value) {
 }
 
 /// The values of a field that the service received.
-fn seen(body: &Value, name: &str) -> Vec<String> {
+fn received_values(body: &Value, name: &str) -> Vec<String> {
     let fields = body["headers"].as_array().unwrap().iter();
     fields
         .filter(|field| field[0] == name)
@@ -128,16 +128,19 @@ async fn ed_3_a_certificate_authenticates_a_visitor() {
         for tls in ["1.2", "1.3"] {
             for http in ["--http1.1", "--http2"] {
                 let options = [http, "--tls-max", tls, "--header", "svc-user-id: usr_root"];
-                let Curled {
+                let CurlOutput {
                     status,
                     body,
                     errors,
                 } = curl(&world.engine, host, Some(&identity), &options).await;
                 assert_eq!(status, Some(200), "{kind} {tls} {http}: {body} {errors}");
                 let body = serde_json::from_str(&body).unwrap();
-                assert_eq!(seen(&body, "svc-auth-method"), ["mtls"]);
-                assert_eq!(seen(&body, "svc-credential-id"), [credential.as_str()]);
-                assert_eq!(seen(&body, "svc-user-id"), ["usr_ann"]);
+                assert_eq!(received_values(&body, "svc-auth-method"), ["mtls"]);
+                assert_eq!(
+                    received_values(&body, "svc-credential-id"),
+                    [credential.as_str()]
+                );
+                assert_eq!(received_values(&body, "svc-user-id"), ["usr_ann"]);
             }
         }
     }
@@ -287,7 +290,7 @@ async fn ed_3_a_certificate_stays_valid_if_other_users_register_it() {
     assert_eq!(code(&refused), (403, json!("insufficient_scope")));
     world.register_authority(root).await;
     let answer = world.get(host, &own, "/", "").await;
-    assert_eq!(seen(&answer.json(), "svc-user-id"), ["usr_ann"]);
+    assert_eq!(received_values(&answer.json(), "svc-user-id"), ["usr_ann"]);
 }
 
 /// ED-5: the certificate is optional if the tunnel also accepts a token or a session. Two proofs in
@@ -335,15 +338,18 @@ async fn ed_5_a_certificate_and_another_proof_are_ambiguous() {
     let mut without = world.engine.visitor().http1(host).await;
     without.request("GET", "/", host, &bearer).await;
     let answer = without.answer().await.json();
-    assert_eq!(seen(&answer, "svc-auth-method"), ["token"]);
+    assert_eq!(received_values(&answer, "svc-auth-method"), ["token"]);
     without.request("GET", "/", host, "").await;
     assert_eq!(without.answer().await.status, 401);
     assert_eq!(world.status(host, &known).await, 200);
     assert_eq!(world.status(host, &unknown).await, 401);
     // A credential that no method of the tunnel reads is forwarded to the service.
     let answer = world.get(only, &known, "/", &bearer).await.json();
-    assert_eq!(seen(&answer, "authorization"), [format!("Bearer {token}")]);
-    assert_eq!(seen(&answer, "svc-auth-method"), ["mtls"]);
+    assert_eq!(
+        received_values(&answer, "authorization"),
+        [format!("Bearer {token}")]
+    );
+    assert_eq!(received_values(&answer, "svc-auth-method"), ["mtls"]);
 }
 
 /// ED-3: a TLS tunnel without HTTP is checked once per connection. A boundary with a path always

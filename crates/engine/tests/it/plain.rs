@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 const PLAIN: &str = "http: {enabled: true, listen_addr: '127.0.0.1:0'}\n";
 
 /// The listener's answer to one request, after which it closes.
-async fn said(engine: &TestEngine, request: &str) -> Answer {
+async fn response(engine: &TestEngine, request: &str) -> Answer {
     let addr = engine.running().http_addr().unwrap();
     let mut visitor = RawVisitor::new(TcpStream::connect(addr).await.unwrap());
     visitor.send(request).await;
@@ -34,7 +34,7 @@ async fn a_browser_is_redirected_to_https() {
             "/y",
         ),
     ] {
-        let answer = said(&engine, request).await;
+        let answer = response(&engine, request).await;
         let expected = format!("https://web.example:{port}{location}");
         assert_eq!(
             (answer.status, answer.header("location")),
@@ -50,7 +50,7 @@ async fn silent_clients_do_not_delay_a_drain() {
     let addr = engine.running().http_addr().unwrap();
     let mut silent = RawVisitor::new(TcpStream::connect(addr).await.unwrap());
     // The other connection was accepted before this one, possibly by another worker.
-    said(&engine, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    response(&engine, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     let started_at = std::time::Instant::now();
     engine.stop().await;
     assert!(started_at.elapsed() < std::time::Duration::from_secs(8));
@@ -70,7 +70,7 @@ async fn ed_1e_a_token_in_the_address_is_refused_without_a_location() {
     ] {
         for method in ["GET", "POST"] {
             let request = format!("{method} /?{query} HTTP/1.1\r\nHost: web.example\r\n\r\n");
-            let answer = said(&engine, &request).await;
+            let answer = response(&engine, &request).await;
             assert_eq!(
                 (answer.status, answer.header("location")),
                 (400, None),
@@ -90,7 +90,7 @@ async fn a_request_that_is_not_a_navigation_needs_https() {
         "OPTIONS * HTTP/1.1\r\nHost: web.example\r\n\r\n",
         "CONNECT web.example:443 HTTP/1.1\r\nHost: web.example:443\r\n\r\n",
     ] {
-        let answer = said(&engine, request).await;
+        let answer = response(&engine, request).await;
         assert_eq!(answer.status, 403, "{request:?}");
         assert_eq!(answer.json()["code"], "https_required");
         assert_eq!(answer.header("location"), None);
@@ -110,7 +110,7 @@ async fn an_ambiguous_head_is_not_redirected() {
         (&format!("GET /{} HTTP/1.1\r\n", "a".repeat(9_000)), 414),
         (&format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(40_000)), 431),
     ] {
-        let answer = said(&engine, request).await;
+        let answer = response(&engine, request).await;
         assert_eq!(
             (answer.status, answer.header("location")),
             (status, None),

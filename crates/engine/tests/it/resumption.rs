@@ -12,13 +12,13 @@ use testing::{RawVisitor, TestEngine, TestTunnel, Upstream};
 
 /// A client that presents its tickets to every server, whichever server issued them.
 #[derive(Debug)]
-struct Careless(ClientSessionMemoryCache);
+struct SharedTicketStore(ClientSessionMemoryCache);
 
 fn anybody() -> ServerName<'static> {
     ServerName::try_from("anybody").unwrap()
 }
 
-impl ClientSessionStore for Careless {
+impl ClientSessionStore for SharedTicketStore {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
         self.0.set_kx_hint(anybody(), group);
     }
@@ -73,7 +73,7 @@ async fn a_session_is_resumed_for_its_own_name_only() {
         (engine.host(), other, HandshakeKind::Full),
     ] {
         let mut config = ClientConfig::clone(&engine.ca().client(&["http/1.1"]));
-        let store = Careless(ClientSessionMemoryCache::new(8));
+        let store = SharedTicketStore(ClientSessionMemoryCache::new(8));
         config.resumption = Resumption::store(Arc::new(store));
         let config = Arc::new(config);
         assert_eq!(visit(&engine, first, &config).await, HandshakeKind::Full);

@@ -1,6 +1,6 @@
 //! Routing of requests, and the errors if there is no route.
 
-use testing::{H2Visitor, Nobody, RawVisitor, TestEngine, Upstream};
+use testing::{ClosedPort, H2Visitor, RawVisitor, TestEngine, Upstream};
 
 async fn refused(engine: &TestEngine, host: &str, bytes: impl AsRef<[u8]>) -> (u16, String) {
     let mut visitor = engine.visitor().http1(host).await;
@@ -175,7 +175,7 @@ async fn a_name_whose_agent_has_disconnected_is_offline() {
 #[tokio::test]
 async fn a_service_that_is_down_is_unreachable() {
     let engine = TestEngine::start().await;
-    let nobody = Nobody::new();
+    let nobody = ClosedPort::new();
     let tunnel = engine.publish(nobody.addr()).await;
     let host = tunnel.hostname();
     for answer in [

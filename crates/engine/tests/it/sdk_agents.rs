@@ -55,7 +55,7 @@ async fn a_visitor_gets_a_connection_with_and_without_waiting() {
     let mut agent = agent(&engine).await;
     for zero_rtt in [false, true] {
         let visitor = visit(&engine, "/a?b");
-        let request = agent.asked().await;
+        let request = agent.next_stream_request().await;
         assert_eq!(request.stream_id.len(), 24);
         assert!(
             request
@@ -81,7 +81,7 @@ async fn a_secret_is_valid_once_and_for_its_stream() {
     let engine = TestEngine::start().await;
     let mut agent = agent(&engine).await;
     let visitor = visit(&engine, "/");
-    let request = agent.asked().await;
+    let request = agent.next_stream_request().await;
     let (id, right) = (request.stream_id.as_str(), secret(&request));
     let wrong = right.replace(|byte| byte != '0', "0");
     for (id, secret) in [
@@ -120,7 +120,7 @@ async fn a_visitor_that_the_agent_refuses_gets_service_unreachable() {
     let mut agent = agent(&engine).await;
     let mut other = PlainAgent::connect(&engine).await;
     let visitor = visit(&engine, "/");
-    let request = agent.asked().await;
+    let request = agent.next_stream_request().await;
     let refusal = |text: &str| {
         Kind::ProxyConnRsp(ProxyConnRsp {
             stream_id: request.stream_id.clone(),
@@ -155,7 +155,7 @@ async fn http_streams_are_kept_alive_and_reused() {
     let mut agent = agent(&engine).await;
     let mut visitor = engine.visitor().http1(HOST).await;
     visitor.request("GET", "/1", HOST, "").await;
-    let request = agent.asked().await;
+    let request = agent.next_stream_request().await;
     let brought = wired::bring(&engine, &request.stream_id, secret(&request), true).await;
     let mut stream = brought.unwrap().into_stream();
     for number in 1..=3 {
@@ -194,7 +194,7 @@ async fn at_most_64_connections_are_requested_at_a_time() {
     }
     let mut asked = Vec::new();
     for _ in 0..ProxyConnReq::MAX_PENDING {
-        asked.push(agent.asked().await);
+        asked.push(agent.next_stream_request().await);
     }
     // From here on one at a time: each connection that is opened or refused frees a slot.
     let mut next = asked.into_iter();
@@ -214,7 +214,7 @@ async fn at_most_64_connections_are_requested_at_a_time() {
             };
             agent.channel.send(Kind::ProxyConnRsp(refusal)).await;
         }
-        agent.asked().await;
+        agent.next_stream_request().await;
     }
     assert_eq!(streams.len(), 3);
 }

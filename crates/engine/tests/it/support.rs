@@ -13,7 +13,7 @@ use engine::access::{Tenancy, Tokens, TunnelPolicy};
 use engine::api::{AnswerBudget, Api, RateLimiter};
 use engine::clock::{Clock, ManualClock, SystemClock};
 use engine::config::ApiRates;
-use engine::config::Share;
+use engine::config::QuotaPercent;
 use engine::directory::Project;
 use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
 use engine::webtty::Sessions;
@@ -124,11 +124,11 @@ impl TestApi {
             terminals,
             link: None,
             compat,
-            answers: AnswerBudget::with(64 * 1024 * 1024, Share(25)),
+            answers: AnswerBudget::with(64 * 1024 * 1024, QuotaPercent(25)),
             rates: RateLimiter::with(ApiRates {
-                of_credential: RATE,
-                of_project: RATE,
-                of_source: RATE,
+                per_credential: RATE,
+                per_project: RATE,
+                per_source: RATE,
             }),
             upgraded: upgraded.clone(),
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::agent::AgentStatus;
-use client::tunnel::Closed;
+use client::tunnel::CloseReason;
 use client::{Agent, Properties, RefusalKind, Status, Target};
 use engine::clock::ManualClock;
 use http_body_util::{BodyExt as _, Full};
@@ -231,7 +231,7 @@ async fn a_displaced_agent_does_not_reclaim_its_tunnel() {
 
     let new = engine.publish_as(requested(), services.1.addr()).await;
     let closed = within("end of the tunnel", forwarding).await.unwrap();
-    let Closed::Refused(refusal) = closed else {
+    let CloseReason::Refused(refusal) = closed else {
         panic!("{closed:?}")
     };
     assert_eq!(refusal.kind, RefusalKind::TakenOver);
@@ -381,7 +381,7 @@ async fn en_9_streams_of_plain_agents_outlive_their_channel() {
     let mut agent = PlainAgent::connect(&engine).await;
     agent.open(by_name("db")).await.unwrap();
     let bringing = async {
-        let request = agent.asked().await;
+        let request = agent.next_stream_request().await;
         let secret = request.secret.unwrap().value;
         wired::bring(&engine, &request.stream_id, &secret, true).await
     };

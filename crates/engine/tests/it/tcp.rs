@@ -10,7 +10,7 @@ use client::{Agent, ConnectError, Properties, RefusalKind, Target, Token};
 use engine::clock::ManualClock;
 use jiff::Timestamp;
 use serde_json::json;
-use testing::{Nobody, TestEngine, TestTunnel, Upstream, within};
+use testing::{ClosedPort, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -424,7 +424,7 @@ async fn a_used_up_range_is_a_temporary_lack_of_capacity() {
 #[tokio::test]
 async fn a_service_that_is_down_is_seen_as_a_reset() {
     let engine = engine(1).await;
-    let nobody = Nobody::new();
+    let nobody = ClosedPort::new();
     let tunnel = engine.publish_as(Properties::tcp(), nobody.addr()).await;
     assert!(is_reset(&tunnel).await);
 }

@@ -151,7 +151,7 @@ async fn a_connection_to_a_service_carries_32_requests() {
 }
 
 /// A service that answers `/held` with [`HELD`] bytes, and counts those that have been sent.
-async fn counts_what_goes(gone: watch::Sender<usize>) -> Upstream {
+async fn counting_service(gone: watch::Sender<usize>) -> Upstream {
     Upstream::start(move |stream, _| {
         let gone = gone.clone();
         let service = service_fn(move |request: Request<Incoming>| {
@@ -186,7 +186,7 @@ async fn slow_readers_delay_no_other_visitor() {
     const VISITORS: usize = 24;
     let engine = TestEngine::start().await;
     let (gone, mut seen) = watch::channel(0);
-    let service = counts_what_goes(gone).await;
+    let service = counting_service(gone).await;
     let tunnel = engine.publish_h2c(service.addr()).await;
     let host = tunnel.hostname();
     // One connection, so that it belongs to one worker. Each of its streams has a small window.
@@ -229,7 +229,7 @@ async fn an_agent_without_free_streams_takes_none_of_another_agents_connections(
     assert_eq!(visitor.get("/", host).await.status, 200);
     let busy = ScriptedUpstream::start(|_| {
         let answer = "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nbegun";
-        vec![Step::ReadHead, Step::write(answer), Step::Hold]
+        vec![Step::ReadHead, Step::write(answer), Step::KeepOpen]
     })
     .await;
     let full = engine.publish(busy.addr()).await;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use api::webtty::{Session, SessionLive};
 use engine::clock::{Clock, ManualClock};
-use engine::config::{RecordingPlace, RecordingPolicy, Recordings};
+use engine::config::{RecordingLocation, RecordingPolicy, Recordings};
 use engine::webtty::recordings::{Meta, Pace, Recorder, Recording};
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -39,12 +39,12 @@ use types::webtty::{
 use crate::support::NOW;
 
 /// Storage of a test's recordings.
-struct Place {
+struct TestStorage {
     dir: TempDir,
     clock: Arc<ManualClock>,
 }
 
-impl Place {
+impl TestStorage {
     fn new() -> Self {
         Self {
             dir: tempfile::tempdir().unwrap(),
@@ -81,7 +81,7 @@ impl Place {
 /// A folder in `dir`, with the key file next to it.
 fn config(dir: &Path) -> Recordings {
     Recordings {
-        place: Some(RecordingPlace::Folder(dir.join("recordings"))),
+        location: Some(RecordingLocation::Folder(dir.join("recordings"))),
         key_file: Some(dir.join("recordings.key")),
         makes_key: true,
         owner_file: Some(dir.join("recordings/.owner")),
@@ -203,19 +203,23 @@ fn record_all(recording: &Recording, entries: Vec<Entry>, from: Timestamp) {
 }
 
 /// Records a whole session of these entries; it is stored when this returns.
-async fn made(recorder: &Recorder, clock: &ManualClock, entries: Vec<Entry>) -> WebttySessionId {
+async fn record_session(
+    recorder: &Recorder,
+    clock: &ManualClock,
+    entries: Vec<Entry>,
+) -> WebttySessionId {
     let now = clock.now();
     let id = session_id(now);
     let meta = meta(id, now);
     let recording = recorder.start(&meta).unwrap();
     record_all(&recording, entries, now);
     recording.finish(&ended(&meta, 7, now));
-    stored(recorder, id).await;
+    wait_stored(recorder, id).await;
     id
 }
 
 /// Waits until the end of a session is stored.
-async fn stored(recorder: &Recorder, id: WebttySessionId) -> Session {
+async fn wait_stored(recorder: &Recorder, id: WebttySessionId) -> Session {
     until(recorder, "the end of a session", async || {
         let kept = recorder.session("default", &id).await.unwrap()?;
         kept.session.ended_at.is_some().then_some(kept.session)
@@ -224,7 +228,7 @@ async fn stored(recorder: &Recorder, id: WebttySessionId) -> Session {
 }
 
 /// Waits until a running session has this many records.
-async fn comes_to_records(recorder: &Recorder, id: WebttySessionId, count: usize) {
+async fn wait_for_records(recorder: &Recorder, id: WebttySessionId, count: usize) {
     until(recorder, "records", async || {
         recorder.session("default", &id).await.unwrap()?;
         (records(recorder, id).await.len() >= count).then_some(())
@@ -248,7 +252,7 @@ async fn until<T>(recorder: &Recorder, what: &str, look: impl AsyncFn() -> Optio
 }
 
 /// True if every record of a session is unchanged.
-async fn is_whole(recorder: &Recorder, id: WebttySessionId) -> bool {
+async fn is_unchanged(recorder: &Recorder, id: WebttySessionId) -> bool {
     let verdict = recorder.verify("default", &id).await.unwrap();
     verdict.broken.is_none()
 }
@@ -266,7 +270,7 @@ async fn records(recorder: &Recorder, id: WebttySessionId) -> Vec<Record> {
 }
 
 /// Waits until the session must keep this pace.
-async fn comes_to(recording: &Recording, wanted: Pace) {
+async fn wait_for_pace(recording: &Recording, wanted: Pace) {
     let mut pace = recording.pace();
     let waiting = pace.wait_for(|pace| *pace == wanted);
     within("what a session has to do", waiting).await.unwrap();

@@ -174,7 +174,7 @@ impl PlainAgent {
     }
 
     /// Waits until the engine requests a connection.
-    pub(crate) async fn asked(&mut self) -> ProxyConnReq {
+    pub(crate) async fn next_stream_request(&mut self) -> ProxyConnReq {
         match self.channel.next().await {
             Some(Kind::ProxyConnReq(request)) => request,
             other => panic!("not a request for a connection: {other:?}"),

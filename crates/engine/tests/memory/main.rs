@@ -91,13 +91,13 @@ mod slow_visitors {
         let agent = Agent::connect(config).await.unwrap();
         let target: Target = service.addr().to_string().parse().unwrap();
         let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
-        let given_up = memory::given_up();
+        let given_up = memory::aborted_streams();
         ask(&engine, &tunnel).await;
         let mut slow = Vec::new();
         let mut most = 0;
         for _ in 0..CONNECTIONS {
             slow.push(SlowVisitor::connect(&engine, &tunnel).await);
-            most = most.max(memory::held());
+            most = most.max(memory::buffered());
             ask(&engine, &tunnel).await;
         }
         // Each of them requests an answer and occupies at least 48 KiB, which together exceeds the
@@ -106,27 +106,27 @@ mod slow_visitors {
         assert!(wanted > 6 * LIMIT && CONNECTIONS * STREAMS * 48 * 1024 > LIMIT);
         // Standing connections have socket buffers as well, so not all streams need buffer memory.
         let is_reached = || {
-            let has_given_up = memory::given_up() > given_up;
-            has_given_up || (!lanes && memory::held() > LIMIT / 4)
+            let has_given_up = memory::aborted_streams() > given_up;
+            has_given_up || (!lanes && memory::buffered() > LIMIT / 4)
         };
         let reached = async {
             while !is_reached() {
-                most = most.max(memory::held());
+                most = most.max(memory::buffered());
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         within("much to be held", reached).await;
         ask(&engine, &tunnel).await;
-        most = most.max(memory::held());
+        most = most.max(memory::buffered());
         assert!(most <= LIMIT + LEAVING, "{most} bytes were buffered");
         println!(
             "at most {most} bytes buffered, {} streams aborted",
-            memory::given_up() - given_up
+            memory::aborted_streams() - given_up
         );
         // Their memory is released with them.
         drop(slow);
         let released = async {
-            while memory::held() > LIMIT / 16 {
+            while memory::buffered() > LIMIT / 16 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };

@@ -12,7 +12,7 @@
 //! whose number overflows would find another end.
 
 use crate::body::trailers::{TRAILER_BYTES, parse_trailers};
-use crate::body::{Advance, BadBody, BodyState, Verbatim};
+use crate::body::{Advance, BodyError, BodyState, Verbatim};
 use crate::fields::Slots;
 
 /// Finds the payload in a chunked body, for any split of the bytes over the calls.
@@ -56,12 +56,12 @@ impl ChunkScanner {
     /// A trailer section is consumed in one piece. Until `buf` contains all of it, it stays in the
     /// buffer and must be passed again, so the buffer needs space for
     /// [`TRAILER_BYTES`](crate::TRAILER_BYTES).
-    pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
+    pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BodyError> {
         self.scan(buf).inspect_err(|_| self.at = ChunkState::Broken)
     }
 
     /// Reads as much as `buf` contains.
-    pub(crate) fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BadBody> {
+    pub(crate) fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BodyError> {
         let mut consumed = 0;
         loop {
             let step = self.advance(buf.get(consumed..).unwrap_or_default())?;
@@ -89,7 +89,7 @@ impl ChunkScanner {
         }
     }
 
-    fn scan(&mut self, buf: &[u8]) -> Result<Advance, BadBody> {
+    fn scan(&mut self, buf: &[u8]) -> Result<Advance, BodyError> {
         let mut data = 0..0;
         let mut position = 0;
         while let Some(byte) = buf.get(position).copied() {
@@ -107,7 +107,7 @@ impl ChunkScanner {
                     }
                 }
                 ChunkState::SizeLineFeed { .. } => {
-                    return Err(BadBody::Malformed("a chunk size ends with a bare return"));
+                    return Err(BodyError::Malformed("a chunk size ends with a bare return"));
                 }
                 // A second run of payload is left for the next call.
                 ChunkState::Data { .. } if !data.is_empty() => break,
@@ -130,7 +130,7 @@ impl ChunkScanner {
                     AT_SIZE
                 }
                 ChunkState::DataReturn | ChunkState::DataLineFeed => {
-                    return Err(BadBody::Malformed("a chunk is longer than its size"));
+                    return Err(BodyError::Malformed("a chunk is longer than its size"));
                 }
                 ChunkState::Trailers { seen } => {
                     let section = buf.get(position..).unwrap_or_default();
@@ -160,7 +160,7 @@ impl ChunkScanner {
                 }
                 ChunkState::Done => break,
                 ChunkState::Broken => {
-                    return Err(BadBody::Malformed("the body is already known as bad"));
+                    return Err(BodyError::Malformed("the body is already known as bad"));
                 }
             };
         }
@@ -183,23 +183,23 @@ impl Default for ChunkScanner {
     }
 }
 
-fn read_size_byte(byte: u8, digits: u8, size: u64) -> Result<ChunkState, BadBody> {
+fn read_size_byte(byte: u8, digits: u8, size: u64) -> Result<ChunkState, BodyError> {
     match char::from(byte).to_digit(16) {
-        Some(_) if digits == SIZE_DIGITS => Err(BadBody::Malformed("a chunk size is too long")),
+        Some(_) if digits == SIZE_DIGITS => Err(BodyError::Malformed("a chunk size is too long")),
         Some(digit) => Ok(ChunkState::Size {
             digits: digits + 1,
             size: size << 4 | u64::from(digit),
         }),
-        None if size > MAX_SIZE => Err(BadBody::Malformed("a chunk size is too large")),
+        None if size > MAX_SIZE => Err(BodyError::Malformed("a chunk size is too large")),
         None if byte == b'\r' && digits > 0 => Ok(ChunkState::SizeLineFeed { size }),
-        None if byte == b';' => Err(BadBody::Malformed("a chunk has an extension")),
-        None => Err(BadBody::Malformed("a chunk size is malformed")),
+        None if byte == b';' => Err(BodyError::Malformed("a chunk has an extension")),
+        None => Err(BodyError::Malformed("a chunk size is malformed")),
     }
 }
 
 /// Length of the trailer section at the start of `section`, including its final empty line, once it
 /// is complete. The first `seen` bytes are known not to contain the end.
-fn section_len(section: &[u8], seen: usize) -> Result<Option<usize>, BadBody> {
+fn section_len(section: &[u8], seen: usize) -> Result<Option<usize>, BodyError> {
     match section {
         [b'\r', b'\n', ..] => return Ok(Some(EMPTY_SECTION)),
         [b'\r'] => return Ok(None),
@@ -212,7 +212,7 @@ fn section_len(section: &[u8], seen: usize) -> Result<Option<usize>, BadBody> {
         .position(|bytes| bytes == SECTION_END);
     let end = end.map(|end| from + end + SECTION_END.len());
     if end.unwrap_or(section.len()) > TRAILER_BYTES {
-        return Err(BadBody::Malformed("the trailer section is too large"));
+        return Err(BodyError::Malformed("the trailer section is too large"));
     }
     if let Some(whole) = end.and_then(|end| section.get(..end)) {
         parse_trailers(whole, &mut Slots::new())?;

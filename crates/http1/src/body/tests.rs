@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{BadBody, BodyReader, BodyState};
+use super::{BodyError, BodyReader, BodyState};
 use crate::{
     BodyLength, CHUNK_END, ChunkScanner, LAST_CHUNK, ResponseBody, Slots, TRAILER_BYTES,
     parse_trailers, write_chunk_head,
@@ -16,7 +16,7 @@ struct Read {
 }
 
 /// Feeds `bytes` in pieces that end at `cuts`, as a connection would.
-fn read(mut reader: BodyReader, bytes: &[u8], cuts: &[usize]) -> Result<Read, BadBody> {
+fn read(mut reader: BodyReader, bytes: &[u8], cuts: &[usize]) -> Result<Read, BodyError> {
     let mut read = Read::default();
     let mut held = Vec::new();
     for piece in pieces(bytes, cuts) {
@@ -43,7 +43,7 @@ fn read(mut reader: BodyReader, bytes: &[u8], cuts: &[usize]) -> Result<Read, Ba
 }
 
 /// Feeds `bytes` as [`read`] does and returns what a peer with the same framing would get.
-fn copy(mut reader: BodyReader, bytes: &[u8], cuts: &[usize]) -> Result<Vec<u8>, BadBody> {
+fn copy(mut reader: BodyReader, bytes: &[u8], cuts: &[usize]) -> Result<Vec<u8>, BodyError> {
     let mut copied = Vec::new();
     let mut held = Vec::new();
     for piece in pieces(bytes, cuts) {
@@ -87,10 +87,10 @@ fn a_length_is_counted() {
             (&b"hello"[..], &b"GET"[..])
         );
     }
-    assert_eq!(read(reader(), b"hell", &[]), Err(BadBody::BrokeOff));
-    assert_eq!(read(reader(), b"", &[]), Err(BadBody::BrokeOff));
+    assert_eq!(read(reader(), b"hell", &[]), Err(BodyError::BrokeOff));
+    assert_eq!(read(reader(), b"", &[]), Err(BodyError::BrokeOff));
     let huge = BodyReader::from(ResponseBody::Length(u64::MAX));
-    assert_eq!(read(huge, b"hell", &[]), Err(BadBody::BrokeOff));
+    assert_eq!(read(huge, b"hell", &[]), Err(BodyError::BrokeOff));
 }
 
 #[test]
@@ -115,12 +115,12 @@ fn the_end_of_the_connection_only_ends_a_body_without_framing() {
     for end in 0..whole.len() {
         assert_eq!(
             read(chunked(), &whole[..end], &[]),
-            Err(BadBody::BrokeOff),
+            Err(BodyError::BrokeOff),
             "{end}"
         );
         assert_eq!(
             copy(chunked(), &whole[..end], &[]),
-            Err(BadBody::BrokeOff),
+            Err(BodyError::BrokeOff),
             "{end}"
         );
     }
@@ -201,7 +201,7 @@ fn invalid_chunk_grammar_is_refused() {
         for cuts in [vec![], every_byte(bytes.as_bytes())] {
             let read = read(chunked(), bytes.as_bytes(), &cuts);
             assert!(
-                matches!(read, Err(BadBody::Malformed(_))),
+                matches!(read, Err(BodyError::Malformed(_))),
                 "{bytes:?}: {read:?}"
             );
         }
@@ -213,7 +213,7 @@ fn a_bad_body_stays_bad() {
     let mut reader = chunked();
     assert!(reader.advance(b"x").is_err());
     assert!(reader.advance(b"0\r\n\r\n").is_err());
-    assert_eq!(reader.finish(), Err(BadBody::BrokeOff));
+    assert_eq!(reader.finish(), Err(BodyError::BrokeOff));
 }
 
 #[test]
@@ -221,11 +221,11 @@ fn the_largest_chunk_does_not_overflow() {
     let mut reader = chunked();
     let advance = reader.advance(b"7fffffffffffffff\r\nabc").unwrap();
     assert_eq!((advance.consumed, advance.data), (21, 18..21));
-    assert_eq!(reader.finish(), Err(BadBody::BrokeOff));
+    assert_eq!(reader.finish(), Err(BodyError::BrokeOff));
     for larger in [b"8000000000000000\r\n", b"ffffffffffffffff\r\n"] {
         assert!(matches!(
             chunked().advance(larger),
-            Err(BadBody::Malformed(_))
+            Err(BodyError::Malformed(_))
         ));
     }
 }

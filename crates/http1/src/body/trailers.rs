@@ -2,7 +2,7 @@
 
 use httparse::{EMPTY_HEADER, Status};
 
-use crate::body::BadBody;
+use crate::body::BodyError;
 use crate::facts::{BARE_LINE_FEED, locate};
 use crate::fields::{Fields, Slots};
 use crate::kind::FieldKind;
@@ -18,21 +18,24 @@ pub const TRAILER_BYTES: usize = 8 * 1024;
 /// to one connection, and those that only the edge may send.
 ///
 /// [`BodyState::Trailers`]: crate::BodyState::Trailers
-pub fn parse_trailers<'b>(section: &'b [u8], slots: &'b mut Slots) -> Result<Fields<'b>, BadBody> {
+pub fn parse_trailers<'b>(
+    section: &'b [u8],
+    slots: &'b mut Slots,
+) -> Result<Fields<'b>, BodyError> {
     let mut room = [EMPTY_HEADER; TRAILER_FIELDS];
     let headers = match httparse::parse_headers(section, &mut room) {
         Ok(Status::Complete((len, headers))) if len == section.len() => headers,
-        _ => return Err(BadBody::Malformed("the trailer section is malformed")),
+        _ => return Err(BodyError::Malformed("the trailer section is malformed")),
     };
     if !section.ends_with(b"\r\n\r\n") {
-        return Err(BadBody::Malformed(BARE_LINE_FEED));
+        return Err(BodyError::Malformed(BARE_LINE_FEED));
     }
     slots.clear();
     for (index, header) in headers.iter().enumerate() {
         // The first line follows the last chunk, whose line ending is not part of the section.
-        let slot = locate(section, header, index == 0).map_err(BadBody::Malformed)?;
+        let slot = locate(section, header, index == 0).map_err(BodyError::Malformed)?;
         if may_be_trailer(header.name.as_bytes()) && !slots.push(slot) {
-            return Err(BadBody::Malformed(
+            return Err(BodyError::Malformed(
                 "the trailer section has too many fields",
             ));
         }

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
 
-use super::{BadResponse, ResponseBody, ResponseHead, parse_response};
+use super::{MalformedResponseError, ResponseBody, ResponseHead, parse_response};
 use crate::{Limits, MAX_FIELDS, Progress, Slots, Version};
 
 fn parse<R>(
     bytes: &[u8],
     to_head: bool,
-    judge: impl FnOnce(Result<Progress<ResponseHead<'_>>, BadResponse>) -> R,
+    judge: impl FnOnce(Result<Progress<ResponseHead<'_>>, MalformedResponseError>) -> R,
 ) -> R {
     judge(parse_response(
         bytes,

@@ -2,7 +2,7 @@
 //! generated input, the tests with the files in `tests/corpus`.
 
 use http1::{
-    BadBody, BodyReader, BodyState, ChunkScanner, Limits, MAX_FIELDS, Progress, ResponseBody,
+    BodyError, BodyReader, BodyState, ChunkScanner, Limits, MAX_FIELDS, Progress, ResponseBody,
     Slots, may_complete, parse_request, parse_response,
 };
 
@@ -111,6 +111,6 @@ fn read(bytes: &[u8], piece_size: usize) -> Option<(Vec<u8>, Vec<u8>)> {
     }
     match reader.finish() {
         Ok(()) => Some((payload, held)),
-        Err(BadBody::BrokeOff | BadBody::Malformed(_)) => None,
+        Err(BodyError::BrokeOff | BodyError::Malformed(_)) => None,
     }
 }

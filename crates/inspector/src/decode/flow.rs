@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{grpc::Frames, sse::Events};
 use crate::{
-    exchange::{Fields, From, Request, Response},
+    exchange::{Fields, MessageSender, Request, Response},
     store::{Origin, Store},
 };
 
@@ -44,18 +44,23 @@ impl Flow {
         store.request_body(id, bytes);
         if self.grpc {
             self.requests.feed(bytes, |frame| {
-                store.message(id, frame.into_message(From::Visitor, now));
+                store.message(id, frame.into_message(MessageSender::Visitor, now));
             });
         }
     }
 
-    pub(super) fn asked(&mut self, trailers: Fields, store: &mut Store, now: Timestamp) {
+    pub(super) fn request_finished(&mut self, trailers: Fields, store: &mut Store, now: Timestamp) {
         if let Some(id) = self.id {
-            store.asked(id, trailers, now);
+            store.request_finished(id, trailers, now);
         }
     }
 
-    pub(super) fn answered(&mut self, response: Response, store: &mut Store, now: Timestamp) {
+    pub(super) fn response_started(
+        &mut self,
+        response: Response,
+        store: &mut Store,
+        now: Timestamp,
+    ) {
         let Some(id) = self.id else { return };
         let plain = response
             .fields
@@ -64,7 +69,7 @@ impl Flow {
         if response.status == 200 && plain && response.fields.content_type() == EVENT_STREAM {
             self.events = Some(Events::default());
         }
-        store.answered(id, response, now);
+        store.response_started(id, response, now);
     }
 
     pub(super) fn response_body(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
@@ -74,20 +79,20 @@ impl Flow {
             events.feed(bytes, |event| store.message(id, event.into_message(now)));
         } else if self.grpc {
             self.responses.feed(bytes, |frame| {
-                store.message(id, frame.into_message(From::Service, now));
+                store.message(id, frame.into_message(MessageSender::Service, now));
             });
         }
     }
 
     /// Counts bytes that are only recorded as messages.
-    pub(super) fn count(&mut self, from: From, bytes: &[u8], store: &mut Store) {
+    pub(super) fn count(&mut self, from: MessageSender, bytes: &[u8], store: &mut Store) {
         if let Some(id) = self.id {
             store.count(id, from, bytes.len() as u64);
         }
     }
 
     /// Ends the exchange; it is complete if there is no `error`.
-    pub(super) fn done(
+    pub(super) fn finished(
         &mut self,
         trailers: Fields,
         error: Option<&str>,
@@ -95,7 +100,7 @@ impl Flow {
         now: Timestamp,
     ) {
         if let Some(id) = self.id {
-            store.done(id, trailers, error, now);
+            store.finished(id, trailers, error, now);
         }
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    exchange::{ExchangeKind, From, Message},
+    exchange::{ExchangeKind, Message, MessageSender},
     limits::MESSAGE_BYTES,
     store,
 };
@@ -63,7 +63,7 @@ impl Frames {
 }
 
 impl Frame {
-    pub(super) fn into_message(self, from: From, at: Timestamp) -> Message {
+    pub(super) fn into_message(self, from: MessageSender, at: Timestamp) -> Message {
         let what = if self.flags & TRAILERS == 0 {
             ExchangeKind::Grpc
         } else {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::{DecodeError, flow::Flow, websocket::WebSocket};
 use crate::{
-    exchange::{Fields, From, Request, Response, Version},
+    exchange::{Fields, MessageSender, Request, Response, Version},
     limits::{HEAD_BYTES, WAITING},
     store::{self, Origin, Store},
 };
@@ -49,7 +49,7 @@ enum UpgradedProtocol {
 #[derive(Default)]
 struct Side {
     /// Incomplete bytes of a head or a trailer section.
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     /// Number of bytes already searched.
     seen: usize,
     /// `None` between messages.
@@ -59,17 +59,17 @@ struct Side {
 impl Side {
     /// The buffered bytes followed by the new ones.
     fn with<'b>(&mut self, bytes: &'b [u8]) -> std::borrow::Cow<'b, [u8]> {
-        if self.held.is_empty() {
+        if self.buffered.is_empty() {
             return bytes.into();
         }
-        let mut all = std::mem::take(&mut self.held);
+        let mut all = std::mem::take(&mut self.buffered);
         all.extend_from_slice(bytes);
         all.into()
     }
 
     /// Buffers the rest for the next call.
-    fn hold(&mut self, rest: &[u8], seen: usize) {
-        self.held = rest.to_vec();
+    fn buffer(&mut self, rest: &[u8], seen: usize) {
+        self.buffered = rest.to_vec();
         self.seen = seen;
     }
 }
@@ -102,7 +102,7 @@ impl Http1 {
         } else {
             0
         };
-        self.requests.hold(rest, seen);
+        self.requests.buffer(rest, seen);
         Ok(())
     }
 
@@ -135,21 +135,21 @@ impl Http1 {
         } else {
             0
         };
-        self.responses.hold(rest, seen);
+        self.responses.buffer(rest, seen);
         Ok(())
     }
 
     pub(super) fn ended(&mut self, error: Option<&str>, store: &mut Store, now: Timestamp) {
         if let Some(upgraded) = &mut self.upgraded {
             let (UpgradedProtocol::WebSocket(_, flow) | UpgradedProtocol::Other(flow)) = upgraded;
-            return flow.done(Fields::default(), error, store, now);
+            return flow.finished(Fields::default(), error, store, now);
         }
         let until_close = matches!(self.responses.body, Some(BodyReader::UntilClose));
         for (at, mut asked) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
             let complete = at == 0 && until_close && error.is_none();
             let broke = if asked.answered { BROKE_OFF } else { NO_ANSWER };
             let error = (!complete).then(|| error.unwrap_or(broke));
-            asked.flow.done(Fields::default(), error, store, now);
+            asked.flow.finished(Fields::default(), error, store, now);
         }
     }
 
@@ -194,7 +194,7 @@ impl Http1 {
         if coming {
             self.requests.body = Some(body);
         } else {
-            flow.asked(Fields::default(), store, now);
+            flow.request_finished(Fields::default(), store, now);
         }
         self.waiting.push_back(PendingRequest {
             flow,
@@ -232,7 +232,7 @@ impl Http1 {
             match trailers {
                 None => self.requests.body = Some(body),
                 Some(trailers) => {
-                    flow.asked(trailers, store, now);
+                    flow.request_finished(trailers, store, now);
                     match pending {
                         Some(pending) => pending.coming = false,
                         None => self.late = None,
@@ -274,11 +274,13 @@ impl Http1 {
         if head.status == 101 {
             let websocket = store::is_websocket(&response.fields)
                 .then(|| WebSocket::new(pending.flow.id(), &response.fields));
-            pending.flow.answered(response, store, now);
+            pending.flow.response_started(response, store, now);
             let flow = std::mem::take(&mut pending.flow);
             for mut overtaken in self.waiting.drain(..).skip(1) {
                 let error = Some(OVERTAKEN);
-                overtaken.flow.done(Fields::default(), error, store, now);
+                overtaken
+                    .flow
+                    .finished(Fields::default(), error, store, now);
             }
             self.upgraded = Some(match websocket {
                 Some(websocket) => UpgradedProtocol::WebSocket(Box::new(websocket), flow),
@@ -286,7 +288,7 @@ impl Http1 {
             });
             return Ok(after);
         }
-        pending.flow.answered(response, store, now);
+        pending.flow.response_started(response, store, now);
         let body: BodyReader = head.body.into();
         if body.is_done() {
             self.answer_ends(Fields::default(), store, now);
@@ -326,7 +328,7 @@ impl Http1 {
         let Some(mut asked) = self.waiting.pop_front() else {
             return;
         };
-        asked.flow.done(trailers, None, store, now);
+        asked.flow.finished(trailers, None, store, now);
         if asked.coming {
             self.late = Some(asked.flow);
         }
@@ -342,7 +344,7 @@ impl UpgradedProtocol {
     ) -> Result<(), DecodeError> {
         match self {
             Self::WebSocket(websocket, flow) => {
-                flow.count(From::Visitor, bytes, store);
+                flow.count(MessageSender::Visitor, bytes, store);
                 websocket.visitor_sent(bytes, store, now)
             }
             Self::Other(flow) => {
@@ -360,7 +362,7 @@ impl UpgradedProtocol {
     ) -> Result<(), DecodeError> {
         match self {
             Self::WebSocket(websocket, flow) => {
-                flow.count(From::Service, bytes, store);
+                flow.count(MessageSender::Service, bytes, store);
                 websocket.service_sent(bytes, store, now)
             }
             Self::Other(flow) => {

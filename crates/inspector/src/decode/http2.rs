@@ -11,7 +11,7 @@ use loona_hpack::Decoder as Hpack;
 
 use super::{DecodeError, flow::Flow};
 use crate::{
-    exchange::{Fields, From, Request, Response, Version, text},
+    exchange::{Fields, MessageSender, Request, Response, Version, text},
     limits::{HEAD_BYTES, WAITING},
     store::{Origin, Store},
 };
@@ -41,7 +41,7 @@ struct Stream {
 /// One direction.
 struct Side {
     /// The header of a frame, or a complete small frame, as far as received.
-    held: Vec<u8>,
+    buffered: Vec<u8>,
     data: Option<Data>,
     block: Option<Block>,
     hpack: Hpack<'static>,
@@ -68,7 +68,7 @@ impl Default for Side {
         let mut hpack = Hpack::new();
         hpack.set_max_allowed_table_size(TABLE);
         Self {
-            held: Vec::new(),
+            buffered: Vec::new(),
             data: None,
             block: None,
             hpack,
@@ -87,7 +87,7 @@ struct Frame {
 }
 
 /// Receiver of the exchanges' events.
-struct Scene<'s> {
+struct ExchangeSink<'s> {
     origin: Option<&'s Origin>,
     store: &'s mut Store,
     now: Timestamp,
@@ -102,7 +102,11 @@ impl Http2 {
         now: Timestamp,
     ) -> Result<(), DecodeError> {
         let origin = Some(origin);
-        self.feed(From::Visitor, bytes, &mut Scene { origin, store, now })
+        self.feed(
+            MessageSender::Visitor,
+            bytes,
+            &mut ExchangeSink { origin, store, now },
+        )
     }
 
     pub(super) fn service_sent(
@@ -112,27 +116,33 @@ impl Http2 {
         now: Timestamp,
     ) -> Result<(), DecodeError> {
         let origin = None;
-        self.feed(From::Service, bytes, &mut Scene { origin, store, now })
+        self.feed(
+            MessageSender::Service,
+            bytes,
+            &mut ExchangeSink { origin, store, now },
+        )
     }
 
     pub(super) fn ended(&mut self, error: &str, store: &mut Store, now: Timestamp) {
         for (_, mut stream) in std::mem::take(&mut self.streams) {
-            stream.flow.done(Fields::default(), Some(error), store, now);
+            stream
+                .flow
+                .finished(Fields::default(), Some(error), store, now);
         }
     }
 
-    fn side(&mut self, from: From) -> &mut Side {
+    fn side(&mut self, from: MessageSender) -> &mut Side {
         match from {
-            From::Visitor => &mut self.visitor,
-            From::Service => &mut self.service,
+            MessageSender::Visitor => &mut self.visitor,
+            MessageSender::Service => &mut self.service,
         }
     }
 
     fn feed(
         &mut self,
-        from: From,
+        from: MessageSender,
         mut bytes: &[u8],
-        scene: &mut Scene<'_>,
+        scene: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         loop {
             if let Some(data) = self.side(from).data.take() {
@@ -144,7 +154,7 @@ impl Http2 {
             }
             let side = self.side(from);
             // Wait for the frame header, then for the whole frame unless it is data.
-            let needed = match Frame::read(&side.held) {
+            let needed = match Frame::read(&side.buffered) {
                 Some(frame) if frame.kind == DATA => FRAME_HEAD + frame.pad_length(),
                 Some(frame) if frame.length > HEAD_BYTES => {
                     return Err("an HTTP/2 frame that is too large");
@@ -152,19 +162,19 @@ impl Http2 {
                 Some(frame) => FRAME_HEAD + frame.length,
                 None => FRAME_HEAD,
             };
-            let (here, rest) = bytes.split_at((needed - side.held.len()).min(bytes.len()));
-            side.held.extend_from_slice(here);
+            let (here, rest) = bytes.split_at((needed - side.buffered.len()).min(bytes.len()));
+            side.buffered.extend_from_slice(here);
             bytes = rest;
-            if side.held.len() < needed {
+            if side.buffered.len() < needed {
                 return Ok(());
             }
-            let Some(frame) = Frame::read(&side.held) else {
+            let Some(frame) = Frame::read(&side.buffered) else {
                 continue;
             };
-            if side.held.len() < FRAME_HEAD + frame.held_length() {
+            if side.buffered.len() < FRAME_HEAD + frame.held_length() {
                 continue;
             }
-            let held = std::mem::take(&mut side.held);
+            let held = std::mem::take(&mut side.buffered);
             let payload = held.get(FRAME_HEAD..).unwrap_or_default();
             self.frame(from, frame, payload, scene)?;
         }
@@ -172,10 +182,10 @@ impl Http2 {
 
     fn frame(
         &mut self,
-        from: From,
+        from: MessageSender,
         frame: Frame,
         payload: &[u8],
-        scene: &mut Scene<'_>,
+        scene: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         if self.side(from).block.is_some() && frame.kind != CONTINUATION {
             return Err("an HTTP/2 head that breaks off");
@@ -224,10 +234,10 @@ impl Http2 {
     }
 
     /// The receiver sets the size of a table, so it applies to the other direction.
-    fn settings(&mut self, from: From, payload: &[u8]) {
+    fn settings(&mut self, from: MessageSender, payload: &[u8]) {
         let other = self.side(match from {
-            From::Visitor => From::Service,
-            From::Service => From::Visitor,
+            MessageSender::Visitor => MessageSender::Service,
+            MessageSender::Service => MessageSender::Visitor,
         });
         for setting in payload.chunks_exact(6) {
             let &[0, HEADER_TABLE_SIZE, a, b, c, d] = setting else {
@@ -242,7 +252,13 @@ impl Http2 {
     }
 
     /// Passes on the received part of a data frame; true if the frame is complete.
-    fn data(&mut self, from: From, mut data: Data, here: &[u8], scene: &mut Scene<'_>) -> bool {
+    fn data(
+        &mut self,
+        from: MessageSender,
+        mut data: Data,
+        here: &[u8],
+        scene: &mut ExchangeSink<'_>,
+    ) -> bool {
         let payload = data.left - data.padding;
         let payload_bytes = here.get(..payload).unwrap_or(here);
         data.left -= here.len();
@@ -251,8 +267,8 @@ impl Http2 {
         let (store, now) = (&mut *scene.store, scene.now);
         if let Some(stream) = self.streams.get_mut(&data.stream) {
             match from {
-                From::Visitor => stream.flow.request_body(payload_bytes, store, now),
-                From::Service => stream.flow.response_body(payload_bytes, store, now),
+                MessageSender::Visitor => stream.flow.request_body(payload_bytes, store, now),
+                MessageSender::Service => stream.flow.response_body(payload_bytes, store, now),
             }
         }
         if over && data.last {
@@ -265,10 +281,10 @@ impl Http2 {
 
     fn block(
         &mut self,
-        from: From,
+        from: MessageSender,
         frame: Frame,
         block: Block,
-        scene: &mut Scene<'_>,
+        scene: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         if block.bytes.len() > HEAD_BYTES {
             return Err("an HTTP/2 head that is too large");
@@ -291,8 +307,8 @@ impl Http2 {
             })
             .map_err(|_| "an HTTP/2 head that cannot be unfolded")?;
         match from {
-            From::Visitor => self.request(&block, read, scene),
-            From::Service => self.response(&block, read, scene),
+            MessageSender::Visitor => self.request(&block, read, scene),
+            MessageSender::Service => self.response(&block, read, scene),
         }
     }
 
@@ -300,11 +316,11 @@ impl Http2 {
         &mut self,
         block: &Block,
         read: Fieldset,
-        scene: &mut Scene<'_>,
+        scene: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         if self.streams.contains_key(&block.stream) {
             if block.last {
-                self.side_ends(From::Visitor, block.stream, read.fields, scene);
+                self.side_ends(MessageSender::Visitor, block.stream, read.fields, scene);
             }
             return Ok(());
         }
@@ -334,7 +350,12 @@ impl Http2 {
         };
         self.streams.insert(block.stream, stream);
         if block.last {
-            self.side_ends(From::Visitor, block.stream, Fields::default(), scene);
+            self.side_ends(
+                MessageSender::Visitor,
+                block.stream,
+                Fields::default(),
+                scene,
+            );
         }
         Ok(())
     }
@@ -343,14 +364,14 @@ impl Http2 {
         &mut self,
         block: &Block,
         read: Fieldset,
-        scene: &mut Scene<'_>,
+        scene: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         let Some(stream) = self.streams.get_mut(&block.stream) else {
             return Ok(());
         };
         if stream.answered {
             if block.last {
-                self.side_ends(From::Service, block.stream, read.fields, scene);
+                self.side_ends(MessageSender::Service, block.stream, read.fields, scene);
             }
             return Ok(());
         }
@@ -374,26 +395,34 @@ impl Http2 {
             version: Version::Http2,
             fields: read.fields,
         };
-        stream.flow.answered(response, scene.store, scene.now);
+        stream
+            .flow
+            .response_started(response, scene.store, scene.now);
         if block.last {
-            self.side_ends(From::Service, block.stream, trailers, scene);
+            self.side_ends(MessageSender::Service, block.stream, trailers, scene);
         }
         Ok(())
     }
 
-    fn side_ends(&mut self, from: From, id: u32, trailers: Fields, scene: &mut Scene<'_>) {
+    fn side_ends(
+        &mut self,
+        from: MessageSender,
+        id: u32,
+        trailers: Fields,
+        scene: &mut ExchangeSink<'_>,
+    ) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
         let (store, now) = (&mut *scene.store, scene.now);
         match from {
-            From::Visitor => {
+            MessageSender::Visitor => {
                 stream.asked = true;
-                stream.flow.asked(trailers, store, now);
+                stream.flow.request_finished(trailers, store, now);
             }
-            From::Service => {
+            MessageSender::Service => {
                 stream.done = true;
-                stream.flow.done(trailers, None, store, now);
+                stream.flow.finished(trailers, None, store, now);
             }
         }
         if stream.asked && stream.done {
@@ -401,13 +430,13 @@ impl Http2 {
         }
     }
 
-    fn reset(&mut self, from: From, id: u32, code: u32, scene: &mut Scene<'_>) {
+    fn reset(&mut self, from: MessageSender, id: u32, code: u32, scene: &mut ExchangeSink<'_>) {
         let Some(mut stream) = self.streams.remove(&id) else {
             return;
         };
         let who = match from {
-            From::Visitor => "the visitor's side",
-            From::Service => "the service",
+            MessageSender::Visitor => "the visitor's side",
+            MessageSender::Service => "the service",
         };
         let message = format!("{who} reset the stream ({})", error_name(code));
         let (store, now) = (&mut *scene.store, scene.now);
@@ -415,7 +444,7 @@ impl Http2 {
         // an error.
         stream
             .flow
-            .done(Fields::default(), Some(&message), store, now);
+            .finished(Fields::default(), Some(&message), store, now);
     }
 }
 

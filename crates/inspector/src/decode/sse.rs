@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    exchange::{ExchangeKind, From, Message},
+    exchange::{ExchangeKind, Message, MessageSender},
     limits::MESSAGE_BYTES,
     store,
 };
@@ -105,7 +105,14 @@ impl Event {
             },
             event_id: self.id.as_deref().map(words),
         };
-        store::message(at, From::Service, what, self.data, self.size, false)
+        store::message(
+            at,
+            MessageSender::Service,
+            what,
+            self.data,
+            self.size,
+            false,
+        )
     }
 }
 

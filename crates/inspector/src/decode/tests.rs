@@ -1,5 +1,5 @@
-mod kept;
 mod limits;
+mod records;
 
 use std::{io::Write as _, sync::Arc};
 
@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Hint, Kind,
-    exchange::{ExchangeKind, From},
+    exchange::{ExchangeKind, MessageSender},
     limits::{BODY_BYTES, MAX_BYTES, MAX_EXCHANGES, MESSAGES},
 };
 
-use From::{Service, Visitor};
+use MessageSender::{Service, Visitor};
 
 /// Bytes in causal order.
-type Passing = Vec<(From, Vec<u8>)>;
+type Traffic = Vec<(MessageSender, Vec<u8>)>;
 
 fn origin() -> Origin {
     Origin {
@@ -28,7 +28,7 @@ fn origin() -> Origin {
 }
 
 /// Decodes a stream in pieces of this size until its normal end.
-fn follow_in(pieces: usize, passing: &Passing) -> Store {
+fn follow_in(pieces: usize, passing: &Traffic) -> Store {
     let mut store = Store::default();
     let mut decoder = Decoder::new(origin());
     for (from, bytes) in passing {
@@ -43,11 +43,11 @@ fn follow_in(pieces: usize, passing: &Passing) -> Store {
     store
 }
 
-fn follow(passing: &Passing) -> Store {
+fn follow(passing: &Traffic) -> Store {
     follow_in(usize::MAX, passing)
 }
 
-fn passing(parts: &[(From, &str)]) -> Passing {
+fn passing(parts: &[(MessageSender, &str)]) -> Traffic {
     let parts = parts.iter();
     parts
         .map(|(from, text)| (*from, text.as_bytes().to_vec()))
@@ -65,7 +65,7 @@ fn get(path: &str) -> String {
 }
 
 /// Consecutive requests: with a length, chunks with trailers, HEAD, no body, and interim responses.
-fn one_after_another() -> Passing {
+fn one_after_another() -> Traffic {
     passing(&[
         (Visitor, &get("/a?token=secret")),
         (Service, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
@@ -207,7 +207,7 @@ fn frame(first: u8, mask: Option<[u8; 4]>, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn upgrade(extensions: &str) -> Passing {
+fn upgrade(extensions: &str) -> Traffic {
     passing(&[
         (
             Visitor,
@@ -222,7 +222,7 @@ fn upgrade(extensions: &str) -> Passing {
     ])
 }
 
-fn websocket() -> Passing {
+fn websocket() -> Traffic {
     let mask = Some([1, 2, 3, 4]);
     let mut passing = upgrade("");
     passing.extend([
@@ -296,7 +296,7 @@ fn deflated(messages: &[&[u8]], fresh: bool) -> Vec<Vec<u8>> {
     messages.iter().map(deflate).collect()
 }
 
-fn compressed(fresh: bool) -> Passing {
+fn compressed(fresh: bool) -> Traffic {
     let takeover = if fresh {
         "; server_no_context_takeover"
     } else {
@@ -357,7 +357,7 @@ fn a_decompression_bomb_is_not_recorded_and_traffic_continues() {
     assert!(exchange.messages[1].compressed);
 }
 
-fn event_stream() -> Passing {
+fn event_stream() -> Traffic {
     passing(&[
         (Visitor, &get("/events")),
         (
@@ -413,7 +413,7 @@ fn h2_frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// Two calls over one connection, the second with references to the tables of the first; with split
 /// header blocks, padding, settings and a reset.
-fn grpc() -> Passing {
+fn grpc() -> Traffic {
     let mut asking = loona_hpack::Encoder::new();
     let mut telling = loona_hpack::Encoder::new();
     let mut ask = |path: &'static str| {
@@ -508,7 +508,7 @@ fn an_http2_service_may_send_first() {
     assert_eq!(seen(&follow(&passing)), seen(&follow(&grpc())));
 }
 
-fn streams() -> [Passing; 6] {
+fn streams() -> [Traffic; 6] {
     [
         one_after_another(),
         websocket(),

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::DecodeError;
 use crate::{
-    exchange::{ExchangeKind, Fields, From},
+    exchange::{ExchangeKind, Fields, MessageSender},
     limits::{INFLATED_BYTES, MESSAGE_BYTES},
     store::{self, Store},
 };
@@ -48,7 +48,7 @@ impl WebSocket {
         let mut sink = Sink {
             store,
             id: self.id,
-            from: From::Visitor,
+            from: MessageSender::Visitor,
             now,
         };
         self.visitor.feed(bytes, &mut sink)
@@ -63,7 +63,7 @@ impl WebSocket {
         let mut sink = Sink {
             store,
             id: self.id,
-            from: From::Service,
+            from: MessageSender::Service,
             now,
         };
         self.service.feed(bytes, &mut sink)
@@ -73,7 +73,7 @@ impl WebSocket {
 struct Sink<'s> {
     store: &'s mut Store,
     id: Option<u64>,
-    from: From,
+    from: MessageSender,
     now: Timestamp,
 }
 
@@ -247,7 +247,7 @@ impl Messages {
         if let (Some(inflated), Some(inflate)) = (&mut data.inflated, &mut self.inflate) {
             if inflate.run(INFLATE_TAIL, &mut data.kept, inflated).is_err() {
                 self.inflate = None;
-            } else if inflate.forgets {
+            } else if inflate.no_context_takeover {
                 inflate.state.reset(false);
             }
         }
@@ -293,14 +293,14 @@ impl Frame {
 struct Inflate {
     state: Decompress,
     /// Each message is compressed independently.
-    forgets: bool,
+    no_context_takeover: bool,
 }
 
 impl Inflate {
     fn new(forgets: bool) -> Self {
         Self {
             state: Decompress::new(false),
-            forgets,
+            no_context_takeover: forgets,
         }
     }
 

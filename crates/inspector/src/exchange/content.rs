@@ -18,11 +18,11 @@ pub(crate) struct DisplayedBody {
     /// True if the body is longer than shown.
     pub(crate) cut: bool,
     /// Reason why an encoded body is shown undecoded.
-    pub(crate) trouble: Option<String>,
+    pub(crate) decode_error: Option<String>,
 }
 
 /// Removes the content codings of a body, the last applied one first.
-pub(crate) fn shown(fields: &Fields, body: &Body) -> DisplayedBody {
+pub(crate) fn decode_body(fields: &Fields, body: &Body) -> DisplayedBody {
     let cut = !body.whole || body.size > body.kept.len() as u64;
     let coding = fields.get("content-encoding").unwrap_or_default().trim();
     decode(coding, &body.kept, cut)
@@ -34,7 +34,7 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
         bytes: bytes.to_vec(),
         decoded: None,
         cut,
-        trouble: None,
+        decode_error: None,
     };
     let codings: Vec<_> = coding
         .split(',')
@@ -45,7 +45,7 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
         return displayed;
     }
     if codings.len() > MAX_CODINGS {
-        displayed.trouble = Some("it is encoded too many times".to_owned());
+        displayed.decode_error = Some("it is encoded too many times".to_owned());
         return displayed;
     }
     for one in codings.iter().rev() {
@@ -59,7 +59,7 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
                     bytes: bytes.to_vec(),
                     decoded: None,
                     cut,
-                    trouble: Some(trouble),
+                    decode_error: Some(trouble),
                 };
             }
         }
@@ -151,11 +151,11 @@ mod tests {
             ("gzip, gzip", gzip(&gzip(plain))),
         ] {
             let body = decode(coding, &bytes, false);
-            assert_eq!(body.bytes, plain, "{coding}: {:?}", body.trouble);
+            assert_eq!(body.bytes, plain, "{coding}: {:?}", body.decode_error);
             assert!(!body.cut && body.decoded.is_some());
         }
         let body = decode("br", &brotli, false);
-        assert_eq!(body.bytes, plain, "{:?}", body.trouble);
+        assert_eq!(body.bytes, plain, "{:?}", body.decode_error);
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         for coding in ["gzip", "br", "zstd", "deflate", "compress"] {
             let body = decode(coding, b"\xFFplain", false);
             assert_eq!(body.bytes, b"\xFFplain", "{coding}");
-            assert!(body.trouble.is_some(), "{coding}");
+            assert!(body.decode_error.is_some(), "{coding}");
         }
     }
 
@@ -206,7 +206,7 @@ mod tests {
             let last_raw_block = [2 << 3 | 1, 0, 0, b'h', b'i'];
             let bytes = [&head[..], &last_raw_block].concat();
             let body = decode("zstd", &bytes, false);
-            assert_eq!(body.bytes == b"hi", is_read, "{:?}", body.trouble);
+            assert_eq!(body.bytes == b"hi", is_read, "{:?}", body.decode_error);
         }
     }
 }

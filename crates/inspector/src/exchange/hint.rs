@@ -38,7 +38,7 @@ impl Hint {
         if !matches!(response.status, 400 | 403) || exchange.response_body.kept.is_empty() {
             return None;
         }
-        let shown = content::shown(&response.fields, &exchange.response_body);
+        let shown = content::decode_body(&response.fields, &exchange.response_body);
         let start = shown.bytes.get(..LOOKED_AT).unwrap_or(&shown.bytes);
         let words = String::from_utf8_lossy(start);
         let (_, server) = SIGNS

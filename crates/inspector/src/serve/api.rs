@@ -16,12 +16,12 @@ use futures_util::{Stream, stream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::exchange::{Exchange, From, content};
-use crate::replay::{Changes, PreparedRequest, Trouble};
-use crate::view::{Detail, Note, Secrets};
+use crate::exchange::{Exchange, MessageSender, content};
+use crate::replay::{Changes, PreparedRequest, ReplayError};
+use crate::view::{Detail, MessageView, Secrets};
 use crate::{Inspector, Subscription, Update, curl, har, limits};
 
-type Shared = State<Arc<super::State>>;
+type SharedState = State<Arc<super::State>>;
 
 pub(super) fn router() -> Router<Arc<super::State>> {
     Router::new()
@@ -71,14 +71,16 @@ impl IntoResponse for ApiError {
     }
 }
 
-impl std::convert::From<Trouble> for ApiError {
-    fn from(trouble: Trouble) -> Self {
+impl std::convert::From<ReplayError> for ApiError {
+    fn from(trouble: ReplayError) -> Self {
         match trouble {
-            Trouble::Changes(why) => {
+            ReplayError::Changes(why) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", why)
             }
-            Trouble::Exchange(why) => Self::new(StatusCode::CONFLICT, "not_repeatable", why),
-            Trouble::Service(why) => Self::new(StatusCode::BAD_GATEWAY, "service_unavailable", why),
+            ReplayError::Exchange(why) => Self::new(StatusCode::CONFLICT, "not_repeatable", why),
+            ReplayError::Service(why) => {
+                Self::new(StatusCode::BAD_GATEWAY, "service_unavailable", why)
+            }
         }
     }
 }
@@ -89,7 +91,7 @@ struct Reveal {
     reveal: bool,
 }
 
-async fn state(State(state): Shared) -> impl IntoResponse {
+async fn state(State(state): SharedState) -> impl IntoResponse {
     let inspector = &state.inspector;
     let (paused, count, bytes) =
         inspector.read(|store| (store.is_paused(), store.iter().len(), store.bytes()));
@@ -114,7 +116,7 @@ struct ListQuery {
     search: Option<String>,
 }
 
-async fn list(State(state): Shared, Query(wanted): Query<ListQuery>) -> Response {
+async fn list(State(state): SharedState, Query(wanted): Query<ListQuery>) -> Response {
     let inspector = &state.inspector;
     let summaries = inspector.read(crate::store::Store::summaries);
     let Some(words) = wanted.search.filter(|words| !words.is_empty()) else {
@@ -152,14 +154,14 @@ fn has(exchange: &Exchange, words: &str) -> bool {
         request.method, request.host, request.path
     )) || fields(&request.fields)
         || response.is_some_and(|response| fields(&response.fields))
-        || bytes(&content::shown(&request.fields, &exchange.request_body).bytes)
+        || bytes(&content::decode_body(&request.fields, &exchange.request_body).bytes)
         || response.is_some_and(|response| {
-            bytes(&content::shown(&response.fields, &exchange.response_body).bytes)
+            bytes(&content::decode_body(&response.fields, &exchange.response_body).bytes)
         })
         || exchange.messages.iter().any(|message| bytes(&message.kept))
 }
 
-async fn clear(State(state): Shared) -> StatusCode {
+async fn clear(State(state): SharedState) -> StatusCode {
     state.inspector.clear();
     StatusCode::NO_CONTENT
 }
@@ -171,7 +173,7 @@ struct PauseState {
 }
 
 async fn pause(
-    State(state): Shared,
+    State(state): SharedState,
     wanted: Result<Json<PauseState>, JsonRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Json(PauseState { paused }) = wanted.map_err(|rejection| malformed(&rejection))?;
@@ -180,7 +182,7 @@ async fn pause(
 }
 
 async fn detail(
-    State(state): Shared,
+    State(state): SharedState,
     Path(id): Path<u64>,
     Query(reveal): Query<Reveal>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -198,7 +200,7 @@ struct After {
 }
 
 async fn messages(
-    State(state): Shared,
+    State(state): SharedState,
     Path(id): Path<u64>,
     Query(After { after }): Query<After>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -213,15 +215,15 @@ async fn messages(
         let messages = exchange.messages.iter();
         let fresh = messages.filter(|message| message.number > after);
         let fresh: Vec<_> = fresh.take(PAGE).cloned().collect();
-        Some((fresh, visitor, service, exchange.forgotten))
+        Some((fresh, visitor, service, exchange.removed_messages))
     });
     let (fresh, visitor, service, forgotten) = found.ok_or_else(ApiError::gone)?;
     let notes = fresh.iter().map(|message| {
         let encoding = match message.from {
-            From::Visitor => &visitor,
-            From::Service => &service,
+            MessageSender::Visitor => &visitor,
+            MessageSender::Service => &service,
         };
-        Note::of(message, encoding)
+        MessageView::of(message, encoding)
     });
     let notes: Vec<_> = notes.collect();
     Ok(answer(json!({"messages": notes, "forgotten": forgotten})))
@@ -229,14 +231,14 @@ async fn messages(
 
 /// The decompressed bytes of a body, as a download.
 async fn body(
-    State(state): Shared,
+    State(state): SharedState,
     Path((id, side)): Path<(u64, String)>,
 ) -> Result<Response, ApiError> {
     let exchange = find(&state.inspector, id)?;
     let shown = match side.as_str() {
-        "request" => content::shown(&exchange.request.fields, &exchange.request_body),
+        "request" => content::decode_body(&exchange.request.fields, &exchange.request_body),
         "response" => match &exchange.response {
-            Some(response) => content::shown(&response.fields, &exchange.response_body),
+            Some(response) => content::decode_body(&response.fields, &exchange.response_body),
             None => return Err(ApiError::gone()),
         },
         _ => return Err(ApiError::gone()),
@@ -253,7 +255,7 @@ async fn body(
 }
 
 async fn as_curl(
-    State(state): Shared,
+    State(state): SharedState,
     Path(id): Path<u64>,
     Query(reveal): Query<Reveal>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -266,7 +268,7 @@ async fn as_curl(
 }
 
 async fn replay(
-    State(state): Shared,
+    State(state): SharedState,
     Path(id): Path<u64>,
     changes: Result<Json<Changes>, JsonRejection>,
 ) -> Result<impl IntoResponse, ApiError> {
@@ -286,7 +288,7 @@ struct Archive {
 }
 
 async fn as_har(
-    State(state): Shared,
+    State(state): SharedState,
     Query(Archive { reveal, id }): Query<Archive>,
 ) -> Result<Response, ApiError> {
     let selected = state.inspector.read(|store| {
@@ -309,7 +311,7 @@ async fn as_har(
 }
 
 /// The list, and every later change.
-async fn events(State(state): Shared) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+async fn events(State(state): SharedState) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let stop = state.stop.clone();
     let mut subscription = state.inspector.subscribe();
     let first = snapshot(&mut subscription);

@@ -1,4 +1,4 @@
-use api::link::{Credential, CredentialProof, Ended, Keys, Membership, Person};
+use api::link::{Credential, CredentialProof, EndedToken, Keys, Membership, Person};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -52,7 +52,7 @@ fn project(id: &str, endpoint: &str) -> Item {
 }
 
 fn ended(id: &str, until: i64) -> Item {
-    Item::Ended(Ended {
+    Item::Ended(EndedToken {
         id: id.to_owned(),
         until,
     })
@@ -143,7 +143,7 @@ fn a_broken_or_foreign_file_is_refused() {
     let file = sample().to_file(ADDRESS);
     assert!(matches!(
         State::from_file(&file, "https://other.example/"),
-        Err(BadState::Foreign)
+        Err(StateFileError::Foreign)
     ));
     for broken in [
         &b""[..],
@@ -155,7 +155,7 @@ fn a_broken_or_foreign_file_is_refused() {
     ] {
         assert!(matches!(
             State::from_file(broken, ADDRESS),
-            Err(BadState::Broken(_))
+            Err(StateFileError::Broken(_))
         ));
     }
     for at in (0..file.len()).step_by(7) {
@@ -193,7 +193,7 @@ fn a_file_of_another_program_version_is_used_without_its_cursor() {
     let file = with_header(|header| header["version"] = json!(2));
     assert!(matches!(
         State::from_file(&file, ADDRESS),
-        Err(BadState::Version)
+        Err(StateFileError::Version)
     ));
 }
 
@@ -228,7 +228,7 @@ proptest! {
 #[test]
 fn revocations_are_distinguished_from_additions() {
     let ended = || {
-        Item::Ended(Ended {
+        Item::Ended(EndedToken {
             id: "jti".to_owned(),
             until: 100,
         })

@@ -8,12 +8,12 @@ use link::Pace;
 use testing::{FakePlatform, within};
 use tokio::net::TcpListener;
 
-use crate::support::{CLUSTER, Following, Told, pace};
+use crate::support::{CLUSTER, HandlerCall, RunningLink, pace};
 
-fn snapshots(calls: &[Told]) -> usize {
+fn snapshots(calls: &[HandlerCall]) -> usize {
     calls
         .iter()
-        .filter(|call| matches!(call, Told::Snapshot(_)))
+        .filter(|call| matches!(call, HandlerCall::Snapshot(_)))
         .count()
 }
 
@@ -28,19 +28,19 @@ async fn a_full_snapshot_comes_first_and_then_changes_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     platform.add_project("aaaaaaaa");
-    let link = Following::start(&platform, folder.path(), pace());
-    let calls = link.told(|calls| !calls.is_empty()).await;
-    let Told::Snapshot(items) = &calls[0] else {
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    let calls = link.wait_for_calls(|calls| !calls.is_empty()).await;
+    let HandlerCall::Snapshot(items) = &calls[0] else {
         panic!("{calls:?}")
     };
     assert!(has_project(items, "aaaaaaaa"));
     for number in 0..100 {
         platform.add_project(&format!("{number:08x}"));
     }
-    link.informed(&platform).await;
-    let calls = link.told(|calls| calls.len() == 101).await;
+    link.wait_until_current(&platform).await;
+    let calls = link.wait_for_calls(|calls| calls.len() == 101).await;
     for (number, call) in calls[1..].iter().enumerate() {
-        let Told::Change(items) = call else {
+        let HandlerCall::Change(items) = call else {
             panic!("{call:?}")
         };
         assert!(has_project(items, &format!("{number:08x}")));
@@ -53,35 +53,39 @@ async fn a_full_snapshot_comes_first_and_then_changes_in_order() {
 async fn a_lost_link_resumes_at_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     platform.set_away(true);
-    within("the loss to be seen", link.status.becomes(false)).await;
+    within(
+        "the loss to be seen",
+        link.status.wait_until_connected(false),
+    )
+    .await;
     platform.add_project("aaaaaaaa");
     platform.set_away(false);
-    link.informed(&platform).await;
-    let calls = link.told(|calls| calls.len() == 2).await;
-    assert!(matches!(&calls[1], Told::Change(items) if has_project(items, "aaaaaaaa")));
+    link.wait_until_current(&platform).await;
+    let calls = link.wait_for_calls(|calls| calls.len() == 2).await;
+    assert!(matches!(&calls[1], HandlerCall::Change(items) if has_project(items, "aaaaaaaa")));
 }
 
 #[tokio::test]
 async fn another_history_starts_with_a_full_snapshot() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     platform.restore();
-    link.told(|calls| snapshots(calls) == 2).await;
+    link.wait_for_calls(|calls| snapshots(calls) == 2).await;
 }
 
 #[tokio::test]
 async fn malformed_data_ends_the_connection_and_a_full_snapshot_is_requested() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     platform.garble();
-    link.told(|calls| snapshots(calls) == 2).await;
+    link.wait_for_calls(|calls| snapshots(calls) == 2).await;
 }
 
 #[tokio::test]
@@ -92,13 +96,13 @@ async fn a_silent_platform_is_disconnected_and_found_again() {
         silence: Duration::from_millis(200),
         ..pace()
     };
-    let link = Following::start(&platform, folder.path(), pace);
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace);
+    link.wait_until_current(&platform).await;
     platform.set_mute(true);
     platform.add_project("aaaaaaaa");
     platform.followed_by(0).await;
     platform.set_mute(false);
-    link.informed(&platform).await;
+    link.wait_until_current(&platform).await;
 }
 
 #[tokio::test]
@@ -110,7 +114,7 @@ async fn a_platform_that_does_not_answer_is_retried() {
         first_contact: Duration::from_millis(50),
         ..pace()
     };
-    let link = Following::at(&url, "secret", folder.path(), pace, CLUSTER);
+    let link = RunningLink::at(&url, "secret", folder.path(), pace, CLUSTER);
     let mut silent = Vec::new();
     for _ in 0..3 {
         silent.push(within("a connection", listener.accept()).await.unwrap());
@@ -122,10 +126,10 @@ async fn a_platform_that_does_not_answer_is_retried() {
 async fn a_refused_secret_is_retried_later() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    let link = Following::at(&platform.url(), "wrong", folder.path(), pace(), CLUSTER);
+    let link = RunningLink::at(&platform.url(), "wrong", folder.path(), pace(), CLUSTER);
     // The file is read before each connection.
     std::fs::write(folder.path().join("token"), platform.secret()).unwrap();
-    link.informed(&platform).await;
+    link.wait_until_current(&platform).await;
     platform.set_refuses(true);
     platform.followed_by(0).await;
     platform.set_refuses(false);
@@ -137,13 +141,13 @@ async fn updates_for_another_cluster_are_not_applied() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let (url, secret) = (platform.url(), platform.secret());
-    let link = Following::at(&url, secret, folder.path(), pace(), "other.example");
+    let link = RunningLink::at(&url, secret, folder.path(), pace(), "other.example");
     platform.followed_by(1).await;
     platform.followed_by(0).await;
     assert_eq!(link.status.snapshots(), 0);
     link.stop().await;
-    let link = Following::start(&platform, folder.path(), pace());
-    let calls = link.told(|calls| !calls.is_empty()).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    let calls = link.wait_for_calls(|calls| !calls.is_empty()).await;
     assert_eq!(snapshots(&calls), 1, "none of it was stored: {calls:?}");
 }
 
@@ -151,21 +155,21 @@ async fn updates_for_another_cluster_are_not_applied() {
 async fn the_saved_state_is_served_without_the_platform_and_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     platform.add_project("aaaaaaaa");
-    link.informed(&platform).await;
+    link.wait_until_current(&platform).await;
     link.stop().await;
 
     platform.set_away(true);
-    let link = Following::start(&platform, folder.path(), pace());
-    let calls = link.told(|calls| !calls.is_empty()).await;
-    assert!(matches!(&calls[0], Told::Snapshot(items) if has_project(items, "aaaaaaaa")));
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    let calls = link.wait_for_calls(|calls| !calls.is_empty()).await;
+    assert!(matches!(&calls[0], HandlerCall::Snapshot(items) if has_project(items, "aaaaaaaa")));
     assert!(!link.status.is_connected());
     platform.set_away(false);
     platform.add_project("bbbbbbbb");
-    link.informed(&platform).await;
-    let calls = link.told(|calls| calls.len() == 2).await;
+    link.wait_until_current(&platform).await;
+    let calls = link.wait_for_calls(|calls| calls.len() == 2).await;
     assert_eq!(snapshots(&calls), 1, "it resumed at the end of the file");
 }
 
@@ -173,15 +177,15 @@ async fn the_saved_state_is_served_without_the_platform_and_resumed() {
 async fn a_state_file_that_is_broken_or_of_another_platform_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     link.stop().await;
     let other = FakePlatform::start().await;
     other.set_away(true);
-    let link = Following::start(&other, folder.path(), pace());
+    let link = RunningLink::start(&other, folder.path(), pace());
     assert!(link.ear.told.borrow().is_empty());
     other.set_away(false);
-    link.informed(&other).await;
+    link.wait_until_current(&other).await;
     link.stop().await;
 
     let state = folder.path().join("link/state");
@@ -190,8 +194,8 @@ async fn a_state_file_that_is_broken_or_of_another_platform_is_not_used() {
     file[middle] ^= 1;
     std::fs::write(&state, file).unwrap();
     other.set_away(true);
-    let link = Following::start(&other, folder.path(), pace());
+    let link = RunningLink::start(&other, folder.path(), pace());
     assert!(link.ear.told.borrow().is_empty());
     other.set_away(false);
-    link.informed(&other).await;
+    link.wait_until_current(&other).await;
 }

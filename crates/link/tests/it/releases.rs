@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use api::link::{Down, Record, Report};
+use api::link::{LinkMessage, Record, Report};
 use link::{LinkEvent, Reader, State};
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ fn lines_of_released_platforms_are_read() {
         let mut items = BTreeSet::new();
         for line in stream.lines() {
             let read: Value = serde_json::from_str(line).unwrap();
-            let message: Down = serde_json::from_str(line).unwrap();
+            let message: LinkMessage = serde_json::from_str(line).unwrap();
             let written = serde_json::to_value(&message).unwrap();
             assert!(contains(&written, &read), "{line}\nis written\n{written}");
             let inside = read["items"].as_array().into_iter().flatten();

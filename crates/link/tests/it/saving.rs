@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use api::link::Item;
 use testing::{FakePlatform, within};
 
-use crate::support::{Following, Told, pace};
+use crate::support::{HandlerCall, RunningLink, pace};
 
 /// A file system on which the state cannot be written, until this is dropped.
 struct FullDisk(PathBuf);
@@ -26,8 +26,8 @@ impl Drop for FullDisk {
     }
 }
 
-fn has_credential(calls: &[Told], wanted: &str) -> bool {
-    let Some(Told::Snapshot(items)) = calls.first() else {
+fn has_credential(calls: &[HandlerCall], wanted: &str) -> bool {
+    let Some(HandlerCall::Snapshot(items)) = calls.first() else {
         return false;
     };
     let is = |item: &Item| matches!(item, Item::Credential(known) if known.id == wanted);
@@ -35,17 +35,17 @@ fn has_credential(calls: &[Told], wanted: &str) -> bool {
 }
 
 /// The items with which a restart without the platform starts.
-async fn restarted(platform: &FakePlatform, folder: &Path) -> Vec<Told> {
+async fn restarted(platform: &FakePlatform, folder: &Path) -> Vec<HandlerCall> {
     platform.set_away(true);
-    let link = Following::start(platform, folder, pace());
+    let link = RunningLink::start(platform, folder, pace());
     let calls = link.ear.told.borrow().clone();
     link.stop().await;
     platform.set_away(false);
     calls
 }
 
-async fn becomes_saved(link: &Following, saved: bool) {
-    within("a save", link.status.becomes_saved(saved)).await;
+async fn becomes_saved(link: &RunningLink, saved: bool) {
+    within("a save", link.status.wait_until_saved(saved)).await;
 }
 
 #[tokio::test]
@@ -53,16 +53,16 @@ async fn a_revocation_that_cannot_be_saved_deletes_the_stored_state() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let (credential, _) = platform.add_pat("usr_1");
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     link.stop().await;
     assert!(has_credential(
         &restarted(&platform, folder.path()).await,
         &credential
     ));
 
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     let full = FullDisk::under(folder.path());
     platform.revoke(&credential);
     becomes_saved(&link, false).await;
@@ -79,8 +79,8 @@ async fn a_save_that_failed_is_retried_without_a_further_change() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let (credential, _) = platform.add_pat("usr_1");
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     let full = FullDisk::under(folder.path());
     platform.revoke(&credential);
     platform.add_project("aaaaaaaa");
@@ -99,12 +99,12 @@ async fn an_addition_that_cannot_be_saved_keeps_the_stored_state() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let (credential, _) = platform.add_pat("usr_1");
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     link.stop().await;
 
-    let link = Following::start(&platform, folder.path(), pace());
-    link.informed(&platform).await;
+    let link = RunningLink::start(&platform, folder.path(), pace());
+    link.wait_until_current(&platform).await;
     let full = FullDisk::under(folder.path());
     platform.add_project("aaaaaaaa");
     becomes_saved(&link, false).await;

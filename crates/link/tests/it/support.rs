@@ -30,42 +30,43 @@ pub(crate) fn endpoint(url: &str, secret: &str, folder: &Path) -> Endpoint {
 
 /// Calls of the handler, in order.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum HandlerCall {
     Snapshot(Vec<Item>),
     Change(Vec<Item>),
 }
 
 #[derive(Debug)]
-pub(crate) struct Ear {
-    pub(crate) told: watch::Sender<Vec<Told>>,
+pub(crate) struct RecordingHandler {
+    pub(crate) told: watch::Sender<Vec<HandlerCall>>,
     /// The cluster whose updates it accepts.
     cluster: &'static str,
 }
 
-impl Handler for Ear {
+impl Handler for RecordingHandler {
     fn snapshot(&self, platform: Platform, items: Vec<Item>) -> Result<(), String> {
         if platform.cluster_domain != self.cluster {
             return Err("another cluster".to_owned());
         }
         self.told
-            .send_modify(|told| told.push(Told::Snapshot(items)));
+            .send_modify(|told| told.push(HandlerCall::Snapshot(items)));
         Ok(())
     }
 
     fn change(&self, items: Vec<Item>) {
-        self.told.send_modify(|told| told.push(Told::Change(items)));
+        self.told
+            .send_modify(|told| told.push(HandlerCall::Change(items)));
     }
 }
 
 /// A running link.
-pub(crate) struct Following {
+pub(crate) struct RunningLink {
     pub(crate) status: Arc<Status>,
-    pub(crate) ear: Arc<Ear>,
+    pub(crate) ear: Arc<RecordingHandler>,
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-impl Following {
+impl RunningLink {
     pub(crate) fn start(platform: &FakePlatform, folder: &Path, pace: Pace) -> Self {
         Self::at(&platform.url(), platform.secret(), folder, pace, CLUSTER)
     }
@@ -78,7 +79,7 @@ impl Following {
         cluster: &'static str,
     ) -> Self {
         let link = Link::open(endpoint(url, secret, folder), &folder.join("link"), pace).unwrap();
-        let ear = Arc::new(Ear {
+        let ear = Arc::new(RecordingHandler {
             told: watch::Sender::new(Vec::new()),
             cluster,
         });
@@ -94,7 +95,10 @@ impl Following {
     }
 
     /// Waits until `is` holds for the calls so far. Returns all of them.
-    pub(crate) async fn told(&self, is: impl Fn(&[Told]) -> bool) -> Vec<Told> {
+    pub(crate) async fn wait_for_calls(
+        &self,
+        is: impl Fn(&[HandlerCall]) -> bool,
+    ) -> Vec<HandlerCall> {
         let mut told = self.ear.told.subscribe();
         let reached = told.wait_for(|told| is(told));
         within("something to be told", reached)
@@ -104,8 +108,12 @@ impl Following {
     }
 
     /// Waits until all changes of the platform are applied.
-    pub(crate) async fn informed(&self, platform: &FakePlatform) {
-        within("what was told", self.status.reaches(platform.version())).await;
+    pub(crate) async fn wait_until_current(&self, platform: &FakePlatform) {
+        within(
+            "what was told",
+            self.status.wait_for_version(platform.version()),
+        )
+        .await;
     }
 
     pub(crate) async fn stop(self) {

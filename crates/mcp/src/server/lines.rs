@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     /// Returns the responses to a text, line by line, and the messages that the service receives.
-    async fn told(text: &[u8]) -> (Vec<Value>, Vec<Value>) {
+    async fn responses_and_messages(text: &[u8]) -> (Vec<Value>, Vec<Value>) {
         let (theirs, ours) = tokio::io::duplex(1 << 20);
         let (read, write) = split(ours);
         let mut lines = Lines::new(read, write);
@@ -205,11 +205,11 @@ mod tests {
     async fn a_line_that_is_too_long_is_refused_and_the_next_is_read() {
         let padding = " ".repeat(MAX_REQUEST_BYTES - PING.len());
         let longest = format!("{PING}{padding}\n");
-        let (answers, messages) = told(longest.as_bytes()).await;
+        let (answers, messages) = responses_and_messages(longest.as_bytes()).await;
         assert_eq!((answers.len(), messages.len()), (0, 1), "{answers:?}");
 
         let longer = format!("{PING}{padding} \n{PING}\n");
-        let (answers, messages) = told(longer.as_bytes()).await;
+        let (answers, messages) = responses_and_messages(longer.as_bytes()).await;
         assert_eq!(messages.len(), 1);
         assert_eq!(answers.len(), 1);
         assert!(refused(-32600)(&answers[0]), "{answers:?}");
@@ -271,7 +271,7 @@ mod tests {
             ),
         ] {
             let text = [line, b"\n", PING.as_bytes(), b"\n"].concat();
-            let (answers, messages) = told(&text).await;
+            let (answers, messages) = responses_and_messages(&text).await;
             assert_eq!((answers.len(), messages.len()), (1, 1), "{answers:?}");
             assert!(refused(code)(&answers[0]), "{answers:?}");
             assert_eq!(answers[0]["id"], id);
@@ -288,7 +288,7 @@ mod tests {
             "\r".to_owned(),
             String::new(),
         ] {
-            let (answers, _) = told(format!("{line}\n").as_bytes()).await;
+            let (answers, _) = responses_and_messages(format!("{line}\n").as_bytes()).await;
             assert_eq!(answers, [] as [Value; 0], "{line}");
         }
     }

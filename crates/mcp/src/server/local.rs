@@ -104,9 +104,9 @@ mod tests {
     use crate::tools::terminals::TerminalAsk;
 
     /// A platform without any requests.
-    struct Nobody;
+    struct NoPlatform;
 
-    impl Backend for Nobody {
+    impl Backend for NoPlatform {
         fn base_url(&self) -> Arc<str> {
             "https://svc.example.com".into()
         }
@@ -141,9 +141,9 @@ mod tests {
     }
 
     /// Counts the calls, which never end.
-    struct Hanging(watch::Sender<usize>);
+    struct HangingTool(watch::Sender<usize>);
 
-    impl Local for Hanging {
+    impl Local for HangingTool {
         fn tools(&self) -> Vec<LocalTool> {
             Vec::new()
         }
@@ -157,7 +157,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn concurrent_calls_are_limited() {
         let (calls, mut begun) = watch::channel(0);
-        let server = Server::new(Nobody).beside(Arc::new(Hanging(calls)));
+        let server = Server::new(NoPlatform).beside(Arc::new(HangingTool(calls)));
         let (theirs, ours) = tokio::io::duplex(1 << 20);
         let (read, write) = split(ours);
         let service = tokio::spawn(serve_server(server, Lines::new(read, write)));

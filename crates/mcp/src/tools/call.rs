@@ -9,7 +9,7 @@ use http::Request;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
-use crate::tools::schema::{Argument, Place, arguments};
+use crate::tools::schema::{Argument, ArgumentPlace, arguments};
 use crate::tools::{Call, Tool};
 
 /// Reason why arguments are refused.
@@ -38,7 +38,7 @@ pub(crate) fn choose(
     let is_meant = |operation: &Operation| {
         arguments(tool, operation)
             .iter()
-            .filter(|argument| matches!(argument.place, Place::Path(_)))
+            .filter(|argument| matches!(argument.place, ArgumentPlace::Path(_)))
             .all(|argument| given.contains_key(&argument.name))
     };
     match tool.operations().as_slice() {
@@ -83,12 +83,12 @@ pub(crate) fn request(
             continue;
         };
         match &argument.place {
-            Place::Path(name) => {
+            ArgumentPlace::Path(name) => {
                 let text = segment(value)
                     .ok_or_else(|| BadArgument::new(&argument.name, "it is no identifier"))?;
                 address = address.replace(&format!("{{{name}}}"), text);
             }
-            Place::Query(name) => {
+            ArgumentPlace::Query(name) => {
                 let text = plain(value)
                     .ok_or_else(|| BadArgument::new(&argument.name, "expected text or a number"))?;
                 query.push(if query.is_empty() { '?' } else { '&' });
@@ -96,10 +96,10 @@ pub(crate) fn request(
                 query.push('=');
                 push_encoded(&mut query, &text);
             }
-            Place::Member(name) => {
+            ArgumentPlace::Member(name) => {
                 members.insert(name.clone(), value.clone());
             }
-            Place::Body => whole_body = Some(value.clone()),
+            ArgumentPlace::Body => whole_body = Some(value.clone()),
         }
     }
     if matches!(tool.call, Call::CreateProject) && !members.contains_key(IDEMPOTENCY_KEY) {
@@ -127,10 +127,15 @@ pub(crate) fn argument_of(tool: &Tool, operation: &Operation, field: &str) -> St
     let (first, rest) = field.split_at(field.find('.').unwrap_or(field.len()));
     let known = arguments(tool, operation);
     let named = known.iter().find(|argument| match &argument.place {
-        Place::Path(name) | Place::Query(name) | Place::Member(name) => name == first,
-        Place::Body => false,
+        ArgumentPlace::Path(name) | ArgumentPlace::Query(name) | ArgumentPlace::Member(name) => {
+            name == first
+        }
+        ArgumentPlace::Body => false,
     });
-    match (named, known.iter().find(|one| one.place == Place::Body)) {
+    match (
+        named,
+        known.iter().find(|one| one.place == ArgumentPlace::Body),
+    ) {
         (Some(argument), _) => format!("{}{rest}", argument.name),
         (None, Some(body)) => format!("{}.{field}", body.name),
         (None, None) => field.to_owned(),

@@ -14,14 +14,14 @@ pub(crate) struct Argument {
     /// Name among the arguments, in `snake_case`.
     pub(crate) name: String,
     /// Place and name in the request.
-    pub(crate) place: Place,
+    pub(crate) place: ArgumentPlace,
     pub(crate) required: bool,
     schema: Value,
 }
 
 /// Place of an argument in the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ArgumentPlace {
     /// In the path, replacing `{name}`.
     Path(String),
     /// In the query.
@@ -52,7 +52,7 @@ fn made(tool: &Tool, operation: &Operation) -> Vec<Argument> {
     for name in path_parameters(operation.path) {
         arguments.push(Argument {
             name: name.to_owned(),
-            place: Place::Path(name.to_owned()),
+            place: ArgumentPlace::Path(name.to_owned()),
             required: true,
             schema: json!({"type": "string", "minLength": 1, "maxLength": 128}),
         });
@@ -71,7 +71,7 @@ fn made(tool: &Tool, operation: &Operation) -> Vec<Argument> {
         };
         arguments.push(Argument {
             name: snake(parameter.name),
-            place: Place::Query(parameter.name.to_owned()),
+            place: ArgumentPlace::Query(parameter.name.to_owned()),
             required: false,
             schema,
         });
@@ -82,7 +82,7 @@ fn made(tool: &Tool, operation: &Operation) -> Vec<Argument> {
     if let Call::WithBody(_, name) = tool.call {
         arguments.push(Argument {
             name: name.to_owned(),
-            place: Place::Body,
+            place: ArgumentPlace::Body,
             required: body.required,
             schema: reference(body.schema),
         });
@@ -94,14 +94,14 @@ fn made(tool: &Tool, operation: &Operation) -> Vec<Argument> {
     for (member, schema) in members.into_iter().flatten() {
         arguments.push(Argument {
             name: snake(member),
-            place: Place::Member(member.clone()),
+            place: ArgumentPlace::Member(member.clone()),
             required: required.contains(member.as_str()),
             schema: schema.clone(),
         });
     }
     if matches!(tool.call, Call::CreateProject) {
         for argument in &mut arguments {
-            if argument.place == Place::Member("idempotencyKey".to_owned()) {
+            if argument.place == ArgumentPlace::Member("idempotencyKey".to_owned()) {
                 argument.required = false;
             }
         }

@@ -61,10 +61,10 @@ pub struct Agent {
     pub version: String,
 }
 
-/// Implementation of a terminal tool.
+/// ToolImplementation of a terminal tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalTool {
-    pub(crate) way: Way,
+    pub(crate) implementation: ToolImplementation,
     /// Permissions that a credential needs at least. The first is also used to look up a project.
     pub(crate) scopes: &'static [Permission],
     pub(crate) arguments: &'static [Argument],
@@ -72,18 +72,18 @@ pub(crate) struct TerminalTool {
     pub(crate) output: fn() -> Value,
 }
 
-/// Implementation of the tool.
+/// ToolImplementation of the tool.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Way {
+pub(crate) enum ToolImplementation {
     /// An operation of the Engine API: method and path.
-    Operation(Verb, &'static str, Answer),
+    Operation(HttpMethod, &'static str, Answer),
     /// An action on terminal streams.
     Stream(TerminalAct),
 }
 
 /// HTTP methods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verb {
+pub(crate) enum HttpMethod {
     Get,
     Post,
 }
@@ -103,7 +103,7 @@ pub(crate) enum Answer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Argument {
     pub(crate) name: &'static str,
-    pub(crate) to: To,
+    pub(crate) to: ArgumentTarget,
     pub(crate) shape: Shape,
     pub(crate) about: &'static str,
     pub(crate) required: bool,
@@ -111,7 +111,7 @@ pub(crate) struct Argument {
 
 /// Place of an argument in the request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum To {
+pub(crate) enum ArgumentTarget {
     /// In the path, replacing `{name}`.
     Path(&'static str),
     /// In `params`.
@@ -185,7 +185,7 @@ impl TerminalTool {
     /// The request to the engine, which validates the arguments.
     pub(crate) fn request(
         &self,
-        (verb, path): (Verb, &str),
+        (verb, path): (HttpMethod, &str),
         given: &Map<String, Value>,
     ) -> Result<Request<Bytes>, BadArgument> {
         let mut address = path.to_owned();
@@ -196,26 +196,28 @@ impl TerminalTool {
                 continue;
             };
             match argument.to {
-                To::Path(name) => {
+                ArgumentTarget::Path(name) => {
                     let id = segment(value)
                         .ok_or_else(|| BadArgument::new(argument.name, "it is no identifier"))?;
                     address = address.replace(&format!("{{{name}}}"), id);
                 }
-                To::Param("from_seq") => {
+                ArgumentTarget::Param("from_seq") => {
                     // A number that JavaScript cannot represent exactly is text on the wire.
                     params.insert("from_seq".to_owned(), value.to_string().into());
                 }
-                To::Param(name) => drop(params.insert(name.to_owned(), value.clone())),
-                To::Query(name) => {
+                ArgumentTarget::Param(name) => drop(params.insert(name.to_owned(), value.clone())),
+                ArgumentTarget::Query(name) => {
                     let text = value
                         .as_str()
                         .map_or_else(|| value.to_string(), str::to_owned);
                     query.extend(["&", name, "="]);
                     push_encoded(&mut query, &text);
                 }
-                To::Filter(name) => drop(filters.insert(name.to_owned(), value.clone())),
-                To::Body(name) => drop(body.insert(name.to_owned(), value.clone())),
-                To::Stream => {}
+                ArgumentTarget::Filter(name) => {
+                    drop(filters.insert(name.to_owned(), value.clone()))
+                }
+                ArgumentTarget::Body(name) => drop(body.insert(name.to_owned(), value.clone())),
+                ArgumentTarget::Stream => {}
             }
         }
         if !filters.is_empty() {
@@ -229,8 +231,8 @@ impl TerminalTool {
             address.extend(["?", query]);
         }
         let request = match verb {
-            Verb::Get => Request::get(address).body(Bytes::new()),
-            Verb::Post => Request::builder()
+            HttpMethod::Get => Request::get(address).body(Bytes::new()),
+            HttpMethod::Post => Request::builder()
                 .method(Method::POST)
                 .uri(address)
                 .header(CONTENT_TYPE, "application/json")
@@ -243,12 +245,12 @@ impl TerminalTool {
     pub(crate) fn name_of(&self, field: &str) -> String {
         let last = field.rsplit('.').next().unwrap_or(field);
         let is_meant = |argument: &&Argument| match argument.to {
-            To::Path(name)
-            | To::Param(name)
-            | To::Filter(name)
-            | To::Query(name)
-            | To::Body(name) => name == last,
-            To::Stream => argument.name == last,
+            ArgumentTarget::Path(name)
+            | ArgumentTarget::Param(name)
+            | ArgumentTarget::Filter(name)
+            | ArgumentTarget::Query(name)
+            | ArgumentTarget::Body(name) => name == last,
+            ArgumentTarget::Stream => argument.name == last,
         };
         let found = self.arguments.iter().find(is_meant);
         found.map_or(field, |argument| argument.name).to_owned()

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 
-use crate::platform::{Asked, Platform, json_response};
+use crate::platform::{ApiRequest, Platform, json_response};
 
-fn asked(line: &str, body: serde_json::Value) -> Asked {
-    Asked {
+fn asked(line: &str, body: serde_json::Value) -> ApiRequest {
+    ApiRequest {
         line: line.to_owned(),
         body,
         by: "ada".to_owned(),

@@ -24,13 +24,13 @@ pub(crate) const BASE_URL: &str = "https://svc.example.com";
 /// The endpoint over the recording API, and over a recording engine.
 pub(crate) struct Platform {
     endpoint: Router,
-    asked: Arc<Mutex<Vec<Asked>>>,
-    asked_of_engine: Arc<Mutex<Vec<AskedOfEngine>>>,
+    asked: Arc<Mutex<Vec<ApiRequest>>>,
+    asked_of_engine: Arc<Mutex<Vec<EngineRequest>>>,
 }
 
 /// A request that an engine received.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AskedOfEngine {
+pub(crate) struct EngineRequest {
     pub(crate) project: ProjectName,
     /// The permission that the engine will require.
     pub(crate) needed: Permission,
@@ -46,7 +46,7 @@ pub(crate) struct AskedOfEngine {
 
 /// A request that the API received.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct ApiRequest {
     pub(crate) line: String,
     pub(crate) body: Value,
     /// The caller, from the request extension.
@@ -95,7 +95,7 @@ impl Identify for Door {
 
 /// Every engine. It gives the same answers as the API.
 struct Engine {
-    asked: Arc<Mutex<Vec<AskedOfEngine>>>,
+    asked: Arc<Mutex<Vec<EngineRequest>>>,
     answers: Answers,
 }
 
@@ -108,7 +108,7 @@ impl Engines for Engine {
         caller: &Extensions,
     ) -> ResponseFuture {
         let headers = request.headers().iter();
-        let one = AskedOfEngine {
+        let one = EngineRequest {
             project,
             needed,
             address: request.uri().to_string(),
@@ -118,7 +118,7 @@ impl Engines for Engine {
                 .collect(),
             by: name_of(caller),
         };
-        let response = (self.answers)(&Asked {
+        let response = (self.answers)(&ApiRequest {
             line: format!("{} {}", request.method(), request.uri()),
             body: Value::Null,
             by: one.by.clone(),
@@ -149,7 +149,7 @@ impl Engines for Engine {
             "credential": credential.to_str().unwrap(),
             "by": name_of(caller),
         });
-        let answer = (self.answers)(&Asked {
+        let answer = (self.answers)(&ApiRequest {
             line: "terminal".to_owned(),
             body: Value::Null,
             by: name_of(caller),
@@ -165,11 +165,13 @@ impl Engines for Engine {
     }
 }
 
-type Answers = Arc<dyn Fn(&Asked) -> Response + Send + Sync>;
+type Answers = Arc<dyn Fn(&ApiRequest) -> Response + Send + Sync>;
 
 impl Platform {
     /// A platform whose API gives these answers.
-    pub(crate) fn answering(answers: impl Fn(&Asked) -> Response + Send + Sync + 'static) -> Self {
+    pub(crate) fn answering(
+        answers: impl Fn(&ApiRequest) -> Response + Send + Sync + 'static,
+    ) -> Self {
         let (asked, asked_of_engine) = <(Arc<_>, Arc<_>)>::default();
         let answers: Answers = Arc::new(answers);
         let engines = Engine {
@@ -196,11 +198,11 @@ impl Platform {
         Self::answering(move |_| json_response(status, &body))
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<ApiRequest> {
         self.asked.lock().unwrap().clone()
     }
 
-    pub(crate) fn asked_of_engine(&self) -> Vec<AskedOfEngine> {
+    pub(crate) fn asked_of_engine(&self) -> Vec<EngineRequest> {
         self.asked_of_engine.lock().unwrap().clone()
     }
 
@@ -274,13 +276,13 @@ fn name_of(caller: &Extensions) -> String {
 }
 
 async fn record(
-    State((asked, answers)): State<(Arc<Mutex<Vec<Asked>>>, Answers)>,
+    State((asked, answers)): State<(Arc<Mutex<Vec<ApiRequest>>>, Answers)>,
     request: axum::extract::Request,
 ) -> Response {
     let line = format!("{} {}", request.method(), request.uri());
     let by = name_of(request.extensions());
     let bytes = to_bytes(request.into_body(), 1 << 20).await.unwrap();
-    let one = Asked {
+    let one = ApiRequest {
         line,
         body: serde_json::from_slice(&bytes).unwrap_or_default(),
         by,

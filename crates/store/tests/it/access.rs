@@ -40,7 +40,7 @@ fn of(person: Person, paging: Paging) -> credentials::List<'static> {
     credentials::List {
         user: person.user,
         kind: None,
-        good_at: None,
+        active_at: None,
         ended_by: None,
         search: None,
         order: Order::Asc,

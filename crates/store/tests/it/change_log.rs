@@ -170,7 +170,7 @@ async fn changes_of_another_process_are_notified(database: Database) {
 
 async fn a_batch_of_reports_counts_once(database: Database) {
     let arrives = async |cluster: &str, sequence| {
-        commit!(database, |tx| engines::arrived(
+        commit!(database, |tx| engines::record_batch(
             tx,
             cluster,
             "r",

@@ -17,7 +17,7 @@ use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id, new_project};
 
 /// Functions that change data that engines replicate.
-const TELLS: &[&str] = &[
+const REPLICATED_FUNCTIONS: &[&str] = &[
     "addresses::insert",
     "addresses::release",
     "addresses::release_all",
@@ -67,18 +67,18 @@ const SILENT: &[&str] = &[
     "deleted_projects::purge",
     "workspaces::purge",
     "addresses::take_back",
-    "credentials::count_good",
+    "credentials::count_active",
     "credentials::lock_issuer",
     "credentials::used",
     "projects::rename",
     "revoked_tokens::purge",
     "sessions::insert",
-    "sessions::proved",
+    "sessions::record_proof",
     "sessions::purge",
     "sessions::purge_unused",
     "sessions::rotate",
     "sessions::second_factor",
-    "sessions::seen",
+    "sessions::record_use",
     "users::begin_totp",
     "users::confirm_totp",
     "users::insert",
@@ -128,7 +128,7 @@ const SILENT_FILES: &[&str] = &[
 ];
 
 /// Replicated tables.
-const TOLD: &[&str] = &[
+const REPLICATED_TABLES: &[&str] = &[
     "addresses",
     "credentials",
     "members",
@@ -147,7 +147,7 @@ fn no_other_file_writes_replicated_data() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for file in SILENT_FILES {
         let text = std::fs::read_to_string(source.join(format!("{file}.rs"))).unwrap();
-        for table in TOLD {
+        for table in REPLICATED_TABLES {
             for verb in ["INSERT INTO", "UPDATE", "DELETE FROM"] {
                 let is_written =
                     text.match_indices(&format!("{verb} {table}"))
@@ -183,7 +183,7 @@ fn every_writing_function_is_listed_as_replicated_or_silent() {
             }
         }
     }
-    let known: BTreeSet<String> = TELLS
+    let known: BTreeSet<String> = REPLICATED_FUNCTIONS
         .iter()
         .chain(SILENT)
         .map(|name| (*name).to_owned())
@@ -196,7 +196,7 @@ both! {
 }
 
 /// The version and its changes.
-async fn told(database: &Database) -> (i64, Vec<Change>) {
+async fn read_changes(database: &Database) -> (i64, Vec<Change>) {
     let mut read = database.store.read().await.unwrap();
     let head = changes::head(&mut read).await.unwrap();
     let mut news = changes::since(&mut read, head.version - 1, 100)
@@ -212,12 +212,12 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     let mut covered = BTreeSet::new();
     macro_rules! tells {
         ($name:literal, $call:expr, $($kind:ident $key:expr),+) => {{
-            let (before, _) = told(&database).await;
+            let (before, _) = read_changes(&database).await;
             let mut transaction = database.begin().await;
-            let run: for<'t> fn(&'t mut store::Tx, Given) -> Doing<'t> = $call;
-            run(&mut transaction, Given { ann, bob }).await;
+            let run: for<'t> fn(&'t mut store::Tx, ChangeTargets) -> WriteFuture<'t> = $call;
+            run(&mut transaction, ChangeTargets { ann, bob }).await;
             transaction.commit().await.unwrap();
-            let (after, news) = told(&database).await;
+            let (after, news) = read_changes(&database).await;
             assert_eq!(after, before + 1, $name);
             let mut wanted = vec![$(Change { kind: Kind::$kind, key: $key.to_string() }),+];
             wanted.sort();
@@ -294,7 +294,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
             &credential(ann, token)
         ))
         .unwrap();
-        let (_, news) = told(&database).await;
+        let (_, news) = read_changes(&database).await;
         assert_eq!(
             (news[0].kind, news[0].key.as_str()),
             (Kind::Credential, token.as_str()),
@@ -311,7 +311,10 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         at(3)
     ));
     assert!(one.unwrap());
-    assert_eq!(told(&database).await.1[0].key, tokens[0].to_string());
+    assert_eq!(
+        read_changes(&database).await.1[0].key,
+        tokens[0].to_string()
+    );
     covered.insert("credentials::rotate");
     assert!(
         commit!(database, |tx| credentials::revoke(
@@ -322,11 +325,17 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         ))
         .unwrap()
     );
-    assert_eq!(told(&database).await.1[0].key, tokens[0].to_string());
+    assert_eq!(
+        read_changes(&database).await.1[0].key,
+        tokens[0].to_string()
+    );
     covered.insert("credentials::revoke");
     let purged = commit!(database, |tx| credentials::purge(tx, at(4), 10, at(5))).unwrap();
     assert_eq!(purged, 1);
-    assert_eq!(told(&database).await.1[0].key, tokens[0].to_string());
+    assert_eq!(
+        read_changes(&database).await.1[0].key,
+        tokens[0].to_string()
+    );
     covered.insert("credentials::purge");
     let chain = [id!(CredentialId), id!(CredentialId)];
     for (token, issuer) in chain.into_iter().zip([None, Some(chain[0])]) {
@@ -345,7 +354,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     .unwrap();
     revoked.sort_by_key(|id| *id != chain[0]);
     assert_eq!(revoked, chain);
-    let (_, news) = told(&database).await;
+    let (_, news) = read_changes(&database).await;
     assert!(
         chain
             .iter()
@@ -353,7 +362,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     );
     covered.insert("credentials::revoke_chain");
     let all = commit!(database, |tx| credentials::revoke_all(tx, ann.user, at(4))).unwrap();
-    let told_keys: Vec<_> = told(&database)
+    let told_keys: Vec<_> = read_changes(&database)
         .await
         .1
         .into_iter()
@@ -371,7 +380,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     for one in &open {
         commit!(database, |tx| sessions::insert(tx, one)).unwrap();
     }
-    let before = told(&database).await.0;
+    let before = read_changes(&database).await.0;
     assert!(commit!(database, |tx| sessions::end(tx, hash(1), at(3))).unwrap());
     assert!(
         commit!(database, |tx| sessions::end_one(
@@ -383,7 +392,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         .unwrap()
     );
     // The browser of that session may have tunnel sessions as well.
-    let (version, news) = told(&database).await;
+    let (version, news) = read_changes(&database).await;
     let news: Vec<_> = news
         .iter()
         .map(|one| (one.kind, one.key.as_str()))
@@ -398,7 +407,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         commit!(database, |tx| sessions::end_all(tx, ann.user, keep, at(3))).unwrap(),
         1
     );
-    let news: Vec<_> = told(&database)
+    let news: Vec<_> = read_changes(&database)
         .await
         .1
         .into_iter()
@@ -408,7 +417,7 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     commit!(database, |tx| sessions::insert(tx, &open[0])).unwrap();
     let trimmed = commit!(database, |tx| sessions::trim(tx, ann.user, (1, 9), at(3)));
     assert_eq!(trimmed.unwrap(), 1);
-    let news = told(&database).await.1;
+    let news = read_changes(&database).await.1;
     let kinds: Vec<_> = news.into_iter().map(|change| change.kind).collect();
     assert_eq!(kinds, [Kind::Ended]);
     covered.extend(["sessions::end", "sessions::end_one", "sessions::end_all"]);
@@ -442,10 +451,10 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
         let id = server(g.ann).id;
         assert!(webtty_servers::delete(tx, g.ann.project, id, at(3)).await.unwrap());
     }), WebttyServer id);
-    assert_eq!(covered, TELLS.iter().copied().collect());
+    assert_eq!(covered, REPLICATED_FUNCTIONS.iter().copied().collect());
 
     // Silent functions do not advance the log, and neither do uncommitted changes.
-    let before = told(&database).await.0;
+    let before = read_changes(&database).await.0;
     commit!(database, |tx| users::set_name(tx, ann.user, "Ann", at(5))).unwrap();
     let mut tx = database.begin().await;
     assert!(
@@ -454,17 +463,17 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
             .unwrap()
     );
     drop(tx);
-    assert_eq!(told(&database).await.0, before);
+    assert_eq!(read_changes(&database).await.0, before);
 }
 
 /// Objects that the changes apply to.
 #[derive(Clone, Copy)]
-struct Given {
+struct ChangeTargets {
     ann: Person,
     bob: Person,
 }
 
-type Doing<'t> = std::pin::Pin<Box<dyn Future<Output = ()> + Send + 't>>;
+type WriteFuture<'t> = std::pin::Pin<Box<dyn Future<Output = ()> + Send + 't>>;
 
 /// Later than all ids of this test.
 fn latest() -> ProjectId {

@@ -15,17 +15,17 @@ async fn create(
     key: String,
     body: SecretHash,
     answered: bool,
-) -> Option<Result<ProjectId, Refused>> {
+) -> Option<Result<ProjectId, RefusedError>> {
     let mut tx = store.begin().await.unwrap();
     let id = id!(ProjectId);
     let claim = idempotency::claim(&mut tx, person.workspace, &key, body, id, at(0));
     match claim.await.unwrap() {
-        Claim::Mine => {
+        Claim::Claimed => {
             let new = new_project(id, person, "made");
             projects::insert(&mut tx, &new).await.unwrap();
         }
-        Claim::Taken(taken) if taken.body_hash == body => return Some(Ok(taken.project_id)),
-        Claim::Taken(_) => return Some(Err(Refused)),
+        Claim::AlreadyUsed(taken) if taken.body_hash == body => return Some(Ok(taken.project_id)),
+        Claim::AlreadyUsed(_) => return Some(Err(RefusedError)),
     }
     if !answered {
         return None;
@@ -35,7 +35,7 @@ async fn create(
 }
 
 #[derive(Debug, PartialEq)]
-struct Refused;
+struct RefusedError;
 
 /// Random parallel requests: their key, their body, and whether the process survives until the
 /// commit.
@@ -127,7 +127,7 @@ async fn a_key_belongs_to_one_workspace_and_expires(database: Database) {
             person.project,
             at(0),
         );
-        assert_eq!(claim.await.unwrap(), Claim::Mine);
+        assert_eq!(claim.await.unwrap(), Claim::Claimed);
     }
     let found = idempotency::find(&mut tx, ann.workspace, "k")
         .await

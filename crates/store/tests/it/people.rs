@@ -316,15 +316,25 @@ async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
             .await
             .unwrap()
     );
-    assert!(sessions::proved(&mut tx, first.id, at(50)).await.unwrap());
+    assert!(
+        sessions::record_proof(&mut tx, first.id, at(50))
+            .await
+            .unwrap()
+    );
     assert!(
         sessions::second_factor(&mut tx, first.id, at(51))
             .await
             .unwrap()
     );
-    assert!(sessions::seen(&mut tx, first.id, at(52)).await.unwrap());
     assert!(
-        !sessions::seen(&mut tx, first.id, at(51)).await.unwrap(),
+        sessions::record_use(&mut tx, first.id, at(52))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !sessions::record_use(&mut tx, first.id, at(51))
+            .await
+            .unwrap(),
         "clocks can jump back"
     );
     let now = sessions::live(&mut tx, hash(2), at(199))

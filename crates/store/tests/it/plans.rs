@@ -142,7 +142,7 @@ async fn no_query_of_a_request_reads_a_whole_table(database: Database) {
         let list = credentials::List {
             user: ann.user,
             kind: None,
-            good_at: Some(at(1)),
+            active_at: Some(at(1)),
             ended_by: None,
             search: Some("a"),
             order: Order::Asc,

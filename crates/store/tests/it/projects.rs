@@ -350,13 +350,13 @@ async fn capacity_is_never_oversold(database: Database) {
     assert_eq!((pro.used, pro.total, pro.has_room()), (3, Some(2), false));
     for _ in 0..3 {
         assert!(
-            capacity::give_back(&mut tx, "other", "here", "pro")
+            capacity::release(&mut tx, "other", "here", "pro")
                 .await
                 .unwrap()
         );
     }
     assert!(
-        !capacity::give_back(&mut tx, "other", "here", "pro")
+        !capacity::release(&mut tx, "other", "here", "pro")
             .await
             .unwrap()
     );

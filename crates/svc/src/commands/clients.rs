@@ -9,7 +9,7 @@ use crate::{
     failure::Failure,
     filters, output,
     output::Format,
-    watch::{self, Kind},
+    watch::{self, ListKind},
 };
 
 /// The flags of `svc clients`.
@@ -55,10 +55,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-const KIND: Kind = Kind {
+const KIND: ListKind = ListKind {
     list: "clients",
     events: "client.",
-    keeps: |_, _| true,
+    matches: |_, _| true,
     heading: &["ID", "STATUS", "AGENT", "VERSION", "OS", "USER"],
     row,
 };

@@ -40,14 +40,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         None => Err(io::ErrorKind::Unsupported.into()),
     };
-    written.map_err(|error| Failure::of(&format!("there is no script for {name}"), error))?;
+    written
+        .map_err(|error| Failure::from_error(&format!("there is no script for {name}"), error))?;
     if args.shell == Shell::Zsh {
         script.extend_from_slice(ZSH_AUTOLOAD.as_bytes());
     }
     io::stdout()
         .lock()
         .write_all(&script)
-        .map_err(output::closed)
+        .map_err(output::write_failure)
 }
 
 /// Answers a shell that asks how a command line goes on. Nothing where no shell does.

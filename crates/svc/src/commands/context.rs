@@ -9,10 +9,10 @@ use clap::{Args, Parser, Subcommand};
 use client::HostPort;
 use serde::Serialize;
 
-use self::{effective::Settings, token::KeptToken};
+use self::{effective::Settings, token::StoredToken};
 use super::login::read;
 use crate::{
-    connection::{Connection, config_directory, contexts, given_path, path},
+    connection::{Connection, config_directory, contexts, non_empty_path, path},
     context::{self, Context, TokenStorage},
     failure::{Code, Failure},
     output,
@@ -204,7 +204,7 @@ struct ContextRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     project: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<KeptToken>,
+    token: Option<StoredToken>,
 }
 
 fn list(args: &ListArgs) -> Result<(), Failure> {
@@ -224,7 +224,7 @@ fn list(args: &ListArgs) -> Result<(), Failure> {
         listed.push(ContextRow {
             in_use: used.as_ref().is_ok_and(|used| *used == name),
             name,
-            token: KeptToken::of(&context.token),
+            token: StoredToken::of(&context.token),
             engine: context.engine,
             api_url: context.api_url,
             project: context.project.map(|project| project.endpoint),
@@ -305,7 +305,7 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
             std::path::absolute(path)
                 .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
         };
-        context.ca_file = given_path(Some(path)).map(absolute).transpose()?;
+        context.ca_file = non_empty_path(Some(path)).map(absolute).transpose()?;
     }
     if let Some(token) = token {
         if let Some(account) = context.token.account() {
@@ -347,9 +347,10 @@ fn given_token(args: &SetArgs) -> Result<Option<String>, Failure> {
     let text = if let Some(token) = &args.token {
         token.clone()
     } else if let Some(path) = &args.token_file {
-        given_path(Some(path)).map_or(Ok(String::new()), |path| {
-            let file = std::fs::File::open(path)
-                .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
+        non_empty_path(Some(path)).map_or(Ok(String::new()), |path| {
+            let file = std::fs::File::open(path).map_err(|error| {
+                Failure::from_error(&format!("cannot read {}", path.display()), error)
+            })?;
             read(file)
         })?
     } else if args.token_stdin && prompt::is_possible() {
@@ -398,7 +399,7 @@ fn delete(args: &DeleteArgs) -> Result<(), Failure> {
     let directory = args.place.directory()?;
     // The content does not matter: an unreadable file may still hold a token.
     match Context::read(&directory, &args.name) {
-        Ok(None) => return Err(context::unknown(&directory, &args.name)),
+        Ok(None) => return Err(context::unknown_context(&directory, &args.name)),
         Ok(Some(context)) => {
             if let Some(account) = context.token.account() {
                 account.forget()?;
@@ -415,7 +416,7 @@ fn delete(args: &DeleteArgs) -> Result<(), Failure> {
 }
 
 fn existing(directory: &Path, name: &str) -> Result<Context, Failure> {
-    Context::read(directory, name)?.ok_or_else(|| context::unknown(directory, name))
+    Context::read(directory, name)?.ok_or_else(|| context::unknown_context(directory, name))
 }
 
 /// Returns `None` for an empty text.

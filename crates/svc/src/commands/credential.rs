@@ -156,7 +156,7 @@ impl Material {
         error: PlatformError,
         to_failure: impl FnOnce(PlatformError) -> Failure,
     ) -> Failure {
-        let is_definite = error.is_definite();
+        let is_definite = error.is_certainly_not_done();
         let failure = to_failure(error);
         match self.made {
             Some(key) if is_definite => {
@@ -320,7 +320,9 @@ async fn revoke(args: RevokeArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
     let call = session.platform.call(REVOKE, &[&args.id]);
     let call = call.query("issued", args.issued.then_some("true"));
-    call.done().await.map_err(|error| known(error, &args.id))?;
+    call.execute()
+        .await
+        .map_err(|error| known(error, &args.id))?;
     output::message(&if args.issued {
         format!(
             "{} is revoked, with every credential that it issued",
@@ -383,9 +385,9 @@ impl NewKey {
     /// Published SDKs sign application tokens with P-521 (ES512).
     fn write(path: &Path) -> Result<Self, Failure> {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512)
-            .map_err(|error| Failure::of("a key cannot be made", error))?;
+            .map_err(|error| Failure::from_error("a key cannot be made", error))?;
         let mut file = private::new_file().open(path).map_err(|error| {
-            Failure::of(&format!("cannot write {}", path.display()), error)
+            Failure::from_error(&format!("cannot write {}", path.display()), error)
                 .hint("--key-file makes a new key and replaces none")
         })?;
         let key = Self {
@@ -399,7 +401,7 @@ impl NewKey {
             Ok(()) => Ok(key),
             Err(error) => {
                 key.discard();
-                Err(Failure::of(
+                Err(Failure::from_error(
                     &format!("cannot write {}", path.display()),
                     error,
                 ))
@@ -415,7 +417,7 @@ impl NewKey {
 
 fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path)
-        .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("cannot read {}", path.display()), error))
 }
 
 fn end(ttl: Duration) -> Result<String, Failure> {

@@ -7,7 +7,7 @@ use clap::Parser;
 use client::{Config, api::ListQuery};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use self::local::Local;
+use self::local::LocalAddress;
 use crate::{connection::Connection, failure::Failure, output::Format, suggest};
 
 /// The flags of `svc dial`.
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 
     /// Serve the tunnel on this local address, with one stream per connection
     #[arg(long, value_name = "LISTEN")]
-    listen: Option<Local>,
+    listen: Option<LocalAddress>,
 
     /// Output format of the message that all addresses are ready
     #[arg(long, short, value_enum, default_value_t)]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DialTarget {
     tunnel: String,
-    local: Option<Local>,
+    local: Option<LocalAddress>,
 }
 
 /// Dials the tunnels and connects them to the local side.
@@ -57,10 +57,10 @@ enum DialMode {
     /// One tunnel on stdin and stdout.
     Standard(String),
     /// Each tunnel on its own local address.
-    Local(Vec<(String, Local)>),
+    Local(Vec<(String, LocalAddress)>),
 }
 
-fn dial_mode(tunnels: Vec<DialTarget>, listen: Option<Local>) -> Result<DialMode, Failure> {
+fn dial_mode(tunnels: Vec<DialTarget>, listen: Option<LocalAddress>) -> Result<DialMode, Failure> {
     match (tunnels.as_slice(), listen) {
         (
             [
@@ -133,7 +133,7 @@ async fn standard_streams(config: &Config, tunnel: &str) -> Result<(), Failure> 
         // counts.
         _sent = &mut up => down.await,
     };
-    ended.map_err(|error| Failure::of("the stream broke", error))
+    ended.map_err(|error| Failure::from_error("the stream broke", error))
 }
 
 /// Reports a refusal. For an unknown name, it suggests the most similar existing one.

@@ -16,7 +16,7 @@ use api::control::whoami::{WHOAMI, Whoami};
 use clap::Parser;
 use client::{
     Config,
-    api::{Api, ApiError, ListQuery, PlatformLink, Standing},
+    api::{Api, ApiError, EngineStatus, ListQuery, PlatformLink},
 };
 
 use self::check::{Check, Report};
@@ -56,7 +56,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let context = args.connection.read_context();
     let config = args.connection.resolve();
     let engine = config.as_ref().ok().map(|config| config.engine.to_string());
-    let mut report = Report::begin(args.output, engine)?;
+    let mut report = Report::start(args.output, engine)?;
     report.add(check_context(&args.connection, &context))?;
     let context = context.ok().flatten();
     let check_platform = check_platform(&args.connection, context.as_ref());
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             report.add(Check::failed("settings", &failure))?;
         }
     }
-    report.end()
+    report.finish()
 }
 
 /// A check that exceeds the limit has failed.
@@ -76,7 +76,7 @@ async fn within(limit: Duration, name: &'static str, check: impl Future<Output =
         .await
         .unwrap_or_else(|_elapsed| {
             Check::fail(name, format!("no answer in {limit:?}"))
-                .next("something on the way holds it back; --timeout waits longer")
+                .with_next_step("something on the way holds it back; --timeout waits longer")
         })
 }
 
@@ -122,7 +122,7 @@ async fn check_platform(connection: &Connection, context: Option<&Context>) -> C
 
 /// The checks that need the engine.
 async fn check_engine(config: &Config, args: &Args, report: &mut Report) -> Result<(), Failure> {
-    if !network::look(config, args.timeout, report).await? {
+    if !network::run_checks(config, args.timeout, report).await? {
         return Ok(());
     }
     let api = match Api::new(config) {
@@ -142,14 +142,14 @@ async fn check_engine(config: &Config, args: &Args, report: &mut Report) -> Resu
         }
     };
     report.add(Check::pass("engine", format!("{} answers", config.engine)))?;
-    let Standing { platform, .. } = match standing {
+    let EngineStatus { platform, .. } = match standing {
         Ok(standing) => standing,
         Err(error) => {
-            report.add(token::refused(config, error))?;
+            report.add(token::rejected(config, error))?;
             return Ok(());
         }
     };
-    report.add(token::taken(config))?;
+    report.add(token::accepted(config))?;
     report.add(token::permissions(config))?;
     report.add(check_link(platform))?;
     let all = ListQuery::new();
@@ -161,7 +161,7 @@ async fn check_engine(config: &Config, args: &Args, report: &mut Report) -> Resu
         report.add(Check::skip("tunnel", "left out by --no-tunnel"))?;
         return Ok(());
     }
-    tunnel::look(config, args.timeout, report).await
+    tunnel::run_checks(config, args.timeout, report).await
 }
 
 /// Checks that the engine decides with current data.
@@ -180,7 +180,8 @@ fn check_link(platform: Option<PlatformLink>) -> Check {
             "the engine has lost its platform (last message {silence} s ago): it \
              serves with what it knew, and what was issued or revoked since is not in force"
         );
-        Check::warn(NAME, message).next("is the platform running, and does the engine reach it?")
+        Check::warn(NAME, message)
+            .with_next_step("is the platform running, and does the engine reach it?")
     }
 }
 

@@ -21,7 +21,7 @@ use self::{
 use crate::{
     connection::Connection,
     failure::Failure,
-    feed::{Feed, News},
+    feed::{Feed, FeedItem},
     filters, output,
     output::Format,
     signals, suggest,
@@ -110,7 +110,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         clients: to_filters(&args.clients),
         tunnels: to_filters(&args.tunnels),
         sessions: None,
-        again: !args.no_retry,
+        reconnect: !args.no_retry,
     };
     let teller = EventHandler {
         events: args.events,
@@ -128,7 +128,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let shutdown = signals::listen(DELIVERY_TIMEOUT)?;
     let drain = shutdown.drain();
     tokio::select! {
-        told = feed.shown_by(async |news| teller.handle(news, drain).await) => told,
+        told = feed.run_with(async |news| teller.handle(news, drain).await) => told,
         // A delivery in flight is finished first.
         () = async {
             drain.cancelled().await;
@@ -151,17 +151,17 @@ struct EventHandler {
 impl EventHandler {
     async fn handle(
         &self,
-        mut news: mpsc::Receiver<News>,
+        mut news: mpsc::Receiver<FeedItem>,
         drain: &CancellationToken,
     ) -> Result<(), Failure> {
         while let Some(Some(said)) = drain.run_until_cancelled(news.recv()).await {
             match said {
-                News::Event(event) if self.wants(&event) => self.event(&event).await?,
+                FeedItem::Event(event) if self.wants(&event) => self.event(&event).await?,
                 // A reader without the snapshot gets this message instead, as a sign that the
                 // stream works.
-                News::Event(event) if is_snapshot(&event) => output::message("following"),
-                News::Event(_) => {}
-                News::Lost { reason, wait } => {
+                FeedItem::Event(event) if is_snapshot(&event) => output::message("following"),
+                FeedItem::Event(_) => {}
+                FeedItem::Lost { reason, wait } => {
                     output::message(&format!("{reason}; following again in {wait:.1?}"));
                 }
             }

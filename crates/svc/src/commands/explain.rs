@@ -28,7 +28,7 @@ use self::{
     visit::Visitor,
 };
 use crate::{
-    connection::{config_directory, contexts, given_path, path},
+    connection::{config_directory, contexts, non_empty_path, path},
     context::{self, Context},
     failure::Failure,
     output,
@@ -171,7 +171,7 @@ async fn explain_reference(args: &Args, reference: StreamId) -> Result<VisitRepo
     let place = record_source(args, &session, None).await?;
     let found = Lookup {
         session: &session,
-        place: &place,
+        source: &place,
         reference,
     };
     Ok(VisitReport::of_record(found.wait().await?))
@@ -185,13 +185,13 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
         url,
         token: args.token.as_deref().map(str::trim),
         headers: &args.headers,
-        ca_file: given_path(args.ca_file.as_ref()).cloned().or_else(|| {
+        ca_file: non_empty_path(args.ca_file.as_ref()).cloned().or_else(|| {
             let context = context.as_ref()?;
             let is_theirs = visit::is_of_engine(url, context.engine.as_deref()?);
             context.ca_file.clone().filter(|_| is_theirs)
         }),
     };
-    let visit = visitor.go().await?;
+    let visit = visitor.send().await?;
     let endpoint = url.host_str().and_then(visit::endpoint_of);
     // Without a platform, or without permission to query it, the report still contains the other
     // findings.
@@ -209,7 +209,7 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
         (Ok(session), Some(place), Some(reference)) => {
             let lookup = Lookup {
                 session,
-                place,
+                source: place,
                 reference,
             };
             match lookup.wait().await {

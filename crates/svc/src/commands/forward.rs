@@ -21,8 +21,8 @@ use std::{
 
 use clap::{Parser, ValueHint};
 use client::{
-    Agent, Closed, Connection as StreamEvent, Destination, Forwarding, HostHeader, Properties,
-    ProxyProtocol, Target, properties::Protocol, tap::Tap,
+    Agent, CloseReason, Connection as StreamEvent, Destination, ForwardOptions, HostHeader,
+    Properties, ProxyProtocol, Target, properties::Protocol, tap::Tap,
 };
 use inspector::{Inspector, RecordingMode, Subscription, Update};
 use tokio::{runtime::Handle, sync::mpsc};
@@ -41,7 +41,7 @@ use crate::{
     failure::{Code, Failure},
     output,
     output::Format,
-    properties::{SERVICE, TunnelFlags, pair, speaks_other},
+    properties::{SERVICE, TunnelFlags, pair, unsupported_for_rewrite},
     signals, time,
 };
 
@@ -125,12 +125,13 @@ pub(crate) struct Args {
 /// Forwards until a signal or a refusal. Network failures are reported, and the tunnel is restored.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let workers = Workers::per_core("svc-agent")
-        .map_err(|error| Failure::of("the workers cannot be started", error))?;
+        .map_err(|error| Failure::from_error("the workers cannot be started", error))?;
     // The folder is served until this guard is dropped.
     let (target, _folder) = args.target(workers.handles())?;
     let properties = args.tunnel.properties(&target)?;
     let destination = args.destination(target.clone(), &properties)?;
-    let takes_host = speaks_other(&properties).is_none() && args.inspect != Some(Inspect::Off);
+    let takes_host =
+        unsupported_for_rewrite(&properties).is_none() && args.inspect != Some(Inspect::Off);
     let mut config = args.connection.resolve()?;
     config.labels = args.client_labels.iter().cloned().collect();
     config.heartbeat = args.heartbeat;
@@ -151,7 +152,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let (observer, mut stream_events) = streams.observe();
     let mut interactive = InteractiveOutput::default();
     let mut tap = inspection.tap();
-    if args.output == Format::Text && !args.no_panel && screen::is_there() {
+    if args.output == Format::Text && !args.no_panel && screen::is_available() {
         let requests = inspection.subscribe();
         let rows = match requests {
             Some(_) => Rows::Requests,
@@ -182,7 +183,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             tap = tap.or(own);
         }
     }
-    let mut forwarding = Forwarding::to(destination).with_observer(observer);
+    let mut forwarding = ForwardOptions::to(destination).with_observer(observer);
     if let Some(tap) = tap {
         forwarding = forwarding.with_tap(tap);
     }
@@ -202,7 +203,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             () = &mut stopping => {
                 interactive.end().await?;
                 inspection.end().await;
-                return report.closed(&Closed::Asked);
+                return report.closed(&CloseReason::Asked);
             }
             Ok(()) = status.changed() => {
                 let now = status.borrow_and_update().clone();
@@ -227,7 +228,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                             agent.close(Duration::ZERO).await;
                         }
                     }
-                    return Err(ended(&closed));
+                    return Err(closed_failure(&closed));
                 }
             }
         }
@@ -273,7 +274,7 @@ impl Args {
             .hint("read X-Forwarded-For in the service, or give --tls, --tcp or --bytestream"));
         }
         if self.host_header.is_some()
-            && let Some(other) = speaks_other(properties)
+            && let Some(other) = unsupported_for_rewrite(properties)
         {
             return Err(Failure::usage(format!(
                 "--host-header is for services that speak http/1.1 without TLS, and this one \
@@ -412,10 +413,10 @@ impl Advice {
 }
 
 /// The failure for a tunnel that closed without a request of the user.
-pub(crate) fn ended(closed: &Closed) -> Failure {
+pub(crate) fn closed_failure(closed: &CloseReason) -> Failure {
     match closed {
-        Closed::Refused(refusal) => refusal.into(),
-        Closed::Asked => Failure::new(Code::Failed, "the agent ended"),
+        CloseReason::Refused(refusal) => refusal.into(),
+        CloseReason::Asked => Failure::new(Code::Failed, "the agent ended"),
         _ => Failure::new(Code::Failed, "the engine closed the tunnel")
             .hint("its log says why; run the command again to open it anew"),
     }

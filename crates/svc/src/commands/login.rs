@@ -13,7 +13,7 @@ use client::Token;
 use types::permission::Permissions;
 
 use crate::{
-    connection::{config_directory, given_path},
+    connection::{config_directory, non_empty_path},
     context::{self, Context, TokenStorage},
     failure::{Code, Failure},
     keyring::{self, Account},
@@ -99,7 +99,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         Failure::usage("no platform is named").hint("give --api-url (or SVC_API_URL)")
     })?;
     let address = parse(&api_url)?;
-    let given_ca = given_path(args.flags.ca_file.as_ref())
+    let given_ca = non_empty_path(args.flags.ca_file.as_ref())
         .map(absolute)
         .transpose()?;
     let kept_ca = matching_context(before.as_ref(), &address).and_then(|same| same.ca_file.clone());
@@ -231,7 +231,7 @@ async fn store_token(place: &LoginTarget, token: String) -> Result<TokenStorage,
     let keeping = tokio::task::spawn_blocking(move || kept.keep(&Token::new(&token)));
     keeping
         .await
-        .map_err(|error| Failure::of("the keyring failed", error))??;
+        .map_err(|error| Failure::from_error("the keyring failed", error))??;
     Ok(TokenStorage::KeyringAccount(account))
 }
 
@@ -294,8 +294,9 @@ fn kind(kind: CallerKind) -> &'static str {
 fn token(args: &LoginArgs) -> Result<Option<String>, Failure> {
     let given = args.flags.token.as_ref().filter(|token| !token.is_empty());
     let text = if let Some(path) = &args.token_file {
-        let file = std::fs::File::open(path)
-            .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
+        let file = std::fs::File::open(path).map_err(|error| {
+            Failure::from_error(&format!("cannot read {}", path.display()), error)
+        })?;
         read(file)?
     } else if args.token_stdin && prompt::is_possible() {
         prompt::secret("token (a personal access token; it is not shown): ")?
@@ -320,13 +321,13 @@ pub(super) fn read(source: impl Read) -> Result<String, Failure> {
     source
         .take(MAX_TOKEN)
         .read_to_string(&mut text)
-        .map_err(|error| Failure::of("the token cannot be read", error))?;
+        .map_err(|error| Failure::from_error("the token cannot be read", error))?;
     Ok(text)
 }
 
 fn absolute(path: &PathBuf) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("{} is no file", path.display()), error))
 }
 
 /// A token has at most 8 KiB. Longer input is not a token.

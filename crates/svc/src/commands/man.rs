@@ -33,11 +33,12 @@ pub(crate) fn run(args: &Args, mut root: Command) -> Result<(), Failure> {
             Man::new(root)
                 .render(&mut page)
                 .and_then(|()| io::stdout().lock().write_all(&page))
-                .map_err(output::closed)
+                .map_err(output::write_failure)
         }
         Some(directory) => {
-            let failed =
-                |error| Failure::of(&format!("cannot write to {}", directory.display()), error);
+            let failed = |error| {
+                Failure::from_error(&format!("cannot write to {}", directory.display()), error)
+            };
             std::fs::create_dir_all(directory).map_err(failed)?;
             clap_mangen::generate_to(root, directory).map_err(failed)
         }

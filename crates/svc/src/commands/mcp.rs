@@ -51,11 +51,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let server = Server::new(Network::open(flags, Arc::clone(&terminals))?);
     let served = tokio::select! {
         served = ::mcp::stdio(server, TunnelTools(Arc::clone(&tunnels))) => {
-            served.map_err(|error| Failure::of("the MCP client closed the connection before it was initialised", error))
+            served.map_err(|error| Failure::from_error("the MCP client closed the connection before it was initialised", error))
         }
         () = shutdown.drain().cancelled() => Ok(()),
     };
-    terminals.end().await;
+    terminals.leave_all().await;
     tunnels.end().await;
     served
 }

@@ -161,7 +161,7 @@ pub(crate) struct DeleteArgs {
 
 /// The project argument of commands that default to the selected one.
 #[derive(Debug, Args)]
-pub(crate) struct OnProject {
+pub(crate) struct ProjectArg {
     /// The project: endpoint, id or name. Default: the selected one
     #[arg(long, value_name = "PROJECT")]
     pub(crate) project: Option<String>,
@@ -259,7 +259,7 @@ async fn select(args: UseArgs) -> Result<(), Failure> {
             project.endpoint, project.domain, project.engine_port
         ))
     };
-    session.keep(&Context {
+    session.save_context(&Context {
         engine,
         workspace_id: Some(project.workspace_id.clone()),
         project: Some(SelectedProject {
@@ -303,7 +303,11 @@ async fn delete(args: DeleteArgs) -> Result<(), Failure> {
         &format!("the project {} ({})", project.name, project.endpoint),
         args.yes,
     )?;
-    session.platform.call(DELETE, &[&project.id]).done().await?;
+    session
+        .platform
+        .call(DELETE, &[&project.id])
+        .execute()
+        .await?;
     output::message(&format!(
         "the project {} ({}) is deleted",
         project.name, project.endpoint

@@ -22,7 +22,7 @@ use std::{
 };
 
 use clap::Parser;
-use client::{Closed, Config};
+use client::{CloseReason, Config};
 use daemon::{
     config::ConfigError,
     shutdown::Shutdown,
@@ -44,7 +44,7 @@ use self::{
     tunnel::TunnelReport,
 };
 use crate::{
-    connection::{Connection, given_path, path},
+    connection::{Connection, non_empty_path, path},
     descriptors,
     failure::Failure,
     output,
@@ -108,10 +108,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let supervisor = supervisor::connect()?;
     let shutdown = signals::listen(signals::DRAIN)?;
-    let hangups = Signals::of(Signal::HangUp)
-        .map_err(|error| Failure::of("signal handlers cannot be installed", error))?;
+    let hangups = Signals::new(Signal::HangUp)
+        .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
     let workers = Workers::per_core("svc-agent")
-        .map_err(|error| Failure::of("the workers cannot be started", error))?;
+        .map_err(|error| Failure::from_error("the workers cannot be started", error))?;
     let (sender, reports) = mpsc::channel(LINES);
     let agents = AgentSet::new(workers.handles().to_vec(), shutdown.clone(), sender);
     let docker = args.docker.start()?;
@@ -181,7 +181,7 @@ impl RunTasks {
     ) -> Result<(), Failure> {
         let (polled, mut polls) = watch::channel(self.handled.clone());
         let following = tokio::spawn(self.files.clone().follow(polled));
-        let mut beats = self.supervisor.beat_every().map(|every| {
+        let mut beats = self.supervisor.beat_interval().map(|every| {
             let mut beats = interval(every);
             beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
             beats
@@ -212,7 +212,7 @@ impl RunTasks {
                     self.reload(contents, true).await?;
                 }
                 () = docker::changed(self.docker.as_mut()) => self.containers_changed()?,
-                () = supervisor::next(beats.as_mut()) => self.supervisor.beat(),
+                () = supervisor::next_keepalive(beats.as_mut()) => self.supervisor.send_watchdog_beat(),
                 () = tokio::time::sleep_until(ready_deadline), if !self.ready => {}
             }
         }
@@ -228,7 +228,7 @@ impl RunTasks {
                 status,
                 target,
             } => {
-                if !self.agents.note(&key, &status) {
+                if !self.agents.store_status(&key, &status) {
                     // The tunnel was removed meanwhile, and the removal was reported.
                     return Ok(());
                 }
@@ -282,7 +282,7 @@ impl RunTasks {
     async fn load(&mut self, mut contents: Contents) -> Result<LoadedFile, Vec<ConfigError>> {
         let read = self.read_plan(&contents);
         if let Ok(plan) = &read {
-            let given = given_path(self.args.token_file.as_ref()).cloned();
+            let given = non_empty_path(self.args.token_file.as_ref()).cloned();
             let paths = self.file.iter().cloned().chain(given);
             let paths: Vec<_> = paths.chain(plan.token_files()).collect();
             if !paths.iter().all(|path| contents.contains_key(path)) {
@@ -323,7 +323,7 @@ impl RunTasks {
         let mut wanted = self.loaded.plan.tunnels.clone();
         if let Some(docker) = &mut self.docker {
             for (key, tunnel) in docker.wanted() {
-                match tunnel.knows_engine(&self.loaded.plan.engines) {
+                match tunnel.has_engine(&self.loaded.plan.engines) {
                     Ok(()) => {
                         wanted.insert(key, tunnel);
                     }
@@ -333,7 +333,7 @@ impl RunTasks {
         }
         let applied = self.agents.apply(&self.loaded.engines, &wanted, again)?;
         for key in &applied.removed {
-            self.report.closed(key, &Closed::Asked)?;
+            self.report.closed(key, &CloseReason::Asked)?;
         }
         Ok(applied)
     }
@@ -390,7 +390,7 @@ impl RunTasks {
             tokio::select! {
                 closed = closing.join_next() => if closed.is_none() { break },
                 Some(tunnel_report) = reports.recv() => self.handle_report(tunnel_report)?,
-                () = supervisor::next(beats.as_mut()) => self.supervisor.beat(),
+                () = supervisor::next_keepalive(beats.as_mut()) => self.supervisor.send_watchdog_beat(),
             }
         }
         while let Ok(tunnel_report) = reports.try_recv() {

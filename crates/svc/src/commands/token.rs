@@ -8,7 +8,7 @@ use std::{
 use api::control::tokens::{MINT_TOKEN, MintToken, MintedToken};
 use clap::{ArgGroup, Parser, Subcommand};
 use client::Token;
-use credentials::{BadMint, Identity, MintRequest, Secret, SigningKey, TokenKind};
+use credentials::{Identity, MintError, MintRequest, Secret, SigningKey, TokenKind};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use types::permission::Permission;
@@ -175,11 +175,11 @@ fn mint(args: &MintArgs) -> Result<String, Failure> {
     };
     let now = Timestamp::now().as_second();
     let token = credentials::mint(&key, &request, now).map_err(|error| match error {
-        BadMint::Param(error) => Failure::usage(error.to_string()),
-        error @ BadMint::Signing => Failure::of("the token cannot be made", error),
+        MintError::Param(error) => Failure::usage(error.to_string()),
+        error @ MintError::Signing => Failure::from_error("the token cannot be made", error),
     })?;
     String::from_utf8(token.expose().to_vec())
-        .map_err(|error| Failure::of("the token cannot be written", error))
+        .map_err(|error| Failure::from_error("the token cannot be written", error))
 }
 
 fn signing_key(args: &MintArgs) -> Result<SigningKey, Failure> {
@@ -216,7 +216,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
     } else {
         std::fs::read_to_string(path)
     };
-    text.map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))
+    text.map_err(|error| Failure::from_error(&format!("cannot read {}", path.display()), error))
 }
 
 /// An identity is required, because two agents with one identity may take over each other's names.

@@ -9,7 +9,7 @@ use crate::{
     failure::Failure,
     filters, output,
     output::Format,
-    watch::{self, Kind},
+    watch::{self, ListKind},
 };
 
 /// The flags of `svc tunnels`.
@@ -56,10 +56,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-const KIND: Kind = Kind {
+const KIND: ListKind = ListKind {
     list: "tunnels",
     events: "tunnel.",
-    keeps: |_, _| true,
+    matches: |_, _| true,
     heading: &["NAME", "PROTOCOL", "ADDRESS", "STATUS", "ID"],
     row,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use api::control::turn::{ISSUE_BY_ID, IssueTurnCredential, TurnCredential};
 use clap::Parser;
 
-use super::project::OnProject;
+use super::project::ProjectArg;
 use crate::{failure::Failure, output, output::Format, time};
 
 /// The flags of `svc turn-credentials`.
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     ttl: Option<Duration>,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// Issues a credential.

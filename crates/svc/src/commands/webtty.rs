@@ -1,22 +1,22 @@
 //! `svc webtty`: terminals through tunnels.
 
-mod asked;
 mod client;
-mod ended;
+mod command_end;
 mod exec;
 mod fs;
 mod keys;
 mod list;
+mod offline_server;
 mod piped;
-mod registered;
 #[cfg(unix)]
 mod server;
 #[cfg(unix)]
 mod servers;
+mod session_request;
 mod sessions;
 mod signalled;
-mod stage;
 mod target;
+mod terminal_view;
 
 use clap::Subcommand;
 

@@ -172,7 +172,7 @@ async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     session
         .platform
         .call(DELETE, &[&workspace.id])
-        .done()
+        .execute()
         .await?;
     output::message(&format!("the workspace {} is deleted", workspace.name));
     Ok(())

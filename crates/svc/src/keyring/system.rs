@@ -54,9 +54,9 @@ fn failed(error: &Error) -> Failure {
         }
         Error::Ambiguous(_) => Failure::new(Code::Failed, "the keyring holds several tokens for one context")
             .hint("remove those of `svc` in the system's password manager, and sign in again with `svc login`"),
-        Error::NoStorageAccess(_) => Failure::of("the keyring stays locked", error)
+        Error::NoStorageAccess(_) => Failure::from_error("the keyring stays locked", error)
             .hint("unlock it in your session; on a machine without one, keep the token in a file (--token-storage file)"),
-        error => Failure::of("the keyring failed", error).hint(NEXT),
+        error => Failure::from_error("the keyring failed", error).hint(NEXT),
     }
 }
 

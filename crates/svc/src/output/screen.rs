@@ -5,7 +5,7 @@ use std::{
     io::{self, Stdout, Write},
 };
 
-use super::closed;
+use super::write_failure;
 use crate::failure::Failure;
 
 /// The alternate screen of the terminal. Dropping it restores the main screen.
@@ -17,7 +17,9 @@ impl Screen {
     /// Switches to the alternate screen and hides the cursor.
     pub(crate) fn enter() -> Result<Self, Failure> {
         let mut screen = Self { out: io::stdout() };
-        screen.write("\x1b[?1049h\x1b[?25l").map_err(closed)?;
+        screen
+            .write("\x1b[?1049h\x1b[?25l")
+            .map_err(write_failure)?;
         Ok(screen)
     }
 
@@ -41,7 +43,7 @@ impl Screen {
             let _written = write!(text, "… and {} more\x1b[K\r\n", lines.len() - shown);
         }
         let _written = write!(text, "\x1b[K\r\n{last}\x1b[K\x1b[J");
-        self.write(&text).map_err(closed)
+        self.write(&text).map_err(write_failure)
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {

@@ -34,16 +34,16 @@ fn is_localhost(host: &str) -> bool {
 }
 
 impl FromStr for ApiUrl {
-    type Err = BadApiUrl;
+    type Err = ApiUrlError;
 
-    fn from_str(text: &str) -> Result<Self, BadApiUrl> {
+    fn from_str(text: &str) -> Result<Self, ApiUrlError> {
         let text = text.strip_suffix('/').unwrap_or(text);
-        let uri: Uri = text.parse().map_err(|_invalid| BadApiUrl::NoOrigin)?;
-        let scheme = uri.scheme_str().ok_or(BadApiUrl::NoOrigin)?;
-        let authority = uri.authority().ok_or(BadApiUrl::NoOrigin)?.as_str();
+        let uri: Uri = text.parse().map_err(|_invalid| ApiUrlError::NotAnOrigin)?;
+        let scheme = uri.scheme_str().ok_or(ApiUrlError::NotAnOrigin)?;
+        let authority = uri.authority().ok_or(ApiUrlError::NotAnOrigin)?.as_str();
         let is_origin = matches!(uri.path(), "" | "/") && uri.query().is_none();
         if !is_origin || authority.contains('@') || text.contains('#') {
-            return Err(BadApiUrl::NoOrigin);
+            return Err(ApiUrlError::NotAnOrigin);
         }
         let host = uri.host().unwrap_or_default().to_ascii_lowercase();
         let literal = host.trim_matches(['[', ']']);
@@ -59,8 +59,8 @@ impl FromStr for ApiUrl {
         match scheme {
             "https" => Ok(address),
             "http" if is_loopback => Ok(address),
-            "http" => Err(BadApiUrl::InClear),
-            _ => Err(BadApiUrl::NoOrigin),
+            "http" => Err(ApiUrlError::Unencrypted),
+            _ => Err(ApiUrlError::NotAnOrigin),
         }
     }
 }
@@ -73,23 +73,23 @@ impl fmt::Display for ApiUrl {
 
 /// The text is not an address that tokens may be sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadApiUrl {
+pub(crate) enum ApiUrlError {
     /// The text is not just scheme, host and port.
-    NoOrigin,
+    NotAnOrigin,
     /// Without TLS, and not on this machine.
-    InClear,
+    Unencrypted,
 }
 
-impl fmt::Display for BadApiUrl {
+impl fmt::Display for ApiUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoOrigin => "no address such as https://svc.example.com",
-            Self::InClear => "not https: the token would travel in clear",
+            Self::NotAnOrigin => "no address such as https://svc.example.com",
+            Self::Unencrypted => "not https: the token would travel in clear",
         })
     }
 }
 
-impl std::error::Error for BadApiUrl {}
+impl std::error::Error for ApiUrlError {}
 
 #[cfg(test)]
 mod tests {
@@ -112,8 +112,8 @@ mod tests {
     #[test]
     fn unencrypted_addresses_and_non_origins_are_refused() {
         let bad = |text: &str| text.parse::<ApiUrl>().unwrap_err();
-        assert_eq!(bad("http://svc.example.com"), BadApiUrl::InClear);
-        assert_eq!(bad("http://localhost.example"), BadApiUrl::InClear);
+        assert_eq!(bad("http://svc.example.com"), ApiUrlError::Unencrypted);
+        assert_eq!(bad("http://localhost.example"), ApiUrlError::Unencrypted);
         for text in [
             "",
             "svc.example.com",
@@ -122,7 +122,7 @@ mod tests {
             "https://u@a",
             "ftp://a",
         ] {
-            assert_eq!(bad(text), BadApiUrl::NoOrigin, "{text}");
+            assert_eq!(bad(text), ApiUrlError::NotAnOrigin, "{text}");
         }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct Refusal {
 }
 
 impl PlatformError {
-    pub(super) fn refused(status: u16, body: &[u8]) -> Self {
+    pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         let refusal: Refusal = serde_json::from_slice(body).unwrap_or_default();
         // The status line takes precedence over the body.
         Self::Refused(Box::new(Refusal { status, ..refusal }))
@@ -64,7 +64,7 @@ impl PlatformError {
     }
 
     /// True if the requested action was certainly not performed.
-    pub(crate) fn is_definite(&self) -> bool {
+    pub(crate) fn is_certainly_not_done(&self) -> bool {
         match self {
             Self::Refused(refusal) => (400..500).contains(&refusal.status),
             // No connection was established, so the request was not received.
@@ -161,7 +161,7 @@ mod tests {
             (503, "service_unavailable", Code::Failed),
         ] {
             let body = format!(r#"{{"code": "{code}", "detail": "No."}}"#);
-            let failure = Failure::from(PlatformError::refused(status, body.as_bytes()));
+            let failure = Failure::from(PlatformError::from_response(status, body.as_bytes()));
             assert_eq!(failure.code(), exit, "{status} {code}");
         }
     }
@@ -173,7 +173,7 @@ mod tests {
             let body = serde_json::json!({
                 "code": hostile, "detail": hostile, "scope": hostile, "url": hostile,
             });
-            let refused = PlatformError::refused(status, body.to_string().as_bytes());
+            let refused = PlatformError::from_response(status, body.to_string().as_bytes());
             let failure = Failure::from(refused);
             let hint = failure.next_step().unwrap_or_default();
             for told in [failure.message(), failure.name(), hint] {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_foreign_body_leaves_the_status() {
-        let failure = Failure::from(PlatformError::refused(502, b"<html>"));
+        let failure = Failure::from(PlatformError::from_response(502, b"<html>"));
         assert!(failure.to_string().contains("answered 502"), "{failure}");
     }
 }

@@ -63,7 +63,7 @@ impl Session {
         let known = all
             .iter()
             .flat_map(|project| [project.name.as_str(), project.endpoint.as_str()]);
-        Err(nothing_called("project", text, known, "svc project list"))
+        Err(not_found("project", text, known, "svc project list"))
     }
 
     /// The caller's projects, limited to one page.
@@ -105,12 +105,7 @@ impl Session {
             }
             (None, _) => {
                 let known = all.iter().map(|workspace| workspace.name.as_str());
-                Err(nothing_called(
-                    "workspace",
-                    text,
-                    known,
-                    "svc workspace list",
-                ))
+                Err(not_found("workspace", text, known, "svc workspace list"))
             }
         }
     }
@@ -141,7 +136,7 @@ fn is_endpoint(text: &str) -> bool {
 }
 
 /// The failure for an unknown name, with the most similar one.
-pub(crate) fn nothing_called<'a>(
+pub(crate) fn not_found<'a>(
     kind: &str,
     text: &str,
     known: impl Iterator<Item = &'a str>,
@@ -170,9 +165,8 @@ mod tests {
     #[test]
     fn a_similar_name_is_suggested() {
         let known = ["production", "staging"];
-        let hint = |text| {
-            nothing_called("project", text, known.into_iter(), "svc project list").to_string()
-        };
+        let hint =
+            |text| not_found("project", text, known.into_iter(), "svc project list").to_string();
         assert!(hint("stagin").contains("did you mean `staging`?"));
         assert!(hint("Produciton").contains("did you mean `production`?"));
         assert!(

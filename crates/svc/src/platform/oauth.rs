@@ -190,7 +190,7 @@ async fn send(address: &ApiUrl, request: RequestBuilder) -> Result<Vec<u8>, Oaut
     }
     Err(match serde_json::from_slice(&body) {
         Ok(refusal) => OauthFailure::Refused(refusal),
-        Err(_other) => PlatformError::refused(status.as_u16(), &body).into(),
+        Err(_other) => PlatformError::from_response(status.as_u16(), &body).into(),
     })
 }
 

@@ -7,7 +7,7 @@ use client::Token;
 
 use super::{ApiUrl, Platform};
 use crate::{
-    connection::{config_directory, contexts, given_path, path},
+    connection::{config_directory, contexts, non_empty_path, path},
     context::{self, Context},
     failure::Failure,
 };
@@ -119,7 +119,7 @@ impl SessionFlags {
         };
         let kept_ca = kept.and_then(|context| context.ca_file.clone());
         Ok(Access {
-            ca_file: given_path(self.ca_file.as_ref()).cloned().or(kept_ca),
+            ca_file: non_empty_path(self.ca_file.as_ref()).cloned().or(kept_ca),
             address,
             token,
             context,
@@ -129,7 +129,7 @@ impl SessionFlags {
 
 impl Session {
     /// Writes the context back.
-    pub(crate) fn keep(&self, context: &Context) -> Result<(), Failure> {
+    pub(crate) fn save_context(&self, context: &Context) -> Result<(), Failure> {
         let directory = self
             .directory
             .as_ref()

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use terminal::client::{
     Endpoint, Event, Request, Session, SessionError,
-    inventory::{self, NoWay, Server},
+    inventory::{self, Server, UnreachableError},
 };
 use tokio::time::{Instant, sleep_until};
 use tty::message::{self, Environment, Options, Stream, User, Username, Workdir};
@@ -64,7 +64,7 @@ async fn run(
     let began = Instant::now();
     let mut request = Request::new(command);
     // The call ends before the client could reconnect.
-    request.comes_back = false;
+    request.resumes = false;
     let (mut session, input) = Session::start(endpoint, request);
     let typing = async {
         if let Some(stdin) = stdin {
@@ -127,8 +127,10 @@ fn endpoint(
 ) -> Result<Endpoint, TerminalError> {
     let mut endpoint = server.endpoint(config, None).map_err(|error| {
         let code = match error {
-            NoWay::Address(_) => "webtty_address",
-            NoWay::Transport { .. } | NoWay::WebTransport(_) => "webtty_transport",
+            UnreachableError::Address(_) => "webtty_address",
+            UnreachableError::Transport { .. } | UnreachableError::WebTransport(_) => {
+                "webtty_transport"
+            }
         };
         failed(502, code, &plain(&error.to_string()))
     })?;

@@ -8,7 +8,7 @@ use std::{
 use tokio::{process::Command, time::timeout};
 
 use super::{
-    panel::Seen,
+    panel::TerminalSession,
     program::{Home, SOON},
 };
 
@@ -60,7 +60,7 @@ const LINES: [(&str, &str); 4] = [
 async fn completes(home: &Home, shell: &[&str], before: &str) {
     for (line, end) in LINES {
         let mut command = self::shell(home, shell[0]);
-        let mut terminal = Seen::spawn(command.args(&shell[1..]), 100, 30);
+        let mut terminal = TerminalSession::spawn(command.args(&shell[1..]), 100, 30);
         // The quotes distinguish the echoed input from the expected output.
         terminal.press(&format!("{before}; PS1='rea''dy> '\n"));
         terminal.until_text("ready> ").await;

@@ -14,7 +14,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use super::{hosted::Hosted, installed::up, program::Home, story::fingerprint, terminal::Asked};
+use super::{
+    hosted::HostedPlatform, installed::up, program::Home, story::fingerprint,
+    terminal::TerminalCommand,
+};
 
 /// CP-4g: without a terminal, the fingerprint of a preview is the only confirmation.
 #[tokio::test]
@@ -99,7 +102,7 @@ async fn cp_4g_a_payment_is_made_on_its_page() {
     let output = home.run(&args).await;
     assert_eq!(output.code, Some(1), "{output:?}");
     let url = output.stdout.trim();
-    let base = up.said("base_url");
+    let base = up.ready_field("base_url");
     assert!(
         url.starts_with(&format!("{base}/billing/checkout?")),
         "{url}"
@@ -114,7 +117,7 @@ async fn cp_4g_a_payment_is_made_on_its_page() {
 async fn cp_4g_a_user_confirms_after_seeing_the_impact() {
     let home = Home::new();
     let _up = up(&home, &[]).await;
-    let mut prompt = Asked::start(&home, &["project", "create", "new"]);
+    let mut prompt = TerminalCommand::start(&home, &["project", "create", "new"]);
     let shown = prompt.until("[y/N]").await;
     for text in [
         "new",
@@ -128,7 +131,7 @@ async fn cp_4g_a_user_confirms_after_seeing_the_impact() {
     prompt.answer("n\n");
     let (code, _rest) = prompt.ended().await;
     assert_eq!(code, Some(1));
-    let mut prompt = Asked::start(&home, &["project", "create", "new"]);
+    let mut prompt = TerminalCommand::start(&home, &["project", "create", "new"]);
     prompt.until("[y/N]").await;
     prompt.answer("yes\n");
     let (code, stdout) = prompt.ended().await;
@@ -142,14 +145,14 @@ async fn cp_4g_a_stale_offer_is_confirmed_again() {
     let home = Home::new();
     let region = |name: &str| json!({"provider": "aws", "region": name, "capacity": {"basic": 1}});
     let catalog = json!({"regions": [region("one"), region("two")]});
-    let platform = Hosted::start(&home, catalog).await;
+    let platform = HostedPlatform::start(&home, catalog).await;
     platform.login(&home).await;
     let create = |name: &'static str, place: &'static str| {
         [
             "project", "create", name, "--plan", "basic", "--region", place,
         ]
     };
-    let mut prompt = Asked::start(&home, &create("mine", "aws/one"));
+    let mut prompt = TerminalCommand::start(&home, &create("mine", "aws/one"));
     prompt.until("[y/N]").await;
     // Another user takes the slot in the other region, so the preview is stale.
     let preview = home
@@ -182,7 +185,7 @@ async fn cp_4g_a_stale_offer_is_confirmed_again() {
 async fn cp_4a_a_lost_answer_does_not_create_twice() {
     let home = Home::new();
     let up = up(&home, &[]).await;
-    let proxy = losing_the_first_answer(up.said("base_url")).await;
+    let proxy = losing_the_first_answer(up.ready_field("base_url")).await;
     let preview = home
         .run(&["project", "create", "--preview", "-o", "json"])
         .await
@@ -197,7 +200,7 @@ async fn cp_4a_a_lost_answer_does_not_create_twice() {
         "-o",
         "json",
     ];
-    let through = ["--api-url", &proxy, "--token", up.said("token")];
+    let through = ["--api-url", &proxy, "--token", up.ready_field("token")];
     let made = home.run(&[&args[..], &through].concat()).await.json();
     let list = home.run(&["project", "list", "-o", "json"]).await.json();
     assert_eq!(list["total"], 2, "{list}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::program::{Ended, Home};
+use super::program::{CommandOutput, Home};
 
 #[tokio::test]
 async fn contexts_are_created_listed_selected_renamed_and_removed() {
@@ -116,7 +116,7 @@ async fn an_empty_variable_counts_as_unset() {
         for name in ["SVC_CA_FILE", "SVC_CONFIG", "SVC_TOKEN_FILE"] {
             command.env(name, "");
         }
-        let output = Ended::of_command(command).await;
+        let output = CommandOutput::of_command(command).await;
         assert_eq!(output.code, plain.code, "{args:?} {output:?}");
         assert_eq!(output.stdout, plain.stdout, "{args:?}");
         assert_eq!(output.stderr, plain.stderr, "{args:?}");
@@ -176,7 +176,7 @@ async fn each_value_shows_its_source_and_no_secret_is_shown() {
     command
         .env("SVC_CONTEXT", "work")
         .env("SVC_ENGINE", "other.example");
-    let output = Ended::of_command(command).await;
+    let output = CommandOutput::of_command(command).await;
     assert!(!output.stdout.contains(token.trim()), "{output:?}");
     let shown = output.json();
     let source = |name: &str| setting(&shown, name)["source"].clone();

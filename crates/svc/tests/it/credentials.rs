@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::{io::AsyncReadExt as _, net::TcpListener};
 
-use super::{installed::up, program::Home, terminal::Asked};
+use super::{installed::up, program::Home, terminal::TerminalCommand};
 
 #[tokio::test]
 async fn a_token_is_shown_once_and_ends_with_its_credential() {
@@ -190,8 +190,12 @@ async fn a_token_is_stored_after_the_platform_accepted_it() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let file = home.path().join(".config/svc/contexts/default.json");
-    std::fs::write(home.path().join("token"), format!("{}\n", up.said("token"))).unwrap();
-    let login = ["login", "--api-url", up.said("base_url")];
+    std::fs::write(
+        home.path().join("token"),
+        format!("{}\n", up.ready_field("token")),
+    )
+    .unwrap();
+    let login = ["login", "--api-url", up.ready_field("base_url")];
 
     let wrong = home
         .run_with_input(&[&login[..], &["--token-stdin"]].concat(), b"a.b.c")
@@ -206,12 +210,12 @@ async fn a_token_is_stored_after_the_platform_accepted_it() {
     let args = [&login[..], &["--token-file", "token", "-o", "json"]].concat();
     let signed_in = home.run(&args).await;
     assert_eq!(signed_in.json()["email"], "admin@localhost");
-    assert!(!signed_in.stderr.contains(up.said("token")));
+    assert!(!signed_in.stderr.contains(up.ready_field("token")));
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    assert_eq!(kept["api_url"], up.said("base_url"));
-    assert_eq!(kept["workspace_id"], up.said("workspace_id"));
+    assert_eq!(kept["api_url"], up.ready_field("base_url"));
+    assert_eq!(kept["workspace_id"], up.ready_field("workspace_id"));
 
     // The selection is stored in this context. The context of `svc up` does not change.
     let here = ["--context", "default"];
@@ -220,12 +224,12 @@ async fn a_token_is_stored_after_the_platform_accepted_it() {
         .await;
     assert_eq!(used.code, Some(0), "{used:?}");
     let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    let endpoint = up.said("project_endpoint");
+    let endpoint = up.ready_field("project_endpoint");
     assert_eq!(
         kept["project"],
-        json!({"id": up.said("project_id"), "endpoint": endpoint})
+        json!({"id": up.ready_field("project_id"), "endpoint": endpoint})
     );
-    let engine = up.said("engine_url").trim_start_matches("https://");
+    let engine = up.ready_field("engine_url").trim_start_matches("https://");
     assert_eq!(kept["engine"], engine);
     let again = home.run(&args).await;
     assert_eq!(again.code, Some(0), "{again:?}");
@@ -249,10 +253,15 @@ async fn a_token_is_stored_after_the_platform_accepted_it() {
 async fn a_typed_token_is_not_echoed() {
     let home = Home::new();
     let up = up(&home, &[]).await;
-    let login = ["login", "--api-url", up.said("base_url"), "--token-stdin"];
-    let mut asked = Asked::start(&home, &login);
+    let login = [
+        "login",
+        "--api-url",
+        up.ready_field("base_url"),
+        "--token-stdin",
+    ];
+    let mut asked = TerminalCommand::start(&home, &login);
     asked.until("it is not shown): ").await;
-    asked.answer(&format!("{}\n", up.said("token")));
+    asked.answer(&format!("{}\n", up.ready_field("token")));
     asked.until("signed in to").await;
     let shown = asked.echoed().await;
     assert!(!shown.contains("eyJ"), "{shown:?}");

@@ -92,7 +92,7 @@ async fn an_unknown_name_is_reported_with_a_suggestion() {
     up.stop().await;
 }
 
-async fn publish(home: &Home, name: &str, port: u16) -> super::program::Running {
+async fn publish(home: &Home, name: &str, port: u16) -> super::program::RunningCommand {
     let port = port.to_string();
     let args = [
         "forward",

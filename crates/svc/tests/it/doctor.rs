@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     installed::{alone, secret, up},
-    program::{Ended, Home},
+    program::{CommandOutput, Home},
 };
 
 /// The status of a check in the JSON output.
@@ -16,7 +16,7 @@ fn status<'a>(findings: &'a Value, name: &str) -> &'a str {
         .unwrap_or("absent")
 }
 
-fn findings(output: &Ended) -> Value {
+fn findings(output: &CommandOutput) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
@@ -41,7 +41,7 @@ async fn all_checks_pass_next_to_a_running_installation() {
         assert_eq!(status(&found, name), "fail", "{name}: {found}");
     }
     assert_eq!(status(&found, "engine"), "pass", "it is the token: {found}");
-    assert!(!ended.stdout.contains(up.said("token")) && !ended.stdout.contains("a.b.c"));
+    assert!(!ended.stdout.contains(up.ready_field("token")) && !ended.stdout.contains("a.b.c"));
     up.stop().await;
 }
 
@@ -78,9 +78,9 @@ async fn an_unreachable_engine_is_the_first_failure() {
 async fn the_reasons_of_an_untrusted_certificate_are_distinguished() {
     let home = Home::new();
     let alone = alone(&home, &[]).await;
-    let engine = alone.said("engine_url").to_owned();
+    let engine = alone.ready_field("engine_url").to_owned();
     let (_, port) = engine.rsplit_once(':').unwrap();
-    let ca_file = alone.said("ca_file");
+    let ca_file = alone.ready_field("ca_file");
     let tls = |found: &Value| {
         let checks = found["checks"].as_array().unwrap();
         let check = checks.iter().find(|check| check["name"] == "tls").unwrap();
@@ -99,7 +99,9 @@ async fn the_reasons_of_an_untrusted_certificate_are_distinguished() {
     assert!(tls(&other).contains("not for other.localhost"), "{other}");
 
     // A port on which another service answers.
-    let metrics = alone.said("metrics_url").trim_start_matches("http://");
+    let metrics = alone
+        .ready_field("metrics_url")
+        .trim_start_matches("http://");
     let args = [
         "doctor", "-o", "json", "--token", "a.b.c", "--engine", metrics,
     ];

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     installed::alone,
-    program::{Home, Running, SOON},
+    program::{Home, RunningCommand, SOON},
 };
 
 /// EV-1: each event is a line of JSON, over either transport, and filters restrict the events.
@@ -38,7 +38,7 @@ async fn ev_1_each_event_is_a_line_of_json_over_either_transport() {
     let mut snapshots = home.start(&["events", "--transport", "websocket"]);
     assert_eq!(all.json().await["type"], "state.initial");
     assert_eq!(snapshots.json().await["type"], "state.initial");
-    narrow.says("following").await;
+    narrow.wait_for_stderr("following").await;
     let web = publish(&home, "web").await;
     let api = publish(&home, "api").await;
     let mut types = Vec::new();
@@ -157,9 +157,9 @@ async fn ev_1_third_party_libraries_verify_the_signed_request() {
     ];
     let mut events = home.start(&args);
     let mut drawn = home.start(&["events", "--webhook", "--include-webhook-headers"]);
-    let output = drawn.says("following").await;
+    let output = drawn.wait_for_stderr("following").await;
     assert!(output.contains("signing with whsec_"), "{output}");
-    events.says("following").await;
+    events.wait_for_stderr("following").await;
     let agent = publish(&home, "web").await;
     agent.terminate().await;
     let (mut types, mut requests) = (Vec::new(), Vec::new());
@@ -209,7 +209,7 @@ async fn ev_1_third_party_libraries_verify_the_signed_request() {
 }
 
 /// An agent whose tunnel is online. Its service is not needed.
-async fn publish(home: &Home, name: &str) -> Running {
+async fn publish(home: &Home, name: &str) -> RunningCommand {
     let mut agent = home.start(&["forward", "9", "--name", name, "-o", "json"]);
     agent.json_where(|line| line["status"] == "online").await;
     agent

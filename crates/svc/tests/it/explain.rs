@@ -2,20 +2,20 @@
 
 use super::{
     installed::alone,
-    program::{Ended, Home},
+    program::{CommandOutput, Home},
 };
 
 #[tokio::test]
 async fn an_engine_alone_explains_what_is_visible_from_outside() {
     let home = Home::new();
     let up = alone(&home, &["--demo"]).await;
-    let demo = ["explain", up.said("demo_url"), "-o", "json"];
+    let demo = ["explain", up.ready_field("demo_url"), "-o", "json"];
     let result = home.run(&demo).await.json();
     assert_eq!(result["visit"]["answer"]["status"], 200, "{result}");
     assert_eq!(result["visit"]["certificate"]["trusted"], true, "{result}");
     assert!(result.get("record").is_none() && result.get("next_step").is_none());
 
-    let unknown_url = up.said("demo_url").replace("//demo.", "//nobody.");
+    let unknown_url = up.ready_field("demo_url").replace("//demo.", "//nobody.");
     let result = home
         .run(&["explain", &unknown_url, "-o", "json"])
         .await
@@ -60,10 +60,10 @@ async fn a_token_is_only_sent_to_the_address_it_was_given_for() {
         .as_str()
         .unwrap()
         .to_owned();
-    let token = up.said("token");
+    let token = up.ready_field("token");
     let mut command = home.command(&["explain", &url, "-o", "json"]);
     command.env("SVC_TOKEN", token);
-    let result = Ended::of_command(command).await.json();
+    let result = CommandOutput::of_command(command).await.json();
     assert_eq!(
         result["visit"]["answer"]["code"], "unauthenticated",
         "{result}"

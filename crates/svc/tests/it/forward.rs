@@ -9,12 +9,12 @@ use tokio::{
 
 use super::{
     installed::alone,
-    program::{Home, Running},
+    program::{Home, RunningCommand},
     up::visitor,
 };
 
 /// The address of a tunnel in JSON output.
-async fn forwarding(agent: &mut Running) -> String {
+async fn forwarding(agent: &mut RunningCommand) -> String {
     let ready = agent.json().await;
     assert_eq!(ready["status"], "online", "{ready}");
     ready["forwarding"].as_str().unwrap().to_owned()
@@ -34,7 +34,7 @@ async fn a_folder_is_served_to_visitors_only() {
     fs::create_dir(&temporary).unwrap();
 
     let mut command = home.command(&["forward", "./dist", "--hostname", "web", "-o", "json"]);
-    let mut agent = Running::spawn(command.env("TMPDIR", &temporary));
+    let mut agent = RunningCommand::spawn(command.env("TMPDIR", &temporary));
     let ready = agent.json().await;
     assert_eq!(ready["forwarded"], "./dist");
     // Only this user may connect to its socket.
@@ -135,7 +135,7 @@ async fn a_development_server_sees_its_own_name_on_request() {
     assert_eq!(answer.status(), 403);
     drop(answer.text().await.unwrap());
     // The hint is printed once, on stderr.
-    refused.says("--host-header rewrite").await;
+    refused.wait_for_stderr("--host-header rewrite").await;
     assert_eq!(refused.terminate().await.code, Some(0));
 
     let rewriting = [&forward, &["--host-header", "rewrite", "-o", "json"][..]].concat();

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::program::{Home, Running};
+use super::program::{Home, RunningCommand};
 
 /// The process, its address, and the token.
-pub(crate) struct Hosted {
-    pub(crate) running: Running,
+pub(crate) struct HostedPlatform {
+    pub(crate) running: RunningCommand,
     pub(crate) base_url: String,
     pub(crate) token: String,
     /// The session cookie of the operator.
     cookie: String,
 }
 
-impl Hosted {
+impl HostedPlatform {
     /// Starts it with this catalogue, signs in with a browser session, and creates a token.
     pub(crate) async fn start(home: &Home, catalog: Value) -> Self {
         let address = format!("127.0.0.1:{}", ports::lease());

@@ -16,8 +16,8 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
-    installed::{Up, alone},
-    program::{Home, Running},
+    installed::{RunningUp, alone},
+    program::{Home, RunningCommand},
     up::visitor,
 };
 
@@ -87,14 +87,14 @@ async fn tell(stream: TlsStream<TcpStream>) {
 
 /// An agent with an inspector, or without.
 struct Agent {
-    running: Running,
+    running: RunningCommand,
     online: Value,
     client: reqwest::Client,
     url: reqwest::Url,
 }
 
 impl Agent {
-    async fn forward(home: &Home, up: &Up, target: &str, inspect: &str) -> Self {
+    async fn forward(home: &Home, up: &RunningUp, target: &str, inspect: &str) -> Self {
         let inspect = format!("--inspect={inspect}");
         let args = [
             "forward",

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     hosted::encoded,
     installed::{alone, tcp_ports, up},
-    program::{Home, Running},
+    program::{Home, RunningCommand},
 };
 
 #[tokio::test]
@@ -34,20 +34,20 @@ async fn one_line_of_json_contains_all_addresses() {
         ".ca_file" => "[ca_file]",
         ".pid" => "[pid]",
     });
-    let endpoint = up.said("project_endpoint");
+    let endpoint = up.ready_field("project_endpoint");
     let engine = format!("https://{endpoint}.engine.localhost:");
-    assert!(up.said("engine_url").starts_with(&engine));
-    assert!(up.said("base_url").starts_with("http://localhost:"));
-    assert_eq!(up.said("project_endpoint").len(), 8);
+    assert!(up.ready_field("engine_url").starts_with(&engine));
+    assert!(up.ready_field("base_url").starts_with("http://localhost:"));
+    assert_eq!(up.ready_field("project_endpoint").len(), 8);
 
-    let metrics = up.said("metrics_url");
+    let metrics = up.ready_field("metrics_url");
     let scraped = reqwest::get(format!("{metrics}/metrics")).await.unwrap();
     assert!(scraped.text().await.unwrap().contains("svc_"));
     let health = reqwest::get(format!("{metrics}/readyz")).await.unwrap();
     assert_eq!(health.status(), 200);
 
     // Both loopback addresses, if the machine has both.
-    let port: reqwest::Url = up.said("base_url").parse().unwrap();
+    let port: reqwest::Url = up.ready_field("base_url").parse().unwrap();
     let port = port.port().unwrap();
     let mut addresses = vec![format!("127.0.0.1:{port}")];
     if std::net::TcpListener::bind("[::1]:0").is_ok() {
@@ -67,27 +67,30 @@ async fn one_line_of_json_contains_all_addresses() {
 async fn the_administrators_token_and_password_work_everywhere() {
     let home = Home::new();
     let up = up(&home, &[]).await;
-    let base = up.said("base_url");
+    let base = up.ready_field("base_url");
     let whoami: Value = reqwest::Client::new()
         .get(format!("{base}/api/whoami"))
-        .bearer_auth(up.said("token"))
+        .bearer_auth(up.ready_field("token"))
         .send()
         .await
         .unwrap()
         .json()
         .await
         .unwrap();
-    assert_eq!(whoami["email"], up.said("admin_email"));
+    assert_eq!(whoami["email"], up.ready_field("admin_email"));
     assert_eq!(whoami["role"], "admin");
     assert_eq!(whoami["type"], "pat");
-    assert_eq!(whoami["workspaceIds"], json!([up.said("workspace_id")]));
+    assert_eq!(
+        whoami["workspaceIds"],
+        json!([up.ready_field("workspace_id")])
+    );
     let list = home
-        .run(&["tunnels", "--token", up.said("token"), "-o", "json"])
+        .run(&["tunnels", "--token", up.ready_field("token"), "-o", "json"])
         .await;
     assert_eq!(list.json(), json!([]));
 
     let seen = home
-        .run(&["token", "inspect", up.said("token"), "-o", "json"])
+        .run(&["token", "inspect", up.ready_field("token"), "-o", "json"])
         .await
         .json();
     let claims = seen["claims"].as_object().unwrap();
@@ -97,8 +100,11 @@ async fn the_administrators_token_and_password_work_everywhere() {
         assert!(!claims.contains_key(oauth), "{oauth}");
     }
 
-    for (password, status) in [(up.said("admin_password"), 303), ("wrong password", 401)] {
-        let answer = sign_in(base, up.said("admin_email"), password).await;
+    for (password, status) in [
+        (up.ready_field("admin_password"), 303),
+        ("wrong password", 401),
+    ] {
+        let answer = sign_in(base, up.ready_field("admin_email"), password).await;
         assert_eq!(answer.status(), status, "{answer:?}");
     }
     // An unknown token is refused by both.
@@ -115,7 +121,7 @@ async fn a_second_start_reuses_the_first_ones_files() {
     let kept = home.path().join(".local/share/svc/up.json");
     let mode = std::fs::metadata(&kept).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let ca = std::fs::read(first.said("ca_file")).unwrap();
+    let ca = std::fs::read(first.ready_field("ca_file")).unwrap();
     let before = first.ready.clone();
     first.stop().await;
 
@@ -131,7 +137,7 @@ async fn a_second_start_reuses_the_first_ones_files() {
     ] {
         assert_eq!(second.ready[same], before[same], "{same}");
     }
-    assert_eq!(std::fs::read(second.said("ca_file")).unwrap(), ca);
+    assert_eq!(std::fs::read(second.ready_field("ca_file")).unwrap(), ca);
     let projects = home.run(&["project", "list", "-o", "json"]).await.json();
     assert_eq!(projects["total"], 1, "{projects}");
     let list = home.run(&["tunnels", "-o", "json"]).await;
@@ -164,7 +170,7 @@ async fn the_community_engine_runs_alone() {
     ] {
         assert!(first.ready.get(absent).is_none(), "{absent}");
     }
-    let token = first.said("token").to_owned();
+    let token = first.ready_field("token").to_owned();
     let whoami = home.run(&["whoami"]).await;
     assert_eq!(whoami.code, Some(2), "{whoami:?}");
     assert!(whoami.stderr.contains("no platform"), "{whoami:?}");
@@ -213,7 +219,8 @@ async fn a_proxy_of_the_environment_is_not_used() {
         "json",
     ];
     let mut command = home.command(&args);
-    let mut running = Running::spawn(command.env("HTTP_PROXY", nobody).env("http_proxy", nobody));
+    let mut running =
+        RunningCommand::spawn(command.env("HTTP_PROXY", nobody).env("http_proxy", nobody));
     running.json().await;
     let whoami = home
         .command(&["whoami"])

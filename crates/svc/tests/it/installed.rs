@@ -2,23 +2,23 @@
 
 use serde_json::Value;
 
-use super::program::{Ended, Home, Running};
+use super::program::{CommandOutput, Home, RunningCommand};
 
 /// The process and its first output.
-pub(crate) struct Up {
-    pub(crate) running: Running,
+pub(crate) struct RunningUp {
+    pub(crate) running: RunningCommand,
     pub(crate) ready: Value,
 }
 
-impl Up {
+impl RunningUp {
     /// A field of its first output.
-    pub(crate) fn said(&self, key: &str) -> &str {
+    pub(crate) fn ready_field(&self, key: &str) -> &str {
         self.ready[key]
             .as_str()
             .unwrap_or_else(|| panic!("no {key} in {}", self.ready))
     }
 
-    pub(crate) async fn stop(self) -> Ended {
+    pub(crate) async fn stop(self) -> CommandOutput {
         let output = self.running.terminate().await;
         assert_eq!(output.code, Some(0), "{output:?}");
         output
@@ -26,7 +26,7 @@ impl Up {
 }
 
 /// Starts platform and engine.
-pub(crate) async fn up(home: &Home, more: &[&str]) -> Up {
+pub(crate) async fn up(home: &Home, more: &[&str]) -> RunningUp {
     let tcp_ports = tcp_ports();
     let own = [
         "up",
@@ -40,16 +40,16 @@ pub(crate) async fn up(home: &Home, more: &[&str]) -> Up {
     let args = [&own, more].concat();
     let mut running = home.start(&args);
     let ready = running.json().await;
-    Up { running, ready }
+    RunningUp { running, ready }
 }
 
 /// Starts an engine alone.
-pub(crate) async fn alone(home: &Home, more: &[&str]) -> Up {
+pub(crate) async fn alone(home: &Home, more: &[&str]) -> RunningUp {
     up(home, &[&["--community"], more].concat()).await
 }
 
 /// Starts an engine alone at a leased port, which it gets again after a restart.
-pub(crate) async fn alone_at(home: &Home, port: &str) -> Up {
+pub(crate) async fn alone_at(home: &Home, port: &str) -> RunningUp {
     let tcp_ports = tcp_ports();
     let args = [
         "up",
@@ -65,7 +65,7 @@ pub(crate) async fn alone_at(home: &Home, port: &str) -> Up {
     ];
     let mut running = home.start(&args);
     let ready = running.json().await;
-    Up { running, ready }
+    RunningUp { running, ready }
 }
 
 /// A range of ports for TCP tunnels. Engines share their listening ports among their threads, and

@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::installed::up;
-use super::program::{Ended, Home, SOON};
+use super::program::{CommandOutput, Home, SOON};
 
 /// A context whose token is in a keyring.
 fn keep_context(home: &Home, account: &str) {
@@ -83,8 +83,8 @@ impl Desktop {
         command
     }
 
-    async fn run(&self, args: &[&str]) -> Ended {
-        Ended::of_command(self.command(args)).await
+    async fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of_command(self.command(args)).await
     }
 }
 
@@ -100,19 +100,22 @@ async fn a_token_in_the_keyring_works_for_every_command_until_logout() {
     let home = &desktop.home;
     let up = up(home, &[]).await;
     let token = home.path().join("token");
-    fs::write(&token, up.said("token")).unwrap();
+    fs::write(&token, up.ready_field("token")).unwrap();
     let from_file = ["--token-file", token.to_str().unwrap()];
-    let login = ["login", "--api-url", up.said("base_url")];
+    let login = ["login", "--api-url", up.ready_field("base_url")];
     let in_keyring = [&login[..], &from_file, &["--token-storage", "keyring"]].concat();
     let signed_in = desktop.run(&in_keyring).await;
     assert_eq!(signed_in.code, Some(0), "{signed_in:?}");
     let context = kept(home).unwrap();
     let path = home.path().join(".config/svc/contexts/default.json");
     assert_eq!(context["keyring_account"], path.to_str().unwrap());
-    assert!(!context.to_string().contains(up.said("token")), "{context}");
+    assert!(
+        !context.to_string().contains(up.ready_field("token")),
+        "{context}"
+    );
 
     let default = ["--context", "default"];
-    let endpoint = up.said("project_endpoint");
+    let endpoint = up.ready_field("project_endpoint");
     for args in [
         &["whoami"][..],
         &["project", "use", endpoint],
@@ -135,7 +138,7 @@ async fn a_token_in_the_keyring_works_for_every_command_until_logout() {
     assert_eq!(desktop.run(&in_keyring).await.code, Some(0));
     let in_file = desktop.run(&[&login[..], &from_file].concat()).await;
     assert_eq!(in_file.code, Some(0), "{in_file:?}");
-    assert_eq!(kept(home).unwrap()["token"], up.said("token"));
+    assert_eq!(kept(home).unwrap()["token"], up.ready_field("token"));
     is_forgotten(&desktop, &path).await;
 }
 
@@ -157,7 +160,7 @@ async fn without_a_secret_service_the_next_step_is_shown() {
     let run = async |args: &[&str]| {
         let mut command = home.command(args);
         command.env("DBUS_SESSION_BUS_ADDRESS", &nowhere);
-        Ended::of_command(command).await
+        CommandOutput::of_command(command).await
     };
     let login = ["login", "--api-url", "http://127.0.0.1:9"];
     let login = run(&[&login[..], &["--token-storage", "keyring"]].concat()).await;

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{
     installed::{alone, alone_at},
-    program::{Home, Running},
+    program::{Home, RunningCommand},
 };
 
 #[tokio::test]
@@ -39,7 +39,7 @@ async fn a_watch_prints_changes_and_tunnels_lost_with_an_engine() {
 
     // The engine restarts, and the tunnel gets another id.
     up.stop().await;
-    watch.says("following again").await;
+    watch.wait_for_stderr("following again").await;
     let up = alone_at(&home, &port).await;
     watch.until("removed\tweb\t").await;
     watch.until("added\tweb\t").await;
@@ -104,14 +104,14 @@ async fn an_invalid_filter_is_reported_with_a_suggestion() {
 }
 
 /// An agent whose tunnel is online. Its service is not needed.
-async fn publish(home: &Home, name: &str) -> Running {
+async fn publish(home: &Home, name: &str) -> RunningCommand {
     let mut agent = home.start(&["forward", "9", "--name", name, "-o", "json"]);
     agent.json_where(|line| line["status"] == "online").await;
     agent
 }
 
 /// A command whose stdout is a terminal of 60 columns.
-fn on_terminal(home: &Home, args: &[&str]) -> (File, Detached) {
+fn on_terminal(home: &Home, args: &[&str]) -> (File, DetachedCommand) {
     let size = Winsize {
         ws_row: 10,
         ws_col: 60,
@@ -122,13 +122,13 @@ fn on_terminal(home: &Home, args: &[&str]) -> (File, Detached) {
     let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
     let mut command = home.command(args);
     let child = command.stdout(Stdio::from(slave)).spawn().unwrap();
-    (File::from(master), Detached(child))
+    (File::from(master), DetachedCommand(child))
 }
 
 /// A command whose output is read elsewhere.
-struct Detached(tokio::process::Child);
+struct DetachedCommand(tokio::process::Child);
 
-impl Detached {
+impl DetachedCommand {
     fn signal(&self, signal: Signal) {
         let id = self.0.id().and_then(|id| i32::try_from(id).ok()).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), signal).unwrap();

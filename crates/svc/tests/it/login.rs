@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::{
     hosted::encoded,
-    installed::{Up, up},
+    installed::{RunningUp, up},
     program::Home,
-    terminal::Asked,
+    terminal::TerminalCommand,
 };
 
 /// A user in a browser, signed in.
@@ -24,17 +24,20 @@ struct Person {
 }
 
 impl Person {
-    async fn sign_in(up: &Up) -> Self {
+    async fn sign_in(up: &RunningUp) -> Self {
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .unwrap();
         let person = Self {
             client,
-            base_url: up.said("base_url").to_owned(),
+            base_url: up.ready_field("base_url").to_owned(),
             cookie: String::new(),
         };
-        let (email, password) = (up.said("admin_email"), up.said("admin_password"));
+        let (email, password) = (
+            up.ready_field("admin_email"),
+            up.ready_field("admin_password"),
+        );
         let answer = person
             .submit("/login", &[("email", email), ("password", password)])
             .await;
@@ -100,11 +103,17 @@ async fn oa_4_a_login_is_approved_in_a_browser_and_ended_by_logout() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let person = Person::sign_in(&up).await;
-    let args = ["login", "--api-url", up.said("base_url"), "-o", "json"];
+    let args = [
+        "login",
+        "--api-url",
+        up.ready_field("base_url"),
+        "-o",
+        "json",
+    ];
     let mut login = home.start(&args);
     let shown = login.json().await;
     let user_code = shown["user_code"].as_str().unwrap();
-    let device = format!("{}/device", up.said("base_url"));
+    let device = format!("{}/device", up.ready_field("base_url"));
     assert_eq!(
         shown,
         json!({
@@ -125,7 +134,7 @@ async fn oa_4_a_login_is_approved_in_a_browser_and_ended_by_logout() {
     }
     assert!(!screen.contains("Give access to others"), "{screen}");
     let identity = login.json().await;
-    assert_eq!(identity["email"], up.said("admin_email"));
+    assert_eq!(identity["email"], up.ready_field("admin_email"));
     assert!(!identity["permissions"].to_string().contains("credentials"));
     let output = login.ended().await;
     assert_eq!(output.code, Some(0), "{output:?}");
@@ -137,12 +146,12 @@ async fn oa_4_a_login_is_approved_in_a_browser_and_ended_by_logout() {
     let mode = std::fs::metadata(file(&home)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let context = kept(&home);
-    assert_eq!(context["workspace_id"], up.said("workspace_id"));
+    assert_eq!(context["workspace_id"], up.ready_field("workspace_id"));
     let here = ["project", "list", "--context", "default", "-o", "json"];
     let projects = home.run(&here).await.json();
-    assert_eq!(projects["projects"][0]["id"], up.said("project_id"));
+    assert_eq!(projects["projects"][0]["id"], up.ready_field("project_id"));
 
-    let base_url = up.said("base_url");
+    let base_url = up.ready_field("base_url");
     let token = context["token"].as_str().unwrap();
     let whoami = ["whoami", "--api-url", base_url, "--token", token];
     assert_eq!(home.run(&whoami).await.code, Some(0));
@@ -172,14 +181,20 @@ async fn a_login_at_a_desktop_opens_the_browser() {
     std::fs::write(&browser, script).unwrap();
     std::fs::set_permissions(&browser, std::fs::Permissions::from_mode(0o755)).unwrap();
     let scope = "account.projects.read-only";
-    let args = ["login", "--api-url", up.said("base_url"), "--scope", scope];
+    let args = [
+        "login",
+        "--api-url",
+        up.ready_field("base_url"),
+        "--scope",
+        scope,
+    ];
     let mut command = home.command(&args);
     command.env("PATH", home.path()).env("DISPLAY", ":0");
-    let mut asked = Asked::spawn(&mut command);
+    let mut asked = TerminalCommand::spawn(&mut command);
     asked.until("waiting for approval").await;
     let address = until_written(&opened).await;
     let (device, user_code) = address.trim().split_once("?user_code=").unwrap();
-    assert_eq!(device, format!("{}/device", up.said("base_url")));
+    assert_eq!(device, format!("{}/device", up.ready_field("base_url")));
     person.decide(user_code, "approve").await;
     asked.until("signed in to").await;
     asked.ended().await;
@@ -207,7 +222,13 @@ async fn oa_4_a_denied_or_stopped_login_stores_nothing() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let person = Person::sign_in(&up).await;
-    let args = ["login", "--api-url", up.said("base_url"), "-o", "json"];
+    let args = [
+        "login",
+        "--api-url",
+        up.ready_field("base_url"),
+        "-o",
+        "json",
+    ];
     let mut denied = home.start(&args);
     let mut stopped = home.start(&args);
     let shown = denied.json().await;
@@ -215,7 +236,7 @@ async fn oa_4_a_denied_or_stopped_login_stores_nothing() {
         .decide(shown["user_code"].as_str().unwrap(), "deny")
         .await;
     stopped.json().await;
-    stopped.says("waiting for approval").await;
+    stopped.wait_for_stderr("waiting for approval").await;
     stopped.signal(Signal::SIGINT);
     let stopped = stopped.ended().await;
     assert_eq!(stopped.code, Some(1), "{stopped:?}");
@@ -316,8 +337,13 @@ async fn impossible_options_of_a_login_are_reported() {
 async fn a_logout_reports_the_state_of_the_token() {
     let home = Home::new();
     let up = up(&home, &[]).await;
-    let token = up.said("token").to_owned();
-    let login = ["login", "--api-url", up.said("base_url"), "--token-stdin"];
+    let token = up.ready_field("token").to_owned();
+    let login = [
+        "login",
+        "--api-url",
+        up.ready_field("base_url"),
+        "--token-stdin",
+    ];
     let signed_in = home.run_with_input(&login, token.as_bytes()).await;
     assert_eq!(signed_in.code, Some(0), "{signed_in:?}");
     let logout = home.run(&["logout"]).await;
@@ -378,8 +404,8 @@ async fn a_later_login_keeps_the_authority_of_its_platform() {
     let local: Value = serde_json::from_slice(&std::fs::read(local).unwrap()).unwrap();
     let ca = home.path().join("ca.pem");
     std::fs::copy(local["ca_file"].as_str().unwrap(), &ca).unwrap();
-    let login = ["login", "--api-url", up.said("base_url")];
-    let token = ["--token", up.said("token")];
+    let login = ["login", "--api-url", up.ready_field("base_url")];
+    let token = ["--token", up.ready_field("token")];
     let first = [&login[..], &token, &["--ca-file", "ca.pem"]].concat();
     for args in [&first[..], &[&login[..], &token].concat()] {
         let output = home.run(args).await;

@@ -11,8 +11,8 @@ use tokio::{
 };
 
 use super::{
-    hosted::Hosted,
-    installed::{Up, up},
+    hosted::HostedPlatform,
+    installed::{RunningUp, up},
     program::{Home, SOON},
 };
 
@@ -82,14 +82,14 @@ impl Client {
     }
 
     /// The result of a successful call.
-    pub(crate) async fn good(&mut self, name: &str, arguments: Value) -> Value {
+    pub(crate) async fn call_ok(&mut self, name: &str, arguments: Value) -> Value {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], false, "{result}");
         result["structuredContent"].clone()
     }
 
     /// The error message of a failed call.
-    pub(crate) async fn bad(&mut self, name: &str, arguments: Value) -> String {
+    pub(crate) async fn call_error(&mut self, name: &str, arguments: Value) -> String {
         let result = self.call(name, arguments).await;
         assert_eq!(result["isError"], true, "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
@@ -115,9 +115,9 @@ async fn service() -> u16 {
 }
 
 /// Status and text of a published address.
-async fn visit(up: &Up, url: &str) -> (u16, String) {
+async fn visit(up: &RunningUp, url: &str) -> (u16, String) {
     let url: reqwest::Url = url.parse().unwrap();
-    let ca = std::fs::read(up.said("ca_file")).unwrap();
+    let ca = std::fs::read(up.ready_field("ca_file")).unwrap();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, url.port().unwrap()));
     let client = reqwest::Client::builder()
         .tls_certs_only([reqwest::Certificate::from_pem(&ca).unwrap()])
@@ -157,38 +157,40 @@ async fn a_model_publishes_and_unpublishes_a_port() {
         assert!(schemes[0]["type"].is_string(), "{tool}");
         assert_eq!(schemes, &tool["_meta"]["securitySchemes"], "{tool}");
     }
-    let identity = client.good("svc_whoami", json!({})).await;
-    assert_eq!(identity["email"], up.said("admin_email"));
+    let identity = client.call_ok("svc_whoami", json!({})).await;
+    assert_eq!(identity["email"], up.ready_field("admin_email"));
     let missing = json!({"project_id": "prj_x"});
-    let missing = client.bad("svc_project_get", missing).await;
+    let missing = client.call_error("svc_project_get", missing).await;
     assert!(
         missing.contains("not_found") || missing.contains("invalid"),
         "{missing}"
     );
 
     let wanted = json!({"port": port, "name": "mine"});
-    let opened = client.good("svc_local_tunnel_expose", wanted).await;
+    let opened = client.call_ok("svc_local_tunnel_expose", wanted).await;
     let (id, url) = (opened["id"].clone(), opened["url"].as_str().unwrap());
     assert_eq!(visit(&up, url).await, (200, "from this machine".to_owned()));
-    let list = client.good("svc_local_tunnel_list", json!({})).await;
+    let list = client.call_ok("svc_local_tunnel_list", json!({})).await;
     assert_eq!(list["tunnels"][0], opened);
     // The project's engine lists it as well: the context's project, by id and by endpoint.
     for project in [
-        json!({"project_id": up.said("project_id")}),
-        json!({"project_endpoint": up.said("project_endpoint")}),
+        json!({"project_id": up.ready_field("project_id")}),
+        json!({"project_endpoint": up.ready_field("project_endpoint")}),
     ] {
-        let live = client.good("svc_tunnels_list", project.clone()).await;
+        let live = client.call_ok("svc_tunnels_list", project.clone()).await;
         assert_eq!(live["tunnels"][0]["name"], "mine", "{live}");
-        let live = client.good("svc_clients_list", project).await;
+        let live = client.call_ok("svc_clients_list", project).await;
         assert_eq!(live["clients"].as_array().unwrap().len(), 1, "{live}");
     }
     let stopped = client
-        .good("svc_local_tunnel_stop", json!({"id": id}))
+        .call_ok("svc_local_tunnel_stop", json!({"id": id}))
         .await;
     assert_eq!(stopped["stopped"], id);
     // The engine keeps the name for a while.
     assert_eq!(visit(&up, url).await.0, 503);
-    let again = client.bad("svc_local_tunnel_stop", json!({"id": id})).await;
+    let again = client
+        .call_error("svc_local_tunnel_stop", json!({"id": id}))
+        .await;
     assert!(again.contains("no such tunnel"), "{again}");
 
     for wrong in [
@@ -196,13 +198,13 @@ async fn a_model_publishes_and_unpublishes_a_port() {
         json!({"port": 0}),
         json!({"port": port, "host": "10.0.0.1"}),
     ] {
-        let error = client.bad("svc_local_tunnel_expose", wrong).await;
+        let error = client.call_error("svc_local_tunnel_expose", wrong).await;
         assert!(error.contains("port") || error.contains("host"), "{error}");
     }
 
     // Open tunnels are closed when the client disconnects.
     let opened = client
-        .good("svc_local_tunnel_expose", json!({"port": port}))
+        .call_ok("svc_local_tunnel_expose", json!({"port": port}))
         .await;
     client.leave().await;
     assert_eq!(visit(&up, opened["url"].as_str().unwrap()).await.0, 503);
@@ -216,16 +218,16 @@ async fn local_tunnels_are_limited() {
     let mut client = Client::start(&home).await;
     for _ in 0..16 {
         client
-            .good("svc_local_tunnel_expose", json!({"port": port}))
+            .call_ok("svc_local_tunnel_expose", json!({"port": port}))
             .await;
     }
     let one_more = json!({"port": port});
-    let error = client.bad("svc_local_tunnel_expose", one_more).await;
+    let error = client.call_error("svc_local_tunnel_expose", one_more).await;
     assert!(error.contains("16 tunnels"), "{error}");
     let first = json!({"id": "local-1"});
-    client.good("svc_local_tunnel_stop", first).await;
+    client.call_ok("svc_local_tunnel_stop", first).await;
     client
-        .good("svc_local_tunnel_expose", json!({"port": port}))
+        .call_ok("svc_local_tunnel_expose", json!({"port": port}))
         .await;
     client.leave().await;
 }
@@ -236,8 +238,8 @@ async fn discovery_names_the_tools_of_this_machine() {
     let home = Home::new();
     let up = up(&home, &[]).await;
     let mut client = Client::start(&home).await;
-    let found = client.good("svc_discovery", json!({})).await;
-    assert_eq!(found["resource"], up.said("base_url"));
+    let found = client.call_ok("svc_discovery", json!({})).await;
+    assert_eq!(found["resource"], up.ready_field("base_url"));
     assert!(found["local"]["summary"].is_string(), "{found}");
     assert_eq!(
         found["local"]["tools"],
@@ -293,40 +295,40 @@ async fn a_login_takes_effect_with_the_next_call() {
     };
     keep(&own["token"]);
     let mut client = Client::start_with(&home, &["--context", "work"]).await;
-    let identity = client.good("svc_whoami", json!({})).await;
-    assert_eq!(identity["email"], up.said("admin_email"));
+    let identity = client.call_ok("svc_whoami", json!({})).await;
+    assert_eq!(identity["email"], up.ready_field("admin_email"));
     let opened = json!({"port": port, "name": "before"});
-    let opened = client.good("svc_local_tunnel_expose", opened).await;
+    let opened = client.call_ok("svc_local_tunnel_expose", opened).await;
 
     let wanted = json!({"permissions": ["account.projects.read-only"], "ttl_seconds": 600});
-    let less = client.good("svc_token_create", wanted).await;
+    let less = client.call_ok("svc_token_create", wanted).await;
     keep(&less["token"]);
-    let identity = client.good("svc_whoami", json!({})).await;
+    let identity = client.call_ok("svc_whoami", json!({})).await;
     assert_eq!(
         identity["permissions"],
         json!(["account.projects.read-only"])
     );
     let refused = json!({"port": port, "name": "after"});
-    let error = client.bad("svc_local_tunnel_expose", refused).await;
+    let error = client.call_error("svc_local_tunnel_expose", refused).await;
     assert!(error.contains("refuses"), "{error}");
     // Open tunnels stay open.
     let url = opened["url"].as_str().unwrap();
     assert_eq!(visit(&up, url).await.0, 200);
 
     keep(&json!("ended.by.revocation"));
-    let error = client.bad("svc_whoami", json!({})).await;
+    let error = client.call_error("svc_whoami", json!({})).await;
     assert!(error.contains("run `svc login`"), "{error}");
     std::fs::remove_file(&file).unwrap();
-    let error = client.bad("svc_whoami", json!({})).await;
+    let error = client.call_error("svc_whoami", json!({})).await;
     assert!(error.contains("svc login --context work"), "{error}");
     keep(&own["token"]);
-    let identity = client.good("svc_whoami", json!({})).await;
+    let identity = client.call_ok("svc_whoami", json!({})).await;
     assert_ne!(
         identity["permissions"],
         json!(["account.projects.read-only"])
     );
     let again = json!({"port": port, "name": "after"});
-    client.good("svc_local_tunnel_expose", again).await;
+    client.call_ok("svc_local_tunnel_expose", again).await;
     client.leave().await;
     assert_eq!(visit(&up, url).await.0, 503);
 }
@@ -340,7 +342,7 @@ async fn the_platform_returns_the_engine_address() {
     let contexts = home.path().join(".config/svc/contexts");
     let own = std::fs::read(contexts.join("local.json")).unwrap();
     let mut context: Value = serde_json::from_slice(&own).unwrap();
-    let project = json!({"project_id": up.said("project_id")});
+    let project = json!({"project_id": up.ready_field("project_id")});
     let keep = |context: &Value| {
         std::fs::write(contexts.join("work.json"), context.to_string()).unwrap();
     };
@@ -349,23 +351,23 @@ async fn the_platform_returns_the_engine_address() {
     members.remove("engine");
     keep(&context);
     let mut client = Client::start_with(&home, &["--context", "work"]).await;
-    let live = client.good("svc_tunnels_list", project.clone()).await;
+    let live = client.call_ok("svc_tunnels_list", project.clone()).await;
     assert_eq!(live, json!({"tunnels": []}));
     let other = json!({"project_endpoint": "00000000"});
-    let error = client.bad("svc_tunnels_list", other).await;
+    let error = client.call_error("svc_tunnels_list", other).await;
     assert!(error.contains("not_found"), "{error}");
 
     let wanted = json!({"permissions": ["tunnels.resources.read-only"]});
-    let less = client.good("svc_token_create", wanted).await;
+    let less = client.call_ok("svc_token_create", wanted).await;
     context["token"] = less["token"].clone();
     keep(&context);
-    let error = client.bad("svc_tunnels_list", project.clone()).await;
+    let error = client.call_error("svc_tunnels_list", project.clone()).await;
     assert!(error.contains("account.projects.read-only"), "{error}");
     // For the context's project, the permission to list is enough.
     let mut selected: Value = serde_json::from_slice(&own).unwrap();
     selected["token"] = less["token"].clone();
     keep(&selected);
-    let live = client.good("svc_tunnels_list", project).await;
+    let live = client.call_ok("svc_tunnels_list", project).await;
     assert_eq!(live, json!({"tunnels": []}));
     client.leave().await;
 }
@@ -375,15 +377,15 @@ async fn the_platform_returns_the_engine_address() {
 #[tokio::test]
 async fn cp_4g_one_confirmed_preview_creates_one_paid_project() {
     let home = Home::new();
-    let platform = Hosted::start(&home, json!({})).await;
+    let platform = HostedPlatform::start(&home, json!({})).await;
     platform.login(&home).await;
     let mut client = Client::start(&home).await;
-    let workspaces = client.good("svc_workspace_list", json!({})).await;
+    let workspaces = client.call_ok("svc_workspace_list", json!({})).await;
     let workspace = workspaces["workspaces"][0]["id"].clone();
     assert!(workspace.is_string(), "{workspaces}");
     let previewed = async |client: &mut Client| {
         let asked = json!({"workspace_id": workspace});
-        let preview = client.good("svc_project_creation_options", asked).await;
+        let preview = client.call_ok("svc_project_creation_options", asked).await;
         let plans = preview["plans"].as_array().unwrap().iter();
         plans
             .clone()
@@ -411,23 +413,23 @@ async fn cp_4g_one_confirmed_preview_creates_one_paid_project() {
     let impact = &shown["billingImpact"]["type"];
     assert_eq!(impact, "prorated_charge", "{shown}");
     let created = client
-        .good("svc_project_create", creation(&shown, "second"))
+        .call_ok("svc_project_create", creation(&shown, "second"))
         .await;
     for name in ["third", "fourth"] {
         let error = client
-            .bad("svc_project_create", creation(&shown, name))
+            .call_error("svc_project_create", creation(&shown, name))
             .await;
         assert!(error.contains("creation_preview_stale"), "{error}");
     }
     let mut keyed = creation(&shown, "second");
     keyed["idempotency_key"] = json!("another");
-    let error = client.bad("svc_project_create", keyed).await;
+    let error = client.call_error("svc_project_create", keyed).await;
     assert!(error.contains("creation_preview_stale"), "{error}");
     let again = client
-        .good("svc_project_create", creation(&shown, "second"))
+        .call_ok("svc_project_create", creation(&shown, "second"))
         .await;
     assert_eq!(again["id"], created["id"]);
-    let projects = client.good("svc_project_list", json!({})).await;
+    let projects = client.call_ok("svc_project_list", json!({})).await;
     assert_eq!(projects["total"], 2, "{projects}");
     client.leave().await;
 }
@@ -446,7 +448,7 @@ async fn an_endless_line_is_refused() {
     assert_eq!(refused["id"], Value::Null);
     assert_eq!(refused["error"]["code"], -32600, "{refused}");
     client.stdin.write_all(b"\n").await.unwrap();
-    client.good("svc_whoami", json!({})).await;
+    client.call_ok("svc_whoami", json!({})).await;
     client.leave().await;
 }
 
@@ -471,7 +473,7 @@ async fn parallel_calls_are_limited() {
         let answer = client.answer().await;
         assert_eq!(answer["result"]["isError"], true, "{answer}");
     }
-    let told = client.bad("svc_whoami", json!({})).await;
+    let told = client.call_error("svc_whoami", json!({})).await;
     assert!(told.contains("platform_unreachable"), "{told}");
     client.leave().await;
 }

@@ -2,8 +2,8 @@
 //! and an exit code.
 
 use super::{
-    installed::{Up, alone},
-    program::{Ended, Home},
+    installed::{RunningUp, alone},
+    program::{CommandOutput, Home},
 };
 
 /// A command and its expected error.
@@ -22,12 +22,12 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let engine = up
-        .said("engine_url")
+        .ready_field("engine_url")
         .trim_start_matches("https://")
         .to_owned();
     let (_, port) = engine.rsplit_once(':').unwrap();
     let metrics = up
-        .said("metrics_url")
+        .ready_field("metrics_url")
         .trim_start_matches("http://")
         .to_owned();
     let numbers = format!("127.0.0.1:{port}");
@@ -40,8 +40,8 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
         &["--permission", "tunnels.streams.create-delete"],
     )
     .await;
-    let token = up.said("token");
-    let ca_file = up.said("ca_file");
+    let token = up.ready_field("token");
+    let ca_file = up.ready_field("ca_file");
     let at = |engine| vec!["tunnels", "--engine", engine, "--token", token];
     let mistake = |args, exit, code, cause, next| Mistake {
         args,
@@ -198,7 +198,7 @@ async fn check(home: &Home, mistake: &Mistake<'_>) {
     if matches!(mistake.args.first(), Some(&("token" | "tunels"))) {
         return;
     }
-    let json: Ended = home
+    let json: CommandOutput = home
         .run(&[&mistake.args[..], &["-o", "json"]].concat())
         .await;
     assert_eq!(json.code, Some(mistake.exit), "{json:?}");
@@ -214,7 +214,7 @@ async fn check(home: &Home, mistake: &Mistake<'_>) {
 }
 
 /// A token signed with the engine's own secret.
-async fn minted(home: &Home, up: &Up, more: &[&str]) -> String {
+async fn minted(home: &Home, up: &RunningUp, more: &[&str]) -> String {
     let secret = super::installed::secret(home);
     let args = ["token", "mint", "--secret", &secret, "--type", "app"];
     let output = home.run(&[&args, more].concat()).await;

@@ -28,13 +28,13 @@ use tokio::{
 };
 
 use super::{
-    installed::{Up, alone},
+    installed::{RunningUp, alone},
     program::{DRAIN, Home, SOON},
     up::{shouting_service, visitor, web_service},
 };
 
 /// A program on its own terminal, and the terminal's content.
-pub(super) struct Seen {
+pub(super) struct TerminalSession {
     child: Child,
     keys: File,
     /// The program's end, which keeps the terminal open after the program has exited.
@@ -49,7 +49,7 @@ pub(super) struct Seen {
     raw: Vec<u8>,
 }
 
-impl Seen {
+impl TerminalSession {
     pub(super) fn start(home: &Home, args: &[&str], columns: u16, rows: u16) -> Self {
         Self::start_with(home, args, columns, rows, &[("TERM", "xterm-256color")])
     }
@@ -205,7 +205,7 @@ impl Seen {
     /// Waits for the end, after which the terminal must be in its former state.
     pub(super) async fn ended(mut self) -> (Option<i32>, String) {
         let status = timeout(SOON, self.child.wait()).await.unwrap().unwrap();
-        self.is_given_back();
+        self.assert_restored();
         // No process has the other end open any more, so the output ends as well.
         drop(self.end);
         while let Some(bytes) = timeout(SOON, self.bytes.recv()).await.unwrap() {
@@ -217,7 +217,7 @@ impl Seen {
     }
 
     /// Checks that line mode and echo of the terminal are restored.
-    pub(super) fn is_given_back(&self) {
+    pub(super) fn assert_restored(&self) {
         let flags = tcgetattr(&self.end).unwrap().local_flags;
         assert!(flags.contains(LocalFlags::ICANON | LocalFlags::ECHO | LocalFlags::ISIG));
     }
@@ -239,7 +239,7 @@ fn moves_cursor(bytes: &[u8]) -> bool {
 }
 
 /// An engine, and a home with its context.
-async fn engine() -> (Home, Up) {
+async fn engine() -> (Home, RunningUp) {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     (home, up)
@@ -258,7 +258,7 @@ fn url(text: &str) -> String {
 async fn the_panel_shows_the_address_and_the_requests_of_visitors() {
     let (home, up) = engine().await;
     let (_service, port) = web_service(0).await;
-    let mut terminal = Seen::start(
+    let mut terminal = TerminalSession::start(
         &home,
         &["forward", &port.to_string(), "--hostname", "web"],
         100,
@@ -316,7 +316,7 @@ async fn the_panel_shows_the_address_and_the_requests_of_visitors() {
 async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_stops() {
     let (home, up) = engine().await;
     let port = shouting_service().await.to_string();
-    let mut terminal = Seen::start(&home, &["forward", &port, "--tcp"], 80, 20);
+    let mut terminal = TerminalSession::start(&home, &["forward", &port, "--tcp"], 80, 20);
     terminal.until_text("engine.localhost:").await;
     terminal.until_text("online").await;
     // A later screen, which contains the whole drawing of the address.
@@ -346,7 +346,7 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_stops() {
 
     // Pressed twice, they do not.
     let port = shouting_service().await.to_string();
-    let mut terminal = Seen::start(
+    let mut terminal = TerminalSession::start(
         &home,
         &["forward", &port, "--bytestream", "--name", "s"],
         80,
@@ -372,7 +372,7 @@ async fn a_tcp_tunnel_shows_its_streams_and_drains_before_it_stops() {
 async fn the_terminal_is_restored_after_every_kind_of_exit() {
     let (home, up) = engine().await;
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        let mut terminal = Seen::start(&home, &["forward", "3000"], 60, 16);
+        let mut terminal = TerminalSession::start(&home, &["forward", "3000"], 60, 16);
         terminal.until_text("online").await;
         terminal.signal(signal);
         let (code, left) = terminal.ended().await;
@@ -380,7 +380,7 @@ async fn the_terminal_is_restored_after_every_kind_of_exit() {
         assert!(left.contains("closed"), "{signal}: {left}");
     }
     // An error is printed where it can be read, below the removed panel.
-    let terminal = Seen::start(&home, &["forward", "3000", "--challenge-mode"], 100, 20);
+    let terminal = TerminalSession::start(&home, &["forward", "3000", "--challenge-mode"], 100, 20);
     let (code, left) = terminal.ended().await;
     assert_eq!(code, Some(5), "{left}");
     assert!(left.starts_with("error[feature_unavailable]: "), "{left}");
@@ -391,7 +391,8 @@ async fn the_terminal_is_restored_after_every_kind_of_exit() {
 #[tokio::test]
 async fn the_shell_gets_the_terminal_and_returns_it() {
     let (home, up) = engine().await;
-    let mut terminal = Seen::start(&home, &["forward", "3000", "--hostname", "web"], 60, 16);
+    let mut terminal =
+        TerminalSession::start(&home, &["forward", "3000", "--hostname", "web"], 60, 16);
     terminal.until_text(URL).await;
     for from_outside in [false, true] {
         if from_outside {
@@ -403,7 +404,7 @@ async fn the_shell_gets_the_terminal_and_returns_it() {
             .until(|screen| !screen.alternate_screen() && !screen.hide_cursor())
             .await;
         terminal.is_in_state('T').await;
-        terminal.is_given_back();
+        terminal.assert_restored();
         terminal.signal(Signal::SIGCONT);
         terminal
             .until(|screen| screen.alternate_screen() && screen.contents().contains(URL))
@@ -417,7 +418,8 @@ async fn the_shell_gets_the_terminal_and_returns_it() {
 #[tokio::test]
 async fn the_panel_follows_the_size_of_its_terminal() {
     let (home, up) = engine().await;
-    let mut seen = Seen::start(&home, &["forward", "3000", "--hostname", "web"], 100, 30);
+    let mut seen =
+        TerminalSession::start(&home, &["forward", "3000", "--hostname", "web"], 100, 30);
     seen.until_text("Q code").await;
     let terminal = ttyname(&seen.end).unwrap();
     let resized = std::process::Command::new("stty")
@@ -449,7 +451,7 @@ async fn plain_lines_are_printed_without_a_panel() {
         (plain(&["-o", "json"]), "xterm"),
         (plain(&[]), "dumb"),
     ] {
-        let mut terminal = Seen::start_with(&home, &args, 100, 30, &[("TERM", term)]);
+        let mut terminal = TerminalSession::start_with(&home, &args, 100, 30, &[("TERM", term)]);
         terminal.until_text(URL).await;
         assert!(!terminal.screen().alternate_screen());
         terminal.signal(Signal::SIGTERM);

@@ -61,7 +61,11 @@ async fn mistakes_are_reported_with_a_suggestion() {
         assert_eq!(output.code, Some(1), "{output:?}");
         assert!(output.stderr.contains(hint), "{output:?}");
     }
-    for by in [up.said("project_id"), up.said("project_endpoint"), "local"] {
+    for by in [
+        up.ready_field("project_id"),
+        up.ready_field("project_endpoint"),
+        "local",
+    ] {
         let plan = home.run(&["project", "plan", "--project", by]).await;
         assert_eq!(plan.code, Some(0), "{plan:?}");
     }

@@ -58,12 +58,12 @@ impl Home {
     }
 
     /// Runs a command to its end.
-    pub(crate) async fn run(&self, args: &[&str]) -> Ended {
-        Ended::of_command(self.command(args)).await
+    pub(crate) async fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::of_command(self.command(args)).await
     }
 
     /// Runs a command to its end with bytes on its stdin.
-    pub(crate) async fn run_with_input(&self, args: &[&str], input: &[u8]) -> Ended {
+    pub(crate) async fn run_with_input(&self, args: &[&str], input: &[u8]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         // A program that exits early does not read all of it.
@@ -71,7 +71,7 @@ impl Home {
             assert_eq!(error.kind(), ErrorKind::BrokenPipe);
         }
         drop(stdin);
-        Ended::of(
+        CommandOutput::of(
             soon("the end of the program", child.wait_with_output())
                 .await
                 .unwrap(),
@@ -79,20 +79,20 @@ impl Home {
     }
 
     /// Starts a command that keeps running.
-    pub(crate) fn start(&self, args: &[&str]) -> Running {
-        Running::spawn(&mut self.command(args))
+    pub(crate) fn start(&self, args: &[&str]) -> RunningCommand {
+        RunningCommand::spawn(&mut self.command(args))
     }
 }
 
 /// Result of a command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Ended {
+impl CommandOutput {
     /// Runs a command to its end.
     pub(crate) async fn of_command(mut command: Command) -> Self {
         Self::of(
@@ -117,15 +117,15 @@ impl Ended {
 }
 
 /// A running command.
-pub(crate) struct Running {
+pub(crate) struct RunningCommand {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
     transcript: Arc<Transcript>,
-    /// Bytes of the standard error that [`Self::says`] has passed.
+    /// Bytes of the standard error that [`Self::wait_for_stderr`] has passed.
     passed: usize,
 }
 
-impl Running {
+impl RunningCommand {
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -186,7 +186,7 @@ impl Running {
 
     /// Waits until stderr contains a text that no earlier call has found. Returns the output since
     /// the previous match.
-    pub(crate) async fn says(&mut self, text: &str) -> String {
+    pub(crate) async fn wait_for_stderr(&mut self, text: &str) -> String {
         let mut written = self.transcript.written.subscribe();
         loop {
             let is_over = written.borrow_and_update().is_over;
@@ -217,7 +217,7 @@ impl Running {
     }
 
     /// Waits for the end.
-    pub(crate) async fn ended(mut self) -> Ended {
+    pub(crate) async fn ended(mut self) -> CommandOutput {
         let mut stdout = String::new();
         while let Some(line) = self.line("the end of the output").await {
             stdout.push_str(&line);
@@ -228,7 +228,7 @@ impl Running {
         drop(soon("the end of stderr", is_over).await.unwrap());
         let status = soon("the end of the program", self.child.wait()).await;
         let stderr = self.transcript.stderr();
-        Ended {
+        CommandOutput {
             code: status.unwrap().code(),
             stdout,
             stderr: stderr[self.passed..].to_owned(),
@@ -236,7 +236,7 @@ impl Running {
     }
 
     /// Stops it like a supervisor.
-    pub(crate) async fn terminate(self) -> Ended {
+    pub(crate) async fn terminate(self) -> CommandOutput {
         self.signal(Signal::SIGTERM);
         self.ended().await
     }
@@ -246,14 +246,14 @@ impl Running {
 struct Transcript {
     command: String,
     stderr: Mutex<Vec<u8>>,
-    written: watch::Sender<Written>,
+    written: watch::Sender<StderrText>,
     /// The last line of the standard output that a test has read.
     last_line: Mutex<String>,
 }
 
 /// Standard error that was read so far.
 #[derive(Default)]
-struct Written {
+struct StderrText {
     bytes: usize,
     is_over: bool,
 }

@@ -29,7 +29,7 @@ async fn without_an_engine_the_next_step_is_shown() {
 #[tokio::test]
 async fn an_engine_that_does_not_answer_is_reported() {
     let home = Home::new();
-    let engine = nobody();
+    let engine = unused_address();
     let list = home
         .run(&["tunnels", "--engine", &engine, "--token", "a.b.c"])
         .await;
@@ -41,12 +41,12 @@ async fn an_engine_that_does_not_answer_is_reported() {
 #[tokio::test]
 async fn an_agent_keeps_trying_and_exits_with_zero_when_it_is_stopped() {
     let home = Home::new();
-    let engine = nobody();
+    let engine = unused_address();
     let args = [
         "forward", "3000", "--engine", &engine, "--token", "a.b.c", "--output", "json",
     ];
     let mut agent = home.start(&args);
-    agent.says("trying again").await;
+    agent.wait_for_stderr("trying again").await;
     agent.signal(Signal::SIGTERM);
     let ended = agent.ended().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -114,7 +114,7 @@ async fn the_schema_is_printed_for_editors() {
 }
 
 /// An address on which nothing listens.
-fn nobody() -> String {
+fn unused_address() -> String {
     format!("127.0.0.1:{}", ports::lease())
 }
 

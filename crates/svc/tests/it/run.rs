@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     installed::alone,
-    program::{Home, Running, SOON},
+    program::{Home, RunningCommand, SOON},
 };
 
 /// A service that answers each request with its own name and the same bytes.
@@ -44,12 +44,12 @@ pub(crate) fn replace(path: &Path, text: &str) {
 }
 
 /// The next line that reports an applied configuration.
-pub(crate) async fn applied(agent: &mut Running) -> Value {
+pub(crate) async fn applied(agent: &mut RunningCommand) -> Value {
     agent.json_where(|line| line["status"] == "applied").await
 }
 
 /// The line of a tunnel that is online, by the tunnel's key.
-pub(crate) async fn online(agent: &mut Running, key: &str) -> Value {
+pub(crate) async fn online(agent: &mut RunningCommand, key: &str) -> Value {
     agent
         .json_where(|line| line["tunnel"] == key && line["status"] == "online")
         .await
@@ -75,7 +75,7 @@ async fn finish(mut visitor: TcpStream) -> String {
 }
 
 /// Waits until the stream of a visitor has reached the service.
-async fn opened(agent: &mut Running, key: &str) {
+async fn opened(agent: &mut RunningCommand, key: &str) {
     agent
         .json_where(|line| line["tunnel"] == key && line["active"] == true)
         .await;
@@ -250,7 +250,7 @@ async fn a_new_token_takes_the_tunnels_over_and_streams_continue() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
     let port = echo("").await;
-    let ca = up.said("ca_file");
+    let ca = up.ready_field("ca_file");
     let secret = fs::read_to_string(Path::new(ca).with_file_name("jwt.secret")).unwrap();
     let mint = async || {
         let args = ["token", "mint", "--secret", &secret, "--user", "ada"];
@@ -260,7 +260,7 @@ async fn a_new_token_takes_the_tunnels_over_and_streams_continue() {
     };
     let token: PathBuf = home.path().join("token");
     fs::write(&token, mint().await).unwrap();
-    let engine = up.said("engine_url").trim_start_matches("https://");
+    let engine = up.ready_field("engine_url").trim_start_matches("https://");
     let text = format!(
         "version: 1\nengine: {engine}\nca_file: {ca}\ntoken_file: {}\ntunnels:\n  \
          tcp: {{target: {port}, protocol: tcp}}\n  private: {{target: {port}, publish: false}}\n",

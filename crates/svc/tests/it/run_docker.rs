@@ -27,7 +27,7 @@ use tokio::{
 
 use super::{
     installed::alone,
-    program::{Home, Running},
+    program::{Home, RunningCommand},
     run::{applied, echo, online},
 };
 
@@ -38,11 +38,11 @@ struct Engine {
     followers: Arc<Mutex<Vec<mpsc::UnboundedSender<Bytes>>>>,
     lists: Arc<watch::Sender<usize>>,
     /// Replaces the answer to a list.
-    broken: Arc<Mutex<Option<Broken>>>,
+    broken: Arc<Mutex<Option<DockerFault>>>,
 }
 
 #[derive(Clone, Copy)]
-enum Broken {
+enum DockerFault {
     /// Invalid JSON.
     Garbage,
     /// JSON that does not end.
@@ -50,13 +50,13 @@ enum Broken {
 }
 
 /// The engine at its socket.
-struct Served {
+struct DockerServer {
     socket: PathBuf,
     task: JoinHandle<()>,
 }
 
 impl Engine {
-    fn serve(&self, directory: &Path) -> Served {
+    fn serve(&self, directory: &Path) -> DockerServer {
         let socket = directory.join("docker.sock");
         let routes = Router::new()
             .route("/containers/json", get(list))
@@ -65,7 +65,7 @@ impl Engine {
             .with_state(self.clone());
         let listener = UnixListener::bind(&socket).unwrap();
         let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
-        Served { socket, task }
+        DockerServer { socket, task }
     }
 
     /// Adds a container whose service is on this machine.
@@ -106,7 +106,7 @@ impl Engine {
     }
 
     /// Sends an event to all subscribers, in two chunks of which the first ends within the object.
-    fn happens(&self, action: &str, id: &str) {
+    fn send_event(&self, action: &str, id: &str) {
         let attributes = self.containers.lock().unwrap().get(id).map_or_else(
             || json!({"image": "shop:1", "svc.enable": "true"}),
             |container| {
@@ -123,12 +123,12 @@ impl Engine {
         let text = format!("{event}\n").into_bytes();
         let (first, second) = text.split_at(text.len() / 2);
         for part in [first, second] {
-            self.says(part);
+            self.send_chunk(part);
         }
     }
 
     /// Sends a chunk to all subscribers.
-    fn says(&self, bytes: &[u8]) {
+    fn send_chunk(&self, bytes: &[u8]) {
         let bytes = Bytes::copy_from_slice(bytes);
         self.followers
             .lock()
@@ -143,7 +143,7 @@ impl Engine {
     }
 }
 
-impl Served {
+impl DockerServer {
     /// The engine stops, with all connections to it.
     async fn stop(self, engine: &Engine) {
         self.task.abort();
@@ -168,8 +168,8 @@ async fn list(
     );
     engine.lists.send_modify(|seen| *seen += 1);
     match engine.broken.lock().unwrap().take() {
-        Some(Broken::Garbage) => return "<html>not here</html>".into_response(),
-        Some(Broken::Endless) => {
+        Some(DockerFault::Garbage) => return "<html>not here</html>".into_response(),
+        Some(DockerFault::Endless) => {
             let filling = stream::repeat(Bytes::from(vec![b' '; 1024 * 1024]));
             return Body::from_stream(filling.map(Ok::<_, Infallible>)).into_response();
         }
@@ -213,7 +213,7 @@ async fn events(
     Body::from_stream(chunks).into_response()
 }
 
-async fn closed(agent: &mut Running, key: &str) {
+async fn closed(agent: &mut RunningCommand, key: &str) {
     agent
         .json_where(|line| line["tunnel"] == key && line["status"] == "closed")
         .await;
@@ -241,7 +241,7 @@ async fn containers_start_stop_and_restart_under_their_names() {
         "svc.tunnels.bad.prot": port,
     });
     engine.put("b2", "shop", true, &both);
-    engine.happens("start", "b2");
+    engine.send_event("start", "b2");
     let line = applied(&mut agent).await;
     assert_eq!(
         line["added"],
@@ -259,17 +259,17 @@ async fn containers_start_stop_and_restart_under_their_names() {
 
     // A stopped container, and one that is created again under its name, keep their tunnel.
     engine.put("a1", "web", false, &web);
-    engine.happens("die", "a1");
+    engine.send_event("die", "a1");
     closed(&mut agent, "docker/web").await;
     engine.remove("a1");
-    engine.happens("destroy", "a1");
+    engine.send_event("destroy", "a1");
     engine.put("c3", "web", true, &web);
-    engine.happens("start", "c3");
+    engine.send_event("start", "c3");
     let second = online(&mut agent, "docker/web").await;
     assert_eq!(first["forwarding"], second["forwarding"]);
 
     engine.put("c3", "site", true, &web);
-    engine.happens("rename", "c3");
+    engine.send_event("rename", "c3");
     let line = applied(&mut agent).await;
     assert_eq!(
         (&line["added"], &line["removed"], &line["unchanged"]),
@@ -305,7 +305,7 @@ async fn an_engine_that_restarts_finds_tunnels_unchanged() {
         seen += 1;
     }
     served.stop(&engine).await;
-    agent.says("tunnels stay").await;
+    agent.wait_for_stderr("tunnels stay").await;
     let dialled = home.run_with_input(&["dial", "svc://goes"], b"x").await;
     assert_eq!(dialled.stdout, "x", "{dialled:?}");
 
@@ -329,23 +329,23 @@ async fn invalid_answers_are_limited_and_retried() {
     let _up = alone(&home, &[]).await;
     let port = echo("").await.to_string();
     let engine = Engine::default();
-    *engine.broken.lock().unwrap() = Some(Broken::Garbage);
+    *engine.broken.lock().unwrap() = Some(DockerFault::Garbage);
     let served = engine.serve(home.path());
     let labels = json!({"svc.enable": "true", "svc.port": port, "svc.publish": "false"});
     let mut agent = home.start(&["run", &served.flag(), "-o", "json"]);
-    agent.says("an answer is not understood").await;
+    agent.wait_for_stderr("an answer is not understood").await;
     engine.listed(2).await;
 
     // An event without an end, then a list without one.
-    *engine.broken.lock().unwrap() = Some(Broken::Endless);
-    engine.says(b"{\"Type\": \"");
+    *engine.broken.lock().unwrap() = Some(DockerFault::Endless);
+    engine.send_chunk(b"{\"Type\": \"");
     for _ in 0..17 {
-        engine.says(&vec![b'x'; 64 * 1024]);
+        engine.send_chunk(&vec![b'x'; 64 * 1024]);
     }
-    agent.says("an answer is too large").await;
+    agent.wait_for_stderr("an answer is too large").await;
     engine.listed(4).await;
     engine.put("a1", "db", true, &labels);
-    engine.happens("start", "a1");
+    engine.send_event("start", "a1");
     online(&mut agent, "docker/db").await;
     assert_eq!(agent.terminate().await.code, Some(0));
 

@@ -4,7 +4,7 @@ use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
 
 use tokio::process::Command;
 
-use super::program::{Ended, Home};
+use super::program::{CommandOutput, Home};
 
 /// A configuration and a token for `svc service`.
 fn files(home: &Home) -> (String, String) {
@@ -19,7 +19,7 @@ fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-async fn analyze(home: &Home, args: &[&str]) -> Ended {
+async fn analyze(home: &Home, args: &[&str]) -> CommandOutput {
     // Only systemd includes it. `cargo xtask provision` installs it on systems with systemd.
     let program = env::var_os("SVC_TEST_SYSTEMD_ANALYZE").unwrap_or_else(|| {
         panic!("SVC_TEST_SYSTEMD_ANALYZE names systemd-analyze; cargo xtask test sets it")
@@ -31,7 +31,7 @@ async fn analyze(home: &Home, args: &[&str]) -> Ended {
         .env_clear()
         .env("HOME", home.path())
         .env("XDG_RUNTIME_DIR", home.path());
-    Ended::of_command(command).await
+    CommandOutput::of_command(command).await
 }
 
 #[tokio::test]

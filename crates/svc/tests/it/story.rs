@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{hosted::Hosted, installed::up, program::Home};
+use super::{hosted::HostedPlatform, installed::up, program::Home};
 
 #[tokio::test]
 async fn from_the_login_to_the_last_delete() {
     let home = Home::new();
-    let platform = Hosted::start(&home, json!({})).await;
+    let platform = HostedPlatform::start(&home, json!({})).await;
     platform.login(&home).await;
     let whoami = home.run(&["whoami", "-o", "json"]).await.json();
     assert_eq!(whoami["email"], "ada@example.com");
@@ -184,7 +184,7 @@ async fn members_are_invited_and_projects_move_to_another_workspace() {
 async fn webhooks_and_addresses_are_managed() {
     let home = Home::new();
     let plans = json!({"plans": [{"plan": "basic", "webhooks": true}]});
-    let platform = Hosted::start(&home, plans).await;
+    let platform = HostedPlatform::start(&home, plans).await;
     platform.login(&home).await;
     let preview = home
         .run(&["project", "create", "--preview", "-o", "json"])

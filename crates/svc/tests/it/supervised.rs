@@ -13,16 +13,16 @@ use tokio::time::timeout;
 
 use super::{
     installed::alone,
-    program::{Home, Running, SOON},
+    program::{Home, RunningCommand, SOON},
     run::{echo, replace},
 };
 
 /// The notification socket of systemd.
-struct Notified {
+struct NotifySocket {
     socket: tokio::net::UnixDatagram,
 }
 
-impl Notified {
+impl NotifySocket {
     fn new(socket: UnixDatagram) -> Self {
         socket.set_nonblocking(true).unwrap();
         Self {
@@ -65,12 +65,12 @@ async fn an_agent_notifies_ready_reload_watchdog_and_stop() {
     let text = format!("version: 1\ntunnels: {{a: {{target: {port}, publish: false}}}}\n");
     fs::write(&file, &text).unwrap();
     let path = home.path().join("notify");
-    let notified = Notified::new(UnixDatagram::bind(&path).unwrap());
+    let notified = NotifySocket::new(UnixDatagram::bind(&path).unwrap());
     let mut command = home.command(&["run"]);
     command
         .env("NOTIFY_SOCKET", &path)
         .env("WATCHDOG_USEC", "200000");
-    let agent = Running::spawn(&mut command);
+    let agent = RunningCommand::spawn(&mut command);
     assert_eq!(notified.step().await, "STATUS=0 of 1 tunnels online");
     // Not before its tunnel is online.
     assert_eq!(notified.step().await, "READY=1");
@@ -103,12 +103,12 @@ async fn servers_notify_ready_watchdog_and_stop() {
     let home = Home::new();
     let name = format!("svc-it-{}", home.path().file_name().unwrap().display());
     let address = SocketAddr::from_abstract_name(&name).unwrap();
-    let notified = Notified::new(UnixDatagram::bind_addr(&address).unwrap());
+    let notified = NotifySocket::new(UnixDatagram::bind_addr(&address).unwrap());
     let mut command = home.command(&["up", "--community", "--port", "0", "-o", "json"]);
     command
         .env("NOTIFY_SOCKET", format!("@{name}"))
         .env("WATCHDOG_USEC", "200000");
-    let mut up = Running::spawn(&mut command);
+    let mut up = RunningCommand::spawn(&mut command);
     up.json().await;
     assert_eq!(notified.step().await, "READY=1");
     notified.next("WATCHDOG=1").await;

@@ -13,12 +13,12 @@ use tokio::io::AsyncReadExt;
 use super::program::{Home, SOON};
 
 /// A command whose stdin is a terminal.
-pub(crate) struct Asked {
+pub(crate) struct TerminalCommand {
     child: tokio::process::Child,
     terminal: File,
 }
 
-impl Asked {
+impl TerminalCommand {
     pub(crate) fn start(home: &Home, args: &[&str]) -> Self {
         Self::spawn(&mut home.command(args))
     }

@@ -152,7 +152,10 @@ async fn a_second_terminal_needs_no_flags() {
     let clients = home.run(&["clients", "-o", "json"]).await.json();
     assert_eq!(clients[0]["agent"], "svc");
     let table = home.run(&["tunnels"]).await;
-    let demo = format!("demo-{}.t.engine.localhost", up.said("project_endpoint"));
+    let demo = format!(
+        "demo-{}.t.engine.localhost",
+        up.ready_field("project_endpoint")
+    );
     assert!(table.stdout.contains(&demo), "{table:?}");
 
     // The context is removed with the process that wrote it.

@@ -16,14 +16,14 @@ use tokio_tungstenite::{
 use tty::{
     frame,
     message::{
-        self, Config, Feature, Kind, Open, OpenSession, Options, Payload, Resume, Stream,
+        self, Config, Feature, Kind, OpenCommand, OpenSession, Options, Payload, Resume, Stream,
         TerminationReason, User, Username,
     },
 };
 
 use super::{
     installed::{alone, alone_at},
-    program::{Home, Running, SOON},
+    program::{Home, RunningCommand, SOON},
 };
 
 /// WT-1: an ad-hoc server is a tunnel with labels, and nothing else.
@@ -122,7 +122,7 @@ async fn a_shell_outlives_its_engine() {
     assert!(client.is_lost().await);
     let up = alone_at(&home, &port).await;
     server.json_where(|line| line["status"] == "online").await;
-    let back = Open {
+    let back = OpenCommand {
         session: Some(OpenSession {
             resume: Some(Resume {
                 token: ack.resume_token,
@@ -130,7 +130,7 @@ async fn a_shell_outlives_its_engine() {
             }),
             ..OpenSession::default()
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     };
     let mut client = Client::plain(&ports[0]).await;
     client.open(back).await;
@@ -220,9 +220,9 @@ async fn insecure_or_contradicting_options_are_usage_errors() {
 }
 
 /// An account that is removed with this value.
-struct Made(String);
+struct TestAccount(String);
 
-impl Made {
+impl TestAccount {
     fn new() -> Self {
         assert!(
             nix::unistd::geteuid().is_root(),
@@ -237,7 +237,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for TestAccount {
     fn drop(&mut self) {
         drop(Program::new("userdel").args(["--remove", &self.0]).output());
     }
@@ -245,7 +245,7 @@ impl Drop for Made {
 
 #[tokio::test]
 async fn a_login_is_a_login_of_its_account() {
-    let made = Made::new();
+    let made = TestAccount::new();
     let home = Home::new();
     let start = async |more: &[&str]| {
         let args = [
@@ -265,7 +265,7 @@ async fn a_login_is_a_login_of_its_account() {
         command
             .env("SVC_TOKEN", "secret")
             .env("SSH_AUTH_SOCK", "/agent");
-        let mut server = Running::spawn(&mut command);
+        let mut server = RunningCommand::spawn(&mut command);
         let address = server.json().await["listening"]
             .as_str()
             .unwrap()
@@ -303,7 +303,7 @@ async fn a_login_is_a_login_of_its_account() {
     server.terminate().await;
 }
 
-fn as_user(name: &str) -> Open {
+fn as_user(name: &str) -> OpenCommand {
     let mut open = script("id -un");
     open.config.as_mut().unwrap().username = Some(Username {
         payload: Some(User::Name(name.to_owned())),
@@ -311,8 +311,8 @@ fn as_user(name: &str) -> Open {
     open
 }
 
-fn script(text: &str) -> Open {
-    Open {
+fn script(text: &str) -> OpenCommand {
+    OpenCommand {
         config: Some(Config {
             options: Some(Options::default()),
             cmd_args: ["sh", "-c", text].map(str::to_owned).to_vec(),
@@ -321,12 +321,12 @@ fn script(text: &str) -> Open {
             }),
             ..Config::default()
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }
 }
 
 /// `svc dial`, and the local addresses of the tunnels.
-async fn dial(home: &Home, names: &[&str]) -> (Running, Vec<String>) {
+async fn dial(home: &Home, names: &[&str]) -> (RunningCommand, Vec<String>) {
     let mut args = vec!["dial".to_owned()];
     args.extend(names.iter().map(|name| format!("{name}=0")));
     args.extend(["-o".to_owned(), "json".to_owned()]);
@@ -413,7 +413,7 @@ impl Client {
         }
     }
 
-    async fn open(&mut self, open: Open) -> message::Ack {
+    async fn open(&mut self, open: OpenCommand) -> message::Ack {
         self.send(&Kind::Open(Box::new(open))).await;
         match self.said().await {
             Some(Kind::Ack(ack)) => ack,

@@ -5,13 +5,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use super::{
-    hosted::Hosted,
-    program::{Ended, Home},
+    hosted::HostedPlatform,
+    program::{CommandOutput, Home},
 };
 
 /// A platform with a selected project.
-async fn begun(home: &Home) -> Hosted {
-    let platform = Hosted::start(home, json!({})).await;
+async fn start_platform(home: &Home) -> HostedPlatform {
+    let platform = HostedPlatform::start(home, json!({})).await;
     platform.login(home).await;
     let preview = ["project", "create", "--preview", "-o", "json"];
     let preview = home.run(&preview).await.json();
@@ -26,7 +26,7 @@ async fn begun(home: &Home) -> Hosted {
     platform
 }
 
-async fn server(home: &Home, args: &[&str]) -> Ended {
+async fn server(home: &Home, args: &[&str]) -> CommandOutput {
     home.run(&[&["webtty", "server"], args].concat()).await
 }
 
@@ -38,7 +38,7 @@ async fn shown(home: &Home, args: &[&str]) -> Value {
 #[tokio::test]
 async fn cp_12_a_server_is_registered_enrolled_changed_and_deleted() {
     let home = Home::new();
-    let _platform = begun(&home).await;
+    let _platform = start_platform(&home).await;
     let create = ["create", "build-7", "--label", "site=bern"];
     let created = shown(&home, &create).await;
     assert_eq!(created["status"], "pending_enrollment");

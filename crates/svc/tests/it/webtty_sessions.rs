@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    installed::{Up, up},
+    installed::{RunningUp, up},
     mcp::Client,
-    panel::Seen,
-    program::{Ended, Home, Running, SOON},
+    panel::TerminalSession,
+    program::{CommandOutput, Home, RunningCommand, SOON},
 };
 
 /// WT-2: a user watches, is refused, and is then granted control by the controller. So does an AI
@@ -87,55 +87,63 @@ async fn wt_2_control_is_requested_refused_and_granted() {
     let mut agent = Client::start(&home).await;
     let of = |more: Value| {
         let mut arguments = more;
-        arguments["project_id"] = json!(up.said("project_id"));
+        arguments["project_id"] = json!(up.ready_field("project_id"));
         arguments["session_id"] = json!(id);
         arguments
     };
     let line = of(json!({"line": "echo agent-$((3+3))"}));
-    let error = agent.bad("svc_webtty_session_type", line.clone()).await;
+    let error = agent
+        .call_error("svc_webtty_session_type", line.clone())
+        .await;
     assert!(
         error.contains("svc_webtty_control_request_create"),
         "{error}"
     );
-    let screen = agent.good("svc_webtty_session_screen", of(json!({}))).await;
+    let screen = agent
+        .call_ok("svc_webtty_session_screen", of(json!({})))
+        .await;
     assert!(has_row(&screen, "other-4"), "{screen}");
     assert_eq!(screen["control"]["state"], "none");
-    let error = agent.bad("svc_webtty_session_type", line.clone()).await;
+    let error = agent
+        .call_error("svc_webtty_session_type", line.clone())
+        .await;
     assert!(error.contains("control_required"), "{error}");
     let ask = of(json!({"reason": "to count", "lines": 1}));
     for (answer, state) in [("\r~n", "refused"), ("\r~y", "held")] {
         let asked = agent
-            .good("svc_webtty_control_request_create", ask.clone())
+            .call_ok("svc_webtty_control_request_create", ask.clone())
             .await;
         assert_eq!(asked["status"], "pending", "{asked}");
         assert_eq!(asked["control_lines"], 1, "{asked}");
         owner.until_text("to count").await;
         // The requester cannot answer, not even with the rights of its user.
         let own = of(json!({"request_id": asked["id"], "action": "grant"}));
-        let error = agent.bad("svc_webtty_control_request_resolve", own).await;
+        let error = agent
+            .call_error("svc_webtty_control_request_resolve", own)
+            .await;
         assert!(error.contains("credential"), "{error}");
         owner.press(answer);
         let mut screen = Value::Null;
         while screen["control"]["state"] != state {
             let wait = of(json!({"wait_seconds": 5}));
-            screen = agent.good("svc_webtty_session_screen", wait).await;
+            screen = agent.call_ok("svc_webtty_session_screen", wait).await;
         }
         if state == "refused" {
             clear(&mut owner, 2).await;
         }
     }
-    let mut screen = agent.good("svc_webtty_session_type", line.clone()).await;
+    let mut screen = agent.call_ok("svc_webtty_session_type", line.clone()).await;
     // The screen a moment later. On a busy machine the shell may not have printed yet.
     for _ in 0..4 {
         if !has_row(&screen, "agent-6") {
             let wait = of(json!({"wait_seconds": 10}));
-            screen = agent.good("svc_webtty_session_screen", wait).await;
+            screen = agent.call_ok("svc_webtty_session_screen", wait).await;
         }
     }
     assert!(has_row(&screen, "agent-6"), "{screen}");
     owner.until_text("agent-6").await;
     // Control was granted for one line, which has been typed.
-    let error = agent.bad("svc_webtty_session_type", line).await;
+    let error = agent.call_error("svc_webtty_session_type", line).await;
     assert!(error.contains("control_required"), "{error}");
     let participant = screen["participant_id"].as_str().unwrap();
 
@@ -151,19 +159,19 @@ async fn wt_2_control_is_requested_refused_and_granted() {
 #[tokio::test]
 async fn an_agent_runs_a_command_on_a_server() {
     let home = Home::new();
-    let up: Up = up(&home, &[]).await;
+    let up: RunningUp = up(&home, &[]).await;
     let server = serve(&home).await;
     let mut agent = Client::start(&home).await;
-    let project = up.said("project_id").to_owned();
+    let project = up.ready_field("project_id").to_owned();
     let servers = agent
-        .good("svc_webtty_list", json!({"project_id": project}))
+        .call_ok("svc_webtty_list", json!({"project_id": project}))
         .await;
     assert_eq!(servers["servers"][0]["target"], "build", "{servers}");
     let exec = json!({
         "project_id": project, "server": "build", "command": ["sh", "-c", "cat; echo no >&2; exit 3"],
         "stdin": "given",
     });
-    let done = agent.good("svc_webtty_exec", exec).await;
+    let done = agent.call_ok("svc_webtty_exec", exec).await;
     assert_eq!(
         (&done["exit_code"], &done["timed_out"]),
         (&json!(3), &json!(false)),
@@ -177,10 +185,10 @@ async fn an_agent_runs_a_command_on_a_server() {
     let slow = json!({
         "project_id": project, "server": "build", "command": ["sleep", "60"], "timeout_seconds": 1,
     });
-    let done = agent.good("svc_webtty_exec", slow).await;
+    let done = agent.call_ok("svc_webtty_exec", slow).await;
     assert_eq!(done["timed_out"], true, "{done}");
     let error = agent
-        .bad(
+        .call_error(
             "svc_webtty_exec",
             json!({"project_id": project, "server": "nobody", "command": ["id"]}),
         )
@@ -289,7 +297,7 @@ async fn recorded(home: &Home, id: &str, participant: &str) {
 }
 
 /// A registered server that is online.
-async fn serve(home: &Home) -> Running {
+async fn serve(home: &Home) -> RunningCommand {
     let create = [
         "webtty", "server", "create", "build", "--enroll", "-o", "json",
     ];
@@ -354,17 +362,17 @@ fn has_row(screen: &Value, text: &str) -> bool {
     rows.iter().any(|row| row.as_str().unwrap().contains(text))
 }
 
-fn ok(output: &Ended) {
+fn ok(output: &CommandOutput) {
     assert_eq!(output.code, Some(0), "{output:?}");
 }
 
 /// A command at its own terminal.
-fn window(home: &Home, args: &[&str]) -> Seen {
-    Seen::start_with(home, args, 160, 30, &[("TERM", "xterm"), ("PS1", "$ ")])
+fn window(home: &Home, args: &[&str]) -> TerminalSession {
+    TerminalSession::start_with(home, args, 160, 30, &[("TERM", "xterm"), ("PS1", "$ ")])
 }
 
 /// Clears the screen, so that new output can be distinguished from old.
-async fn clear(window: &mut Seen, number: u32) {
+async fn clear(window: &mut TerminalSession, number: u32) {
     window.press(&format!(
         "printf '\\033[2J\\033[H'cleared-$(({number}+0))-\r"
     ));

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use tty::frame::{self, Decoder};
-use tty::message::{self, BadMessage, Kind, limits};
+use tty::message::{self, Kind, MessageError, limits};
 
 /// A byte stream that a connection owns.
 type Io = Box<dyn transport::Stream>;
@@ -57,7 +57,7 @@ pub enum ConnectionError {
     Protocol(String),
     /// A received message is invalid, or a message to send is.
     #[error("a message cannot be read")]
-    Message(#[from] BadMessage),
+    Message(#[from] MessageError),
     /// The connection took too long.
     #[error("no answer in time")]
     TimedOut,

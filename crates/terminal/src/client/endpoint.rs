@@ -53,14 +53,14 @@ pub struct Url {
 /// The text is not an address of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a ws://host:port or wss://host")]
-pub struct BadUrl;
+pub struct UrlError;
 
 impl Endpoint {
     /// A server at a URL.
     ///
     /// # Errors
-    /// [`BadUrl`].
-    pub fn url(url: &str, bearer: Option<Token>, trust: Trust) -> Result<Self, BadUrl> {
+    /// [`UrlError`].
+    pub fn url(url: &str, bearer: Option<Token>, trust: Trust) -> Result<Self, UrlError> {
         Ok(Self::Url {
             url: Url::parse(url)?,
             bearer,
@@ -108,30 +108,30 @@ impl Url {
     /// Parses an address.
     ///
     /// # Errors
-    /// [`BadUrl`], also for an address with a fragment or a password.
-    pub fn parse(text: &str) -> Result<Self, BadUrl> {
+    /// [`UrlError`], also for an address with a fragment or a password.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
         if text.contains(['#', '@']) {
-            return Err(BadUrl);
+            return Err(UrlError);
         }
-        let uri: Uri = text.parse().map_err(|_invalid| BadUrl)?;
+        let uri: Uri = text.parse().map_err(|_invalid| UrlError)?;
         let is_secure = match uri.scheme_str() {
             Some("ws") => false,
             Some("wss") => true,
-            _ => return Err(BadUrl),
+            _ => return Err(UrlError),
         };
         let usual = if is_secure { 443 } else { 80 };
-        let authority = uri.authority().ok_or(BadUrl)?;
+        let authority = uri.authority().ok_or(UrlError)?;
         let host = authority.host();
         let port = match authority.as_str().strip_prefix(host) {
             Some("") => usual,
             Some(port) => match port.strip_prefix(':').unwrap_or_default().parse() {
-                Ok(0) | Err(_) => return Err(BadUrl),
+                Ok(0) | Err(_) => return Err(UrlError),
                 Ok(port) => port,
             },
-            None => return Err(BadUrl),
+            None => return Err(UrlError),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let address = HostPort::new(host, port).map_err(|_invalid| BadUrl)?;
+        let address = HostPort::new(host, port).map_err(|_invalid| UrlError)?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let path = if path.starts_with('/') {
             path.to_owned()

@@ -12,7 +12,7 @@ use tty::size::Size;
 #[derive(Clone, Debug)]
 pub struct Input {
     typed: mpsc::Sender<InputEvent>,
-    done: mpsc::Sender<Done>,
+    done: mpsc::Sender<InputAction>,
 }
 
 /// Input, in its order.
@@ -24,7 +24,7 @@ pub(super) enum InputEvent {
 
 /// Other actions, which do not wait behind input.
 #[derive(Debug)]
-pub(super) enum Done {
+pub(super) enum InputAction {
     Resize(Size),
     Signal(Signal),
     Decide(Decision),
@@ -34,7 +34,7 @@ pub(super) enum Done {
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) typed: mpsc::Receiver<InputEvent>,
-    pub(super) done: mpsc::Receiver<Done>,
+    pub(super) done: mpsc::Receiver<InputAction>,
 }
 
 impl Input {
@@ -61,12 +61,12 @@ impl Input {
 
     /// Reports a new size of the person's terminal.
     pub async fn resize(&self, size: Size) -> bool {
-        self.done.send(Done::Resize(size)).await.is_ok()
+        self.done.send(InputAction::Resize(size)).await.is_ok()
     }
 
     /// Sends a signal to the command. A server without support for signals ignores it.
     pub async fn signal(&self, signal: Signal) -> bool {
-        self.done.send(Done::Signal(signal)).await.is_ok()
+        self.done.send(InputAction::Signal(signal)).await.is_ok()
     }
 
     /// Answers another participant's request for control. The sender must have control.
@@ -75,7 +75,7 @@ impl Input {
             request_id: request_id.to_owned(),
             grant,
         };
-        self.done.send(Done::Decide(decision)).await.is_ok()
+        self.done.send(InputAction::Decide(decision)).await.is_ok()
     }
 }
 

@@ -125,7 +125,7 @@ pub enum FindError {
 
 /// Reasons for which this client cannot reach a known server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoWay {
+pub enum UnreachableError {
     /// The server states an unknown transport.
     #[error("`{target}` cannot be reached: {why}")]
     Transport {
@@ -262,22 +262,26 @@ impl Server {
     /// token for a public server.
     ///
     /// # Errors
-    /// [`NoWay`].
-    pub fn endpoint(&self, config: Config, bearer: Option<Token>) -> Result<Endpoint, NoWay> {
+    /// [`UnreachableError`].
+    pub fn endpoint(
+        &self,
+        config: Config,
+        bearer: Option<Token>,
+    ) -> Result<Endpoint, UnreachableError> {
         if let Some(why) = &self.transport_error {
-            return Err(NoWay::Transport {
+            return Err(UnreachableError::Transport {
                 target: self.target.clone(),
                 why: why.clone(),
             });
         }
         if self.transport == Some(Transport::Webtransport) {
-            return Err(NoWay::WebTransport(self.target.clone()));
+            return Err(UnreachableError::WebTransport(self.target.clone()));
         }
         let address = format!("wss://{}{}", self.host, self.exec_path);
         // The path is from the owner of the tunnel. Without the leading `/` it would continue the
         // host name.
         if !self.exec_path.starts_with('/') {
-            return Err(NoWay::Address(address));
+            return Err(UnreachableError::Address(address));
         }
         if self.publish && !self.host.is_empty() {
             return match Url::parse(&address) {
@@ -286,7 +290,7 @@ impl Server {
                     bearer: self.bearer(bearer, &config.tokens),
                     trust: config.trust,
                 }),
-                Err(_) => Err(NoWay::Address(address)),
+                Err(_) => Err(UnreachableError::Address(address)),
             };
         }
         // An engine that manages sessions uses plain frames for dialled streams, whatever the

@@ -18,7 +18,7 @@ use tty::size::Size;
 
 use super::connection::{Connection, ConnectionError};
 use super::endpoint::Endpoint;
-use super::input::{Done, Input, InputEvent, Inputs, decision};
+use super::input::{Input, InputAction, InputEvent, Inputs, decision};
 use super::session::{CommandEnd, SessionError};
 
 /// Data of the Engine API with which a participant connects. The grant is valid once, and for 30
@@ -280,17 +280,17 @@ fn input_messages(typed: InputEvent) -> Vec<Kind> {
     messages
 }
 
-fn action_message(done: Done) -> Kind {
+fn action_message(done: InputAction) -> Kind {
     match done {
-        Done::Resize(size) => {
+        InputAction::Resize(size) => {
             let size: tty::message::TerminalSize = size.into();
             Kind::Parameter(size.into())
         }
-        Done::Signal(signal) => Kind::Heartbeat(Heartbeat {
+        InputAction::Signal(signal) => Kind::Heartbeat(Heartbeat {
             signal: Some(signal.into()),
             ..Heartbeat::default()
         }),
-        Done::Decide(answer) => decision(answer),
+        InputAction::Decide(answer) => decision(answer),
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use aws_lc_rs::rand;
 use tokio::time::timeout;
 use tty::message::{
-    Ack, ClientHello, Data, Kind, Open, Payload, ProtocolError, ProtocolErrorCode, ProtocolVersion,
-    Stream,
+    Ack, ClientHello, Data, Kind, OpenCommand, Payload, ProtocolError, ProtocolErrorCode,
+    ProtocolVersion, Stream,
 };
 use tty::seal::{
     Channel, ClientHandshake, ClientReady, Content, Identity, MAX_CLEAR, Mark, PublicKey,
@@ -30,7 +30,7 @@ pub struct Seal {
 }
 
 /// State of the encryption of one connection.
-pub(super) enum Sealing {
+pub(super) enum EncryptionState {
     /// The session is not sealed.
     None,
     /// The keys are established; the `Open` must confirm them.
@@ -48,7 +48,10 @@ pub(super) enum Sealing {
 
 impl Seal {
     /// Exchanges the first two messages of a connection.
-    pub(super) async fn shake(&self, connection: &mut Connection) -> Result<Sealing, SessionError> {
+    pub(super) async fn shake(
+        &self,
+        connection: &mut Connection,
+    ) -> Result<EncryptionState, SessionError> {
         let mut secret = [0; SECRET_LEN];
         rand::fill(&mut secret).map_err(|_| SealError::Crypto)?;
         let (handshake, hello) =
@@ -74,7 +77,7 @@ impl Seal {
                 // A server that does not seal is not the known one, or an attacker is in between.
                 let answer = hello.seal.ok_or(SessionError::NotSealed)?;
                 let ready = handshake.answer(&self.identity, &answer)?;
-                Ok(Sealing::Ready(Box::new(ready)))
+                Ok(EncryptionState::Ready(Box::new(ready)))
             }
             Some(Kind::Error(error)) => Err(ClientError::Refused(error.msg).into()),
             Some(Kind::ProtocolError(error)) => Err(unproven(error)),
@@ -84,7 +87,7 @@ impl Seal {
     }
 }
 
-impl Sealing {
+impl EncryptionState {
     /// The messages to send instead of this one.
     pub(super) fn seal(&mut self, kind: Kind) -> Result<Vec<Kind>, SessionError> {
         match (&mut *self, kind) {
@@ -152,7 +155,7 @@ impl Sealing {
     }
 
     /// Adds the confirmation, which covers the command to start or the session to resume.
-    fn confirm(&mut self, mut open: Open) -> Result<Kind, SessionError> {
+    fn confirm(&mut self, mut open: OpenCommand) -> Result<Kind, SessionError> {
         let Self::Ready(ready) = std::mem::replace(self, Self::None) else {
             return Err(SealError::Failed.into());
         };

@@ -18,8 +18,8 @@ use types::causes::chain;
 
 use super::connection::{Connection, ConnectionError};
 use super::endpoint::Endpoint;
-use super::input::{Done, Input, InputEvent, Inputs, decision};
-use super::seal::{Seal, Sealing};
+use super::input::{Input, InputAction, InputEvent, Inputs, decision};
+use super::seal::{EncryptionState, Seal};
 
 /// A requested command.
 ///
@@ -42,7 +42,7 @@ pub struct Request {
     /// Keys of a sealed session; `None` for an unsealed one.
     pub seal: Option<Seal>,
     /// True if a session that lost its connection is resumed.
-    pub comes_back: bool,
+    pub resumes: bool,
 }
 
 /// Events of a session.
@@ -142,7 +142,7 @@ impl Request {
             config,
             size: None,
             seal: None,
-            comes_back: true,
+            resumes: true,
         }
     }
 }
@@ -230,7 +230,7 @@ impl Driver {
                 ConnectionEnd::Lost(why) => why,
             };
             drop(link);
-            let comes_back = client.on_lost() && self.request.comes_back;
+            let comes_back = client.on_lost() && self.request.resumes;
             let Some(grace) = client.grace().filter(|_| comes_back) else {
                 return self.tell_last(Err(why)).await;
             };
@@ -238,7 +238,7 @@ impl Driver {
                 reason: chain(&why),
                 grace,
             });
-            match Box::pin(self.come_back(&mut client, grace)).await {
+            match Box::pin(self.reconnect(&mut client, grace)).await {
                 Ok(Some(again)) => link = again,
                 Ok(None) => return,
                 Err(_last) => return self.tell_last(Err(why)).await,
@@ -272,7 +272,7 @@ impl Driver {
                         if let Some(event) = self.pending.pop_front() {
                             permit.send(event);
                         }
-                        client.on_held(Instant::now());
+                        client.on_read_paused(Instant::now());
                     }
                     Err(_gone) => return ConnectionEnd::Left,
                 },
@@ -296,7 +296,7 @@ impl Driver {
                 () = at(deadline) => {
                     let now = Instant::now();
                     if !self.pending.is_empty() {
-                        client.on_held(now);
+                        client.on_read_paused(now);
                     }
                     client.on_time(now);
                 }
@@ -309,7 +309,7 @@ impl Driver {
         &mut self,
         client: &mut Client,
         connection: &mut Connection,
-        sealing: &mut Sealing,
+        sealing: &mut EncryptionState,
     ) -> Option<ConnectionEnd> {
         while let Some(command) = client.command() {
             let event = match command {
@@ -325,7 +325,7 @@ impl Driver {
                     }
                     continue;
                 }
-                ClientCommand::Missed(bytes) => {
+                ClientCommand::LostOutput(bytes) => {
                     self.missed = bytes;
                     continue;
                 }
@@ -355,7 +355,7 @@ impl Driver {
 
     /// Reconnects while the server keeps the command. Input is kept meanwhile. Returns `None` if
     /// the receiver of the events is gone.
-    async fn come_back(
+    async fn reconnect(
         &mut self,
         client: &mut Client,
         grace: Duration,
@@ -385,7 +385,7 @@ impl Driver {
                         typed = self.inputs.typed.recv(), if client.wants_input() => {
                             send_input(client, typed);
                         }
-                        Some(done) = self.inputs.done.recv() => if let Done::Resize(size) = done {
+                        Some(done) = self.inputs.done.recv() => if let InputAction::Resize(size) = done {
                             client.on_resize(size);
                         },
                     }
@@ -417,20 +417,20 @@ impl Driver {
 }
 
 /// A connection, with its encryption state.
-type Link = (Connection, Sealing);
+type Link = (Connection, EncryptionState);
 
 async fn attach(endpoint: &Endpoint, seal: Option<&Seal>) -> Result<Link, SessionError> {
     let mut connection = endpoint.connect().await?;
     let sealing = match seal {
         Some(seal) => Box::pin(seal.shake(&mut connection)).await?,
-        None => Sealing::None,
+        None => EncryptionState::None,
     };
     Ok((connection, sealing))
 }
 
 fn on_message(
     client: &mut Client,
-    sealing: &mut Sealing,
+    sealing: &mut EncryptionState,
     received: Result<Option<Kind>, ConnectionError>,
 ) -> Option<ConnectionEnd> {
     match received {
@@ -458,13 +458,13 @@ fn send_input(client: &mut Client, typed: Option<InputEvent>) {
     }
 }
 
-fn run_action(client: &mut Client, writer: &mut super::connection::Writer, done: Done) {
+fn run_action(client: &mut Client, writer: &mut super::connection::Writer, done: InputAction) {
     match done {
-        Done::Resize(size) => client.on_resize(size),
+        InputAction::Resize(size) => client.on_resize(size),
         // A signal that cannot be sent is dropped.
-        Done::Signal(signal) => drop(client.signal(signal)),
+        InputAction::Signal(signal) => drop(client.signal(signal)),
         // An id that is too long cannot belong to a request.
-        Done::Decide(answer) => drop(writer.queue(&decision(answer))),
+        InputAction::Decide(answer) => drop(writer.queue(&decision(answer))),
     }
 }
 

@@ -8,8 +8,8 @@ use client::{Config, Token};
 use serde_json::{Value, json};
 use types::webtty::Transport;
 
-use super::inventory::{FindError, NoWay, Server, find, servers};
-use super::{BadUrl, Endpoint, Url};
+use super::inventory::{FindError, Server, UnreachableError, find, servers};
+use super::{Endpoint, Url, UrlError};
 
 #[test]
 fn addresses_are_read_and_written() {
@@ -36,7 +36,7 @@ fn addresses_are_read_and_written() {
         "ws://a/#b",
         "svc://a",
     ] {
-        assert_eq!(Url::parse(text), Err(BadUrl), "{text}");
+        assert_eq!(Url::parse(text), Err(UrlError), "{text}");
     }
     let url = Url::parse("wss://a/?session_mode=x").unwrap();
     let url = url.with_parameter("session_mode", "interactive");
@@ -147,7 +147,7 @@ fn the_token_is_only_sent_to_the_engine_of_a_server() {
     for path in [".evil.example/", "x", ":8443/", "@evil.example/"] {
         let address = format!("wss://a.example{path}");
         let refused = shown(&tunnel("http", true, path), None);
-        assert_eq!(refused, Err(NoWay::Address(address)));
+        assert_eq!(refused, Err(UnreachableError::Address(address)));
     }
 }
 

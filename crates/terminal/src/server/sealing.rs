@@ -31,7 +31,7 @@ impl fmt::Debug for Seal {
 }
 
 /// State of a connection's encryption.
-pub(crate) enum Sealing {
+pub(crate) enum EncryptionState {
     /// Sessions of this server are not sealed.
     Off,
     /// The server expects the client's hello.
@@ -55,7 +55,7 @@ pub(crate) enum OpenedMessage {
     Refuse(Kind),
 }
 
-impl Sealing {
+impl EncryptionState {
     /// State of a new connection.
     pub(crate) fn new(seal: Option<&Seal>) -> Self {
         seal.map_or(Self::Off, |seal| Self::Hello(seal.clone()))

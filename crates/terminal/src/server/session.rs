@@ -1,7 +1,7 @@
 //! One session: its state machine, its process, and its current connection. One task owns all
 //! three, and waits for their events.
 
-mod back;
+mod resume;
 #[cfg(test)]
 mod tests;
 
@@ -26,9 +26,9 @@ use tty::size::Size;
 
 use super::carrier::{Carrier, CarrierError};
 use super::registry::RegistryEntry;
-use super::sealing::{OpenedMessage, Sealing};
+use super::sealing::{EncryptionState, OpenedMessage};
 use super::{Event, ServerState};
-pub(crate) use back::Reconnect;
+pub(crate) use resume::Reconnect;
 
 pub(crate) struct Session {
     shared: Arc<ServerState>,
@@ -38,7 +38,7 @@ pub(crate) struct Session {
     carrier: Option<Carrier>,
     /// Result of closing the previous connection: true if its client received everything.
     leaving: Option<oneshot::Receiver<bool>>,
-    sealing: Sealing,
+    sealing: EncryptionState,
     /// Client to which a sealed session belongs.
     owner: Option<PublicKey>,
     /// Account to which the session belongs, if an engine has stated one.
@@ -112,7 +112,7 @@ impl Session {
             machine: session::Server::new(settings, now),
             carrier: Some(carrier),
             leaving: None,
-            sealing: Sealing::new(shared.seal.as_ref()),
+            sealing: EncryptionState::new(shared.seal.as_ref()),
             owner: None,
             account: None,
             process: None,
@@ -300,11 +300,11 @@ impl Session {
     async fn handle(&mut self, event: SessionEvent) -> AfterEvent {
         let now = Instant::now();
         if std::mem::take(&mut self.unread) {
-            self.machine.on_unread(now);
+            self.machine.on_output_paused(now);
         }
         match event {
             SessionEvent::Message(kind) => match self.sealing.open(kind) {
-                OpenedMessage::Hear(kind) => match self.leads_back(kind) {
+                OpenedMessage::Hear(kind) => match self.hand_over_resume(kind) {
                     Some(kind) => self.machine.on_message(kind, now),
                     // The connection now belongs to another session.
                     None => return AfterEvent::Over,
@@ -348,8 +348,8 @@ impl Session {
                 self.machine.on_input_taken(taken);
                 self.schedule_checks(now);
             }
-            SessionEvent::Return(back) => self.come_back(*back, now),
-            SessionEvent::Left(true) => self.machine.on_told(),
+            SessionEvent::Return(back) => self.resume(*back, now),
+            SessionEvent::Left(true) => self.machine.on_end_received(),
             SessionEvent::Left(false) => {}
             SessionEvent::Drain => {
                 self.is_draining = true;
@@ -365,7 +365,7 @@ impl Session {
 
     fn on_time(&mut self, now: Instant) {
         if !self.reads_messages() {
-            self.machine.on_unheard(now);
+            self.machine.on_read_paused(now);
         }
         if self.restore.is_some_and(|at| at <= now) {
             self.restore = None;

@@ -15,7 +15,8 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tty::frame;
 use tty::message::{
-    self, Config, Environment, Feature, Kind, Open, OpenSession, Options, Payload, Stream, Workdir,
+    self, Config, Environment, Feature, Kind, OpenCommand, OpenSession, Options, Payload, Stream,
+    Workdir,
 };
 use tty::size::Size;
 
@@ -177,7 +178,7 @@ impl Client {
     }
 
     /// Sends an open message, and receives the ack.
-    pub(crate) async fn open(&mut self, open: Open) -> message::Ack {
+    pub(crate) async fn open(&mut self, open: OpenCommand) -> message::Ack {
         self.send(&Kind::Open(Box::new(open))).await;
         match self.said().await {
             Some(Kind::Ack(ack)) => ack,
@@ -240,8 +241,8 @@ impl Client {
 }
 
 /// An open message like that of a published client.
-pub(crate) fn published(args: &[&str], terminal: bool) -> Open {
-    Open {
+pub(crate) fn published(args: &[&str], terminal: bool) -> OpenCommand {
+    OpenCommand {
         config: Some(Config {
             options: Some(Options {
                 interactive: terminal,
@@ -251,18 +252,18 @@ pub(crate) fn published(args: &[&str], terminal: bool) -> Open {
             cmd_args: args.iter().map(|it| (*it).to_owned()).collect(),
             ..Config::default()
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }
 }
 
 /// `sh -c script`.
-pub(crate) fn script(script: &str, terminal: bool) -> Open {
+pub(crate) fn script(script: &str, terminal: bool) -> OpenCommand {
     published(&["sh", "-c", script], terminal)
 }
 
 /// The same from a client of this project.
-pub(crate) fn ours(text: &str, terminal: bool) -> Open {
-    Open {
+pub(crate) fn ours(text: &str, terminal: bool) -> OpenCommand {
+    OpenCommand {
         session: Some(OpenSession {
             features: vec![Feature::Signals.into(), Feature::Resume.into()],
             resume: None,
@@ -272,7 +273,11 @@ pub(crate) fn ours(text: &str, terminal: bool) -> Open {
     }
 }
 
-pub(crate) fn with_environment(mut open: Open, workdir: &str, variables: &[(&str, &str)]) -> Open {
+pub(crate) fn with_environment(
+    mut open: OpenCommand,
+    workdir: &str,
+    variables: &[(&str, &str)],
+) -> OpenCommand {
     let config = open.config.as_mut().unwrap();
     config.workdir = Some(Workdir {
         value: workdir.to_owned(),

@@ -13,7 +13,7 @@ use crate::ends::{Host, SOON};
 
 /// Sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum MessageSender {
     Client,
     Server,
 }
@@ -29,7 +29,7 @@ impl Relay {
     /// messages that are forwarded instead. `None` breaks the connection.
     pub(crate) async fn start(
         host: Host,
-        mut change: impl FnMut(usize, From, Kind) -> Option<Vec<Kind>> + Send + 'static,
+        mut change: impl FnMut(usize, MessageSender, Kind) -> Option<Vec<Kind>> + Send + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}/", listener.local_addr().unwrap());
@@ -72,7 +72,7 @@ pub(crate) async fn listen(host: &Host) -> (Endpoint, JoinHandle<()>) {
 async fn serve(
     host: &Host,
     stream: TcpStream,
-    mut change: impl FnMut(From, Kind) -> Option<Vec<Kind>>,
+    mut change: impl FnMut(MessageSender, Kind) -> Option<Vec<Kind>>,
 ) {
     let mut client = tokio_tungstenite::accept_async(stream).await.unwrap();
     let stream = host.stream(Transport::WebSocket);
@@ -81,8 +81,8 @@ async fn serve(
         .unwrap();
     loop {
         let (from, said) = tokio::select! {
-            said = client.next() => (From::Client, said),
-            said = server.next() => (From::Server, said),
+            said = client.next() => (MessageSender::Client, said),
+            said = server.next() => (MessageSender::Server, said),
         };
         let kind = match said {
             Some(Ok(Message::Binary(bytes))) => message::decode(bytes).unwrap(),
@@ -100,8 +100,8 @@ async fn serve(
         for kind in kinds {
             let message = Message::Binary(message::encode(&kind).unwrap());
             let sent = match from {
-                From::Client => server.send(message).await,
-                From::Server => client.send(message).await,
+                MessageSender::Client => server.send(message).await,
+                MessageSender::Server => client.send(message).await,
             };
             if sent.is_err() {
                 return;

@@ -6,15 +6,15 @@ use bytes::Bytes;
 use terminal::client::{Request, Session};
 use terminal::server::Transport;
 use tty::message::{
-    Ack, Heartbeat, Kind, Open, OpenSession, Payload, Resume, Signal, TerminationReason,
+    Ack, Heartbeat, Kind, OpenCommand, OpenSession, Payload, Resume, Signal, TerminationReason,
 };
 
 use crate::ends::{Host, SOON, ours, script};
 use crate::relay::{Relay, listen, rest};
 
-fn back(ack: &Ack, received: u64) -> Open {
+fn back(ack: &Ack, received: u64) -> OpenCommand {
     let session = ack.session.as_ref().unwrap();
-    Open {
+    OpenCommand {
         session: Some(OpenSession {
             features: Vec::new(),
             resume: Some(Resume {
@@ -23,7 +23,7 @@ fn back(ack: &Ack, received: u64) -> Open {
             }),
             size: None,
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }
 }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use terminal::client::{CommandEnd, Event, Request, Session, SessionError};
 use terminal::server::Seal;
-use tty::message::{ClientHello, Data, Kind, Open, Payload, Resume, Stream};
+use tty::message::{ClientHello, Data, Kind, OpenCommand, Payload, Resume, Stream};
 use tty::seal::{Channel, ClientHandshake, Content, Identity};
 use tty::session::ClientError;
 
 use crate::ends::{Client, Host, ours, script};
-use crate::relay::{From, Relay, rest};
+use crate::relay::{MessageSender, Relay, rest};
 
 const CONTEXT: &[u8] = b"wsv_1";
 
@@ -27,7 +27,7 @@ async fn open(
     client: &mut Client,
     me: &Identity,
     server: &Identity,
-    open: Open,
+    open: OpenCommand,
 ) -> Result<(tty::message::Ack, Channel), String> {
     open_through(client, me, server, open, |_| {}).await
 }
@@ -37,8 +37,8 @@ async fn open_through(
     client: &mut Client,
     me: &Identity,
     server: &Identity,
-    mut open: Open,
-    change: impl FnOnce(&mut Open),
+    mut open: OpenCommand,
+    change: impl FnOnce(&mut OpenCommand),
 ) -> Result<(tty::message::Ack, Channel), String> {
     let (handshake, hello) = ClientHandshake::begin(me, server.public(), CONTEXT, [9; 32]).unwrap();
     let hello = ClientHello {
@@ -209,9 +209,9 @@ async fn only_its_client_can_resume_an_encrypted_session() {
     let mut client = host.plain();
     let wanted = ours("read x; echo got $x", true);
     let (ack, _) = open(&mut client, &me, &server, wanted).await.unwrap();
-    let mut back = Open {
+    let mut back = OpenCommand {
         session: Some(tty::message::OpenSession::default()),
-        ..Open::default()
+        ..OpenCommand::default()
     };
     back.session.as_mut().unwrap().resume = Some(Resume {
         token: ack.session.unwrap().resume_token,
@@ -250,7 +250,7 @@ async fn only_its_client_can_resume_an_encrypted_session() {
 /// A client and a server that resume a session through an interceptor. It breaks the first
 /// connection after the command's output, and can change the messages of the second.
 async fn through(
-    mut change: impl FnMut(From, Kind) -> Option<Kind> + Send + 'static,
+    mut change: impl FnMut(MessageSender, Kind) -> Option<Kind> + Send + 'static,
 ) -> (String, Result<CommandEnd, SessionError>) {
     let [server, me] = [(), ()].map(|()| Arc::new(Identity::generate().unwrap()));
     let mut said = 0;
@@ -258,7 +258,7 @@ async fn through(
         if connection > 0 {
             return Some(change(from, kind).into_iter().collect());
         }
-        if from == From::Server && matches!(kind, Kind::Data(_)) {
+        if from == MessageSender::Server && matches!(kind, Kind::Data(_)) {
             said += 1;
         }
         // The mark is the first message.
@@ -311,7 +311,7 @@ async fn an_interceptor_cannot_choose_the_resume_position() {
     // A reconnection without them is not a resumption.
     let mut marks = 0;
     let (shown, ended) = through(move |from, kind| {
-        let is_mark = from == From::Server && matches!(kind, Kind::Data(_)) && marks == 0;
+        let is_mark = from == MessageSender::Server && matches!(kind, Kind::Data(_)) && marks == 0;
         marks += u32::from(is_mark);
         (!is_mark).then_some(kind)
     })

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::link::{ALIVE_SECONDS, Cursor, Down, Platform, Receipt, Report};
+use api::link::{ALIVE_SECONDS, Cursor, LinkMessage, Platform, Receipt, Report};
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
@@ -43,14 +43,14 @@ pub(super) async fn changes(
     let (sender, receiver) = mpsc::channel::<Result<Bytes, Infallible>>(64);
     tokio::spawn(async move {
         shared.connections.send_modify(|count| *count += 1);
-        tell(&shared, query.get("since").map(String::as_str), &sender).await;
+        stream_changes(&shared, query.get("since").map(String::as_str), &sender).await;
         shared.connections.send_modify(|count| *count -= 1);
     });
     Body::from_stream(ReceiverStream::new(receiver)).into_response()
 }
 
 /// Sends everything to one engine, until it disconnects or is disconnected.
-async fn tell(
+async fn stream_changes(
     shared: &PlatformState,
     since: Option<&str>,
     sender: &mpsc::Sender<Result<Bytes, Infallible>>,
@@ -61,7 +61,7 @@ async fn tell(
     let mut garbage = shared.garbage.subscribe();
     garbage.borrow_and_update();
     let (mut lines, mark, mut sent) = {
-        let state = shared.told.lock();
+        let state = shared.sent.lock();
         let known = since
             .and_then(|since| since.split_once('.'))
             .filter(|(_, mark)| *mark == state.mark.to_string())
@@ -74,7 +74,7 @@ async fn tell(
         (lines, state.mark, state.log.len())
     };
     if lines.is_empty() {
-        lines.push(Down::Alive {});
+        lines.push(LinkMessage::Alive {});
     }
     let mut alive = tokio::time::interval(Duration::from_secs(ALIVE_SECONDS));
     loop {
@@ -92,13 +92,13 @@ async fn tell(
             _ = garbage.changed() => {
                 sender.send(Ok(Bytes::from_static(b"garbage\n"))).await.ok();
             }
-            _ = alive.tick() => lines.push(Down::Alive {}),
+            _ = alive.tick() => lines.push(LinkMessage::Alive {}),
         }
         if shared.conduct.lock().mute {
             lines.clear();
             continue;
         }
-        let state = shared.told.lock();
+        let state = shared.sent.lock();
         if state.mark == mark {
             lines.extend(state.since(sent));
             sent = state.log.len();
@@ -111,25 +111,25 @@ impl SentState {
         Cursor(format!("{version}.{}", self.mark))
     }
 
-    fn since(&self, version: usize) -> Vec<Down> {
+    fn since(&self, version: usize) -> Vec<LinkMessage> {
         let changes = self.log.iter().enumerate().skip(version);
         changes
-            .map(|(before, items)| Down::Change {
+            .map(|(before, items)| LinkMessage::Change {
                 cursor: self.cursor(before + 1),
                 items: items.clone(),
             })
             .collect()
     }
 
-    fn everything(&self, shared: &PlatformState) -> Vec<Down> {
+    fn everything(&self, shared: &PlatformState) -> Vec<LinkMessage> {
         let platform = Platform {
             base_url: format!("http://{}", shared.address),
             cluster_domain: BASE_HOST.to_owned(),
         };
         let items = self.items.values().cloned();
-        let mut lines = vec![Down::SnapshotBegin { platform }];
-        lines.extend(items.map(|item| Down::Item { item }));
-        lines.push(Down::SnapshotEnd {
+        let mut lines = vec![LinkMessage::SnapshotBegin { platform }];
+        lines.extend(items.map(|item| LinkMessage::Item { item }));
+        lines.push(LinkMessage::SnapshotEnd {
             cursor: self.cursor(self.log.len()),
         });
         lines

@@ -27,7 +27,7 @@ pub enum Step {
     /// Resets the connection instead of closing it.
     Reset,
     /// Stops, and keeps the connection open.
-    Hold,
+    KeepOpen,
 }
 
 impl Step {
@@ -188,7 +188,7 @@ impl ScriptedUpstream {
             vec![
                 Step::ReadHead,
                 Step::write("HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\n\r\nearly"),
-                Step::Hold,
+                Step::KeepOpen,
             ]
         })
         .await
@@ -196,7 +196,7 @@ impl ScriptedUpstream {
 
     /// Reads the request and never responds; reports when the peer disconnects.
     pub async fn never_answers() -> Self {
-        Self::start(|_| vec![Step::ReadHead, Step::ReadToEnd, Step::Hold]).await
+        Self::start(|_| vec![Step::ReadHead, Step::ReadToEnd, Step::KeepOpen]).await
     }
 
     /// Responds to the first request of every connection and keeps the connection open. It closes
@@ -309,7 +309,7 @@ impl Connection {
                 self.stream.set_zero_linger().expect("a socket option");
                 return None;
             }
-            Step::Hold => std::future::pending().await,
+            Step::KeepOpen => std::future::pending().await,
         }
         Some(())
     }

@@ -104,7 +104,7 @@ impl<T: Stream> Driver<T> {
                 }
                 Poll::Ready(()) => {
                     reads += 1;
-                    let taken = self.take_in(buf.filled());
+                    let taken = self.dispatch(buf.filled());
                     self.woken.drain(..).for_each(Waker::wake);
                     taken?;
                 }
@@ -114,7 +114,7 @@ impl<T: Stream> Driver<T> {
     }
 
     /// Delivers received bytes to the streams.
-    fn take_in(&mut self, mut input: &[u8]) -> io::Result<()> {
+    fn dispatch(&mut self, mut input: &[u8]) -> io::Result<()> {
         let mut state = self.lane.0.lock();
         while let Some(event) = self.decoder.next(&mut input).map_err(violation)? {
             match event {
@@ -277,7 +277,7 @@ impl State {
                 }
                 woken.extend(entry.waiting());
             }
-            FrameEffect::Late if entry.state.goes_on() && !entry.arrived => {
+            FrameEffect::Late if entry.state.continues_elsewhere() && !entry.arrived => {
                 entry.refusal = error;
                 entry.abandoned = true;
                 woken.extend(entry.waiting());

@@ -34,7 +34,7 @@ pub type ConnectFuture<C> = Pin<Box<dyn Future<Output = io::Result<C>> + Send>>;
 /// the stream. Dropping it aborts it, if it has not ended.
 pub struct MigratingStream<M: MigrationTarget> {
     lane: LaneStream,
-    mover: M,
+    target: M,
     place: StreamLocation<M::Connection>,
     /// All bytes on the lane have been read.
     behind: bool,
@@ -120,7 +120,7 @@ impl<M: MigrationTarget> MigratingStream<M> {
         lane.set_budget(budget);
         Self {
             lane,
-            mover,
+            target: mover,
             place: StreamLocation::Lane,
             behind: false,
         }
@@ -168,7 +168,7 @@ impl<M: MigrationTarget> MigratingStream<M> {
             if !M::CHOOSES {
                 self.lane.move_on()?;
             }
-            self.place = StreamLocation::Moving(Migration::new(self.mover.connect()));
+            self.place = StreamLocation::Moving(Migration::new(self.target.connect()));
         }
         if let StreamLocation::Moving(moving) = &mut self.place {
             let moved = ready!(moving.poll(cx, half, &mut self.lane));
@@ -211,7 +211,7 @@ impl<M: MigrationTarget + std::fmt::Debug> std::fmt::Debug for MigratingStream<M
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Carried")
             .field("lane", &self.lane)
-            .field("mover", &self.mover)
+            .field("mover", &self.target)
             .finish_non_exhaustive()
     }
 }

@@ -105,7 +105,7 @@ impl LaneStream {
             }
             return Poll::Ready(Ok(ReadOutcome::Bytes));
         }
-        if entry.state.is_reset() || entry.state.is_given_up() {
+        if entry.state.is_reset() || entry.state.is_aborted() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
         if entry.state.is_ended() {
@@ -140,7 +140,7 @@ impl LaneStream {
             return Poll::Pending;
         }
         let stays = state.stays || self.stays;
-        let room = match entry.sending.room() {
+        let room = match entry.sending.available() {
             room if stays => room,
             room => room.min(self.budget.left()),
         };
@@ -192,7 +192,7 @@ impl LaneStream {
         let Some(entry) = state.streams.get_mut(&self.number) else {
             return Poll::Ready(io::ErrorKind::NotConnected.into());
         };
-        if entry.abandoned || entry.state.is_deaf() || entry.state.is_given_up() {
+        if entry.abandoned || entry.state.is_aborted_by_peer() || entry.state.is_aborted() {
             return Poll::Ready(io::ErrorKind::ConnectionReset.into());
         }
         if let Some(broken) = broken {
@@ -216,7 +216,7 @@ impl LaneStream {
         let woken = self.with(|state, number| {
             let entry = state.streams.get_mut(&number);
             let waiting = entry.map(|entry| entry.waiting().collect::<Vec<_>>());
-            (waiting.unwrap_or_default(), state.let_go(number))
+            (waiting.unwrap_or_default(), state.release(number))
         });
         let (waiting, driver) = woken.unwrap_or_default();
         // The other half continues on the new connection.
@@ -252,7 +252,7 @@ impl State {
     /// Aborts a stream, if it was not aborted; returns the driver to wake.
     fn reset(&mut self, number: u32, reason: Option<&wire::Error>) -> Option<Waker> {
         let entry = self.streams.get_mut(&number)?;
-        let goes_on = entry.state.goes_on() && !entry.arrived;
+        let goes_on = entry.state.continues_elsewhere() && !entry.arrived;
         if entry.state.on_send(FrameStep::Reset).is_err() && !goes_on {
             return None;
         }
@@ -266,7 +266,7 @@ impl State {
     }
 
     /// Releases a stream that is not used any more; returns the driver to wake.
-    fn let_go(&mut self, number: u32) -> Option<Waker> {
+    fn release(&mut self, number: u32) -> Option<Waker> {
         if let Some(entry) = self.streams.get_mut(&number) {
             entry.dropped = true;
             drop(entry.waiting());
@@ -284,7 +284,7 @@ impl Drop for LaneStream {
     fn drop(&mut self) {
         let driver = self.with(|state, number| {
             let driver = state.reset(number, None);
-            let last = state.let_go(number);
+            let last = state.release(number);
             driver.or(last)
         });
         wake(driver.flatten());

@@ -18,9 +18,9 @@ use super::*;
 use crate::standing::{AcceptedStream, StandingConnection};
 
 /// The destination of a stream that leaves the lane: a pipe whose other end the test gets.
-struct ToPipe(mpsc::UnboundedSender<DuplexStream>);
+struct PipeTarget(mpsc::UnboundedSender<DuplexStream>);
 
-impl MigrationTarget for ToPipe {
+impl MigrationTarget for PipeTarget {
     type Connection = DuplexStream;
 
     const CHOOSES: bool = false;
@@ -32,7 +32,7 @@ impl MigrationTarget for ToPipe {
     }
 }
 
-type Ours = MigratingStream<ToPipe>;
+type Ours = MigratingStream<PipeTarget>;
 
 /// Both ends of a lane over a pipe, each with its driver running.
 struct Pair {
@@ -100,7 +100,7 @@ impl Pair {
 fn carrying(stream: LaneStream, most: usize) -> (Ours, mpsc::UnboundedReceiver<DuplexStream>) {
     let (to, moved) = mpsc::unbounded_channel();
     let budget = Budget::exchanges(most);
-    (MigratingStream::new(stream, ToPipe(to), budget), moved)
+    (MigratingStream::new(stream, PipeTarget(to), budget), moved)
 }
 
 /// An end with a limit that does not matter.

@@ -34,7 +34,7 @@ fn cp_12_a_proof_is_valid_for_its_tunnel() {
     labels.insert(LABEL.to_owned(), proof.clone());
     assert_eq!(
         verify(&proof, key.public(), subject(&labels), now()),
-        Ok(Admitted {
+        Ok(VerifiedProof {
             nonce: NONCE,
             expires_at: now() + LIFETIME,
         })

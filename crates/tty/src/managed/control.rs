@@ -7,14 +7,14 @@ use types::id::{ControlRequestId, ParticipantId};
 use types::root::Root;
 use types::webtty::{ControlAction, ControlStatus, RecordType, SessionStatus};
 
-use super::participant::{Person, notice, of_kind};
+use super::participant::{Person, notice, notice_of_kind};
 use super::session::Session;
-use super::{Event, MAX_PENDING, MAX_REQUEST_TTL, REQUEST_TTL, Refused, after};
+use super::{Event, MAX_PENDING, MAX_REQUEST_TTL, REQUEST_TTL, SessionRefusalError, after};
 use crate::message::{Notice, NoticeKind, limits};
 
 /// A new request for control.
 #[derive(Clone, Debug, Default)]
-pub struct Ask {
+pub struct NewControlRequest {
     /// Reason for the person that answers: at most [`limits::MAX_ERROR`] bytes.
     pub reason: Option<String>,
     /// Expiry of the request; [`REQUEST_TTL`] from now if absent.
@@ -102,21 +102,21 @@ impl Session {
     /// Records a request for control.
     ///
     /// # Errors
-    /// See [`Refused`].
+    /// See [`SessionRefusalError`].
     pub fn request_control(
         &mut self,
         id: ControlRequestId,
         requester: ParticipantId,
-        ask: Ask,
+        ask: NewControlRequest,
         now: Timestamp,
-    ) -> Result<&ControlRequest, Refused> {
+    ) -> Result<&ControlRequest, SessionRefusalError> {
         self.expire(now);
         self.check_control(requester)?;
         if self.requests.contains_key(&id) {
-            return Err(Refused::Invalid("id"));
+            return Err(SessionRefusalError::Invalid("id"));
         }
         if self.controller_id() == Some(requester) {
-            return Err(Refused::HasControl);
+            return Err(SessionRefusalError::HasControl);
         }
         let mut pending = self
             .requests
@@ -126,24 +126,24 @@ impl Session {
             .clone()
             .any(|request| request.requester == requester)
         {
-            return Err(Refused::IsPending);
+            return Err(SessionRefusalError::IsPending);
         }
         if pending.nth(MAX_PENDING - 1).is_some() {
-            return Err(Refused::TooMany);
+            return Err(SessionRefusalError::TooMany);
         }
         let reason_len = ask.reason.as_ref().map_or(0, String::len);
         if reason_len > limits::MAX_ERROR {
-            return Err(Refused::Invalid("reason"));
+            return Err(SessionRefusalError::Invalid("reason"));
         }
         let expires_at = ask.expires_at.unwrap_or_else(|| after(now, REQUEST_TTL));
         if expires_at <= now || expires_at > after(now, MAX_REQUEST_TTL) {
-            return Err(Refused::Invalid("expires_at"));
+            return Err(SessionRefusalError::Invalid("expires_at"));
         }
         if ask.limit.lines == Some(0) || ask.limit.time.is_some_and(|time| time.is_zero()) {
-            return Err(Refused::Invalid("limit"));
+            return Err(SessionRefusalError::Invalid("limit"));
         }
         let person = self.person(requester);
-        self.forget_resolved();
+        self.remove_oldest_resolved();
         self.requests.insert(
             id,
             ControlRequest {
@@ -168,11 +168,11 @@ impl Session {
             Some(requester),
             &format!("requested {id}"),
         );
-        if self.controller.is_none() && self.opened_by(requester) {
+        if self.controller.is_none() && self.is_opener(requester) {
             // No controller can answer, and the session belongs to the requester.
-            self.give(id, None, now);
+            self.grant_control(id, None, now);
         } else if let Some(controller) = self.controller_id() {
-            self.tell(
+            self.send_to(
                 controller,
                 notice(Notice {
                     participant_id: requester.to_string(),
@@ -180,30 +180,36 @@ impl Session {
                     user: person.name,
                     reason: ask.reason.unwrap_or_default(),
                     expires_at: u64::try_from(expires_at.as_second()).unwrap_or_default(),
-                    ..of_kind(NoticeKind::Requested)
+                    ..notice_of_kind(NoticeKind::Requested)
                 }),
             );
         }
-        self.requests.get(&id).ok_or(Refused::NotFound)
+        self.requests.get(&id).ok_or(SessionRefusalError::NotFound)
     }
 
     /// Answers a request, or revokes granted control.
     ///
     /// # Errors
-    /// See [`Refused`].
+    /// See [`SessionRefusalError`].
     pub fn resolve(
         &mut self,
         id: ControlRequestId,
         by: &Approver,
         action: ControlAction,
         now: Timestamp,
-    ) -> Result<&ControlRequest, Refused> {
-        let known = self.requests.get(&id).ok_or(Refused::NotFound)?;
+    ) -> Result<&ControlRequest, SessionRefusalError> {
+        let known = self
+            .requests
+            .get(&id)
+            .ok_or(SessionRefusalError::NotFound)?;
         let was_pending = known.status == ControlStatus::Pending;
         self.expire(now);
-        let request = self.requests.get(&id).ok_or(Refused::NotFound)?;
+        let request = self
+            .requests
+            .get(&id)
+            .ok_or(SessionRefusalError::NotFound)?;
         if was_pending && request.status == ControlStatus::Expired {
-            return Err(Refused::Expired);
+            return Err(SessionRefusalError::Expired);
         }
         let (requester, approver) = (request.requester, request.approver);
         let answer = match by {
@@ -216,9 +222,12 @@ impl Session {
             | Approver::Caller {
                 participant: given, ..
             } => {
-                let person = self.participants.get(given).ok_or(Refused::NotFound)?;
+                let person = self
+                    .participants
+                    .get(given)
+                    .ok_or(SessionRefusalError::NotFound)?;
                 if !person.is_connected() {
-                    return Err(Refused::NotConnected);
+                    return Err(SessionRefusalError::NotConnected);
                 }
                 let is_controller = self.controller_id() == Some(*given);
                 let has_granted = approver == Some(*given) || *given == self.initiator;
@@ -227,7 +236,7 @@ impl Session {
                     ControlAction::Revoke => is_controller || has_granted,
                 };
                 if !allowed {
-                    return Err(Refused::NotAllowed);
+                    return Err(SessionRefusalError::NotAllowed);
                 }
                 let (by, is_call) = match by {
                     Approver::Caller { caller, .. } => (caller, true),
@@ -244,28 +253,28 @@ impl Session {
         match action {
             ControlAction::Grant => {
                 if status != Some(ControlStatus::Pending) {
-                    return Err(Refused::NotPending);
+                    return Err(SessionRefusalError::NotPending);
                 }
                 self.check_control(requester)?;
                 self.check_grant(requester, &answer)?;
-                self.give(id, Some(answer), now);
+                self.grant_control(id, Some(answer), now);
             }
             ControlAction::Refuse => {
                 if status != Some(ControlStatus::Pending) {
-                    return Err(Refused::NotPending);
+                    return Err(SessionRefusalError::NotPending);
                 }
-                self.answer(id, ControlStatus::Refused, Some(answer), now);
+                self.resolve_request(id, ControlStatus::Refused, Some(answer), now);
             }
             ControlAction::Revoke => {
                 let holds = self.controller.as_ref().and_then(|c| c.request) == Some(id);
                 if !holds {
-                    return Err(Refused::NotGranted);
+                    return Err(SessionRefusalError::NotGranted);
                 }
                 self.check_revocation(id, &answer)?;
-                self.take_back(now);
+                self.return_control(now);
             }
         }
-        self.requests.get(&id).ok_or(Refused::NotFound)
+        self.requests.get(&id).ok_or(SessionRefusalError::NotFound)
     }
 
     /// Expires requests and time-limited control.
@@ -277,24 +286,24 @@ impl Session {
             .map(|request| request.id)
             .collect();
         for id in late {
-            self.answer(id, ControlStatus::Expired, None, now);
+            self.resolve_request(id, ControlStatus::Expired, None, now);
         }
         let over = self
             .controller
             .as_ref()
             .and_then(|controller| controller.until);
         if over.is_some_and(|until| until <= now) {
-            self.take_back(now);
+            self.return_control(now);
         }
     }
 
     /// Returns control from a requester to the opener, or to no participant if the opener is gone.
-    pub(super) fn take_back(&mut self, now: Timestamp) {
+    pub(super) fn return_control(&mut self, now: Timestamp) {
         let Some(controller) = self.controller.take() else {
             return;
         };
         if let Some(request) = controller.request {
-            self.answer(request, ControlStatus::Revoked, None, now);
+            self.resolve_request(request, ControlStatus::Revoked, None, now);
         }
         let initiator = self.initiator;
         let back = controller.participant != initiator && self.is_connected(initiator);
@@ -309,31 +318,31 @@ impl Session {
         );
         if back {
             // No other message informs the opener.
-            self.tell(
+            self.send_to(
                 initiator,
                 notice(Notice {
                     participant_id: initiator.to_string(),
-                    ..of_kind(NoticeKind::Granted)
+                    ..notice_of_kind(NoticeKind::Granted)
                 }),
             );
         }
     }
 
     /// Gives control to the requester. The previous controller loses it in the same step.
-    fn give(&mut self, id: ControlRequestId, answer: Option<Answer>, now: Timestamp) {
+    fn grant_control(&mut self, id: ControlRequestId, answer: Option<Answer>, now: Timestamp) {
         let Some(request) = self.requests.get(&id) else {
             return;
         };
         let (participant, limit) = (request.requester, request.limit);
         if let Some(before) = self.controller.take() {
             if let Some(request) = before.request {
-                self.answer(request, ControlStatus::Revoked, None, now);
+                self.resolve_request(request, ControlStatus::Revoked, None, now);
             } else {
-                let lost_control = of_kind(NoticeKind::Revoked);
-                self.tell(before.participant, notice(lost_control));
+                let lost_control = notice_of_kind(NoticeKind::Revoked);
+                self.send_to(before.participant, notice(lost_control));
             }
         }
-        self.answer(id, ControlStatus::Granted, answer, now);
+        self.resolve_request(id, ControlStatus::Granted, answer, now);
         self.set_controller(
             Some(Controller {
                 participant,
@@ -345,7 +354,7 @@ impl Session {
         );
     }
 
-    pub(super) fn answer(
+    pub(super) fn resolve_request(
         &mut self,
         id: ControlRequestId,
         status: ControlStatus,
@@ -370,12 +379,12 @@ impl Session {
             ControlStatus::Expired => NoticeKind::Expired,
             ControlStatus::Revoked | ControlStatus::Pending => NoticeKind::Revoked,
         };
-        self.tell(
+        self.send_to(
             requester,
             notice(Notice {
                 participant_id: requester.to_string(),
                 request_id: id.to_string(),
-                ..of_kind(kind)
+                ..notice_of_kind(kind)
             }),
         );
         self.event(Event::ControlRequestResolved(id));
@@ -386,15 +395,15 @@ impl Session {
         );
     }
 
-    fn check_control(&self, participant: ParticipantId) -> Result<(), Refused> {
+    fn check_control(&self, participant: ParticipantId) -> Result<(), SessionRefusalError> {
         let found = self
             .participants
             .get(&participant)
-            .ok_or(Refused::NotFound)?;
+            .ok_or(SessionRefusalError::NotFound)?;
         match () {
-            () if self.status != SessionStatus::Active => Err(Refused::NotActive),
-            () if !self.has_terminal() => Err(Refused::NoTerminal),
-            () if !found.is_connected() => Err(Refused::NotConnected),
+            () if self.status != SessionStatus::Active => Err(SessionRefusalError::NotActive),
+            () if !self.has_terminal() => Err(SessionRefusalError::NoTerminal),
+            () if !found.is_connected() => Err(SessionRefusalError::NotConnected),
             () => Ok(()),
         }
     }
@@ -402,10 +411,14 @@ impl Session {
     /// A party cannot grant its own requests by a call. It cannot grant them on a stream with
     /// granted control either, because this would outlast the limit of the grant. The stream that
     /// opened the session may grant requests of programs with the person's own token.
-    fn check_grant(&self, requester: ParticipantId, answer: &Answer) -> Result<(), Refused> {
+    fn check_grant(
+        &self,
+        requester: ParticipantId,
+        answer: &Answer,
+    ) -> Result<(), SessionRefusalError> {
         let owns = !answer.is_call && answer.participant == Some(self.initiator);
         if !owns && answer.by.is_party(&self.person(requester)) {
-            return Err(Refused::OwnRequest);
+            return Err(SessionRefusalError::OwnRequest);
         }
         Ok(())
     }
@@ -413,8 +426,15 @@ impl Session {
     /// A call with a token alone returns control to the caller's own party only if that party had
     /// granted it or gives it up. Otherwise a program could take control from the person that has
     /// it.
-    fn check_revocation(&self, id: ControlRequestId, answer: &Answer) -> Result<(), Refused> {
-        let request = self.requests.get(&id).ok_or(Refused::NotFound)?;
+    fn check_revocation(
+        &self,
+        id: ControlRequestId,
+        answer: &Answer,
+    ) -> Result<(), SessionRefusalError> {
+        let request = self
+            .requests
+            .get(&id)
+            .ok_or(SessionRefusalError::NotFound)?;
         let initiator = self.person(self.initiator);
         let gains_control = answer.is_call
             && !answer.by.has_session()
@@ -424,13 +444,13 @@ impl Session {
             request.approver == Some(self.initiator) || request.approver_root == initiator.root;
         let releases_own_control = answer.by.is_party(&self.person(request.requester));
         if gains_control && !was_granted_by_party && !releases_own_control {
-            return Err(Refused::NeedsPerson);
+            return Err(SessionRefusalError::NeedsPerson);
         }
         Ok(())
     }
 
     /// Removes the oldest answered requests. The recording has them.
-    fn forget_resolved(&mut self) {
+    fn remove_oldest_resolved(&mut self) {
         let holds = self
             .controller
             .as_ref()

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use types::id::ParticipantId;
 
-use super::Refused;
-use super::participant::{Person, notice, of_kind};
+use super::SessionRefusalError;
+use super::participant::{Person, notice, notice_of_kind};
 use super::session::Session;
 use crate::message::NoticeKind;
 
@@ -16,16 +16,19 @@ impl Session {
     /// have the person's own token.
     ///
     /// # Errors
-    /// [`Refused::NotFound`] if the participant is not present; [`Refused::NeedsPerson`],
-    /// [`Refused::NotAllowed`].
+    /// [`SessionRefusalError::NotFound`] if the participant is not present; [`SessionRefusalError::NeedsPerson`],
+    /// [`SessionRefusalError::NotAllowed`].
     pub fn dismiss(
         &mut self,
         id: ParticipantId,
         caller: &Person,
         is_owner: bool,
         now: Timestamp,
-    ) -> Result<(), Refused> {
-        let participant = self.participants.get(&id).ok_or(Refused::NotFound)?;
+    ) -> Result<(), SessionRefusalError> {
+        let participant = self
+            .participants
+            .get(&id)
+            .ok_or(SessionRefusalError::NotFound)?;
         let is_own_account = participant.person.is_account(caller);
         let has_role = id == self.initiator || self.controller_id() == Some(id);
         if caller.has_session() && is_own_account
@@ -33,22 +36,22 @@ impl Session {
         {
             self.detach(id, now)
         } else if !is_own_account && !is_owner {
-            Err(Refused::NotAllowed)
+            Err(SessionRefusalError::NotAllowed)
         } else if caller.has_session() {
             self.kick(id, now)
         } else {
-            Err(Refused::NeedsPerson)
+            Err(SessionRefusalError::NeedsPerson)
         }
     }
 
     /// Removes a participant, on its own request or an owner's.
     ///
     /// # Errors
-    /// [`Refused::NotFound`] if the participant is not present.
-    pub fn detach(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), Refused> {
+    /// [`SessionRefusalError::NotFound`] if the participant is not present.
+    pub fn detach(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), SessionRefusalError> {
         let participant = self.participants.get(&id);
         if participant.is_none_or(|participant| participant.detached_at.is_some()) {
-            return Err(Refused::NotFound);
+            return Err(SessionRefusalError::NotFound);
         }
         self.leave(id, now);
         Ok(())
@@ -57,16 +60,16 @@ impl Session {
     /// Removes a participant on an owner's request, with a notice to it.
     ///
     /// # Errors
-    /// [`Refused::NotFound`] if the participant is not present.
-    pub fn kick(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), Refused> {
+    /// [`SessionRefusalError::NotFound`] if the participant is not present.
+    pub fn kick(&mut self, id: ParticipantId, now: Timestamp) -> Result<(), SessionRefusalError> {
         if let Some(viewer) = self
             .participants
             .get_mut(&id)
             .and_then(|p| p.viewer.as_mut())
         {
-            viewer.forget_output();
+            viewer.drop_output();
         }
-        self.tell(id, notice(of_kind(NoticeKind::Kicked)));
+        self.send_to(id, notice(notice_of_kind(NoticeKind::Kicked)));
         self.detach(id, now)
     }
 }

@@ -36,7 +36,7 @@ impl EndReason {
     }
 
     /// Message for participants, if the server sends no better one.
-    pub fn told(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::Terminated => "the session was terminated",
             Self::Recording => "the session could not be recorded any more",
@@ -48,7 +48,7 @@ impl EndReason {
 
     /// True if output is hidden immediately: access was revoked, or unrecorded output must not be
     /// seen. With the other reasons, output is shown until the command has ended.
-    pub fn silences(self) -> bool {
+    pub fn hides_output(self) -> bool {
         matches!(self, Self::Terminated | Self::Revoked | Self::Recording)
     }
 
@@ -71,17 +71,17 @@ impl Session {
             return;
         }
         self.ending.get_or_insert(why);
-        if why.silences() {
+        if why.hides_output() {
             for participant in self.participants.values_mut() {
                 if let Some(viewer) = &mut participant.viewer {
-                    viewer.forget_output();
+                    viewer.drop_output();
                 }
             }
             self.commands.push_back(Command::DropInput);
         }
         self.record(RecordType::Control, by, why.as_str());
-        self.begin_by = None;
-        self.end_soon(now);
+        self.start_deadline = None;
+        self.start_ending(now);
     }
 
     /// Reason of the forced end; `None` if the session runs or ended normally.
@@ -91,12 +91,12 @@ impl Session {
 
     /// Handles the deadline of the start: the client sent no `Open`, or the server did not answer
     /// it.
-    pub(super) fn not_begun(&mut self, now: Timestamp) {
-        self.begin_by = None;
+    pub(super) fn on_start_timeout(&mut self, now: Timestamp) {
+        self.start_deadline = None;
         if self.opened {
             self.fail("the server did not answer in time".to_owned(), now);
         } else {
-            self.tell(self.initiator, Kind::error("nothing was opened in time"));
+            self.send_to(self.initiator, Kind::error("nothing was opened in time"));
             self.leave(self.initiator, now);
         }
     }

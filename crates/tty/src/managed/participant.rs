@@ -135,7 +135,7 @@ pub(super) struct Viewer {
 
 impl Viewer {
     /// The queue of a viewer that joins a running session.
-    pub(super) fn late() -> Self {
+    pub(super) fn for_late_join() -> Self {
         Self {
             behind: true,
             ..Self::default()
@@ -159,7 +159,7 @@ impl Viewer {
             return;
         }
         if self.is_full() && !paces {
-            self.forget_output();
+            self.drop_output();
             self.behind = true;
             return;
         }
@@ -167,7 +167,7 @@ impl Viewer {
     }
 
     /// Drops waiting output and keeps the other messages.
-    pub(super) fn forget_output(&mut self) {
+    pub(super) fn drop_output(&mut self) {
         self.behind = false;
         self.queue.retain(|kind| !is_output(kind));
         self.bytes = self.queue.iter().map(size_of).sum();
@@ -176,7 +176,7 @@ impl Viewer {
     /// Adds a message that is not output; these are few. If the queue is full, the oldest notice is
     /// dropped, but never output: the participant that sets the pace must receive all output, and a
     /// missing sealed message ends the session.
-    pub(super) fn tell(&mut self, kind: Kind) {
+    pub(super) fn push_message(&mut self, kind: Kind) {
         if self.queue.len() >= VIEWER_MESSAGES {
             if kind == Kind::Heartbeat(Heartbeat::default()) {
                 // The waiting messages already prove that the peer is alive.
@@ -206,7 +206,7 @@ impl Viewer {
             // size.
             return Some(notice(Notice {
                 size: Some(size.into()),
-                ..of_kind(NoticeKind::Snapshot)
+                ..notice_of_kind(NoticeKind::Snapshot)
             }));
         }
         let kind = self.queue.pop_front()?;
@@ -220,7 +220,7 @@ impl Viewer {
     }
 }
 
-pub(super) fn of_kind(kind: NoticeKind) -> Notice {
+pub(super) fn notice_of_kind(kind: NoticeKind) -> Notice {
     Notice {
         kind: kind.into(),
         ..Notice::default()

@@ -8,12 +8,12 @@ use types::id::{ControlRequestId, ParticipantId};
 use types::webtty::{ControlAction, RecordDirection, RecordType, SessionStatus, StreamType};
 
 use super::control::Approver;
-use super::participant::{notice, of_kind};
+use super::participant::{notice, notice_of_kind};
 use super::session::Session;
-use super::{ABANDONED, ANSWER_DEADLINE, Command, EndReason, Event, SERVER_LOST, after};
+use super::{ABANDONED_TIMEOUT, ANSWER_DEADLINE, Command, EndReason, Event, SERVER_LOST, after};
 use crate::message::{
-    Data, Feature, Heartbeat, Kind, Notice, NoticeKind, Open, Parameter, ParameterKind, Payload,
-    Signal, Stream,
+    Data, Feature, Heartbeat, Kind, Notice, NoticeKind, OpenCommand, Parameter, ParameterKind,
+    Payload, Signal, Stream,
 };
 use crate::recording::Entry;
 use crate::screen::LazyScreen;
@@ -45,11 +45,11 @@ impl Session {
                     self.resize(from, size);
                 }
             }
-            Kind::Heartbeat(heartbeat) => self.hear_heartbeat(from, &heartbeat, now),
+            Kind::Heartbeat(heartbeat) => self.on_heartbeat(from, &heartbeat, now),
             Kind::Error(_) => self.leave(from, now),
             kind => {
                 let error = Kind::error(&format!("an unexpected {}", kind.name()));
-                self.tell(from, error);
+                self.send_to(from, error);
                 self.leave(from, now);
             }
         }
@@ -72,23 +72,27 @@ impl Session {
         match kind {
             // These messages are only accepted before the command runs, because they bypass
             // back-pressure.
-            Kind::ServerHello(_) | Kind::ProtocolError(_) if self.begin_by.is_some() => {
-                self.tell(self.initiator, kind);
+            Kind::ServerHello(_) | Kind::ProtocolError(_) if self.start_deadline.is_some() => {
+                self.send_to(self.initiator, kind);
             }
             Kind::Ack(mut ack) if self.status == SessionStatus::Opening => {
                 self.status = SessionStatus::Active;
-                self.begin_by = None;
+                self.start_deadline = None;
                 if let Some(session) = &mut ack.session {
                     // The client needs the session's id of the Engine API, where it reconnects.
                     session.session_id = self.id.to_string();
                     let returns = self.terminal && !self.sealed;
-                    let grace = if returns { ABANDONED } else { Duration::ZERO };
+                    let grace = if returns {
+                        ABANDONED_TIMEOUT
+                    } else {
+                        Duration::ZERO
+                    };
                     session.grace_seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
                 }
                 self.screen = (self.terminal && !self.sealed)
                     .then(|| LazyScreen::new(self.size))
                     .flatten();
-                self.tell(self.initiator, Kind::Ack(ack));
+                self.send_to(self.initiator, Kind::Ack(ack));
                 self.record(RecordType::Ack, None, "");
                 self.event(Event::SessionUpdated);
             }
@@ -128,7 +132,10 @@ impl Session {
             return;
         }
         if self.status == SessionStatus::Closing {
-            let message = Kind::error(self.ending.map_or("the session is over", EndReason::told));
+            let message = Kind::error(
+                self.ending
+                    .map_or("the session is over", EndReason::message),
+            );
             self.end(SessionStatus::Closed, &message, now);
         } else {
             self.fail(SERVER_LOST.to_owned(), now);
@@ -136,9 +143,9 @@ impl Session {
     }
 
     /// Forwards the client's `Open` without the features that need a direct connection of two ends.
-    fn open(&mut self, mut open: Box<Open>, now: Timestamp) {
+    fn open(&mut self, mut open: Box<OpenCommand>, now: Timestamp) {
         self.opened = true;
-        self.begin_by = Some(after(now, ANSWER_DEADLINE));
+        self.start_deadline = Some(after(now, ANSWER_DEADLINE));
         let config = open.config.get_or_insert_default();
         self.terminal = config.options.is_some_and(|options| options.allocate_tty);
         let detail = config.cmd_args.join(" ");
@@ -152,7 +159,7 @@ impl Session {
         self.commands.push_back(Command::Record(Entry {
             participant_id: Some(self.initiator.to_string()),
             size: self.terminal.then_some(self.size),
-            detail: Some(crate::message::cut(&detail, MAX_DETAIL).to_owned()),
+            detail: Some(crate::message::truncate(&detail, MAX_DETAIL).to_owned()),
             ..Entry::new(RecordType::Open, RecordDirection::ClientToServer)
         }));
         self.send_server(Kind::Open(open));
@@ -175,7 +182,7 @@ impl Session {
         self.commands.push_back(Command::Record(entry));
         self.send_server(Kind::Data(data));
         if spent {
-            self.take_back(now);
+            self.return_control(now);
         }
     }
 
@@ -210,11 +217,11 @@ impl Session {
         self.send_server(Kind::Parameter(new_size.into()));
         self.broadcast(&notice(Notice {
             size: Some(new_size),
-            ..of_kind(NoticeKind::Resized)
+            ..notice_of_kind(NoticeKind::Resized)
         }));
     }
 
-    fn hear_heartbeat(&mut self, from: ParticipantId, heartbeat: &Heartbeat, now: Timestamp) {
+    fn on_heartbeat(&mut self, from: ParticipantId, heartbeat: &Heartbeat, now: Timestamp) {
         let is_controller = self.controller_id() == Some(from);
         let signal = heartbeat
             .signal
@@ -246,9 +253,9 @@ impl Session {
                 let refusal = Notice {
                     request_id: decision.request_id.clone(),
                     reason: refused.to_string(),
-                    ..of_kind(NoticeKind::Unspecified)
+                    ..notice_of_kind(NoticeKind::Unspecified)
                 };
-                self.tell(from, notice(refusal));
+                self.send_to(from, notice(refusal));
             }
         }
     }
@@ -274,11 +281,11 @@ impl Session {
             self.commands
                 .push_back(Command::Record(Entry::output(stream, bytes)));
         }
-        if self.ending.is_some_and(EndReason::silences) {
+        if self.ending.is_some_and(EndReason::hides_output) {
             return;
         }
         let kind = Kind::Data(data.clone());
-        let pace = self.pace();
+        let pace = self.pace_setter();
         let mut lost = Vec::new();
         for (id, participant) in &mut self.participants {
             // A participant that left may still be receiving its last messages.
@@ -299,14 +306,14 @@ impl Session {
             }
         }
         for id in lost {
-            self.tell(id, Kind::error("too slow to watch this session"));
+            self.send_to(id, Kind::error("too slow to watch this session"));
             self.leave(id, now);
         }
     }
 
     /// The participant that sets the pace: the controller. Without a terminal no output may be
     /// lost, so the opener sets it.
-    pub(super) fn pace(&self) -> Option<ParticipantId> {
+    pub(super) fn pace_setter(&self) -> Option<ParticipantId> {
         if self.terminal {
             self.controller_id()
         } else {

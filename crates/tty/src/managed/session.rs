@@ -7,10 +7,12 @@ use types::id::{ControlRequestId, ParticipantId, WebttySessionId};
 use types::webtty::{ControlStatus, RecordType, SessionStatus};
 
 use super::control::{ControlRequest, Controller};
-use super::participant::{Grant, NewParticipant, Participant, Person, Viewer, notice, of_kind};
+use super::participant::{
+    Grant, NewParticipant, Participant, Person, Viewer, notice, notice_of_kind,
+};
 use super::{
-    ABANDONED, Command, EndReason, Event, GRANT_TTL, KILL_GRACE, MAX_LISTED, MAX_PARTICIPANTS,
-    Refused, TERMINATE_GRACE, after,
+    ABANDONED_TIMEOUT, Command, EndReason, Event, GRANT_TTL, KILL_GRACE, MAX_LISTED,
+    MAX_PARTICIPANTS, SessionRefusalError, TERMINATE_GRACE, after,
 };
 use crate::message::{Attach, AttachRole, Heartbeat, Kind, Notice, NoticeKind, Signal};
 use crate::recording::Entry;
@@ -44,7 +46,7 @@ pub struct Session {
     /// The kill signal was sent.
     pub(super) killed: bool,
     /// Deadline for the client's first message, and then for the server's answer to it.
-    pub(super) begin_by: Option<Timestamp>,
+    pub(super) start_deadline: Option<Timestamp>,
     pub(super) ending: Option<EndReason>,
     pub(super) commands: VecDeque<Command>,
 }
@@ -100,7 +102,7 @@ impl Session {
             abandoned_at: None,
             terminate_at: None,
             killed: false,
-            begin_by: Some(after(now, OPEN_DEADLINE)),
+            start_deadline: Some(after(now, OPEN_DEADLINE)),
             ending: None,
             commands: VecDeque::new(),
         };
@@ -114,7 +116,7 @@ impl Session {
     }
 
     /// The next message for this participant.
-    pub fn take(&mut self, participant: ParticipantId) -> Option<Kind> {
+    pub fn next_message(&mut self, participant: ParticipantId) -> Option<Kind> {
         let viewer = self.participants.get_mut(&participant)?.viewer.as_mut()?;
         let (screen, pipes) = (self.screen.as_mut(), !self.terminal && !self.sealed);
         let drawn = || match screen {
@@ -125,8 +127,8 @@ impl Session {
     }
 
     /// True if the server must not be read until the controller has taken more.
-    pub fn holds_server(&self) -> bool {
-        let pace = self.pace().and_then(|id| self.participants.get(&id));
+    pub fn pauses_server(&self) -> bool {
+        let pace = self.pace_setter().and_then(|id| self.participants.get(&id));
         let viewer = pace.and_then(|participant| participant.viewer.as_ref());
         viewer.is_some_and(Viewer::is_full)
     }
@@ -196,13 +198,17 @@ impl Session {
     /// Adds a participant that will connect to watch, and returns the expiry of its grant.
     ///
     /// # Errors
-    /// See [`Refused`].
-    pub fn attach(&mut self, new: NewParticipant, now: Timestamp) -> Result<Timestamp, Refused> {
+    /// See [`SessionRefusalError`].
+    pub fn attach(
+        &mut self,
+        new: NewParticipant,
+        now: Timestamp,
+    ) -> Result<Timestamp, SessionRefusalError> {
         if self.sealed {
-            return Err(Refused::Sealed);
+            return Err(SessionRefusalError::Sealed);
         }
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
-            return Err(Refused::NotActive);
+            return Err(SessionRefusalError::NotActive);
         }
         self.drop_late_grants(now);
         let present = self
@@ -210,12 +216,12 @@ impl Session {
             .values()
             .filter(|p| p.detached_at.is_none());
         if present.count() >= MAX_PARTICIPANTS {
-            return Err(Refused::TooMany);
+            return Err(SessionRefusalError::TooMany);
         }
         if self.participants.contains_key(&new.id) {
-            return Err(Refused::Invalid("id"));
+            return Err(SessionRefusalError::Invalid("id"));
         }
-        self.forget_detached();
+        self.remove_oldest_detached();
         let expires_at = after(now, GRANT_TTL);
         self.participants.insert(
             new.id,
@@ -235,10 +241,14 @@ impl Session {
     /// Connects the stream of a participant, after its first message.
     ///
     /// # Errors
-    /// See [`Refused`]. The error for a wrong grant discloses nothing else.
-    pub fn connect(&mut self, attach: &Attach, now: Timestamp) -> Result<ParticipantId, Refused> {
+    /// See [`SessionRefusalError`]. The error for a wrong grant discloses nothing else.
+    pub fn connect(
+        &mut self,
+        attach: &Attach,
+        now: Timestamp,
+    ) -> Result<ParticipantId, SessionRefusalError> {
         if attach.requested_role() == AttachRole::Controller {
-            return Err(Refused::NotAsController);
+            return Err(SessionRefusalError::NotAsController);
         }
         if !bool::from(
             attach
@@ -246,32 +256,35 @@ impl Session {
                 .as_bytes()
                 .ct_eq(self.id.as_str().as_bytes()),
         ) {
-            return Err(Refused::BadGrant);
+            return Err(SessionRefusalError::BadGrant);
         }
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
-            return Err(Refused::NotActive);
+            return Err(SessionRefusalError::NotActive);
         }
         let id: ParticipantId = attach
             .participant_id
             .parse()
-            .map_err(|_| Refused::BadGrant)?;
-        let participant = self.participants.get_mut(&id).ok_or(Refused::BadGrant)?;
+            .map_err(|_| SessionRefusalError::BadGrant)?;
+        let participant = self
+            .participants
+            .get_mut(&id)
+            .ok_or(SessionRefusalError::BadGrant)?;
         let grant = participant
             .grant
             .as_ref()
             .filter(|_| participant.detached_at.is_none());
-        let grant = grant.ok_or(Refused::BadGrant)?;
+        let grant = grant.ok_or(SessionRefusalError::BadGrant)?;
         if !grant.is(&attach.attach_grant) {
-            return Err(Refused::BadGrant);
+            return Err(SessionRefusalError::BadGrant);
         }
         if grant.expires_at <= now {
-            return Err(Refused::Expired);
+            return Err(SessionRefusalError::Expired);
         }
         // A grant is valid once, so that a stolen copy is useless.
         participant.grant = None;
-        participant.viewer = Some(Viewer::late());
+        participant.viewer = Some(Viewer::for_late_join());
         let (name, may_control) = (participant.person.name.clone(), participant.may_control);
-        if may_control && !self.is_connected(self.initiator) && self.opened_by(id) {
+        if may_control && !self.is_connected(self.initiator) && self.is_opener(id) {
             // The opener has reconnected over another stream: control that others give back now
             // returns to this one.
             self.initiator = id;
@@ -279,17 +292,21 @@ impl Session {
         self.commands.push_back(Command::Wake(id));
         self.record(RecordType::Participant, Some(id), "attached");
         self.event(Event::ParticipantAttached(id));
-        self.tell_others(id, NoticeKind::Joined, &name);
+        self.notify_others(id, NoticeKind::Joined, &name);
         Ok(id)
     }
 
     /// Ends the session for an owner.
     ///
     /// # Errors
-    /// [`Refused::NotActive`] if the session has ended.
-    pub fn terminate(&mut self, by: Option<ParticipantId>, now: Timestamp) -> Result<(), Refused> {
+    /// [`SessionRefusalError::NotActive`] if the session has ended.
+    pub fn terminate(
+        &mut self,
+        by: Option<ParticipantId>,
+        now: Timestamp,
+    ) -> Result<(), SessionRefusalError> {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
-            return Err(Refused::NotActive);
+            return Err(SessionRefusalError::NotActive);
         }
         self.stop(EndReason::Terminated, by, now);
         Ok(())
@@ -317,7 +334,7 @@ impl Session {
             control,
             self.abandoned_at,
             self.terminate_at,
-            self.begin_by,
+            self.start_deadline,
         ]
         .into_iter()
         .flatten()
@@ -336,8 +353,8 @@ impl Session {
         if let Some(screen) = &mut self.screen {
             screen.rest();
         }
-        if self.begin_by.is_some_and(|at| at <= now) {
-            self.not_begun(now);
+        if self.start_deadline.is_some_and(|at| at <= now) {
+            self.on_start_timeout(now);
         }
         if self.abandoned_at.is_some_and(|at| at <= now) {
             self.abandoned_at = None;
@@ -372,7 +389,7 @@ impl Session {
         let connected = participant.viewer.is_some();
         let name = participant.person.name.clone();
         if self.controller_id() == Some(id) {
-            self.take_back(now);
+            self.return_control(now);
         }
         let waiting: Vec<_> = self
             .requests
@@ -381,12 +398,12 @@ impl Session {
             .map(|request| request.id)
             .collect();
         for request in waiting {
-            self.answer(request, ControlStatus::Expired, None, now);
+            self.resolve_request(request, ControlStatus::Expired, None, now);
         }
         if connected {
             self.commands.push_back(Command::HangUp(id));
             self.record(RecordType::Participant, Some(id), "detached");
-            self.tell_others(id, NoticeKind::Left, &name);
+            self.notify_others(id, NoticeKind::Left, &name);
             self.event(Event::ParticipantDetached(id));
         }
         if id == self.initiator && (self.status == SessionStatus::Opening || !self.terminal) {
@@ -396,16 +413,16 @@ impl Session {
     }
 
     pub(super) fn set_controller(&mut self, controller: Option<Controller>, now: Timestamp) {
-        self.abandoned_at = controller.is_none().then(|| after(now, ABANDONED));
+        self.abandoned_at = controller.is_none().then(|| after(now, ABANDONED_TIMEOUT));
         self.controller = controller;
         // The controller's answers must not go to a screen that it has not seen.
         if let Some(holder) = self.controller_id() {
-            self.tell_others(holder, NoticeKind::Granted, &self.person(holder).name);
+            self.notify_others(holder, NoticeKind::Granted, &self.person(holder).name);
         }
         self.event(Event::SessionUpdated);
     }
 
-    pub(super) fn end_soon(&mut self, now: Timestamp) {
+    pub(super) fn start_ending(&mut self, now: Timestamp) {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
             return;
         }
@@ -432,7 +449,7 @@ impl Session {
 
     pub(super) fn end(&mut self, status: SessionStatus, message: &Kind, now: Timestamp) {
         self.status = status;
-        self.begin_by = None;
+        self.start_deadline = None;
         self.ended_at = Some(now);
         self.broadcast(message);
         self.commands.push_back(Command::HangUpServer);
@@ -448,7 +465,7 @@ impl Session {
                 ControlStatus::Granted => ControlStatus::Revoked,
                 _ => ControlStatus::Expired,
             };
-            self.answer(id, status, None, now);
+            self.resolve_request(id, status, None, now);
         }
         let present = self.participants.values();
         let present = present.filter(|p| p.detached_at.is_none());
@@ -472,7 +489,7 @@ impl Session {
         }
     }
 
-    fn forget_detached(&mut self) {
+    fn remove_oldest_detached(&mut self) {
         while self.participants.len() >= MAX_LISTED {
             let gone = self.participants.values();
             let mut gone = gone.filter(|p| p.detached_at.is_some() && p.viewer.is_none());
@@ -490,7 +507,7 @@ impl Session {
 
     /// True if this participant is the opener: over the opener's stream, or with a browser session
     /// of the same account. A token alone shows an account, but not that the person is present.
-    pub(super) fn opened_by(&self, id: ParticipantId) -> bool {
+    pub(super) fn is_opener(&self, id: ParticipantId) -> bool {
         let person = self.person(id);
         id == self.initiator
             || person.has_session() && person.is_account(&self.person(self.initiator))
@@ -501,7 +518,7 @@ impl Session {
         participant.map_or_else(Person::default, |participant| participant.person.clone())
     }
 
-    pub(super) fn tell(&mut self, id: ParticipantId, kind: Kind) {
+    pub(super) fn send_to(&mut self, id: ParticipantId, kind: Kind) {
         let viewer = self
             .participants
             .get_mut(&id)
@@ -510,17 +527,17 @@ impl Session {
             return;
         };
         let ready = viewer.is_ready();
-        viewer.tell(kind);
+        viewer.push_message(kind);
         if !ready {
             self.commands.push_back(Command::Wake(id));
         }
     }
 
-    pub(super) fn tell_others(&mut self, about: ParticipantId, kind: NoticeKind, user: &str) {
+    pub(super) fn notify_others(&mut self, about: ParticipantId, kind: NoticeKind, user: &str) {
         let message = notice(Notice {
             participant_id: about.to_string(),
-            user: crate::message::cut(user, crate::message::limits::MAX_USER).to_owned(),
-            ..of_kind(kind)
+            user: crate::message::truncate(user, crate::message::limits::MAX_USER).to_owned(),
+            ..notice_of_kind(kind)
         });
         let others: Vec<_> = self
             .participants
@@ -529,14 +546,14 @@ impl Session {
             .filter(|id| *id != about)
             .collect();
         for id in others {
-            self.tell(id, message.clone());
+            self.send_to(id, message.clone());
         }
     }
 
     pub(super) fn broadcast(&mut self, kind: &Kind) {
         let all: Vec<_> = self.participants.keys().copied().collect();
         for id in all {
-            self.tell(id, kind.clone());
+            self.send_to(id, kind.clone());
         }
     }
 

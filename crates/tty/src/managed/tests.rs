@@ -12,7 +12,7 @@ use types::webtty::{ControlAction, ControlStatus, RecordType, SessionStatus};
 use super::*;
 use crate::message::{
     Ack, Attach, AttachRole, Close, Config, Data, Decision, EncryptedPayload, Heartbeat,
-    NoticeKind, Open, OpenSession, Options, Payload, Resume, Signal, Stream, TerminalSize,
+    NoticeKind, OpenCommand, OpenSession, Options, Payload, Resume, Signal, Stream, TerminalSize,
 };
 use crate::size::Size;
 
@@ -64,7 +64,7 @@ fn started(by: Person) -> Session {
 }
 
 fn open(tty: bool) -> Kind {
-    Kind::Open(Box::new(Open {
+    Kind::Open(Box::new(OpenCommand {
         config: Some(Config {
             options: Some(Options {
                 allocate_tty: tty,
@@ -78,7 +78,7 @@ fn open(tty: bool) -> Kind {
             resume: Some(Resume::default()),
             size: Some(Size { rows: 5, cols: 20 }.into()),
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }))
 }
 
@@ -109,8 +109,8 @@ fn join_as(session: &mut Session, n: u8, as_: Person, now: Timestamp) {
     };
     session.attach(new, now).unwrap();
     session.connect(&attach(n), now).unwrap();
-    while session.take(person(n)).is_some() {}
-    while session.take(person(0)).is_some() {}
+    while session.next_message(person(n)).is_some() {}
+    while session.next_message(person(0)).is_some() {}
     drain(session);
 }
 
@@ -157,7 +157,7 @@ fn type_(session: &mut Session, n: u8, text: &'static str, now: Timestamp) {
 }
 
 fn notices(session: &mut Session, n: u8) -> Vec<NoticeKind> {
-    std::iter::from_fn(|| session.take(person(n)))
+    std::iter::from_fn(|| session.next_message(person(n)))
         .filter_map(|kind| match kind {
             Kind::Heartbeat(Heartbeat {
                 notice: Some(notice),
@@ -168,9 +168,14 @@ fn notices(session: &mut Session, n: u8) -> Vec<NoticeKind> {
         .collect()
 }
 
-fn ask(session: &mut Session, r: u8, n: u8, now: Timestamp) -> Result<ControlStatus, Refused> {
+fn ask(
+    session: &mut Session,
+    r: u8,
+    n: u8,
+    now: Timestamp,
+) -> Result<ControlStatus, SessionRefusalError> {
     session
-        .request_control(request(r), person(n), Ask::default(), now)
+        .request_control(request(r), person(n), NewControlRequest::default(), now)
         .map(|request| request.status)
 }
 
@@ -180,7 +185,7 @@ fn resolve(
     by: &Approver,
     action: ControlAction,
     now: Timestamp,
-) -> Result<ControlStatus, Refused> {
+) -> Result<ControlStatus, SessionRefusalError> {
     session
         .resolve(request(r), by, action, now)
         .map(|request| request.status)
@@ -221,12 +226,12 @@ fn a_command_is_recorded_up_to_1024_bytes() {
         let mut session = opening();
         // The text is truncated at a character boundary: its last character has two bytes.
         let command = "x".repeat(len - 2) + "\u{e9}";
-        let opening = Kind::Open(Box::new(Open {
+        let opening = Kind::Open(Box::new(OpenCommand {
             config: Some(Config {
                 cmd_args: vec![command],
                 ..Config::default()
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         }));
         session.on_message(person(0), opening, at(0));
         let details: Vec<_> = drain(&mut session)
@@ -295,7 +300,7 @@ fn all_participants_receive_the_output_before_the_close() {
         (SessionStatus::Closed, Some(3))
     );
     for n in [0, 1] {
-        let got: Vec<Kind> = std::iter::from_fn(|| session.take(person(n)))
+        let got: Vec<Kind> = std::iter::from_fn(|| session.next_message(person(n)))
             .filter(|kind| !matches!(kind, Kind::Heartbeat(_)))
             .collect();
         let names: Vec<_> = got.iter().map(Kind::name).collect();
@@ -306,8 +311,14 @@ fn all_participants_receive_the_output_before_the_close() {
     assert!(commands.contains(&Command::HangUp(person(1))));
     assert_eq!(commands.last(), Some(&Command::Event(Event::SessionClosed)));
     // Calls after the end of the session have no effect.
-    assert_eq!(session.terminate(None, at(2)), Err(Refused::NotActive));
-    assert_eq!(ask(&mut session, 2, 1, at(2)), Err(Refused::NotActive));
+    assert_eq!(
+        session.terminate(None, at(2)),
+        Err(SessionRefusalError::NotActive)
+    );
+    assert_eq!(
+        ask(&mut session, 2, 1, at(2)),
+        Err(SessionRefusalError::NotActive)
+    );
     session.on_server_lost(at(2));
     session.on_server(Kind::data(Stream::Stdout, "x"), at(2));
     type_(&mut session, 0, "x", at(2));
@@ -319,7 +330,10 @@ fn all_participants_receive_the_output_before_the_close() {
         grant: [5; 32],
         may_control: true,
     };
-    assert_eq!(session.attach(new, at(2)), Err(Refused::NotActive));
+    assert_eq!(
+        session.attach(new, at(2)),
+        Err(SessionRefusalError::NotActive)
+    );
 }
 
 #[test]
@@ -380,23 +394,23 @@ fn sealed_output(sequence: u64, len: usize) -> Kind {
 fn the_queue_of_the_pace_setter_is_bounded_and_loses_nothing() {
     let mut session = sealed();
     session.on_server(sealed_output(0, VIEWER_QUEUE), at(0));
-    assert!(session.holds_server());
-    while session.take(person(0)).is_some() {}
-    assert!(!session.holds_server());
+    assert!(session.pauses_server());
+    while session.next_message(person(0)).is_some() {}
+    assert!(!session.pauses_server());
 
     let last = u64::try_from(VIEWER_MESSAGES).unwrap();
     for sequence in 1..=last {
         session.on_server(sealed_output(sequence, 1), at(0));
     }
-    assert!(session.holds_server());
+    assert!(session.pauses_server());
     for n in 1..9 {
         session.on_time(at(n * 5));
-        session.tell(
+        session.send_to(
             person(0),
-            participant::notice(participant::of_kind(NoticeKind::Joined)),
+            participant::notice(participant::notice_of_kind(NoticeKind::Joined)),
         );
     }
-    let waits = std::iter::from_fn(|| session.take(person(0)));
+    let waits = std::iter::from_fn(|| session.next_message(person(0)));
     let (output, others): (Vec<_>, Vec<_>) = waits.partition(|kind| matches!(kind, Kind::Data(_)));
     let all: Vec<_> = (1..=last)
         .map(|sequence| sealed_output(sequence, 1))
@@ -419,7 +433,7 @@ fn a_sealed_session_has_no_spectators_and_no_clear_bytes() {
         grant: [1; 32],
         may_control: true,
     };
-    assert_eq!(session.attach(new, at(0)), Err(Refused::Sealed));
+    assert_eq!(session.attach(new, at(0)), Err(SessionRefusalError::Sealed));
     type_(&mut session, 0, "in clear", at(0));
     assert_eq!(drain(&mut session), []);
     session.on_server(Kind::data(Stream::Stdout, "in clear"), at(0));
@@ -432,11 +446,14 @@ fn pipes_have_no_control_and_slow_viewers_are_dismissed() {
     session.on_message(person(0), open(false), at(0));
     session.on_server(Kind::Ack(Ack::default()), at(0));
     join(&mut session, 1, at(0));
-    assert_eq!(ask(&mut session, 1, 1, at(0)), Err(Refused::NoTerminal));
+    assert_eq!(
+        ask(&mut session, 1, 1, at(0)),
+        Err(SessionRefusalError::NoTerminal)
+    );
     let chunk = Bytes::from(vec![b'x'; 4096]);
     for _ in 0..=VIEWER_QUEUE / 4096 {
         session.on_server(Kind::data(Stream::Stdout, chunk.clone()), at(0));
-        session.take(person(0));
+        session.next_message(person(0));
     }
     assert!(drain(&mut session).contains(&Command::HangUp(person(1))));
     session.on_lost(person(0), at(1));

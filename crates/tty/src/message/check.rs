@@ -12,7 +12,7 @@ use super::{
 
 /// Reasons for which a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadMessage {
+pub enum MessageError {
     /// The message is not protobuf, or does not have exactly one kind.
     #[error("not a WebTTY message")]
     Malformed,
@@ -27,7 +27,7 @@ pub enum BadMessage {
     Invalid(&'static str),
 }
 
-pub(super) fn check(kind: &Kind) -> Result<(), BadMessage> {
+pub(super) fn check(kind: &Kind) -> Result<(), MessageError> {
     match kind {
         Kind::Open(open) => {
             at_most("capabilities", open.capabilities.len(), MAX_SUITES)?;
@@ -45,7 +45,7 @@ pub(super) fn check(kind: &Kind) -> Result<(), BadMessage> {
         Kind::Data(given) => data(given),
         Kind::Parameter(parameter) => match &parameter.parameter {
             Some(ParameterKind::TerminalSize(given)) => size(given),
-            None => Err(BadMessage::Invalid("parameter")),
+            None => Err(MessageError::Invalid("parameter")),
         },
         Kind::Heartbeat(given) => heartbeat(given),
         Kind::Attach(given) => attach(given),
@@ -55,7 +55,7 @@ pub(super) fn check(kind: &Kind) -> Result<(), BadMessage> {
     }
 }
 
-fn config(config: &Config) -> Result<(), BadMessage> {
+fn config(config: &Config) -> Result<(), MessageError> {
     let args = config.cmd_args.iter().map(String::as_str);
     texts("arguments", config.cmd_args.len(), args)?;
     let pairs = config.env_vars.iter();
@@ -63,7 +63,7 @@ fn config(config: &Config) -> Result<(), BadMessage> {
     texts("environment", config.env_vars.len(), words)?;
     let unfit = |key: &str| key.is_empty() || key.contains('=');
     if config.env_vars.iter().any(|pair| unfit(&pair.key)) {
-        return Err(BadMessage::Invalid("environment"));
+        return Err(MessageError::Invalid("environment"));
     }
     each(config.workdir.as_ref(), |workdir| {
         texts("working directory", 1, [workdir.value.as_str()].into_iter())?;
@@ -83,19 +83,19 @@ fn texts<'t>(
     what: &'static str,
     count: usize,
     words: impl Iterator<Item = &'t str>,
-) -> Result<(), BadMessage> {
+) -> Result<(), MessageError> {
     at_most(what, count, MAX_LIST)?;
     let mut total = 0;
     for word in words {
         if word.contains('\0') {
-            return Err(BadMessage::Invalid(what));
+            return Err(MessageError::Invalid(what));
         }
         total += word.len();
     }
     at_most(what, total, MAX_TEXTS)
 }
 
-fn open_session(session: &OpenSession) -> Result<(), BadMessage> {
+fn open_session(session: &OpenSession) -> Result<(), MessageError> {
     at_most("features", session.features.len(), MAX_SUITES)?;
     each(session.resume.as_ref(), |resume| {
         at_most("resume token", resume.token.len(), MAX_KEY)
@@ -103,28 +103,28 @@ fn open_session(session: &OpenSession) -> Result<(), BadMessage> {
     each(session.size.as_ref(), size)
 }
 
-fn ack_session(session: &AckSession) -> Result<(), BadMessage> {
+fn ack_session(session: &AckSession) -> Result<(), MessageError> {
     at_most("features", session.features.len(), MAX_SUITES)?;
     at_most("session id", session.session_id.len(), MAX_ID)?;
     at_most("resume token", session.resume_token.len(), MAX_KEY)
 }
 
-fn termination(termination: &Termination) -> Result<(), BadMessage> {
+fn termination(termination: &Termination) -> Result<(), MessageError> {
     at_most("signal", termination.signal.len(), MAX_ID)?;
     at_most("detail", termination.detail.len(), MAX_ERROR)
 }
 
-fn data(data: &Data) -> Result<(), BadMessage> {
-    Stream::try_from(data.r#type).map_err(|_| BadMessage::Invalid("stream"))?;
+fn data(data: &Data) -> Result<(), MessageError> {
+    Stream::try_from(data.r#type).map_err(|_| MessageError::Invalid("stream"))?;
     match &data.payload {
         Some(Payload::Data(bytes)) => at_most("data", bytes.len(), MAX_DATA),
         Some(Payload::Eos(_)) => Ok(()),
         Some(Payload::EncryptedData(payload)) => encrypted(payload),
-        None => Err(BadMessage::Invalid("data")),
+        None => Err(MessageError::Invalid("data")),
     }
 }
 
-fn encrypted(payload: &EncryptedPayload) -> Result<(), BadMessage> {
+fn encrypted(payload: &EncryptedPayload) -> Result<(), MessageError> {
     at_most("data", payload.ciphertext.len(), MAX_DATA)?;
     each(payload.payload_crypto.as_ref(), |crypto| {
         at_most("key id", crypto.payload_key_id.len(), MAX_KEY)?;
@@ -133,22 +133,22 @@ fn encrypted(payload: &EncryptedPayload) -> Result<(), BadMessage> {
     })
 }
 
-fn size(size: &TerminalSize) -> Result<(), BadMessage> {
+fn size(size: &TerminalSize) -> Result<(), MessageError> {
     let sides = [size.row, size.col, size.xpixel, size.ypixel];
     if sides.iter().any(|side| *side > MAX_SIDE) {
-        return Err(BadMessage::TooLarge("terminal size"));
+        return Err(MessageError::TooLarge("terminal size"));
     }
     Ok(())
 }
 
-fn heartbeat(heartbeat: &Heartbeat) -> Result<(), BadMessage> {
+fn heartbeat(heartbeat: &Heartbeat) -> Result<(), MessageError> {
     each(heartbeat.notice.as_deref(), notice)?;
     each(heartbeat.decision.as_ref(), |decision| {
         at_most("request id", decision.request_id.len(), MAX_ID)
     })
 }
 
-fn notice(notice: &Notice) -> Result<(), BadMessage> {
+fn notice(notice: &Notice) -> Result<(), MessageError> {
     at_most("participant id", notice.participant_id.len(), MAX_ID)?;
     at_most("request id", notice.request_id.len(), MAX_ID)?;
     at_most("user", notice.user.len(), MAX_USER)?;
@@ -156,7 +156,7 @@ fn notice(notice: &Notice) -> Result<(), BadMessage> {
     each(notice.size.as_ref(), size)
 }
 
-fn attach(attach: &Attach) -> Result<(), BadMessage> {
+fn attach(attach: &Attach) -> Result<(), MessageError> {
     at_most("session id", attach.session_id.len(), MAX_ID)?;
     at_most("participant id", attach.participant_id.len(), MAX_ID)?;
     at_most("attach grant", attach.attach_grant.len(), MAX_GRANT)?;
@@ -167,7 +167,7 @@ fn attach(attach: &Attach) -> Result<(), BadMessage> {
     each(attach.client_proof.as_ref(), client_proof)
 }
 
-fn server_hello(hello: &ServerHello) -> Result<(), BadMessage> {
+fn server_hello(hello: &ServerHello) -> Result<(), MessageError> {
     at_most("nonce", hello.session_nonce.len(), MAX_KEY)?;
     each(hello.server_identity.as_ref(), identity)?;
     for suites in [
@@ -191,12 +191,12 @@ fn server_hello(hello: &ServerHello) -> Result<(), BadMessage> {
     each(hello.seal.as_ref(), seal_answer)
 }
 
-fn identity(identity: &EndpointIdentity) -> Result<(), BadMessage> {
+fn identity(identity: &EndpointIdentity) -> Result<(), MessageError> {
     keys([&identity.signing_key_id, &identity.signing_public_key])?;
     keys([&identity.encryption_key_id, &identity.encryption_public_key])
 }
 
-fn client_proof(proof: &ClientProof) -> Result<(), BadMessage> {
+fn client_proof(proof: &ClientProof) -> Result<(), MessageError> {
     keys([&proof.signing_key_id, &proof.signing_public_key])?;
     keys([&proof.transcript_hash, &proof.signature])?;
     at_most("time", proof.issued_at.len(), MAX_ID)?;
@@ -209,7 +209,7 @@ fn client_proof(proof: &ClientProof) -> Result<(), BadMessage> {
     })
 }
 
-fn key_grant(grant: &SessionKeyGrant) -> Result<(), BadMessage> {
+fn key_grant(grant: &SessionKeyGrant) -> Result<(), MessageError> {
     keys([&grant.payload_key_id])?;
     at_most("key context", grant.key_context.len(), MAX_GRANT)?;
     at_most("key envelopes", grant.key_envelopes.len(), MAX_ENVELOPES)?;
@@ -223,30 +223,30 @@ fn key_grant(grant: &SessionKeyGrant) -> Result<(), BadMessage> {
     Ok(())
 }
 
-fn seal_hello(hello: &SealHello) -> Result<(), BadMessage> {
+fn seal_hello(hello: &SealHello) -> Result<(), MessageError> {
     keys([&hello.server_key_id, &hello.encapsulated, &hello.sealed])
 }
 
-fn seal_answer(answer: &SealAnswer) -> Result<(), BadMessage> {
+fn seal_answer(answer: &SealAnswer) -> Result<(), MessageError> {
     keys([&answer.encapsulated, &answer.sealed, &answer.confirmation])?;
     keys([&answer.fresh_encapsulated, &answer.fresh_sealed])
 }
 
-fn keys<const N: usize>(keys: [&Vec<u8>; N]) -> Result<(), BadMessage> {
+fn keys<const N: usize>(keys: [&Vec<u8>; N]) -> Result<(), MessageError> {
     keys.iter()
         .try_for_each(|key| at_most("key material", key.len(), MAX_KEY))
 }
 
 fn each<T>(
     part: Option<&T>,
-    check: impl FnOnce(&T) -> Result<(), BadMessage>,
-) -> Result<(), BadMessage> {
+    check: impl FnOnce(&T) -> Result<(), MessageError>,
+) -> Result<(), MessageError> {
     part.map_or(Ok(()), check)
 }
 
-fn at_most(what: &'static str, len: usize, max: usize) -> Result<(), BadMessage> {
+fn at_most(what: &'static str, len: usize, max: usize) -> Result<(), MessageError> {
     if len > max {
-        return Err(BadMessage::TooLarge(what));
+        return Err(MessageError::TooLarge(what));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::ours::{Decision, Notice, Termination};
+use super::extensions::{Decision, Notice, Termination};
 
 /// An error message for a person.
 #[derive(Clone, PartialEq, Eq, prost::Message)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::ours::{SealAnswer, SealHello};
+use super::extensions::{SealAnswer, SealHello};
 
 /// A string that can be absent (`google/protobuf/wrappers.proto`).
 #[derive(Clone, PartialEq, Eq, prost::Message)]

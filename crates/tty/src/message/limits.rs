@@ -3,7 +3,7 @@
 /// One message, in bytes: the maximum of the published programs.
 pub const MAX_MESSAGE: usize = 1024 * 1024;
 
-/// A message that is not [`Data`](super::Data), in bytes. The lists in an `Open` can take two dozen
+/// A message that is not [`Data`](super::Data), in bytes. The lists in an `OpenCommand` can take two dozen
 /// times as much memory as in the message, so they must be smaller than [`MAX_MESSAGE`].
 pub const MAX_CONTROL: usize = 256 * 1024;
 

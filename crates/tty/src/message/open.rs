@@ -2,12 +2,12 @@
 
 use std::fmt;
 
+use super::extensions::{AckSession, OpenSession, SealConfirm};
 use super::hello::{ClientProof, SessionKeyGrant};
-use super::ours::{AckSession, OpenSession, SealConfirm};
 
 /// Starts a command on the server. The first message of a client, or the first after the hellos.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Open {
+pub struct OpenCommand {
     /// The command and its options.
     #[prost(message, optional, tag = "1")]
     pub config: Option<Config>,

@@ -16,7 +16,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-fn read(bytes: &[u8]) -> Result<Kind, BadMessage> {
+fn read(bytes: &[u8]) -> Result<Kind, MessageError> {
     decode(Bytes::copy_from_slice(bytes))
 }
 
@@ -33,7 +33,7 @@ fn messages_of_the_published_programs_have_these_bytes() {
     same(
         "0a 20  0a 1e  0a 06 08 01 10 01 18 01  12 02 6c 73  1a 06 0a 01 41 12 01 62
          22 03 0a 01 2f  2a 03 0a 01 6d",
-        Kind::Open(Box::new(Open {
+        Kind::Open(Box::new(OpenCommand {
             config: Some(Config {
                 options: Some(Options {
                     interactive: true,
@@ -52,7 +52,7 @@ fn messages_of_the_published_programs_have_these_bytes() {
                     payload: Some(User::Name("m".to_owned())),
                 }),
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         })),
     );
     same("12 00", Kind::Ack(Ack::default()));
@@ -184,7 +184,7 @@ fn our_additions_are_in_fields_that_other_programs_skip() {
     );
     same(
         "0a 0f a2 06 0c  0a 02 01 02  12 06 0a 02 07 08 10 01",
-        Kind::Open(Box::new(Open {
+        Kind::Open(Box::new(OpenCommand {
             session: Some(OpenSession {
                 features: vec![Feature::Signals.into(), Feature::Resume.into()],
                 resume: Some(Resume {
@@ -193,7 +193,7 @@ fn our_additions_are_in_fields_that_other_programs_skip() {
                 }),
                 size: None,
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         })),
     );
     same(
@@ -221,40 +221,44 @@ fn our_additions_are_in_fields_that_other_programs_skip() {
 
 #[test]
 fn malformed_messages_are_rejected() {
-    let refused: &[(&str, &str, BadMessage)] = &[
-        ("nothing", "", BadMessage::Unknown),
-        ("a message of the future", "62 00", BadMessage::Unknown),
-        ("two kinds", "12 00 3a 00", BadMessage::Malformed),
-        ("one kind twice", "3a 00 3a 00", BadMessage::Malformed),
-        ("a kind that is a number", "10 01", BadMessage::Malformed),
+    let refused: &[(&str, &str, MessageError)] = &[
+        ("nothing", "", MessageError::Unknown),
+        ("a message of the future", "62 00", MessageError::Unknown),
+        ("two kinds", "12 00 3a 00", MessageError::Malformed),
+        ("one kind twice", "3a 00 3a 00", MessageError::Malformed),
+        ("a kind that is a number", "10 01", MessageError::Malformed),
         (
             "a length beyond the end",
             "2a 05 12 02 68 69",
-            BadMessage::Malformed,
+            MessageError::Malformed,
         ),
-        ("a broken part", "2a 02 12 09", BadMessage::Malformed),
-        ("a group", "3a 00 63 64", BadMessage::Malformed),
+        ("a broken part", "2a 02 12 09", MessageError::Malformed),
+        ("a group", "3a 00 63 64", MessageError::Malformed),
         (
             "an endless number",
             "ff ff ff ff ff ff ff ff ff ff 01",
-            BadMessage::Malformed,
+            MessageError::Malformed,
         ),
-        ("text that is none", "1a 03 0a 01 ff", BadMessage::Malformed),
+        (
+            "text that is none",
+            "1a 03 0a 01 ff",
+            MessageError::Malformed,
+        ),
         (
             "data without any",
             "2a 02 08 01",
-            BadMessage::Invalid("data"),
+            MessageError::Invalid("data"),
         ),
         (
             "an unknown stream",
             "2a 05 08 03 12 01 61",
-            BadMessage::Invalid("stream"),
+            MessageError::Invalid("stream"),
         ),
-        ("no parameter", "32 00", BadMessage::Invalid("parameter")),
+        ("no parameter", "32 00", MessageError::Invalid("parameter")),
         (
             "a size beyond drivers",
             "32 06 0a 04 08 80 80 04",
-            BadMessage::TooLarge("terminal size"),
+            MessageError::TooLarge("terminal size"),
         ),
     ];
     for (name, bytes, error) in refused {
@@ -265,9 +269,9 @@ fn malformed_messages_are_rejected() {
 #[test]
 fn ambiguous_texts_are_rejected() {
     let with = |config: Config| {
-        Kind::Open(Box::new(Open {
+        Kind::Open(Box::new(OpenCommand {
             config: Some(config),
-            ..Open::default()
+            ..OpenCommand::default()
         }))
     };
     let variable = |key: &str, value: &str| Environment {
@@ -323,20 +327,20 @@ fn ambiguous_texts_are_rejected() {
         ),
     ];
     for (kind, what) in refused {
-        assert_eq!(encode(&kind), Err(BadMessage::Invalid(what)));
-        assert_eq!(read(&unchecked(&kind)), Err(BadMessage::Invalid(what)));
+        assert_eq!(encode(&kind), Err(MessageError::Invalid(what)));
+        assert_eq!(read(&unchecked(&kind)), Err(MessageError::Invalid(what)));
     }
 }
 
 #[test]
 fn size_limits_are_exact() {
     let args = |count: usize, len: usize| {
-        Kind::Open(Box::new(Open {
+        Kind::Open(Box::new(OpenCommand {
             config: Some(Config {
                 cmd_args: vec!["x".repeat(len); count],
                 ..Config::default()
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         }))
     };
     let attach = |grant: usize| {
@@ -346,14 +350,14 @@ fn size_limits_are_exact() {
         }))
     };
     let path = |len: usize| {
-        Kind::Open(Box::new(Open {
+        Kind::Open(Box::new(OpenCommand {
             config: Some(Config {
                 workdir: Some(Workdir {
                     value: "/".repeat(len),
                 }),
                 ..Config::default()
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         }))
     };
     let data = |len: usize| Kind::data(Stream::Stdout, vec![0; len]);
@@ -381,27 +385,30 @@ fn size_limits_are_exact() {
         (data(limits::MAX_DATA), data(limits::MAX_DATA + 1), "data"),
     ] {
         assert_eq!(decode(encode(&fits).unwrap()).unwrap(), fits);
-        assert_eq!(encode(&does_not), Err(BadMessage::TooLarge(what)));
-        assert_eq!(read(&unchecked(&does_not)), Err(BadMessage::TooLarge(what)));
+        assert_eq!(encode(&does_not), Err(MessageError::TooLarge(what)));
+        assert_eq!(
+            read(&unchecked(&does_not)),
+            Err(MessageError::TooLarge(what))
+        );
     }
     // Beyond these limits, the content is not parsed.
     let large = unchecked(&args(2, limits::MAX_CONTROL / 2));
-    assert_eq!(read(&large), Err(BadMessage::TooLarge("message")));
+    assert_eq!(read(&large), Err(MessageError::TooLarge("message")));
     let larger = unchecked(&data(limits::MAX_MESSAGE));
-    assert_eq!(read(&larger), Err(BadMessage::TooLarge("message")));
+    assert_eq!(read(&larger), Err(MessageError::TooLarge("message")));
 }
 
 #[test]
 fn limits_of_names_keys_and_lists_are_exact() {
     let user = |len: usize| {
-        Kind::Open(Box::new(Open {
+        Kind::Open(Box::new(OpenCommand {
             config: Some(Config {
                 username: Some(Username {
                     payload: Some(User::Name("u".repeat(len))),
                 }),
                 ..Config::default()
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         }))
     };
     let id = |len: usize| {
@@ -423,12 +430,12 @@ fn limits_of_names_keys_and_lists_are_exact() {
         }))
     };
     let envelopes = |len: usize| {
-        Kind::Open(Box::new(Open {
+        Kind::Open(Box::new(OpenCommand {
             session_key_grant: Some(SessionKeyGrant {
                 key_envelopes: vec![KeyEnvelope::default(); len],
                 ..SessionKeyGrant::default()
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         }))
     };
     let side = |side: u32| {
@@ -454,8 +461,11 @@ fn limits_of_names_keys_and_lists_are_exact() {
         (error(4096), error(4097), "error"),
     ] {
         assert_eq!(decode(encode(&fits).unwrap()).unwrap(), fits);
-        assert_eq!(encode(&does_not), Err(BadMessage::TooLarge(what)));
-        assert_eq!(read(&unchecked(&does_not)), Err(BadMessage::TooLarge(what)));
+        assert_eq!(encode(&does_not), Err(MessageError::TooLarge(what)));
+        assert_eq!(
+            read(&unchecked(&does_not)),
+            Err(MessageError::TooLarge(what))
+        );
     }
 }
 
@@ -463,7 +473,7 @@ fn limits_of_names_keys_and_lists_are_exact() {
 fn debug_output_contains_no_input_output_or_secrets() {
     let kinds = [
         Kind::data(Stream::Stdin, "hunter2"),
-        Kind::Open(Box::new(Open {
+        Kind::Open(Box::new(OpenCommand {
             config: Some(Config {
                 cmd_args: vec!["hunter2".to_owned()],
                 env_vars: vec![Environment {
@@ -479,7 +489,7 @@ fn debug_output_contains_no_input_output_or_secrets() {
                 }),
                 ..OpenSession::default()
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         })),
         Kind::Ack(Ack {
             session: Some(AckSession {

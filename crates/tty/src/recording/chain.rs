@@ -180,35 +180,35 @@ impl Verifier {
     ///
     /// # Errors
     /// The record does not follow its predecessor, or does not match its hash.
-    pub fn check(&mut self, record: &Record) -> Result<(), BrokenChain> {
+    pub fn check(&mut self, record: &Record) -> Result<(), ChainError> {
         let seq = self.head.seq + 1;
         let fault = if record.seq != seq {
-            Fault::Sequence { found: record.seq }
+            ChainFault::Sequence { found: record.seq }
         } else if record.prev_hash != self.head.hash {
-            Fault::Link
+            ChainFault::Link
         } else if !record.has_its_content() || record.hash != record.computed_hash() {
-            Fault::Content
+            ChainFault::Content
         } else {
             self.head = record.head();
             return Ok(());
         };
-        Err(BrokenChain { seq, fault })
+        Err(ChainError { seq, fault })
     }
 
     /// Verifies the end; `head` is the separately stored one.
     ///
     /// # Errors
     /// The end is missing, or records were added.
-    pub fn finish(self, head: &Head) -> Result<(), BrokenChain> {
+    pub fn finish(self, head: &Head) -> Result<(), ChainError> {
         if self.head == *head {
             return Ok(());
         }
         let (seq, fault) = match self.head.seq.cmp(&head.seq) {
-            Ordering::Less => (self.head.seq + 1, Fault::Missing),
-            Ordering::Greater => (head.seq + 1, Fault::Added),
-            Ordering::Equal => (head.seq, Fault::Link),
+            Ordering::Less => (self.head.seq + 1, ChainFault::Missing),
+            Ordering::Greater => (head.seq + 1, ChainFault::Added),
+            Ordering::Equal => (head.seq, ChainFault::Link),
         };
-        Err(BrokenChain { seq, fault })
+        Err(ChainError { seq, fault })
     }
 }
 
@@ -220,7 +220,7 @@ pub fn verify<'r>(
     session_id: &str,
     records: impl IntoIterator<Item = &'r Record>,
     head: Option<&Head>,
-) -> Result<Head, BrokenChain> {
+) -> Result<Head, ChainError> {
     let mut verifier = Verifier::new(session_id);
     for record in records {
         verifier.check(record)?;
@@ -235,16 +235,16 @@ pub fn verify<'r>(
 /// The first invalid place in a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {seq}: {fault}")]
-pub struct BrokenChain {
+pub struct ChainError {
     /// Number of the expected record.
     pub seq: u64,
     /// The fault of the record.
-    pub fault: Fault,
+    pub fault: ChainFault,
 }
 
 /// Faults of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ChainFault {
     /// The record has another number.
     #[error("record {found} is in its place")]
     Sequence {

@@ -3,7 +3,7 @@
 //!
 //! A transcript is text for terminals, editors and logs, and output of a command is untrusted. A
 //! transcript therefore contains nothing that moves a cursor, sets a title or changes the writing
-//! direction ([`harmless`]). A cast is for players, which are terminals, and contains the output
+//! direction ([`sanitized`]). A cast is for players, which are terminals, and contains the output
 //! unchanged. JSON contains it in base64.
 
 use std::borrow::Cow;
@@ -28,13 +28,13 @@ pub struct TextOptions {
     /// Prefixes each line with the time at which it was complete: when it scrolled off the screen,
     /// or the recording ended.
     pub timestamps: bool,
-    /// True if the command had pipes ([`had_pipes`]).
+    /// True if the command had pipes ([`has_pipes`]).
     pub pipes: bool,
 }
 
 /// True if a session had pipes instead of a terminal, according to its first record. Its lines then
 /// end without carriage returns.
-pub fn had_pipes(first: &Record) -> bool {
+pub fn has_pipes(first: &Record) -> bool {
     first.record_type == RecordType::Open && first.terminal_size.is_none()
 }
 
@@ -107,10 +107,10 @@ pub fn text(
 
 /// Replaces each character that affects a terminal or an editor with U+FFFD: control characters of
 /// both sets, and characters that change the writing direction.
-pub fn harmless(text: &str) -> Cow<'_, str> {
-    if text.contains(acts) {
+pub fn sanitized(text: &str) -> Cow<'_, str> {
+    if text.contains(affects_terminal) {
         let replaced = text.chars().map(|c| {
-            if acts(c) {
+            if affects_terminal(c) {
                 char::REPLACEMENT_CHARACTER
             } else {
                 c
@@ -123,7 +123,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
 }
 
 /// True if a terminal or an editor does more with this character than show it.
-pub(crate) fn acts(c: char) -> bool {
+pub(crate) fn affects_terminal(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
 }
@@ -133,14 +133,14 @@ fn write_lines(out: &mut impl Write, at: Option<Timestamp>, lines: &[String]) ->
         if let Some(at) = at {
             write!(out, "[{at:.3}] ")?;
         }
-        writeln!(out, "{}", harmless(line))
+        writeln!(out, "{}", sanitized(line))
     })
 }
 
 fn marker(out: &mut impl Write, record: &Record, what: &str) -> io::Result<()> {
     let who = record.participant_id.as_deref().unwrap_or("platform");
     let line = format!("[{:.3} {who}] {}", record.created_at, what.trim_end());
-    writeln!(out, "{}", harmless(&line))
+    writeln!(out, "{}", sanitized(&line))
 }
 
 /// Hashes in an export. If input is omitted, an unsalted hash would disclose it, as would each
@@ -235,7 +235,7 @@ pub enum Cast {
 pub struct CastOptions {
     /// Adds the input, except masked input.
     pub input: bool,
-    /// True if the command had pipes ([`had_pipes`]). Players are terminals and need carriage
+    /// True if the command had pipes ([`has_pipes`]). Players are terminals and need carriage
     /// returns.
     pub pipes: bool,
 }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use types::webtty::{RecordType, StreamType};
 
 use super::Record;
-use super::export::{had_pipes, harmless};
+use super::export::{has_pipes, sanitized};
 use crate::screen::{NEW_LINES, Utf8};
 use crate::size::Size;
 
@@ -65,7 +65,7 @@ impl Searcher {
                 self.lines(gone, &rows)
             }
             (RecordType::Data, _) => return Vec::new(),
-            _ if had_pipes(record) => {
+            _ if has_pipes(record) => {
                 self.terminal.feed(NEW_LINES);
                 return Vec::new();
             }
@@ -91,7 +91,7 @@ impl Searcher {
             found.push(MatchedLine {
                 seq: record.seq,
                 created_at: record.created_at,
-                line: harmless(&line).into_owned(),
+                line: sanitized(&line).into_owned(),
             });
         }
         found
@@ -202,7 +202,7 @@ mod tests {
             "find \u{9b}2Jme",
         ] {
             for (_, line) in found("find", &[attack]) {
-                assert_eq!(harmless(&line), line);
+                assert_eq!(sanitized(&line), line);
             }
         }
         assert!(Searcher::new("").is_none() && Searcher::new(&"x".repeat(257)).is_none());

@@ -3,7 +3,7 @@ mod withheld;
 use proptest::prelude::*;
 
 use super::export::{
-    Cast, CastOptions, Hashes, TextOptions, cast, had_pipes, harmless, json, ndjson, text,
+    Cast, CastOptions, Hashes, TextOptions, cast, has_pipes, json, ndjson, sanitized, text,
 };
 use super::vault::{HEADER_LEN, Opener, Sealer, VaultError, VaultKey};
 use super::*;
@@ -66,9 +66,9 @@ fn a_whole_chain_is_verified_and_survives_json() {
     let other = verify("wts_other", &records, Some(&head));
     assert_eq!(
         other,
-        Err(BrokenChain {
+        Err(ChainError {
             seq: 1,
-            fault: Fault::Link
+            fault: ChainFault::Link
         })
     );
 }
@@ -76,77 +76,92 @@ fn a_whole_chain_is_verified_and_survives_json() {
 #[test]
 fn the_first_changed_record_is_reported() {
     type Change = fn(&mut Vec<Record>);
-    let changes: &[(&str, Change, u64, Fault)] = &[
+    let changes: &[(&str, Change, u64, ChainFault)] = &[
         (
             "bytes",
             |r| r[3].payload = "rm -rf".into(),
             4,
-            Fault::Content,
+            ChainFault::Content,
         ),
         (
             "whose",
             |r| r[2].participant_id = Some("p2".to_owned()),
             3,
-            Fault::Content,
+            ChainFault::Content,
         ),
         (
             "nobody's",
             |r| r[2].participant_id = None,
             3,
-            Fault::Content,
+            ChainFault::Content,
         ),
-        ("time", |r| r[5].created_at = at(1), 6, Fault::Content),
+        ("time", |r| r[5].created_at = at(1), 6, ChainFault::Content),
         (
             "kind",
             |r| r[6].record_type = RecordType::Participant,
             7,
-            Fault::Content,
+            ChainFault::Content,
         ),
         (
             "stream",
             |r| r[3].stream_type = Some(StreamType::Stderr),
             4,
-            Fault::Content,
+            ChainFault::Content,
         ),
         (
             "way",
             |r| r[1].direction = RecordDirection::ClientToServer,
             2,
-            Fault::Content,
+            ChainFault::Content,
         ),
-        ("mask", |r| r[7].masked = false, 8, Fault::Content),
-        ("length", |r| r[7].payload_length = 1, 8, Fault::Content),
+        ("mask", |r| r[7].masked = false, 8, ChainFault::Content),
+        (
+            "length",
+            |r| r[7].payload_length = 1,
+            8,
+            ChainFault::Content,
+        ),
         (
             "size",
             |r| r[8].terminal_size = Size::new(1, 1),
             9,
-            Fault::Content,
+            ChainFault::Content,
         ),
-        ("exit", |r| r[9].exit_code = Some(0), 10, Fault::Content),
-        ("detail", |r| r[6].detail = None, 7, Fault::Content),
-        ("hash", |r| r[4].hash[0] ^= 1, 5, Fault::Content),
-        ("link", |r| r[4].prev_hash[0] ^= 1, 5, Fault::Link),
+        (
+            "exit",
+            |r| r[9].exit_code = Some(0),
+            10,
+            ChainFault::Content,
+        ),
+        ("detail", |r| r[6].detail = None, 7, ChainFault::Content),
+        ("hash", |r| r[4].hash[0] ^= 1, 5, ChainFault::Content),
+        ("link", |r| r[4].prev_hash[0] ^= 1, 5, ChainFault::Link),
         (
             "removed",
             |r| drop(r.remove(4)),
             5,
-            Fault::Sequence { found: 6 },
+            ChainFault::Sequence { found: 6 },
         ),
-        ("moved", |r| r.swap(3, 4), 4, Fault::Sequence { found: 5 }),
+        (
+            "moved",
+            |r| r.swap(3, 4),
+            4,
+            ChainFault::Sequence { found: 5 },
+        ),
         (
             "doubled",
             |r| r.insert(4, r[3].clone()),
             5,
-            Fault::Sequence { found: 4 },
+            ChainFault::Sequence { found: 4 },
         ),
-        ("cut", |r| r.truncate(6), 7, Fault::Missing),
-        ("emptied", Vec::clear, 1, Fault::Missing),
+        ("cut", |r| r.truncate(6), 7, ChainFault::Missing),
+        ("emptied", Vec::clear, 1, ChainFault::Missing),
     ];
     let (records, head) = record_all(sample());
     for (name, change, seq, fault) in changes {
         let mut changed = records.clone();
         change(&mut changed);
-        let expected = Err(BrokenChain {
+        let expected = Err(ChainError {
             seq: *seq,
             fault: *fault,
         });
@@ -159,18 +174,18 @@ fn the_first_changed_record_is_reported() {
     assert_eq!(verify(SESSION, &forged, None).unwrap().seq, 10);
     assert_eq!(
         verify(SESSION, &forged, Some(&head)),
-        Err(BrokenChain {
+        Err(ChainError {
             seq: 10,
-            fault: Fault::Link
+            fault: ChainFault::Link
         })
     );
     // An attacker adds records.
     let (longer, _) = record_all([sample(), sample()].concat());
     assert_eq!(
         verify(SESSION, &longer, Some(&head)),
-        Err(BrokenChain {
+        Err(ChainError {
             seq: 11,
-            fault: Fault::Added
+            fault: ChainFault::Added
         })
     );
 }
@@ -250,7 +265,7 @@ fn recordings_without_salts_are_verified() {
     let mut changed = unsalted();
     changed[0].salt = Some(Salt(SALT));
     let broken = verify(SESSION, &changed, None).unwrap_err();
-    assert_eq!((broken.seq, broken.fault), (1, Fault::Content));
+    assert_eq!((broken.seq, broken.fault), (1, ChainFault::Content));
 }
 
 /// WT-4: the hash of a record does not disclose its content.
@@ -262,7 +277,7 @@ fn wt_4_a_hash_does_not_disclose_the_input() {
     let mut changed = records;
     changed[0].salt = Some(Salt([8; SALT_LEN]));
     let broken = verify(SESSION, &changed, None).unwrap_err();
-    assert_eq!(broken.fault, Fault::Content);
+    assert_eq!(broken.fault, ChainFault::Content);
 }
 
 /// WT-4: an export without input does not disclose it either. It contains no unsalted hashes, and
@@ -377,7 +392,7 @@ fn a_transcript_is_harmless_for_a_terminal() {
             )
         });
         for line in shown.lines() {
-            assert_eq!(harmless(line), line, "{attack:?}");
+            assert_eq!(sanitized(line), line, "{attack:?}");
         }
     }
 }
@@ -394,7 +409,7 @@ fn lines_of_pipes_start_at_the_left() {
     open.detail = Some("ls".to_owned());
     let shown = |text: &str| Entry::output(StreamType::Stdout, text.to_owned().into());
     let (records, _) = record_all(vec![open, shown("one\ntwo\n"), shown("three\r\n")]);
-    assert!(had_pipes(&records[0]) && !had_pipes(&records[1]));
+    assert!(has_pipes(&records[0]) && !has_pipes(&records[1]));
     let options = TextOptions {
         pipes: true,
         ..TextOptions::default()
@@ -562,7 +577,7 @@ proptest! {
         let (records, _) = record_all(entries.collect());
         let shown = exported(|out| text(records.clone(), TextOptions { input: true, markers: true, timestamps: true, pipes: false }, out));
         for line in shown.split('\n') {
-            prop_assert_eq!(harmless(line), line);
+            prop_assert_eq!(sanitized(line), line);
         }
         let written = exported(|out| cast(Cast::V3, None, WITH_INPUT, records, out));
         for line in written.lines() {

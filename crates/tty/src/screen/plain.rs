@@ -24,7 +24,7 @@ pub(super) fn plain_len(text: &str) -> usize {
 }
 
 /// A long plain text, split so that only its ends need to be drawn.
-pub(super) struct Cut<'t> {
+pub(super) struct TextSplit<'t> {
     /// Enough lines to move everything off a screen that scrolls as a whole.
     pub(super) begin: &'t str,
     /// Text that is never visible.
@@ -33,7 +33,7 @@ pub(super) struct Cut<'t> {
     pub(super) end: &'t str,
 }
 
-impl<'t> Cut<'t> {
+impl<'t> TextSplit<'t> {
     /// Splits plain text for a screen with `rows` rows, if it is long enough.
     pub(super) fn new(plain: &'t str, rows: usize) -> Option<Self> {
         let bytes = plain.as_bytes();
@@ -118,13 +118,13 @@ mod tests {
     fn a_split_keeps_a_screen_at_both_ends() {
         let lines = (0..1000).map(|n| format!("line {n}\x1b[3{}m\r\n", n % 8));
         let text = lines.collect::<Vec<_>>().concat();
-        let cut = Cut::new(&text, 2).unwrap();
+        let cut = TextSplit::new(&text, 2).unwrap();
         assert_eq!(cut.begin, "line 0\x1b[30m\r\nline 1\x1b[31m\r\n");
         assert_eq!(cut.end, "\r\nline 998\x1b[36m\r\nline 999\x1b[37m\r\n");
         assert_eq!(cut.looks().count(), 998 - 2);
         assert_eq!(cut.looks().next(), Some("\x1b[32m"));
-        assert!(Cut::new(&text, 500).is_none());
-        assert!(Cut::new(&text.replace('\r', ""), 2).is_none());
-        assert!(Cut::new("a\r\nb\r\nc\r\nd\r\n", 1).is_none());
+        assert!(TextSplit::new(&text, 500).is_none());
+        assert!(TextSplit::new(&text.replace('\r', ""), 2).is_none());
+        assert!(TextSplit::new("a\r\nb\r\nc\r\nd\r\n", 1).is_none());
     }
 }

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::channel::{Channel, Side};
 use super::{Identity, KEY_LEN, PublicKey, SECRET_LEN, SealError, VERSION, digest, seal_to};
-use crate::message::{Open, SealAnswer, SealConfirm, SealHello};
+use crate::message::{OpenCommand, SealAnswer, SealConfirm, SealHello};
 
 /// A client that has sent its hello.
 pub struct ClientHandshake {
@@ -110,7 +110,7 @@ impl ClientReady {
     ///
     /// # Errors
     /// [`SealError::Crypto`].
-    pub fn confirm(self, open: &Open) -> Result<(SealConfirm, Channel), SealError> {
+    pub fn confirm(self, open: &OpenCommand) -> Result<(SealConfirm, Channel), SealError> {
         let confirmation = self.0.code(CLIENT_CONFIRMS, &opened(open))?;
         let channel = self.0.channel(Side::Client)?;
         Ok((SealConfirm { confirmation }, channel))
@@ -187,7 +187,7 @@ impl ServerHandshake {
     ///
     /// # Errors
     /// [`SealError::Unconfirmed`]: it is another client, or another `Open`.
-    pub fn confirm(self, open: &Open) -> Result<Channel, SealError> {
+    pub fn confirm(self, open: &OpenCommand) -> Result<Channel, SealError> {
         let confirm = open.seal.as_ref().ok_or(SealError::Unconfirmed)?;
         self.keys
             .check(CLIENT_CONFIRMS, &opened(open), &confirm.confirmation)?;
@@ -270,7 +270,7 @@ fn hello_digest(hello: &SealHello, context: &[u8]) -> [u8; 32] {
 
 /// Digest of the parts of an `Open` that only its client may set: the command, or the session to
 /// resume with its counts. An engine that manages sessions may change the other parts.
-fn opened(open: &Open) -> [u8; 32] {
+fn opened(open: &OpenCommand) -> [u8; 32] {
     let config = open.config.as_ref();
     let config = config
         .map(prost::Message::encode_to_vec)

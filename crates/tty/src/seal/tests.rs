@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::message::{
-    Config, EncryptedPayload, Open, OpenSession, Resume, SealAnswer, SealHello, Stream,
+    Config, EncryptedPayload, OpenCommand, OpenSession, Resume, SealAnswer, SealHello, Stream,
     TerminalSize,
 };
 
@@ -10,9 +10,9 @@ const CONTEXT: &[u8] = b"wsv_one";
 
 type Change = fn(&mut Vec<EncryptedPayload>);
 
-type OnHello = fn(&mut SealHello);
+type HelloEdit = fn(&mut SealHello);
 
-type OnAnswer = fn(&mut SealAnswer);
+type AnswerEdit = fn(&mut SealAnswer);
 
 struct Ends {
     client: Identity,
@@ -26,20 +26,20 @@ fn ends() -> Ends {
     }
 }
 
-type OnOpen = fn(&mut Open);
+type OpenEdit = fn(&mut OpenCommand);
 
-fn command(command: &str) -> Open {
-    Open {
+fn command(command: &str) -> OpenCommand {
+    OpenCommand {
         config: Some(Config {
             cmd_args: vec![command.to_owned()],
             ..Config::default()
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }
 }
 
-fn back(token: u8, received: u64) -> Open {
-    Open {
+fn back(token: u8, received: u64) -> OpenCommand {
+    OpenCommand {
         session: Some(OpenSession {
             resume: Some(Resume {
                 token: vec![token; 32],
@@ -47,7 +47,7 @@ fn back(token: u8, received: u64) -> Open {
             }),
             ..OpenSession::default()
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }
 }
 
@@ -56,8 +56,8 @@ fn handshake(
     ends: &Ends,
     on_hello: impl FnOnce(&mut SealHello),
     on_answer: impl FnOnce(&mut SealAnswer),
-    mut open: Open,
-    on_open: impl FnOnce(&mut Open),
+    mut open: OpenCommand,
+    on_open: impl FnOnce(&mut OpenCommand),
 ) -> Result<(Channel, Channel), SealError> {
     let server_key = ends.server.public();
     let (client, mut hello) =
@@ -220,7 +220,7 @@ fn a_message_is_bound_to_its_stream_direction_and_session() {
 #[test]
 fn a_manipulated_handshake_fails() {
     let ends = ends();
-    let hellos: &[(&str, OnHello, SealError)] = &[
+    let hellos: &[(&str, HelloEdit, SealError)] = &[
         ("version", |h| h.version = 1, SealError::Version),
         ("key", |h| h.server_key_id[0] ^= 1, SealError::NotForUs),
         ("no key", |h| h.server_key_id.clear(), SealError::NotForUs),
@@ -237,7 +237,7 @@ fn a_manipulated_handshake_fails() {
         let failed = handshake(&ends, change, |_| {}, command("sh"), |_| {}).map(drop);
         assert_eq!(failed, Err(*error), "{name}");
     }
-    let answers: &[(&str, OnAnswer, SealError)] = &[
+    let answers: &[(&str, AnswerEdit, SealError)] = &[
         (
             "encapsulated",
             |a| a.encapsulated[5] ^= 1,
@@ -271,7 +271,7 @@ fn a_manipulated_handshake_fails() {
 #[test]
 fn a_manipulated_open_fails() {
     let ends = ends();
-    let opens: &[(&str, Open, OnOpen)] = &[
+    let opens: &[(&str, OpenCommand, OpenEdit)] = &[
         ("command", command("sh"), |o| {
             o.config = command("rm").config;
         }),
@@ -280,7 +280,7 @@ fn a_manipulated_open_fails() {
             o.session = back(1, 0).session;
         }),
         ("turned", command("sh"), |o| {
-            *o = Open {
+            *o = OpenCommand {
                 seal: o.seal.take(),
                 ..back(1, 0)
             };

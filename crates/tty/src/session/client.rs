@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::output::Output;
 use super::{ACK_DEADLINE, HEARTBEAT, REPLAY, SILENCE};
 use crate::message::{
-    AckSession, Close, Config, Feature, Heartbeat, Kind, Open, OpenSession, Payload, Resume,
+    AckSession, Close, Config, Feature, Heartbeat, Kind, OpenCommand, OpenSession, Payload, Resume,
     Signal, Stream, limits,
 };
 use crate::size::Size;
@@ -41,7 +41,7 @@ pub enum ClientCommand {
     /// The command runs. With `true`, the session was resumed.
     Opened(bool),
     /// This many bytes of output were lost while the client was disconnected.
-    Missed(u64),
+    LostOutput(u64),
     /// Show this output of the command.
     Output(Stream, Bytes),
     /// The command closed a stream.
@@ -249,7 +249,7 @@ impl Client {
 
     /// Handles a pause in reading from the server, because the output device is slow. The server's
     /// silence then does not count.
-    pub fn on_held(&mut self, now: Instant) {
+    pub fn on_read_paused(&mut self, now: Instant) {
         self.heard_at = now;
     }
 
@@ -283,7 +283,7 @@ impl Client {
                 let from = session.output_from.unwrap_or(before);
                 if from > before {
                     self.commands
-                        .push_back(ClientCommand::Missed(from - before));
+                        .push_back(ClientCommand::LostOutput(from - before));
                 }
                 // The server continues at our count, or later.
                 self.received = self.received.max(from);
@@ -322,7 +322,7 @@ impl Client {
             until: now + ACK_DEADLINE,
             again,
         };
-        self.send(Kind::Open(Box::new(Open {
+        self.send(Kind::Open(Box::new(OpenCommand {
             config: (!again).then(|| self.config.clone()),
             session: Some(OpenSession {
                 features: [Feature::Signals, Feature::Resume, Feature::Notices]
@@ -331,7 +331,7 @@ impl Client {
                 resume,
                 size: self.size.map(Into::into),
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         })));
     }
 

@@ -28,9 +28,9 @@ impl Output {
     ///
     /// # Errors
     /// `received` exceeds the number of sent bytes.
-    pub fn acknowledge(&mut self, received: u64) -> Result<(), NeverSent> {
+    pub fn acknowledge(&mut self, received: u64) -> Result<(), AcknowledgementError> {
         if received > self.next {
-            return Err(NeverSent);
+            return Err(AcknowledgementError);
         }
         self.drop_before(received);
         Ok(())
@@ -82,7 +82,7 @@ impl Output {
 /// The peer acknowledged bytes that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("more was received than was sent")]
-pub struct NeverSent;
+pub struct AcknowledgementError;
 
 fn count(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)

@@ -1,6 +1,6 @@
 mod command;
 mod ending;
-mod hear;
+mod messages;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,7 +32,7 @@ pub struct Server {
     features: Vec<i32>,
     token: Option<Token>,
     /// The previous token: the client may have lost the message with the new one.
-    used: Option<Token>,
+    previous_token: Option<Token>,
     has_tty: bool,
     stdin_open: bool,
     input_received: u64,
@@ -45,7 +45,7 @@ pub struct Server {
     paused: bool,
     ended: Option<TerminationReason>,
     /// The server shuts down.
-    goes_down: bool,
+    is_shutting_down: bool,
     detail: &'static str,
     kill_at: Option<Instant>,
     idle_at: Option<Instant>,
@@ -112,7 +112,7 @@ impl Server {
             client: Some(AttachedConnection::new(now)),
             features: Vec::new(),
             token: None,
-            used: None,
+            previous_token: None,
             has_tty: false,
             stdin_open: true,
             input_received: 0,
@@ -122,7 +122,7 @@ impl Server {
             open_streams: Vec::new(),
             paused: false,
             ended: None,
-            goes_down: false,
+            is_shutting_down: false,
             detail: "",
             kill_at: None,
             idle_at: None,
@@ -141,8 +141,8 @@ impl Server {
             return;
         };
         client.heard_at = now;
-        self.used = None;
-        if let Err(why) = self.hear(kind, now) {
+        self.previous_token = None;
+        if let Err(why) = self.handle(kind, now) {
             self.fail(&why, now);
         }
     }
@@ -156,7 +156,7 @@ impl Server {
 
     /// Handles a pause in reading from the client, because the command does not take its input. The
     /// client's silence then does not count.
-    pub fn on_unheard(&mut self, now: Instant) {
+    pub fn on_read_paused(&mut self, now: Instant) {
         if let Some(client) = &mut self.client {
             client.heard_at = now;
         }
@@ -280,7 +280,7 @@ impl Server {
     /// True if a client may resume with this token.
     pub fn accepts(&self, resume: &Resume) -> bool {
         self.token.is_some()
-            && [&self.token, &self.used]
+            && [&self.token, &self.previous_token]
                 .into_iter()
                 .flatten()
                 .any(|token| token.0.ct_eq(resume.token.as_slice()).into())
@@ -288,7 +288,7 @@ impl Server {
 
     /// Resumes the session over another connection, after `accepts` returned true; `token` is fresh
     /// random bytes. An older connection that still seems alive is closed first.
-    pub fn on_return(&mut self, open: &OpenSession, token: [u8; TOKEN_LEN], now: Instant) {
+    pub fn on_resume(&mut self, open: &OpenSession, token: [u8; TOKEN_LEN], now: Instant) {
         let Some(resume) = open.resume.as_ref().filter(|resume| self.accepts(resume)) else {
             return;
         };
@@ -297,7 +297,7 @@ impl Server {
         }
         self.client = Some(AttachedConnection::new(now));
         self.grace_at = None;
-        self.used = self.token.take();
+        self.previous_token = self.token.take();
         if self.output.acknowledge(resume.received).is_err() {
             self.fail("more was received than was sent", now);
             return;
@@ -335,7 +335,7 @@ impl Server {
         }
         self.bound_output();
         if let Phase::Closed { exit } = self.phase {
-            self.say_close(exit, now);
+            self.send_close(exit, now);
         }
     }
 

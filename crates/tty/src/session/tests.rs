@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::message::{
-    Config, Feature, Heartbeat, Kind, Open, OpenSession, Options, Resume, Signal, Stream,
+    Config, Feature, Heartbeat, Kind, OpenCommand, OpenSession, Options, Resume, Signal, Stream,
     TerminalSize, TerminationReason,
 };
 use crate::size::Size;
@@ -36,20 +36,20 @@ fn config(allocate_tty: bool) -> Config {
 
 /// An `Open` of a published client, without our additions.
 fn plain_open(tty: bool) -> Kind {
-    Kind::Open(Box::new(Open {
+    Kind::Open(Box::new(OpenCommand {
         config: Some(config(tty)),
-        ..Open::default()
+        ..OpenCommand::default()
     }))
 }
 
 fn our_open(tty: bool) -> Kind {
-    Kind::Open(Box::new(Open {
+    Kind::Open(Box::new(OpenCommand {
         config: Some(config(tty)),
         session: Some(OpenSession {
             features: vec![Feature::Signals.into(), Feature::Resume.into()],
             ..OpenSession::default()
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }))
 }
 
@@ -173,19 +173,19 @@ fn a_message_out_of_order_ends_the_session_with_an_error() {
         ),
         (heartbeat(Some(9)), "a signal before the open"),
         (
-            Kind::Open(Box::new(Open {
+            Kind::Open(Box::new(OpenCommand {
                 session_key_grant: Some(crate::message::SessionKeyGrant::default()),
-                ..Open::default()
+                ..OpenCommand::default()
             })),
             "this server does not know this encryption",
         ),
         (
-            Kind::Open(Box::new(Open {
+            Kind::Open(Box::new(OpenCommand {
                 session: Some(OpenSession {
                     resume: Some(Resume::default()),
                     ..OpenSession::default()
                 }),
-                ..Open::default()
+                ..OpenCommand::default()
             })),
             "there is no session to come back to",
         ),
@@ -301,7 +301,7 @@ fn unread_output_is_not_treated_as_endless_output() {
         (1..200).find(|n| {
             let now = now + second * *n;
             if *n <= unread {
-                server.on_unread(now);
+                server.on_output_paused(now);
             }
             server.on_time(now);
             sent_texts(server)
@@ -311,7 +311,7 @@ fn unread_output_is_not_treated_as_endless_output() {
     };
     let beats = |server: &mut Server| {
         server.on_message(Kind::Heartbeat(Heartbeat::default()), now);
-        server.on_unheard(now + second * 100);
+        server.on_read_paused(now + second * 100);
     };
     assert_eq!(cut(&mut ended(plain_open(false)), 0), Some(5));
     assert_eq!(cut(&mut ended(plain_open(false)), 12), Some(17));
@@ -361,7 +361,7 @@ fn a_client_is_not_silent_while_reading_from_it_is_paused() {
     let now = Instant::now();
     let mut server = running(our_open(true), now);
     server.on_message(Kind::Heartbeat(Heartbeat::default()), now);
-    server.on_unheard(now + SILENCE);
+    server.on_read_paused(now + SILENCE);
     server.on_time(now + SILENCE);
     assert!(matches!(
         drain(&mut server)[..],

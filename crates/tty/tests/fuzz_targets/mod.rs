@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tty::admission::{self, Subject};
 use tty::frame::{self, Decoder};
 use tty::identity::{EndpointIdentity, PublicIdentity, SigningPublicKey};
-use tty::message::{BadMessage, Kind, decode};
+use tty::message::{Kind, MessageError, decode};
 use tty::recording::export::{self, Cast, CastOptions, TextOptions};
 use tty::recording::{Record, verify};
 use tty::screen::{MAX_SNAPSHOT, Screen};
@@ -41,7 +41,7 @@ fn again(kind: &Kind) {
     }
 }
 
-fn read(bytes: &[u8], piece: usize) -> (Vec<Kind>, Option<BadMessage>) {
+fn read(bytes: &[u8], piece: usize) -> (Vec<Kind>, Option<MessageError>) {
     let mut decoder = Decoder::new();
     let mut kinds = Vec::new();
     for piece in bytes.chunks(piece) {
@@ -97,12 +97,12 @@ pub(crate) fn webtty_recording(data: &[u8]) {
         input: true,
         markers: true,
         timestamps: false,
-        pipes: records.first().is_some_and(export::had_pipes),
+        pipes: records.first().is_some_and(export::has_pipes),
     };
     let mut shown = Vec::new();
     export::text(records.clone(), options, &mut shown).unwrap();
     for line in String::from_utf8(shown).unwrap().split('\n') {
-        assert_eq!(export::harmless(line), line);
+        assert_eq!(export::sanitized(line), line);
     }
     let options = CastOptions {
         input: true,

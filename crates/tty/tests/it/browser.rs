@@ -5,8 +5,8 @@ use bytes::Bytes;
 use serde_json::Value;
 use tty::message::{
     Ack, AckSession, Attach, Close, Config, Data, Decision, Environment, Heartbeat, Kind, Notice,
-    NoticeKind, Open, OpenSession, Options, Resume, Signal, Stream, TerminalSize, Termination,
-    TerminationReason, decode, encode,
+    NoticeKind, OpenCommand, OpenSession, Options, Resume, Signal, Stream, TerminalSize,
+    Termination, TerminationReason, decode, encode,
 };
 
 /// Messages of the pages are messages of this protocol, byte for byte.
@@ -59,7 +59,7 @@ fn kinds() -> Vec<(&'static str, Kind)> {
 }
 
 fn open(size: TerminalSize) -> Kind {
-    Kind::Open(Box::new(Open {
+    Kind::Open(Box::new(OpenCommand {
         config: Some(Config {
             options: Some(Options {
                 interactive: true,
@@ -77,12 +77,12 @@ fn open(size: TerminalSize) -> Kind {
             resume: None,
             size: Some(size),
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }))
 }
 
 fn back(size: TerminalSize) -> Kind {
-    Kind::Open(Box::new(Open {
+    Kind::Open(Box::new(OpenCommand {
         session: Some(OpenSession {
             features: vec![1, 2, 3],
             resume: Some(Resume {
@@ -91,7 +91,7 @@ fn back(size: TerminalSize) -> Kind {
             }),
             size: Some(size),
         }),
-        ..Open::default()
+        ..OpenCommand::default()
     }))
 }
 

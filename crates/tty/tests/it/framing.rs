@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use tty::frame::{Decoder, encode, wrap};
 use tty::message::limits::MAX_MESSAGE;
 use tty::message::{
-    Ack, BadMessage, Close, Config, Heartbeat, Kind, Open, Options, Signal, Stream, TerminalSize,
+    Ack, Close, Config, Heartbeat, Kind, MessageError, OpenCommand, Options, Signal, Stream,
+    TerminalSize,
 };
 
 #[test]
@@ -16,9 +17,9 @@ fn a_frame_is_a_length_and_a_message() {
 #[test]
 fn a_length_is_checked_before_its_content_is_awaited() {
     for (head, error) in [
-        ([0, 0, 0, 0], BadMessage::Malformed),
-        ([0, 0x10, 0, 1], BadMessage::TooLarge("message")),
-        ([0xff; 4], BadMessage::TooLarge("message")),
+        ([0, 0, 0, 0], MessageError::Malformed),
+        ([0, 0x10, 0, 1], MessageError::TooLarge("message")),
+        ([0xff; 4], MessageError::TooLarge("message")),
     ] {
         let mut decoder = Decoder::new();
         decoder.push(&head);
@@ -103,16 +104,18 @@ fn kind() -> impl Strategy<Value = Kind> {
                 ..Heartbeat::default()
             })
         }),
-        (words, any::<bool>()).prop_map(|(cmd_args, allocate_tty)| Kind::Open(Box::new(Open {
-            config: Some(Config {
-                options: Some(Options {
-                    allocate_tty,
-                    ..Options::default()
+        (words, any::<bool>()).prop_map(|(cmd_args, allocate_tty)| Kind::Open(Box::new(
+            OpenCommand {
+                config: Some(Config {
+                    options: Some(Options {
+                        allocate_tty,
+                        ..Options::default()
+                    }),
+                    cmd_args,
+                    ..Config::default()
                 }),
-                cmd_args,
-                ..Config::default()
-            }),
-            ..Open::default()
-        }))),
+                ..OpenCommand::default()
+            }
+        ))),
     ]
 }

@@ -28,7 +28,7 @@ pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> CheckResult<T
     let realm = realm(section.realm.as_deref())?;
     let relay = relay(&section, &listen)?;
     let control_plane = section.control_plane;
-    let state_dir = state_dir.map(|dir| dir.of("turn", &realm));
+    let state_dir = state_dir.map(|dir| dir.subdirectory("turn", &realm));
     let control_plane = control_plane.map(|section| self::control_plane(section, state_dir));
     let control_plane = control_plane.transpose()?;
     let secret_file = optional_path("turn.secret_file", section.secret_file)?;

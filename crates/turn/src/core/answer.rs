@@ -20,12 +20,12 @@ use super::allocation::Owner;
 use super::attributes::StunError;
 use super::integrity::{Integrity, Key, finish};
 use super::request::MAX_LIFETIME;
-use super::{Client, Millis, Now, Opened, RelayError, Shared};
+use super::{Client, Millis, OpenedAddresses, RelayError, SharedState, Time};
 
 /// The response to a refused request.
 pub(super) fn refusal(
-    shared: &Shared,
-    now: Now,
+    shared: &SharedState,
+    now: Time,
     client: Client,
     message: &Message<'_>,
     fault: &StunError,
@@ -71,7 +71,7 @@ pub(super) fn allocated<S>(
     integrity: Integrity,
     lifetime: Millis,
     is_v6_optional: bool,
-    opened: &Result<Opened<S>, RelayError>,
+    opened: &Result<OpenedAddresses<S>, RelayError>,
 ) -> Vec<u8> {
     // The request was parsed before.
     let Ok(message) = Message::from_bytes(request) else {

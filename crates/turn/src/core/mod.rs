@@ -45,7 +45,7 @@ use self::tcp::{Connection, ConnectionNumber, Join, Lane};
 
 /// State that all workers of a relay share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedState {
     /// The realm of its credentials.
     pub realm: Box<str>,
     /// Nonces of all responses.
@@ -84,7 +84,7 @@ pub enum Transport {
 
 /// The current time of two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
+pub struct Time {
     /// Unix seconds, for the expiry of credentials.
     pub unix: i64,
     /// Monotonic time since the start, for all other deadlines.
@@ -181,7 +181,7 @@ pub enum Action<'a, S, P = ()> {
         data: &'a [u8],
     },
     /// Open relayed addresses, and call [`Core::opened`] before anything else.
-    Open(Open),
+    Open(OpenRequest),
     /// Connect to a peer, and report the result with [`Core::dialled`].
     Dial {
         /// Number of the new connection.
@@ -197,7 +197,7 @@ pub enum Action<'a, S, P = ()> {
 
 /// Relayed addresses that a client requests.
 #[derive(Debug)]
-pub struct Open {
+pub struct OpenRequest {
     /// Id of the future allocation.
     pub id: AllocationId,
     /// Transport to peers.
@@ -219,7 +219,7 @@ pub struct Open {
 
 /// Opened relayed addresses.
 #[derive(Debug)]
-pub struct Opened<S> {
+pub struct OpenedAddresses<S> {
     /// IPv4, IPv6: the address that clients and peers use, and its socket.
     pub relays: [Option<(SocketAddr, S)>; 2],
     /// Token of the reserved next port.
@@ -237,7 +237,7 @@ pub enum RelayError {
 
 /// An Allocate request that waits for [`Core::opened`].
 #[derive(Debug)]
-struct Pending {
+struct PendingAllocation {
     id: AllocationId,
     transport: Transport,
     is_v6_optional: bool,
@@ -280,7 +280,7 @@ pub struct Counts {
 /// is closed when it is dropped.
 #[derive(Debug)]
 pub struct Core<S, P = ()> {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     lane: Lane,
     allocations: Slab<Allocation<S>>,
     by_client: HashMap<Client, usize>,
@@ -289,7 +289,7 @@ pub struct Core<S, P = ()> {
     /// Connections that wait for their clients, in the order of their deadlines.
     unclaimed: VecDeque<(Millis, ConnectionNumber)>,
     generation: u32,
-    pending: Option<Pending>,
+    pending: Option<PendingAllocation>,
     is_draining: bool,
     counts: Counts,
     /// State of the generator of transaction ids for indications. They need not be unpredictable.
@@ -298,7 +298,7 @@ pub struct Core<S, P = ()> {
 
 impl<S, P> Core<S, P> {
     /// Creates a core without allocations. `seed` makes the indications of two cores differ.
-    pub fn new(shared: Arc<Shared>, lane: Lane, seed: u64) -> Self {
+    pub fn new(shared: Arc<SharedState>, lane: Lane, seed: u64) -> Self {
         Self {
             shared,
             lane,
@@ -316,22 +316,22 @@ impl<S, P> Core<S, P> {
     }
 
     /// Handles a datagram of a client, or a frame of its stream.
-    pub fn from_client<'a>(
+    pub fn on_client_packet<'a>(
         &'a mut self,
-        now: Now,
+        now: Time,
         client: Client,
         bytes: &'a [u8],
     ) -> Action<'a, S, P> {
         match bytes.first() {
             Some(0x40..=0x7f) => self.channel_data(now, client, bytes),
             Some(0x00..=0x3f) => self.message(now, client, bytes),
-            _ => self.drop_it(),
+            _ => self.count_dropped(),
         }
     }
 
     fn channel_data<'a>(
         &'a mut self,
-        now: Now,
+        now: Time,
         client: Client,
         bytes: &'a [u8],
     ) -> Action<'a, S, P> {
@@ -361,9 +361,9 @@ impl<S, P> Core<S, P> {
 
     /// Handles a peer's datagram of `length` bytes. Returns the client, and the header for its
     /// data.
-    pub fn from_peer(
+    pub fn on_peer_datagram(
         &mut self,
-        now: Now,
+        now: Time,
         id: AllocationId,
         peer: SocketAddr,
         length: usize,
@@ -391,12 +391,16 @@ impl<S, P> Core<S, P> {
         Some((client, wrap))
     }
 
-    /// Handles the result of the last [`Action::Open`]. Returns the response to the client.
-    pub fn opened(&mut self, now: Now, mut opened: Result<Opened<S>, RelayError>) -> Vec<u8> {
+    /// Handles the result of the last [`Action::OpenRequest`]. Returns the response to the client.
+    pub fn opened(
+        &mut self,
+        now: Time,
+        mut opened: Result<OpenedAddresses<S>, RelayError>,
+    ) -> Vec<u8> {
         let Some(pending) = self.pending.take() else {
             return Vec::new();
         };
-        let Pending {
+        let PendingAllocation {
             id,
             transport,
             is_v6_optional,
@@ -436,7 +440,7 @@ impl<S, P> Core<S, P> {
     }
 
     /// Ends expired allocations and unclaimed connections. Returns the number of ended allocations.
-    pub fn expire(&mut self, now: Now) -> usize {
+    pub fn expire(&mut self, now: Time) -> usize {
         let mut ended = 0;
         while let Some((end, id)) = self.ends.first().copied()
             && end <= now.at
@@ -460,7 +464,7 @@ impl<S, P> Core<S, P> {
 
     /// Ends allocations that are no longer permitted. It must be called after each change of
     /// credentials and projects.
-    pub fn review(&mut self, now: Now) {
+    pub fn review(&mut self, now: Time) {
         let authority = Arc::clone(&self.shared.authority);
         let is_allowed = |allocation: &Allocation<S>| {
             request::still_allowed(&*authority, &allocation.username, &allocation.secret, now)
@@ -529,7 +533,7 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    fn drop_it<'a>(&mut self) -> Action<'a, S, P> {
+    fn count_dropped<'a>(&mut self) -> Action<'a, S, P> {
         self.counts.dropped += 1;
         Action::Nothing
     }

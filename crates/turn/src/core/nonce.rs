@@ -6,7 +6,7 @@ use aws_lc_rs::{constant_time, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{Millis, Now};
+use super::{Millis, Time};
 
 /// Creates and validates nonces. One value serves all workers of a process.
 #[derive(Debug)]
@@ -33,14 +33,14 @@ impl Nonces {
     }
 
     /// A nonce that is only valid for this source.
-    pub fn mint(&self, now: Now, source: SocketAddr) -> String {
+    pub fn mint(&self, now: Time, source: SocketAddr) -> String {
         // Four bytes of seconds are sufficient for the lifetime of a process.
         let made = u32::try_from(now.at.seconds()).unwrap_or(u32::MAX);
         self.write(made, source)
     }
 
     /// True if the nonce was created here for this source, and has not expired.
-    pub fn is_fresh(&self, nonce: &str, now: Now, source: SocketAddr) -> bool {
+    pub fn is_fresh(&self, nonce: &str, now: Time, source: SocketAddr) -> bool {
         let body = nonce.strip_prefix(COOKIE);
         let Some(Ok(bytes)) = body.map(|body| URL_SAFE_NO_PAD.decode(body)) else {
             return false;
@@ -78,8 +78,8 @@ impl Nonces {
 mod tests {
     use super::*;
 
-    fn at(seconds: u64) -> Now {
-        Now {
+    fn at(seconds: u64) -> Time {
+        Time {
             unix: 0,
             at: Millis::from_seconds(seconds),
         }

@@ -16,7 +16,7 @@ pub struct Peers {
     pub allowed: Vec<IpNet>,
     /// Addresses of the relay itself, as clients and peers use them.
     pub own: Vec<IpAddr>,
-    /// The ports of allocations, on each address of `own`.
+    /// The ports of allocations, on each address of `configured_key`.
     pub relay_ports: RangeInclusive<u16>,
     /// Listeners for clients, which are never peers.
     pub listeners: Vec<SocketAddr>,

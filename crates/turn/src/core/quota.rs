@@ -36,14 +36,14 @@ pub struct Quotas {
 #[derive(Debug, Default)]
 struct QuotaUsage {
     whole: usize,
-    projects: HashMap<Arc<str>, Place>,
-    users: HashMap<Arc<str>, Place>,
-    sources: HashMap<IpAddr, Place>,
+    projects: HashMap<Arc<str>, SharedCount>,
+    users: HashMap<Arc<str>, SharedCount>,
+    sources: HashMap<IpAddr, SharedCount>,
 }
 
 /// Allocations that are counted together, and their shared rate.
 #[derive(Debug, Default)]
-struct Place {
+struct SharedCount {
     count: usize,
     bucket: Option<Arc<Bucket>>,
 }
@@ -78,7 +78,7 @@ impl Quotas {
     ) -> Option<Permit> {
         let source = source_network(source);
         let mut held = self.held.lock();
-        let of = |place: Option<&Place>| place.map_or(0, |place| place.count);
+        let of = |place: Option<&SharedCount>| place.map_or(0, |place| place.count);
         let is_free = held.whole < self.limits.whole
             && of(held.projects.get(project)) < self.limits.per_project
             && of(held.users.get(user)) < self.limits.per_user
@@ -115,7 +115,7 @@ impl Quotas {
     }
 }
 
-impl Place {
+impl SharedCount {
     /// Adds one permit; the first one creates the shared rate.
     fn join(&mut self, rate: Option<u32>, now: Millis) -> Option<Arc<Bucket>> {
         self.count += 1;
@@ -143,7 +143,7 @@ impl Drop for Permit {
     }
 }
 
-fn release<K: Hash + Eq>(places: &mut HashMap<K, Place>, key: &K) {
+fn release<K: Hash + Eq>(places: &mut HashMap<K, SharedCount>, key: &K) {
     if let Some(place) = places.get_mut(key) {
         place.count -= 1;
         if place.count == 0 {

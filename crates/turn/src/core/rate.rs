@@ -28,7 +28,7 @@ const BURST: Millis = Millis::from_seconds(1);
 pub(super) struct Bucket {
     bytes_per_second: u64,
     /// Time up to which relayed bytes are paid, in nanoseconds since the start.
-    paid_until: AtomicU64,
+    theoretical_arrival: AtomicU64,
 }
 
 impl Bucket {
@@ -36,24 +36,24 @@ impl Bucket {
     pub(super) fn new(bytes_per_second: u32, now: Millis) -> Self {
         Self {
             bytes_per_second: u64::from(bytes_per_second).max(1),
-            paid_until: AtomicU64::new(nanoseconds(now.after(BURST))),
+            theoretical_arrival: AtomicU64::new(nanoseconds(now.after(BURST))),
         }
     }
 
     /// Time until data may be relayed; `None` for immediately.
     fn wait(&self, now: Millis) -> Option<Millis> {
         let most = nanoseconds(now.after(BURST));
-        let ahead = self.paid_until.load(Ordering::Relaxed);
+        let ahead = self.theoretical_arrival.load(Ordering::Relaxed);
         let wait = ahead.saturating_sub(most).div_ceil(1_000_000);
         (wait > 0).then_some(Millis(wait))
     }
 
     fn pay(&self, now: Millis, bytes: usize) {
-        self.paid_until
+        self.theoretical_arrival
             .fetch_max(nanoseconds(now), Ordering::Relaxed);
         let price = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.bytes_per_second);
         let price = u64::try_from(price).unwrap_or(u64::MAX);
-        self.paid_until.fetch_add(price, Ordering::Relaxed);
+        self.theoretical_arrival.fetch_add(price, Ordering::Relaxed);
     }
 }
 

@@ -22,7 +22,7 @@ use super::attributes::{
 use super::authority::Authority;
 use super::integrity::{Integrity, Key, is_signed};
 use super::tcp::{ConnectionNumber, Join};
-use super::{Action, Client, Core, Millis, Now, Open, Pending, Transport};
+use super::{Action, Client, Core, Millis, OpenRequest, PendingAllocation, Time, Transport};
 
 /// Maximum size of a request: the longest username, realm and nonce, and the other attributes.
 const MAX_REQUEST_BYTES: usize = 4096;
@@ -57,17 +57,17 @@ pub(super) struct AuthenticatedRequest {
 impl<S, P> Core<S, P> {
     pub(super) fn message<'a>(
         &'a mut self,
-        now: Now,
+        now: Time,
         client: Client,
         bytes: &'a [u8],
     ) -> Action<'a, S, P> {
         let Some(&[kind_high, kind_low, high, low]) = bytes.first_chunk() else {
-            return self.drop_it();
+            return self.count_dropped();
         };
         let length = usize::from(u16::from_be_bytes([high, low]));
         // Bytes after the end of the message make it invalid.
         if bytes.len() != super::frame::HEADER_BYTES + length || !length.is_multiple_of(4) {
-            return self.drop_it();
+            return self.count_dropped();
         }
         // Only a client with an allocation may send; other clients' indications are not parsed.
         let is_send = [kind_high, kind_low] == SEND_INDICATION;
@@ -78,20 +78,20 @@ impl<S, P> Core<S, P> {
         };
         let message = match Message::from_bytes(bytes) {
             Ok(message) if is_welcome => message,
-            _ => return self.drop_it(),
+            _ => return self.count_dropped(),
         };
         match message.class() {
             MessageClass::Request => self.request(now, client, &message),
             MessageClass::Indication if message.has_method(SEND) => self.send(now, client, bytes),
             // A Binding indication keeps a NAT's mapping alive.
             MessageClass::Indication if message.has_method(BINDING) => Action::Nothing,
-            _ => self.drop_it(),
+            _ => self.count_dropped(),
         }
     }
 
     fn request<'a>(
         &'a mut self,
-        now: Now,
+        now: Time,
         client: Client,
         message: &Message<'_>,
     ) -> Action<'a, S, P> {
@@ -105,7 +105,7 @@ impl<S, P> Core<S, P> {
             });
         }
         if !SERVED.contains(&message.method()) {
-            return self.drop_it();
+            return self.count_dropped();
         }
         let signed = match self.authenticate(now, client, message) {
             Ok(signed) => signed,
@@ -125,10 +125,10 @@ impl<S, P> Core<S, P> {
             _ => self.channel_bind(now, client, message, &signed),
         });
         match done {
-            Ok(Done::Answer(bytes)) => Action::Answer(bytes),
-            Ok(Done::Open(open)) => Action::Open(open),
-            Ok(Done::Dial(number)) => self.dial(number),
-            Ok(Done::Join(join)) => Action::Join(join),
+            Ok(RequestResult::Answer(bytes)) => Action::Answer(bytes),
+            Ok(RequestResult::Open(open)) => Action::Open(open),
+            Ok(RequestResult::Dial(number)) => self.dial(number),
+            Ok(RequestResult::Join(join)) => Action::Join(join),
             Err(fault) => {
                 let signer = Some((&key, integrity));
                 Action::Answer(refusal(&self.shared, now, client, message, &fault, signer))
@@ -139,7 +139,7 @@ impl<S, P> Core<S, P> {
     /// RFC 8489 section 9.2.4.
     fn authenticate(
         &self,
-        now: Now,
+        now: Time,
         client: Client,
         message: &Message<'_>,
     ) -> Result<AuthenticatedRequest, StunError> {
@@ -182,7 +182,7 @@ impl<S, P> Core<S, P> {
     /// Checks that the credential of a request is currently valid (TU-4), and permits allocations.
     fn admit(
         &mut self,
-        now: Now,
+        now: Time,
         signed: &AuthenticatedRequest,
     ) -> Result<(super::Account, Millis), StunError> {
         let judged = Username::parse(&signed.username)
@@ -202,18 +202,18 @@ impl<S, P> Core<S, P> {
     /// RFC 8656 section 7.2.
     fn allocate(
         &mut self,
-        now: Now,
+        now: Time,
         client: Client,
         message: &Message<'_>,
         signed: AuthenticatedRequest,
-    ) -> Result<Done<P>, StunError> {
+    ) -> Result<RequestResult<P>, StunError> {
         if let Some(known) = self.of_client(client) {
             // A repeated request means that the response was lost, so the same response is sent
             // again.
             return if known.transaction == message.transaction_id()
                 && *known.username == *signed.username
             {
-                Ok(Done::Answer(known.answer.to_vec()))
+                Ok(RequestResult::Answer(known.answer.to_vec()))
             } else {
                 Err(StunError::Code(437))
             };
@@ -233,7 +233,7 @@ impl<S, P> Core<S, P> {
         let permit = wanted.token.is_none().then(take).transpose()?;
         let reserve = wanted.reserve.then(take).transpose()?;
         let lifetime = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
-        let open = Open {
+        let open = OpenRequest {
             id: self.next_id(),
             transport: wanted.transport,
             families: wanted.families,
@@ -243,7 +243,7 @@ impl<S, P> Core<S, P> {
             token: wanted.token,
             holder: Arc::clone(&account.holder),
         };
-        self.pending = Some(Pending {
+        self.pending = Some(PendingAllocation {
             id: open.id,
             transport: open.transport,
             is_v6_optional: open.is_v6_optional,
@@ -260,17 +260,17 @@ impl<S, P> Core<S, P> {
             lifetime: granted(lifetime, left),
             request: message.as_bytes().to_vec(),
         });
-        Ok(Done::Open(open))
+        Ok(RequestResult::Open(open))
     }
 
     /// RFC 8656 section 8.2.
     fn refresh(
         &mut self,
-        now: Now,
+        now: Time,
         client: Client,
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
-    ) -> Result<Done<P>, StunError> {
+    ) -> Result<RequestResult<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let (id, before) = (known.id, known.expires);
         let has = known.relays.each_ref().map(Option::is_some);
@@ -306,7 +306,7 @@ impl<S, P> Core<S, P> {
             u32::try_from(given.seconds()).unwrap_or(MAX_LIFETIME)
         };
         let signer = Some((&signed.key, signed.integrity));
-        Ok(Done::Answer(success(
+        Ok(RequestResult::Answer(success(
             message,
             &[&Lifetime::new(given)],
             signer,
@@ -316,11 +316,11 @@ impl<S, P> Core<S, P> {
     /// RFC 8656 section 10.2.
     fn create_permission(
         &mut self,
-        now: Now,
+        now: Time,
         client: Client,
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
-    ) -> Result<Done<P>, StunError> {
+    ) -> Result<RequestResult<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
         let mut peers: Vec<IpAddr> = Vec::new();
@@ -347,17 +347,17 @@ impl<S, P> Core<S, P> {
         let known = known.ok_or(StunError::Code(437))?;
         known.permit(&peers, now.at, most).map_err(error_of)?;
         let signer = Some((&signed.key, signed.integrity));
-        Ok(Done::Answer(success(message, &[], signer)))
+        Ok(RequestResult::Answer(success(message, &[], signer)))
     }
 
     /// RFC 8656 section 12.2.
     fn channel_bind(
         &mut self,
-        now: Now,
+        now: Time,
         client: Client,
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
-    ) -> Result<Done<P>, StunError> {
+    ) -> Result<RequestResult<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
         let number = attribute::<ChannelNumber>(message)?.ok_or(StunError::Code(400))?;
@@ -379,13 +379,13 @@ impl<S, P> Core<S, P> {
         let bound = known.bind(number.channel(), peer, now.at, limits);
         bound.map_err(error_of)?;
         let signer = Some((&signed.key, signed.integrity));
-        Ok(Done::Answer(success(message, &[], signer)))
+        Ok(RequestResult::Answer(success(message, &[], signer)))
     }
 
     /// RFC 8656 section 11.2.
-    fn send<'a>(&'a mut self, now: Now, client: Client, bytes: &'a [u8]) -> Action<'a, S, P> {
+    fn send<'a>(&'a mut self, now: Time, client: Client, bytes: &'a [u8]) -> Action<'a, S, P> {
         let Some((peer, data)) = read_send(bytes) else {
-            return self.drop_it();
+            return self.count_dropped();
         };
         let is_reachable = self.shared.peers.reaches(peer);
         let slot = self.by_client.get(&client).copied();
@@ -421,7 +421,7 @@ impl<S, P> Core<S, P> {
     /// The allocation of a client whose request is authenticated.
     pub(super) fn own(
         &self,
-        now: Now,
+        now: Time,
         client: Client,
         signed: &AuthenticatedRequest,
     ) -> Result<&super::Allocation<S>, StunError> {
@@ -438,9 +438,9 @@ impl<S, P> Core<S, P> {
 }
 
 /// Result of a successful request.
-pub(super) enum Done<P> {
+pub(super) enum RequestResult<P> {
     Answer(Vec<u8>),
-    Open(Open),
+    Open(OpenRequest),
     Dial(ConnectionNumber),
     Join(Box<Join<P>>),
 }
@@ -453,7 +453,7 @@ pub(super) fn still_allowed(
     authority: &dyn Authority,
     username: &str,
     secret: &Arc<PasswordKey>,
-    now: Now,
+    now: Time,
 ) -> bool {
     Username::parse(username).is_some_and(|username| {
         let known = authority.password_key(&username);

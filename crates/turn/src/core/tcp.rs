@@ -20,8 +20,8 @@ use super::answer::{attempt, refusal, success};
 use super::attributes::{StunError, attribute};
 use super::integrity::{Integrity, Key};
 use super::rate::Rates;
-use super::request::{AuthenticatedRequest, Done};
-use super::{Action, AllocationId, Client, Core, Meter, Millis, Now, Transport};
+use super::request::{AuthenticatedRequest, RequestResult};
+use super::{Action, AllocationId, Client, Core, Meter, Millis, Time, Transport};
 
 /// The number of a peer's connection (CONNECTION-ID).
 ///
@@ -110,11 +110,11 @@ impl<S, P> Core<S, P> {
     /// RFC 6062 section 5.2. No permission is needed, because the client itself names the peer.
     pub(super) fn connect(
         &mut self,
-        now: Now,
+        now: Time,
         client: Client,
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
-    ) -> Result<Done<P>, StunError> {
+    ) -> Result<RequestResult<P>, StunError> {
         let known = self.own(now, client, signed)?;
         let id = known.id;
         if known.transport != Transport::Tcp {
@@ -140,7 +140,7 @@ impl<S, P> Core<S, P> {
             integrity: signed.integrity,
         });
         let number = self.keep(id, peer, State::Dialling(pending));
-        Ok(Done::Dial(number.ok_or(StunError::Code(508))?))
+        Ok(RequestResult::Dial(number.ok_or(StunError::Code(508))?))
     }
 
     /// The data for a dial.
@@ -165,7 +165,7 @@ impl<S, P> Core<S, P> {
     /// request is no longer pending.
     pub fn dialled(
         &mut self,
-        now: Now,
+        now: Time,
         number: ConnectionNumber,
         stream: Result<P, Unreachable>,
     ) -> Option<(Client, Vec<u8>)> {
@@ -209,7 +209,7 @@ impl<S, P> Core<S, P> {
     /// closes the connection: it has no permission, or the limit is reached (RFC 6062 section 5.3).
     pub fn accepted(
         &mut self,
-        now: Now,
+        now: Time,
         id: AllocationId,
         peer: SocketAddr,
         stream: P,
@@ -233,11 +233,11 @@ impl<S, P> Core<S, P> {
     /// RFC 6062 section 5.4.
     pub(super) fn connection_bind(
         &mut self,
-        now: Now,
+        now: Time,
         client: Client,
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
-    ) -> Result<Done<P>, StunError> {
+    ) -> Result<RequestResult<P>, StunError> {
         // A connection with an allocation keeps carrying messages.
         if !client.is_stream() || self.by_client.contains_key(&client) {
             return Err(StunError::Code(400));
@@ -268,7 +268,7 @@ impl<S, P> Core<S, P> {
             return Err(StunError::Code(400));
         };
         let id = ConnectionId::new(number.0);
-        Ok(Done::Join(Box::new(Join {
+        Ok(RequestResult::Join(Box::new(Join {
             number,
             stream,
             answer: success(message, &[&id], Some((&signed.key, signed.integrity))),

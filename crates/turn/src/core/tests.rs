@@ -68,19 +68,19 @@ impl Authority for TestAuthority {
 struct Relay {
     core: Core<SocketAddr, u32>,
     book: Arc<TestAuthority>,
-    now: Now,
+    now: Time,
     /// Results of opening, if they are not the next port.
     ports: Vec<Result<u16, RelayError>>,
     next_port: u16,
     has_v6: bool,
-    last_open: Option<Open>,
+    last_open: Option<OpenRequest>,
     /// Permit of the reserved port.
     kept: Option<Permit>,
 }
 
 /// Result of a packet.
 #[derive(Debug, PartialEq)]
-enum Out {
+enum PacketResult {
     Nothing,
     Answer(Vec<u8>),
     Peer(SocketAddr, SocketAddr, Vec<u8>),
@@ -120,7 +120,7 @@ impl Relay {
             barred: Mutex::default(),
             meter: Arc::default(),
         });
-        let shared = Shared {
+        let shared = SharedState {
             realm: REALM.into(),
             nonces: Nonces::new(&[7; 32]),
             quotas: Quotas::new(quota, bandwidth),
@@ -136,7 +136,7 @@ impl Relay {
         Self {
             core: Core::new(Arc::new(shared), Lane { index: 2, of: 3 }, 9),
             book,
-            now: Now {
+            now: Time {
                 unix: START,
                 at: Millis::from_seconds(1000),
             },
@@ -154,12 +154,12 @@ impl Relay {
         self.core.expire(self.now);
     }
 
-    fn give(&mut self, client: Client, bytes: &[u8]) -> Out {
+    fn give(&mut self, client: Client, bytes: &[u8]) -> PacketResult {
         let now = self.now;
-        match self.core.from_client(now, client, bytes) {
-            Action::Nothing => Out::Nothing,
-            Action::Answer(bytes) => Out::Answer(bytes),
-            Action::Send { socket, peer, data } => Out::Peer(*socket, peer, data.to_vec()),
+        match self.core.on_client_packet(now, client, bytes) {
+            Action::Nothing => PacketResult::Nothing,
+            Action::Answer(bytes) => PacketResult::Answer(bytes),
+            Action::Send { socket, peer, data } => PacketResult::Peer(*socket, peer, data.to_vec()),
             Action::Open(mut open) => {
                 let claimed = open.token.and_then(|_| self.kept.take());
                 let reserve = open.reserve.take();
@@ -167,7 +167,7 @@ impl Relay {
                     self.next_port += 2;
                     Ok(self.next_port)
                 });
-                let opened = port.map(|port| Opened {
+                let opened = port.map(|port| OpenedAddresses {
                     relays: [
                         open.families[0].then(|| address("198.41.0.4", port)),
                         (open.families[1] && self.has_v6).then(|| address("2a00::4", port)),
@@ -180,14 +180,14 @@ impl Relay {
                     self.kept = reserve;
                 }
                 self.last_open = Some(open);
-                Out::Answer(self.core.opened(now, opened))
+                PacketResult::Answer(self.core.opened(now, opened))
             }
             Action::Dial {
                 number,
                 relay,
                 peer,
-            } => Out::Dial(number, *relay, peer),
-            Action::Join(join) => Out::Join(join.number, join.stream, join.answer),
+            } => PacketResult::Dial(number, *relay, peer),
+            Action::Join(join) => PacketResult::Join(join.number, join.stream, join.answer),
         }
     }
 }
@@ -240,7 +240,7 @@ impl Caller {
 
     fn greet(&mut self, relay: &mut Relay) {
         let bytes = message(ALLOCATE, self.next(), &[&RequestedTransport::new(17)]);
-        let Out::Answer(answer) = relay.give(self.client, &bytes) else {
+        let PacketResult::Answer(answer) = relay.give(self.client, &bytes) else {
             panic!("an answer");
         };
         let answer = Message::from_bytes(&answer).unwrap();
@@ -292,7 +292,7 @@ impl Caller {
     ) -> (u16, Vec<u8>) {
         let id = self.next();
         let bytes = self.signed(method, id, with);
-        let Out::Answer(answer) = relay.give(self.client, &bytes) else {
+        let PacketResult::Answer(answer) = relay.give(self.client, &bytes) else {
             return (1, Vec::new());
         };
         self.read(method, id, answer)
@@ -347,7 +347,7 @@ impl Caller {
             .0
     }
 
-    fn send(&mut self, relay: &mut Relay, peer: &str, data: &[u8]) -> Out {
+    fn send(&mut self, relay: &mut Relay, peer: &str, data: &[u8]) -> PacketResult {
         let id = self.next();
         let peer = XorPeerAddress::new(peer.parse().unwrap(), id);
         let bytes = indication(id, &[&peer, &Data::new(data)]);

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::addresses::Addresses;
 use crate::config::RelayConfig;
-use crate::core::{Millis, Open, Opened, Permit, RelayError, Transport};
+use crate::core::{Millis, OpenRequest, OpenedAddresses, Permit, RelayError, Transport};
 use crate::ports::{Port, Ports};
 use crate::worker::streams;
 use crate::worker::streams::Origin;
@@ -107,14 +107,14 @@ impl Relays {
     /// Opens the requested relayed address, and starts its reader.
     pub(crate) fn open(
         &self,
-        mut open: Open,
+        mut open: OpenRequest,
         now: Millis,
         reader: &impl Reader,
-    ) -> Result<Opened<RelaySocket>, RelayError> {
+    ) -> Result<OpenedAddresses<RelaySocket>, RelayError> {
         if let Some(token) = open.token {
             let kept = self.claim(token, &open.holder, now)?;
             let relay = self.serve(0, kept.socket, kept.port, reader)?;
-            return Ok(Opened {
+            return Ok(OpenedAddresses {
                 relays: [Some(relay), None],
                 token: None,
                 permit: Some(kept.permit),
@@ -142,7 +142,7 @@ impl Relays {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Opened {
+        Ok(OpenedAddresses {
             relays,
             token: kept,
             permit: None,
@@ -378,7 +378,7 @@ mod tests {
         let quotas = Quotas::new(limits, Bandwidth::default());
         let relays = relays();
         let holder: Arc<str> = "u".into();
-        let open = |reserve, token| Open {
+        let open = |reserve, token| OpenRequest {
             id: AllocationId::FIRST,
             transport: Transport::Udp,
             families: [true, false],

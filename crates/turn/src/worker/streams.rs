@@ -89,7 +89,7 @@ pub(crate) async fn accept_peers(
             Ok((stream, peer)) => {
                 if tune(&stream).is_ok() {
                     let ended = ended.clone();
-                    worker.peer_came(id, peer, PeerStream { stream, ended });
+                    worker.on_peer_connected(id, peer, PeerStream { stream, ended });
                 }
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,

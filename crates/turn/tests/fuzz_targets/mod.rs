@@ -15,7 +15,7 @@ use turn::core::packet::{HEADROOM, TAILROOM, Wrap, channel_data};
 use turn::core::tcp::Lane;
 use turn::core::{
     Account, Action, Authority, Bandwidth, Client, Core, Integrity, Key, KeyAlgorithm, Limits,
-    Millis, Nonces, NotAllowedError, Now, Opened, Peers, Quota, Quotas, Shared,
+    Millis, Nonces, NotAllowedError, OpenedAddresses, Peers, Quota, Quotas, SharedState, Time,
 };
 
 /// A stream of a client: frames have their stated length, and further bytes change no result.
@@ -104,7 +104,7 @@ fn packets_on(connection: u32, data: &[u8]) {
         give(&mut core, client, &packet);
         assert!(core.len() <= 1 && core.connections() <= 2);
     }
-    core.expire(Now {
+    core.expire(Time {
         at: Millis::from_seconds(100_000),
         ..NOW
     });
@@ -115,7 +115,7 @@ fn packets_on(connection: u32, data: &[u8]) {
 }
 
 fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
-    match core.from_client(NOW, client, packet) {
+    match core.on_client_packet(NOW, client, packet) {
         Action::Nothing => {}
         Action::Answer(answer) => check(&answer),
         Action::Send { peer, data, .. } => {
@@ -130,7 +130,7 @@ fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
             ];
             let token = open.reserve.is_some().then_some(7);
             let id = open.id;
-            let opened = Opened {
+            let opened = OpenedAddresses {
                 relays,
                 token,
                 permit: open.reserve,
@@ -156,7 +156,7 @@ fn check(answer: &[u8]) {
     assert!(message.is_response() && answer.len() <= 1024);
 }
 
-const NOW: Now = Now {
+const NOW: Time = Time {
     unix: 1_800_000_000,
     at: Millis::from_seconds(1000),
 };
@@ -185,14 +185,14 @@ fn key() -> PasswordKey {
     PasswordKey::api(&Secret::new([7; 32]), REALM).unwrap()
 }
 
-fn shared() -> Arc<Shared> {
+fn shared() -> Arc<SharedState> {
     let quota = Quota {
         whole: 2,
         per_project: 2,
         per_user: 2,
         per_source: 2,
     };
-    Arc::new(Shared {
+    Arc::new(SharedState {
         realm: REALM.into(),
         nonces: Nonces::new(&[7; 32]),
         quotas: Quotas::new(quota, Bandwidth::default()),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::condition::{Condition, Fields, TextCondition};
 use super::field::{Field, Kind};
-use super::{ConnectRule, CreateRule, Leaf, ListRule, Place, Scopes, Tree};
+use super::{ConnectRule, Coverage, CreateRule, Leaf, ListRule, Scopes, Tree};
 use crate::filter::ParamError;
 use crate::pattern::Pattern;
 
@@ -84,8 +84,8 @@ impl Reader {
                     "names projects or workspaces, not both",
                 ));
             }
-            (Some(projects), None) => Some(Place::Projects(projects)),
-            (None, Some(workspaces)) => Some(Place::Workspaces(workspaces)),
+            (Some(projects), None) => Some(Coverage::Projects(projects)),
+            (None, Some(workspaces)) => Some(Coverage::Workspaces(workspaces)),
             (None, None) => None,
         };
         let scopes = match members.get("scopes") {
@@ -98,7 +98,10 @@ impl Reader {
             }
             None => None,
         };
-        Ok(Leaf { place, scopes })
+        Ok(Leaf {
+            coverage: place,
+            scopes,
+        })
     }
 
     fn scopes(&mut self, value: &Value, at: &str) -> Read<Scopes> {

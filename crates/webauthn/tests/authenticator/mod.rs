@@ -33,7 +33,7 @@ pub(crate) struct Authenticator {
 
 /// The browser's response when a passkey is used.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub(crate) struct AssertionResponse {
     pub(crate) client_data: Vec<u8>,
     pub(crate) authenticator_data: Vec<u8>,
     pub(crate) signature: Vec<u8>,
@@ -133,17 +133,21 @@ impl Authenticator {
         [&head[..], &bytes(&data)].concat()
     }
 
-    pub(crate) fn show(&self, challenge: &[u8]) -> Shown {
+    pub(crate) fn show(&self, challenge: &[u8]) -> AssertionResponse {
         let client_data = self.client_data("webauthn.get", challenge);
         self.sign(client_data, self.authenticator_data(self.flags))
     }
 
-    pub(crate) fn sign(&self, client_data: Vec<u8>, authenticator_data: Vec<u8>) -> Shown {
+    pub(crate) fn sign(
+        &self,
+        client_data: Vec<u8>,
+        authenticator_data: Vec<u8>,
+    ) -> AssertionResponse {
         let hash = digest(&SHA256, &client_data);
         let signature = self
             .key
             .sign(&[&authenticator_data, hash.as_ref()].concat());
-        Shown {
+        AssertionResponse {
             client_data,
             authenticator_data,
             signature,

@@ -2,7 +2,7 @@
 
 use webauthn::{Assertion, CeremonyError, NewPasskey, Registration, RelyingParty};
 
-use crate::authenticator::{Authenticator, Key, Shown, UP, UV};
+use crate::authenticator::{AssertionResponse, Authenticator, Key, UP, UV};
 
 const ORIGIN: &str = "https://svc.example:8443";
 const CHALLENGE: &[u8] = b"sixteen or more bytes";
@@ -23,7 +23,10 @@ fn register(client_data: &[u8], attestation: &[u8]) -> Result<NewPasskey, Ceremo
     party().register(sent, is_ours)
 }
 
-fn verify(key: &[u8], response: &Shown) -> Result<webauthn::PasskeyAssertion, CeremonyError> {
+fn verify(
+    key: &[u8],
+    response: &AssertionResponse,
+) -> Result<webauthn::PasskeyAssertion, CeremonyError> {
     let sent = Assertion {
         client_data: &response.client_data,
         authenticator_data: &response.authenticator_data,
@@ -57,7 +60,7 @@ fn a_key_of_each_kind_is_registered_and_used() {
 fn a_response_for_another_origin_or_purpose_is_refused() {
     let device = Authenticator::at(ORIGIN, Key::es256());
     let key = device.key.cose();
-    let why = |response: &Shown| verify(&key, response).unwrap_err().0;
+    let why = |response: &AssertionResponse| verify(&key, response).unwrap_err().0;
     let mut elsewhere = Authenticator::at(ORIGIN, Key::es256());
     for origin in [
         "https://svc.example",
@@ -121,7 +124,7 @@ fn a_signature_of_another_key_or_over_other_data_is_refused() {
         let key = device.key.cose();
         let valid = device.show(CHALLENGE);
         assert!(verify(&key, &valid).is_ok());
-        let why = |response: &Shown| verify(&key, response).unwrap_err().0;
+        let why = |response: &AssertionResponse| verify(&key, response).unwrap_err().0;
         let mut counter = valid.clone();
         counter.authenticator_data[36] ^= 1;
         assert_eq!(why(&counter), "the signature is not the key's");

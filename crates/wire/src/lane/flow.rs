@@ -38,11 +38,11 @@ impl SendWindow {
     }
 
     /// Bytes that may be sent now.
-    pub fn room(&self) -> usize {
+    pub fn available(&self) -> usize {
         window(self.from) - self.waiting
     }
 
-    /// Records that bytes are sent, at most [`room`](Self::room).
+    /// Records that bytes are sent, at most [`available`](Self::room).
     pub fn on_send(&mut self, len: usize) {
         self.waiting = (self.waiting + len).min(window(self.from));
     }

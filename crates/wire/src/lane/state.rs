@@ -163,12 +163,12 @@ impl StreamState {
     }
 
     /// Returns true if the peer aborted the stream, before or after its end: it reads no more.
-    pub fn is_deaf(&self) -> bool {
+    pub fn is_aborted_by_peer(&self) -> bool {
         self.gave_up
     }
 
     /// Returns true if we have aborted the stream.
-    pub fn is_given_up(&self) -> bool {
+    pub fn is_aborted(&self) -> bool {
         self.ours == Direction::GivenUp
     }
 
@@ -184,7 +184,7 @@ impl StreamState {
 
     /// Returns true if the stream is over on the lane and continues on another connection in one or
     /// both directions.
-    pub fn goes_on(&self) -> bool {
+    pub fn continues_elsewhere(&self) -> bool {
         use Direction::{Ended, Moved};
         matches!(
             (self.ours, self.theirs),

@@ -68,7 +68,7 @@ fn both_ends_keep_the_same_window() {
         let (mut sending, mut reading) = (SendWindow::new(side), ReceiveWindow::new(other));
         let (mut unread, mut told, mut total) = (0, 0, 0);
         for _ in 0..10_000 {
-            let len = draw(3 * MAX_DATA).min(sending.room());
+            let len = draw(3 * MAX_DATA).min(sending.available());
             sending.on_send(len);
             reading.on_data(len).unwrap();
             unread += len;
@@ -90,9 +90,9 @@ fn both_ends_keep_the_same_window() {
         for _ in 0..told {
             sending.on_taken().unwrap();
         }
-        assert!(sending.room() > window(side) - unit(side));
+        assert!(sending.available() > window(side) - unit(side));
         assert_eq!(sending.on_taken(), Err(InvalidWindowUpdateError));
-        let more = sending.room();
+        let more = sending.available();
         reading.on_data(more).unwrap();
         assert_eq!(reading.on_data(1), Err(WindowExceededError));
     }
@@ -120,7 +120,7 @@ fn a_reset_after_the_end_keeps_the_stream_complete() {
     state.on_receive(FrameStep::End).unwrap();
     assert_eq!(state.on_receive(FrameStep::Reset), Ok(FrameEffect::Reset));
     assert!(state.is_ended() && !state.is_reset());
-    assert!(state.is_deaf() && !state.may_send());
+    assert!(state.is_aborted_by_peer() && !state.may_send());
     assert!(state.on_receive(FrameStep::Reset).is_err());
     assert!(state.on_receive(FrameStep::Taken).is_err());
     state.on_send(FrameStep::End).unwrap();

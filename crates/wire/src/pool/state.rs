@@ -63,7 +63,7 @@ pub struct StreamState {
 
 /// The meaning of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
+pub enum ReceivedFrame {
     /// A stream starts.
     Open,
     /// A stream starts that must be refused with `RESET`, because we had sent `RETIRE`.
@@ -103,7 +103,7 @@ impl StreamState {
     ///
     /// # Errors
     /// A frame that may not be sent now; the state is unchanged.
-    pub fn on_send(&mut self, step: Step) -> Result<(), Violation> {
+    pub fn on_send(&mut self, step: Step) -> Result<(), ProtocolError> {
         match step {
             Step::Open if self.may_open() => self.begin(),
             Step::Data if self.may_send_data() => {}
@@ -124,7 +124,7 @@ impl StreamState {
     ///
     /// # Errors
     /// A frame that the peer may not send now: the connection must be closed.
-    pub fn on_receive(&mut self, step: Step) -> Result<Received, Violation> {
+    pub fn on_receive(&mut self, step: Step) -> Result<ReceivedFrame, ProtocolError> {
         match step {
             Step::Open
                 if self.side == Side::Agent
@@ -134,19 +134,19 @@ impl StreamState {
             {
                 self.begin();
                 Ok(if self.retired {
-                    Received::OpenAfterRetire
+                    ReceivedFrame::OpenAfterRetire
                 } else {
-                    Received::Open
+                    ReceivedFrame::Open
                 })
             }
             Step::Data if self.receiving => Ok(if self.gave_up {
-                Received::Discard
+                ReceivedFrame::Discard
             } else {
-                Received::Data
+                ReceivedFrame::Data
             }),
             Step::End if self.receiving => {
                 self.receiving = false;
-                Ok(Received::End)
+                Ok(ReceivedFrame::End)
             }
             Step::Reset { stream } if stream == self.stream && !self.is_over() => {
                 if self.peer_gave_up {
@@ -154,16 +154,18 @@ impl StreamState {
                 }
                 self.peer_gave_up = true;
                 self.receiving = false;
-                Ok(Received::Reset)
+                Ok(ReceivedFrame::Reset)
             }
-            Step::Reset { stream } if (1..=self.stream).contains(&stream) => Ok(Received::Late),
+            Step::Reset { stream } if (1..=self.stream).contains(&stream) => {
+                Ok(ReceivedFrame::Late)
+            }
             Step::Retire if !self.peer_retired => {
                 self.peer_retired = true;
-                Ok(Received::Retire)
+                Ok(ReceivedFrame::Retire)
             }
             Step::Lane if self.side == Side::Agent && self.is_over() && !self.peer_retired => {
                 self.peer_retired = true;
-                Ok(Received::Lane)
+                Ok(ReceivedFrame::Lane)
             }
             _ => Err(self.violation(step)),
         }
@@ -215,7 +217,7 @@ impl StreamState {
         self.peer_gave_up = false;
     }
 
-    fn violation(&self, step: Step) -> Violation {
+    fn violation(&self, step: Step) -> ProtocolError {
         let frame = match step {
             Step::Open => FrameType::Open,
             Step::Data => FrameType::Data,
@@ -224,7 +226,7 @@ impl StreamState {
             Step::Retire => FrameType::Retire,
             Step::Lane => FrameType::Lane,
         };
-        Violation {
+        ProtocolError {
             frame,
             stream: self.stream,
         }
@@ -234,7 +236,7 @@ impl StreamState {
 /// A frame that is not allowed in the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a {frame:?} frame is not allowed here, at stream {stream} of the connection")]
-pub struct Violation {
+pub struct ProtocolError {
     /// The frame that arrived or was to be sent.
     pub frame: FrameType,
     /// The number of the stream at that moment.

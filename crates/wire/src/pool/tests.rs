@@ -1,4 +1,4 @@
-use super::{Received, Side, Step, StreamState};
+use super::{ReceivedFrame, Side, Step, StreamState};
 
 const RESET_1: Step = Step::Reset { stream: 1 };
 
@@ -7,7 +7,7 @@ fn open() -> (StreamState, StreamState) {
     let mut engine = StreamState::new(Side::Engine);
     let mut agent = StreamState::new(Side::Agent);
     engine.on_send(Step::Open).unwrap();
-    assert_eq!(agent.on_receive(Step::Open), Ok(Received::Open));
+    assert_eq!(agent.on_receive(Step::Open), Ok(ReceivedFrame::Open));
     (engine, agent)
 }
 
@@ -18,8 +18,8 @@ fn a_stream_is_over_when_both_directions_ended() {
     engine.on_send(Step::End).unwrap();
     assert!(!engine.is_over());
     assert!(!engine.may_open());
-    assert_eq!(engine.on_receive(Step::Data), Ok(Received::Data));
-    assert_eq!(engine.on_receive(Step::End), Ok(Received::End));
+    assert_eq!(engine.on_receive(Step::Data), Ok(ReceivedFrame::Data));
+    assert_eq!(engine.on_receive(Step::End), Ok(ReceivedFrame::End));
     assert!(engine.is_over());
     engine.on_send(Step::Open).unwrap();
     assert_eq!(engine.stream(), 2);
@@ -67,17 +67,17 @@ fn no_data_follows_an_end() {
 fn after_a_reset_data_is_discarded_until_the_peer_ends() {
     let (mut engine, mut agent) = open();
     engine.on_send(RESET_1).unwrap();
-    assert_eq!(engine.on_receive(Step::Data), Ok(Received::Discard));
+    assert_eq!(engine.on_receive(Step::Data), Ok(ReceivedFrame::Discard));
     assert!(!engine.may_open());
 
-    assert_eq!(agent.on_receive(RESET_1), Ok(Received::Reset));
+    assert_eq!(agent.on_receive(RESET_1), Ok(ReceivedFrame::Reset));
     assert!(!agent.may_send_data());
     assert!(agent.on_send(Step::Data).is_err());
     assert!(agent.owes_end());
     agent.on_send(Step::End).unwrap();
     assert!(agent.is_over());
 
-    assert_eq!(engine.on_receive(Step::End), Ok(Received::End));
+    assert_eq!(engine.on_receive(Step::End), Ok(ReceivedFrame::End));
     assert!(engine.may_open());
 }
 
@@ -86,8 +86,8 @@ fn resets_that_cross_end_the_stream() {
     let (mut engine, mut agent) = open();
     engine.on_send(RESET_1).unwrap();
     agent.on_send(RESET_1).unwrap();
-    assert_eq!(engine.on_receive(RESET_1), Ok(Received::Reset));
-    assert_eq!(agent.on_receive(RESET_1), Ok(Received::Reset));
+    assert_eq!(engine.on_receive(RESET_1), Ok(ReceivedFrame::Reset));
+    assert_eq!(agent.on_receive(RESET_1), Ok(ReceivedFrame::Reset));
     assert!(engine.is_over() && agent.is_over());
 }
 
@@ -97,7 +97,7 @@ fn a_reset_may_follow_the_own_end() {
     engine.on_send(Step::End).unwrap();
     agent.on_receive(Step::End).unwrap();
     engine.on_send(RESET_1).unwrap();
-    assert_eq!(agent.on_receive(RESET_1), Ok(Received::Reset));
+    assert_eq!(agent.on_receive(RESET_1), Ok(ReceivedFrame::Reset));
     assert!(agent.owes_end());
 }
 
@@ -110,10 +110,10 @@ fn a_reset_that_crossed_the_last_end_does_not_touch_the_next_stream() {
     engine.on_send(Step::End).unwrap();
     agent.on_send(RESET_1).unwrap();
     engine.on_send(Step::Open).unwrap();
-    assert_eq!(engine.on_receive(RESET_1), Ok(Received::Late));
+    assert_eq!(engine.on_receive(RESET_1), Ok(ReceivedFrame::Late));
     assert!(engine.may_send_data());
-    assert_eq!(agent.on_receive(Step::End), Ok(Received::End));
-    assert_eq!(agent.on_receive(Step::Open), Ok(Received::Open));
+    assert_eq!(agent.on_receive(Step::End), Ok(ReceivedFrame::End));
+    assert_eq!(agent.on_receive(Step::Open), Ok(ReceivedFrame::Open));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_second_reset_of_a_running_stream_is_refused() {
 fn a_retired_connection_finishes_its_stream_and_opens_no_other() {
     let (mut engine, mut agent) = open();
     engine.on_send(Step::Retire).unwrap();
-    assert_eq!(agent.on_receive(Step::Retire), Ok(Received::Retire));
+    assert_eq!(agent.on_receive(Step::Retire), Ok(ReceivedFrame::Retire));
     engine.on_send(Step::Data).unwrap();
     assert!(!engine.may_close() && !agent.may_close());
     engine.on_send(Step::End).unwrap();
@@ -155,10 +155,13 @@ fn an_open_that_crossed_a_retire_must_be_refused() {
     agent.on_send(Step::Retire).unwrap();
     assert!(!agent.may_close(), "an OPEN may be in flight");
     engine.on_send(Step::Open).unwrap();
-    assert_eq!(agent.on_receive(Step::Open), Ok(Received::OpenAfterRetire));
+    assert_eq!(
+        agent.on_receive(Step::Open),
+        Ok(ReceivedFrame::OpenAfterRetire)
+    );
     agent.on_send(RESET_1).unwrap();
-    assert_eq!(engine.on_receive(Step::Retire), Ok(Received::Retire));
-    assert_eq!(engine.on_receive(RESET_1), Ok(Received::Reset));
+    assert_eq!(engine.on_receive(Step::Retire), Ok(ReceivedFrame::Retire));
+    assert_eq!(engine.on_receive(RESET_1), Ok(ReceivedFrame::Reset));
     engine.on_send(Step::End).unwrap();
     assert!(engine.may_close());
 }

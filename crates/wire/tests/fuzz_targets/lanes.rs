@@ -38,9 +38,9 @@ pub(super) fn check(data: &[u8]) {
             if reading.on_data(bytes.len()).is_ok() {
                 reading.on_read(bytes.len() / 2);
             }
-            sending.on_send(bytes.len().min(sending.room()));
+            sending.on_send(bytes.len().min(sending.available()));
             sending.on_taken().ok();
-            assert!(sending.room() <= window(side), "the window is kept");
+            assert!(sending.available() <= window(side), "the window is kept");
         }
     }
 }

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 use wire::pool::{
-    FrameType, Head, HeadError, MAX_CHUNK, MAX_OPEN, MAX_RESET, PayloadError, Received, Side, Step,
-    StreamOpen, StreamReset, StreamState,
+    FrameType, Head, HeadError, MAX_CHUNK, MAX_OPEN, MAX_RESET, PayloadError, ReceivedFrame, Side,
+    Step, StreamOpen, StreamReset, StreamState,
 };
 use wire::{Error, ErrorCode};
 
@@ -91,7 +91,10 @@ impl End {
             .state
             .on_receive(step)
             .expect("an allowed frame is accepted");
-        if matches!(received, Received::Data | Received::End | Received::Reset) {
+        if matches!(
+            received,
+            ReceivedFrame::Data | ReceivedFrame::End | ReceivedFrame::Reset
+        ) {
             assert_eq!(
                 sent_at,
                 self.state.stream(),

@@ -215,7 +215,7 @@ fn a_slow_reader_applies_back_pressure_to_the_service() -> Result<()> {
         assert_eq!(download.read(5)?, b"begun");
         // Buffers of five sockets and three programs, which is far less than the service would
         // send.
-        let taken = call.write_until_held(256 << 20)?;
+        let taken = call.write_until_blocked(256 << 20)?;
         assert!(taken < 64 << 20, "{version}: {taken} bytes are somewhere");
         drop(call);
         assert_eq!(download.rest()?.len(), taken, "{version}");
@@ -346,7 +346,7 @@ fn an_unserved_name_gets_the_right_error() -> Result<()> {
     );
 
     agent.process().terminate()?;
-    assert_eq!(agent.process().ended()?, Some(0));
+    assert_eq!(agent.process().wait_for_exit()?, Some(0));
     let offline = curl.get(&[&agent.url("/")])?;
     assert_eq!(offline.status, 503);
     assert_eq!(offline.json()["code"], "tunnel_offline", "{offline:?}");

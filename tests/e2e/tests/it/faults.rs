@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use e2e::{Agent, Curl, Managed, Service, eventually};
+use e2e::{Agent, Curl, ManagedPair, Service, eventually};
 
 /// Consecutive visitors, each on a new connection, until they are stopped.
 struct Visits {
@@ -75,7 +75,7 @@ impl Visits {
 }
 
 /// A tunnel at `web` for visitors with a token or a session, and its service.
-fn publish(managed: &Managed) -> Result<Agent> {
+fn publish(managed: &ManagedPair) -> Result<Agent> {
     let service = Service::mirror()?.to_string();
     managed.forward(
         &service,
@@ -84,7 +84,7 @@ fn publish(managed: &Managed) -> Result<Agent> {
 }
 
 /// One visitor after the other, with the administrator's token.
-fn visits(managed: &Managed, agent: &Agent) -> Visits {
+fn visits(managed: &ManagedPair, agent: &Agent) -> Visits {
     Visits::start(
         1,
         &agent.url(COUNTED),
@@ -94,7 +94,7 @@ fn visits(managed: &Managed, agent: &Agent) -> Visits {
 }
 
 /// The status of a visit with a token.
-fn visited_with(managed: &Managed, agent: &Agent, token: &str) -> Result<u64> {
+fn visited_with(managed: &ManagedPair, agent: &Agent, token: &str) -> Result<u64> {
     let bearer = format!("Authorization: Bearer {token}");
     let answer = Curl::new(&managed.engine).get(&["-H", &bearer, &agent.url("/asked")])?;
     Ok(answer.status)
@@ -102,7 +102,7 @@ fn visited_with(managed: &Managed, agent: &Agent, token: &str) -> Result<u64> {
 
 /// Waits until the platform has received all reports of the engine, and then checks the records of
 /// all visits of [`COUNTED`]: none is missing or duplicated.
-fn every_record_is_there(managed: &Managed, visits: usize) -> Result<()> {
+fn every_record_is_there(managed: &ManagedPair, visits: usize) -> Result<()> {
     let path = format!("/api/projects/tunnels/{}/logs", managed.project());
     let counted = || -> Result<u64> {
         let url = format!("{path}?q={COUNTED}&pageSize=1");

@@ -15,7 +15,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Code, Request};
 
 use self::client::Client;
-use self::server::{Seen, Server};
+use self::server::{CallEvent, Server};
 
 /// The only message type.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -47,7 +47,7 @@ impl Scene {
         })
     }
 
-    async fn seen(&mut self) -> Result<Seen> {
+    async fn seen(&mut self) -> Result<CallEvent> {
         let seen = tokio::time::timeout(PATIENCE, self.server.seen.recv());
         seen.await
             .context("the service received no event")?
@@ -180,11 +180,11 @@ async fn the_service_receives_a_deadline_and_notices_its_end() -> Result<()> {
         [Code::Cancelled, Code::DeadlineExceeded].contains(&code),
         "{code:?}"
     );
-    let Seen::Begun { timeout } = scene.seen().await? else {
+    let CallEvent::Begun { timeout } = scene.seen().await? else {
         anyhow::bail!("ended before it began");
     };
     assert_eq!(timeout.as_deref(), Some("3000000u"));
-    assert_eq!(scene.seen().await?, Seen::Cancelled);
+    assert_eq!(scene.seen().await?, CallEvent::Cancelled);
     Ok(())
 }
 
@@ -203,9 +203,9 @@ async fn the_service_notices_that_a_call_was_cancelled() -> Result<()> {
 
     let hanging = scene.client.clone().hang_forever();
     let hanging = tokio::spawn(hanging);
-    assert_eq!(scene.seen().await?, Seen::Begun { timeout: None });
+    assert_eq!(scene.seen().await?, CallEvent::Begun { timeout: None });
     hanging.abort();
-    assert_eq!(scene.seen().await?, Seen::Cancelled);
+    assert_eq!(scene.seen().await?, CallEvent::Cancelled);
     Ok(())
 }
 

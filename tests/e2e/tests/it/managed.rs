@@ -13,12 +13,12 @@ use e2e::{Agent, Answer, Platform, Service};
 use serde_json::{Value, json};
 
 /// A service behind a tunnel, with a request counter.
-struct Published {
+struct PublishedService {
     agent: Agent,
     count: Arc<AtomicUsize>,
 }
 
-impl Published {
+impl PublishedService {
     fn new(platform: &Platform, args: &[&str]) -> Result<Self> {
         let (service, count) = Service::counting_mirror()?;
         let agent = platform.forward(&service.to_string(), args)?;
@@ -40,8 +40,8 @@ impl Published {
 #[test]
 fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     let platform = Platform::up()?;
-    let session = Published::new(&platform, &["--name", "team", "--svc-auth"])?;
-    let challenge = Published::new(&platform, &["--name", "door", "--challenge-mode"])?;
+    let session = PublishedService::new(&platform, &["--name", "team", "--svc-auth"])?;
+    let challenge = PublishedService::new(&platform, &["--name", "door", "--challenge-mode"])?;
     let (at_session, at_challenge) = (session.url(""), challenge.url(""));
 
     let curl = platform.curl();
@@ -86,7 +86,8 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
 #[test]
 fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     let platform = Platform::up()?;
-    let tunnel = Published::new(&platform, &["--name", "api", "--token-auth", "--svc-auth"])?;
+    let tunnel =
+        PublishedService::new(&platform, &["--name", "api", "--token-auth", "--svc-auth"])?;
     let curl = platform.curl();
     let url = tunnel.url("/v1");
 
@@ -194,9 +195,9 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
 #[test]
 fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> {
     let platform = Platform::up()?;
-    let only = Published::new(&platform, &["--name", "machines", "--mtls-auth"])?;
+    let only = PublishedService::new(&platform, &["--name", "machines", "--mtls-auth"])?;
     let guards = ["--token-auth", "--svc-auth", "--mtls-auth"];
-    let any = Published::new(&platform, &[&["--name", "any"], &guards[..]].concat())?;
+    let any = PublishedService::new(&platform, &[&["--name", "any"], &guards[..]].concat())?;
     let known = client_certificate(&platform, "known")?;
     let stranger = client_certificate(&platform, "stranger")?;
     let register = ["credential", "create", "door", "--type", "mtls"];

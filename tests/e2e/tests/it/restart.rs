@@ -69,7 +69,7 @@ fn a_second_instance_takes_over_and_the_first_does_not_reclaim_it() -> Result<()
         drop(call);
         assert_eq!(download.rest()?, b"end");
         assert_eq!(
-            first.process().ended()?,
+            first.process().wait_for_exit()?,
             Some(4),
             "{}",
             first.process().log()
@@ -114,7 +114,7 @@ fn an_engine_that_is_asked_to_stop_finishes_open_requests() -> Result<()> {
     call.write("end")?;
     drop(call);
     assert_eq!(download.rest()?, b"end");
-    assert_eq!(svc.process().ended()?, Some(0), "{}", svc.log());
+    assert_eq!(svc.process().wait_for_exit()?, Some(0), "{}", svc.log());
 
     svc.start_again()?;
     agent.online_again()?;
@@ -137,7 +137,7 @@ fn the_second_signal_stops_an_engine_immediately() -> Result<()> {
     svc.process().terminate()?;
     // The service has not ended its answer, so only the signal can stop it: a drain takes longer
     // than this test waits.
-    assert!(svc.process().ended()?.is_some(), "{}", svc.log());
+    assert!(svc.process().wait_for_exit()?.is_some(), "{}", svc.log());
     assert!(download.rest().is_err());
     Ok(())
 }
@@ -161,7 +161,7 @@ fn an_agent_that_is_asked_to_stop_finishes_open_requests() -> Result<()> {
     call.write("end")?;
     drop(call);
     assert_eq!(download.rest()?, b"end");
-    assert_eq!(agent.process().ended()?, Some(0));
+    assert_eq!(agent.process().wait_for_exit()?, Some(0));
     Ok(())
 }
 
@@ -178,7 +178,7 @@ fn the_second_signal_stops_an_agent_immediately() -> Result<()> {
         event["type"] == "tunnel.deleted"
     })?;
     agent.process().terminate()?;
-    assert!(agent.process().ended()?.is_some());
+    assert!(agent.process().wait_for_exit()?.is_some());
     assert!(download.rest().is_err());
     Ok(())
 }

@@ -9,12 +9,12 @@ use anyhow::{Context as _, Result, ensure};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use e2e::{Answer, CLIENT, Curl, Managed, Service, eventually};
+use e2e::{Answer, CLIENT, Curl, ManagedPair, Service, eventually};
 use serde_json::{Value, json};
 
 #[test]
 fn no_secret_of_a_whole_run_is_written_anywhere() -> Result<()> {
-    let mut managed = Managed::telling_all(CALLBACK)?;
+    let mut managed = ManagedPair::telling_all(CALLBACK)?;
     let mut run = Run::new(&managed)?;
     run.a_person_at_the_pages()?;
     run.a_program_with_a_grant()?;
@@ -25,10 +25,10 @@ fn no_secret_of_a_whole_run_is_written_anywhere() -> Result<()> {
     let (secrets, mut sinks) = (run.secrets, run.sinks);
     // All pending data is on disk after they have exited.
     managed.engine.process().terminate()?;
-    managed.engine.process().ended()?;
+    managed.engine.process().wait_for_exit()?;
     managed.control.process().terminate()?;
-    managed.control.process().ended()?;
-    for (file, bytes) in managed.written()? {
+    managed.control.process().wait_for_exit()?;
+    for (file, bytes) in managed.written_files()? {
         sinks.push((file.display().to_string(), bytes));
     }
     ensure!(secrets.len() > 25, "only {} secrets", secrets.len());
@@ -53,7 +53,7 @@ fn no_secret_of_a_whole_run_is_written_anywhere() -> Result<()> {
 }
 
 struct Run<'a> {
-    managed: &'a Managed,
+    managed: &'a ManagedPair,
     /// Texts that must not be written anywhere, by description.
     secrets: BTreeMap<String, String>,
     /// Outputs that must not contain a secret.
@@ -61,7 +61,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(managed: &'a Managed) -> Result<Self> {
+    fn new(managed: &'a ManagedPair) -> Result<Self> {
         let mut run = Self {
             managed,
             secrets: BTreeMap::new(),
@@ -391,7 +391,7 @@ impl<'a> Run<'a> {
         }
         // Sent to the Engine API, and by an agent.
         for token in [good, &bad, "no.token.at-all"] {
-            managed.asks(token)?;
+            managed.api_status(token)?;
         }
         let api = format!(
             "https://{}/api/tunnels?svc.token={good}&params=%7B",
@@ -401,8 +401,7 @@ impl<'a> Run<'a> {
         let refused = managed.refused(&service, &bad)?;
         self.sinks
             .push(("an agent that is refused".to_owned(), refused));
-        self.sinks
-            .push(("the agent".to_owned(), agent.whole_log()?));
+        self.sinks.push(("the agent".to_owned(), agent.full_log()?));
         // Bad bearers at the platform.
         for (path, token) in [("/api/whoami", &*bad), ("/api/mcp", "no.token.at-all")] {
             let answer = managed.control.call(token, "GET", path, None)?;

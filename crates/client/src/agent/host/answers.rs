@@ -12,11 +12,11 @@ use super::origin::{self, Origin};
 /// State of the responses of a stream.
 pub(super) struct Answers {
     /// Origin of the service as the agent addresses it.
-    own: Option<Origin>,
+    service_origin: Option<Origin>,
     asked: VecDeque<RequestContext>,
     at: ResponseState,
     /// The incomplete part of a head or of chunk framing.
-    held: Vec<u8>,
+    incomplete: Vec<u8>,
     slots: Box<Slots>,
     /// The newest request is an upgrade and was sent completely.
     upgrade_open: bool,
@@ -47,10 +47,10 @@ impl Answers {
     /// Creates the state for a service that is addressed by this host.
     pub(super) fn new(host: &str) -> Self {
         Self {
-            own: Origin::http(host),
+            service_origin: Origin::http(host),
             asked: VecDeque::new(),
             at: ResponseState::Head { seen: 0 },
-            held: Vec::new(),
+            incomplete: Vec::new(),
             slots: Box::default(),
             upgrade_open: false,
         }
@@ -73,7 +73,7 @@ impl Answers {
             return;
         }
         if self.asked.len() >= MAX_ASKED {
-            return self.give_up();
+            return self.stop_parsing();
         }
         self.asked.push_back(asked);
     }
@@ -84,7 +84,7 @@ impl Answers {
     }
 
     /// No further response can be parsed.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn stop_parsing(&mut self) {
         if !self.is_upgraded() {
             self.at = ResponseState::Lost;
         }
@@ -94,29 +94,30 @@ impl Answers {
 
     /// True if all further bytes pass unchanged.
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.at, ResponseState::Upgraded | ResponseState::Lost) && self.held.is_empty()
+        matches!(self.at, ResponseState::Upgraded | ResponseState::Lost)
+            && self.incomplete.is_empty()
     }
 
     /// Writes complete parts for the visitor to `out`. Incomplete parts are kept until more bytes
     /// arrive.
     pub(super) fn advance(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        if self.held.is_empty() {
+        if self.incomplete.is_empty() {
             let used = self.run(bytes, out);
-            self.held
+            self.incomplete
                 .extend_from_slice(bytes.get(used..).unwrap_or_default());
         } else {
-            let mut held = std::mem::take(&mut self.held);
+            let mut held = std::mem::take(&mut self.incomplete);
             held.extend_from_slice(bytes);
             let used = self.run(&held, out);
             held.drain(..used);
-            self.held = held;
+            self.incomplete = held;
         }
     }
 
     /// The service has closed its direction: kept bytes are written unchanged.
     pub(super) fn end(&mut self, out: &mut Vec<u8>) {
-        self.give_up();
-        out.append(&mut self.held);
+        self.stop_parsing();
+        out.append(&mut self.incomplete);
     }
 
     fn run(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> usize {
@@ -141,7 +142,7 @@ impl Answers {
                         Some(verbatim.consumed).filter(|consumed| *consumed > 0)
                     }
                     Err(_bad) => {
-                        self.give_up();
+                        self.stop_parsing();
                         Some(0)
                     }
                 },
@@ -169,7 +170,7 @@ impl Answers {
             Ok(Progress::Complete { head, head_len }) => {
                 let head_bytes = rest.get(..head_len).unwrap_or_default();
                 let public = context.and_then(|context| context.public.as_deref());
-                match self.own.as_ref().zip(public) {
+                match self.service_origin.as_ref().zip(public) {
                     Some((own, public)) => relocate(head_bytes, &head, own, public, out),
                     None => out.extend_from_slice(head_bytes),
                 }
@@ -178,7 +179,7 @@ impl Answers {
                 Some(head_len)
             }
             Err(_bad) => {
-                self.give_up();
+                self.stop_parsing();
                 Some(0)
             }
         }
@@ -192,7 +193,7 @@ impl Answers {
             ResponseState::Upgraded
         } else if status == 101 {
             // A change of protocol that was not requested.
-            self.give_up();
+            self.stop_parsing();
             ResponseState::Lost
         } else if status < 200 {
             ResponseState::Head { seen: 0 }

@@ -1,7 +1,7 @@
 //! Incremental parser of the requests.
 
 use http1::{
-    BadBody, BodyReader, BodyState, FieldKind, FieldValueBuf, Limits, Progress, Refusal,
+    BodyError, BodyReader, BodyState, FieldKind, FieldValueBuf, Limits, Progress, Refusal,
     RequestHead, Slots, may_complete, parse_request,
 };
 
@@ -36,11 +36,11 @@ enum RequestState {
 
 /// Reason why a stream cannot be parsed. The engine does not write such streams.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(super) enum ParseError {
     #[error("a request cannot be read: {0}")]
     Head(Refusal),
     #[error("a request cannot be read: {0}")]
-    Body(#[from] BadBody),
+    Body(#[from] BodyError),
 }
 
 impl Requests {
@@ -64,7 +64,7 @@ impl Requests {
         bytes: &[u8],
         out: &mut Vec<u8>,
         answers: &mut Answers,
-    ) -> Result<usize, Unreadable> {
+    ) -> Result<usize, ParseError> {
         let mut used = 0;
         loop {
             let rest = bytes.get(used..).unwrap_or_default();
@@ -104,8 +104,8 @@ impl Requests {
         rest: &[u8],
         out: &mut Vec<u8>,
         answers: &mut Answers,
-    ) -> Result<usize, Unreadable> {
-        let parsed = parse_request(rest, &LIMITS, &mut self.slots).map_err(Unreadable::Head)?;
+    ) -> Result<usize, ParseError> {
+        let parsed = parse_request(rest, &LIMITS, &mut self.slots).map_err(ParseError::Head)?;
         let Progress::Complete { head, head_len } = parsed else {
             self.at = RequestState::Head { seen: rest.len() };
             return Ok(0);

@@ -84,8 +84,8 @@ impl Opener {
             Err(error) => {
                 tap.ended(Some(&error.to_string()));
                 return CopyResult {
-                    forth: 0,
-                    back: 0,
+                    a_to_b: 0,
+                    b_to_a: 0,
                     result: Err(error),
                 };
             }

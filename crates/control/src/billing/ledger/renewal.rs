@@ -18,7 +18,7 @@ use crate::random;
 
 /// Treatment of a subscription without projects at the end of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Empty {
+pub(super) enum EmptySubscription {
     /// It ends, and the workspace stops paying.
     Ends,
     /// It is kept, because a project is about to be added.
@@ -28,7 +28,7 @@ pub(super) enum Empty {
 /// Renews every period that has ended, so that a decision afterwards uses the running one.
 pub(super) async fn catch_up(tx: &mut Tx, workspace: WorkspaceId, now: Timestamp) -> Answer<()> {
     for _ in 0..MAX_PERIODS {
-        if !step(tx, workspace, now, Empty::GoesOn).await? {
+        if !step(tx, workspace, now, EmptySubscription::GoesOn).await? {
             return Ok(());
         }
     }
@@ -43,7 +43,7 @@ pub(super) async fn step(
     tx: &mut Tx,
     workspace: WorkspaceId,
     now: Timestamp,
-    empty: Empty,
+    empty: EmptySubscription,
 ) -> Answer<bool> {
     let Some(row) = billing::open(tx, workspace).await? else {
         return Ok(false);
@@ -58,7 +58,7 @@ pub(super) async fn step(
     }
     let owner = workspaces::by_id(tx, workspace).await?;
     let items = read_items(&row.items)?;
-    if items.is_empty() && empty == Empty::Ends {
+    if items.is_empty() && empty == EmptySubscription::Ends {
         return end(
             tx,
             &row,

@@ -53,7 +53,7 @@ pub(super) async fn json<T: DeserializeOwned>(request: RequestBuilder) -> Result
 
 /// Removes the address from the error, because it may contain secrets that must not be logged.
 fn quiet(error: reqwest::Error) -> ProviderError {
-    ProviderError::Away(error.without_url())
+    ProviderError::Unavailable(error.without_url())
 }
 
 /// Time limit for a whole request. A user waits for at most four of them.

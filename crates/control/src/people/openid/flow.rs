@@ -11,7 +11,7 @@ use store::pending_sign_ins::{self, PendingSignIn};
 use store::{SealedBytes, SecretHash};
 use types::problem::Problem;
 
-use super::arrival::{self, SignInError, SignInResult};
+use super::account_link::{self, SignInError, SignInResult};
 use super::provider::{Provider, ProviderError, ProviderIdentity};
 use super::secrets::FlowSecrets;
 use crate::app::App;
@@ -56,13 +56,13 @@ impl From<Query> for Callback {
 #[derive(Debug)]
 pub enum FlowError {
     /// The sign-in was not started in this browser, has expired, or is already complete.
-    NotBegun,
+    NotStarted,
     /// The user or the provider denied the sign-in.
     Denied,
     /// The provider is unavailable, or its response proved nothing.
     Provider(ProviderError),
     /// The provider confirmed the identity, but that user may not sign in here.
-    NotArrived(SignInError),
+    Rejected(SignInError),
     /// Too many sign-ins from one address. The value is the number of seconds until the next.
     TooSoon(u32),
     /// Internal failure.
@@ -77,7 +77,7 @@ impl From<ProviderError> for FlowError {
 
 impl From<SignInError> for FlowError {
     fn from(error: SignInError) -> Self {
-        Self::NotArrived(error)
+        Self::Rejected(error)
     }
 }
 
@@ -105,7 +105,11 @@ pub async fn begin(
     ip: IpAddr,
 ) -> Result<StartedSignIn, FlowError> {
     let now = app.now();
-    if let Err(TooSoon(seconds)) = app.people.places.begin(&source_network(ip), now) {
+    if let Err(TooSoon(seconds)) = app
+        .people
+        .ip_throttle
+        .record_attempt(&source_network(ip), now)
+    {
         return Err(FlowError::TooSoon(seconds));
     }
     let secret = LinkSecret::draw()?;
@@ -147,11 +151,11 @@ pub async fn complete(
     browser: &Browser,
 ) -> Result<SignInResult, FlowError> {
     let now = app.now();
-    let secret = cookie.ok_or(FlowError::NotBegun)?;
+    let secret = cookie.ok_or(FlowError::NotStarted)?;
     let secrets = FlowSecrets(&secret);
-    let state = callback.state.ok_or(FlowError::NotBegun)?;
+    let state = callback.state.ok_or(FlowError::NotStarted)?;
     if !secrets.is_state(&state) {
-        return Err(FlowError::NotBegun);
+        return Err(FlowError::NotStarted);
     }
     let (plan, begun_at) = take(app, &secret, now).await?;
     provider.check_iss(callback.iss.as_deref(), now).await?;
@@ -169,11 +173,15 @@ pub async fn complete(
         .ok_or(FlowError::Denied)?;
     let proved = provider.redeem(&code, &secrets, now).await?;
     if plan.anew && !is_reauthenticated(&proved, begun_at) {
-        return Err(ProviderError::NotAnew.into());
+        return Err(ProviderError::NotReauthenticated.into());
     }
     let issuer = &provider.config().issuer;
-    let arrived = arrival::arrive(app, provider.config(), proved, plan.next, browser, now).await?;
-    app.people.places.take_back(&source_network(browser.ip));
+    let arrived =
+        account_link::sign_in_identity(app, provider.config(), proved, plan.next, browser, now)
+            .await?;
+    app.people
+        .ip_throttle
+        .take_back(&source_network(browser.ip));
     tracing::debug!(issuer, "somebody signed in by the OpenID provider");
     Ok(arrived)
 }
@@ -188,12 +196,12 @@ async fn take(
     let mut tx = app.store.begin().await?;
     let pending = pending_sign_ins::consume(&mut tx, hash, now).await?;
     tx.commit().await?;
-    let pending = pending.ok_or(FlowError::NotBegun)?;
+    let pending = pending.ok_or(FlowError::NotStarted)?;
     let SealedBytes(sealed) = &pending.sealed;
     let plan = seal(app)?
         .open(&owner(hash), sealed)
         .and_then(|text| serde_json::from_slice(&text).ok())
-        .ok_or(FlowError::NotBegun)?;
+        .ok_or(FlowError::NotStarted)?;
     Ok((plan, pending.created_at))
 }
 

@@ -72,10 +72,10 @@ impl TryFrom<String> for Endpoint {
 pub enum ProviderError {
     /// The provider does not answer, or not in time.
     #[error("the provider did not answer")]
-    Away(#[source] reqwest::Error),
+    Unavailable(#[source] reqwest::Error),
     /// The provider did not answer a moment ago.
     #[error("the provider did not answer a moment ago")]
-    Resting,
+    RecentlyFailed,
     /// Too many users sign in at the same time.
     #[error("too many sign-ins wait for the provider")]
     Busy,
@@ -99,14 +99,14 @@ pub enum ProviderError {
     MixedUp,
     /// The user did not authenticate again, as was requested.
     #[error("the person did not sign in anew")]
-    NotAnew,
+    NotReauthenticated,
 }
 
 impl ProviderError {
     /// True if a retry may succeed a little later.
     pub fn is_away(&self) -> bool {
         match self {
-            Self::Away(_) | Self::Resting | Self::Busy => true,
+            Self::Unavailable(_) | Self::RecentlyFailed | Self::Busy => true,
             Self::Status(status) => *status >= 500 || *status == 429,
             _ => false,
         }
@@ -329,7 +329,7 @@ impl Provider {
                 .failed_at
                 .is_some_and(|at| is_within(at, FAILURE_PAUSE, now))
             {
-                return Err(ProviderError::Resting);
+                return Err(ProviderError::RecentlyFailed);
             }
         }
         let found = self.discover().await;

@@ -23,7 +23,7 @@ fn subscribed() -> Account {
     Account {
         subscription: Some(Subscription {
             id: "sub_1".to_owned(),
-            standing: PaymentStatus::Good,
+            payment_status: PaymentStatus::Good,
             since: date(2026, 4, 1),
         }),
         has_payment_method: true,
@@ -220,7 +220,7 @@ fn cp_4b_the_fingerprint_binds_the_offer_and_the_decision() {
     let mut other_subscription = subscribed();
     other_subscription.subscription.as_mut().unwrap().id = "sub_2".to_owned();
     let mut past_due = subscribed();
-    past_due.subscription.as_mut().unwrap().standing = PaymentStatus::PastDue;
+    past_due.subscription.as_mut().unwrap().payment_status = PaymentStatus::PastDue;
     // The subscription has grown since, perhaps by confirming this very preview.
     let mut grown = subscribed();
     grown.revision += 1;

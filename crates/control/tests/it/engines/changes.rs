@@ -9,7 +9,8 @@ use store::{addresses, members, projects, users};
 use types::id::{AddressId, ProjectId};
 
 use super::{
-    Everything, OTHER_SECRET, Served, credential_of, linkable_with, linked, named, names, shown,
+    FullSnapshot, OTHER_SECRET, PlatformServer, credential_of, kinds_and_ids, linkable_with,
+    linked, names, to_json,
 };
 use crate::support::{PASSWORD, Person, Project, TestControl, both};
 
@@ -121,8 +122,8 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
         .unwrap();
     tx.commit().await.unwrap();
 
-    let served = Served::start(&control).await;
-    let Everything {
+    let served = PlatformServer::start(&control).await;
+    let FullSnapshot {
         platform, items, ..
     } = served.link(None).await.everything().await;
     assert_eq!(platform.base_url, "https://svc.example");
@@ -137,7 +138,7 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
         ("credential", &bob_pat),
         ("credential", &let_in),
     ]);
-    assert_eq!(named(&items), wanted);
+    assert_eq!(kinds_and_ids(&items), wanted);
     let Some(Item::Project(sent)) = items.iter().find(|item| matches!(item, Item::Project(_)))
     else {
         panic!("no project");
@@ -151,7 +152,7 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
         ("basic", Some("local"))
     );
     let person = |of: &Person| {
-        let found = shown(&items)
+        let found = to_json(&items)
             .into_iter()
             .find(|item| item["id"] == of.user.as_str());
         found.unwrap()["memberships"].clone()
@@ -198,7 +199,7 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
         ("person", eve.user.as_str()),
         ("credential", &eve_pat),
     ]);
-    assert_eq!(named(&there.items), wanted);
+    assert_eq!(kinds_and_ids(&there.items), wanted);
     served.stop().await;
 }
 
@@ -219,7 +220,7 @@ async fn changes_are_sent_in_order(control: TestControl) {
         .await
         .expect(200);
     let (_, items) = link.change().await;
-    let item_values = shown(&items);
+    let item_values = to_json(&items);
     assert_eq!(item_values.len(), 1, "{item_values:?}");
     assert_eq!(
         item_values[0]["settings"]["trustedIps"],
@@ -245,7 +246,7 @@ async fn changes_are_sent_in_order(control: TestControl) {
     for suspended in [true, false] {
         suspend(suspended).await;
         let (_, items) = link.change().await;
-        let item_values = shown(&items);
+        let item_values = to_json(&items);
         assert_eq!(
             (&item_values[0]["id"], &item_values[0]["suspended"]),
             (&json!(project.id), &json!(suspended))
@@ -259,7 +260,7 @@ async fn changes_are_sent_in_order(control: TestControl) {
         .expect(201);
     let id = issued["credential"]["id"].as_str().unwrap();
     let (_, items) = link.change().await;
-    let item_values = shown(&items);
+    let item_values = to_json(&items);
     assert_eq!(
         item_values[0]["permissions"],
         json!(["tunnels.resources.read-only"])
@@ -277,7 +278,7 @@ async fn changes_are_sent_in_order(control: TestControl) {
     let new = rotated["credential"]["id"].as_str().unwrap();
     let (_, items) = link.change().await;
     assert_eq!(
-        named(&items),
+        kinds_and_ids(&items),
         names([("credential", id), ("credential", new)])
     );
     control
@@ -285,7 +286,7 @@ async fn changes_are_sent_in_order(control: TestControl) {
         .await
         .expect(204);
     let (_, items) = link.change().await;
-    assert_eq!(named(&items), names([("credential_gone", new)]));
+    assert_eq!(kinds_and_ids(&items), names([("credential_gone", new)]));
     control.delete(&path, &ada.token).await.expect(204);
     let (_, items) = link.change().await;
     // When the last project of the workspace is removed, its members have no access to the cluster
@@ -296,7 +297,7 @@ async fn changes_are_sent_in_order(control: TestControl) {
         ("credential_gone", &own),
         ("credential_gone", id),
     ]);
-    assert_eq!(named(&items), wanted);
+    assert_eq!(kinds_and_ids(&items), wanted);
     control
         .app
         .keys
@@ -317,7 +318,7 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
     let (_, items) = link.change().await;
     let pat = credential_of(&control, &bob).await;
     assert!(
-        named(&items)
+        kinds_and_ids(&items)
             .iter()
             .all(|(kind, _)| kind.ends_with("_gone")),
         "{items:?}"
@@ -325,7 +326,7 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
     control.join(&bob, ada.workspace, Role::Member).await;
     let (_, items) = link.change().await;
     let whole = names([("person", bob.user.as_str()), ("credential", &pat)]);
-    assert_eq!(named(&items), whole);
+    assert_eq!(kinds_and_ids(&items), whole);
     let now = control.now();
     let mut tx = control.app.store.begin().await.unwrap();
     members::set_role(&mut tx, ada.workspace, bob.user, Role::Admin, now)
@@ -333,7 +334,7 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
         .unwrap();
     tx.commit().await.unwrap();
     let (_, items) = link.change().await;
-    let item_values = shown(&items);
+    let item_values = to_json(&items);
     let person = item_values
         .iter()
         .find(|item| item["item"] == "person")
@@ -343,7 +344,10 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
     // A second project in a known workspace sends no user again.
     let second = control.project(&ada).await;
     let (_, items) = link.change().await;
-    assert_eq!(named(&items), names([("project", second.id.as_str())]));
+    assert_eq!(
+        kinds_and_ids(&items),
+        names([("project", second.id.as_str())])
+    );
     let mut tx = control.app.store.begin().await.unwrap();
     members::delete(&mut tx, ada.workspace, bob.user, now)
         .await
@@ -354,7 +358,7 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
         ("person_gone", bob.user.as_str()),
         ("credential_gone", &pat),
     ]);
-    assert_eq!(named(&items), gone);
+    assert_eq!(kinds_and_ids(&items), gone);
     // Bob gets a project by transfer, and is sent again.
     let mut tx = control.app.store.begin().await.unwrap();
     let (from, to) = (ada.workspace, bob.workspace);
@@ -368,8 +372,8 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
     let mut wanted = whole.clone();
     wanted.extend(names([("project", project.id.as_str())]));
     wanted.sort();
-    assert_eq!(named(&items), wanted);
-    assert_eq!(shown(&items)[2]["workspace_id"], bob.workspace.as_str());
+    assert_eq!(kinds_and_ids(&items), wanted);
+    assert_eq!(to_json(&items)[2]["workspace_id"], bob.workspace.as_str());
     for (from, to, wanted) in [
         (users::Status::Active, users::Status::Suspended, &gone),
         (users::Status::Suspended, users::Status::Active, &whole),
@@ -382,7 +386,7 @@ async fn members_are_sent_with_their_credentials_and_removed(control: TestContro
         );
         tx.commit().await.unwrap();
         let (_, items) = link.change().await;
-        assert_eq!(&named(&items), wanted);
+        assert_eq!(&kinds_and_ids(&items), wanted);
     }
     served.stop().await;
 }
@@ -452,7 +456,7 @@ async fn registered_servers_are_sent_with_their_keys(control: TestControl) {
     let made = made.expect(201);
     let id = made["server"]["id"].as_str().unwrap();
     let only_item = |items: Vec<Item>| {
-        let mut item_values = shown(&items);
+        let mut item_values = to_json(&items);
         assert_eq!(item_values.len(), 1, "{item_values:?}");
         item_values.remove(0)
     };
@@ -487,12 +491,12 @@ async fn registered_servers_are_sent_with_their_keys(control: TestControl) {
 
     // A new link receives the same, and another cluster receives nothing.
     let here = served.link(None).await.everything().await;
-    assert!(shown(&here.items).contains(&active));
+    assert!(to_json(&here.items).contains(&active));
     let there = served.link_of(OTHER_SECRET, None).await.everything().await;
-    assert!(!shown(&there.items).iter().any(|item| item["id"] == id));
+    assert!(!to_json(&there.items).iter().any(|item| item["id"] == id));
 
     control.delete(&path, &ada.token).await.expect(204);
     let (_, items) = link.change().await;
-    assert_eq!(named(&items), names([("webtty_server_gone", id)]));
+    assert_eq!(kinds_and_ids(&items), names([("webtty_server_gone", id)]));
     served.stop().await;
 }

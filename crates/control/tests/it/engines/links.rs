@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use api::link::{CHANGES, Cursor, Down};
+use api::link::{CHANGES, Cursor, LinkMessage};
 use axum::extract::ConnectInfo;
 use daemon::clock::Clock as _;
 use http::Request;
@@ -14,7 +14,9 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 use types::id::AddressId;
 
-use super::{PATIENCE, SECRET, Served, asks, linkable, linked, named, names, shown};
+use super::{
+    PATIENCE, PlatformServer, SECRET, asks, kinds_and_ids, linkable, linked, names, to_json,
+};
 use crate::support::{Project, TestControl, both};
 
 both! {
@@ -54,9 +56,9 @@ async fn a_link_resumes_at_its_position(control: TestControl) {
     let mut link = served.link(Some(&cursor)).await;
     // Keys of the configuration are not logged. They are sent with each link.
     let (same, items) = link.change().await;
-    assert_eq!((&same, shown(&items).len(), items.len()), (&cursor, 0, 1));
+    assert_eq!((&same, to_json(&items).len(), items.len()), (&cursor, 0, 1));
     let (last, items) = link.change().await;
-    let item_values = shown(&items);
+    let item_values = to_json(&items);
     assert_eq!(
         (
             item_values.len(),
@@ -70,7 +72,7 @@ async fn a_link_resumes_at_its_position(control: TestControl) {
     assert_eq!(same, last);
     settle(&control, &project, 4004).await;
     let (_, items) = link.change().await;
-    assert_eq!(shown(&items)[0]["addresses"].as_array().unwrap().len(), 4);
+    assert_eq!(to_json(&items)[0]["addresses"].as_array().unwrap().len(), 4);
     served.stop().await;
 }
 
@@ -110,8 +112,8 @@ async fn after_a_long_time_or_with_another_history_a_full_snapshot_is_sent(contr
     // Under another configuration the same cursor has another meaning.
     let mut config = control.app.config.clone();
     "https://moved.example".clone_into(&mut config.base_url);
-    let control = control.under(config).await;
-    let served = Served::start(&control).await;
+    let control = control.restarted_with(config).await;
+    let served = PlatformServer::start(&control).await;
     let moved = served.link(Some(&again.cursor)).await.everything().await;
     assert_eq!(moved.platform.base_url, "https://moved.example");
     served.stop().await;
@@ -154,8 +156,8 @@ async fn a_change_of_another_process_is_sent() {
     let first = linkable(TestControl::postgres().await).await;
     let ada = first.person("ada").await;
     let project = first.project(&ada).await;
-    let second = first.beside().await.unwrap();
-    let served = Served::start(&first).await;
+    let second = first.second_process().await.unwrap();
+    let served = PlatformServer::start(&first).await;
     let mut link = served.link(None).await;
     link.everything().await;
     let mut took = Vec::new();
@@ -176,20 +178,23 @@ async fn a_change_without_notification_is_found() {
     let first = linkable(TestControl::start("").await).await;
     let ada = first.person("ada").await;
     let project = first.project(&ada).await;
-    let second = first.beside().await.unwrap();
-    let served = Served::start(&first).await;
+    let second = first.second_process().await.unwrap();
+    let served = PlatformServer::start(&first).await;
     let mut link = served.link(None).await;
     link.everything().await;
     settle(&second, &project, 4000).await;
     let (_, items) = link.change().await;
-    assert_eq!(named(&items), names([("project", project.id.as_str())]));
+    assert_eq!(
+        kinds_and_ids(&items),
+        names([("project", project.id.as_str())])
+    );
     served.stop().await;
 }
 
 async fn only_the_secret_of_a_cluster_opens_a_link(control: TestControl) {
     let control = linkable(control).await;
     let ada = control.person("ada").await;
-    let served = Served::start(&control).await;
+    let served = PlatformServer::start(&control).await;
     let status = async |request: Request<Empty<_>>| {
         let response = served.send(request).await;
         let status = response.status().as_u16();
@@ -235,7 +240,7 @@ async fn only_the_secret_of_a_cluster_opens_a_link(control: TestControl) {
     let mut link = served.link(None).await;
     assert!(matches!(
         link.line().await,
-        Some(Down::SnapshotBegin { .. })
+        Some(LinkMessage::SnapshotBegin { .. })
     ));
     served.stop().await;
 }
@@ -244,7 +249,7 @@ async fn links_end_with_the_platform(control: TestControl) {
     let (control, served, mut link, ..) = linked(control).await;
     let started_at = Instant::now();
     served.stop().await;
-    assert_eq!(link.news().await, None);
+    assert_eq!(link.next_update().await, None);
     // The drain did not wait for the end of the link.
     assert!(started_at.elapsed() < PATIENCE);
     drop(control);
@@ -343,10 +348,10 @@ async fn after_a_dump_is_restored_engines_get_a_full_snapshot() {
     run("pg_restore", &[&restore[..], &[url, file]].concat());
     let control = control.restarted().await;
     settle(&control, &project, 4005).await;
-    let served = Served::start(&control).await;
+    let served = PlatformServer::start(&control).await;
     for cursor in cursors {
         let everything = served.link(Some(&cursor)).await.everything().await;
-        let item_values = shown(&everything.items);
+        let item_values = to_json(&everything.items);
         let ports = item_values[0]["addresses"].to_string();
         assert!(ports.contains("4001") && ports.contains("4005"), "{ports}");
         assert!(

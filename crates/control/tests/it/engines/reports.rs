@@ -271,7 +271,7 @@ async fn records_per_project_are_limited(control: TestControl) {
     let mut config = control.app.config.clone();
     config.limits.log_rows_per_project = 1000;
     config.limits.event_rows_per_project = 1000;
-    let control = control.under(config).await;
+    let control = control.restarted_with(config).await;
     let ada = control.person("ada").await;
     let (flooded, other) = (control.project(&ada).await, control.project(&ada).await);
     let made = event(flooded.id.as_str(), EventId::new(1, [1; 10]));

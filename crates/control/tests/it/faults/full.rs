@@ -63,9 +63,9 @@ async fn a_full_postgres_is_read_and_written_again_when_there_is_space() {
 }
 
 /// A file system that is unmounted on drop.
-struct Mounted<'a>(&'a Path);
+struct MountGuard<'a>(&'a Path);
 
-impl Drop for Mounted<'_> {
+impl Drop for MountGuard<'_> {
     fn drop(&mut self) {
         let gone = Command::new("umount").arg("--lazy").arg(self.0).status();
         assert!(gone.unwrap().success());
@@ -105,7 +105,7 @@ async fn sqlite_on_a_full_disk() {
     };
     let control = TestControl::start_with(SHOP, None, prepare).await;
     let data = control.directory().join("data");
-    let mounted = Mounted(&data);
+    let mounted = MountGuard(&data);
     let person = customer(&control).await;
     assert_eq!(ready(&control).await, 200);
     fill_and_empty(&control, &person, &data).await;
@@ -126,7 +126,7 @@ async fn ready(control: &TestControl) -> u16 {
 async fn postgres_on_a_full_disk() {
     let room = tempfile::tempdir().unwrap();
     mount("24m", room.path());
-    let mounted = Mounted(room.path());
+    let mounted = MountGuard(room.path());
     let space = room.path().join("space");
     std::fs::create_dir(&space).unwrap();
     if Uid::effective().is_root() {

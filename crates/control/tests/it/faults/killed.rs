@@ -101,7 +101,7 @@ fn creator(
 
 async fn create_and_be_killed(settings: &Value) {
     let text = |name: &str| settings[name].as_str().unwrap();
-    let control = TestControl::again_in(Path::new(text("directory"))).await;
+    let control = TestControl::reopen_in(Path::new(text("directory"))).await;
     let left = settings["statements"].as_u64().unwrap();
     let left = usize::try_from(left).unwrap();
     tracing::subscriber::set_global_default(Killer(AtomicUsize::new(left))).unwrap();

@@ -50,11 +50,12 @@ async fn an_aborted_renewal_has_charged_nothing(control: TestControl) {
     let before = periods(&control, &person).await;
     control.clock.advance(31 * DAY);
     let mut tx = control.app.store.begin().await.unwrap();
-    let renewed = control
-        .app
-        .shop
-        .billing()
-        .renew(&mut tx, person.workspace, control.now());
+    let renewed =
+        control
+            .app
+            .plan_service
+            .billing()
+            .renew(&mut tx, person.workspace, control.now());
     assert!(renewed.await.unwrap());
     drop(tx);
     assert_eq!(periods(&control, &person).await, before);
@@ -193,14 +194,14 @@ async fn create(control: &TestControl, person: &Person) {
     assert_eq!(made["plan"], "pro");
 }
 
-type Charged = (String, String, i64);
+type Charge = (String, String, i64);
 
-fn owned((start, end, amount): (&str, &str, i64)) -> Charged {
+fn owned((start, end, amount): (&str, &str, i64)) -> Charge {
     (start.to_owned(), end.to_owned(), amount)
 }
 
 /// The charged periods, newest first: first day, day after the last, amount.
-async fn periods(control: &TestControl, person: &Person) -> Vec<Charged> {
+async fn periods(control: &TestControl, person: &Person) -> Vec<Charge> {
     let mut read = control.app.store.read().await.unwrap();
     let found = billing::invoices(&mut read, person.workspace, Paging::DEFAULT)
         .await

@@ -19,7 +19,7 @@ pub(super) const PASSWORD: &str = "the mail password";
 
 /// Behaviour of the server.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Does {
+pub(super) enum Behaviour {
     Takes,
     /// It offers no STARTTLS, and accepts everything unencrypted.
     OffersNoTls,
@@ -37,7 +37,7 @@ pub(super) enum Does {
 
 /// An accepted mail.
 #[derive(Clone, Debug)]
-pub(super) struct Taken {
+pub(super) struct ReceivedMail {
     pub(super) from: String,
     pub(super) to: String,
     pub(super) text: String,
@@ -49,14 +49,14 @@ pub(super) struct Taken {
 pub(super) struct MailServer {
     port: u16,
     authority: String,
-    shared: Arc<Shared>,
+    shared: Arc<MailServerState>,
     task: JoinHandle<()>,
 }
 
-struct Shared {
-    does: Does,
+struct MailServerState {
+    does: Behaviour,
     tls: TlsAcceptor,
-    mails: Mutex<Vec<Taken>>,
+    mails: Mutex<Vec<ReceivedMail>>,
     /// True once a recipient was named in any way.
     heard: Mutex<bool>,
     connections: watch::Sender<usize>,
@@ -66,11 +66,11 @@ struct Shared {
 }
 
 impl MailServer {
-    pub(super) async fn start(does: Does, implicit: bool) -> Self {
+    pub(super) async fn start(does: Behaviour, implicit: bool) -> Self {
         let (tls, authority) = certificate();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MailServerState {
             does,
             tls,
             mails: Mutex::default(),
@@ -107,11 +107,11 @@ impl MailServer {
         &self.authority
     }
 
-    pub(super) fn mails(&self) -> Vec<Taken> {
+    pub(super) fn mails(&self) -> Vec<ReceivedMail> {
         self.shared.mails.lock().clone()
     }
 
-    pub(super) fn heard_of_anybody(&self) -> bool {
+    pub(super) fn has_recipient(&self) -> bool {
         *self.shared.heard.lock()
     }
 
@@ -137,12 +137,12 @@ impl Drop for MailServer {
     }
 }
 
-impl Shared {
+impl MailServerState {
     async fn serve(self: Arc<Self>, stream: TcpStream, implicit: bool) {
         let is_first = *self.connections.borrow() == 1;
         match self.does {
-            Does::ClosesOnce if is_first => return,
-            Does::Hangs => std::future::pending().await,
+            Behaviour::ClosesOnce if is_first => return,
+            Behaviour::Hangs => std::future::pending().await,
             _ => {}
         }
         if implicit {
@@ -179,7 +179,7 @@ impl Shared {
             let line = line.trim_end();
             let (verb, rest) = line.split_once([' ', ':']).unwrap_or((line, ""));
             match verb.to_ascii_uppercase().as_str() {
-                "EHLO" if encrypted || self.does == Does::OffersNoTls => {
+                "EHLO" if encrypted || self.does == Behaviour::OffersNoTls => {
                     say(
                         &mut stream,
                         "250-mail.example\r\n250-8BITMIME\r\n250 AUTH PLAIN",
@@ -187,7 +187,7 @@ impl Shared {
                     .await;
                 }
                 "EHLO" => say(&mut stream, "250-mail.example\r\n250 STARTTLS").await,
-                "STARTTLS" if self.does != Does::OffersNoTls => {
+                "STARTTLS" if self.does != Behaviour::OffersNoTls => {
                     say(&mut stream, "220 go on").await;
                     return true;
                 }
@@ -206,17 +206,17 @@ impl Shared {
                 "RCPT" => {
                     to = address(rest);
                     match self.does {
-                        Does::RefusesForGood => {
+                        Behaviour::RefusesForGood => {
                             say(&mut stream, &format!("550 <{to}> is unknown")).await;
                         }
-                        Does::RefusesOnce if is_first => say(&mut stream, "451 later").await,
+                        Behaviour::RefusesOnce if is_first => say(&mut stream, "451 later").await,
                         _ => say(&mut stream, "250 ok").await,
                     }
                 }
                 "DATA" => {
                     say(&mut stream, "354 go on").await;
                     let text = data(&mut stream).await;
-                    self.mails.lock().push(Taken {
+                    self.mails.lock().push(ReceivedMail {
                         from: from.clone(),
                         to: to.clone(),
                         text,
@@ -225,7 +225,7 @@ impl Shared {
                     });
                     self.without_mail.fetch_sub(1, Ordering::Relaxed);
                     say(&mut stream, "250 taken").await;
-                    if self.does == Does::ClosesAfterTaking {
+                    if self.does == Behaviour::ClosesAfterTaking {
                         return false;
                     }
                 }

@@ -34,7 +34,7 @@ async fn with_known_key(control: TestControl) -> TestControl {
     std::fs::write(&file, pair.serialize_pem()).unwrap();
     let mut config = control.app.config.clone();
     config.signing_keys = vec![file];
-    control.under(config).await
+    control.restarted_with(config).await
 }
 
 /// Signs with the key of [`with_known_key`].

@@ -95,7 +95,7 @@ async fn a_token_that_the_provider_did_not_sign_signs_no_user_in() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn announced_weak_algorithms_are_not_accepted() {
     let provider = Provider::start().await;
-    provider.announces(
+    provider.set_metadata(
         "id_token_signing_alg_values_supported",
         json!(["none", "HS256", "ES256"]),
     );
@@ -143,7 +143,7 @@ async fn metadata_of_another_issuer_is_refused() {
         ("jwks_uri", json!(7)),
     ] {
         let provider = Provider::start().await;
-        provider.announces(name, bad.clone());
+        provider.set_metadata(name, bad.clone());
         let control = with_provider(&provider, &json!({})).await;
         let answer = control.browser().open("/login/openid").await;
         assert_eq!(answer.status, StatusCode::BAD_GATEWAY, "{name}: {bad}");
@@ -155,7 +155,7 @@ async fn metadata_of_another_issuer_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_names_another_issuer_is_refused() {
     let provider = Provider::start().await;
-    provider.announces(
+    provider.set_metadata(
         "authorization_response_iss_parameter_supported",
         json!(true),
     );
@@ -169,7 +169,7 @@ async fn an_answer_that_names_another_issuer_is_refused() {
         (&format!("&iss={good}"), StatusCode::SEE_OTHER),
     ] {
         let query = begin(&mut browser, "/account").await;
-        provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
+        provider.set_next_token(control.app.now(), value(&query, "nonce"), &ada());
         let state = value(&query, "state");
         let requests = provider.requests();
         let path = format!("/login/openid/callback?code=abc&state={state}{iss}");
@@ -205,7 +205,7 @@ async fn an_answer_belongs_to_the_browser_that_started_the_sign_in() {
         assert_eq!(ada_s.open(&path).await.status, StatusCode::BAD_REQUEST);
     }
     assert_eq!(ada_s.cookie, None);
-    provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
+    provider.set_next_token(control.app.now(), value(&query, "nonce"), &ada());
     let state = value(&query, "state");
     let own = format!("/login/openid/callback?code=abc&state={state}");
     let doubled = format!("{own}&code=def");
@@ -220,7 +220,7 @@ async fn an_answer_works_once_and_for_ten_minutes() {
     let control = with_provider(&provider, &json!({"sign_up": "anyone"})).await;
     let mut browser = control.browser();
     let query = begin(&mut browser, "/account").await;
-    provider.will_say(control.app.now(), value(&query, "nonce"), &ada());
+    provider.set_next_token(control.app.now(), value(&query, "nonce"), &ada());
     let state = value(&query, "state");
     let path = format!("/login/openid/callback?code=abc&state={state}");
     let mut replayed = browser.clone();

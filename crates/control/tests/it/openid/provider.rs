@@ -21,11 +21,11 @@ use tokio::task::JoinHandle;
 
 /// Stops when dropped.
 pub(super) struct Provider {
-    shared: Arc<Shared>,
+    shared: Arc<ProviderState>,
     task: JoinHandle<()>,
 }
 
-struct Shared {
+struct ProviderState {
     issuer: String,
     key: KeyPair,
     new_key: KeyPair,
@@ -73,7 +73,7 @@ impl Provider {
     pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let issuer = format!("http://{}", listener.local_addr().unwrap());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProviderState {
             metadata: Mutex::new(json!({
                 "issuer": issuer,
                 "authorization_endpoint": format!("{issuer}/authorize"),
@@ -105,7 +105,7 @@ impl Provider {
 
     /// Sets the next ID token: valid for `nonce` at `now`, except for the changes in `claims`,
     /// where `null` removes a claim.
-    pub(super) fn will_say(&self, now: Timestamp, nonce: &str, claims: &Value) {
+    pub(super) fn set_next_token(&self, now: Timestamp, nonce: &str, claims: &Value) {
         let mut all = json!({
             "iss": self.shared.issuer,
             "aud": "svc",
@@ -123,7 +123,7 @@ impl Provider {
     }
 
     /// Sets another value in the metadata.
-    pub(super) fn announces(&self, name: &str, value: Value) {
+    pub(super) fn set_metadata(&self, name: &str, value: Value) {
         self.shared.metadata.lock()[name] = value;
     }
 
@@ -152,7 +152,7 @@ impl Drop for Provider {
     }
 }
 
-async fn metadata(State(shared): State<Arc<Shared>>) -> Response {
+async fn metadata(State(shared): State<Arc<ProviderState>>) -> Response {
     shared.requests.fetch_add(1, Ordering::SeqCst);
     if *shared.answer.lock() == Answer::Unavailable {
         return StatusCode::SERVICE_UNAVAILABLE.into_response();
@@ -160,7 +160,7 @@ async fn metadata(State(shared): State<Arc<Shared>>) -> Response {
     axum::Json(shared.metadata.lock().clone()).into_response()
 }
 
-async fn keys(State(shared): State<Arc<Shared>>) -> Response {
+async fn keys(State(shared): State<Arc<ProviderState>>) -> Response {
     shared.requests.fetch_add(1, Ordering::SeqCst);
     shared.key_requests.fetch_add(1, Ordering::SeqCst);
     let mut keys = vec![jwk(&shared.key, "1"), json!({"kty": "of the future"})];
@@ -170,7 +170,7 @@ async fn keys(State(shared): State<Arc<Shared>>) -> Response {
     axum::Json(json!({"keys": keys})).into_response()
 }
 
-async fn token(State(shared): State<Arc<Shared>>) -> Response {
+async fn token(State(shared): State<Arc<ProviderState>>) -> Response {
     shared.requests.fetch_add(1, Ordering::SeqCst);
     let answer = *shared.answer.lock();
     match answer {
@@ -195,7 +195,7 @@ async fn token(State(shared): State<Arc<Shared>>) -> Response {
     axum::Json(body).into_response()
 }
 
-impl Shared {
+impl ProviderState {
     fn id_token(&self) -> String {
         let claims = self.claims.lock().clone();
         let sign = *self.sign.lock();

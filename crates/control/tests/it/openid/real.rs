@@ -226,5 +226,5 @@ async fn users_sign_in_through_a_real_provider() {
     assert!(page.contains("You have no account here"), "{page}");
 
     shutdown.request();
-    running.stopped().await;
+    running.wait_until_stopped().await;
 }

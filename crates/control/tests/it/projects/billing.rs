@@ -243,7 +243,7 @@ async fn cp_4g_a_confirmed_change_makes_earlier_previews_stale(control: TestCont
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cp_4g_parallel_confirmations_of_one_preview_create_one_project() {
     let first = Arc::new(TestControl::postgres().await);
-    let second = Arc::new(first.beside().await.unwrap());
+    let second = Arc::new(first.second_process().await.unwrap());
     let person = first.person("ada").await;
     first.subscribe(person.workspace).await;
     let previewed_order = order(&preview(&first, &person, "pro").await);

@@ -28,7 +28,7 @@ async fn cp_4a_a_creation_cancelled_anywhere_is_all_or_nothing(control: TestCont
         // Each project changes the paid amount, which makes earlier previews stale.
         let mut order = order(&preview(&control, &person, "pro").await);
         order["idempotencyKey"] = json!(format!("cut-{}", next()));
-        cut_off += usize::from(!cut(place(&control, &person, &order), polls).await);
+        cut_off += usize::from(!poll_and_drop(place(&control, &person, &order), polls).await);
         let project = place(&control, &person, &order).await.expect(201);
         assert_eq!(place(&control, &person, &order).await.expect(201), project);
         made += 1;
@@ -47,7 +47,7 @@ async fn cp_4a_a_creation_cancelled_anywhere_is_all_or_nothing(control: TestCont
 }
 
 /// Polls the future this many times and drops it. Returns true if it was finished by then.
-async fn cut<T>(future: impl Future<Output = T>, polls: usize) -> bool {
+async fn poll_and_drop<T>(future: impl Future<Output = T>, polls: usize) -> bool {
     let mut future = pin!(future);
     let mut left = polls;
     poll_fn(|context| match future.as_mut().poll(context) {

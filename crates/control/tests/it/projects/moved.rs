@@ -16,14 +16,14 @@ both! {
 
 /// Two workspaces of one user, each of which pays for its own project, from the 1st and from the
 /// 16th on, and a third project.
-struct Moved {
+struct MovedProject {
     control: TestControl,
     person: Person,
     workspaces: [Person; 2],
     project: Value,
 }
 
-impl Moved {
+impl MovedProject {
     async fn new(control: TestControl) -> Self {
         let control = control
             .configured(json!({"catalog": {"plans": [{"plan": "pro", "monthly_price": 3000}]}}))
@@ -97,7 +97,7 @@ fn owned(charged: &[(&str, i64)]) -> Vec<(String, i64)> {
 }
 
 async fn a_project_that_moves_before_each_renewal_is_charged_all_the_same(control: TestControl) {
-    let moved = Moved::new(control).await;
+    let moved = MovedProject::new(control).await;
     let mut expected = vec![("2026-06-01", 3000)];
     moved.moves_to(1, "2026-06-30").await;
     // From the 1st to the 16th of July, in a period of 30 days.
@@ -115,7 +115,7 @@ async fn a_project_that_moves_before_each_renewal_is_charged_all_the_same(contro
 }
 
 async fn a_renewal_leaves_out_the_days_that_were_paid_for_elsewhere(control: TestControl) {
-    let moved = Moved::new(control).await;
+    let moved = MovedProject::new(control).await;
     // It is paid for up to the 1st of July, longer than the period of the new subscription.
     moved.moves_to(1, "2026-06-10").await;
     moved.on("2026-06-16").await;

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use types::event::EventType;
 use types::id::DeliveryId;
 
-use super::receiver::{Received, Receiver, Reply, hanging};
+use super::receiver::{ReceivedRequest, Receiver, Reply, hanging};
 use super::{EVENTS, World, event, sections};
-use crate::jobs::{DAY, forgotten};
+use crate::jobs::{DAY, purge_counts};
 use crate::support::{TestControl, both, next};
 
 both! {
@@ -104,10 +104,10 @@ async fn a_finished_delivery_is_kept_for_a_month(control: TestControl) {
     world.deliver().await;
     assert_eq!(world.deliveries(&path).await[0]["status"], "succeeded");
     world.control.clock.advance(30 * DAY - 1);
-    forgotten(&world.control).await;
+    purge_counts(&world.control).await;
     assert_eq!(world.deliveries(&path).await.len(), 1);
     world.control.clock.advance(1);
-    let purged = forgotten(&world.control).await;
+    let purged = purge_counts(&world.control).await;
     assert!(purged.contains(&("deliveries", 1)), "{purged:?}");
     assert_eq!(world.deliveries(&path).await.len(), 0);
 }
@@ -325,7 +325,7 @@ async fn an_address_is_checked_when_it_is_connected_to(control: TestControl) {
         ..control.app.config.clone()
     };
     let world = World {
-        control: control.under(config).await,
+        control: control.restarted_with(config).await,
         receiver,
         person,
         project,
@@ -420,7 +420,7 @@ async fn an_endpoint_that_hangs_leaves_slots_for_others(control: TestControl) {
     let before = world.receiver.received().len();
     let app = Arc::clone(&world.control.app);
     let delivering = tokio::spawn(async move { deliver_due(&app).await });
-    let served = |all: &[Received]| all.len() - hanging(all) > 0;
+    let served = |all: &[ReceivedRequest]| all.len() - hanging(all) > 0;
     let mut count = before + 1;
     let all = loop {
         let all = world.receiver.wait_for(count).await;
@@ -452,7 +452,7 @@ async fn the_running_task_delivers(control: TestControl) {
     }
     shutdown.request();
     // It waits until the deliveries in flight are recorded.
-    running.stopped().await;
+    running.wait_until_stopped().await;
     let control = World {
         control: world.control.restarted().await,
         ..world

@@ -21,7 +21,7 @@ async fn two_platforms_disable_gone_endpoints_without_a_deadlock() {
     receiver.always(Reply::status(410));
     let url = crate::postgres::new_database().await;
     let first = TestControl::start_on(&written(&ca_file), Some(&url)).await;
-    let second = first.beside().await.unwrap();
+    let second = first.second_process().await.unwrap();
     let person = first.person("ada").await;
     let mut paths = Vec::new();
     for _ in 0..2 {

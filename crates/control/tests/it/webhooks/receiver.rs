@@ -17,7 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(super) struct ReceivedRequest {
     /// The request line.
     pub(super) line: String,
     /// Header fields, by their names in lower case.
@@ -25,7 +25,7 @@ pub(super) struct Received {
     pub(super) body: String,
 }
 
-impl Received {
+impl ReceivedRequest {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
@@ -61,7 +61,7 @@ pub(super) struct Receiver {
     pub(super) address: SocketAddr,
     replies: Arc<Mutex<VecDeque<Reply>>>,
     otherwise: Arc<Mutex<Reply>>,
-    received: watch::Receiver<Vec<Received>>,
+    received: watch::Receiver<Vec<ReceivedRequest>>,
     task: JoinHandle<()>,
 }
 
@@ -132,12 +132,12 @@ impl Receiver {
     }
 
     /// The requests so far.
-    pub(super) fn received(&self) -> Vec<Received> {
+    pub(super) fn received(&self) -> Vec<ReceivedRequest> {
         self.received.borrow().clone()
     }
 
     /// Waits for this number of requests.
-    pub(super) async fn wait_for(&self, count: usize) -> Vec<Received> {
+    pub(super) async fn wait_for(&self, count: usize) -> Vec<ReceivedRequest> {
         let mut received = self.received.clone();
         let all = received.wait_for(|all| all.len() >= count).await.unwrap();
         all.clone()
@@ -154,14 +154,14 @@ impl Receiver {
 }
 
 /// The number of these requests that are never answered.
-pub(super) fn hanging(all: &[Received]) -> usize {
+pub(super) fn hanging(all: &[ReceivedRequest]) -> usize {
     all.iter().filter(|one| one.line.contains(HANG)).count()
 }
 
 /// The path that is never answered.
 const HANG: &str = "/hang";
 
-async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Received {
+async fn read(stream: &mut (impl AsyncRead + Unpin)) -> ReceivedRequest {
     let mut bytes = Vec::new();
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -176,7 +176,7 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Received {
             let length: usize = length.map_or(0, |(_, length)| length.parse().unwrap());
             if body.len() >= length {
                 let body = body.to_owned();
-                return Received {
+                return ReceivedRequest {
                     line,
                     headers,
                     body,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use types::event::EventType;
 
-use super::receiver::Received;
+use super::receiver::ReceivedRequest;
 use super::{World, event, sections};
 use crate::node;
 use crate::support::{TestControl, both};
@@ -38,7 +38,7 @@ async fn third_party_libraries_verify_deliveries(control: TestControl) {
     assert_eq!(verified(&request, &old), (true, true));
     let other = format!("whsec_{}", "A".repeat(44));
     assert_eq!(verified(&request, &other), (false, false));
-    let forged = Received {
+    let forged = ReceivedRequest {
         body: request.body.replace("web", "wab"),
         ..request.clone()
     };
@@ -84,7 +84,7 @@ async fn third_party_libraries_verify_deliveries(control: TestControl) {
 }
 
 /// True for each library that accepts the request.
-fn verified(request: &Received, secret: &str) -> (bool, bool) {
+fn verified(request: &ReceivedRequest, secret: &str) -> (bool, bool) {
     let mut input = request.json();
     input["secret"] = json!(secret);
     let by_standard = node::run(STANDARD, &input);

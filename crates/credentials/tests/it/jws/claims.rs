@@ -5,8 +5,8 @@ use super::*;
 #[test]
 fn times_at_their_limits() {
     let mut table = Table::default();
-    let claim = |name: &'static str| Err(Refused::Claim(name));
-    let (expired, early) = (Err(Refused::Expired), Err(Refused::NotYetValid));
+    let claim = |name: &'static str| Err(TokenRefusal::Claim(name));
+    let (expired, early) = (Err(TokenRefusal::Expired), Err(TokenRefusal::NotYetValid));
     let far = i64::MAX;
     for (claims, expected) in [
         (format!(r#""exp":{}"#, NOW + 1), Ok(())),
@@ -19,9 +19,9 @@ fn times_at_their_limits() {
         (r#""exp":18446744073709551616"#.to_owned(), claim("exp")),
         (
             format!(r#""exp":{}"#, "9".repeat(400)),
-            Err(Refused::Payload),
+            Err(TokenRefusal::Payload),
         ),
-        (r#""exp":1e400"#.to_owned(), Err(Refused::Payload)),
+        (r#""exp":1e400"#.to_owned(), Err(TokenRefusal::Payload)),
         // A time in milliseconds is read as seconds, far in the future.
         (format!(r#""exp":{NOW}000"#), Ok(())),
         (format!(r#""nbf":{NOW}"#), Ok(())),
@@ -80,7 +80,7 @@ fn times_at_their_limits() {
         ] {
             let claims = format!(r#"{{"type":"auth","userId":"ann","{name}":{value}}}"#);
             let was = judged(&token(HEADER, &claims), &shared());
-            table.row(&claims, &was, &Err(Refused::Payload));
+            table.row(&claims, &was, &Err(TokenRefusal::Payload));
         }
     }
     table.holds();
@@ -89,7 +89,7 @@ fn times_at_their_limits() {
 #[test]
 fn each_claim_has_its_type_and_appears_once() {
     let mut table = Table::default();
-    let mut row = |claims: &str, expected: Result<(), Refused>| {
+    let mut row = |claims: &str, expected: Result<(), TokenRefusal>| {
         table.row(
             claims,
             &judged(&token(HEADER, claims), &shared()),
@@ -117,25 +117,25 @@ fn each_claim_has_its_type_and_appears_once() {
             let expected = if good.contains(&value) {
                 Ok(())
             } else {
-                Err(Refused::Claim(name))
+                Err(TokenRefusal::Claim(name))
             };
             let claims = format!(r#"{{"type":"pat","userId":"ann","{name}":{value}}}"#);
             row(&claims, expected);
             // Duplicates are always refused, even with the same value.
             let claims =
                 format!(r#"{{"type":"pat","userId":"ann","{name}":{value},"{name}":{value}}}"#);
-            row(&claims, Err(Refused::Payload));
+            row(&claims, Err(TokenRefusal::Payload));
         }
     }
     for value in values {
         row(
             &format!(r#"{{"userId":"ann","type":{value}}}"#),
-            Err(Refused::UnknownType),
+            Err(TokenRefusal::UnknownType),
         );
         let expected = if value == "\"x\"" {
             Ok(())
         } else {
-            Err(Refused::Claim("userId"))
+            Err(TokenRefusal::Claim("userId"))
         };
         row(&format!(r#"{{"type":"pat","userId":{value}}}"#), expected);
     }
@@ -153,14 +153,14 @@ fn each_claim_has_its_type_and_appears_once() {
         r#"{"0":"a"}"#,
     ] {
         let claims = format!(r#"{{"type":"pat","userId":"ann","aud":{aud}}}"#);
-        row(&claims, Err(Refused::Claim("aud")));
+        row(&claims, Err(TokenRefusal::Claim("aud")));
     }
     for kind in [
         "PAT", "Pat", "pat ", "oauth", "session", "refresh", "id", "", "auth,pat",
     ] {
         row(
             &format!(r#"{{"type":"{kind}","userId":"ann"}}"#),
-            Err(Refused::UnknownType),
+            Err(TokenRefusal::UnknownType),
         );
     }
     for id in [
@@ -173,11 +173,11 @@ fn each_claim_has_its_type_and_appears_once() {
     ] {
         row(
             &format!(r#"{{"type":"pat","userId":{id}}}"#),
-            Err(Refused::Claim("userId")),
+            Err(TokenRefusal::Claim("userId")),
         );
         row(
             &format!(r#"{{"type":"app","clientId":{id}}}"#),
-            Err(Refused::Claim("clientId")),
+            Err(TokenRefusal::Claim("clientId")),
         );
     }
     row(
@@ -186,24 +186,24 @@ fn each_claim_has_its_type_and_appears_once() {
     );
     row(
         &format!(r#"{{"type":"pat","userId":"{}"}}"#, "a".repeat(257)),
-        Err(Refused::Claim("userId")),
+        Err(TokenRefusal::Claim("userId")),
     );
-    row(r#"{"type":"pat"}"#, Err(Refused::NoIdentity));
+    row(r#"{"type":"pat"}"#, Err(TokenRefusal::NoIdentity));
     row(
         r#"{"type":"pat","sub":"ann","user_id":"ann","userid":"ann"}"#,
-        Err(Refused::NoIdentity),
+        Err(TokenRefusal::NoIdentity),
     );
     row(
         r#"{"type":"pat","userId":"ann","\u0075serId":"root"}"#,
-        Err(Refused::Payload),
+        Err(TokenRefusal::Payload),
     );
     row(
         r#"{"type":"pat","type":"pat","userId":"ann"}"#,
-        Err(Refused::Payload),
+        Err(TokenRefusal::Payload),
     );
     row(
         r#"{"type":"pat","userId":"ann","x":{"a":1,"a":1}}"#,
-        Err(Refused::Payload),
+        Err(TokenRefusal::Payload),
     );
     for payload in [
         "null",
@@ -218,19 +218,19 @@ fn each_claim_has_its_type_and_appears_once() {
         "\u{feff}{}",
         "{\"type\":\"pat\",\"userId\":\"\\ud800\"}",
     ] {
-        row(payload, Err(Refused::Payload));
+        row(payload, Err(TokenRefusal::Payload));
     }
     let deep = |levels: usize| {
         let value = format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         format!(r#"{{"type":"pat","userId":"ann","x":{value}}}"#)
     };
     row(&deep(39), Ok(()));
-    row(&deep(40), Err(Refused::Payload));
-    row(&deep(2500), Err(Refused::Payload));
+    row(&deep(40), Err(TokenRefusal::Payload));
+    row(&deep(2500), Err(TokenRefusal::Payload));
     let wide = format!(
         r#"{{"type":"pat","userId":"ann"{}}}"#,
         r#","x":{}"#.repeat(500)
     );
-    row(&wide, Err(Refused::Payload));
+    row(&wide, Err(TokenRefusal::Payload));
     table.holds();
 }

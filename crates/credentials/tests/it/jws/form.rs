@@ -92,28 +92,32 @@ fn a_token_is_three_parts_in_their_canonical_encoding() {
         resigned(header, ""),
         resigned("", claims),
     ] {
-        table.row(&text, &judged(&text, &shared()), &Err(Refused::Form));
+        table.row(&text, &judged(&text, &shared()), &Err(TokenRefusal::Form));
     }
     table.row(
         "nested, says so",
         &judged(&nested, &shared()),
-        &Err(Refused::Header("cty")),
+        &Err(TokenRefusal::Header("cty")),
     );
-    table.row("nested", &judged(&inner, &shared()), &Err(Refused::Payload));
+    table.row(
+        "nested",
+        &judged(&inner, &shared()),
+        &Err(TokenRefusal::Payload),
+    );
     table.row(
         "a character more",
         &judged(&format!("{good}A"), &shared()),
-        &Err(Refused::Signature),
+        &Err(TokenRefusal::Signature),
     );
     table.row(
         "long",
         &judged(&"a".repeat(8193), &shared()),
-        &Err(Refused::TooLong),
+        &Err(TokenRefusal::TooLong),
     );
     table.row(
         "huge",
         &judged(&"a.b.c".repeat(1 << 20), &shared()),
-        &Err(Refused::TooLong),
+        &Err(TokenRefusal::TooLong),
     );
     table.holds();
 }
@@ -121,14 +125,14 @@ fn a_token_is_three_parts_in_their_canonical_encoding() {
 #[test]
 fn a_header_is_one_plain_object_without_key_references() {
     let mut table = Table::default();
-    let mut row = |header: &str, expected: Result<(), Refused>| {
+    let mut row = |header: &str, expected: Result<(), TokenRefusal>| {
         table.row(
             header,
             &judged(&token(header, CLAIMS), &shared()),
             &expected,
         );
     };
-    let no_object = || Err(Refused::Header("not a JSON object"));
+    let no_object = || Err(TokenRefusal::Header("not a JSON object"));
     for good in [
         HEADER,
         r#" { "alg" : "HS256" } "#,
@@ -168,19 +172,19 @@ fn a_header_is_one_plain_object_without_key_references() {
     ] {
         row(bad, no_object());
     }
-    row("{}", Err(Refused::Header("alg")));
+    row("{}", Err(TokenRefusal::Header("alg")));
     for value in ["1", "null", "true", r#"["HS256"]"#, r#"{"HS256":1}"#] {
         row(
             &format!(r#"{{"alg":{value}}}"#),
-            Err(Refused::Header("alg")),
+            Err(TokenRefusal::Header("alg")),
         );
         row(
             &format!(r#"{{"alg":"HS256","kid":{value}}}"#),
-            Err(Refused::Header("kid")),
+            Err(TokenRefusal::Header("kid")),
         );
         row(
             &format!(r#"{{"alg":"HS256","typ":{value}}}"#),
-            Err(Refused::Header("typ")),
+            Err(TokenRefusal::Header("typ")),
         );
     }
     for typ in [
@@ -194,7 +198,7 @@ fn a_header_is_one_plain_object_without_key_references() {
         "JWT ",
     ] {
         let header = json!({"alg": "HS256", "typ": typ}).to_string();
-        row(&header, Err(Refused::Header("typ")));
+        row(&header, Err(TokenRefusal::Header("typ")));
     }
     // The key determines the algorithm.
     for alg in [
@@ -225,7 +229,7 @@ fn a_header_is_one_plain_object_without_key_references() {
         "HS256,none",
     ] {
         let header = json!({"alg": alg}).to_string();
-        row(&header, Err(Refused::Signature));
+        row(&header, Err(TokenRefusal::Signature));
     }
     // Embedded keys, key addresses, extensions and encryption members, with any value.
     for name in [
@@ -244,7 +248,7 @@ fn a_header_is_one_plain_object_without_key_references() {
             json!({"kty": "oct", "k": encoded(SECRET)}),
         ] {
             let header = json!({"alg": "HS256", name: value}).to_string();
-            row(&header, Err(Refused::Header(name)));
+            row(&header, Err(TokenRefusal::Header(name)));
         }
     }
     let deep = |levels: usize| {
@@ -265,11 +269,11 @@ fn an_empty_signature_is_refused() {
         let header = json!({"alg": alg}).to_string();
         let signed = signed(&header, CLAIMS);
         for (signature, expected) in [
-            (String::new(), Refused::Form),
-            ("AA".to_owned(), Refused::Signature),
-            (encoded([0; 32]), Refused::Signature),
-            (encoded(mac(b"", &signed)), Refused::Signature),
-            (encoded(mac(b"\0", &signed)), Refused::Signature),
+            (String::new(), TokenRefusal::Form),
+            ("AA".to_owned(), TokenRefusal::Signature),
+            (encoded([0; 32]), TokenRefusal::Signature),
+            (encoded(mac(b"", &signed)), TokenRefusal::Signature),
+            (encoded(mac(b"\0", &signed)), TokenRefusal::Signature),
         ] {
             let text = format!("{signed}.{signature}");
             for keys in [shared(), Keyring::new()] {
@@ -282,7 +286,7 @@ fn an_empty_signature_is_refused() {
     table.row(
         "inside another",
         &judged(&token(HEADER, &inside), &shared()),
-        &Err(Refused::Payload),
+        &Err(TokenRefusal::Payload),
     );
     table.holds();
 }

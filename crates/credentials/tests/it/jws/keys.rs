@@ -43,7 +43,7 @@ fn a_public_key_is_not_a_secret() {
         for alg in ["HS256", "HS384", "HS512", "hs256", "ES256"] {
             let signed = signed(&json!({"alg": alg}).to_string(), CLAIMS);
             let text = format!("{signed}.{}", encoded(mac(secret, &signed)));
-            table.row(&text, &judged(&text, &keys), &Err(Refused::Signature));
+            table.row(&text, &judged(&text, &keys), &Err(TokenRefusal::Signature));
         }
     }
     // Next to a secret, each key has its own algorithm.
@@ -62,7 +62,7 @@ fn a_public_key_is_not_a_secret() {
         ("the key as HS256", pair.token(HEADER, CLAIMS)),
         ("the secret as ES256", token(ES256, CLAIMS)),
     ] {
-        table.row(case, &judged(&text, &both), &Err(Refused::Signature));
+        table.row(case, &judged(&text, &both), &Err(TokenRefusal::Signature));
     }
     table.holds();
 }
@@ -85,7 +85,7 @@ fn a_key_in_the_token_is_ignored() {
         let header = json!({"alg": "ES256", "kid": "k1", name: value}).to_string();
         for pair in [&ours, &theirs] {
             let was = judged(&pair.token(&header, CLAIMS), &keys);
-            table.row(&header, &was, &Err(Refused::Header(name)));
+            table.row(&header, &was, &Err(TokenRefusal::Header(name)));
         }
     }
     table.holds();
@@ -107,7 +107,7 @@ fn kid_selects_an_existing_key() {
         let expected = if good {
             Ok(())
         } else {
-            Err(Refused::Signature)
+            Err(TokenRefusal::Signature)
         };
         table.row(kid, &judged(&pair.token(&header, CLAIMS), &keys), &expected);
     };
@@ -151,7 +151,7 @@ fn kid_selects_an_existing_key() {
     table.row(
         "long",
         &judged(&one.token(&long, CLAIMS), &keys),
-        &Err(Refused::TooLong),
+        &Err(TokenRefusal::TooLong),
     );
     // Without `kid`, every key is tried. With two keys of one id, both are tried.
     table.row("no kid", &judged(&two.token(ES256, CLAIMS), &keys), &Ok(()));

@@ -12,28 +12,36 @@ fn a_mac_is_complete_and_made_with_the_secret() {
     let signed = signed(HEADER, CLAIMS);
     let mac = mac(SECRET.as_bytes(), &signed);
     let mut table = Table::default();
-    let mut row = |case: &str, signature: &[u8], expected: Result<(), Refused>| {
+    let mut row = |case: &str, signature: &[u8], expected: Result<(), TokenRefusal>| {
         let text = format!("{signed}.{}", encoded(signature));
         table.row(case, &judged(&text, &shared()), &expected);
     };
     row("as it should be", &mac, Ok(()));
     for cut in [1, 8, 16, 31] {
-        row("truncated", &mac[..cut], Err(Refused::Signature));
+        row("truncated", &mac[..cut], Err(TokenRefusal::Signature));
         row(
             "without its beginning",
             &mac[cut..],
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         );
     }
     for place in 0..mac.len() * 8 {
         let mut bent = mac.clone();
         bent[place / 8] ^= 1 << (place % 8);
-        row("a bit", &bent, Err(Refused::Signature));
+        row("a bit", &bent, Err(TokenRefusal::Signature));
     }
-    row("empty", &[], Err(Refused::Form));
-    row("longer", &[&*mac, &[0]].concat(), Err(Refused::Signature));
-    row("twice", &[&*mac, &mac].concat(), Err(Refused::Signature));
-    row("zeros", &[0; 32], Err(Refused::Signature));
+    row("empty", &[], Err(TokenRefusal::Form));
+    row(
+        "longer",
+        &[&*mac, &[0]].concat(),
+        Err(TokenRefusal::Signature),
+    );
+    row(
+        "twice",
+        &[&*mac, &mac].concat(),
+        Err(TokenRefusal::Signature),
+    );
+    row("zeros", &[0; 32], Err(TokenRefusal::Signature));
     for secret in [
         "",
         "a secret of thirty-two bytes, or mor",
@@ -42,7 +50,7 @@ fn a_mac_is_complete_and_made_with_the_secret() {
         row(
             secret,
             &super::mac(secret.as_bytes(), &signed),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         );
     }
     // HMAC fills a block with zeros (RFC 2104), so these are the same secret. A visitor cannot
@@ -55,7 +63,7 @@ fn a_mac_is_complete_and_made_with_the_secret() {
     row(
         "of another text",
         &super::mac(SECRET.as_bytes(), &format!("{signed}.")),
-        Err(Refused::Signature),
+        Err(TokenRefusal::Signature),
     );
     table.holds();
     assert!(Keyring::new().with_secret(&Secret::new("")).is_err());
@@ -95,7 +103,7 @@ fn ecdsa(alg: &str, curve: &'static EcdsaSigningAlgorithm, order: &[u8]) {
     assert_eq!(good.len(), 2 * size);
     let (r, s) = good.split_at(size);
     let mut table = Table::default();
-    let mut row = |case: &str, signature: &[u8], expected: Result<(), Refused>| {
+    let mut row = |case: &str, signature: &[u8], expected: Result<(), TokenRefusal>| {
         let text = format!("{signed}.{}", encoded(signature));
         table.row(&format!("{alg}: {case}"), &judged(&text, &keys), &expected);
     };
@@ -117,19 +125,19 @@ fn ecdsa(alg: &str, curve: &'static EcdsaSigningAlgorithm, order: &[u8]) {
     for (first, r) in &edges {
         for (second, s) in &edges {
             let case = format!("r={first} s={second}");
-            row(&case, &[&**r, s].concat(), Err(Refused::Signature));
+            row(&case, &[&**r, s].concat(), Err(TokenRefusal::Signature));
         }
     }
     for (name, edge) in &edges {
         row(
             &format!("r, s={name}"),
             &[r, edge].concat(),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         );
         row(
             &format!("r={name}, s"),
             &[edge, s].concat(),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         );
     }
     let der = |r: &[u8], s: &[u8]| {
@@ -152,12 +160,12 @@ fn ecdsa(alg: &str, curve: &'static EcdsaSigningAlgorithm, order: &[u8]) {
         ("of another text", pair.sign(&format!("{signed}."))),
         ("of another key", Pair::on(curve).sign(&signed)),
     ] {
-        row(case, &signature, Err(Refused::Signature));
+        row(case, &signature, Err(TokenRefusal::Signature));
     }
     for place in 0..good.len() {
         let mut bent = good.clone();
         bent[place] ^= 0x80;
-        row("a bit", &bent, Err(Refused::Signature));
+        row("a bit", &bent, Err(TokenRefusal::Signature));
     }
     // Each ECDSA signature has a second form, which only its signer or a holder of the first can
     // compute.
@@ -168,7 +176,7 @@ fn ecdsa(alg: &str, curve: &'static EcdsaSigningAlgorithm, order: &[u8]) {
         ("a secret's", "HS256"),
     ] {
         let text = pair.token(&json!({"alg": header}).to_string(), CLAIMS);
-        table.row(case, &judged(&text, &keys), &Err(Refused::Signature));
+        table.row(case, &judged(&text, &keys), &Err(TokenRefusal::Signature));
     }
     table.holds();
 }
@@ -203,38 +211,50 @@ fn an_ed25519_signature_is_canonical() {
         (
             "s and the order",
             [r, &*above].concat(),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         ),
         (
             "s is the order",
             [r, &*order].concat(),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         ),
-        ("s is zero", [r, &[0; 32]].concat(), Err(Refused::Signature)),
-        ("all zero", vec![0; 64], Err(Refused::Signature)),
-        ("all ones", vec![0xff; 64], Err(Refused::Signature)),
+        (
+            "s is zero",
+            [r, &[0; 32]].concat(),
+            Err(TokenRefusal::Signature),
+        ),
+        ("all zero", vec![0; 64], Err(TokenRefusal::Signature)),
+        ("all ones", vec![0xff; 64], Err(TokenRefusal::Signature)),
         (
             "r is the identity",
             [&*identity, s].concat(),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         ),
         (
             "the identity and zero",
             [&*identity, &[0; 32]].concat(),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         ),
-        ("half", r.to_vec(), Err(Refused::Signature)),
-        ("a byte short", good[..63].to_vec(), Err(Refused::Signature)),
+        ("half", r.to_vec(), Err(TokenRefusal::Signature)),
+        (
+            "a byte short",
+            good[..63].to_vec(),
+            Err(TokenRefusal::Signature),
+        ),
         (
             "a byte more",
             [&*good, &[0]].concat(),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         ),
-        ("halves exchanged", [s, r].concat(), Err(Refused::Signature)),
+        (
+            "halves exchanged",
+            [s, r].concat(),
+            Err(TokenRefusal::Signature),
+        ),
         (
             "of another text",
             pair.sign(b"x").as_ref().to_vec(),
-            Err(Refused::Signature),
+            Err(TokenRefusal::Signature),
         ),
     ] {
         let text = format!("{signed}.{}", encoded(signature));
@@ -244,7 +264,11 @@ fn an_ed25519_signature_is_canonical() {
         let mut bent = good.clone();
         bent[place / 8] ^= 1 << (place % 8);
         let text = format!("{signed}.{}", encoded(bent));
-        table.row("a bit", &judged(&text, &keys), &Err(Refused::Signature));
+        table.row(
+            "a bit",
+            &judged(&text, &keys),
+            &Err(TokenRefusal::Signature),
+        );
     }
     table.holds();
 }
@@ -282,7 +306,7 @@ fn an_rs256_signature_has_exactly_one_padding() {
         let expected = if row.good {
             Ok(())
         } else {
-            Err(Refused::Signature)
+            Err(TokenRefusal::Signature)
         };
         table.row(&row.name, &judged(&text, &keys), &expected);
     }

@@ -104,16 +104,16 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
         Ok(None) => (None, None, None),
         Err(malformed) => (None, None, Some(malformed)),
     };
-    let guards = tunnel.policy.guards;
+    let guards = tunnel.policy.required_proofs;
     let has = PresentedProofs {
         certificate: request.visitor.certificate.is_some(),
         query: credential.is_some(),
         bad_query: malformed.is_some(),
         bearer: request.bearer != Bearer::Absent,
         session: request.cookies.session.is_present(),
-        work: guards.challenge && has_worked(request, context),
+        challenge_passed: guards.challenge && has_worked(request, context),
     };
-    let mut facts = ConditionBits::of(guards, visitor::project_asks(tunnel), has);
+    let mut facts = ConditionBits::of(guards, visitor::project_conditions(tunnel), has);
     let mut allowed = Admission {
         query: rest,
         ..Admission::default()
@@ -212,7 +212,7 @@ pub fn decide_connection<A>(
     if let Some(refused) = visitor::refuse(tunnel, visitor, context) {
         return refused;
     }
-    let guards = tunnel.policy.guards;
+    let guards = tunnel.policy.required_proofs;
     if guards.token || guards.session || guards.challenge {
         // A raw connection cannot present a proof; such a tunnel cannot be opened either.
         let reason = "no place for a token";
@@ -222,7 +222,7 @@ pub fn decide_connection<A>(
         certificate: visitor.certificate.is_some(),
         ..PresentedProofs::default()
     };
-    match ConditionBits::of(guards, visitor::project_asks(tunnel), has).step() {
+    match ConditionBits::of(guards, visitor::project_conditions(tunnel), has).step() {
         Action::Open => Decision::allow(Rule::Public, Admission::default()),
         Action::Certificate => {
             let target = BoundaryTarget {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use types::path::NormalPath;
 use types::problem::Problem;
 use types::root::Root;
@@ -52,7 +52,7 @@ pub struct Admission {
 #[derive(Debug, Clone)]
 pub enum Proof {
     Token {
-        token: Arc<Verified>,
+        token: Arc<VerifiedToken>,
         form: TokenForm,
     },
     Session(Arc<Session>),
@@ -122,7 +122,7 @@ impl Proof {
     /// Returns true if the proof is still valid in the project at `now` (Unix seconds): it was not
     /// revoked, and its owner may still use the project. Admitted streams are checked again after
     /// each change.
-    pub fn holds(
+    pub fn is_still_valid(
         &self,
         project: &Project,
         (tokens, tenancy): (&Tokens, &Tenancy),
@@ -136,7 +136,7 @@ impl Proof {
                     && tenancy.require(token, project, permission).is_ok()
             }
             Self::Session(session) => {
-                directory.is_some_and(|known| session.stands(known).is_ok())
+                directory.is_some_and(|known| session.check_not_ended(known).is_ok())
                     && tenancy
                         .require_of(Some(&session.user_id), None, project, permission)
                         .is_ok()
@@ -146,7 +146,7 @@ impl Proof {
                 validity,
             } => {
                 directory.is_some_and(|known| known.is_still_valid(credential, now))
-                    && validity.holds(now)
+                    && validity.contains(now)
                     && !credential.is_expired(now)
                     && tenancy
                         .require_of(

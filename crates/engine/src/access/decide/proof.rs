@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use types::boundary::Boundary;
 use types::path::NormalPath;
 use types::problem::Problem;
@@ -76,12 +76,13 @@ pub(super) fn token(
     let invalid = |reason| ProofRefusal::new(Rule::Token, Problem::invalid_token(), reason);
     let text = text.ok_or_else(|| invalid(Cow::Borrowed("malformed bearer")))?;
     let verified = context.tokens.verify(text, context.now);
-    let token: Arc<Verified> = verified.map_err(|refused| invalid(refused.to_string().into()))?;
+    let token: Arc<VerifiedToken> =
+        verified.map_err(|refused| invalid(refused.to_string().into()))?;
     let tenancy = context.tenancy;
     tenancy
         .require(&token, target.project, PERMISSION)
         .map_err(ProofRefusal::denied)?;
-    let path = reach(token.limits.boundary(), target)?;
+    let path = check_boundary(token.limits.boundary(), target)?;
     Ok((Proof::Token { token, form }, path))
 }
 
@@ -135,7 +136,7 @@ fn admits(
         .tenancy
         .require_of(user, held, target.project, PERMISSION);
     permitted.map_err(ProofRefusal::denied)?;
-    reach(credential.limits.boundary(), target)
+    check_boundary(credential.limits.boundary(), target)
 }
 
 fn invalid_certificate() -> Problem {
@@ -166,7 +167,7 @@ pub(super) fn session<A>(
     let session = Session::read(cookie, seals, request.host, project)
         .map_err(|reason| none(reason.to_string().into()))?;
     session
-        .holds(directory, context.now)
+        .check(directory, context.now)
         .map_err(|reason| none(reason.to_string().into()))?;
     let user = Some(&*session.user_id);
     let permitted = context.tenancy.require_of(user, None, project, PERMISSION);
@@ -176,7 +177,7 @@ pub(super) fn session<A>(
 
 /// Checks that a boundary includes the tunnel and the path. It returns the path exactly as it was
 /// checked, if the boundary requires one (ED-7).
-fn reach(
+fn check_boundary(
     boundary: &Boundary,
     target: BoundaryTarget<'_>,
 ) -> Result<Option<NormalPath>, ProofRefusal> {

@@ -86,7 +86,7 @@ pub(super) struct PresentedProofs {
     pub(super) bad_query: bool,
     pub(super) bearer: bool,
     pub(super) session: bool,
-    pub(super) work: bool,
+    pub(super) challenge_passed: bool,
 }
 
 impl ConditionBits {
@@ -107,7 +107,7 @@ impl ConditionBits {
             has.bad_query,
             has.bearer,
             has.session,
-            has.work,
+            has.challenge_passed,
         ];
         Self(
             columns

@@ -418,7 +418,7 @@ fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {
 /// ED-8: publication is also checked when a tunnel is opened.
 #[test]
 fn ed_8_a_project_restricts_the_tunnels_of_its_agents() {
-    use crate::access::{NotPublishable, may_publish};
+    use crate::access::{PublicationError, may_publish};
     let world = World::new();
     let settings = |value: Value| serde_json::from_value::<ProjectSettings>(value).unwrap();
     let auth = json!({"publicAccessPolicy": "auth-required"});
@@ -426,16 +426,16 @@ fn ed_8_a_project_restricts_the_tunnels_of_its_agents() {
     let no_tcp = json!({"publishedTcpEnabled": false});
     for (policy, asked, expected) in [
         (&json!({}), json!({}), Ok(())),
-        (&auth, json!({}), Err(NotPublishable::ProofNeeded)),
+        (&auth, json!({}), Err(PublicationError::ProofNeeded)),
         (
             &auth,
             json!({"challenge_mode": true}),
-            Err(NotPublishable::ProofNeeded),
+            Err(PublicationError::ProofNeeded),
         ),
         (
             &auth,
             json!({"protocol": "tcp"}),
-            Err(NotPublishable::ProofNeeded),
+            Err(PublicationError::ProofNeeded),
         ),
         (&auth, json!({"token_auth": true}), Ok(())),
         (&auth, json!({"svc_auth": true}), Ok(())),
@@ -444,13 +444,13 @@ fn ed_8_a_project_restricts_the_tunnels_of_its_agents() {
         (
             &none,
             json!({"token_auth": true}),
-            Err(NotPublishable::Forbidden),
+            Err(PublicationError::Forbidden),
         ),
         (&none, json!({"publish": false}), Ok(())),
         (
             &no_tcp,
             json!({"protocol": "tcp"}),
-            Err(NotPublishable::Tcp),
+            Err(PublicationError::Tcp),
         ),
         (&no_tcp, json!({}), Ok(())),
     ] {

@@ -30,7 +30,7 @@ pub fn refuse<A>(
         ));
     }
     let project = &state.policy;
-    if project.unreadable || !can_keep(tunnel, context) {
+    if project.unreadable || !is_enforceable(tunnel, context) {
         let reason = "a guard that this engine cannot keep";
         return Some(Decision::refuse(
             Rule::Unenforceable,
@@ -102,18 +102,19 @@ pub fn reauthorize_visit<A>(
     }
     // A private tunnel has no rules of the edge: its stream was dialled.
     if tunnel.policy.published {
-        let [needs_proof, visits_forbidden] = project_asks(tunnel);
-        let forbidden = visits_forbidden || needs_proof && !tunnel.policy.guards.take_proofs();
+        let [needs_proof, visits_forbidden] = project_conditions(tunnel);
+        let forbidden =
+            visits_forbidden || needs_proof && !tunnel.policy.required_proofs.identify_visitor();
         if forbidden || refuse(tunnel, visitor, context).is_some() {
             return false;
         }
     }
     let known = (context.tokens, context.tenancy);
-    proof.is_none_or(|proof| proof.holds(&tunnel.project, known, context.now))
+    proof.is_none_or(|proof| proof.is_still_valid(&tunnel.project, known, context.now))
 }
 
 /// The columns `P` and `N` of the table (ED-8).
-pub(super) fn project_asks<A>(tunnel: &LiveTunnel<A>) -> [bool; 2] {
+pub(super) fn project_conditions<A>(tunnel: &LiveTunnel<A>) -> [bool; 2] {
     match tunnel.project.state().policy.public_access {
         PublicAccessPolicy::Allowed => [false, false],
         PublicAccessPolicy::AuthRequired => [true, false],
@@ -123,8 +124,8 @@ pub(super) fn project_asks<A>(tunnel: &LiveTunnel<A>) -> [bool; 2] {
 
 /// Returns true if this engine can enforce the tunnel's rules. Other tunnels are not opened
 /// (EN-11).
-fn can_keep<A>(tunnel: &LiveTunnel<A>, context: AuthContext<'_>) -> bool {
-    let guards = tunnel.policy.guards;
+fn is_enforceable<A>(tunnel: &LiveTunnel<A>, context: AuthContext<'_>) -> bool {
+    let guards = tunnel.policy.required_proofs;
     let managed = context.tenancy.directory().is_some();
     let browsers = context.seals.is_some();
     (managed || !(guards.certificate || tunnel.policy.asks_country()))

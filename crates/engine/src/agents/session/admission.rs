@@ -9,10 +9,10 @@ use types::tunnel::{Protocol, TunnelProperties, TunnelType};
 use wire::Error;
 
 use super::{Session, SessionEnd};
-use crate::directory::{NotAdmitted, WebttyServer};
+use crate::directory::{ServerAdmissionError, WebttyServer};
 
 impl Session {
-    /// The registered server of this tunnel; `None` for a tunnel of another protocol. `asked` are
+    /// The registered server of this tunnel; `None` for a tunnel of another protocol. `request_permits` are
     /// the labels as the agent sent and signed them. The proof is removed from the tunnel, so that
     /// other users who see the tunnel do not see it.
     pub(super) fn admit(
@@ -33,15 +33,15 @@ impl Session {
         &self,
         labels: &Labels,
         tunnel_type: Option<TunnelType>,
-    ) -> Result<Arc<WebttyServer>, NotAdmitted> {
+    ) -> Result<Arc<WebttyServer>, ServerAdmissionError> {
         let (Some(id), Some(proof)) = (labels.get(SERVER_ID), labels.get(LABEL)) else {
-            return Err(NotAdmitted::Unlabelled);
+            return Err(ServerAdmissionError::Unlabelled);
         };
         // A community engine has no registered servers and does not reach this point.
         let directory = self.core.tenancy.directory();
         let server = directory
             .and_then(|known| known.webtty_server(&self.project.id, id))
-            .ok_or(NotAdmitted::Unknown)?;
+            .ok_or(ServerAdmissionError::Unknown)?;
         let subject = Subject {
             project_id: &self.project.id,
             server_id: id,
@@ -54,10 +54,10 @@ impl Session {
     }
 
     /// Closes the tunnels whose registered server may no longer serve.
-    pub(super) fn give_up_servers(&mut self) -> Result<(), SessionEnd> {
+    pub(super) fn close_refused_servers(&mut self) -> Result<(), SessionEnd> {
         let ended = self.servers.iter();
         let ended = ended.filter(|(_, server)| server.ended().is_cancelled());
         let ended: Vec<TunnelId> = ended.map(|(tunnel, _)| *tunnel).collect();
-        self.give_up(ended, "the registered server was suspended or deleted")
+        self.close_tunnels(ended, "the registered server was suspended or deleted")
     }
 }

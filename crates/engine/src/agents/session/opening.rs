@@ -9,9 +9,9 @@ use wire::message::{OpenTunnelReq, OpenTunnelRsp, TunnelOutcome};
 use wire::{Error, ErrorCode, Kind, Message};
 
 use super::Session;
-use crate::access::{self, NotPublishable};
+use crate::access::{self, PublicationError};
 use crate::listen::{BoundPort, PortError, accept_visitors, check_ciphers};
-use crate::live::{HostnameRefused, OpenRefused, Owner};
+use crate::live::{HostnameError, OpenTunnelError, Owner};
 
 impl Session {
     /// Opens a tunnel or returns the reason for refusing it.
@@ -61,7 +61,9 @@ impl Session {
         check_ciphers(&properties).map_err(Error::from)?;
         let server = self.admit(&asked, &mut properties)?;
         access::may_publish(&properties, &self.project).map_err(|refused| match refused {
-            NotPublishable::Tcp => Error::new(ErrorCode::FeatureNotAvailable, refused.to_string()),
+            PublicationError::Tcp => {
+                Error::new(ErrorCode::FeatureNotAvailable, refused.to_string())
+            }
             _ => Error::unauthorized(refused.to_string()),
         })?;
         let mut port: Option<BoundPort> = None;
@@ -154,7 +156,7 @@ impl Session {
     fn has_sessions_of_others(&self, hostname: &types::tunnel::Hostname) -> bool {
         let (publisher, now) = (&self.identity.subject, self.core.unix_seconds());
         let signed_in = &self.project.signed_in;
-        signed_in.is_of_others(hostname.as_str(), publisher, now)
+        signed_in.has_foreign_sessions(hostname.as_str(), publisher, now)
     }
 
     /// The name under which a tunnel is published: the requested one, or a free one.
@@ -167,9 +169,9 @@ impl Session {
         match requested {
             Some(hostname) => namespace.resolve(hostname, endpoint).map_err(|error| {
                 let code = match error {
-                    HostnameRefused::CustomDomain => ErrorCode::FeatureNotAvailable,
-                    HostnameRefused::OtherProject => ErrorCode::Unauthorized,
-                    HostnameRefused::TooLong => ErrorCode::InvalidRequest,
+                    HostnameError::CustomDomain => ErrorCode::FeatureNotAvailable,
+                    HostnameError::OtherProject => ErrorCode::Unauthorized,
+                    HostnameError::TooLong => ErrorCode::InvalidRequest,
                 };
                 Error::new(code, error.to_string())
             }),
@@ -182,16 +184,16 @@ impl Session {
     }
 }
 
-fn refused(refused: OpenRefused) -> Error {
+fn refused(refused: OpenTunnelError) -> Error {
     match refused {
-        OpenRefused::Full | OpenRefused::ProjectFull(_) | OpenRefused::ShareFull(_) => {
+        OpenTunnelError::Full | OpenTunnelError::ProjectFull(_) | OpenTunnelError::ShareFull(_) => {
             Error::capacity_exhausted(refused.to_string())
         }
-        OpenRefused::NotConnected => Error::service_unavailable(refused.to_string()),
-        OpenRefused::NameTaken
-        | OpenRefused::HostnameTaken
-        | OpenRefused::PortTaken
-        | OpenRefused::ShareDiffers
-        | OpenRefused::AlreadyYours => Error::invalid_request(refused.to_string()),
+        OpenTunnelError::NotConnected => Error::service_unavailable(refused.to_string()),
+        OpenTunnelError::NameTaken
+        | OpenTunnelError::HostnameTaken
+        | OpenTunnelError::PortTaken
+        | OpenTunnelError::ShareDiffers
+        | OpenTunnelError::AlreadyYours => Error::invalid_request(refused.to_string()),
     }
 }

@@ -1,6 +1,6 @@
 use std::pin::pin;
 
-use credentials::{Keyring, Secret, TokenKind, Verified};
+use credentials::{Keyring, Secret, TokenKind, VerifiedToken};
 use futures_util::StreamExt;
 use jiff::Timestamp;
 use types::client::Client;
@@ -20,7 +20,7 @@ async fn a_comment_keeps_the_connection_alive() {
     let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
     let live: Arc<Live<()>> = Live::new(LiveLimits::default(), Arc::<ManualClock>::clone(&clock));
     let tokens = Tokens::new(Keyring::new());
-    let token = Verified {
+    let token = VerifiedToken {
         kind: TokenKind::Pat,
         identity: credentials::Identity::User("ann".to_owned()),
         user_id: None,

@@ -11,7 +11,7 @@ use axum::response::IntoResponse as _;
 use daemon::problem::Refusal;
 use http::{StatusCode, Uri};
 use jiff::Timestamp;
-use tty::managed::{Approver, Ask, ControlLimit, Refused};
+use tty::managed::{Approver, ControlLimit, NewControlRequest, SessionRefusalError};
 use tty::message::limits::MAX_ERROR;
 use types::filter::ListParams;
 use types::id::{ControlRequestId, ParticipantId};
@@ -54,8 +54,8 @@ pub(super) async fn ask<A: LoadMetric>(
     let expires_at = asked.expires_at.as_deref().map(str::parse::<Timestamp>);
     let expires_at = expires_at
         .transpose()
-        .map_err(|_| refused(Refused::Invalid("expires_at")))?;
-    let ask = Ask {
+        .map_err(|_| refused(SessionRefusalError::Invalid("expires_at")))?;
+    let ask = NewControlRequest {
         reason: asked.reason,
         expires_at,
         limit: ControlLimit {
@@ -89,7 +89,7 @@ pub(super) async fn resolve<A: LoadMetric>(
         .as_ref()
         .is_some_and(|why| why.len() > MAX_ERROR)
     {
-        return Err(refused(Refused::Invalid("reason")).into());
+        return Err(refused(SessionRefusalError::Invalid("reason")).into());
     }
     let (id, request) = path(ids)?;
     let permission = Permission::WebttySessionsReadWrite;
@@ -108,7 +108,7 @@ pub(super) async fn resolve<A: LoadMetric>(
         }
     };
     session
-        .act(|session, now| session.resolve(request, &by, action, now).map(drop))
+        .update(|session, now| session.resolve(request, &by, action, now).map(drop))
         .map_err(refused)?;
     let resolved = session.request(&request).ok_or_else(Problem::not_found)?;
     Ok(json(resolved))
@@ -126,7 +126,7 @@ fn own<N>(
         problem.with_field("participant_id")
     };
     let id: ParticipantId = participant.parse().map_err(|_| not_there())?;
-    let own = session.look(|session| {
+    let own = session.inspect(|session| {
         let mut all = session.participants();
         let person = person_of(&caller.token);
         all.any(|one| {

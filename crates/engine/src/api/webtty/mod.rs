@@ -21,12 +21,12 @@ use axum::extract::DefaultBodyLimit;
 use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use credentials::Verified;
+use credentials::VerifiedToken;
 use daemon::problem::Refusal;
 use http::header::CACHE_CONTROL;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tty::managed::{Person, Refused};
+use tty::managed::{Person, SessionRefusalError};
 use types::boundary::ListScope;
 use types::json;
 use types::permission::Permission;
@@ -72,8 +72,8 @@ pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
 
 impl<A> Api<A> {
     /// The sessions that a caller sees, in the order of lists.
-    fn sessions_of(&self, token: &Verified, project: &Project) -> Vec<SessionEntry> {
-        let mut all = self.terminals.of(&project.id);
+    fn sessions_of(&self, token: &VerifiedToken, project: &Project) -> Vec<SessionEntry> {
+        let mut all = self.terminals.project_sessions(&project.id);
         all.retain(|known| sees(token, project, known));
         all
     }
@@ -104,9 +104,9 @@ impl<A> Api<A> {
             field: refusal.field,
         })?;
         let SessionEntry::Running(running) = known else {
-            return Err(refused(Refused::NotActive).into());
+            return Err(refused(SessionRefusalError::NotActive).into());
         };
-        let policy = &running.facts.policy;
+        let policy = &running.attributes.policy;
         policy.admits(&caller.token, project, &self.tenancy)?;
         Ok(running)
     }
@@ -122,7 +122,7 @@ impl<A> Api<A> {
             return false;
         }
         let user = token.user_id.as_deref();
-        let opened = user.is_some() && user == session.facts.opener.user_id.as_deref();
+        let opened = user.is_some() && user == session.attributes.opener.user_id.as_deref();
         let directory = self.tenancy.directory();
         let logs = Permission::WebttyLogsReadOnly;
         opened || directory.is_some_and(|known| known.permits(user, project, logs))
@@ -132,7 +132,7 @@ impl<A> Api<A> {
 impl<A> Api<A> {
     /// Returns true if a caller sees the arguments of a session's command, which may be secrets:
     /// the user who opened it, and users who may read recordings.
-    fn sees_arguments(&self, token: &Verified, project: &Project, session: &Session) -> bool {
+    fn sees_arguments(&self, token: &VerifiedToken, project: &Project, session: &Session) -> bool {
         let opened = token.user_id.is_some() && token.user_id == session.initiator_user_id;
         let logs = Permission::WebttyLogsReadOnly;
         opened || self.tenancy.require(token, project, logs).is_ok()
@@ -149,12 +149,12 @@ impl<A> Api<A> {
 }
 
 /// Returns true if the token shows the session: the same as for the tunnel of its server.
-fn sees(token: &Verified, project: &Project, known: &SessionEntry) -> bool {
+fn sees(token: &VerifiedToken, project: &Project, known: &SessionEntry) -> bool {
     shows(token, project, known.tunnel())
 }
 
 /// Returns true if the token shows objects of a tunnel.
-fn shows(token: &Verified, project: &Project, tunnel: &Tunnel) -> bool {
+fn shows(token: &VerifiedToken, project: &Project, tunnel: &Tunnel) -> bool {
     let state = project.state();
     let workspace = state.workspace_id.as_deref();
     let scope = token.limits.boundary().list(&project.id, workspace, tunnel);
@@ -180,7 +180,7 @@ fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), Boundary
 }
 
 /// The caller as a person of a session, without a name.
-fn person_of(token: &Verified) -> Person {
+fn person_of(token: &VerifiedToken) -> Person {
     Person {
         user_id: token.user_id.clone(),
         root: Some(token.root.clone()),
@@ -213,28 +213,33 @@ fn path<T>(path: Result<axum::extract::Path<T>, PathRejection>) -> Result<T, Ref
 }
 
 /// The problem for a request that a session refuses.
-fn refused(refused: Refused) -> Problem {
+fn refused(refused: SessionRefusalError) -> Problem {
     let code = match refused {
-        Refused::NotFound => return Problem::not_found(),
-        Refused::Invalid(field) => {
+        SessionRefusalError::NotFound => return Problem::not_found(),
+        SessionRefusalError::Invalid(field) => {
             return Problem::invalid_request(refused.to_string()).with_field(field);
         }
-        Refused::NotAsController => {
+        SessionRefusalError::NotAsController => {
             return Problem::invalid_request(refused.to_string()).with_field("role");
         }
-        Refused::NotAllowed | Refused::OwnRequest | Refused::NeedsPerson | Refused::BadGrant => {
+        SessionRefusalError::NotAllowed
+        | SessionRefusalError::OwnRequest
+        | SessionRefusalError::NeedsPerson
+        | SessionRefusalError::BadGrant => {
             return not_allowed(refused.to_string());
         }
-        Refused::TooMany => return Problem::too_many_requests().with_detail(refused.to_string()),
-        Refused::NotActive => "session_not_active",
-        Refused::Sealed => "session_sealed",
-        Refused::NoTerminal => "session_without_terminal",
-        Refused::Expired => "expired",
-        Refused::NotConnected => "not_connected",
-        Refused::HasControl => "has_control",
-        Refused::IsPending => "is_pending",
-        Refused::NotPending => "not_pending",
-        Refused::NotGranted => "not_granted",
+        SessionRefusalError::TooMany => {
+            return Problem::too_many_requests().with_detail(refused.to_string());
+        }
+        SessionRefusalError::NotActive => "session_not_active",
+        SessionRefusalError::Sealed => "session_sealed",
+        SessionRefusalError::NoTerminal => "session_without_terminal",
+        SessionRefusalError::Expired => "expired",
+        SessionRefusalError::NotConnected => "not_connected",
+        SessionRefusalError::HasControl => "has_control",
+        SessionRefusalError::IsPending => "is_pending",
+        SessionRefusalError::NotPending => "not_pending",
+        SessionRefusalError::NotGranted => "not_granted",
     };
     Problem::new(409, code, "").with_detail(refused.to_string())
 }

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use daemon::problem::Refusal;
 use http::{HeaderMap, StatusCode};
-use tty::managed::{GRANT_LEN, NewParticipant, Person, Refused};
+use tty::managed::{GRANT_LEN, NewParticipant, Person, SessionRefusalError};
 use tty::message::limits::{MAX_ERROR, MAX_ID};
 use types::id::ParticipantId;
 use types::permission::Permission;
@@ -23,7 +23,7 @@ use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
 use crate::live::LoadMetric;
 use crate::random::random_bytes;
-use crate::webtty::shown_name;
+use crate::webtty::display_name;
 
 /// The current and past participants, in the order in which they joined.
 pub(super) async fn list<A: LoadMetric>(
@@ -46,14 +46,14 @@ pub(super) async fn attach<A: LoadMetric>(
 ) -> Answer {
     let request: AttachBody = body(bytes)?;
     check(&request)?;
-    let permission = api.reads_terminals(&caller.token, &caller.project)?;
+    let permission = api.terminal_permission(&caller.token, &caller.project)?;
     let session = api.running_of(&caller, &path(id)?, permission)?;
     let lifetime = caller
         .lifetime(&api, &headers, permission)
         .ok_or_else(Problem::unauthenticated)?;
     let grant: [u8; GRANT_LEN] = random_bytes();
     let now = api.clock.now().as_millisecond();
-    let name = shown_name(caller.token.user_id.as_deref(), &api.tenancy)
+    let name = display_name(caller.token.user_id.as_deref(), &api.tenancy)
         .or_else(|| caller.token.client_id.clone());
     let new = NewParticipant {
         id: ParticipantId::new(u64::try_from(now).unwrap_or(0), random_bytes()),
@@ -95,7 +95,7 @@ pub(super) async fn detach<A: LoadMetric>(
         .as_ref()
         .is_some_and(|why| why.len() > MAX_ERROR)
     {
-        return Err(refused(Refused::Invalid("reason")).into());
+        return Err(refused(SessionRefusalError::Invalid("reason")).into());
     }
     let (id, participant) = path(ids)?;
     let permission = Permission::WebttySessionsReadOnly;
@@ -104,7 +104,7 @@ pub(super) async fn detach<A: LoadMetric>(
     let owns = api.owns(&caller, &session);
     let person = person_of(&caller.token);
     session
-        .act(|session, now| session.dismiss(participant, &person, owns, now))
+        .update(|session, now| session.dismiss(participant, &person, owns, now))
         .map_err(refused)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -114,7 +114,7 @@ fn check(asked: &AttachBody) -> Result<(), Refusal> {
         Err(Problem::invalid_request(why).with_field(field).into())
     };
     if asked.role.is_some_and(|role| role != Role::Spectator) {
-        return Err(refused(Refused::NotAsController).into());
+        return Err(refused(SessionRefusalError::NotAsController).into());
     }
     if asked.transport.is_some_and(|by| by != Transport::Websocket) {
         return invalid("transport", "a participant's stream is a WebSocket");

@@ -39,7 +39,7 @@ use crate::api::Api;
 use crate::api::caller::{AnyCredential, Caller, DeleteRecordings, ReadRecordings};
 use crate::live::LoadMetric;
 use crate::webtty::program;
-use crate::webtty::recordings::{Export, Format, Kept, MAX_HITS, Search, Unreadable};
+use crate::webtty::recordings::{Export, Format, MAX_HITS, ReadError, RecordedSession, Search};
 
 pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
     Router::new()
@@ -62,7 +62,7 @@ async fn events<A: LoadMetric>(
     let required = api.tenancy.require(&caller.token, &caller.project, logs);
     let reads = required.is_ok();
     if !reads {
-        api.reads_terminals(&caller.token, &caller.project)?;
+        api.terminal_permission(&caller.token, &caller.project)?;
     }
     let params: EventsParams = params(&uri)?;
     let from = match params.from_seq.as_deref() {
@@ -76,7 +76,7 @@ async fn events<A: LoadMetric>(
         return Err(ParamError::new("limit", message).into());
     }
     let id = path(id)?;
-    let (session, kept) = match kept(&api, &caller, &id).await {
+    let (session, kept) = match stored_session(&api, &caller, &id).await {
         Ok(kept) => kept,
         // The session started a moment ago.
         Err(problem) if problem.status == 404 && api.session_of(&caller, &id).is_ok() => {
@@ -108,7 +108,7 @@ async fn export<A: LoadMetric>(
     let query = query.map_err(|bad| Problem::invalid_request(bad.body_text()))?;
     let export = wanted(&query)?;
     let id = path(id)?;
-    let (session, _) = kept(&api, &caller, &id).await?;
+    let (session, _) = stored_session(&api, &caller, &id).await?;
     let exporting = api
         .terminals
         .recorder
@@ -141,7 +141,7 @@ async fn verify<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Answer {
-    let (session, _) = kept(&api, &caller, &path(id)?).await?;
+    let (session, _) = stored_session(&api, &caller, &path(id)?).await?;
     let verifying = api.terminals.recorder.verify(&caller.project.id, &session);
     let verdict = verifying.await.map_err(|why| unreadable(&why))?;
     let (broken_at, fault) = verdict.broken.unzip();
@@ -160,7 +160,7 @@ async fn remove<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Answer {
-    let (session, _) = kept(&api, &caller, &path(id)?).await?;
+    let (session, _) = stored_session(&api, &caller, &path(id)?).await?;
     let by = caller.token.user_id.as_deref();
     let removing = api
         .terminals
@@ -217,11 +217,11 @@ async fn search<A: LoadMetric>(
 }
 
 /// A stored session that the caller may see.
-pub(super) async fn kept<A: LoadMetric, N>(
+pub(super) async fn stored_session<A: LoadMetric, N>(
     api: &Api<A>,
     caller: &Caller<N>,
     id: &str,
-) -> Result<(WebttySessionId, Kept), Problem> {
+) -> Result<(WebttySessionId, RecordedSession), Problem> {
     let session: WebttySessionId = id.parse().map_err(|_| Problem::not_found())?;
     let finding = api.terminals.recorder.session(&caller.project.id, &session);
     let kept = finding.await.map_err(|why| unreadable(&why))?;
@@ -231,24 +231,24 @@ pub(super) async fn kept<A: LoadMetric, N>(
 }
 
 /// The problem for a recording that cannot be read. The details of the store go to the log.
-pub(super) fn unreadable(why: &Unreadable) -> Problem {
+pub(super) fn unreadable(why: &ReadError) -> Problem {
     let code = match why {
-        Unreadable::NotFound => return Problem::not_found(),
-        Unreadable::Deleted => {
+        ReadError::NotFound => return Problem::not_found(),
+        ReadError::Deleted => {
             return Problem::new(404, "recording_deleted", "This recording was deleted.");
         }
-        Unreadable::Busy => {
+        ReadError::Busy => {
             let busy = "Too many recordings are being read.";
             return Problem::new(503, "recordings_busy", busy).with_retry_after(BUSY_RETRY);
         }
-        Unreadable::Store(error) => {
+        ReadError::Store(error) => {
             warn!(%error, "recordings cannot be read");
             let away = "Recordings cannot be read now.";
             return Problem::new(503, "recording_unavailable", away).with_retry_after(BUSY_RETRY);
         }
-        Unreadable::Running => "recording_running",
-        Unreadable::Sealed => "session_sealed",
-        Unreadable::Broken(_) | Unreadable::Unopened { .. } => "recording_broken",
+        ReadError::Running => "recording_running",
+        ReadError::Sealed => "session_sealed",
+        ReadError::Broken(_) | ReadError::Unopened { .. } => "recording_broken",
     };
     Problem::new(409, code, "").with_detail(why.to_string())
 }

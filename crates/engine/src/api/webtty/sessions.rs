@@ -12,7 +12,7 @@ use types::filter::{ListParams, MAX_LIMIT};
 use types::permission::Permission;
 use types::tunnel::Tunnel;
 
-use super::recordings::{kept, unreadable};
+use super::recordings::{stored_session, unreadable};
 use super::{Answer, at_most, json, not_allowed, path, reaches, refused, shows};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
@@ -58,7 +58,7 @@ pub(super) async fn one<A: LoadMetric>(
     let id = path(id)?;
     let session = match api.session_of(&caller, &id) {
         Ok(known) => known.session(),
-        Err(_) => kept(&api, &caller, &id).await?.1.session,
+        Err(_) => stored_session(&api, &caller, &id).await?.1.session,
     };
     Ok(json(api.session_for(&caller, session)))
 }
@@ -75,7 +75,7 @@ pub(super) async fn terminate<A: LoadMetric>(
         return Err(not_allowed("only an owner ends a session").into());
     }
     session
-        .act(|session, now| session.terminate(None, now))
+        .update(|session, now| session.terminate(None, now))
         .map_err(refused)?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -29,7 +29,9 @@ pub(super) async fn join<A: LoadMetric>(
     let known = api.terminals.find(&joiner.project.id, &id);
     let session = match known.ok_or_else(Problem::not_found)? {
         SessionEntry::Running(running) => running,
-        SessionEntry::Past(_) => return Err(refused(tty::managed::Refused::NotActive).into()),
+        SessionEntry::Ended(_) => {
+            return Err(refused(tty::managed::SessionRefusalError::NotActive).into());
+        }
     };
     let counted = api.upgraded.token();
     let config = webtty::websocket_config();

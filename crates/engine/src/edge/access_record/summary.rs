@@ -15,7 +15,7 @@ use crate::access::{Proof, TokenForm};
 
 /// A completed visit.
 #[derive(Debug)]
-pub(in crate::edge) struct Visit<'r> {
+pub(in crate::edge) struct CompletedVisit<'r> {
     pub(in crate::edge) stream_id: &'r str,
     pub(in crate::edge) project_id: &'r str,
     pub(in crate::edge) workspace_id: Option<&'r str>,
@@ -42,11 +42,11 @@ pub(in crate::edge) struct Visit<'r> {
     pub(in crate::edge) proof: Option<&'r Proof>,
     pub(in crate::edge) outcome: Outcome,
     /// The visit was revoked.
-    pub(in crate::edge) cut: bool,
+    pub(in crate::edge) is_revoked: bool,
     pub(in crate::edge) ended: Timestamp,
     pub(in crate::edge) total: Duration,
     /// Time until the stream to the service was open.
-    pub(in crate::edge) opened: Option<Duration>,
+    pub(in crate::edge) stream_opened: Option<Duration>,
     pub(in crate::edge) upstream_bytes: u64,
     pub(in crate::edge) downstream_bytes: u64,
 }
@@ -56,12 +56,12 @@ const PATH_BYTES: usize = 2048;
 /// Limit of other texts that a visitor controls, in bytes.
 const TEXT_BYTES: usize = 256;
 
-impl Visit<'_> {
-    /// `connected`, `failed` or `denied`.
+impl CompletedVisit<'_> {
+    /// `connected`, `failovers` or `denied`.
     pub(in crate::edge) fn outcome(&self) -> &'static str {
         if self.denial().is_some() {
             "denied"
-        } else if self.opened.is_some() {
+        } else if self.stream_opened.is_some() {
             "connected"
         } else {
             "failed"
@@ -96,10 +96,10 @@ impl Visit<'_> {
         let is_known = self.kind == "http" && !self.method.is_empty();
         let http = is_known.then(|| {
             json!({"request": {
-                "method": cut(self.method, TEXT_BYTES),
+                "method": truncate(self.method, TEXT_BYTES),
                 "scheme": "https",
-                "host": cut(self.host, TEXT_BYTES),
-                "path": cut(self.path, PATH_BYTES),
+                "host": truncate(self.host, TEXT_BYTES),
+                "path": truncate(self.path, PATH_BYTES),
             }})
         });
         let geolocation = self
@@ -170,7 +170,8 @@ impl Visit<'_> {
             ("sentence", self.explain.map(Value::from)),
             (
                 "reason",
-                self.reason.map(|reason| cut(reason, TEXT_BYTES).into()),
+                self.reason
+                    .map(|reason| truncate(reason, TEXT_BYTES).into()),
             ),
             ("problem", self.problem.map(Value::from)),
             ("status", self.status.map(Value::from)),
@@ -178,7 +179,7 @@ impl Visit<'_> {
     }
 
     fn routing(&self) -> Value {
-        if self.opened.is_some() {
+        if self.stream_opened.is_some() {
             return json!({"outcome": "routed"});
         }
         match self.failure() {
@@ -201,11 +202,11 @@ impl Visit<'_> {
     }
 
     fn response(&self) -> Value {
-        let Some(opened) = self.opened else {
+        let Some(opened) = self.stream_opened else {
             return json!({"outcome": "failed", "failure": {"kind": self.failure()}});
         };
         let (by, reason) = match self.outcome {
-            _ if self.cut => ("server", "closed"),
+            _ if self.is_revoked => ("server", "closed"),
             _ if self.status == Some(504) => ("upstream", "timeout"),
             Outcome::Served => ("unknown", "closed"),
             Outcome::Abandoned => ("downstream", "closed"),
@@ -240,7 +241,7 @@ fn object<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
 }
 
 /// The start of a text, truncated at a character boundary.
-fn cut(text: &str, bytes: usize) -> &str {
+fn truncate(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes))
         .unwrap_or_default()
 }
@@ -253,8 +254,8 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn visit() -> Visit<'static> {
-        Visit {
+    fn visit() -> CompletedVisit<'static> {
+        CompletedVisit {
             stream_id: "0af7651916cd43dd8448eb21",
             project_id: "prj_1",
             workspace_id: Some("wks_1"),
@@ -275,10 +276,10 @@ mod tests {
             rule: "public",
             proof: None,
             outcome: Outcome::Served,
-            cut: false,
+            is_revoked: false,
             ended: "2026-11-20T17:00:02Z".parse().unwrap(),
             total: Duration::from_millis(1500),
-            opened: Some(Duration::from_millis(12)),
+            stream_opened: Some(Duration::from_millis(12)),
             upstream_bytes: 3,
             downstream_bytes: 5,
         }
@@ -313,9 +314,9 @@ mod tests {
 
     #[test]
     fn summaries_of_refused_visits_and_of_offline_tunnels() {
-        let refused = |rule| Visit {
+        let refused = |rule| CompletedVisit {
             outcome: Outcome::Refused,
-            opened: None,
+            stream_opened: None,
             rule,
             ..visit()
         };
@@ -329,7 +330,7 @@ mod tests {
         let failure = json!({"kind": "refused", "reason": "capacity"});
         assert_eq!(too_many["firewall"]["failure"], failure);
         let country = "CH".parse().unwrap();
-        let foreign = Visit {
+        let foreign = CompletedVisit {
             country: Some(&country),
             ..refused("geo_ip")
         };
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(summary["firewall"]["decision"], "allowed");
         assert_eq!(summary["response"]["failure"]["kind"], "not_found");
         assert_eq!(summary["routing"]["explanation"]["rule"], "offline");
-        let broken = Visit {
+        let broken = CompletedVisit {
             outcome: Outcome::Failed,
             reason: Some("the service broke off"),
             ..visit()
@@ -356,13 +357,13 @@ mod tests {
     #[test]
     fn visitor_texts_are_truncated_at_a_character_boundary() {
         let path = format!("/{}", "é".repeat(PATH_BYTES));
-        let visit = Visit {
+        let visit = CompletedVisit {
             path: &path,
             method: "",
             ..visit()
         };
         assert!(visit.summary()["request"].get("http").is_none());
-        let visit = Visit {
+        let visit = CompletedVisit {
             method: "GET",
             ..visit
         };

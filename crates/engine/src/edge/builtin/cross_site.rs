@@ -38,7 +38,7 @@ impl<'a> SingleValue<'a> {
 
 /// True if a session cookie is accepted with a request of this method (or `upgrade`) to a tunnel at
 /// `authority` (in lower case, without the default port).
-pub(in crate::edge) fn session_counts<H: HeaderFields>(
+pub(in crate::edge) fn accepts_session<H: HeaderFields>(
     headers: &H,
     (method, upgrade): (&str, bool),
     authority: &str,
@@ -155,13 +155,13 @@ mod tests {
                 ("GET", true),
             ] {
                 assert_eq!(
-                    session_counts(&headers, method_and_upgrade, own, &listed),
+                    accepts_session(&headers, method_and_upgrade, own, &listed),
                     passes,
                     "{method_and_upgrade:?} {fields:?}"
                 );
             }
             for safe in ["GET", "HEAD", "OPTIONS"] {
-                assert!(session_counts(&headers, (safe, false), own, &listed));
+                assert!(accepts_session(&headers, (safe, false), own, &listed));
             }
         }
     }

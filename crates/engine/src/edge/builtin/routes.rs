@@ -46,7 +46,7 @@ const SIGNED_OUT: &str = "signed-out";
 impl BuiltinRoute {
     /// Finds the route at this path, byte for byte. Any other spelling is forwarded to the service.
     /// `compat` also enables the paths of the other brand.
-    pub(in crate::edge) fn of(path: &str, compat: bool) -> Option<Self> {
+    pub(in crate::edge) fn at_path(path: &str, compat: bool) -> Option<Self> {
         let prefixes = [Some(PREFIX), compat.then_some(COMPAT_PREFIX)];
         let found = prefixes.into_iter().flatten().find_map(|prefix| {
             let rest = path.strip_prefix(prefix)?;
@@ -78,7 +78,7 @@ impl BuiltinRoute {
             return Err(Box::new(refused.into_problem()));
         }
         record.set_rule(RULE, None);
-        let visit = Visit {
+        let visit = BuiltinRequest {
             route: self,
             request,
             auth,
@@ -128,7 +128,8 @@ pub(in crate::edge) fn to_sign_in(
     let sign_in_request = sign_in_request(request, &authority);
     let now = core.unix_seconds();
     let target = target(request);
-    let departure = SignIns::depart(sign_in_request, &target, &browsers.seals, directory, now);
+    let departure =
+        SignIns::redirect_to_platform(sign_in_request, &target, &browsers.seals, directory, now);
     let departure = departure.ok_or_else(unavailable)?;
     let answer = Answer::redirect(302, departure.location);
     Ok(match departure.set_cookie {
@@ -176,14 +177,14 @@ fn browsers(core: &Core) -> Result<&Browsers, Box<Problem>> {
 }
 
 /// A request to a built-in route.
-struct Visit<'a, 'r> {
+struct BuiltinRequest<'a, 'r> {
     route: BuiltinRoute,
     request: &'a EdgeRequest<'r, Agent>,
     auth: AuthContext<'a>,
     authority: String,
 }
 
-impl Visit<'_, '_> {
+impl BuiltinRequest<'_, '_> {
     /// Returns the visitor's identity, if its cookie or certificate proves one.
     fn session(&self) -> Answer {
         let decision = access::decide(self.request, self.auth);
@@ -254,10 +255,10 @@ impl Visit<'_, '_> {
         };
         let now = core.unix_seconds();
         let session = Session::read(cookie, seals, self.request.host, project);
-        let Some(session) = session.ok().filter(|it| it.holds(directory, now).is_ok()) else {
+        let Some(session) = session.ok().filter(|it| it.check(directory, now).is_ok()) else {
             return;
         };
-        let ended = session.ended_as();
+        let ended = session.ended_id();
         directory.end(&ended, now.saturating_add(EDGE_SESSION_SECONDS));
         let concern = ChangeScope::Token(ended.into());
         core.tokens.directory_changed(Invalidations::one(concern));
@@ -292,7 +293,7 @@ impl Visit<'_, '_> {
         let known = (self.auth.tokens, self.auth.tenancy);
         let sign_ins = &browsers.sign_ins;
         let now = core.unix_seconds();
-        match sign_ins.arrive(
+        match sign_ins.complete(
             sign_in_request,
             (&code, &state),
             &browsers.seals,
@@ -306,7 +307,7 @@ impl Visit<'_, '_> {
                 let tunnel = self.request.tunnel;
                 let publisher = &tunnel.identity.subject;
                 let signed_in = &tunnel.project.signed_in;
-                signed_in.note(self.request.host, publisher, now);
+                signed_in.record(self.request.host, publisher, now);
                 let answer = Answer::redirect(302, location);
                 let with = |answer: Answer, cookie| answer.with(SET_COOKIE, cookie);
                 Ok(set_cookies.into_iter().fold(answer, with))

@@ -40,7 +40,7 @@ pub(crate) struct Terminal {
 
 impl Terminal {
     /// Parses the WebSocket handshake (RFC 6455, 4.2.1), and the query parameters of the session.
-    pub(in crate::edge) fn asked<H: HeaderFields>(
+    pub(in crate::edge) fn from_request<H: HeaderFields>(
         inbound: &RequestInfo<'_>,
         headers: &H,
         query: Option<&str>,
@@ -90,14 +90,14 @@ enum ConnectFailure {
 
 /// Opens a session, and serves its opener while it participates.
 pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
-    let Some(terminal) = request.forward.terminal.take() else {
+    let Some(terminal) = request.admitted.terminal.take() else {
         return ConnectionState::Abort;
     };
     let worker = Arc::clone(&visitor.worker);
-    let tunnel = &request.forward.tunnel;
+    let tunnel = &request.admitted.tunnel;
     let project = Arc::clone(&tunnel.project);
-    let (proof, tenancy) = (request.forward.proof(), &worker.core.tenancy);
-    let policy = match Policy::of(&tunnel.view, &project, proof, tenancy) {
+    let (proof, tenancy) = (request.admitted.proof(), &worker.core.tenancy);
+    let policy = match Policy::for_session(&tunnel.view, &project, proof, tenancy) {
         Ok(policy) => policy,
         Err(error) => {
             let reason = Some(error.to_string().into());
@@ -119,7 +119,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
             Err(failed) => failed,
         };
         if !request.fail_over(&worker) {
-            request.record.failed(failed.to_string());
+            request.record.set_failure(failed.to_string());
             let problem = match failed {
                 ConnectFailure::Connect(error) => problem_of(&error),
                 ConnectFailure::Server(ServerError::Deadline) => Problem::upstream_timeout(),
@@ -128,34 +128,34 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
             return refuse(visitor, request, &problem).await;
         }
     };
-    request.record.opened();
-    request.record.status(101);
-    request.record.first_byte();
-    request.forward.tunnel.health.served();
+    request.record.mark_stream_opened();
+    request.record.set_status(101);
+    request.record.mark_first_byte();
+    request.admitted.tunnel.health.served();
     let Request {
-        forward,
+        admitted: forward,
         body,
-        down,
+        response_format: down,
         expects_continue,
         record,
     } = request;
-    let opener = Opener::of(
+    let opener = Opener::from_proof(
         forward.proof(),
         terminal.context,
         policy,
         Transport::Websocket,
         tenancy,
     );
-    let started = webtty::begin(&worker, &forward.tunnel, opener, server, (permit, record));
+    let started = webtty::start_session(&worker, &forward.tunnel, opener, server, (permit, record));
     let started = match started {
         Ok(started) => started,
         Err(refused) => {
             let (error, record) = *refused;
             let problem = webtty::StartError::from(error).into();
             let request = Request {
-                forward,
+                admitted: forward,
                 body,
-                down,
+                response_format: down,
                 expects_continue,
                 record,
             };
@@ -170,7 +170,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
         visitor.io.io.flush().await
     };
     if answering.await.is_err() {
-        started.session.lost(started.seat.id);
+        started.session.on_disconnected(started.seat.id);
         return ConnectionState::Abort;
     }
     let early = visitor.io.unread().to_vec();
@@ -185,9 +185,9 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
 }
 
 async fn connect(visitor: &Visitor, request: &Request) -> Result<Server, ConnectFailure> {
-    let (tunnel, source) = (&request.forward.tunnel, visitor.seen.source);
+    let (tunnel, source) = (&request.admitted.tunnel, visitor.connection.source);
     let io = upstream::connect_raw(&visitor.worker, tunnel, source, None).await?;
-    let proof = request.forward.proof();
+    let proof = request.admitted.proof();
     Ok(Server::reach(io, &tunnel.view, proof, source).await?)
 }
 

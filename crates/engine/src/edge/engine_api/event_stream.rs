@@ -36,7 +36,7 @@ use transport::Stream;
 
 use crate::core::Worker;
 use crate::edge::headers::forwarding::{CHUNKED, TRANSFER_ENCODING};
-use crate::edge::http1::buffered::Buffered;
+use crate::edge::http1::buffered::BufferedStream;
 use crate::edge::response::local_response::reason;
 
 /// The next step for the connection.
@@ -47,7 +47,7 @@ pub(in crate::edge) enum AfterStream {
     /// The connection is closed in order, as the client requested.
     Close,
     /// The client has disconnected, or timed out.
-    Over,
+    Closed,
 }
 
 /// A complete request for the event stream.
@@ -57,10 +57,10 @@ struct StreamRequest {
     keep_alive: bool,
 }
 
-/// Reads the first request, and responds with `answer` if it is for the event stream. Invalid or
+/// Reads the first request, and responds with `problem_answer` if it is for the event stream. Invalid or
 /// unusual requests are left to the library.
 pub(in crate::edge) async fn serve<T, F>(
-    io: &mut Buffered<T>,
+    io: &mut BufferedStream<T>,
     worker: &Worker,
     (head_deadline, drain_deadline): (Duration, Duration),
     answer: impl FnOnce(Request) -> F,
@@ -95,7 +95,7 @@ where
             () = worker.drain.cancelled() => return AfterStream::Requests,
         };
         if !matches!(read, Ok(Ok(true))) {
-            return AfterStream::Over;
+            return AfterStream::Closed;
         }
     };
     io.consume(stream_request.head_bytes);
@@ -108,13 +108,13 @@ where
         // read.
         () = worker.drain.cancelled() => match timeout(drain_deadline, writing).await {
             Ok(written) => written,
-            Err(_elapsed) => return AfterStream::Over,
+            Err(_elapsed) => return AfterStream::Closed,
         },
     };
     match written {
         Ok(()) if stream_request.keep_alive => AfterStream::Requests,
         Ok(()) => AfterStream::Close,
-        Err(_) => AfterStream::Over,
+        Err(_) => AfterStream::Closed,
     }
 }
 
@@ -174,7 +174,7 @@ fn request(head: &RequestHead<'_>) -> Option<Request> {
 /// The head is sent together with the first part of the body, which is available immediately:
 /// `state.initial`, or a whole refusal.
 async fn write<T: Stream>(
-    io: &mut Buffered<T>,
+    io: &mut BufferedStream<T>,
     response: Response,
     now: Timestamp,
 ) -> io::Result<()> {

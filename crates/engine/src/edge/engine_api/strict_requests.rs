@@ -23,12 +23,12 @@ use transport::Stream;
 use types::problem::Problem;
 
 use crate::edge::engine_api::event_stream;
-use crate::edge::http1::buffered::Buffered;
+use crate::edge::http1::buffered::BufferedStream;
 
 /// A connection that checks requests before its reader receives them.
 pub(in crate::edge) struct StrictRequests<T> {
     /// `None` once the refusal is being written.
-    io: Option<Buffered<T>>,
+    io: Option<BufferedStream<T>>,
     limits: Limits,
     /// Clock for the `Date` header of a rejection.
     now: Box<dyn Fn() -> Timestamp + Send>,
@@ -59,7 +59,7 @@ enum State {
 
 impl<T: Stream> StrictRequests<T> {
     pub(in crate::edge) fn new(
-        io: Buffered<T>,
+        io: BufferedStream<T>,
         limits: Limits,
         now: impl Fn() -> Timestamp + Send + 'static,
     ) -> Self {
@@ -176,7 +176,7 @@ fn check(unread: &[u8], limits: &Limits) -> State {
 
 /// Writes the response to an invalid request, then closes the connection in a way that lets the
 /// client read it.
-async fn refuse<T: Stream>(mut io: Buffered<T>, refusal: Refusal, now: Timestamp) {
+async fn refuse<T: Stream>(mut io: BufferedStream<T>, refusal: Refusal, now: Timestamp) {
     let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
     let mut response: Response = daemon::problem::Refusal::from(problem).into_response();
     let closes = http::HeaderValue::from_static("close");
@@ -297,7 +297,10 @@ mod tests {
             ..Limits::default()
         };
         let now = || Timestamp::UNIX_EPOCH;
-        (StrictRequests::new(Buffered::new(near), limits, now), far)
+        (
+            StrictRequests::new(BufferedStream::new(near), limits, now),
+            far,
+        )
     }
 
     /// The bytes that the reader gets, and the bytes that the client gets.

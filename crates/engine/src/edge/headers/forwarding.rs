@@ -53,7 +53,7 @@ impl UpstreamRequestHead<'_> {
                 FieldKind::Authorization if self.strip_authorization => {}
                 FieldKind::Cookie => join_cookies(&mut cookies, field.value),
                 FieldKind::Referer => self.write_referer(out, &field),
-                FieldKind::OfProxies if !self.passes(&field) => {}
+                FieldKind::ProxyInfo if !self.passes(&field) => {}
                 kind if kind.is_set_by_edge() => {}
                 _ => write_field(out, field.name, field.value),
             }
@@ -139,7 +139,7 @@ fn printable(text: &str) -> Option<FieldValue<'_>> {
 
 /// True if a field of the service is forwarded to the visitor. Cookies with names reserved for the
 /// edge are not.
-pub(crate) fn passes_back(field: &Field<'_>) -> bool {
+pub(crate) fn passes_to_visitor(field: &Field<'_>) -> bool {
     field.kind != FieldKind::SetCookie || !browser::sets_edge_cookie(&field.value)
 }
 
@@ -182,7 +182,7 @@ pub(crate) fn write_response(
     };
     let keep_alive = down.keep_alive && bounded;
     http1::write_status_line(out, head.status, phrase_of(head));
-    for field in head.fields.end_to_end().filter(passes_back) {
+    for field in head.fields.end_to_end().filter(passes_to_visitor) {
         write_field(out, field.name, field.value);
     }
     if modern && matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose) {
@@ -204,7 +204,7 @@ pub(crate) fn write_response(
 /// Writes an interim response (RFC 9110, 15.2) or a 101 response.
 pub(crate) fn write_interim(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
     http1::write_status_line(out, head.status, phrase_of(head));
-    for field in head.fields.end_to_end().filter(passes_back) {
+    for field in head.fields.end_to_end().filter(passes_to_visitor) {
         write_field(out, field.name, field.value);
     }
     if let Some(upgrade) = head.upgrade {

@@ -15,7 +15,7 @@ use http1::{
 
 use crate::browser::sets_edge_cookie;
 use crate::edge::headers::forwarding::{
-    CHUNKED, CONNECTION, ResponseFormat, TRANSFER_ENCODING, passes_back,
+    CHUNKED, CONNECTION, ResponseFormat, TRANSFER_ENCODING, passes_to_visitor,
 };
 use crate::edge::http1::copy::Framing;
 use crate::edge::response::local_response::reason;
@@ -68,7 +68,7 @@ pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Opt
 pub(crate) fn response(head: &ResponseHead<'_>) -> Option<Response<()>> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::from_u16(head.status).ok()?;
-    for field in head.fields.end_to_end().filter(passes_back) {
+    for field in head.fields.end_to_end().filter(passes_to_visitor) {
         let name = HeaderName::from_bytes(&field.name).ok()?;
         let value = HeaderValue::from_bytes(&field.value).ok()?;
         response.headers_mut().append(name, value);

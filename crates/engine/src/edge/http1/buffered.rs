@@ -13,14 +13,14 @@ use transport::{Scratch, Stream};
 /// A stream with a read buffer for heads. An empty buffer owns no memory, so an idle connection
 /// costs only its socket and TLS session.
 #[derive(Debug)]
-pub(crate) struct Buffered<T> {
+pub(crate) struct BufferedStream<T> {
     /// The stream itself, for writing.
     pub(crate) io: T,
     bytes: Vec<u8>,
     start: usize,
 }
 
-impl<T: Stream> Buffered<T> {
+impl<T: Stream> BufferedStream<T> {
     pub(crate) fn new(io: T) -> Self {
         Self {
             io,
@@ -108,7 +108,7 @@ impl<T: Stream> Buffered<T> {
 }
 
 /// Reads the unread bytes first, then the stream.
-impl<T: Stream> AsyncRead for Buffered<T> {
+impl<T: Stream> AsyncRead for BufferedStream<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -126,7 +126,7 @@ impl<T: Stream> AsyncRead for Buffered<T> {
     }
 }
 
-impl<T: Stream> AsyncWrite for Buffered<T> {
+impl<T: Stream> AsyncWrite for BufferedStream<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -171,7 +171,7 @@ mod tests {
     #[tokio::test]
     async fn bytes_are_kept_in_order_and_memory_is_released() {
         let (near, mut far) = duplex(64);
-        let mut near = Buffered::new(near);
+        let mut near = BufferedStream::new(near);
         assert!(near.is_quiet());
         far.write_all(b"abc").await.unwrap();
         assert!(poll_fn(|cx| near.poll_more(cx)).await.unwrap());
@@ -188,7 +188,7 @@ mod tests {
     #[tokio::test]
     async fn unread_bytes_are_read_first() {
         let (near, mut far) = duplex(64);
-        let mut near = Buffered::new(near);
+        let mut near = BufferedStream::new(near);
         near.append(b"abcd");
         far.write_all(b"ef").await.unwrap();
         drop(far);
@@ -204,7 +204,7 @@ mod tests {
     async fn closing_waits_for_the_peer() {
         let (near, mut far) = duplex(64);
         far.write_all(b"not asked for").await.unwrap();
-        let closing = tokio::spawn(Buffered::new(near).close());
+        let closing = tokio::spawn(BufferedStream::new(near).close());
         assert_eq!(far.read(&mut [0; 1]).await.unwrap(), 0);
         assert!(!closing.is_finished(), "closing waits for the peer");
         far.shutdown().await.unwrap();
@@ -214,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn bytes_are_detected_by_a_task_without_budget() {
         let (near, mut far) = duplex(64);
-        let mut near = Buffered::new(near);
+        let mut near = BufferedStream::new(near);
         far.write_all(b"unasked").await.unwrap();
         poll_fn(|cx| {
             while coop::has_budget_remaining() {

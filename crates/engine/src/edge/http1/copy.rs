@@ -14,7 +14,7 @@ use tokio::io::{AsyncWrite, ReadBuf};
 use transport::memory::{self, Backlog, Source};
 use transport::{Scratch, Stream};
 
-use crate::edge::http1::buffered::Buffered;
+use crate::edge::http1::buffered::BufferedStream;
 
 /// The copy of one body, with the head that precedes it.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct BodyCopy {
     /// The head, and other bytes that are written from their own memory.
     front: Vec<u8>,
     front_sent: usize,
-    held: Option<CopyBuffer>,
+    buffer: Option<CopyBuffer>,
     /// The end of the body, written last.
     tail: Vec<u8>,
     tail_sent: usize,
@@ -38,11 +38,11 @@ pub(crate) struct BodyCopy {
     finished: bool,
     written: u64,
     /// Everything to be written so far is still in `front`.
-    whole: bool,
+    is_all_in_front: bool,
     failed: Option<CopyError>,
     /// An error of the source after bytes that are not processed yet and may complete the body. It
     /// is stored because a socket reports an error only once.
-    broken: Option<io::Error>,
+    source_error: Option<io::Error>,
 }
 
 /// Framing of the body as written, relative to the framing as read.
@@ -84,7 +84,7 @@ impl BodyCopy {
         head: Vec<u8>,
         reader: BodyReader,
         framing: Framing,
-        source: &mut Buffered<R>,
+        source: &mut BufferedStream<R>,
     ) -> Self {
         let mut copy = Self {
             finished: reader.is_done(),
@@ -92,7 +92,7 @@ impl BodyCopy {
             framing,
             front: head,
             front_sent: 0,
-            held: None,
+            buffer: None,
             tail: Vec::new(),
             tail_sent: 0,
             size: Scratch::SMALL,
@@ -101,9 +101,9 @@ impl BodyCopy {
             accepted: 0,
             backlog: Backlog::new(visitor),
             written: 0,
-            whole: true,
+            is_all_in_front: true,
             failed: None,
-            broken: None,
+            source_error: None,
         };
         while !copy.finished && !copy.starved && !source.unread().is_empty() {
             if copy.front.len() >= Scratch::SMALL {
@@ -125,30 +125,30 @@ impl BodyCopy {
     /// True if bytes wait for the sink. Otherwise the copy waits for the source.
     pub(crate) fn waits_for_sink(&self) -> bool {
         self.front_sent < self.front.len()
-            || self.held.is_some()
+            || self.buffer.is_some()
             || self.tail_sent < self.tail.len()
             || self.accepted >= Scratch::SMALL
     }
 
     /// The whole message, head and body, if it was small enough to be still in memory. It can then
     /// be sent again.
-    pub(crate) fn into_whole(mut self) -> Option<Vec<u8>> {
+    pub(crate) fn into_complete_message(mut self) -> Option<Vec<u8>> {
         self.front.append(&mut self.tail);
-        (self.whole && self.finished).then_some(self.front)
+        (self.is_all_in_front && self.finished).then_some(self.front)
     }
 
     /// Copies as much as possible. Ready when the whole body is written and flushed.
     pub(crate) fn poll<R: Stream, W: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Buffered<R>,
+        source: &mut BufferedStream<R>,
         sink: &mut W,
     ) -> Poll<Result<(), CopyError>> {
         loop {
             let before = self.written;
             if self.poll_sink(cx, sink)?.is_pending() {
                 // Bytes that wait for the sink count against the memory limit of the process.
-                let buffer = self.held.as_ref().map_or(0, |held| held.bytes.len());
+                let buffer = self.buffer.as_ref().map_or(0, |held| held.bytes.len());
                 let waits = buffer + self.front.len() + self.accepted;
                 let progress = self.written != before;
                 let waiting = self.backlog.wait(cx, waits, progress);
@@ -219,7 +219,7 @@ impl BodyCopy {
             self.unflushed = true;
             self.written += sent as u64;
         }
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.buffer {
             while held.start < held.end {
                 let rest = held.bytes.get(held.start..held.end).unwrap_or_default();
                 let sent = ready!(poll_some(cx, sink, rest))?;
@@ -227,7 +227,7 @@ impl BodyCopy {
                 self.unflushed = true;
                 self.written += sent as u64;
             }
-            self.held = None;
+            self.buffer = None;
         }
         while self.tail_sent < self.tail.len() {
             let rest = self.tail.get(self.tail_sent..).unwrap_or_default();
@@ -243,9 +243,9 @@ impl BodyCopy {
     fn poll_source<R: Stream>(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Buffered<R>,
+        source: &mut BufferedStream<R>,
     ) -> io::Result<Poll<()>> {
-        self.whole = false;
+        self.is_all_in_front = false;
         if !self.front.is_empty() {
             self.front = Vec::new();
             self.front_sent = 0;
@@ -254,7 +254,7 @@ impl BodyCopy {
             self.join_unread(source)?;
             return Ok(Poll::Ready(()));
         }
-        if let Some(error) = self.broken.take() {
+        if let Some(error) = self.source_error.take() {
             return Err(error);
         }
         if self.starved {
@@ -272,13 +272,13 @@ impl BodyCopy {
     }
 
     /// Moves unread bytes of the source into `front`.
-    fn join_unread<R: Stream>(&mut self, source: &mut Buffered<R>) -> io::Result<()> {
+    fn join_unread<R: Stream>(&mut self, source: &mut BufferedStream<R>) -> io::Result<()> {
         let unread = source.unread();
         let consumed = if self.framing == Framing::Same {
             let step = self.reader.advance_verbatim(unread).map_err(invalid)?;
             self.front
                 .extend_from_slice(unread.get(..step.pass).unwrap_or_default());
-            self.note(&step.state, unread)?;
+            self.on_state(&step.state, unread)?;
             step.consumed
         } else {
             let step = self.reader.advance(unread).map_err(invalid)?;
@@ -291,7 +291,7 @@ impl BodyCopy {
             } else {
                 self.front.extend_from_slice(data);
             }
-            self.note(&step.state, unread)?;
+            self.on_state(&step.state, unread)?;
             step.consumed
         };
         self.starved = consumed == 0 && !self.finished;
@@ -303,7 +303,7 @@ impl BodyCopy {
     fn poll_fill<R: Stream>(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Buffered<R>,
+        source: &mut BufferedStream<R>,
     ) -> io::Result<Poll<()>> {
         if memory::is_scarce() {
             self.size = Scratch::SMALL;
@@ -328,7 +328,7 @@ impl BodyCopy {
                 }
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) if before > 0 => {
-                    self.broken = Some(error);
+                    self.source_error = Some(error);
                     break;
                 }
                 Poll::Ready(Err(error)) => return Err(error),
@@ -362,7 +362,7 @@ impl BodyCopy {
         mut bytes: Scratch,
         start: usize,
         read: usize,
-        source: &mut Buffered<R>,
+        source: &mut BufferedStream<R>,
     ) -> io::Result<()> {
         let new_bytes = bytes.get(start..start + read).unwrap_or_default();
         let (consumed, state, from, to) = if self.framing == Framing::Same {
@@ -372,7 +372,7 @@ impl BodyCopy {
             let step = self.reader.advance(new_bytes).map_err(invalid)?;
             (step.consumed, step.state, step.data.start, step.data.end)
         };
-        self.note(&state, new_bytes)?;
+        self.on_state(&state, new_bytes)?;
         if consumed < read {
             source.append(new_bytes.get(consumed..).unwrap_or_default());
             self.starved = consumed == 0 && !self.finished;
@@ -391,12 +391,12 @@ impl BodyCopy {
                 end += CHUNK_TAIL;
             }
         }
-        self.held = Some(CopyBuffer { bytes, start, end });
+        self.buffer = Some(CopyBuffer { bytes, start, end });
         Ok(())
     }
 
     /// Records the end of the body. Trailers are filtered and written.
-    fn note(&mut self, state: &BodyState, buf: &[u8]) -> io::Result<()> {
+    fn on_state(&mut self, state: &BodyState, buf: &[u8]) -> io::Result<()> {
         match state {
             BodyState::More => return Ok(()),
             BodyState::Done => {}
@@ -439,7 +439,7 @@ fn poll_some<W: AsyncWrite + Unpin>(
     }
 }
 
-fn invalid(error: http1::BadBody) -> io::Error {
+fn invalid(error: http1::BodyError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 

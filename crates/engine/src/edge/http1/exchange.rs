@@ -39,14 +39,14 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
                 if request.fail_over(&visitor.worker) {
                     continue;
                 }
-                request.record.failed(error.to_string());
+                request.record.set_failure(error.to_string());
                 return refuse(visitor, request, &problem_of(&error)).await;
             }
         };
-        request.record.opened();
+        request.record.mark_stream_opened();
         let ended = match connection {
             Connection::Http1(io) => {
-                let exchange = Exchange::begin(visitor, &mut request, io);
+                let exchange = Exchange::new(visitor, &mut request, io);
                 exchange.run(started).await
             }
             Connection::Http2(http2) => to_http2::run(visitor, &mut request, http2, started).await,
@@ -57,16 +57,16 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
                 return upgrade::run(visitor, request, upstream, head).await;
             }
             ExchangeOutcome::Refused(problem) => return refuse(visitor, request, &problem).await,
-            ExchangeOutcome::Untouched(whole, reason) => {
-                request.forward.head = whole;
+            ExchangeOutcome::NotForwarded(whole, reason) => {
+                request.admitted.head = whole;
                 request.body = http1::BodyLength::Empty;
                 if !request.fail_over(&visitor.worker) {
-                    request.record.failed(reason);
+                    request.record.set_failure(reason);
                     return refuse(visitor, request, &Problem::upstream_unreachable()).await;
                 }
             }
             ExchangeOutcome::Retry(whole, reason) => {
-                request.forward.head = whole;
+                request.admitted.head = whole;
                 request.body = http1::BodyLength::Empty;
                 // The request is retried once on a new connection to the same agent. After a second
                 // failure another agent is tried.
@@ -75,7 +75,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
                 } else if request.fail_over(&visitor.worker) {
                     fresh = false;
                 } else {
-                    request.record.failed(reason);
+                    request.record.set_failure(reason);
                     return refuse(visitor, request, &Problem::upstream_unreachable()).await;
                 }
             }
@@ -88,12 +88,12 @@ async fn connect(
     request: &Request,
     fresh: bool,
 ) -> Result<Connection, ConnectError> {
-    let (worker, tunnel) = (&visitor.worker, &request.forward.tunnel);
-    if request.forward.upgrade.is_some() {
-        let io = upstream::connect_http1(worker, tunnel, visitor.seen.source).await?;
+    let (worker, tunnel) = (&visitor.worker, &request.admitted.tunnel);
+    if request.admitted.upgrade.is_some() {
+        let io = upstream::connect_http1(worker, tunnel, visitor.connection.source).await?;
         return Ok(Connection::Http1(io));
     }
-    upstream::connect(worker, tunnel, visitor.seen.source, fresh).await
+    upstream::connect(worker, tunnel, visitor.connection.source, fresh).await
 }
 
 /// Responds in place of the service.
@@ -102,12 +102,14 @@ pub(in crate::edge) async fn refuse(
     mut request: Request,
     problem: &Problem,
 ) -> ConnectionState {
-    let answer = request.record.answer(problem, request.forward.form);
+    let answer = request
+        .record
+        .problem_answer(problem, request.admitted.error_format);
     // The body may be half read, so the start of the next request is unknown.
     let bodiless = BodyReader::from(request.body).is_done();
-    let keep_alive = request.down.keep_alive && bodiless;
+    let keep_alive = request.response_format.keep_alive && bodiless;
     visitor
-        .write_answer(&answer, request.forward.is_head, keep_alive)
+        .write_answer(&answer, request.admitted.is_head, keep_alive)
         .await
 }
 
@@ -129,14 +131,14 @@ struct Exchange<'v> {
     visitor: &'v mut Visitor,
     request: &'v mut Request,
     upstream: Http1,
-    up: BodyCopy,
-    up_state: UploadState,
+    upload: BodyCopy,
+    upload_state: UploadState,
     /// Bytes of the response that were scanned without finding the end of the head.
-    seen: usize,
-    interim: usize,
+    scanned: usize,
+    interim_count: usize,
     /// Interim responses that are being sent to the visitor.
-    early: Vec<u8>,
-    early_sent: usize,
+    interim_bytes: Vec<u8>,
+    interim_sent: usize,
 }
 
 #[derive(Debug, PartialEq)]
@@ -154,7 +156,7 @@ pub(in crate::edge) enum ExchangeOutcome {
     Refused(Problem),
     /// The agent reports that no service received the request. Contains the whole request and the
     /// reason.
-    Untouched(Vec<u8>, String),
+    NotForwarded(Vec<u8>, String),
     /// The connection closed before any response, and the request may be sent again. Contains the
     /// whole request and the reason.
     Retry(Vec<u8>, String),
@@ -182,32 +184,33 @@ struct Response {
 }
 
 impl<'v> Exchange<'v> {
-    fn begin(visitor: &'v mut Visitor, request: &'v mut Request, upstream: Http1) -> Self {
-        let head = std::mem::take(&mut request.forward.head);
+    fn new(visitor: &'v mut Visitor, request: &'v mut Request, upstream: Http1) -> Self {
+        let head = std::mem::take(&mut request.admitted.head);
         let reader = BodyReader::from(request.body);
-        let source = Source::from(visitor.seen.source);
+        let source = Source::from(visitor.connection.source);
         let up = BodyCopy::new(source, head, reader, Framing::Same, &mut visitor.io);
         Self {
             visitor,
             request,
             upstream,
-            up,
-            up_state: UploadState::Sending,
-            seen: 0,
-            interim: 0,
-            early: Vec::new(),
-            early_sent: 0,
+            upload: up,
+            upload_state: UploadState::Sending,
+            scanned: 0,
+            interim_count: 0,
+            interim_bytes: Vec::new(),
+            interim_sent: 0,
         }
     }
 
     async fn run(mut self, started: Instant) -> ExchangeOutcome {
-        let period = ResponseTimeout::of(&self.visitor.worker.core.config);
+        let period = ResponseTimeout::from_config(&self.visitor.worker.core.config);
         let waiting = await_with_timeout(started, period, |cx| {
             let answer = self.poll_answer(cx);
-            self.request.record.bytes(self.up.written(), 0);
+            self.request.record.set_bytes(self.upload.written(), 0);
             let progress = Progress {
-                moved: self.up.written(),
-                is_timed: self.up_state == UploadState::Sending && !self.up.waits_for_sink(),
+                count: self.upload.written(),
+                waits_for_visitor: self.upload_state == UploadState::Sending
+                    && !self.upload.waits_for_sink(),
             };
             (answer, progress)
         });
@@ -216,12 +219,12 @@ impl<'v> Exchange<'v> {
             Some(HeadOutcome::Upgraded(head)) => ExchangeOutcome::Upgraded(self.upstream, head),
             Some(HeadOutcome::VisitorGone) => ExchangeOutcome::Next(ConnectionState::Abort),
             Some(HeadOutcome::Bad(reason)) => {
-                self.request.record.failed(reason);
+                self.request.record.set_failure(reason);
                 ExchangeOutcome::Refused(Problem::upstream_unreachable())
             }
             Some(HeadOutcome::Broken(reason)) => self.broken(reason),
             None => {
-                self.request.record.failed("no answer in time");
+                self.request.record.set_failure("no answer in time");
                 ExchangeOutcome::Refused(Problem::upstream_timeout())
             }
         }
@@ -236,47 +239,47 @@ impl<'v> Exchange<'v> {
             .io
             .refusal()
             .map(|refusal| refusal.text().to_owned());
-        let silent = self.upstream.unread().is_empty() && self.interim == 0;
-        let tunnel = &self.request.forward.tunnel;
+        let silent = self.upstream.unread().is_empty() && self.interim_count == 0;
+        let tunnel = &self.request.admitted.tunnel;
         if let Some(refusal) = refusal {
             tunnel.health.failed();
-            if let Some(whole) = self.up.into_whole() {
-                return ExchangeOutcome::Untouched(whole, refusal);
+            if let Some(whole) = self.upload.into_complete_message() {
+                return ExchangeOutcome::NotForwarded(whole, refusal);
             }
-            self.request.record.failed(refusal);
+            self.request.record.set_failure(refusal);
             return ExchangeOutcome::Refused(Problem::upstream_unreachable());
         }
         if silent
-            && self.request.forward.idempotent
-            && let Some(whole) = self.up.into_whole()
+            && self.request.admitted.idempotent
+            && let Some(whole) = self.upload.into_complete_message()
         {
             return ExchangeOutcome::Retry(whole, reason);
         }
-        self.request.record.failed(reason);
+        self.request.record.set_failure(reason);
         ExchangeOutcome::Refused(Problem::upstream_unreachable())
     }
 
     /// Sends the request and waits for the head of the final response.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<HeadOutcome> {
-        if self.poll_up(cx).is_err() {
+        if self.poll_upload(cx).is_err() {
             return Poll::Ready(HeadOutcome::VisitorGone);
         }
         loop {
-            if self.poll_early(cx).is_err() {
+            if self.poll_interim(cx).is_err() {
                 return Poll::Ready(HeadOutcome::VisitorGone);
             }
             let unread = self.upstream.unread();
             let limits = Limits::default();
-            if unread.len() > self.seen && may_complete(unread, self.seen, &limits) {
+            if unread.len() > self.scanned && may_complete(unread, self.scanned, &limits) {
                 match self.take_head(&limits) {
                     Ok(Some(answered)) => return Poll::Ready(answered),
                     // An interim response was taken. The next head may be available already.
-                    Ok(None) if self.seen == 0 => continue,
+                    Ok(None) if self.scanned == 0 => continue,
                     Ok(None) => {}
                     Err(reason) => return Poll::Ready(HeadOutcome::Bad(reason)),
                 }
             }
-            self.seen = self.upstream.unread().len();
+            self.scanned = self.upstream.unread().len();
             match self.upstream.poll_more(cx) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => {
@@ -288,23 +291,23 @@ impl<'v> Exchange<'v> {
                 Poll::Pending => break,
             }
         }
-        if self.up_state != UploadState::Sending && self.visitor.poll_hang_up(cx).is_ready() {
+        if self.upload_state != UploadState::Sending && self.visitor.poll_hang_up(cx).is_ready() {
             return Poll::Ready(HeadOutcome::VisitorGone);
         }
         Poll::Pending
     }
 
     /// Sends available bytes of the request. An error means that the visitor disconnected.
-    fn poll_up(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
-        if self.up_state != UploadState::Sending {
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
+        if self.upload_state != UploadState::Sending {
             return Ok(());
         }
         match self
-            .up
+            .upload
             .poll(cx, &mut self.visitor.io, &mut self.upstream.io)
         {
-            Poll::Ready(Ok(())) => self.up_state = UploadState::Sent,
-            Poll::Ready(Err(CopyError::Sink)) => self.up_state = UploadState::Broken,
+            Poll::Ready(Ok(())) => self.upload_state = UploadState::Sent,
+            Poll::Ready(Err(CopyError::Sink)) => self.upload_state = UploadState::Broken,
             Poll::Ready(Err(CopyError::Source(_))) => return Err(()),
             Poll::Pending => {}
         }
@@ -312,21 +315,24 @@ impl<'v> Exchange<'v> {
     }
 
     /// Writes interim responses. An error means that the visitor disconnected.
-    fn poll_early(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
         let mut io = Pin::new(&mut self.visitor.io.io);
-        while self.early_sent < self.early.len() {
-            let rest = self.early.get(self.early_sent..).unwrap_or_default();
+        while self.interim_sent < self.interim_bytes.len() {
+            let rest = self
+                .interim_bytes
+                .get(self.interim_sent..)
+                .unwrap_or_default();
             match io.as_mut().poll_write(cx, rest) {
-                Poll::Ready(Ok(sent)) if sent > 0 => self.early_sent += sent,
+                Poll::Ready(Ok(sent)) if sent > 0 => self.interim_sent += sent,
                 Poll::Ready(_) => return Err(()),
                 Poll::Pending => return Ok(()),
             }
         }
-        if !self.early.is_empty() {
+        if !self.interim_bytes.is_empty() {
             match io.poll_flush(cx) {
                 Poll::Ready(Ok(())) => {
-                    self.early.clear();
-                    self.early_sent = 0;
+                    self.interim_bytes.clear();
+                    self.interim_sent = 0;
                 }
                 Poll::Ready(Err(_)) => return Err(()),
                 Poll::Pending => {}
@@ -338,44 +344,45 @@ impl<'v> Exchange<'v> {
     /// Takes a head from the service's bytes. `None` if it is incomplete, or an interim response.
     fn take_head(&mut self, limits: &Limits) -> Result<Option<HeadOutcome>, &'static str> {
         let mut slots = Slots::new();
-        let is_head = self.request.forward.is_head;
+        let is_head = self.request.admitted.is_head;
         let parsed = parse_response(self.upstream.unread(), limits, is_head, &mut slots);
         let http1::Progress::Complete { head, head_len } = parsed.map_err(|bad| bad.reason)? else {
-            self.seen = self.upstream.unread().len();
+            self.scanned = self.upstream.unread().len();
             return Ok(None);
         };
         let answered = match head.status {
             101 => {
-                let upgrade = self.request.forward.upgrade.as_ref();
+                let upgrade = self.request.admitted.upgrade.as_ref();
                 upgrade.ok_or(UNEXPECTED_UPGRADE)?.check(&head)?;
-                if self.up_state != UploadState::Sent {
+                if self.upload_state != UploadState::Sent {
                     return Err("the service changed protocols before it had the request");
                 }
-                let mut out = std::mem::take(&mut self.early).split_off(self.early_sent);
-                self.early_sent = 0;
+                let mut out = std::mem::take(&mut self.interim_bytes).split_off(self.interim_sent);
+                self.interim_sent = 0;
                 write_interim(&mut out, &head);
-                self.request.record.status(101);
+                self.request.record.set_status(101);
                 Some(HeadOutcome::Upgraded(out))
             }
             100..=199 => {
-                self.interim += 1;
-                if self.interim > MAX_INTERIM {
+                self.interim_count += 1;
+                if self.interim_count > MAX_INTERIM {
                     return Err("too many interim responses");
                 }
                 // RFC 9110, 15.2: an HTTP/1.0 client gets no interim responses.
-                if self.request.down.version == http1::Version::Http11 {
-                    write_interim(&mut self.early, &head);
+                if self.request.response_format.version == http1::Version::Http11 {
+                    write_interim(&mut self.interim_bytes, &head);
                 }
                 None
             }
             status => {
-                let mut out = std::mem::take(&mut self.early).split_off(self.early_sent);
-                self.early_sent = 0;
-                let (framing, keep_alive) = write_response(&mut out, &head, self.request.down);
-                if self.request.forward.timing {
+                let mut out = std::mem::take(&mut self.interim_bytes).split_off(self.interim_sent);
+                self.interim_sent = 0;
+                let (framing, keep_alive) =
+                    write_response(&mut out, &head, self.request.response_format);
+                if self.request.admitted.server_timing {
                     add_timing(&mut out, &self.request.record);
                 }
-                self.request.record.status(status);
+                self.request.record.set_status(status);
                 Some(HeadOutcome::Final(Response {
                     head: out,
                     body: head.body,
@@ -384,33 +391,35 @@ impl<'v> Exchange<'v> {
                     // of the tunnel may use another HTTP version.
                     reusable: head.keep_alive
                         && head.body != ResponseBody::UntilClose
-                        && self.request.forward.upgrade.is_none(),
+                        && self.request.admitted.upgrade.is_none(),
                     keep_alive,
                 }))
             }
         };
         self.upstream.consume(head_len);
-        self.seen = 0;
+        self.scanned = 0;
         Ok(answered)
     }
 
     /// Sends the response, while the rest of the request is still being sent.
     async fn respond(mut self, response: Response) -> ExchangeOutcome {
-        self.request.forward.tunnel.health.served();
-        self.request.record.first_byte();
+        self.request.admitted.tunnel.health.served();
+        self.request.record.mark_first_byte();
         let reader = BodyReader::from(response.body);
-        let source = Source::from(self.visitor.seen.source);
+        let source = Source::from(self.visitor.connection.source);
         let Response { head, framing, .. } = response;
         let mut down = BodyCopy::new(source, head, reader, framing, &mut self.upstream);
         let copying = poll_fn(|cx| {
             // A visitor that aborts its request still gets the response in progress.
-            if self.poll_up(cx).is_err() {
-                self.up_state = UploadState::Broken;
+            if self.poll_upload(cx).is_err() {
+                self.upload_state = UploadState::Broken;
             }
             let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
-            self.request.record.bytes(self.up.written(), down.written());
+            self.request
+                .record
+                .set_bytes(self.upload.written(), down.written());
             if copied.is_pending()
-                && self.up_state == UploadState::Sent
+                && self.upload_state == UploadState::Sent
                 && self.visitor.poll_hang_up(cx).is_ready()
             {
                 return Poll::Ready(Err(CopyError::Sink));
@@ -420,10 +429,10 @@ impl<'v> Exchange<'v> {
         let copied = copying.await;
         match copied {
             Ok(()) => {
-                self.request.record.ended(Outcome::Served);
-                let sent = self.up_state == UploadState::Sent;
+                self.request.record.set_outcome(Outcome::Served);
+                let sent = self.upload_state == UploadState::Sent;
                 if sent && response.reusable && self.upstream.unread().is_empty() {
-                    let tunnel = self.request.forward.tunnel.view.id;
+                    let tunnel = self.request.admitted.tunnel.view.id;
                     upstream::keep(&self.visitor.worker, tunnel, self.upstream);
                 }
                 let next = if sent && response.keep_alive {
@@ -437,7 +446,7 @@ impl<'v> Exchange<'v> {
             Err(CopyError::Source(error)) => {
                 // The connection is aborted so that the visitor does not mistake the partial
                 // response for a complete one.
-                self.request.record.failed(error.to_string());
+                self.request.record.set_failure(error.to_string());
                 ExchangeOutcome::Next(ConnectionState::Abort)
             }
         }

@@ -39,7 +39,10 @@ pub(in crate::edge) async fn run(
     http2: Http2,
     started: Instant,
 ) -> ExchangeOutcome {
-    let Http2 { mut send, turn } = http2;
+    let Http2 {
+        mut send,
+        permit: turn,
+    } = http2;
     let reader = BodyReader::from(request.body);
     let has_body = !reader.is_done();
     let (body, mut upload) = if has_body {
@@ -52,20 +55,21 @@ pub(in crate::edge) async fn run(
     } else {
         (RequestBody::Empty, UploadState::Whole)
     };
-    let forward = &request.forward;
+    let forward = &request.admitted;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let (body, moved) = CountingBody::new(body);
-    let Some(outgoing) = translate::request(&forward.head, tls, forward.trailers, body) else {
+    let Some(outgoing) = translate::request(&forward.head, tls, forward.accepts_trailers, body)
+    else {
         return ExchangeOutcome::Refused(Problem::upstream_unreachable());
     };
     request.record.set_upload_counter(moved.clone());
     // The library does not report interim responses of the service, so the edge itself sends
     // `100 Continue`. It is not sent if the connection to the service has failed.
     let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
-    if awaited && send.ready().await.is_ok() && visitor.ask_for_body().await.is_err() {
+    if awaited && send.ready().await.is_ok() && visitor.send_continue().await.is_err() {
         return ExchangeOutcome::Next(ConnectionState::Abort);
     }
-    let period = ResponseTimeout::of(&visitor.worker.core.config);
+    let period = ResponseTimeout::from_config(&visitor.worker.core.config);
     let answering = async {
         send.ready().await?;
         send.send_request(outgoing).await
@@ -94,17 +98,17 @@ pub(in crate::edge) async fn run(
         }
         Some(Some(Err(error))) => {
             let reason = error.to_string();
-            if request.forward.idempotent && !has_body {
-                return ExchangeOutcome::Retry(std::mem::take(&mut request.forward.head), reason);
+            if request.admitted.idempotent && !has_body {
+                return ExchangeOutcome::Retry(std::mem::take(&mut request.admitted.head), reason);
             }
-            request.forward.tunnel.health.failed();
-            request.record.failed(reason);
+            request.admitted.tunnel.health.failed();
+            request.record.set_failure(reason);
             ExchangeOutcome::Refused(Problem::upstream_unreachable())
         }
         Some(None) => ExchangeOutcome::Next(ConnectionState::Abort),
         None => {
-            upstream::discard_http2(&visitor.worker, &request.forward.tunnel, &turn);
-            request.record.failed("no answer in time");
+            upstream::discard_http2(&visitor.worker, &request.admitted.tunnel, &turn);
+            request.record.set_failure("no answer in time");
             ExchangeOutcome::Refused(Problem::upstream_timeout())
         }
     }
@@ -205,15 +209,15 @@ async fn respond(
     response: Response<Incoming>,
     mut upload: UploadState,
 ) -> ConnectionState {
-    request.forward.tunnel.health.served();
+    request.admitted.tunnel.health.served();
     let record = &mut request.record;
-    record.first_byte();
-    record.status(response.status().as_u16());
+    record.mark_first_byte();
+    record.set_status(response.status().as_u16());
     let mut out = Vec::with_capacity(512);
-    let is_head = request.forward.is_head;
+    let is_head = request.admitted.is_head;
     let (framing, keep_alive) =
-        translate::write_response(&mut out, &response, is_head, request.down);
-    if request.forward.timing {
+        translate::write_response(&mut out, &response, is_head, request.response_format);
+    if request.admitted.server_timing {
         add_timing(&mut out, record);
     }
     let mut download = Download {
@@ -237,7 +241,7 @@ async fn respond(
     let copied = copied.await;
     match copied {
         Ok(()) => {
-            record.ended(Outcome::Served);
+            record.set_outcome(Outcome::Served);
             if upload.is_whole() && keep_alive {
                 ConnectionState::Request
             } else {
@@ -246,7 +250,7 @@ async fn respond(
         }
         Err(ExchangeError::Visitor) => ConnectionState::Abort,
         Err(ExchangeError::Service(error)) => {
-            record.failed(error.to_string());
+            record.set_failure(error.to_string());
             ConnectionState::Abort
         }
     }

@@ -22,19 +22,19 @@ pub(crate) struct Upgrade {
 
 impl Upgrade {
     /// `key` is the value of `Sec-WebSocket-Key`, if the request has one.
-    pub(in crate::edge) fn to(protocol: Protocol<'_>, key: Option<FieldValue<'_>>) -> Self {
+    pub(in crate::edge) fn new(protocol: Protocol<'_>, key: Option<FieldValue<'_>>) -> Self {
         let mut upgrade = Self {
             protocol: protocol.as_str().to_owned(),
             accept: None,
         };
         if let Some(key) = key {
-            upgrade.has_key(key);
+            upgrade.set_key(key);
         }
         upgrade
     }
 
     /// Sets the request's `Sec-WebSocket-Key`.
-    pub(in crate::edge) fn has_key(&mut self, key: FieldValue<'_>) {
+    pub(in crate::edge) fn set_key(&mut self, key: FieldValue<'_>) {
         if self.is_websocket() {
             self.accept = Some(derive_accept_key(&key));
         }
@@ -79,7 +79,7 @@ pub(in crate::edge) async fn run(
     // After the upgrade only the two peers can judge pauses, so the stall limit is lifted.
     visitor.io.io.get_ref().0.limit_stall(None);
     let record = &mut request.record;
-    record.first_byte();
+    record.mark_first_byte();
     head.extend_from_slice(upstream.unread());
     let early = visitor.io.unread().to_vec();
     visitor.io.consume(early.len());
@@ -91,16 +91,16 @@ pub(in crate::edge) async fn run(
             upstream.io.flush().await?;
         }
         let sent = (early.len(), head.len());
-        let source = visitor.seen.source.into();
+        let source = visitor.connection.source.into();
         raw::pump_upgraded(source, &mut visitor.io.io, &mut upstream.io, record, sent).await
     };
     match joined.await {
         Ok(()) => {
-            request.record.ended(Outcome::Served);
+            request.record.set_outcome(Outcome::Served);
             ConnectionState::Close
         }
         Err(error) => {
-            request.record.failed(error.to_string());
+            request.record.set_failure(error.to_string());
             ConnectionState::Abort
         }
     }

@@ -55,8 +55,8 @@ impl ByteCounter {
     /// Progress without a minimum rate, because gRPC may send messages rarely.
     pub(in crate::edge) fn progress(&self) -> Progress {
         Progress {
-            moved: self.0.frames.load(Ordering::Relaxed),
-            is_timed: false,
+            count: self.0.frames.load(Ordering::Relaxed),
+            waits_for_visitor: false,
         }
     }
 

@@ -10,19 +10,19 @@ use tokio::time::sleep;
 /// The requests in flight of one connection. Pings do not count: a connection that only exchanges
 /// pings is idle.
 #[derive(Debug, Default)]
-pub(crate) struct InFlight {
+pub(crate) struct InFlightRequests {
     open: AtomicUsize,
-    begun: AtomicUsize,
+    started: AtomicUsize,
 }
 
 /// Counts a request as in flight until it is dropped.
 #[derive(Debug)]
-pub(crate) struct InFlightGuard(Arc<InFlight>);
+pub(crate) struct InFlightGuard(Arc<InFlightRequests>);
 
-impl InFlight {
+impl InFlightRequests {
     /// Counts a request until the returned guard is dropped.
-    pub(crate) fn begin(activity: &Arc<Self>) -> InFlightGuard {
-        activity.begun.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn track(activity: &Arc<Self>) -> InFlightGuard {
+        activity.started.fetch_add(1, Ordering::Relaxed);
         activity.open.fetch_add(1, Ordering::Relaxed);
         InFlightGuard(Arc::clone(activity))
     }
@@ -32,19 +32,19 @@ impl InFlight {
     /// request.
     pub(in crate::edge) async fn idle_for(&self, period: Duration) {
         loop {
-            let before = self.begun.load(Ordering::Relaxed);
+            let before = self.started.load(Ordering::Relaxed);
             let quiet = self.open.load(Ordering::Relaxed) == 0;
             sleep(period).await;
-            if quiet && self.begun.load(Ordering::Relaxed) == before {
+            if quiet && self.started.load(Ordering::Relaxed) == before {
                 return;
             }
         }
     }
 
     /// Returns after `period` if no request has started by then. Otherwise it never returns.
-    pub(in crate::edge) async fn never_begins(&self, period: Duration) {
+    pub(in crate::edge) async fn no_request_within(&self, period: Duration) {
         sleep(period).await;
-        if self.begun.load(Ordering::Relaxed) > 0 {
+        if self.started.load(Ordering::Relaxed) > 0 {
             pending::<()>().await;
         }
     }
@@ -67,20 +67,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connection_without_requests_is_idle_after_one_period() {
         let begun = Instant::now();
-        InFlight::default().idle_for(PERIOD).await;
+        InFlightRequests::default().idle_for(PERIOD).await;
         assert_eq!(begun.elapsed(), PERIOD);
     }
 
     #[tokio::test(start_paused = true)]
     async fn connection_is_active_until_one_period_after_the_last_request() {
-        let activity = Arc::new(InFlight::default());
+        let activity = Arc::new(InFlightRequests::default());
         let begun = Instant::now();
-        let long = InFlight::begin(&activity);
+        let long = InFlightRequests::track(&activity);
         let requests = async {
             sleep(PERIOD * 5).await;
             drop(long);
             sleep(PERIOD / 2).await;
-            drop(InFlight::begin(&activity));
+            drop(InFlightRequests::track(&activity));
             begun.elapsed()
         };
         let (last, ()) = tokio::join!(requests, activity.idle_for(PERIOD));

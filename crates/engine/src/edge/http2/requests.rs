@@ -18,8 +18,8 @@ use tokio::time::{Instant, timeout_at};
 use types::problem::Problem;
 
 use self::answer::{ResponseError, ResponseReader, UpstreamResponse};
-pub(in crate::edge) use self::download::DownBody;
-use self::download::{PassedBody, ServiceBody};
+pub(in crate::edge) use self::download::DownstreamBody;
+use self::download::{Http2Body, ServiceBody};
 use self::upload::Upload;
 use super::refusal;
 use crate::core::Worker;
@@ -46,9 +46,9 @@ pub(in crate::edge) async fn run(
     body: Incoming,
     length: BodyLength,
     mut record: AccessRecord,
-) -> Response<DownBody> {
+) -> Response<DownstreamBody> {
     let started = Instant::now();
-    let period = ResponseTimeout::of(&worker.core.config);
+    let period = ResponseTimeout::from_config(&worker.core.config);
     let mut upload = Upload::new(forward.head.clone(), body, length);
     let mut fresh = false;
     loop {
@@ -58,11 +58,11 @@ pub(in crate::edge) async fn run(
                 if forward.fail_over(&worker.core, &mut record) {
                     continue;
                 }
-                record.failed(error.to_string());
+                record.set_failure(error.to_string());
                 return refuse(&forward, record, &problem_of(&error));
             }
         };
-        record.opened();
+        record.mark_stream_opened();
         let mut upstream = match connection {
             Connection::Http1(io) => io,
             Connection::Http2(http2) => {
@@ -86,17 +86,17 @@ pub(in crate::edge) async fn run(
                     continue;
                 }
                 forward.tunnel.health.failed();
-                record.failed(reason);
+                record.set_failure(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
         };
         let mut reader = ResponseReader::new(forward.is_head, None);
         let answering = await_with_timeout(started, period, |cx| {
             let answer = reader.poll(cx, &mut upload, &mut upstream);
-            record.bytes(upload.written, 0);
+            record.set_bytes(upload.written, 0);
             let progress = Progress {
-                moved: upload.written,
-                is_timed: upload.waits_for_visitor(),
+                count: upload.written,
+                waits_for_visitor: upload.waits_for_visitor(),
             };
             (answer, progress)
         });
@@ -104,7 +104,7 @@ pub(in crate::edge) async fn run(
             Some(Ok(answer)) => {
                 return respond(worker, &forward, answer, upstream, upload, record);
             }
-            Some(Err(ResponseError::Silent(reason))) => {
+            Some(Err(ResponseError::NoResponse(reason))) => {
                 let refused = upstream
                     .io
                     .refusal()
@@ -122,18 +122,18 @@ pub(in crate::edge) async fn run(
                         continue;
                     }
                 }
-                record.failed(refused.unwrap_or(reason));
+                record.set_failure(refused.unwrap_or(reason));
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Some(Err(ResponseError::Bad(reason))) => {
-                record.failed(reason);
+            Some(Err(ResponseError::Invalid(reason))) => {
+                record.set_failure(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
             Some(Err(ResponseError::VisitorGone)) => {
                 return refuse(&forward, record, &Problem::conflict());
             }
             None => {
-                record.failed("no answer in time");
+                record.set_failure("no answer in time");
                 return refuse(&forward, record, &Problem::upstream_timeout());
             }
         }
@@ -144,8 +144,11 @@ fn refuse(
     forward: &AdmittedRequest,
     mut record: AccessRecord,
     problem: &Problem,
-) -> Response<DownBody> {
-    refusal(record.answer(problem, forward.form), forward.is_head)
+) -> Response<DownstreamBody> {
+    refusal(
+        record.problem_answer(problem, forward.error_format),
+        forward.is_head,
+    )
 }
 
 /// Reason why there is no response head from an HTTP/2 service.
@@ -164,10 +167,14 @@ async fn send_http2(
     started: Instant,
     record: &mut AccessRecord,
 ) -> Result<(Response<Incoming>, StreamPermit), ResponseHeadError> {
-    let Http2 { mut send, turn } = http2;
+    let Http2 {
+        mut send,
+        permit: turn,
+    } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let (body, moved) = CountingBody::new(body.map_or(RequestBody::Empty, RequestBody::Http2));
-    let Some(request) = translate::request(&forward.head, tls, forward.trailers, body) else {
+    let Some(request) = translate::request(&forward.head, tls, forward.accepts_trailers, body)
+    else {
         return Err(ResponseHeadError::Refused(Problem::upstream_unreachable()));
     };
     let answering = async {
@@ -175,7 +182,7 @@ async fn send_http2(
         send.send_request(request).await
     };
     tokio::pin!(answering);
-    let period = ResponseTimeout::of(&worker.core.config);
+    let period = ResponseTimeout::from_config(&worker.core.config);
     record.set_upload_counter(moved.clone());
     let answering = await_with_timeout(started, period, |cx| {
         record.add_sent_bytes(0);
@@ -190,7 +197,7 @@ async fn send_http2(
         Some(Err(error)) => Err(ResponseHeadError::Broken(error.to_string())),
         None => {
             upstream::discard_http2(worker, &forward.tunnel, &turn);
-            record.failed("no answer in time");
+            record.set_failure("no answer in time");
             Err(ResponseHeadError::Refused(Problem::upstream_timeout()))
         }
     }
@@ -202,20 +209,20 @@ fn respond_http2(
     response: Response<Incoming>,
     turn: StreamPermit,
     mut record: AccessRecord,
-) -> Response<DownBody> {
+) -> Response<DownstreamBody> {
     forward.tunnel.health.served();
-    record.first_byte();
-    record.status(response.status().as_u16());
+    record.mark_first_byte();
+    record.set_status(response.status().as_u16());
     if response.body().is_end_stream() {
-        record.ended(Outcome::Served);
+        record.set_outcome(Outcome::Served);
     }
     let (mut parts, body) = response.into_parts();
     translate::strip_response_fields(&mut parts.headers);
-    add_timing(forward.timing, &record, &mut parts.headers);
-    slow_reader_timeout::ends_with(record.revocation());
+    add_timing(forward.server_timing, &record, &mut parts.headers);
+    slow_reader_timeout::set_revocation_signal(record.revocation());
     Response::from_parts(
         parts,
-        DownBody::Http2(Box::new(PassedBody {
+        DownstreamBody::Http2(Box::new(Http2Body {
             body,
             record,
             bytes: 0,
@@ -232,7 +239,7 @@ pub(in crate::edge) async fn upgrade(
     mut forward: AdmittedRequest,
     visitor: OnUpgrade,
     mut record: AccessRecord,
-) -> Response<DownBody> {
+) -> Response<DownstreamBody> {
     let Some(upgrade) = &mut forward.upgrade else {
         return refuse(&forward, record, &Problem::not_implemented());
     };
@@ -243,17 +250,17 @@ pub(in crate::edge) async fn upgrade(
     let mut upstream = match upstream::connect_http1(worker, &forward.tunnel, source).await {
         Ok(upstream) => upstream,
         Err(error) => {
-            record.failed(error.to_string());
+            record.set_failure(error.to_string());
             return refuse(&forward, record, &problem_of(&error));
         }
     };
-    record.opened();
+    record.mark_stream_opened();
     let asking = async {
         upstream.io.write_all(&forward.head).await?;
         upstream.io.flush().await
     };
     if !matches!(timeout_at(deadline, asking).await, Ok(Ok(()))) {
-        record.failed("the service does not take the request");
+        record.set_failure("the service does not take the request");
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
     let mut reader = ResponseReader::new(false, forward.upgrade.clone());
@@ -261,33 +268,33 @@ pub(in crate::edge) async fn upgrade(
     let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(no_answer)) => {
-            record.failed(match no_answer {
-                ResponseError::Bad(reason) => reason,
-                ResponseError::Silent(_) | ResponseError::VisitorGone => {
+            record.set_failure(match no_answer {
+                ResponseError::Invalid(reason) => reason,
+                ResponseError::NoResponse(_) | ResponseError::VisitorGone => {
                     "the service did not answer the upgrade"
                 }
             });
             return refuse(&forward, record, &Problem::upstream_unreachable());
         }
         Err(_) => {
-            record.failed("no answer in time");
+            record.set_failure("no answer in time");
             return refuse(&forward, record, &Problem::upstream_timeout());
         }
     };
-    if !answer.changed && answer.response.status().is_success() {
+    if !answer.upgraded && answer.response.status().is_success() {
         // A 2xx would tell the visitor that the protocol has changed (RFC 8441, 4).
-        record.failed("the service did not change protocols");
+        record.set_failure("the service did not change protocols");
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
-    if !answer.changed {
+    if !answer.upgraded {
         // The service refused the upgrade. The visitor gets its response like any other.
         let upload = Upload::none();
         // Other requests of the tunnel may use another HTTP version with this service.
         answer.reusable = false;
         return respond(worker, &forward, answer, upstream, upload, record);
     }
-    record.first_byte();
-    record.status(200);
+    record.mark_first_byte();
+    record.set_status(200);
     worker.spawn(async move {
         let Ok(upgraded) = visitor.await else { return };
         let mut visitor = TokioIo::new(upgraded);
@@ -310,11 +317,11 @@ pub(in crate::edge) async fn upgrade(
             () = revocation::revoked(signal.as_deref()) => return,
         };
         match pumped {
-            Ok(()) => record.ended(Outcome::Served),
-            Err(error) => record.failed(error.to_string()),
+            Ok(()) => record.set_outcome(Outcome::Served),
+            Err(error) => record.set_failure(error.to_string()),
         }
     });
-    let mut response = answer.response.map(|()| DownBody::Full(None));
+    let mut response = answer.response.map(|()| DownstreamBody::Full(None));
     *response.status_mut() = http::StatusCode::OK;
     response.headers_mut().remove("sec-websocket-accept");
     response
@@ -325,7 +332,7 @@ fn add_websocket_key(head: &mut Vec<u8>, upgrade: &mut Upgrade) {
     let key = base64::engine::general_purpose::STANDARD.encode(random_bytes::<16>());
     if let Some(key) = FieldValue::parse(key.as_bytes()) {
         add_field(head, field_name!("sec-websocket-key"), key);
-        upgrade.has_key(key);
+        upgrade.set_key(key);
     }
 }
 
@@ -337,17 +344,17 @@ fn respond(
     upstream: Http1,
     upload: Upload,
     mut record: AccessRecord,
-) -> Response<DownBody> {
-    if answer.changed {
-        record.failed("the service changed protocols unasked");
+) -> Response<DownstreamBody> {
+    if answer.upgraded {
+        record.set_failure("the service changed protocols unasked");
         return refuse(forward, record, &Problem::upstream_unreachable());
     }
     forward.tunnel.health.served();
-    record.first_byte();
-    record.status(answer.response.status().as_u16());
+    record.mark_first_byte();
+    record.set_status(answer.response.status().as_u16());
     let mut response = answer.response;
-    add_timing(forward.timing, &record, response.headers_mut());
-    let body = ServiceBody::begin(
+    add_timing(forward.server_timing, &record, response.headers_mut());
+    let body = ServiceBody::new(
         worker,
         forward.tunnel.view.id,
         (BodyReader::from(answer.body), answer.reusable),
@@ -355,7 +362,7 @@ fn respond(
         upload,
         record,
     );
-    response.map(|()| body.into_down())
+    response.map(|()| body.into_body())
 }
 
 fn add_timing(wanted: bool, record: &AccessRecord, headers: &mut HeaderMap) {

@@ -56,7 +56,7 @@ thread_local! {
 }
 
 /// Records the result of polling a response body.
-pub(in crate::edge) fn note<T>(polled: &Poll<T>) {
+pub(in crate::edge) fn record_body_poll<T>(polled: &Poll<T>) {
     LAST_BODY_POLL.set(match polled {
         Poll::Ready(_) => LastBodyPoll::Ready,
         Poll::Pending => LastBodyPoll::Pending,
@@ -65,7 +65,7 @@ pub(in crate::edge) fn note<T>(polled: &Poll<T>) {
 
 /// Sets the signal that ends the stream which this thread polls. It is called when the response
 /// starts.
-pub(in crate::edge) fn ends_with(signal: Option<Arc<RevocationSignal>>) {
+pub(in crate::edge) fn set_revocation_signal(signal: Option<Arc<RevocationSignal>>) {
     REVOCATION.set(signal);
 }
 
@@ -158,7 +158,7 @@ mod tests {
         let mut done = false;
         poll_fn(|_| {
             if !std::mem::replace(&mut done, true) {
-                note(&polled);
+                record_body_poll(&polled);
             }
             Poll::<()>::Pending
         })
@@ -177,7 +177,7 @@ mod tests {
     async fn each_frame_restarts_the_limit() {
         let task = async {
             for _ in 0..5 {
-                note(&Poll::Ready(()));
+                record_body_poll(&Poll::Ready(()));
                 tokio::time::sleep(LIMIT / 2).await;
             }
             body_poll_then_pending(Poll::Ready(())).await;
@@ -198,8 +198,8 @@ mod tests {
             let mut unsent = Some(signal);
             let task = poll_fn(move |_| {
                 if let Some(signal) = unsent.take() {
-                    ends_with(Some(signal));
-                    note(&body_poll);
+                    set_revocation_signal(Some(signal));
+                    record_body_poll(&body_poll);
                 }
                 Poll::<()>::Pending
             });
@@ -210,9 +210,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_for_the_service_does_not_count() {
         let task = async {
-            note(&Poll::Ready(()));
+            record_body_poll(&Poll::Ready(()));
             tokio::time::sleep(LIMIT / 2).await;
-            note(&Poll::<()>::Pending);
+            record_body_poll(&Poll::<()>::Pending);
             tokio::time::sleep(LIMIT * 100).await;
         };
         assert_eq!(task_lifetime(task).await, LIMIT / 2 + LIMIT * 100);

@@ -23,5 +23,5 @@ pub(super) struct ActiveVisit {
     pub(super) peer: IpAddr,
     pub(super) tls_version: Option<TlsVersion>,
     pub(super) proof: Option<Proof>,
-    pub(super) cut: Arc<RevocationSignal>,
+    pub(super) signal: Arc<RevocationSignal>,
 }

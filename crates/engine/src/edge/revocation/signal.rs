@@ -12,7 +12,7 @@ pub(crate) struct RevocationSignal {
     waker: AtomicWaker,
     /// Waker of the HTTP/2 library's task, which waits for the visitor without polling the response
     /// body.
-    stream: AtomicWaker,
+    stream_waker: AtomicWaker,
 }
 
 impl RevocationSignal {
@@ -28,7 +28,7 @@ impl RevocationSignal {
 
     /// Like [`Self::poll`], for the task of the HTTP/2 stream.
     pub(crate) fn poll_stream(&self, cx: &Context<'_>) -> Poll<()> {
-        self.stream.register(cx.waker());
+        self.stream_waker.register(cx.waker());
         if self.is_revoked.load(Ordering::Acquire) {
             Poll::Ready(())
         } else {
@@ -39,7 +39,7 @@ impl RevocationSignal {
     pub(in crate::edge) fn now(&self) {
         self.is_revoked.store(true, Ordering::Release);
         self.waker.wake();
-        self.stream.wake();
+        self.stream_waker.wake();
     }
 }
 

@@ -14,7 +14,7 @@ use super::pool::{Connection, Http1};
 use super::{http2_handshake, tls};
 use crate::agents::{Agent, OpenError, Purpose, TunnelStream};
 use crate::core::Worker;
-use crate::edge::http1::buffered::Buffered;
+use crate::edge::http1::buffered::BufferedStream;
 use crate::limits::ThrottledStream;
 use crate::live::LiveTunnel;
 
@@ -81,7 +81,7 @@ pub(crate) async fn connect_http1(
     } else {
         UpstreamIo::Plain(stream)
     };
-    Ok(Buffered::new(io))
+    Ok(BufferedStream::new(io))
 }
 
 /// Opens a stream for a visitor whose bytes the edge does not parse. If the service uses TLS
@@ -127,7 +127,7 @@ async fn open(
         (UpstreamIo::Plain(stream), prior_knowledge)
     };
     if !http2 {
-        return Ok(Connection::Http1(Buffered::new(io)));
+        return Ok(Connection::Http1(BufferedStream::new(io)));
     }
     let http2 = http2_handshake::connect(worker, tunnel.view.id, io).await?;
     Ok(Connection::Http2(http2))
@@ -170,5 +170,5 @@ pub(in crate::edge) fn discard_http2(
     tunnel: &LiveTunnel<Agent>,
     turn: &StreamPermit,
 ) {
-    worker.upstreams.lock().forget_http2(tunnel.view.id, turn);
+    worker.upstreams.lock().remove_http2(tunnel.view.id, turn);
 }

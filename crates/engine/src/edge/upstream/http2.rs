@@ -12,7 +12,7 @@ use crate::edge::http2::body::CountingBody;
 /// A slot for one request on a shared HTTP/2 connection.
 pub(crate) struct Http2 {
     pub(crate) send: http2::SendRequest<CountingBody>,
-    pub(crate) turn: StreamPermit,
+    pub(crate) permit: StreamPermit,
 }
 
 /// Counts one request on its connection, until its response ends.
@@ -23,10 +23,10 @@ pub(crate) struct StreamPermit(pub(super) Arc<StreamLimit>);
 #[derive(Debug)]
 pub(super) struct StreamLimit {
     active: AtomicUsize,
-    most: AtomicUsize,
+    max: AtomicUsize,
     /// True once the service has sent its limit, which precedes its first response.
-    known: AtomicBool,
-    answered: Notify,
+    is_known: AtomicBool,
+    response_received: Notify,
 }
 
 /// Limit of requests that share a connection, even if the service allows more. Each of them gets
@@ -36,19 +36,19 @@ pub(super) const MAX_CONCURRENT_STREAMS: usize = 32;
 #[derive(Debug)]
 pub(super) struct SharedHttp2 {
     pub(super) send: http2::SendRequest<CountingBody>,
-    pub(super) load: Arc<StreamLimit>,
-    pub(super) used: Instant,
+    pub(super) limit: Arc<StreamLimit>,
+    pub(super) last_used: Instant,
 }
 
 impl SharedHttp2 {
     /// Acquires a slot, if one is free.
-    pub(super) fn take(&mut self) -> Option<Http2> {
-        if self.send.is_closed() || !self.load.has_room() {
+    pub(super) fn try_acquire(&mut self) -> Option<Http2> {
+        if self.send.is_closed() || !self.limit.has_room() {
             return None;
         }
-        self.used = Instant::now();
-        let (send, turn) = (self.send.clone(), StreamPermit::take(&self.load));
-        Some(Http2 { send, turn })
+        self.last_used = Instant::now();
+        let (send, turn) = (self.send.clone(), StreamPermit::acquire(&self.limit));
+        Some(Http2 { send, permit: turn })
     }
 }
 
@@ -57,25 +57,25 @@ impl StreamLimit {
     pub(super) fn unknown() -> Arc<Self> {
         Arc::new(Self {
             active: AtomicUsize::new(0),
-            most: AtomicUsize::new(MAX_CONCURRENT_STREAMS),
-            known: AtomicBool::new(false),
-            answered: Notify::new(),
+            max: AtomicUsize::new(MAX_CONCURRENT_STREAMS),
+            is_known: AtomicBool::new(false),
+            response_received: Notify::new(),
         })
     }
 
     /// Sets the limit of the service.
     pub(super) fn set(&self, most: usize) {
-        self.most
+        self.max
             .store(most.min(MAX_CONCURRENT_STREAMS), Ordering::Relaxed);
     }
 
     /// Waits for the first response of the service.
     pub(super) async fn answered(&self) {
-        self.answered.notified().await;
+        self.response_received.notified().await;
     }
 
     fn has_room(&self) -> bool {
-        self.active.load(Ordering::Relaxed) < self.most.load(Ordering::Relaxed)
+        self.active.load(Ordering::Relaxed) < self.max.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -84,15 +84,15 @@ impl StreamLimit {
 }
 
 impl StreamPermit {
-    pub(super) fn take(load: &Arc<StreamLimit>) -> Self {
+    pub(super) fn acquire(load: &Arc<StreamLimit>) -> Self {
         load.active.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(load))
     }
 
     /// The service has sent a response.
     pub(in crate::edge) fn mark_answered(&self) {
-        if !self.0.known.swap(true, Ordering::Relaxed) {
-            self.0.answered.notify_one();
+        if !self.0.is_known.swap(true, Ordering::Relaxed) {
+            self.0.response_received.notify_one();
         }
     }
 }

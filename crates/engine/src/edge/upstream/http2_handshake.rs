@@ -40,7 +40,7 @@ pub(super) async fn connect(
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
     let load = StreamLimit::unknown();
-    let turn = StreamPermit::take(&load);
+    let turn = StreamPermit::acquire(&load);
     // The task ends when the last sender is dropped. Every exchange gets and reports an error of
     // the connection itself.
     let limit = Arc::clone(&load);
@@ -57,8 +57,8 @@ pub(super) async fn connect(
     });
     let shared = SharedHttp2 {
         send: send.clone(),
-        load,
-        used: Instant::now(),
+        limit: load,
+        last_used: Instant::now(),
     };
     let mut upstreams = worker.upstreams.lock();
     // As in `keep`, the check is made under the lock.
@@ -66,5 +66,5 @@ pub(super) async fn connect(
         upstreams.share(tunnel, shared);
     }
     drop(upstreams);
-    Ok(Http2 { send, turn })
+    Ok(Http2 { send, permit: turn })
 }

@@ -30,7 +30,7 @@ impl UpstreamIo {
         }
     }
 
-    pub(super) fn shaped(&mut self) -> &mut ThrottledStream<TunnelStream> {
+    pub(super) fn throttled(&mut self) -> &mut ThrottledStream<TunnelStream> {
         match self {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_mut().0,

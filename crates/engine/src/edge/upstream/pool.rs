@@ -11,7 +11,7 @@ use types::id::TunnelId;
 
 use super::http2::{Http2, SharedHttp2, StreamPermit};
 use super::io::UpstreamIo;
-use crate::edge::http1::buffered::Buffered;
+use crate::edge::http1::buffered::BufferedStream;
 
 /// Time that a connection stays in the pool without a request. It is below the 60 to 75 s after
 /// which common servers close idle connections, so that few requests meet a closed connection.
@@ -29,7 +29,7 @@ const MAX_MIGRATED_PER_TUNNEL: usize = 8;
 const MAX_IDLE_PER_WORKER: usize = 2048;
 
 /// An HTTP/1.1 connection to a service.
-pub(crate) type Http1 = Buffered<UpstreamIo>;
+pub(crate) type Http1 = BufferedStream<UpstreamIo>;
 
 /// A connection that is ready for a request.
 pub(crate) enum Connection {
@@ -66,9 +66,9 @@ impl Reusable for Http1 {
     /// The check reads without the bandwidth limit, because a throttled read would show nothing
     /// about the connection.
     fn is_reusable(&mut self) -> bool {
-        self.io.shaped().set_throttled(false);
+        self.io.throttled().set_throttled(false);
         let is_quiet = self.is_quiet();
-        self.io.shaped().set_throttled(true);
+        self.io.throttled().set_throttled(true);
         is_quiet
     }
 
@@ -107,7 +107,10 @@ impl UpstreamPool {
 impl<C: Reusable> UpstreamPool<C> {
     fn take_http2(&mut self, tunnel: TunnelId) -> Option<Http2> {
         let connections = self.by_tunnel.get_mut(&tunnel)?;
-        connections.http2.iter_mut().find_map(SharedHttp2::take)
+        connections
+            .http2
+            .iter_mut()
+            .find_map(SharedHttp2::try_acquire)
     }
 
     fn take_http1(&mut self, tunnel: TunnelId) -> Option<C> {
@@ -122,7 +125,7 @@ impl<C: Reusable> UpstreamPool<C> {
     }
 
     /// Removes the connections of a tunnel that ended, to be dropped outside the lock.
-    pub(crate) fn forget(&mut self, tunnel: TunnelId) -> Option<IdleConnections<C>> {
+    pub(crate) fn remove_tunnel(&mut self, tunnel: TunnelId) -> Option<IdleConnections<C>> {
         let connections = self.by_tunnel.remove(&tunnel)?;
         self.idle = self.idle.saturating_sub(connections.http1.len());
         Some(connections)
@@ -156,16 +159,16 @@ impl<C: Reusable> UpstreamPool<C> {
     pub(super) fn share(&mut self, tunnel: TunnelId, shared: SharedHttp2) {
         let connections = self.by_tunnel.entry(tunnel).or_default();
         // Simultaneous requests may each have opened a connection. The idle ones are not needed.
-        connections.http2.retain(|other| !other.load.is_idle());
+        connections.http2.retain(|other| !other.limit.is_idle());
         connections.http2.push(shared);
     }
 
     /// Removes a shared connection that did not respond in time, so that it gets no further
     /// requests. Requests in flight on it have their own deadlines.
-    pub(super) fn forget_http2(&mut self, tunnel: TunnelId, turn: &StreamPermit) {
+    pub(super) fn remove_http2(&mut self, tunnel: TunnelId, turn: &StreamPermit) {
         if let Some(connections) = self.by_tunnel.get_mut(&tunnel) {
             let http2 = &mut connections.http2;
-            http2.retain(|shared| !Arc::ptr_eq(&shared.load, &turn.0));
+            http2.retain(|shared| !Arc::ptr_eq(&shared.limit, &turn.0));
         }
     }
 
@@ -195,7 +198,7 @@ impl<C: Reusable> UpstreamPool<C> {
                     .map(|(io, _)| io),
             );
             connections.http2.retain(|shared| {
-                let unused = shared.load.is_idle() && aged(&shared.used);
+                let unused = shared.limit.is_idle() && aged(&shared.last_used);
                 !unused && !shared.send.is_closed()
             });
             !connections.http1.is_empty() || !connections.http2.is_empty()

@@ -6,7 +6,7 @@ use types::tunnel::TunnelProperties;
 
 use super::super::group::{LoadMetric, NameHolders};
 use super::super::names::{NameRef, routed_hostname, routed_port};
-use super::super::{LiveTunnel, OpenRefused, Owner};
+use super::super::{LiveTunnel, OpenTunnelError, Owner};
 use super::{Live, State};
 use crate::access::TunnelPolicy;
 
@@ -18,7 +18,7 @@ impl<A: LoadMetric> Live<A> {
         owner: &Owner<A>,
         properties: &TunnelProperties,
         policy: &TunnelPolicy,
-    ) -> Result<Vec<Arc<LiveTunnel<A>>>, OpenRefused> {
+    ) -> Result<Vec<Arc<LiveTunnel<A>>>, OpenTunnelError> {
         let mut displaced: Vec<Arc<LiveTunnel<A>>> = Vec::new();
         let by_name = properties.name.as_ref().and_then(|name| {
             let key = NameRef {
@@ -34,9 +34,9 @@ impl<A: LoadMetric> Live<A> {
             Some(NameHolders::One(Arc::clone(holder)))
         });
         let taken = [
-            (by_name, OpenRefused::NameTaken),
-            (by_hostname, OpenRefused::HostnameTaken),
-            (by_port, OpenRefused::PortTaken),
+            (by_name, OpenTunnelError::NameTaken),
+            (by_hostname, OpenTunnelError::HostnameTaken),
+            (by_port, OpenTunnelError::PortTaken),
         ];
         for (holder, refusal) in taken {
             let holders = holder
@@ -50,7 +50,7 @@ impl<A: LoadMetric> Live<A> {
                     .all(|holder| is_shared(&holder.view.properties));
             for holder in holders {
                 if holder.view.client_id == owner.client_id {
-                    return Err(OpenRefused::AlreadyYours);
+                    return Err(OpenTunnelError::AlreadyYours);
                 }
                 if holder.identity != owner.identity {
                     return Err(refusal);
@@ -58,7 +58,7 @@ impl<A: LoadMetric> Live<A> {
                 if joins {
                     // Visitors are subject to the rules of whichever tunnel they get.
                     if *holder.policy != *policy || !serves_alike(holder, properties) {
-                        return Err(OpenRefused::ShareDiffers);
+                        return Err(OpenTunnelError::ShareDiffers);
                     }
                 } else if displaced.iter().all(|other| other.seq != holder.seq) {
                     displaced.push(Arc::clone(holder));

@@ -32,7 +32,7 @@ impl<A: LoadMetric> Live<A> {
             let holders = joined(hostnames.get(hostname));
             hostnames.insert(hostname.clone(), holders);
             self.remembered
-                .forget(&mut state.forgetting, hostname.as_str());
+                .forget(&mut state.hostname_order, hostname.as_str());
         }
     }
 
@@ -62,7 +62,7 @@ impl<A: LoadMetric> Live<A> {
                     let most = self.limits.remembered_hostnames;
                     let share = self.limits.share(&tunnel.project, most);
                     let project = (&*tunnel.identity.project, share);
-                    let order = &mut state.forgetting;
+                    let order = &mut state.hostname_order;
                     self.remembered.note(order, hostname.as_str(), project, now);
                     hostnames.remove(hostname);
                 }

@@ -33,7 +33,7 @@ fn a_clients_tunnels_are_removed_with_it_in_order() {
     assert!(live.find("default", "one").is_none());
     assert_eq!(
         open(&live, &ann, json!({})).unwrap_err(),
-        OpenRefused::NotConnected
+        OpenTunnelError::NotConnected
     );
 }
 

@@ -152,18 +152,18 @@ proptest! {
         let live = live();
         let views = views();
         let mut owners = Vec::new();
-        let mut watchers: Vec<(Subscription, Known)> = Vec::new();
+        let mut watchers: Vec<(Subscription, WatcherState)> = Vec::new();
         for act in &acts {
             if let Act::Watch { view } = act {
                 let subscription = live.subscribe(views[view % views.len()].clone()).unwrap();
-                let known = Known::of(&subscription);
+                let known = WatcherState::of(&subscription);
                 watchers.push((subscription, known));
             }
             carry_out(&live, &mut owners, act);
         }
         for (subscription, known) in &mut watchers {
             known.apply_all(subscription);
-            prop_assert_eq!(&*known, &Known::listed(&live, &subscription.view));
+            prop_assert_eq!(&*known, &WatcherState::listed(&live, &subscription.view));
         }
         let online = live.tunnels(&everything(), usize::MAX);
         for tunnel in &online {
@@ -241,8 +241,8 @@ fn en_3_no_event_is_lost_or_duplicated_during_writes() {
         });
     });
     for mut subscription in watchers.into_inner() {
-        let mut known = Known::of(&subscription);
+        let mut known = WatcherState::of(&subscription);
         known.apply_all(&mut subscription);
-        assert_eq!(known, Known::listed(&live, &subscription.view));
+        assert_eq!(known, WatcherState::listed(&live, &subscription.view));
     }
 }

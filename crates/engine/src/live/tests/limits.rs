@@ -18,18 +18,18 @@ fn every_limit_is_enforced() {
     assert_eq!(
         live.add_client(Client::online(live.new_client_id()), &Project::community())
             .unwrap_err(),
-        ClientsFull::Engine
+        ClientLimitError::Engine
     );
     open(&live, &ann, json!({"name": "a"})).unwrap();
     open(&live, &ann, json!({"name": "b"})).unwrap();
     assert_eq!(
         open(&live, &ann, json!({"name": "c"})).unwrap_err(),
-        OpenRefused::Full
+        OpenTunnelError::Full
     );
     open(&live, &bob, json!({"name": "d"})).unwrap();
     assert_eq!(
         open(&live, &bob, json!({"name": "e"})).unwrap_err(),
-        OpenRefused::Full
+        OpenTunnelError::Full
     );
     let watcher = live.subscribe(everything()).unwrap();
     assert_eq!(
@@ -47,7 +47,7 @@ fn one_of_several_projects_has_a_share() {
         clients: 4,
         tunnels: 6,
         watchers: 4,
-        project_share: crate::config::Share(50),
+        project_share: crate::config::QuotaPercent(50),
         ..LiveLimits::default()
     });
     let directory = crate::directory::Directory::default();
@@ -61,7 +61,7 @@ fn one_of_several_projects_has_a_share() {
         directory.project_at(endpoint).unwrap()
     };
     let (one, other) = (project("aaaaaaaa"), project("bbbbbbbb"));
-    let connect = |project: &Arc<Project>| -> Result<Owner<&'static str>, ClientsFull> {
+    let connect = |project: &Arc<Project>| -> Result<Owner<&'static str>, ClientLimitError> {
         let client = Client::online(live.new_client_id());
         let client_id = live.add_client(client, project)?.id;
         Ok(Owner {
@@ -72,13 +72,13 @@ fn one_of_several_projects_has_a_share() {
         })
     };
     let agents = [connect(&one).unwrap(), connect(&one).unwrap()];
-    assert_eq!(connect(&one).unwrap_err(), ClientsFull::Share(2));
+    assert_eq!(connect(&one).unwrap_err(), ClientLimitError::Share(2));
     let others = connect(&other).unwrap();
     for name in ["a", "b", "c"] {
         open(&live, &agents[0], json!({"name": name})).unwrap();
     }
     let fourth = open(&live, &agents[1], json!({"name": "d"}));
-    assert_eq!(fourth.unwrap_err(), OpenRefused::ShareFull(3));
+    assert_eq!(fourth.unwrap_err(), OpenTunnelError::ShareFull(3));
     open(&live, &agents[1], json!({"name": "a"})).unwrap();
     open(&live, &others, json!({"name": "d"})).unwrap();
     let watch = |project: &Arc<Project>| {
@@ -105,7 +105,7 @@ fn a_project_has_the_limits_of_its_plan() {
     let project = directory.project_at("aaaaaaaa").unwrap();
     let connect = || live.add_client(Client::online(live.new_client_id()), &project);
     let agents = [connect().unwrap(), connect().unwrap()];
-    assert_eq!(connect().unwrap_err(), ClientsFull::Project(2));
+    assert_eq!(connect().unwrap_err(), ClientLimitError::Project(2));
     let owner = |agent: &Client| Owner {
         identity: Identity::new(&project.id, &credentials::Identity::User("ann".to_owned())),
         project: Arc::clone(&project),
@@ -117,7 +117,7 @@ fn a_project_has_the_limits_of_its_plan() {
         open(&live, &first, json!({"name": name})).unwrap();
     }
     let fourth = open(&live, &second, json!({"name": "d"}));
-    assert_eq!(fourth.unwrap_err(), OpenRefused::ProjectFull(3));
+    assert_eq!(fourth.unwrap_err(), OpenTunnelError::ProjectFull(3));
     // A tunnel that is taken over does not count as a further one.
     open(&live, &second, json!({"name": "a"})).unwrap();
 }

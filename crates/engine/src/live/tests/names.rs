@@ -12,7 +12,7 @@ fn the_same_channel_asking_twice_is_refused() {
     for again in [json!({"name": "web"}), json!({"hostname": "web.t.x"})] {
         assert_eq!(
             open(&live, &owner, again).unwrap_err(),
-            OpenRefused::AlreadyYours
+            OpenTunnelError::AlreadyYours
         );
     }
     assert_eq!(live.counts().tunnels, 1);
@@ -74,8 +74,11 @@ fn another_identity_is_refused_and_nothing_changes() {
         let other = connect(&live, &identity, "other");
         let mut watcher = live.subscribe(everything()).unwrap();
         for (properties, refusal) in [
-            (json!({"name": "web"}), OpenRefused::NameTaken),
-            (json!({"hostname": "web.t.x"}), OpenRefused::HostnameTaken),
+            (json!({"name": "web"}), OpenTunnelError::NameTaken),
+            (
+                json!({"hostname": "web.t.x"}),
+                OpenTunnelError::HostnameTaken,
+            ),
         ] {
             assert_eq!(open(&live, &other, properties).unwrap_err(), refusal);
         }
@@ -92,7 +95,7 @@ fn a_name_is_unique_in_its_project_and_a_hostname_globally() {
     let other = connect(&live, &elsewhere, "other");
     open(&live, &ann, json!({"name": "web", "hostname": "web.t.x"})).unwrap();
     let refused = open(&live, &other, json!({"hostname": "web.t.x"})).unwrap_err();
-    assert_eq!(refused, OpenRefused::HostnameTaken);
+    assert_eq!(refused, OpenTunnelError::HostnameTaken);
     open(
         &live,
         &other,

@@ -65,12 +65,12 @@ fn sharing_requires_the_same_identity_and_rules() {
     open(&live, &ann, shared()).unwrap();
     assert_eq!(
         open(&live, &ann, shared()).unwrap_err(),
-        OpenRefused::AlreadyYours
+        OpenTunnelError::AlreadyYours
     );
     let bob = connect(&live, &user("bob"), "bob");
     assert_eq!(
         open(&live, &bob, shared()).unwrap_err(),
-        OpenRefused::NameTaken
+        OpenTunnelError::NameTaken
     );
     let second = connect(&live, &user("ann"), "second");
     for differs in [
@@ -84,7 +84,7 @@ fn sharing_requires_the_same_identity_and_rules() {
         }
         assert_eq!(
             open(&live, &second, asked).unwrap_err(),
-            OpenRefused::ShareDiffers,
+            OpenTunnelError::ShareDiffers,
             "{differs}"
         );
     }
@@ -105,7 +105,10 @@ fn a_failed_tunnel_is_skipped_until_it_serves_again() {
     for _ in 0..4 {
         assert_eq!(routed(&live, "web.t.x"), "b");
     }
-    assert_eq!(*live.another(&opened[0], |_| true).unwrap().agent, "b");
+    assert_eq!(
+        *live.failover_target(&opened[0], |_| true).unwrap().agent,
+        "b"
+    );
     opened[1].health.failed();
     let mut both: Vec<_> = (0..2).map(|_| routed(&live, "web.t.x")).collect();
     both.sort_unstable();

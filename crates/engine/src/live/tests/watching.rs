@@ -24,8 +24,8 @@ fn en_3_the_same_filter_applies_to_list_snapshot_and_events() {
         None,
     );
     let mut watcher = live.subscribe(cut.clone()).unwrap();
-    let mut known = Known::of(&watcher);
-    assert_eq!(known, Known::listed(&live, &cut));
+    let mut known = WatcherState::of(&watcher);
+    assert_eq!(known, WatcherState::listed(&live, &cut));
     assert_eq!(known.objects.len(), 1);
     open(
         &live,
@@ -40,7 +40,7 @@ fn en_3_the_same_filter_applies_to_list_snapshot_and_events() {
     )
     .unwrap();
     known.apply_all(&mut watcher);
-    assert_eq!(known, Known::listed(&live, &cut));
+    assert_eq!(known, WatcherState::listed(&live, &cut));
     assert_eq!(known.objects.len(), 2);
 }
 

@@ -14,8 +14,8 @@ use types::id::WebttySessionId;
 use types::webtty::{RecordType, StreamType};
 
 use super::layout::StoredSession;
-use super::read::{Reader, Unreadable};
-use super::readers::{ReadDeadline, ReaderPermit, STALL};
+use super::read::{ReadError, Reader};
+use super::readers::{READ_TIMEOUT, ReadDeadline, ReaderPermit};
 use super::{Inner, Recorder};
 
 /// Format of an export.
@@ -82,19 +82,19 @@ impl Recorder {
     /// deviates from its chain, so that a truncated export cannot look complete.
     ///
     /// # Errors
-    /// See [`Unreadable`]. Only the two ends can read an end-to-end encrypted recording, so it
+    /// See [`ReadError`]. Only the two ends can read an end-to-end encrypted recording, so it
     /// cannot be exported as text or asciicast.
     pub async fn export(
         &self,
         project_id: &str,
         id: &WebttySessionId,
         export: Export,
-    ) -> Result<mpsc::Receiver<io::Result<Bytes>>, Unreadable> {
-        let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
+    ) -> Result<mpsc::Receiver<io::Result<Bytes>>, ReadError> {
+        let inner = self.inner.as_ref().ok_or(ReadError::NotFound)?;
         let permit = inner.readers.permit(project_id)?;
         let (stored, _) = inner.open(project_id, id.as_str(), export.from_seq).await?;
         if stored.sealed && !matches!(export.format, Format::Json | Format::Ndjson) {
-            return Err(Unreadable::Sealed);
+            return Err(ReadError::Sealed);
         }
         let (to, pieces) = mpsc::channel(MAX_QUEUED_PIECES);
         let job = Job {
@@ -137,7 +137,7 @@ impl Job {
             // The reader may be gone.
             let sending = self.to.send(Err(error));
             handle
-                .block_on(async { timeout(STALL, sending).await })
+                .block_on(async { timeout(READ_TIMEOUT, sending).await })
                 .ok();
         }
     }
@@ -198,7 +198,7 @@ impl Job {
         let (_, mut reader) = opened.map_err(io::Error::other)?;
         // The export itself reports errors of this segment.
         let part = handle.block_on(reader.next()).unwrap_or_default();
-        Ok(part.is_some_and(|part| part.first().is_some_and(export::had_pipes)))
+        Ok(part.is_some_and(|part| part.first().is_some_and(export::has_pipes)))
     }
 }
 
@@ -209,7 +209,7 @@ struct Records<'r> {
     part: std::vec::IntoIter<Record>,
     export: Export,
     left: u64,
-    fault: &'r mut Option<Unreadable>,
+    fault: &'r mut Option<ReadError>,
 }
 
 impl Iterator for Records<'_> {

@@ -116,11 +116,11 @@ impl StoreError {
     }
 }
 
-type Done<T> = Result<T, StoreError>;
+type StoreResult<T> = Result<T, StoreError>;
 
 impl Store {
     /// True if the store was created with the configured key.
-    pub(super) async fn has_its_key(&self) -> Done<bool> {
+    pub(super) async fn has_its_key(&self) -> StoreResult<bool> {
         let at = self.prefix.clone().join("key");
         match self.get(&at, "key").await {
             Ok(_) => return Ok(true),
@@ -132,7 +132,7 @@ impl Store {
         let options = PutOptions::from(PutMode::Create);
         match self.objects.put_opts(&at, sealed.into(), options).await {
             Ok(_) => {
-                self.close_to_others(&at)?;
+                self.restrict_permissions(&at)?;
                 Ok(true)
             }
             // Another process created the store at the same moment.
@@ -146,15 +146,19 @@ impl Store {
     }
 
     /// Writes an object of the size of a segment, to test the store.
-    pub(super) async fn try_it(&self) -> Done<()> {
+    pub(super) async fn probe(&self) -> StoreResult<()> {
         let at = self.prefix.clone().join("health");
         let sealed = self.seal("health", &vec![0; 64 * 1024])?;
         self.objects.put(&at, sealed.into()).await?;
-        self.close_to_others(&at)?;
+        self.restrict_permissions(&at)?;
         Ok(())
     }
 
-    pub(super) async fn put_session(&self, project: &str, stored: &StoredSession) -> Done<u64> {
+    pub(super) async fn put_session(
+        &self,
+        project: &str,
+        stored: &StoredSession,
+    ) -> StoreResult<u64> {
         let id = &stored.session.id;
         let clear = serde_json::to_vec(stored)?;
         self.put(
@@ -165,7 +169,7 @@ impl Store {
         .await
     }
 
-    pub(super) async fn get_session(&self, project: &str, id: &str) -> Done<StoredSession> {
+    pub(super) async fn get_session(&self, project: &str, id: &str) -> StoreResult<StoredSession> {
         let clear = self
             .get(&self.session(project, id), &name(project, id, SESSION))
             .await?;
@@ -179,20 +183,25 @@ impl Store {
         id: &str,
         first: u64,
         clear: &[u8],
-    ) -> Done<u64> {
+    ) -> StoreResult<u64> {
         let part = segment(first);
         let at = self.folder_of(project, id).join(part.as_str());
         self.put(&at, &name(project, id, &part), clear).await
     }
 
-    pub(super) async fn get_segment(&self, project: &str, id: &str, first: u64) -> Done<Vec<u8>> {
+    pub(super) async fn get_segment(
+        &self,
+        project: &str,
+        id: &str,
+        first: u64,
+    ) -> StoreResult<Vec<u8>> {
         let part = segment(first);
         let at = self.folder_of(project, id).join(part.as_str());
         self.get(&at, &name(project, id, &part)).await
     }
 
     /// The number of the first record of each segment, in order.
-    pub(super) async fn segments(&self, project: &str, id: &str) -> Done<BTreeSet<u64>> {
+    pub(super) async fn segments(&self, project: &str, id: &str) -> StoreResult<BTreeSet<u64>> {
         let listed = self.objects.list(Some(&self.folder_of(project, id)));
         let mut firsts = BTreeSet::new();
         let mut listed = listed.map_ok(|object| {
@@ -210,18 +219,18 @@ impl Store {
     }
 
     /// Projects with recordings in this store.
-    pub(super) async fn projects(&self) -> Done<Vec<String>> {
+    pub(super) async fn projects(&self) -> StoreResult<Vec<String>> {
         self.below(&self.prefix.clone().join(SESSIONS)).await
     }
 
     /// Ids of a project's sessions, oldest first.
-    pub(super) async fn sessions(&self, project: &str) -> Done<Vec<String>> {
+    pub(super) async fn sessions(&self, project: &str) -> StoreResult<Vec<String>> {
         let at = self.prefix.clone().join(SESSIONS).join(project);
         self.below(&at).await
     }
 
     /// Stored bytes of a project.
-    pub(super) async fn bytes(&self, project: &str) -> Done<u64> {
+    pub(super) async fn bytes(&self, project: &str) -> StoreResult<u64> {
         let at = self.prefix.clone().join(SESSIONS).join(project);
         let listed = self.objects.list(Some(&at));
         Ok(listed
@@ -230,7 +239,7 @@ impl Store {
     }
 
     /// Removes the segments, and returns their size in bytes.
-    pub(super) async fn remove_segments(&self, project: &str, id: &str) -> Done<u64> {
+    pub(super) async fn remove_segments(&self, project: &str, id: &str) -> StoreResult<u64> {
         let folder = self.folder_of(project, id);
         let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await?;
         let mut bytes = 0;
@@ -244,7 +253,7 @@ impl Store {
     }
 
     /// Removes a session with its metadata, and returns its size in bytes.
-    pub(super) async fn remove_session(&self, project: &str, id: &str) -> Done<u64> {
+    pub(super) async fn remove_session(&self, project: &str, id: &str) -> StoreResult<u64> {
         let bytes = self.remove_segments(project, id).await?;
         match self.objects.delete(&self.session(project, id)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
@@ -260,17 +269,17 @@ impl Store {
     }
 
     /// Marks a session as being recorded.
-    pub(super) async fn mark(&self, project: &str, id: &str) -> Done<()> {
+    pub(super) async fn mark(&self, project: &str, id: &str) -> StoreResult<()> {
         let owner = Bytes::from(self.owner.clone());
         self.objects
             .put(&self.mark_of(project, id), owner.into())
             .await?;
-        self.close_to_others(&self.mark_of(project, id))?;
+        self.restrict_permissions(&self.mark_of(project, id))?;
         Ok(())
     }
 
     /// Removes that mark.
-    pub(super) async fn unmark(&self, project: &str, id: &str) -> Done<()> {
+    pub(super) async fn unmark(&self, project: &str, id: &str) -> StoreResult<()> {
         match self.objects.delete(&self.mark_of(project, id)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -279,7 +288,7 @@ impl Store {
 
     /// Marked sessions: project, session, if the mark belongs to this writer, and the time of the
     /// mark.
-    pub(super) async fn marked(&self) -> Done<Vec<(String, String, bool, Timestamp)>> {
+    pub(super) async fn marked(&self) -> StoreResult<Vec<(String, String, bool, Timestamp)>> {
         let at = self.prefix.clone().join(OPEN);
         let found: Vec<_> = self.objects.list(Some(&at)).try_collect().await?;
         let mut marked = Vec::new();
@@ -301,7 +310,7 @@ impl Store {
         Ok(marked)
     }
 
-    async fn below(&self, at: &Path) -> Done<Vec<String>> {
+    async fn below(&self, at: &Path) -> StoreResult<Vec<String>> {
         let listed = self.objects.list_with_delimiter(Some(at)).await?;
         let names = listed.common_prefixes.iter().filter_map(Path::filename);
         let mut names: Vec<_> = names.take(MAX_NAMES).map(str::to_owned).collect();
@@ -312,7 +321,7 @@ impl Store {
     /// Restricts a file to its owner. The store creates files that every user of the host may read,
     /// in a folder that only the owner may enter. A copy of the folder may be in a less protected
     /// place.
-    fn close_to_others(&self, at: &Path) -> Done<()> {
+    fn restrict_permissions(&self, at: &Path) -> StoreResult<()> {
         let Some(folder) = &self.folder else {
             return Ok(());
         };
@@ -327,15 +336,15 @@ impl Store {
         })
     }
 
-    async fn put(&self, at: &Path, name: &str, clear: &[u8]) -> Done<u64> {
+    async fn put(&self, at: &Path, name: &str, clear: &[u8]) -> StoreResult<u64> {
         let sealed = self.seal(name, clear)?;
         let size = sealed.len();
         self.objects.put(at, sealed.into()).await?;
-        self.close_to_others(at)?;
+        self.restrict_permissions(at)?;
         Ok(u64::try_from(size).unwrap_or(u64::MAX))
     }
 
-    async fn get(&self, at: &Path, name: &str) -> Done<Vec<u8>> {
+    async fn get(&self, at: &Path, name: &str) -> StoreResult<Vec<u8>> {
         let got = self.objects.get(at).await?;
         if got.meta.size > MAX_OBJECT {
             return Err(VaultError::TooLarge.into());
@@ -349,7 +358,7 @@ impl Store {
         }
     }
 
-    fn seal(&self, name: &str, clear: &[u8]) -> Done<Vec<u8>> {
+    fn seal(&self, name: &str, clear: &[u8]) -> StoreResult<Vec<u8>> {
         let mut salt = [0; SALT_LEN];
         aws_lc_rs::rand::fill(&mut salt).map_err(|_| VaultError::Broken)?;
         let sealer = Sealer::new(&self.key, name, salt).ok_or(VaultError::Broken)?;

@@ -6,19 +6,19 @@
 //! sealed (`writer`). This module decides if a session waits for its recording. A [`Pace`] states
 //! how the session must proceed: go on, hold, or end.
 //!
-//! `layout` defines the objects, `place` opens the store (a folder, or a bucket of an S3-compatible
-//! store), and `tend` ends the recordings that a killed engine left open and removes old ones.
+//! `layout` defines the objects, `open` opens the store (a folder, or a bucket of an S3-compatible
+//! store), and `maintenance` ends the recordings that a killed engine left open and removes old ones.
 //! `read`, `export` and `search` read recordings.
 
 mod export;
 mod key;
 mod layout;
-mod place;
+mod maintenance;
+mod open;
 mod queue;
 mod read;
 mod readers;
 mod search;
-mod tend;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -46,9 +46,9 @@ use crate::clock::Clock;
 use crate::config::{RecordingPolicy, Recordings};
 
 pub use self::export::{Export, Format};
-pub use self::place::OpenError;
-pub use self::read::{Unreadable, Verdict};
-pub use self::search::{Hit, MAX_HITS, Search, SearchAnswer};
+pub use self::open::OpenError;
+pub use self::read::{ReadError, Verification};
+pub use self::search::{MAX_HITS, Search, SearchMatch, SearchResult};
 
 /// Makes and reads recordings. An engine has one.
 #[derive(Debug, Default)]
@@ -73,7 +73,7 @@ pub struct Meta {
 
 /// A stored session.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct RecordedSession {
     /// The session as lists show it.
     pub session: api::webtty::Session,
     /// The tunnel of its server at that time.
@@ -94,7 +94,7 @@ pub enum Pace {
 /// The recording cannot start, and the session must not start without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session cannot be recorded")]
-pub struct NotRecorded;
+pub struct RecordingUnavailableError;
 
 /// The recording of one session. Dropping it ends the recording as interrupted: the stored records
 /// are kept.
@@ -145,15 +145,15 @@ impl Recorder {
     /// [`OpenError`]: the folder or the key cannot be used. An unreachable network store is not an
     /// error here; nothing is recorded until it responds.
     pub async fn open(config: &Recordings, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let Some(store) = place::open(config).await? else {
+        let Some(store) = open::open(config).await? else {
             return Ok(Self::default());
         };
-        Ok(Self::over(store, config, clock))
+        Ok(Self::with_store(store, config, clock))
     }
 
-    fn over(store: Store, config: &Recordings, clock: Arc<dyn Clock>) -> Self {
+    fn with_store(store: Store, config: &Recordings, clock: Arc<dyn Clock>) -> Self {
         let inner = Arc::new(Inner::new(store, config, clock));
-        inner.tasks.spawn(tend::run(Arc::clone(&inner)));
+        inner.tasks.spawn(maintenance::run(Arc::clone(&inner)));
         Self { inner: Some(inner) }
     }
 
@@ -177,23 +177,23 @@ impl Recorder {
     /// Starts a recording.
     ///
     /// # Errors
-    /// [`NotRecorded`]: the policy is `strict` and nothing can be stored now, or the session must
+    /// [`RecordingUnavailableError`]: the policy is `strict` and nothing can be stored now, or the session must
     /// be recorded and no store is configured.
-    pub fn start(&self, meta: &Meta) -> Result<Recording, NotRecorded> {
+    pub fn start(&self, meta: &Meta) -> Result<Recording, RecordingUnavailableError> {
         let recorded = meta.session.recording_mode == RecordingMode::Recorded;
         let Some(inner) = &self.inner else {
             let nowhere = Recording {
                 queue: Arc::new(Queue::new(RecordingPolicy::BestEffort, false)),
             };
             return if recorded {
-                Err(NotRecorded)
+                Err(RecordingUnavailableError)
             } else {
                 Ok(nowhere)
             };
         };
         let full = inner.usage.of(&meta.project_id) >= inner.max_project;
         if recorded && inner.policy == RecordingPolicy::Strict && (full || !inner.is_healthy()) {
-            return Err(NotRecorded);
+            return Err(RecordingUnavailableError);
         }
         let queue = Arc::new(Queue::new(inner.policy, recorded));
         let id = meta.session.id.clone();
@@ -215,11 +215,11 @@ impl Recorder {
         }
         inner.tasks.close();
         inner.tasks.wait().await;
-        self.let_go();
+        self.unlock();
     }
 
     /// Unlocks the store, even with writes in progress: another process may then open it.
-    pub fn let_go(&self) {
+    pub fn unlock(&self) {
         let folder = self
             .inner
             .as_ref()

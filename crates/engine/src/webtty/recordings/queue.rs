@@ -127,12 +127,12 @@ impl Queue {
     }
 
     /// Waits until the queue has an entry or an end.
-    pub(super) async fn some(&self) {
+    pub(super) async fn wait_for_entries(&self) {
         self.some.notified().await;
     }
 
     /// Waits until a flush is due.
-    pub(super) async fn urgent(&self) {
+    pub(super) async fn wait_for_flush(&self) {
         self.urgent.notified().await;
     }
 

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use tracing::warn;
-use tty::recording::{BrokenChain, Head, Record, Verifier};
+use tty::recording::{ChainError, Head, Record, Verifier};
 use types::id::WebttySessionId;
 use types::tunnel::Tunnel;
 
 use super::layout::{DeletionInfo, Store, StoreError, StoredSession};
-use super::{Inner, Kept, Recorder};
+use super::{Inner, RecordedSession, Recorder};
 
 /// Reasons for which a recording cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum ReadError {
     /// The session does not exist, or no store is configured.
     #[error("there is no such recording")]
     NotFound,
@@ -32,7 +32,7 @@ pub enum Unreadable {
     Busy,
     /// Its records deviate from the chain.
     #[error("the recording was changed: {0}")]
-    Broken(#[from] BrokenChain),
+    Broken(#[from] ChainError),
     /// A part of it cannot be opened.
     #[error("the recording was changed from record {seq} on")]
     Unopened {
@@ -46,7 +46,7 @@ pub enum Unreadable {
 
 /// Result of a verification.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Verification {
     /// Number of valid records from the start.
     pub records: u64,
     /// The last valid record.
@@ -76,7 +76,7 @@ impl Recorder {
         project_id: &str,
         limit: usize,
         wanted: impl Fn(&api::webtty::Session, &Tunnel) -> bool,
-    ) -> Result<Vec<Kept>, Unreadable> {
+    ) -> Result<Vec<RecordedSession>, ReadError> {
         let Some(inner) = &self.inner else {
             return Ok(Vec::new());
         };
@@ -97,13 +97,13 @@ impl Recorder {
         &self,
         project_id: &str,
         id: &WebttySessionId,
-    ) -> Result<Option<Kept>, Unreadable> {
+    ) -> Result<Option<RecordedSession>, ReadError> {
         let Some(inner) = &self.inner else {
             return Ok(None);
         };
         match inner.find(project_id, id.as_str()).await {
             Ok(stored) => Ok(Some(stored.kept())),
-            Err(Unreadable::NotFound) => Ok(None),
+            Err(ReadError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -112,15 +112,15 @@ impl Recorder {
     /// their payloads are end-to-end encrypted.
     ///
     /// # Errors
-    /// See [`Unreadable`].
+    /// See [`ReadError`].
     pub async fn records(
         &self,
         project_id: &str,
         id: &WebttySessionId,
         from: u64,
         limit: usize,
-    ) -> Result<(Vec<Record>, bool), Unreadable> {
-        let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
+    ) -> Result<(Vec<Record>, bool), ReadError> {
+        let inner = self.inner.as_ref().ok_or(ReadError::NotFound)?;
         let _permit = inner.readers.permit(project_id)?;
         let (stored, mut reader) = inner.open(project_id, id.as_str(), from).await?;
         let (mut records, mut bytes) = (Vec::new(), 0);
@@ -141,30 +141,30 @@ impl Recorder {
     /// Verifies a whole recording.
     ///
     /// # Errors
-    /// See [`Unreadable`]. A manipulated recording is a result, not an error.
+    /// See [`ReadError`]. A manipulated recording is a result, not an error.
     pub async fn verify(
         &self,
         project_id: &str,
         id: &WebttySessionId,
-    ) -> Result<Verdict, Unreadable> {
-        let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
+    ) -> Result<Verification, ReadError> {
+        let inner = self.inner.as_ref().ok_or(ReadError::NotFound)?;
         let _permit = inner.readers.permit(project_id)?;
         let (_, mut reader) = inner.open(project_id, id.as_str(), 1).await?;
         let broken = loop {
             match reader.next().await {
                 Ok(Some(_)) => {}
                 Ok(None) => break None,
-                Err(Unreadable::Broken(BrokenChain { seq, fault })) => {
+                Err(ReadError::Broken(ChainError { seq, fault })) => {
                     break Some((seq, fault.to_string()));
                 }
-                Err(Unreadable::Unopened { seq }) => {
+                Err(ReadError::Unopened { seq }) => {
                     break Some((seq, "it cannot be opened".to_owned()));
                 }
                 Err(error) => return Err(error),
             }
         };
         let head = reader.head().clone();
-        Ok(Verdict {
+        Ok(Verification {
             records: head.seq,
             head,
             broken,
@@ -174,21 +174,21 @@ impl Recorder {
     /// Removes the records of a session. Its metadata stays.
     ///
     /// # Errors
-    /// See [`Unreadable`]. A recording in progress cannot be removed.
+    /// See [`ReadError`]. A recording in progress cannot be removed.
     pub async fn delete(
         &self,
         project_id: &str,
         id: &WebttySessionId,
         by: Option<&str>,
-    ) -> Result<(), Unreadable> {
-        let inner = self.inner.as_ref().ok_or(Unreadable::NotFound)?;
+    ) -> Result<(), ReadError> {
+        let inner = self.inner.as_ref().ok_or(ReadError::NotFound)?;
         let id = id.as_str();
         let mut stored = inner.find(project_id, id).await?;
         if stored.deleted.is_some() {
-            return Err(Unreadable::Deleted);
+            return Err(ReadError::Deleted);
         }
         if !stored.ended {
-            return Err(Unreadable::Running);
+            return Err(ReadError::Running);
         }
         stored.deleted = Some(DeletionInfo {
             at: inner.clock.now(),
@@ -205,8 +205,8 @@ impl Recorder {
 }
 
 impl StoredSession {
-    fn kept(&self) -> Kept {
-        Kept {
+    fn kept(&self) -> RecordedSession {
+        RecordedSession {
             session: self.session.clone(),
             tunnel: self.tunnel.clone(),
         }
@@ -217,12 +217,12 @@ impl StoredSession {
 const MAX_PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 impl Inner {
-    pub(super) async fn find(&self, project: &str, id: &str) -> Result<StoredSession, Unreadable> {
+    pub(super) async fn find(&self, project: &str, id: &str) -> Result<StoredSession, ReadError> {
         match self.store.get_session(project, id).await {
-            Err(error) if error.is_missing() => Err(Unreadable::NotFound),
+            Err(error) if error.is_missing() => Err(ReadError::NotFound),
             Err(StoreError::Vault(error)) => {
                 warn!(project, session = id, %error, "what is known of a session was changed");
-                Err(Unreadable::Unopened { seq: 1 })
+                Err(ReadError::Unopened { seq: 1 })
             }
             read => Ok(read?),
         }
@@ -234,10 +234,10 @@ impl Inner {
         project: &str,
         id: &str,
         from: u64,
-    ) -> Result<(StoredSession, Reader<'_>), Unreadable> {
+    ) -> Result<(StoredSession, Reader<'_>), ReadError> {
         let stored = self.find(project, id).await?;
         if stored.deleted.is_some() {
-            return Err(Unreadable::Deleted);
+            return Err(ReadError::Deleted);
         }
         let mut reader = Reader::begin(&self.store, project, id, stored.head.clone()).await?;
         reader.skip_to(from);
@@ -250,11 +250,11 @@ impl Inner {
         project: &str,
         limit: usize,
         wanted: impl Fn(&StoredSession) -> bool,
-    ) -> Result<Vec<Arc<StoredSession>>, Unreadable> {
+    ) -> Result<Vec<Arc<StoredSession>>, ReadError> {
         let mut ids = self.store.sessions(project).await?;
         ids.reverse();
         ids.truncate(MAX_EXAMINED);
-        let read = stream::iter(ids).map(|id| self.known(project, id));
+        let read = stream::iter(ids).map(|id| self.cached_session(project, id));
         let mut read = read.buffered(MAX_CONCURRENT_READS);
         let mut found = Vec::new();
         while found.len() < limit
@@ -265,11 +265,11 @@ impl Inner {
         Ok(found)
     }
 
-    async fn known(
+    async fn cached_session(
         &self,
         project: &str,
         id: String,
-    ) -> Result<Option<Arc<StoredSession>>, Unreadable> {
+    ) -> Result<Option<Arc<StoredSession>>, ReadError> {
         let known = self.ended.lock().get(&id).cloned();
         if known.is_some() {
             return Ok(known);
@@ -278,7 +278,7 @@ impl Inner {
             Ok(stored) => Arc::new(stored),
             // The session was just removed, or its object was replaced. The list still shows the
             // other sessions.
-            Err(Unreadable::NotFound | Unreadable::Unopened { .. }) => return Ok(None),
+            Err(ReadError::NotFound | ReadError::Unopened { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
         if stored.ended {
@@ -338,7 +338,7 @@ impl<'s> Reader<'s> {
     }
 
     /// The records of the next segment; `None` after the last.
-    pub(super) async fn next(&mut self) -> Result<Option<Vec<Record>>, Unreadable> {
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<Record>>, ReadError> {
         let Some(first) = self.segments.pop_front() else {
             if let Some(end) = self.end.take() {
                 let verifier = self.verifier.take();
@@ -351,7 +351,7 @@ impl<'s> Reader<'s> {
         };
         let read = self.store.get_segment(&self.project, &self.id, first).await;
         let clear = match read {
-            Err(StoreError::Vault(_)) => return Err(Unreadable::Unopened { seq: first }),
+            Err(StoreError::Vault(_)) => return Err(ReadError::Unopened { seq: first }),
             read => read?,
         };
         let mut records = Vec::new();

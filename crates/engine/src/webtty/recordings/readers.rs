@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::read::Unreadable;
+use super::read::ReadError;
 use crate::directory::Project;
 
 /// Limit of concurrent work of one kind.
@@ -40,13 +40,13 @@ impl Readers {
         })
     }
 
-    pub(super) fn permit(self: &Arc<Self>, project: &str) -> Result<ReaderPermit, Unreadable> {
+    pub(super) fn permit(self: &Arc<Self>, project: &str) -> Result<ReaderPermit, ReadError> {
         let is_alone = project == Project::COMMUNITY;
         let most = if is_alone { self.most } else { self.of_project };
         let mut counts = self.counts.lock();
         let of_project = counts.by_project.get(project).copied().unwrap_or_default();
         if counts.all >= self.most || of_project >= most {
-            return Err(Unreadable::Busy);
+            return Err(ReadError::Busy);
         }
         counts.all += 1;
         counts.by_project.insert(project.into(), of_project + 1);
@@ -82,8 +82,8 @@ impl ReadDeadline {
     /// Remaining time for the next piece.
     pub(super) fn left(&self) -> Duration {
         let seconds = u64::try_from(self.bytes / MIN_READ_RATE).unwrap_or(u64::MAX);
-        let all = STALL + Duration::from_secs(seconds);
-        all.saturating_sub(self.waited).min(STALL)
+        let all = READ_TIMEOUT + Duration::from_secs(seconds);
+        all.saturating_sub(self.waited).min(READ_TIMEOUT)
     }
 
     /// Records that a piece was taken after `waited`.
@@ -94,7 +94,7 @@ impl ReadDeadline {
 }
 
 /// Time that an export waits for its client.
-pub(super) const STALL: Duration = Duration::from_mins(1);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Bytes per second that a client of an export must read on average: a bad mobile line achieves
 /// this.
@@ -108,9 +108,9 @@ mod tests {
     fn a_project_of_several_has_a_part_of_the_readers() {
         let readers = Readers::new(4, 2);
         let own: Vec<_> = (0..2).map(|_| readers.permit("prj_a").unwrap()).collect();
-        assert!(matches!(readers.permit("prj_a"), Err(Unreadable::Busy)));
+        assert!(matches!(readers.permit("prj_a"), Err(ReadError::Busy)));
         let others: Vec<_> = (0..2).map(|_| readers.permit("prj_b").unwrap()).collect();
-        assert!(matches!(readers.permit("prj_c"), Err(Unreadable::Busy)));
+        assert!(matches!(readers.permit("prj_c"), Err(ReadError::Busy)));
         drop(own);
         readers.permit("prj_c").unwrap();
         drop(others);
@@ -136,6 +136,6 @@ mod tests {
         for _ in 0..10_000 {
             reading.taken(PIECE, Duration::from_secs(2));
         }
-        assert_eq!(reading.left(), STALL);
+        assert_eq!(reading.left(), READ_TIMEOUT);
     }
 }

@@ -11,7 +11,7 @@ use tty::recording::search::Searcher;
 use types::tunnel::Tunnel;
 
 use super::layout::StoredSession;
-use super::read::Unreadable;
+use super::read::ReadError;
 use super::{Inner, Recorder};
 
 /// Maximum of lines in one response.
@@ -49,7 +49,7 @@ pub struct Search {
 
 /// A matching line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hit {
+pub struct SearchMatch {
     /// The session.
     pub session_id: String,
     /// The record that showed it.
@@ -62,9 +62,9 @@ pub struct Hit {
 
 /// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SearchAnswer {
+pub struct SearchResult {
     /// Matching lines, newest session first.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<SearchMatch>,
     /// The last session that was read, if there are more. The next page continues before it.
     pub next: Option<String>,
     /// True if a part of the recordings could not be read.
@@ -75,15 +75,15 @@ impl Recorder {
     /// Searches those recordings of a project whose tunnel the caller `sees`.
     ///
     /// # Errors
-    /// See [`Unreadable`]. Without a store the result is empty.
+    /// See [`ReadError`]. Without a store the result is empty.
     pub async fn search(
         &self,
         project_id: &str,
         search: Search,
         sees: impl Fn(&Tunnel) -> bool,
-    ) -> Result<SearchAnswer, Unreadable> {
+    ) -> Result<SearchResult, ReadError> {
         let Some(inner) = &self.inner else {
-            return Ok(SearchAnswer::default());
+            return Ok(SearchResult::default());
         };
         let permit = inner.readers.permit(project_id)?;
         let wanted = |stored: &StoredSession| {
@@ -114,7 +114,7 @@ impl Recorder {
             },
             &inner.runtime,
         );
-        searching.await.map_err(|_| Unreadable::Busy)
+        searching.await.map_err(|_| ReadError::Busy)
     }
 }
 
@@ -147,8 +147,8 @@ impl Work {
         }
     }
 
-    pub(super) fn run(mut self, sessions: &[Arc<StoredSession>]) -> SearchAnswer {
-        let mut answer = SearchAnswer::default();
+    pub(super) fn run(mut self, sessions: &[Arc<StoredSession>]) -> SearchResult {
+        let mut answer = SearchResult::default();
         let mut last = None;
         for (number, stored) in sessions.iter().enumerate() {
             let id = &stored.session.id;
@@ -156,7 +156,7 @@ impl Work {
                 answer.next = last;
                 return answer;
             }
-            match self.look(id, &mut answer.hits) {
+            match self.search_session(id, &mut answer.hits) {
                 SearchOutcome::ToTheEnd => {}
                 SearchOutcome::Unreadable => answer.unreadable = true,
                 SearchOutcome::Enough => {
@@ -175,7 +175,7 @@ impl Work {
         hits >= self.search.limit || Instant::now() >= self.until || self.bytes >= MAX_BYTES
     }
 
-    fn look(&mut self, id: &str, hits: &mut Vec<Hit>) -> SearchOutcome {
+    fn search_session(&mut self, id: &str, hits: &mut Vec<SearchMatch>) -> SearchOutcome {
         let Some(mut searcher) = Searcher::new(&self.search.query) else {
             return SearchOutcome::Unreadable;
         };
@@ -202,7 +202,7 @@ impl Work {
                 }
                 let found = searcher.push(&record, room);
                 of_session += found.len();
-                hits.extend(found.into_iter().map(|found| Hit {
+                hits.extend(found.into_iter().map(|found| SearchMatch {
                     session_id: id.to_owned(),
                     seq: found.seq,
                     created_at: found.created_at,

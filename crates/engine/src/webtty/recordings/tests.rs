@@ -22,7 +22,7 @@ const PROJECT: &str = "prj_a";
 
 fn config(policy: RecordingPolicy) -> Recordings {
     Recordings {
-        place: None,
+        location: None,
         key_file: None,
         makes_key: false,
         owner_file: None,
@@ -54,7 +54,7 @@ fn inner(objects: Arc<dyn ObjectStore>) -> Arc<Inner> {
 }
 
 fn recorder(objects: Arc<dyn ObjectStore>, policy: RecordingPolicy) -> Recorder {
-    Recorder::over(store(objects), &config(policy), clock())
+    Recorder::with_store(store(objects), &config(policy), clock())
 }
 
 fn slow() -> Arc<ThrottledStore<InMemory>> {
@@ -290,7 +290,7 @@ async fn a_search_reads_500_sessions_and_returns_a_next_page() {
 }
 
 /// Runs a search on its own thread, because the clock advances while this waits.
-async fn run(work: Work, sessions: Vec<Arc<StoredSession>>) -> SearchAnswer {
+async fn run(work: Work, sessions: Vec<Arc<StoredSession>>) -> SearchResult {
     let (done, answer) = oneshot::channel();
     let runtime = Handle::current();
     let searching = std::thread::spawn(move || {

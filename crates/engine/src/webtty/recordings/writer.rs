@@ -27,8 +27,8 @@ fn write_timeout(policy: RecordingPolicy) -> Duration {
     }
 }
 
-/// Interval in which a running session renews its mark; see `tend`.
-pub(super) const ALIVE: Duration = Duration::from_mins(5);
+/// Interval in which a running session renews its mark; see `maintenance`.
+pub(super) const MARK_INTERVAL: Duration = Duration::from_mins(5);
 
 /// Time for which storing the end of a session is retried. After that, the next start or
 /// maintenance detects that the session has ended.
@@ -106,12 +106,12 @@ impl Writer {
     }
 
     async fn store_until_the_end(&mut self) -> End {
-        let mut alive = Instant::now() + ALIVE;
+        let mut alive = Instant::now() + MARK_INTERVAL;
         loop {
             tokio::select! {
-                () = self.queue.some() => {}
+                () = self.queue.wait_for_entries() => {}
                 () = tokio::time::sleep_until(alive) => {
-                    alive = Instant::now() + ALIVE;
+                    alive = Instant::now() + MARK_INTERVAL;
                     // One missed mark is harmless: maintenance waits for three.
                     let marking = self.inner.store.mark(&self.project, &self.id);
                     timeout(write_timeout(self.inner.policy), marking).await.ok();
@@ -121,7 +121,7 @@ impl Writer {
             // More entries will follow, and one object for all of them is enough.
             tokio::select! {
                 () = sleep(FLUSH_AFTER) => {}
-                () = self.queue.urgent() => {}
+                () = self.queue.wait_for_flush() => {}
             }
             let Batch { entries, lost, end } = self.queue.take();
             self.chain.lose_many(lost);

@@ -56,7 +56,7 @@ fn connection(tunnel: &LiveTunnel<()>, peer: IpAddr) -> Decision {
 }
 
 /// Status and code of a refusal, or 200 if the visit is allowed.
-fn told(decision: &Decision) -> (u16, &'static str) {
+fn status_and_code(decision: &Decision) -> (u16, &'static str) {
     match &decision.outcome {
         Outcome::Allow(_) => (200, ""),
         Outcome::Refuse(problem) => {
@@ -115,18 +115,21 @@ fn ed_1_the_reserved_parameter_never_reaches_an_upstream_even_of_a_public_tunnel
         ..Visit::default()
     }
     .judge(&public);
-    assert_eq!(told(&decision), (400, "invalid_request"));
+    assert_eq!(status_and_code(&decision), (400, "invalid_request"));
 }
 
 #[test]
 fn visitors_cannot_reach_a_private_tunnel() {
     let private = tunnel(json!({"publish": false, "name": "db"}));
     assert_eq!(
-        told(&Visit::default().judge(&private)),
+        status_and_code(&Visit::default().judge(&private)),
         (404, "tunnel_not_found")
     );
     let peer = "192.0.2.7".parse().unwrap();
-    assert_eq!(told(&connection(&private, peer)), (404, "tunnel_not_found"));
+    assert_eq!(
+        status_and_code(&connection(&private, peer)),
+        (404, "tunnel_not_found")
+    );
 }
 
 #[test]
@@ -147,7 +150,7 @@ fn trusted_ips_are_checked_first() {
             ..Visit::default()
         }
         .judge(&guarded);
-        assert_eq!(told(&decision).0, expected, "{peer}");
+        assert_eq!(status_and_code(&decision).0, expected, "{peer}");
         if expected == 403 {
             assert_eq!(decision.rule, Rule::TrustedIps);
             let bad = Visit {
@@ -166,7 +169,7 @@ fn trusted_ips_are_checked_first() {
     let raw = tunnel(json!({"protocol": "tls", "trusted_ips": ["192.0.2.0/28"]}));
     for (peer, expected) in [("192.0.2.7", 200), ("192.0.2.16", 403)] {
         let peer: IpAddr = peer.parse().unwrap();
-        assert_eq!(told(&connection(&raw, peer)).0, expected);
+        assert_eq!(status_and_code(&connection(&raw, peer)).0, expected);
     }
 }
 
@@ -270,7 +273,7 @@ fn ed_1_ed_1a_ed_1b_the_edge_credential() {
             ..Visit::default()
         };
         let decision = visit.judge(&guarded);
-        let (status, code) = told(&decision);
+        let (status, code) = status_and_code(&decision);
         assert_eq!((status, code, decision.rule), expected, "{case}");
     }
     // ED-1a: the query credential is removed, byte for byte. The header is data.
@@ -316,7 +319,7 @@ fn a_malformed_bearer_is_401_and_not_a_missing_one() {
         reserved: COMPAT_NAMES,
     };
     let decision = with_grounds(|grounds| decide(&request, grounds));
-    assert_eq!(told(&decision), (401, "invalid_token"));
+    assert_eq!(status_and_code(&decision), (401, "invalid_token"));
 }
 
 /// ED-1c.
@@ -395,7 +398,11 @@ fn ed_1c_types_permissions_and_boundaries() {
             ..Visit::default()
         }
         .judge(&guarded);
-        assert_eq!((told(&decision).0, decision.rule), expected, "{case}");
+        assert_eq!(
+            (status_and_code(&decision).0, decision.rule),
+            expected,
+            "{case}"
+        );
         if let Outcome::Refuse(problem) = &decision.outcome {
             assert_eq!(problem.scope.as_deref(), Some(STREAMS), "{case}");
         }
@@ -447,10 +454,10 @@ fn ed_7_the_path_is_checked_as_the_upstream_will_see_it() {
                 assert_eq!(path.as_str(), forwarded);
             }
             // A question mark is never part of a path. A path with one is refused.
-            Err(_) if path.contains('?') => assert_eq!(told(&decision).0, 403),
+            Err(_) if path.contains('?') => assert_eq!(status_and_code(&decision).0, 403),
             Err(rule) => {
                 assert_eq!(
-                    (told(&decision), decision.rule),
+                    (status_and_code(&decision), decision.rule),
                     ((403, "insufficient_scope"), rule),
                     "{path}"
                 );
@@ -485,7 +492,7 @@ fn en_11_a_guard_that_cannot_be_enforced_refuses_every_visitor() {
         }
         .judge(&tunnel);
         assert_eq!(
-            (told(&decision).0, decision.rule),
+            (status_and_code(&decision).0, decision.rule),
             (503, Rule::Unenforceable)
         );
     }

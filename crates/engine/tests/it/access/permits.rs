@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use credentials::Verified;
+use credentials::VerifiedToken;
 use engine::access::{BoundaryDenial, Tokens, apply_and_check_boundary, reaches_stream};
 use engine::directory::Project;
 use serde_json::{Value, json};
@@ -13,11 +13,11 @@ use types::tunnel::TunnelProperties;
 use super::{community, tunnel};
 use crate::support::{CREATE, NOW, STREAMS, auth, keyring, pat, token};
 
-fn may(token: &Verified, permission: Permission) -> Result<(), BoundaryDenial> {
+fn may(token: &VerifiedToken, permission: Permission) -> Result<(), BoundaryDenial> {
     community().require(token, &Project::community(), permission)
 }
 
-fn verified(claims: &Value) -> Arc<Verified> {
+fn verified(claims: &Value) -> Arc<VerifiedToken> {
     Tokens::new(keyring()).verify(&token(claims), NOW).unwrap()
 }
 

@@ -4,7 +4,7 @@ use aws_lc_rs::digest;
 use client::Properties;
 use testing::Answer;
 
-use super::{Jar, PAGE, Site, parameter, seen, with_sessions};
+use super::{Jar, PAGE, Site, parameter, received_values, with_sessions};
 
 fn challenged() -> Properties {
     Properties::http().challenge_mode(true)
@@ -74,7 +74,7 @@ async fn ed_6_a_browser_solves_the_challenge_and_reaches_the_service() {
     let answer = site.open("/a?b=%20c", &jar).await;
     assert_eq!(answer.status, 200);
     assert!(
-        seen(&answer.json(), "cookie").is_empty(),
+        received_values(&answer.json(), "cookie").is_empty(),
         "the edge's cookie is not forwarded"
     );
     assert_eq!(answer.json()["target"], "/a?b=%20c");
@@ -134,8 +134,11 @@ async fn ed_6_apis_get_an_error_and_tokens_pass() {
     let bearer = format!("Authorization: Bearer {}\r\n", site.token);
     let answer = site.get("/", &bearer).await;
     assert_eq!(answer.status, 200);
-    assert!(seen(&answer.json(), "authorization").is_empty());
-    assert_eq!(seen(&answer.json(), "svc-auth-method"), ["token"]);
+    assert!(received_values(&answer.json(), "authorization").is_empty());
+    assert_eq!(
+        received_values(&answer.json(), "svc-auth-method"),
+        ["token"]
+    );
     let answer = site.get(&format!("/?svc.token={}", site.token), PAGE).await;
     assert_eq!(answer.json()["target"], "/");
     // A token of a user without access.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::link::Limits;
 use client::{Properties, Target};
 use serde_json::{Value, json};
-use testing::{Nobody, TestTunnel, Upstream};
+use testing::{ClosedPort, TestTunnel, Upstream};
 use tokio::process::Command;
 
 use super::{Site, with_sessions};
@@ -46,7 +46,7 @@ async fn error_pages_explain_the_refusal_in_chromium() {
         drop(kept);
     })
     .await;
-    let nobody = Nobody::new();
+    let nobody = ClosedPort::new();
     let down: Target = nobody.addr().to_string().parse().unwrap();
 
     let offline = world.publish(Properties::http(), &service).await;

@@ -7,7 +7,7 @@ use testing::{RawVisitor, ScriptedUpstream, TestTunnel};
 
 use crate::tls::client;
 
-use super::{A, PAGE, Site, seen, with_sessions};
+use super::{A, PAGE, Site, received_values, with_sessions};
 
 /// ED-4: the token is checked first and is final. The service receives none of the refused
 /// requests.
@@ -36,7 +36,10 @@ async fn ed_4_a_token_is_checked_before_the_session_and_is_final() {
     }
     assert_eq!(site.service.accepted(), 0);
     let answer = site.get("/", &bearer(&good)).await;
-    assert_eq!(seen(&answer.json(), "svc-auth-method"), ["token"]);
+    assert_eq!(
+        received_values(&answer.json(), "svc-auth-method"),
+        ["token"]
+    );
     let answer = site
         .get(
             &format!("/?svc.token={good}"),
@@ -44,7 +47,7 @@ async fn ed_4_a_token_is_checked_before_the_session_and_is_final() {
         )
         .await;
     assert_eq!(
-        seen(&answer.json(), "authorization"),
+        received_values(&answer.json(), "authorization"),
         ["Bearer of-the-application"]
     );
 }
@@ -89,7 +92,7 @@ async fn timings_are_sent_to_authenticated_visitors_on_request() {
         timing.contains("edge;") && timing.contains("service;"),
         "{timing}"
     );
-    assert!(seen(&answer.json(), "svc-debug").is_empty());
+    assert!(received_values(&answer.json(), "svc-debug").is_empty());
     let mut visitor = site.engine.visitor().h2(site.host()).await;
     let request = http::Request::get(format!("https://{}/", site.host()))
         .header("authorization", format!("Bearer {}", site.token))

@@ -9,17 +9,17 @@ use engine::clock::ManualClock;
 use serde_json::{Value, json};
 use testing::{Answer, TestTunnel, Upstream, within};
 
-use super::{A, Jar, PAGE, Site, parameter, seen, with_sessions};
+use super::{A, Jar, PAGE, Site, parameter, received_values, with_sessions};
 
 /// The sign-in address to which a browser was redirected.
-struct Departure {
+struct SignInRedirect {
     nonce: String,
     state: String,
     jar: Jar,
 }
 
 /// Opens a page without a session.
-async fn depart(site: &Site, target: &str, jar: &Jar) -> Departure {
+async fn start_sign_in(site: &Site, target: &str, jar: &Jar) -> SignInRedirect {
     let answer = site.open(target, jar).await;
     assert_eq!(answer.status, 302, "{answer:?}");
     let location = answer.header("location").unwrap();
@@ -33,14 +33,14 @@ async fn depart(site: &Site, target: &str, jar: &Jar) -> Departure {
     assert!(location.len() < 3072 && parameter(location, "state").len() <= 2048);
     let mut jar = jar.clone();
     jar.take(&answer);
-    Departure {
+    SignInRedirect {
         nonce: parameter(location, "nonce"),
         state: parameter(location, "state"),
         jar,
     }
 }
 
-impl Departure {
+impl SignInRedirect {
     fn code(&self, site: &Site, more: &Value) -> String {
         let mut claims = json!({"aud": format!("https://{}", site.host()), "nonce": self.nonce});
         for (name, value) in more.as_object().unwrap() {
@@ -50,16 +50,16 @@ impl Departure {
     }
 }
 
-async fn arrive(site: &Site, code: &str, state: &str, jar: &Jar) -> Answer {
+async fn finish_sign_in(site: &Site, code: &str, state: &str, jar: &Jar) -> Answer {
     let target = format!("/.well-known/svc/callback?code={code}&state={state}");
     site.open(&target, jar).await
 }
 
 /// A browser that has signed in.
 async fn signed_in(site: &Site) -> Jar {
-    let departure = depart(site, "/", &Jar::default()).await;
+    let departure = start_sign_in(site, "/", &Jar::default()).await;
     let code = departure.code(site, &json!({}));
-    let answer = arrive(site, &code, &departure.state, &departure.jar).await;
+    let answer = finish_sign_in(site, &code, &departure.state, &departure.jar).await;
     assert_eq!(answer.status, 302, "{}", answer.text());
     let mut jar = departure.jar;
     jar.take(&answer);
@@ -70,10 +70,11 @@ async fn signed_in(site: &Site) -> Jar {
 #[tokio::test]
 async fn ed_2_a_person_signs_in_and_the_service_receives_their_identity() {
     let site = Site::start(with_sessions()).await;
-    let departure = depart(&site, "/reports/7?page=2&svc.token=a.b.c", &Jar::default()).await;
+    let departure =
+        start_sign_in(&site, "/reports/7?page=2&svc.token=a.b.c", &Jar::default()).await;
     assert!(departure.jar.has("__Host-svc_sign_in") && !departure.jar.has("__Host-svc_auth"));
     let code = departure.code(&site, &json!({}));
-    let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
+    let answer = finish_sign_in(&site, &code, &departure.state, &departure.jar).await;
     assert_eq!(answer.status, 302);
     let home = format!("https://{}/reports/7?page=2", site.host());
     assert_eq!(answer.header("location"), Some(home.as_str()));
@@ -93,11 +94,11 @@ async fn ed_2_a_person_signs_in_and_the_service_receives_their_identity() {
         .await;
     assert_eq!(answer.status, 200);
     let saw = answer.json();
-    assert_eq!(seen(&saw, "svc-user-id"), ["usr_ann"]);
-    assert_eq!(seen(&saw, "svc-auth-method"), ["session"]);
-    assert!(seen(&saw, "svc-credential-id").is_empty());
+    assert_eq!(received_values(&saw, "svc-user-id"), ["usr_ann"]);
+    assert_eq!(received_values(&saw, "svc-auth-method"), ["session"]);
+    assert!(received_values(&saw, "svc-credential-id").is_empty());
     assert_eq!(
-        seen(&saw, "cookie"),
+        received_values(&saw, "cookie"),
         ["theirs=1"],
         "the edge's cookies stay at the edge"
     );
@@ -148,8 +149,8 @@ async fn ed_2_only_a_page_is_sent_to_sign_in() {
 #[tokio::test]
 async fn ed_2_a_code_is_valid_for_one_browser_and_host_once() {
     let site = Site::start(with_sessions()).await;
-    let ours = depart(&site, "/", &Jar::default()).await;
-    let theirs = depart(&site, "/theirs", &Jar::default()).await;
+    let ours = start_sign_in(&site, "/", &Jar::default()).await;
+    let theirs = start_sign_in(&site, "/theirs", &Jar::default()).await;
     assert_ne!(ours.nonce, theirs.nonce);
     let now = i64::try_from(
         std::time::SystemTime::now()
@@ -168,7 +169,7 @@ async fn ed_2_a_code_is_valid_for_one_browser_and_host_once() {
         (&theirs.code(&site, &json!({})), &ours.state, &ours.jar),
         (&theirs.code(&site, &json!({})), &theirs.state, &ours.jar),
     ] {
-        let answer = arrive(&site, code, state, jar).await;
+        let answer = finish_sign_in(&site, code, state, jar).await;
         assert_eq!(answer.status, 403, "{}", answer.text());
         assert!(answer.header("set-cookie").is_none());
     }
@@ -184,7 +185,7 @@ async fn ed_2_a_code_is_valid_for_one_browser_and_host_once() {
         json!({"exp": "soon"}),
     ] {
         let code = ours.code(&site, &wrong);
-        let answer = arrive(&site, &code, &ours.state, &ours.jar).await;
+        let answer = finish_sign_in(&site, &code, &ours.state, &ours.jar).await;
         assert_eq!(answer.status, 403, "{wrong}");
     }
     let claims = json!({"aud": format!("https://{}", site.host()), "nonce": ours.nonce});
@@ -197,13 +198,13 @@ async fn ed_2_a_code_is_valid_for_one_browser_and_host_once() {
         (&good, ""),
         (&format!("{good}&code={good}"), &ours.state),
     ] {
-        let answer = arrive(&site, code, state, &ours.jar).await;
+        let answer = finish_sign_in(&site, code, state, &ours.jar).await;
         assert_eq!(answer.status, 403, "{code} {state}");
     }
     // After all these attempts the code still works, once.
-    let answer = arrive(&site, &good, &ours.state, &ours.jar).await;
+    let answer = finish_sign_in(&site, &good, &ours.state, &ours.jar).await;
     assert_eq!(answer.status, 302);
-    let answer = arrive(&site, &good, &ours.state, &ours.jar).await;
+    let answer = finish_sign_in(&site, &good, &ours.state, &ours.jar).await;
     assert_eq!(answer.status, 403, "replayed");
     assert_eq!(site.service.accepted(), 0);
 }
@@ -212,10 +213,10 @@ async fn ed_2_a_code_is_valid_for_one_browser_and_host_once() {
 #[tokio::test]
 async fn ed_2_only_members_of_the_project_get_a_session() {
     let site = Site::start(with_sessions()).await;
-    let departure = depart(&site, "/", &Jar::default()).await;
+    let departure = start_sign_in(&site, "/", &Jar::default()).await;
     for user in ["usr_eve", "usr_nobody"] {
         let code = departure.code(&site, &json!({"sub": user}));
-        let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
+        let answer = finish_sign_in(&site, &code, &departure.state, &departure.jar).await;
         assert_eq!(answer.status, 403, "{user}");
         assert!(answer.header("set-cookie").is_none());
         assert!(
@@ -230,13 +231,13 @@ async fn ed_2_only_members_of_the_project_get_a_session() {
 #[tokio::test]
 async fn ed_2_two_tabs_sign_in_together() {
     let site = Site::start(with_sessions()).await;
-    let first = depart(&site, "/one", &Jar::default()).await;
-    let second = depart(&site, "/two", &first.jar).await;
+    let first = start_sign_in(&site, "/one", &Jar::default()).await;
+    let second = start_sign_in(&site, "/two", &first.jar).await;
     assert_eq!(first.nonce, second.nonce);
     let mut jar = second.jar.clone();
     for (departure, path) in [(&second, "/two"), (&first, "/one")] {
         let code = departure.code(&site, &json!({}));
-        let answer = arrive(&site, &code, &departure.state, &jar).await;
+        let answer = finish_sign_in(&site, &code, &departure.state, &jar).await;
         assert_eq!(answer.status, 302, "{path}");
         let home = format!("https://{}{path}", site.host());
         assert_eq!(answer.header("location"), Some(home.as_str()));
@@ -257,11 +258,11 @@ async fn ed_2_sign_in_never_redirects_to_another_host() {
         (&longest, &longest),
         (&long, "/deep"),
     ] {
-        let departure = depart(&site, target, &Jar::default()).await;
+        let departure = start_sign_in(&site, target, &Jar::default()).await;
         // The longest state that platforms accept.
         assert!(departure.state.len() <= 2048, "{target}");
         let code = departure.code(&site, &json!({}));
-        let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
+        let answer = finish_sign_in(&site, &code, &departure.state, &departure.jar).await;
         let home = format!("https://{}{back}", site.host());
         assert_eq!(answer.header("location"), Some(home.as_str()), "{target}");
     }
@@ -277,7 +278,7 @@ async fn ed_2_a_session_ends_with_the_role_the_account_or_a_sign_out() {
     let set_roles = |permissions: &[&str], sessions_after| {
         let permissions = permissions.iter().map(|&name| name.to_owned()).collect();
         let workspace_id = format!("wks_{A}");
-        site.platform.tell(vec![Item::Person(Person {
+        site.platform.send(vec![Item::Person(Person {
             id: "usr_ann".to_owned(),
             name: String::new(),
             memberships: vec![Membership {
@@ -299,7 +300,7 @@ async fn ed_2_a_session_ends_with_the_role_the_account_or_a_sign_out() {
     set_roles(&["tunnels.streams.create-delete"], 0);
     site.engine.informed().await;
     assert_eq!(status().await, 200);
-    site.platform.tell(vec![Item::PersonGone {
+    site.platform.send(vec![Item::PersonGone {
         id: "usr_ann".to_owned(),
     }]);
     site.engine.informed().await;
@@ -484,10 +485,10 @@ async fn ed_2_a_signed_out_session_ends_for_every_copy_of_its_cookie() {
         let agent = site.tunnel.agent().clone();
         let properties = with_sessions().named("sockets");
         site.tunnel = TestTunnel::open(agent, properties, target).await;
-        let departure = depart(&site, "/", &Jar::default()).await;
+        let departure = start_sign_in(&site, "/", &Jar::default()).await;
         let claims = json!({"jti": "code1", "sid": "ses_1"});
         let code = departure.code(&site, &claims);
-        let answer = arrive(&site, &code, &departure.state, &departure.jar).await;
+        let answer = finish_sign_in(&site, &code, &departure.state, &departure.jar).await;
         assert_eq!(answer.status, 302, "{}", answer.text());
         let mut jar = departure.jar;
         jar.take(&answer);

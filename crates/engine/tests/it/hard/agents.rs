@@ -75,7 +75,7 @@ async fn a_message_out_of_order_ends_the_channel() {
             "{case}: {messages:?}"
         );
     }
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// An agent that keeps opening tunnels is served up to the limit and then refused. Ids of other
@@ -107,7 +107,7 @@ async fn an_agent_has_a_limit_of_tunnels() {
             "{answer:?}"
         );
     }
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// An agent that opens and closes tunnels without end is read more slowly. Nothing else happens to
@@ -138,7 +138,7 @@ async fn an_agent_with_endless_changes_is_slowed_down() {
     let took = started_at.elapsed();
     assert!(took >= Duration::from_millis(2_900), "{took:?}");
     agent.open(wired::http("web")).await.unwrap();
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// Properties that are too large, too many or useless are refused one by one. The channel stays
@@ -199,7 +199,7 @@ async fn properties_have_limits() {
         let expected = (!is_taken).then_some(ErrorCode::InvalidRequest);
         assert_eq!(refused, expected, "{bytes} bytes of a detail");
     }
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// A standing connection is identified by its secret and usable for one purpose.
@@ -217,7 +217,7 @@ async fn a_standing_connection_cannot_be_guessed_or_misused() {
         connection.send(Kind::ProxyReq(request)).await;
         assert_eq!(connection.rest().await, [], "{}", secret.len());
     }
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// An agent that sends requests and never reads is disconnected after a timeout. Until then it only
@@ -242,7 +242,7 @@ async fn an_agent_that_never_reads_is_disconnected() {
     let gone = async {
         loop {
             // Other tunnels are served in the meantime.
-            site.serves_others().await;
+            site.check_other_tunnel().await;
             let mut visitor = site.engine.visitor().http1(host).await;
             visitor.request("HEAD", "/", host, "").await;
             let asking = visitor.head();
@@ -257,7 +257,7 @@ async fn an_agent_that_never_reads_is_disconnected() {
         () = within("end of the channel", gone) => {}
         () = flooding => {}
     }
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// A visitor gets an error in time if the agent never opens the requested stream, and so does a
@@ -270,8 +270,8 @@ async fn an_agent_that_opens_no_streams_affects_only_its_own_visitors() {
     let host = "idle.t.engine.localhost";
     let mut visitor = site.engine.visitor().http1(host).await;
     visitor.request("GET", "/", host, "").await;
-    let asked = idle.asked().await;
-    site.serves_all().await;
+    let asked = idle.next_stream_request().await;
+    site.check_both_tunnels().await;
     // The wait ends immediately when the channel closes.
     drop(idle);
     let answer = visitor.answer().await;
@@ -305,7 +305,7 @@ async fn a_visitor_during_a_takeover_is_served_by_the_new_holder() {
                     visitor.http1(host).await.get("/", host).await
                 }
             });
-            let asked = old.asked().await;
+            let asked = old.next_stream_request().await;
             let mut new = PlainAgent::connect(&site.engine).await;
             let settings = TunnelProperties {
                 token_auth: guarded.then(|| true.into()),
@@ -321,7 +321,7 @@ async fn a_visitor_during_a_takeover_is_served_by_the_new_holder() {
                 assert_eq!(visit.await.unwrap().status, 502, "h2: {h2}");
                 continue;
             }
-            let asked = new.asked().await;
+            let asked = new.next_stream_request().await;
             let secret = asked.secret.unwrap().value;
             let brought = wired::bring(&site.engine, &asked.stream_id, &secret, true).await;
             let mut stream = brought.unwrap().into_stream();
@@ -354,7 +354,7 @@ async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
         let mut visitor = engine.visitor().http1(host).await;
         let answer = visitor.get("/", host).await;
         assert_eq!(answer.status, 504, "{}", answer.text());
-        site.serves_others().await;
+        site.check_other_tunnel().await;
     }
     let offline = async {
         loop {
@@ -370,7 +370,7 @@ async fn an_agent_that_vanishes_silently_affects_only_its_own_visitors() {
     tokio::time::timeout(Duration::from_mins(1), offline)
         .await
         .expect("the agent is offline");
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// Two agents share a name, and one of them dies while visitors arrive. The other one answers the
@@ -408,5 +408,5 @@ async fn of_two_agents_with_one_name_one_dies_unnoticed() {
         }
         assert_eq!(statuses, [200; 40]);
     }
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }

@@ -97,7 +97,7 @@ pub(super) fn get<'a>(host: &'a str, target: &'a str) -> Vec<(&'a str, &'a str)>
 
 /// Outcome of a request or of its connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Outcome {
     /// An answer to the stream, with this status.
     Answer(u16),
     /// The stream was reset with this code.
@@ -143,9 +143,9 @@ impl Connection {
     }
 
     /// Sends frames and waits for the outcome of stream 1 or of the connection.
-    pub(super) async fn fate(&mut self, frames: &[Frame]) -> Fate {
+    pub(super) async fn outcome(&mut self, frames: &[Frame]) -> Outcome {
         let bytes: Vec<u8> = frames.iter().flat_map(Frame::to_bytes).collect();
-        let (fate, _sent) = tokio::join!(self.reader.fate(1), self.writer.try_send(&bytes));
+        let (fate, _sent) = tokio::join!(self.reader.outcome(1), self.writer.try_send(&bytes));
         fate
     }
 }
@@ -181,13 +181,13 @@ impl Reader {
     }
 
     /// Waits for the outcome of a stream or of the connection.
-    pub(super) async fn fate(&mut self, stream: u32) -> Fate {
+    pub(super) async fn outcome(&mut self, stream: u32) -> Outcome {
         let mut status = None;
         let mut code = None;
         while let Some(frame) = self.next().await {
             match frame.kind {
                 GOAWAY => code = Some(frame.code()),
-                RST_STREAM if frame.stream == stream => return Fate::Reset(frame.code()),
+                RST_STREAM if frame.stream == stream => return Outcome::Reset(frame.code()),
                 HEADERS if frame.stream == stream && status.is_none() => {
                     status = Some(status_of(&frame.payload));
                 }
@@ -195,10 +195,10 @@ impl Reader {
             }
             let ends = matches!(frame.kind, DATA | HEADERS) && frame.flags & END_STREAM != 0;
             if let Some(status) = status.filter(|_| ends && frame.stream == stream) {
-                return Fate::Answer(status);
+                return Outcome::Answer(status);
             }
         }
-        Fate::Ended(code)
+        Outcome::Ended(code)
     }
 }
 

@@ -12,7 +12,7 @@ const AGENTS: usize = 100;
 const TUNNELS: usize = 10;
 
 /// Addresses of tunnels: by name, the hostname and the id.
-type Places = BTreeMap<String, (String, String)>;
+type TunnelAddresses = BTreeMap<String, (String, String)>;
 
 /// Tunnels of a hundred agents. All have a name, and every other one has its own hostname.
 struct Herd(Vec<Tunnel>);
@@ -34,7 +34,7 @@ impl Herd {
     }
 
     /// Waits until all tunnels are online with addresses that are not among these.
-    async fn places(&self, but: &Places) -> Places {
+    async fn wait_online(&self, but: &TunnelAddresses) -> TunnelAddresses {
         let before: BTreeSet<_> = but.values().map(|(_, id)| id.clone()).collect();
         let mut waiting = JoinSet::new();
         for tunnel in &self.0 {
@@ -53,7 +53,7 @@ impl Herd {
                 (name, (hostname, now.tunnel_id.clone()))
             });
         }
-        let mut places = Places::new();
+        let mut places = TunnelAddresses::new();
         while let Some(place) = waiting.join_next().await {
             places.extend([place.unwrap()]);
         }
@@ -62,12 +62,12 @@ impl Herd {
 }
 
 /// Checks that all tunnels reconnect under their names within seconds, with other ids.
-async fn comes_back(engine: TestEngine, herd: &Herd, before: &Places) -> TestEngine {
+async fn check_reconnect(engine: TestEngine, herd: &Herd, before: &TunnelAddresses) -> TestEngine {
     let started_at = Instant::now();
     let engine = Box::pin(engine.killed_and_started()).await;
-    let after = tokio::time::timeout(PATIENCE, herd.places(before)).await;
+    let after = tokio::time::timeout(PATIENCE, herd.wait_online(before)).await;
     let after = after.expect("all tunnels reconnect");
-    let names = |places: &Places| -> BTreeMap<_, _> {
+    let names = |places: &TunnelAddresses| -> BTreeMap<_, _> {
         let places = places.iter();
         places
             .map(|(name, (hostname, _))| (name.clone(), hostname.clone()))
@@ -92,9 +92,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 async fn en_9_a_thousand_tunnels_reconnect() {
     let engine = TestEngine::start_with("limits: {max_handshakes_per_source: 8}").await;
     let herd = Herd::gather(async || engine.agent().await).await;
-    let before = herd.places(&Places::new()).await;
+    let before = herd.wait_online(&TunnelAddresses::new()).await;
     assert_eq!(before.len(), AGENTS * TUNNELS);
-    let engine = Box::pin(comes_back(engine, &herd, &before)).await;
+    let engine = Box::pin(check_reconnect(engine, &herd, &before)).await;
     serves(&engine, herd).await;
 }
 
@@ -110,10 +110,10 @@ async fn en_9_a_thousand_tunnels_reconnect_without_the_platform() {
     let engine = TestEngine::managed_with(&platform, limits).await;
     engine.informed().await;
     let herd = Herd::gather(async || engine.agent_at(A, &token).await).await;
-    let before = herd.places(&Places::new()).await;
+    let before = herd.wait_online(&TunnelAddresses::new()).await;
     platform.set_away(true);
     platform.cut();
-    let engine = Box::pin(comes_back(engine, &herd, &before)).await;
+    let engine = Box::pin(check_reconnect(engine, &herd, &before)).await;
     serves(&engine, herd).await;
 }
 

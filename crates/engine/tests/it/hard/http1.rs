@@ -9,7 +9,7 @@ const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: HOST\r\n\r\n";
 
 /// Sends bytes in which `HOST` stands for the tunnel's name, and returns everything that the engine
 /// sends.
-async fn said(engine: &TestEngine, host: &str, bytes: &[u8]) -> String {
+async fn raw_response(engine: &TestEngine, host: &str, bytes: &[u8]) -> String {
     let mut visitor = engine.visitor().http1(host).await;
     visitor.try_send(bytes).await;
     String::from_utf8_lossy(&visitor.read_to_end().await).into_owned()
@@ -171,7 +171,7 @@ async fn an_ambiguous_head_is_refused_and_ends_its_connection() {
     let mut table = Table::default();
     for head in of_fields.chain(heads) {
         let attack = with_host(&format!("{head}0\r\n\r\n{SMUGGLED}"), host);
-        let said = said(&site.engine, host, attack.as_bytes()).await;
+        let said = raw_response(&site.engine, host, attack.as_bytes()).await;
         let code = said.contains("\"code\":\"invalid_request\"");
         table.row([head], &(statuses(&said), code), &(vec!["400"], true));
     }
@@ -217,18 +217,18 @@ async fn an_ambiguous_head_is_refused_and_ends_its_connection() {
         ),
     ] {
         let attack = with_host(&format!("{head}{SMUGGLED}"), host);
-        let said = said(&site.engine, host, attack.as_bytes()).await;
+        let said = raw_response(&site.engine, host, attack.as_bytes()).await;
         table.row([case], &statuses(&said), &vec![status]);
     }
-    table.holds();
+    table.assert_no_failures();
     // The host of another tunnel is not ambiguous, only wrong. The connection may continue with
     // requests for its own host.
     for target in ["/", &format!("https://{other}/")] {
         let wrong = format!("GET {target} HTTP/1.1\r\nHost: {other}\r\nConnection: close\r\n\r\n");
-        let said = said(&site.engine, host, wrong.as_bytes()).await;
+        let said = raw_response(&site.engine, host, wrong.as_bytes()).await;
         assert_eq!(statuses(&said), ["421"], "{target}");
     }
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// A service that reports everything it receives.
@@ -347,7 +347,7 @@ async fn trailers_do_not_override_the_head() {
 }
 
 /// The values of a field that the service received.
-fn seen(answer: &Answer, name: &str) -> Vec<String> {
+fn received_values(answer: &Answer, name: &str) -> Vec<String> {
     let seen = answer.json();
     let fields = seen["headers"].as_array().unwrap().iter();
     let fields = fields.filter(|field| field[0] == name);
@@ -385,10 +385,18 @@ async fn a_visitor_cannot_remove_the_fields_of_the_edge() {
             let answer = visitor.answer().await;
             assert_eq!(answer.status, 200, "{option}");
             assert_eq!(answer.json()["body"], "abc", "{option}, {framing}");
-            assert_eq!(seen(&answer, "host"), [host], "{option}");
-            assert_eq!(seen(&answer, "x-forwarded-for"), ["127.0.0.1"], "{option}");
-            assert_eq!(seen(&answer, "x-forwarded-host"), [host], "{option}");
-            assert_eq!(seen(&answer, "forwarded").len(), 1, "{option}");
+            assert_eq!(received_values(&answer, "host"), [host], "{option}");
+            assert_eq!(
+                received_values(&answer, "x-forwarded-for"),
+                ["127.0.0.1"],
+                "{option}"
+            );
+            assert_eq!(
+                received_values(&answer, "x-forwarded-host"),
+                [host],
+                "{option}"
+            );
+            assert_eq!(received_values(&answer, "forwarded").len(), 1, "{option}");
         }
     }
     // The connection ends if the field contains `close`, whatever else it contains.
@@ -398,7 +406,7 @@ async fn a_visitor_cannot_remove_the_fields_of_the_edge() {
         .await;
     assert_eq!(visitor.answer().await.status, 200);
     assert_eq!(visitor.read_to_end().await, b"");
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// An upgrade to another HTTP version would be a connection without any checks.
@@ -428,13 +436,13 @@ async fn no_upgrade_bypasses_the_edge() {
         assert_eq!(answer.status, 200, "{upgrade}");
         for name in ["upgrade", "http2-settings", "connection"] {
             assert_eq!(
-                seen(&answer, name),
+                received_values(&answer, name),
                 Vec::<String>::new(),
                 "{upgrade}: {name}"
             );
         }
     }
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// Bytes after an upgrade request belong to the new protocol only if the service agrees. Otherwise
@@ -511,7 +519,7 @@ async fn a_loop_ends_at_a_limit() {
         let answer = engine.visitor().http1(host).await.get("/", host).await;
         assert_eq!(answer.status, 508);
     }
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// TLS sent to an HTTP listener, and HTTP sent to a TLS listener.
@@ -541,7 +549,7 @@ async fn the_wrong_protocol_on_a_port_is_refused() {
     let connector = tokio_rustls::TlsConnector::from(site.engine.ca().client(&["http/1.1"]));
     let stream = tokio::net::TcpStream::connect(plain).await.unwrap();
     assert!(connector.connect(name, stream).await.is_err());
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// One source cannot use up all handshakes.

@@ -4,14 +4,14 @@ use testing::{H2Visitor, TestEngine};
 
 use super::frames::{
     ACK, CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM,
-    FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, Fate, Frame, GOAWAY, HEADERS, NO_ERROR, PING, PRIORITY,
-    PROTOCOL_ERROR, PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, get,
+    FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, Frame, GOAWAY, HEADERS, NO_ERROR, Outcome, PING,
+    PRIORITY, PROTOCOL_ERROR, PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, get,
 };
 use super::{Site, Table};
 
 /// Malformed: either the stream is reset or its connection ends. The choice is the library's.
-const MALFORMED: Fate = Fate::Reset(PROTOCOL_ERROR);
-const INVALID: Fate = Fate::Answer(400);
+const MALFORMED: Outcome = Outcome::Reset(PROTOCOL_ERROR);
+const INVALID: Outcome = Outcome::Answer(400);
 
 /// The fields of a valid request with the changes of the row: a field is replaced if it exists,
 /// removed if the value is `-`, and added otherwise.
@@ -40,7 +40,7 @@ async fn fields_that_would_change_meaning_in_http1_are_refused() {
     let user = format!("user@{host}");
     let spliced = format!("{host}\r\nX: y");
     let with_path = format!("{host}/a");
-    let rows: Vec<(Vec<(&str, &str)>, Fate)> = vec![
+    let rows: Vec<(Vec<(&str, &str)>, Outcome)> = vec![
         // Delimiters of HTTP/1.1 in every position.
         (vec![("x", "a\r\nSvc: b")], MALFORMED),
         (vec![("x", "a\nb")], MALFORMED),
@@ -62,17 +62,17 @@ async fn fields_that_would_change_meaning_in_http1_are_refused() {
         (vec![(":path", "*")], INVALID),
         (vec![(":path", "https://other.example/")], MALFORMED),
         (vec![(":path", "/\u{e4}")], INVALID),
-        (vec![(":path", &long)], Fate::Answer(414)),
+        (vec![(":path", &long)], Outcome::Answer(414)),
         (vec![(":method", "GET / HTTP/1.1\r\n")], MALFORMED),
         (vec![(":method", "GET /x")], MALFORMED),
         (vec![(":method", "")], MALFORMED),
-        (vec![(":method", &method)], Fate::Answer(501)),
+        (vec![(":method", &method)], Outcome::Answer(501)),
         (vec![(":method", "CONNECT")], MALFORMED),
         (vec![(":authority", &spliced)], MALFORMED),
         (vec![(":authority", &user)], INVALID),
         (vec![(":authority", &with_path)], MALFORMED),
         (vec![(":authority", "")], MALFORMED),
-        (vec![(":authority", other)], Fate::Answer(421)),
+        (vec![(":authority", other)], Outcome::Answer(421)),
         (vec![(":scheme", "https://other.example/x?")], MALFORMED),
         // Pseudo fields that are missing, late, unknown or of a response.
         (vec![(":method", "-")], MALFORMED),
@@ -88,7 +88,7 @@ async fn fields_that_would_change_meaning_in_http1_are_refused() {
         (vec![("host", host), ("host", host)], INVALID),
         (
             vec![(":authority", "-"), ("host", other)],
-            Fate::Answer(421),
+            Outcome::Answer(421),
         ),
         (vec![(":authority", "-"), ("host", &user)], INVALID),
         // Fields of a connection (8.2.2).
@@ -115,7 +115,7 @@ async fn fields_that_would_change_meaning_in_http1_are_refused() {
             INVALID,
         ),
         // Fields and values that are too large or too many.
-        (vec![("x", &large)], Fate::Answer(431)),
+        (vec![("x", &large)], Outcome::Answer(431)),
     ];
     let mut table = Table::default();
     for (row, expected) in rows {
@@ -134,7 +134,7 @@ async fn fields_that_would_change_meaning_in_http1_are_refused() {
             frames.push(frame(kind, flags, 1, piece));
             kind = CONTINUATION;
         }
-        let fate = malformed(connection.fate(&frames).await);
+        let fate = malformed(connection.outcome(&frames).await);
         table.row(
             row.iter().map(|(name, value)| format!("{name}: {value}")),
             &fate,
@@ -148,7 +148,7 @@ async fn fields_that_would_change_meaning_in_http1_are_refused() {
         let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block(&twice));
         let fate = Connection::open(&site.engine, host)
             .await
-            .fate(&[head])
+            .outcome(&[head])
             .await;
         let fate = malformed(fate);
         table.row([format!("{name} twice")], &fate, &MALFORMED);
@@ -159,12 +159,12 @@ async fn fields_that_would_change_meaning_in_http1_are_refused() {
     let head = frame(HEADERS, END_STREAM | END_HEADERS, 1, block(&late));
     let fate = Connection::open(&site.engine, host)
         .await
-        .fate(&[head])
+        .outcome(&[head])
         .await;
     let fate = malformed(fate);
     table.row(["a pseudo field behind another"], &fate, &MALFORMED);
-    table.holds();
-    site.is_untouched().await;
+    table.assert_no_failures();
+    site.check_untouched().await;
 }
 
 /// A head as `HEADERS` and `CONTINUATION` frames of a stream.
@@ -197,25 +197,25 @@ async fn a_head_that_is_too_large_affects_only_its_stream() {
         for (name, row) in [("one field", one), ("many fields", many)] {
             let mut connection = Connection::open(&site.engine, host).await;
             let head = block(&fields(host, &row));
-            let fate = connection.fate(&head_frames(1, &head)).await;
+            let fate = connection.outcome(&head_frames(1, &head)).await;
             table.row(
                 [format!("{size} bytes in {name}")],
                 &fate,
-                &Fate::Answer(431),
+                &Outcome::Answer(431),
             );
             connection
                 .writer
                 .send(&request(host, 3, END_STREAM).to_bytes())
                 .await;
-            let next = connection.reader.fate(3).await;
+            let next = connection.reader.outcome(3).await;
             table.row(
                 [format!("the next after {size} bytes in {name}")],
                 &next,
-                &Fate::Answer(200),
+                &Outcome::Answer(200),
             );
         }
     }
-    table.holds();
+    table.assert_no_failures();
     // The refusal is a problem document, on tunnels and at the Engine API.
     let large = "a".repeat(40_000);
     for (host, path) in [(host, "/"), (site.engine.host(), "/api/clients")] {
@@ -234,9 +234,9 @@ async fn a_head_that_is_too_large_affects_only_its_stream() {
     }
 }
 
-fn malformed(fate: Fate) -> Fate {
+fn malformed(fate: Outcome) -> Outcome {
     match fate {
-        Fate::Ended(Some(PROTOCOL_ERROR)) => MALFORMED,
+        Outcome::Ended(Some(PROTOCOL_ERROR)) => MALFORMED,
         fate => fate,
     }
 }
@@ -251,9 +251,9 @@ async fn a_fragment_is_not_forwarded() {
     let mut connection = Connection::open(&site.engine, host).await;
     let head = block(&get(host, "/status/204#/status/500"));
     let fate = connection
-        .fate(&[frame(HEADERS, END_STREAM | END_HEADERS, 1, head)])
+        .outcome(&[frame(HEADERS, END_STREAM | END_HEADERS, 1, head)])
         .await;
-    assert_eq!(fate, Fate::Answer(204));
+    assert_eq!(fate, Outcome::Answer(204));
 }
 
 /// A valid request as frames.
@@ -267,7 +267,7 @@ async fn frames_in_forbidden_positions_end_the_connection() {
     let site = Site::start().await;
     let host = site.host();
     let good = |flags| request(host, 1, flags);
-    let ended = |code| Fate::Ended(Some(code));
+    let ended = |code| Outcome::Ended(Some(code));
     let mut table = Table::default();
     for (case, frames, expected) in [
         (
@@ -393,11 +393,11 @@ async fn frames_in_forbidden_positions_end_the_connection() {
         ),
     ] {
         let mut connection = Connection::open(&site.engine, host).await;
-        let fate = connection.fate(&frames).await;
+        let fate = connection.outcome(&frames).await;
         table.row([case], &fate, &expected);
     }
-    table.holds();
-    site.is_untouched().await;
+    table.assert_no_failures();
+    site.check_untouched().await;
     // Frames that no rule forbids end nothing.
     for (case, frames) in [
         (
@@ -417,12 +417,20 @@ async fn frames_in_forbidden_positions_end_the_connection() {
         ),
     ] {
         let mut connection = Connection::open(&site.engine, host).await;
-        assert_eq!(connection.fate(&frames).await, Fate::Answer(200), "{case}");
+        assert_eq!(
+            connection.outcome(&frames).await,
+            Outcome::Answer(200),
+            "{case}"
+        );
     }
 }
 
 /// An endless flood. `round` makes the frames of one round.
-async fn flood(engine: &TestEngine, host: &str, mut round: impl FnMut(u32) -> Vec<Frame>) -> Fate {
+async fn flood(
+    engine: &TestEngine,
+    host: &str,
+    mut round: impl FnMut(u32) -> Vec<Frame>,
+) -> Outcome {
     let Connection {
         mut reader,
         mut writer,
@@ -436,7 +444,7 @@ async fn flood(engine: &TestEngine, host: &str, mut round: impl FnMut(u32) -> Ve
         }
     };
     // The flood does not wait for answers. It stops when the connection ends.
-    let (fate, ()) = tokio::join!(reader.fate(0), flooding);
+    let (fate, ()) = tokio::join!(reader.outcome(0), flooding);
     fate
 }
 
@@ -444,7 +452,7 @@ async fn flood(engine: &TestEngine, host: &str, mut round: impl FnMut(u32) -> Ve
 async fn floods_end_their_connection_and_nothing_else() {
     let site = Site::start().await;
     let host = site.host();
-    let calm = Fate::Ended(Some(ENHANCE_YOUR_CALM));
+    let calm = Outcome::Ended(Some(ENHANCE_YOUR_CALM));
 
     // Rapid reset (CVE-2023-44487).
     let fate = flood(&site.engine, host, |number| {
@@ -455,7 +463,7 @@ async fn floods_end_their_connection_and_nothing_else() {
         ]
     });
     assert_eq!(fate.await, calm, "rapid reset");
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 
     // Frames that make the server reset streams (CVE-2025-8671).
     let fate = flood(&site.engine, host, |number| {
@@ -466,7 +474,7 @@ async fn floods_end_their_connection_and_nothing_else() {
         vec![frame(HEADERS, END_STREAM | END_HEADERS, stream, head)]
     });
     assert_eq!(fate.await, calm, "made to reset");
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 
     // Continuations without end (CVE-2024-27316).
     let fate = flood(&site.engine, host, |number| match number {
@@ -478,14 +486,17 @@ async fn floods_end_their_connection_and_nothing_else() {
             block(&[("x", "a".repeat(16_000))]),
         )],
     });
-    assert!(matches!(fate.await, Fate::Ended(_)), "continuations");
+    assert!(matches!(fate.await, Outcome::Ended(_)), "continuations");
     // The same, empty.
     let fate = flood(&site.engine, host, |number| match number {
         0 => vec![frame(HEADERS, END_STREAM, 1, block(&get(host, "/")))],
         _ => vec![frame(CONTINUATION, 0, 1, []); 100],
     });
-    assert!(matches!(fate.await, Fate::Ended(_)), "empty continuations");
-    site.serves_all().await;
+    assert!(
+        matches!(fate.await, Outcome::Ended(_)),
+        "empty continuations"
+    );
+    site.check_both_tunnels().await;
 
     // Fields that take one byte and expand to thousands: references to the same table entry.
     let mut entry = block(&get(host, "/"));
@@ -494,10 +505,10 @@ async fn floods_end_their_connection_and_nothing_else() {
     entry.extend([0xbe; 10_000]);
     let mut connection = Connection::open(&site.engine, host).await;
     let fate = connection
-        .fate(&[frame(HEADERS, END_STREAM | END_HEADERS, 1, entry)])
+        .outcome(&[frame(HEADERS, END_STREAM | END_HEADERS, 1, entry)])
         .await;
     assert_eq!(fate, calm, "header bomb");
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// More streams than the edge offered, before the settings are acknowledged.
@@ -515,11 +526,11 @@ async fn more_streams_than_offered_are_refused() {
         .collect();
     writer.send(&opened).await;
     assert_eq!(
-        reader.fate(2 * 256 + 1).await,
-        Fate::Reset(7),
+        reader.outcome(2 * 256 + 1).await,
+        Outcome::Reset(7),
         "REFUSED_STREAM"
     );
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// Control frames that request nothing cost no memory and delay no visitor.
@@ -537,10 +548,10 @@ async fn endless_control_frames_do_not_pile_up() {
         let mut connection = Connection::open(&site.engine, host).await;
         let mut frames = vec![noise; 20_000];
         frames.push(request(host, 1, END_STREAM));
-        let fate = connection.fate(&frames).await;
-        let survived = fate == Fate::Answer(200);
+        let fate = connection.outcome(&frames).await;
+        let survived = fate == Outcome::Answer(200);
         assert!(
-            survived || fate == Fate::Ended(Some(ENHANCE_YOUR_CALM)),
+            survived || fate == Outcome::Ended(Some(ENHANCE_YOUR_CALM)),
             "{case}: {fate:?}"
         );
     }
@@ -554,15 +565,15 @@ async fn endless_control_frames_do_not_pile_up() {
     )];
     frames.extend(vec![frame(DATA, 0, 1, []); 20_000]);
     frames.push(frame(DATA, END_STREAM, 1, []));
-    let fate = connection.fate(&frames).await;
+    let fate = connection.outcome(&frames).await;
     assert!(
         matches!(
             fate,
-            Fate::Answer(200) | Fate::Ended(Some(ENHANCE_YOUR_CALM))
+            Outcome::Answer(200) | Outcome::Ended(Some(ENHANCE_YOUR_CALM))
         ),
         "empty data: {fate:?}"
     );
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// A client that answers pings and sends no requests is disconnected, and so is one that never
@@ -573,7 +584,7 @@ async fn a_connection_without_requests_is_closed() {
     let host = site.host();
     let mut connection = Connection::open(&site.engine, host).await;
     let head = request(host, 1, END_STREAM);
-    assert_eq!(connection.fate(&[head]).await, Fate::Answer(200));
+    assert_eq!(connection.outcome(&[head]).await, Outcome::Answer(200));
     let told = loop {
         let next = connection.reader.next().await.expect("a GOAWAY frame");
         match next.kind {
@@ -596,5 +607,5 @@ async fn a_connection_without_requests_is_closed() {
         }
     }
     let end = frame(DATA, END_STREAM, 1, []);
-    assert_eq!(waiting.fate(&[end]).await, Fate::Answer(200));
+    assert_eq!(waiting.outcome(&[end]).await, Outcome::Answer(200));
 }

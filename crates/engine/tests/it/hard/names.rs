@@ -60,8 +60,8 @@ async fn a_host_is_the_name_of_the_handshake() {
         let answer = visitor.get("/", &written).await;
         table.row([&written], &answer.status, &status);
     }
-    table.holds();
-    site.is_untouched().await;
+    table.assert_no_failures();
+    site.check_untouched().await;
     for written in [
         host.to_ascii_uppercase(),
         format!("{host}."),
@@ -101,8 +101,8 @@ async fn a_handshake_finds_its_tunnel_by_the_whole_name() {
         let answer = visit(&site.engine, &name, &name).await;
         table.row([&name], &answer, &Some(status));
     }
-    table.holds();
-    site.is_untouched().await;
+    table.assert_no_failures();
+    site.check_untouched().await;
     for name in [host.to_ascii_uppercase(), format!("{host}.")] {
         assert_eq!(visit(&site.engine, &name, host).await, Some(200), "{name}");
     }
@@ -120,7 +120,7 @@ async fn visit(engine: &TestEngine, name: &str, host: &str) -> Option<u16> {
         .with_safe_default_protocol_versions()
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Careless(provider)))
+        .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
         .with_no_client_auth();
     let stream = engine
         .visitor()
@@ -131,9 +131,9 @@ async fn visit(engine: &TestEngine, name: &str, host: &str) -> Option<u16> {
 
 /// Accepts every certificate, because the tests are about the requested name.
 #[derive(Debug)]
-struct Careless(Arc<rustls::crypto::CryptoProvider>);
+struct AcceptAnyCertificate(Arc<rustls::crypto::CryptoProvider>);
 
-impl ServerCertVerifier for Careless {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -222,7 +222,7 @@ async fn no_agent_gets_a_name_that_is_not_one_label_below_the_tunnels() {
         );
         table.row([format!("{asked:?}: {code:?}")], &refused, &true);
     }
-    table.holds();
+    table.assert_no_failures();
     // Another spelling of the same name is the same name.
     let opened = agent.open(wired::http("web")).await.unwrap();
     assert_eq!(hostname(&opened), "web.t.engine.localhost");
@@ -265,7 +265,10 @@ async fn a_name_that_two_agents_request_together_has_one_holder() {
         let holder = if back.is_ok() { &mut owner } else { &mut other };
         let mut visitor = engine.visitor().http1(&host).await;
         visitor.request("GET", "/", &host, "").await;
-        assert_eq!(holder.asked().await.tunnel_id, id(&back.or(taken).unwrap()));
+        assert_eq!(
+            holder.next_stream_request().await.tunnel_id,
+            id(&back.or(taken).unwrap())
+        );
     }
 }
 

@@ -8,14 +8,14 @@ use testing::{TestEngine, Upstream};
 use super::Table;
 
 /// Outcome of a row: a status, and the target that the service receives.
-type Fate = (u16, &'static str);
+type Outcome = (u16, &'static str);
 
-const OUTSIDE: Fate = (403, "");
+const OUTSIDE: Outcome = (403, "");
 /// Refused before any boundary is checked: the head is invalid (RFC 9112, 3.2).
-const NO_HEAD: Fate = (400, "");
+const NO_HEAD: Outcome = (400, "");
 
 /// With a boundary of `/api/.*`.
-const API: &[(&str, Fate)] = &[
+const API: &[(&str, Outcome)] = &[
     ("/api/x", (200, "/api/x")),
     ("/api/", (200, "/api/")),
     ("/api/x?q=/../../admin", (200, "/api/x?q=/../../admin")),
@@ -155,7 +155,7 @@ const API: &[(&str, Fate)] = &[
 ];
 
 /// Other patterns, one per row.
-const PATTERNS: &[(&str, &str, Fate)] = &[
+const PATTERNS: &[(&str, &str, Outcome)] = &[
     ("/api", "/api", (200, "/api")),
     ("/api", "/api/", OUTSIDE),
     ("/api", "/api/x", OUTSIDE),
@@ -211,7 +211,7 @@ async fn ed_7_a_pattern_is_matched_against_the_served_path() {
 /// Without a path boundary no path is changed. Its interpretation is left to the service.
 #[tokio::test]
 async fn without_a_path_boundary_the_path_is_unchanged() {
-    let site = Guarded::start().await;
+    let site = GuardedTunnel::start().await;
     let token = site.engine.token(json!({}));
     let mut table = Table::default();
     for target in [
@@ -234,11 +234,11 @@ async fn without_a_path_boundary_the_path_is_unchanged() {
         let seen = site.visit(target, &token).await;
         table.row([target], &seen, &(200, target.to_owned()));
     }
-    table.holds();
+    table.assert_no_failures();
 }
 
-async fn holds(rows: &[(&str, &str, Fate)]) {
-    let site = Guarded::start().await;
+async fn holds(rows: &[(&str, &str, Outcome)]) {
+    let site = GuardedTunnel::start().await;
     let mut table = Table::default();
     for wanted in [false, true] {
         for (pattern, target, fate) in rows.iter().filter(|row| (row.2.0 == 200) == wanted) {
@@ -260,16 +260,16 @@ async fn holds(rows: &[(&str, &str, Fate)]) {
             assert_eq!(site.service.accepted(), 0, "the service was contacted");
         }
     }
-    table.holds();
+    table.assert_no_failures();
 }
 
-struct Guarded {
+struct GuardedTunnel {
     engine: TestEngine,
     service: Upstream,
     tunnel: testing::TestTunnel,
 }
 
-impl Guarded {
+impl GuardedTunnel {
     async fn start() -> Self {
         let engine = TestEngine::start().await;
         let service = Upstream::http1().await;

@@ -9,16 +9,16 @@ use tokio::net::TcpStream;
 use super::Table;
 
 /// Outcome of a query: a status, and the target that the service receives if it is called.
-type Fate = (u16, Option<&'static str>);
+type Outcome = (u16, Option<&'static str>);
 
-const COUNTS: Fate = (200, Some("/x"));
+const COUNTS: Outcome = (200, Some("/x"));
 /// Not a credential. Without one the tunnel refuses the request.
-const IS_DATA: Fate = (401, None);
-const IS_MALFORMED: Fate = (400, None);
+const IS_DATA: Outcome = (401, None);
+const IS_MALFORMED: Outcome = (400, None);
 
 /// Targets in which `GOOD` stands for a valid token, `G%2ED` for the same token with its dots
 /// escaped, and `BAD` for one with a wrong signature.
-const ROWS: &[(&str, Fate)] = &[
+const ROWS: &[(&str, Outcome)] = &[
     ("/x?svc.token=GOOD", COUNTS),
     ("/x?svc%2Etoken=GOOD", COUNTS),
     ("/x?svc%2etoken=GOOD", COUNTS),
@@ -129,7 +129,7 @@ const ROWS: &[(&str, Fate)] = &[
 ];
 
 /// Rows for an engine that also accepts the other brand's spelling.
-const COMPAT_ROWS: &[(&str, Fate)] = &[
+const COMPAT_ROWS: &[(&str, Outcome)] = &[
     ("/x?svc.token=GOOD", COUNTS),
     ("/x?rstream.token=GOOD", COUNTS),
     ("/x?rstream%2Etoken=G%2ED&a", (200, Some("/x?a"))),
@@ -147,21 +147,21 @@ const COMPAT_ROWS: &[(&str, Fate)] = &[
 
 #[tokio::test]
 async fn every_spelling_of_the_query_credential() {
-    let door = Door::open("").await;
-    door.holds(ROWS).await;
+    let door = GuardedTunnel::open("").await;
+    door.check_rows(ROWS).await;
 }
 
 #[tokio::test]
 async fn both_spellings_of_the_query_credential() {
-    let door = Door::open("compat: {rstream: true}\n").await;
-    door.holds(COMPAT_ROWS).await;
+    let door = GuardedTunnel::open("compat: {rstream: true}\n").await;
+    door.check_rows(COMPAT_ROWS).await;
 }
 
 /// ED-1a: next to a query credential a header is the application's data, valid or not. Only the
 /// query credential is checked.
 #[tokio::test]
 async fn with_a_query_credential_the_header_is_data() {
-    let door = Door::open("").await;
+    let door = GuardedTunnel::open("").await;
     let host = door.tunnel.hostname();
     let (good, bad) = (&door.token, door.bad());
     let mut table = Table::default();
@@ -203,13 +203,13 @@ async fn with_a_query_credential_the_header_is_data() {
         visitor.request("GET", "/x", host, &line).await;
         table.row([field], &visitor.answer().await.status, &401);
     }
-    table.holds();
+    table.assert_no_failures();
 }
 
 /// The credential is also removed from the `Referer`.
 #[tokio::test]
 async fn a_referer_does_not_contain_the_credential() {
-    let door = Door::open("").await;
+    let door = GuardedTunnel::open("").await;
     let host = door.tunnel.hostname();
     let mut table = Table::default();
     for (referer, left) in [
@@ -237,14 +237,14 @@ async fn a_referer_does_not_contain_the_credential() {
         let seen = visitor.answer().await.json();
         table.row([referer], &header(&seen, "referer"), &Some(fill(left)));
     }
-    table.holds();
+    table.assert_no_failures();
 }
 
 /// ED-1e: the plain listener never redirects such a request, whatever its spelling.
 #[tokio::test]
 async fn no_spelling_of_the_credential_is_redirected() {
     let plain = "http: {enabled: true, listen_addr: '127.0.0.1:0'}\n";
-    let door = Door::open(plain).await;
+    let door = GuardedTunnel::open(plain).await;
     let host = door.tunnel.hostname();
     let addr = door.engine.running().http_addr().unwrap();
     let mut table = Table::default();
@@ -263,7 +263,7 @@ async fn no_spelling_of_the_credential_is_redirected() {
         let expected = if names_it { (400, false) } else { (308, true) };
         table.row([*target], &(answer.status, has_address), &expected);
     }
-    table.holds();
+    table.assert_no_failures();
 }
 
 /// True for rows that have the form of a credential without a valid token.
@@ -278,7 +278,7 @@ fn header(seen: &Value, name: &str) -> Option<String> {
 }
 
 /// A tunnel that requires a token, and a client with a token.
-struct Door {
+struct GuardedTunnel {
     engine: TestEngine,
     service: Upstream,
     tunnel: TestTunnel,
@@ -286,7 +286,7 @@ struct Door {
     log: tempfile::TempDir,
 }
 
-impl Door {
+impl GuardedTunnel {
     async fn open(sections: &str) -> Self {
         let log = tempfile::tempdir().unwrap();
         let path = log.path().join("access.log");
@@ -319,7 +319,7 @@ impl Door {
     }
 
     /// Sends every row over both versions, and checks the forwarded request and the log record.
-    async fn holds(self, rows: &[(&str, Fate)]) {
+    async fn check_rows(self, rows: &[(&str, Outcome)]) {
         let host = self.tunnel.hostname();
         let mut table = Table::default();
         let (refused, served): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.1.0 != 200);
@@ -368,7 +368,7 @@ impl Door {
                 table.row([version, target], &was, fate);
             }
         }
-        table.holds();
+        table.assert_no_failures();
         let log = self.log.path().join("access.log");
         let token = self.token.clone();
         self.engine.stop().await;

@@ -11,8 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::Site;
 use super::frames::{
-    ACK, CANCEL, Connection, END_HEADERS, END_STREAM, Fate, HEADERS, PING, SETTINGS, block, frame,
-    get,
+    ACK, CANCEL, Connection, END_HEADERS, END_STREAM, HEADERS, Outcome, PING, SETTINGS, block,
+    frame, get,
 };
 use crate::wired::{self, PlainAgent};
 
@@ -75,21 +75,21 @@ async fn silent_peers_are_disconnected() {
         async {
             let mut idle = PlainAgent::connect(engine).await;
             idle.open(wired::http("idle")).await.unwrap();
-            is_given_up(engine, "idle.t.engine.localhost").await;
+            assert_times_out(engine, "idle.t.engine.localhost").await;
         },
         async {
             let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let tunnel = engine.publish_tls(silent.local_addr().unwrap()).await;
-            is_given_up(engine, tunnel.hostname()).await;
+            assert_times_out(engine, tunnel.hostname()).await;
         },
         // The other tunnel is served in the meantime.
-        site.serves_others(),
+        site.check_other_tunnel(),
     );
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// A visitor gets a 504 long before the response timeout of the service.
-async fn is_given_up(engine: &TestEngine, host: &str) {
+async fn assert_times_out(engine: &TestEngine, host: &str) {
     let started_at = Instant::now();
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", "/", host, "").await;
@@ -124,7 +124,7 @@ async fn a_stalled_body_is_a_504() {
     let mut visitor = engine.visitor().h2(host).await;
     let response = visitor.send(request.unwrap()).await.unwrap();
     assert_eq!(response.status(), 504);
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// Hundreds of visitors that wait for one service leave capacity for the visitors of another.
@@ -151,7 +151,7 @@ async fn many_slow_visitors_do_not_stop_others() {
     for _ in 0..300 {
         hanging.next_head().await;
     }
-    site.serves_all().await;
+    site.check_both_tunnels().await;
     drop((held, asking));
 }
 
@@ -191,7 +191,7 @@ async fn a_trickling_body_is_a_504() {
         assert_eq!(status, 504);
     };
     tokio::join!(http1, http2);
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }
 
 /// Sends a byte now and then, ten times as often as needed, until the peer accepts no more.
@@ -258,8 +258,8 @@ async fn a_visitor_that_does_not_read_its_response_is_disconnected() {
         let mut connection = Connection::open(engine, host).await;
         let window = frame(SETTINGS, 0, 0, [0, 4, 0, 0, 0, 0]);
         let request = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(&get(host, "/")));
-        let fate = connection.fate(&[window, request]).await;
-        assert_eq!(fate, Fate::Reset(CANCEL));
+        let fate = connection.outcome(&[window, request]).await;
+        assert_eq!(fate, Outcome::Reset(CANCEL));
         is_let_go(service).await;
         let ping = frame(PING, 0, 0, [7; 8]);
         connection.writer.send(&ping.to_bytes()).await;
@@ -277,12 +277,12 @@ async fn a_visitor_that_does_not_read_its_response_is_disconnected() {
         let tunnel = engine.publish(service.addr()).await;
         http2(&service, tunnel).await;
     };
-    tokio::join!(http1, to_http1, site.serves_others());
+    tokio::join!(http1, to_http1, site.check_other_tunnel());
 
     // More than all buffers in between can store.
     for _ in 0..64 {
         let more = websocket.read_exact(1024 * 1024).await;
         assert!(more.is_some(), "the WebSocket was closed");
     }
-    site.serves_all().await;
+    site.check_both_tunnels().await;
 }

@@ -120,12 +120,12 @@ async fn a_visitor_that_does_not_read_the_edges_answers_is_let_go() {
     let asking = async { while stream.write_all(requests.as_bytes()).await.is_ok() {} };
     within("end of the connection", asking).await;
     assert!(started_at.elapsed() >= Duration::from_secs(15));
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// Reads from a connection that has been silent since `started_at`. The engine sends a PING to check
 /// the peer and then closes the connection.
-async fn is_asked_and_let_go(mut connection: Connection, started_at: Instant) {
+async fn assert_pinged_and_closed(mut connection: Connection, started_at: Instant) {
     let asked = loop {
         let frame = connection.reader.next().await.expect("a PING first");
         if frame.kind == PING {
@@ -150,11 +150,11 @@ async fn a_silent_http2_connection_is_asked_and_let_go() {
     let asked = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(&fields));
     client.writer.send(&asked.to_bytes()).await;
     let (visitor, client) = (
-        is_asked_and_let_go(visitor, started_at),
-        is_asked_and_let_go(client, started_at),
+        assert_pinged_and_closed(visitor, started_at),
+        assert_pinged_and_closed(client, started_at),
     );
     tokio::join!(visitor, client);
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 #[tokio::test]

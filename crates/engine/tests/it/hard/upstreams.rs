@@ -104,7 +104,7 @@ async fn an_ambiguous_answer_is_a_502_and_the_connection_is_not_used_again() {
             );
         }
     }
-    table.holds();
+    table.assert_no_failures();
 }
 
 /// Chunks that two parsers would end in different places, after a valid start.
@@ -222,13 +222,13 @@ async fn a_bad_service_affects_only_its_own_visitors() {
                 assert_eq!(h2.get("/", &host).await.status, status);
             });
         }
-        site.serves_others().await;
+        site.check_other_tunnel().await;
         while let Some(visit) = visits.join_next().await {
             visit.unwrap();
         }
         drop(tunnel);
     }
-    site.is_untouched().await;
+    site.check_untouched().await;
 }
 
 /// A visitor that sends its whole request before it reads any of the answer, to a service that

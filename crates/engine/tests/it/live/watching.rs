@@ -7,7 +7,7 @@ use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use super::{Known, Stream, TRANSPORTS, id};
+use super::{ClientView, Stream, TRANSPORTS, id};
 use crate::support::{TestApi, manual_clock, pat, token};
 
 /// EN-3, EN-4.
@@ -130,14 +130,14 @@ async fn en_3_no_event_is_lost_or_duplicated_while_the_state_changes() {
     }
     writer.await.unwrap();
     let last = api.client("last", json!({}));
-    let mut expected = Known::default();
+    let mut expected = ClientView::default();
     for list in ["/api/clients", "/api/tunnels"] {
         for object in api.json(list).await.1.as_array().unwrap() {
             expected.0.insert(id(object), object.clone());
         }
     }
     for mut stream in streams {
-        let mut known = Known::default();
+        let mut known = ClientView::default();
         while !known.0.contains_key(last.client_id.as_str()) {
             known.apply(&stream.next().await.unwrap());
         }

@@ -6,11 +6,11 @@ use client::{Agent, ConnectError, Properties};
 use engine::clock::SystemClock;
 use testing::{FakePlatform, TestEngine, Upstream, within};
 
-use super::{A, B, Two, get, host, publish, visit};
+use super::{A, B, TwoProjects, get, host, publish, visit};
 
 #[tokio::test]
 async fn updates_of_the_platform_are_applied() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
     let tunnel = publish(engine.agent_at(A, &ann).await, Properties::http(), &service).await;
@@ -35,16 +35,16 @@ async fn updates_of_the_platform_are_applied() {
 
 #[tokio::test]
 async fn a_lost_link_stops_nothing_and_is_reported() {
-    let Two {
+    let TwoProjects {
         platform, ann, ben, ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     let metrics = "metrics: {prometheus: {enabled: true, listen_addr: '127.0.0.1:0'}}";
     let engine = TestEngine::managed_with(&platform, metrics).await;
     let service = Upstream::http1().await;
     let tunnel = publish(engine.agent_at(A, &ann).await, Properties::http(), &service).await;
     platform.set_away(true);
     let link = engine.running().link().unwrap();
-    within("the loss", link.becomes(false)).await;
+    within("the loss", link.wait_until_connected(false)).await;
 
     assert_eq!(visit(&engine, &tunnel, "/").await.status, 200);
     let other = publish(engine.agent_at(B, &ben).await, Properties::http(), &service).await;
@@ -78,7 +78,7 @@ async fn a_lost_link_stops_nothing_and_is_reported() {
 
 #[tokio::test]
 async fn a_restart_without_the_platform_serves_immediately() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let data = tempfile::tempdir().unwrap();
     let start = || TestEngine::managed_at(&platform, Some(data.path()), "", Arc::new(SystemClock));
     let engine = start().await;
@@ -95,7 +95,7 @@ async fn a_restart_without_the_platform_serves_immediately() {
 
 #[tokio::test]
 async fn the_saved_state_contains_no_credential() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let data = tempfile::tempdir().unwrap();
     let engine =
         TestEngine::managed_at(&platform, Some(data.path()), "", Arc::new(SystemClock)).await;
@@ -110,7 +110,7 @@ async fn the_saved_state_contains_no_credential() {
 
 #[tokio::test]
 async fn an_engine_without_any_platform_state_refuses_and_waits() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     platform.set_away(true);
     let metrics = "metrics: {prometheus: {enabled: true, listen_addr: '127.0.0.1:0'}}";
     let engine = TestEngine::managed_at(&platform, None, metrics, Arc::new(SystemClock)).await;

@@ -4,7 +4,7 @@ use client::{Agent, ConnectError, Properties, RefusalKind, Target};
 use serde_json::Value;
 use testing::{ScriptedUpstream, TestEngine, TestTunnel, Upstream, within};
 
-use super::{A, B, Two, get, publish, visit, watch};
+use super::{A, B, TwoProjects, get, publish, visit, watch};
 
 /// Names of the tunnels that a list shows.
 async fn listed(engine: &TestEngine, endpoint: &str, token: &str) -> Vec<String> {
@@ -20,7 +20,7 @@ async fn listed(engine: &TestEngine, endpoint: &str, token: &str) -> Vec<String>
 /// EN-1a: a connection serves only the host that its handshake named.
 #[tokio::test]
 async fn en_1a_a_connection_for_one_project_serves_no_other() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let bearer = format!("Authorization: Bearer {ann}\r\n");
     for (named, status) in [(A, 200), (B, 421)] {
@@ -45,9 +45,9 @@ async fn en_1a_a_connection_for_one_project_serves_no_other() {
 /// EN-1, EN-7.
 #[tokio::test]
 async fn en_7_lists_names_and_dials_are_limited_to_one_project() {
-    let Two {
+    let TwoProjects {
         platform, ann, ben, ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::tcp().await;
     let of_ann = engine.agent_at(A, &ann).await;
@@ -89,9 +89,9 @@ async fn en_7_lists_names_and_dials_are_limited_to_one_project() {
 /// EN-3, EN-7.
 #[tokio::test]
 async fn en_7_events_are_limited_to_one_project() {
-    let Two {
+    let TwoProjects {
         platform, ann, ben, ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let mut watcher = watch(&engine, B, &ben).await;
     let service = Upstream::tcp().await;
@@ -107,9 +107,9 @@ async fn en_7_events_are_limited_to_one_project() {
 /// EN-11.
 #[tokio::test]
 async fn en_11_a_hostname_of_another_project_or_an_unknown_one_is_refused() {
-    let Two {
+    let TwoProjects {
         platform, ann, ben, ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
     let named = |hostname: &str| Properties::http().hostname(hostname.to_owned());
@@ -135,9 +135,9 @@ async fn en_11_a_hostname_of_another_project_or_an_unknown_one_is_refused() {
 /// Whatever its plan allows, the visits of one project leave capacity for other projects.
 #[tokio::test]
 async fn one_project_leaves_capacity_for_others() {
-    let Two {
+    let TwoProjects {
         platform, ann, ben, ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     let limits = "limits: {max_streams: 8, project_share_percent: 50}";
     let engine = TestEngine::managed_with(&platform, limits).await;
     let hanging = ScriptedUpstream::never_answers().await;

@@ -10,7 +10,7 @@ use serde_json::json;
 use testing::{FakePlatform, H2Visitor, RawVisitor, TestEngine, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{A, Two, publish, visit};
+use super::{A, TwoProjects, publish, visit};
 
 fn stream(record: &Record) -> Option<StreamRecord> {
     match record {
@@ -30,7 +30,7 @@ fn usage(platform: &FakePlatform) -> Vec<UsageRecord> {
 
 #[tokio::test]
 async fn a_visit_is_an_access_record_without_its_secrets() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
     let agent = engine.agent_at(A, &ann).await;
@@ -88,7 +88,7 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
 
 #[tokio::test]
 async fn changes_are_reported_in_order_and_completely() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::tcp().await;
     let agent = engine.agent_at(A, &ann).await;
@@ -125,7 +125,7 @@ fn before_the_hour() -> (Arc<ManualClock>, Timestamp) {
 
 #[tokio::test]
 async fn usage_is_reported_during_a_long_stream_and_adds_up() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let (clock, hour) = before_the_hour();
     let engine = TestEngine::managed_at(&platform, None, "", clock).await;
     engine.informed().await;
@@ -169,7 +169,7 @@ async fn usage_is_reported_during_a_long_stream_and_adds_up() {
 #[tokio::test]
 async fn usage_of_uploads_to_an_http_2_service_adds_up() {
     const SENT: usize = 200_000;
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::h2c().await;
     let agent = engine.agent_at(A, &ann).await;
@@ -197,7 +197,7 @@ async fn usage_of_uploads_to_an_http_2_service_adds_up() {
 
 #[tokio::test]
 async fn reports_of_an_outage_are_delivered_when_the_platform_is_back() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
     let agent = engine.agent_at(A, &ann).await;

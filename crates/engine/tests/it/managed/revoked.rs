@@ -9,7 +9,7 @@ use hyper::body::Frame;
 use testing::{RawVisitor, TestEngine, TestTunnel, Upstream, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{A, B, Two};
+use super::{A, B, TwoProjects};
 
 /// A service that starts an answer and never ends it. After an upgrade it echoes its input.
 /// Non-HTTP input is read and not answered.
@@ -48,7 +48,12 @@ fn guarded() -> Properties {
 }
 
 /// An HTTP/1.1 request whose answer has started.
-async fn begun(engine: &TestEngine, host: &str, target: &str, bearer: Option<&str>) -> RawVisitor {
+async fn start_request(
+    engine: &TestEngine,
+    host: &str,
+    target: &str,
+    bearer: Option<&str>,
+) -> RawVisitor {
     let mut visitor = engine.visitor().http1(host).await;
     let mut fields = bearer
         .map(|token| format!("Authorization: Bearer {token}\r\n"))
@@ -64,7 +69,7 @@ async fn begun(engine: &TestEngine, host: &str, target: &str, bearer: Option<&st
 }
 
 /// Checks that the upgraded visit is open by sending bytes that the service echoes.
-async fn goes_on(visitor: &mut RawVisitor) {
+async fn assert_open(visitor: &mut RawVisitor) {
     visitor.send("still here").await;
     let back = within("the echo", visitor.read_exact(10)).await;
     assert_eq!(back.as_deref(), Some(&b"still here"[..]));
@@ -77,20 +82,20 @@ async fn ends(mut visitor: RawVisitor) {
 /// A drain waits for visits. A visit whose token is revoked in the meantime ends immediately.
 #[tokio::test]
 async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
-    let Two {
+    let TwoProjects {
         platform,
         ann: token,
         ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     platform.add_member("usr_bob", &[A]);
     let (credential, bobs) = platform.add_pat("usr_bob");
     let engine = TestEngine::managed(&platform).await;
     let service = endless().await;
     let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
     let host = tunnel.hostname();
-    let mut stays = begun(&engine, host, "/upgrade", Some(&token)).await;
-    let download = begun(&engine, host, "/", Some(&bobs)).await;
-    let upgrade = begun(&engine, host, "/upgrade", Some(&bobs)).await;
+    let mut stays = start_request(&engine, host, "/upgrade", Some(&token)).await;
+    let download = start_request(&engine, host, "/", Some(&bobs)).await;
+    let upgrade = start_request(&engine, host, "/upgrade", Some(&bobs)).await;
     let mut idle = engine.visitor().http1(host).await;
     let stopping = tokio::spawn(engine.stop());
     // A drain first closes idle connections.
@@ -98,7 +103,7 @@ async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
     platform.revoke(&credential);
     ends(download).await;
     ends(upgrade).await;
-    goes_on(&mut stays).await;
+    assert_open(&mut stays).await;
     drop(stays);
     within("the end of the engine", stopping).await.unwrap();
 }
@@ -107,11 +112,11 @@ async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
 /// Visits with another token stay open.
 #[tokio::test]
 async fn a_visitor_ends_with_its_token() {
-    let Two {
+    let TwoProjects {
         platform,
         ann: token,
         ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     platform.add_member("usr_bob", &[A]);
     let (credential, bobs) = platform.add_pat("usr_bob");
     let engine = TestEngine::managed(&platform).await;
@@ -119,9 +124,9 @@ async fn a_visitor_ends_with_its_token() {
     let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
     let host = tunnel.hostname();
 
-    let mut stays = begun(&engine, host, "/upgrade", Some(&token)).await;
-    let download = begun(&engine, host, "/", Some(&bobs)).await;
-    let upgrade = begun(&engine, host, "/upgrade", Some(&bobs)).await;
+    let mut stays = start_request(&engine, host, "/upgrade", Some(&token)).await;
+    let download = start_request(&engine, host, "/", Some(&bobs)).await;
+    let upgrade = start_request(&engine, host, "/upgrade", Some(&bobs)).await;
     let mut h2 = engine.visitor().h2(host).await;
     let request = http::Request::get(format!("https://{host}/"))
         .header("authorization", format!("Bearer {bobs}"))
@@ -137,7 +142,7 @@ async fn a_visitor_ends_with_its_token() {
     let refused = engine.visitor().http1(host).await;
     let refused = with_bearer(refused, host, &bobs).await;
     assert_eq!(refused, 401);
-    goes_on(&mut stays).await;
+    assert_open(&mut stays).await;
     assert_eq!(
         with_bearer(engine.visitor().http1(host).await, host, &token).await,
         200
@@ -148,11 +153,11 @@ async fn a_visitor_ends_with_its_token() {
 /// request, not only one that has received the head of the answer.
 #[tokio::test]
 async fn a_visitor_of_http2_ends_with_its_token_before_there_is_an_answer() {
-    let Two {
+    let TwoProjects {
         platform,
         ann: token,
         ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     platform.add_member("usr_bob", &[A]);
     let (credential, bobs) = platform.add_pat("usr_bob");
     let engine = TestEngine::managed(&platform).await;
@@ -199,11 +204,11 @@ async fn a_visitor_of_http2_ends_with_its_token_before_there_is_an_answer() {
 /// EN-1: revoking the token aborts an upload, although its visitor reads nothing of the answer.
 #[tokio::test]
 async fn en_1_an_upload_whose_visitor_does_not_read_ends_with_its_token() {
-    let Two {
+    let TwoProjects {
         platform,
         ann: token,
         ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     platform.add_member("usr_bob", &[A]);
     let (credential, bobs) = platform.add_pat("usr_bob");
     let engine = TestEngine::managed(&platform).await;
@@ -257,14 +262,14 @@ async fn with_bearer(mut visitor: RawVisitor, host: &str, token: &str) -> u16 {
 /// An agent whose credential is revoked is disconnected with its tunnels and their visitors.
 #[tokio::test]
 async fn an_agent_ends_with_its_credential_and_so_do_its_visitors() {
-    let Two { platform, .. } = Two::start().await;
+    let TwoProjects { platform, .. } = TwoProjects::start().await;
     platform.add_member("usr_bob", &[A]);
     let (credential, bobs) = platform.add_pat("usr_bob");
     let engine = TestEngine::managed(&platform).await;
     let service = endless().await;
     let agent = engine.agent_at(A, &bobs).await;
     let tunnel = open(agent, Properties::http(), &service).await;
-    let visit = begun(&engine, tunnel.hostname(), "/", None).await;
+    let visit = start_request(&engine, tunnel.hostname(), "/", None).await;
     platform.revoke(&credential);
     ends(visit).await;
     let status = engine.visitor().http1(tunnel.hostname()).await;
@@ -275,11 +280,11 @@ async fn an_agent_ends_with_its_credential_and_so_do_its_visitors() {
 /// Connections of a user who leaves the workspace are closed there, and stay open elsewhere.
 #[tokio::test]
 async fn connections_of_a_user_who_leaves_are_closed() {
-    let Two {
+    let TwoProjects {
         platform,
         ann: token,
         ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     platform.add_project(B);
     platform.add_member("usr_bob", &[A, B]);
     platform.add_member("usr_ann", &[A, B]);
@@ -288,11 +293,11 @@ async fn connections_of_a_user_who_leaves_are_closed() {
     let service = endless().await;
     let here = open(engine.agent_at(A, &token).await, guarded(), &service).await;
     let there = open(engine.agent_at(B, &token).await, guarded(), &service).await;
-    let cut = begun(&engine, here.hostname(), "/", Some(&bobs)).await;
-    let mut stays = begun(&engine, there.hostname(), "/upgrade", Some(&bobs)).await;
+    let cut = start_request(&engine, here.hostname(), "/", Some(&bobs)).await;
+    let mut stays = start_request(&engine, there.hostname(), "/upgrade", Some(&bobs)).await;
     platform.add_member("usr_bob", &[B]);
     ends(cut).await;
-    goes_on(&mut stays).await;
+    assert_open(&mut stays).await;
     let refused = with_bearer(
         engine.visitor().http1(here.hostname()).await,
         here.hostname(),
@@ -307,11 +312,11 @@ async fn connections_of_a_user_who_leaves_are_closed() {
 /// protocol.
 #[tokio::test]
 async fn everything_of_a_suspended_project_ends() {
-    let Two {
+    let TwoProjects {
         platform,
         ann: token,
         ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     let engine = TestEngine::managed_with(&platform, &tcp_ports()).await;
     let service = endless().await;
     let agent = engine.agent_at(A, &token).await;
@@ -319,7 +324,7 @@ async fn everything_of_a_suspended_project_ends() {
     let tcp = open(agent.clone(), Properties::tcp(), &service).await;
     let private = open(agent, Properties::private("db"), &service).await;
     let dialler = engine.agent_at(A, &token).await;
-    let visit = begun(&engine, web.hostname(), "/", None).await;
+    let visit = start_request(&engine, web.hostname(), "/", None).await;
     let mut raw = tcp_visitor(&engine, &tcp).await;
     let mut dialled = within("a dial", dialler.dial("db")).await.unwrap();
     for stream in [&mut raw as &mut dyn Duplex, &mut dialled] {
@@ -363,11 +368,11 @@ async fn tcp_visitor(engine: &TestEngine, tunnel: &TestTunnel) -> tokio::net::Tc
 /// A reserved port belongs to its project for as long as it is reserved.
 #[tokio::test]
 async fn a_reserved_port_is_assigned_to_its_project_and_released() {
-    let Two {
+    let TwoProjects {
         platform,
         ann: token,
         ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     platform.add_project(B);
     platform.add_member("usr_ann", &[A, B]);
     let port = ports::lease();
@@ -412,15 +417,15 @@ async fn a_reserved_port_is_assigned_to_its_project_and_released() {
 /// connected with it stay until then, and are disconnected at that time.
 #[tokio::test]
 async fn a_rotated_credential_stays_valid_until_its_overlap_ends() {
-    let Two { platform, .. } = Two::start().await;
+    let TwoProjects { platform, .. } = TwoProjects::start().await;
     let mut stored = None;
     let (credential, token) = platform.add_pat_with("usr_ann", |pat| stored = Some(pat.clone()));
     let engine = TestEngine::managed(&platform).await;
     let service = endless().await;
     let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
-    let mut visit = begun(&engine, tunnel.hostname(), "/upgrade", Some(&token)).await;
+    let mut visit = start_request(&engine, tunnel.hostname(), "/upgrade", Some(&token)).await;
     let overlap = jiff::Timestamp::now().as_second() + 3600;
-    platform.tell(vec![Item::Credential(Box::new(Credential {
+    platform.send(vec![Item::Credential(Box::new(Credential {
         expires_at: Some(overlap),
         ..stored.unwrap()
     }))]);
@@ -436,21 +441,21 @@ async fn a_rotated_credential_stays_valid_until_its_overlap_ends() {
 /// A snapshot without changes ends nothing.
 #[tokio::test]
 async fn a_restored_link_disturbs_no_connection() {
-    let Two {
+    let TwoProjects {
         platform,
         ann: token,
         ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = endless().await;
     let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
-    let mut visit = begun(&engine, tunnel.hostname(), "/upgrade", Some(&token)).await;
+    let mut visit = start_request(&engine, tunnel.hostname(), "/upgrade", Some(&token)).await;
     platform.restore();
     platform.followed_by(1).await;
     platform.add_member("usr_late", &[A]);
     engine.informed().await;
-    goes_on(&mut visit).await;
+    assert_open(&mut visit).await;
     let another = engine.visitor().http1(tunnel.hostname()).await;
     assert_eq!(with_bearer(another, tunnel.hostname(), &token).await, 200);
-    goes_on(&mut visit).await;
+    assert_open(&mut visit).await;
 }

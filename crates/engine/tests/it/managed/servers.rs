@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use api::link::{Item, WebttyServer, WebttyServerKeys};
-use client::tunnel::Closed;
+use client::tunnel::CloseReason;
 use client::{Agent, Properties, Status, Tunnel};
 use jiff::{SignedDuration, Timestamp};
 use testing::{FakePlatform, TestEngine, within};
 use tty::admission::{self, LABEL, NONCE_LEN, SERVER_ID, Subject};
 use tty::identity::EndpointIdentity;
 
-use super::{A, B, Two, get};
+use super::{A, B, TwoProjects, get};
 
 /// A host with keys and the facts that it states.
 struct Host {
@@ -35,7 +35,7 @@ impl Host {
 
     fn told(&self, platform: &FakePlatform, status: &str) {
         let public = self.identity.public();
-        platform.tell(vec![Item::WebttyServer(Box::new(WebttyServer {
+        platform.send(vec![Item::WebttyServer(Box::new(WebttyServer {
             id: self.server.clone(),
             project_id: self.project.clone(),
             name: "build".to_owned(),
@@ -93,7 +93,7 @@ async fn refused(agent: &Agent, labels: BTreeMap<String, String>) -> String {
 }
 
 /// Waits until the engine has closed the tunnel.
-async fn closed(tunnel: &Tunnel) -> Closed {
+async fn closed(tunnel: &Tunnel) -> CloseReason {
     let mut status = tunnel.status();
     within("the end of the tunnel", async {
         loop {
@@ -109,7 +109,7 @@ async fn closed(tunnel: &Tunnel) -> Closed {
 /// CP-12: a registered server opens its tunnel with a proof, which is not visible afterwards.
 #[tokio::test]
 async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let mut host = Host::enrolled(&platform, A);
     let engine = TestEngine::managed(&platform).await;
     engine.informed().await;
@@ -126,9 +126,9 @@ async fn cp_12_a_registered_server_is_admitted_with_a_proof() {
 /// CP-12: a token of the project is not enough to act as one of its servers.
 #[tokio::test]
 async fn cp_12_a_server_without_a_valid_proof_is_refused() {
-    let Two {
+    let TwoProjects {
         platform, ann, ben, ..
-    } = Two::start().await;
+    } = TwoProjects::start().await;
     let mut host = Host::enrolled(&platform, A);
     let engine = TestEngine::managed(&platform).await;
     engine.informed().await;
@@ -185,7 +185,7 @@ async fn cp_12_a_server_without_a_valid_proof_is_refused() {
 /// CP-12: the tunnel of a suspended or deleted server is closed immediately.
 #[tokio::test]
 async fn cp_12_a_tunnel_is_closed_with_its_server() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let mut host = Host::enrolled(&platform, A);
     let engine = TestEngine::managed(&platform).await;
     engine.informed().await;
@@ -201,7 +201,7 @@ async fn cp_12_a_tunnel_is_closed_with_its_server() {
     engine.informed().await;
     let tunnel = opened(&agent, host.labels(Timestamp::now())).await;
     let id = host.server.clone();
-    platform.tell(vec![Item::WebttyServerGone { id }]);
+    platform.send(vec![Item::WebttyServerGone { id }]);
     closed(&tunnel).await;
     let reason = refused(&agent, host.labels(Timestamp::now())).await;
     assert!(reason.contains("no such registered server"), "{reason}");

@@ -6,7 +6,7 @@ use client::{Agent, Properties};
 use serde_json::{Value, json};
 use testing::{FakePlatform, TestEngine, Upstream, within};
 
-use super::{A, B, Two, get, publish, watch};
+use super::{A, B, TwoProjects, get, publish, watch};
 use crate::support::{CREATE, READ, STREAMS};
 
 /// The status of listing project [`A`].
@@ -22,7 +22,7 @@ fn now() -> i64 {
 /// EN-1, EN-7.
 #[tokio::test]
 async fn en_7_tokens_of_each_kind_are_valid_where_their_user_has_access() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let app = platform.add_app("usr_ann");
     let (id, _) = platform.add_pat("usr_ann");
@@ -53,7 +53,7 @@ async fn en_7_tokens_of_each_kind_are_valid_where_their_user_has_access() {
 
 #[tokio::test]
 async fn tokens_without_an_active_credential_are_refused() {
-    let Two { platform, .. } = Two::start().await;
+    let TwoProjects { platform, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let (revoked, of_revoked) = platform.add_pat("usr_ann");
     let (_, expired) = platform.add_pat_with("usr_ann", |pat| pat.expires_at = Some(now() - 1));
@@ -110,7 +110,7 @@ async fn tokens_without_an_active_credential_are_refused() {
 /// EN-7.
 #[tokio::test]
 async fn en_7_role_and_credential_must_both_allow() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let (_, narrow) = platform.add_pat_with("usr_ann", |pat| {
         pat.permissions = Some(vec![CREATE.to_owned()]);
@@ -142,7 +142,7 @@ async fn en_7_role_and_credential_must_both_allow() {
 
 #[tokio::test]
 async fn a_suspended_project_serves_nothing_until_it_is_reactivated() {
-    let Two { platform, ann, .. } = Two::start().await;
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let service = Upstream::http1().await;
     let agent = engine.agent_at(A, &ann).await;
@@ -159,7 +159,7 @@ async fn a_suspended_project_serves_nothing_until_it_is_reactivated() {
 /// Within a second. A busy machine gets ten.
 #[tokio::test]
 async fn a_revocation_ends_event_streams_immediately() {
-    let Two { platform, ben, .. } = Two::start().await;
+    let TwoProjects { platform, ben, .. } = TwoProjects::start().await;
     let engine = TestEngine::managed(&platform).await;
     let (id, token) = platform.add_pat("usr_ann");
     let session = platform.mint(json!({"userId": "usr_ann"}));
@@ -173,7 +173,7 @@ async fn a_revocation_ends_event_streams_immediately() {
     assert!(last.starts_with(b": closed"), "{}", last.escape_ascii());
     assert!(revoked.elapsed() < Duration::from_secs(10));
     // A user leaves the workspace.
-    platform.tell(vec![api::link::Item::PersonGone {
+    platform.send(vec![api::link::Item::PersonGone {
         id: "usr_ann".to_owned(),
     }]);
     let last = by_session.chunk().await.unwrap();

@@ -4,7 +4,7 @@ use serde_json::json;
 use testing::Upstream;
 
 use super::openssl::curl;
-use super::{AUTHORITY, CLIENT, DAY, World, code, guarded, seen};
+use super::{AUTHORITY, CLIENT, DAY, World, code, guarded, received_values};
 
 /// Extensions without the purpose of the certificate.
 const NO_PURPOSE: &str = "basicConstraints=CA:FALSE\n";
@@ -46,7 +46,10 @@ async fn ed_3_an_authority_vouches_for_its_certificates() {
         assert_eq!(world.status(host, identity).await, expected, "{identity:?}");
     }
     let answer = world.get(host, &chained, "/", "").await.json();
-    assert_eq!(seen(&answer, "svc-credential-id"), [credential.as_str()]);
+    assert_eq!(
+        received_values(&answer, "svc-credential-id"),
+        [credential.as_str()]
+    );
     let curled = curl(&world.engine, host, Some(&chained), &[]).await;
     assert_eq!(curled.status, Some(200), "{curled:?}");
 

@@ -174,7 +174,7 @@ impl Identity {
 
 /// Result of a curl run.
 #[derive(Debug)]
-pub(crate) struct Curled {
+pub(crate) struct CurlOutput {
     /// `None` without an answer.
     pub(crate) status: Option<u16>,
     pub(crate) body: String,
@@ -188,7 +188,7 @@ pub(crate) async fn curl(
     host: &str,
     identity: Option<&Identity>,
     options: &[&str],
-) -> Curled {
+) -> CurlOutput {
     let port = engine.addr().port();
     let ca = engine.directory().join("ca.pem");
     std::fs::write(&ca, engine.ca().pem()).unwrap();
@@ -214,7 +214,7 @@ pub(crate) async fn curl(
     let Output { stdout, stderr, .. } = running.await.unwrap().expect("curl is installed");
     let text = String::from_utf8(stdout).unwrap();
     let (body, status) = text.rsplit_once('\n').unwrap();
-    Curled {
+    CurlOutput {
         status: status.parse().ok().filter(|status| *status != 0),
         body: body.to_owned(),
         errors: String::from_utf8(stderr).unwrap(),

@@ -24,14 +24,16 @@ async fn a_body_has_a_maximum_size_and_depth() {
         let (front, back) = ("{\"role\": \"spectator\"", "}");
         let room = " ".repeat(len - front.len() - back.len());
         let body = format!("{front}{room}{back}");
-        let answer = world.say("POST", &path, &world.bob, &body).await;
+        let answer = world.call_raw("POST", &path, &world.bob, &body).await;
         assert_eq!(answer.0, status, "{len}: {}", answer.1);
     }
-    let (_bob, participant) = world.watches(&id, &world.bob).await;
+    let (_bob, participant) = world.attach_and_join(&id, &world.bob).await;
     // In addition to the two objects around it.
     for (depth, status) in [(7, 400), (6, 201)] {
         let more = json!({"metadata": {"a": nested(depth)}});
-        let answer = world.asks(&id, &participant, &world.bob, more).await;
+        let answer = world
+            .request_control(&id, &participant, &world.bob, more)
+            .await;
         assert_eq!(answer.0, status, "{depth}: {}", answer.1);
         let detail = answer.1["detail"].as_str().unwrap_or_default();
         assert_eq!(detail.contains("nested too deeply"), status == 400);
@@ -44,14 +46,16 @@ async fn the_last_64_participants_of_an_ended_session_are_kept() {
     let (mut ann, shell, id) = world.session().await;
     let mut attached = Vec::new();
     for _ in 0..70 {
-        attached.push(world.attaches(&id, &world.bob).await.0);
+        attached.push(world.request_attach(&id, &world.bob).await.0);
     }
     let path = format!("/api/webtty/sessions/{id}/participants");
     let (_, running) = world.get(&path, &world.ann).await;
     assert_eq!(running.as_array().unwrap().len(), 71);
     shell.exits(0);
-    ann.ends().await;
-    world.is_so(&id, |shown| shown["status"] == "closed").await;
+    ann.wait_for_close().await;
+    world
+        .wait_for_session(&id, |shown| shown["status"] == "closed")
+        .await;
     let (status, kept) = world.get(&path, &world.ann).await;
     assert_eq!(status, 200);
     let kept: Vec<_> = kept
@@ -68,19 +72,22 @@ async fn the_last_64_participants_of_an_ended_session_are_kept() {
 async fn a_silent_participant_is_hung_up_on() {
     let mut world = World::start().await;
     let (_ann, _shell, id) = world.session().await;
-    let (participant, _) = world.attaches(&id, &world.bob).await;
-    let (mut beating, _) = world.watches(&id, &world.bob).await;
+    let (participant, _) = world.request_attach(&id, &world.bob).await;
+    let (mut beating, _) = world.attach_and_join(&id, &world.bob).await;
     let started_at = Instant::now();
-    let mut mute = world.joins(&id, &participant, None).await.unwrap();
+    let mut mute = world
+        .connect_participant(&id, &participant, None)
+        .await
+        .unwrap();
     let shows_nothing = async {
-        mute.ends().await;
+        mute.wait_for_close().await;
         let error = mute.error.as_deref();
         assert_eq!(error, Some("nothing was shown in time"));
         assert!(started_at.elapsed() >= Duration::from_secs(5));
     };
     let falls_silent = async {
         beating.send(Kind::Heartbeat(Heartbeat::default())).await;
-        beating.ends().await;
+        beating.wait_for_close().await;
         assert!(started_at.elapsed() >= Duration::from_secs(30));
     };
     tokio::join!(shows_nothing, falls_silent);
@@ -93,7 +100,7 @@ async fn a_silent_participant_is_hung_up_on() {
 async fn a_server_that_opens_no_websocket_is_given_up() {
     let world = World::with(|_| {}, true, SILENT).await;
     let started_at = Instant::now();
-    assert_eq!(world.comes("", &world.ann).await.err(), Some(504));
+    assert_eq!(world.connect_client("", &world.ann).await.err(), Some(504));
     assert!(started_at.elapsed() >= Duration::from_secs(10));
 }
 

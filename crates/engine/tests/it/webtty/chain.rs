@@ -66,7 +66,9 @@ async fn parties(world: &World) -> Vec<Party> {
 async fn try_all(world: &World, id: &str, party: &Party, (anns, mine): (&str, &str)) {
     let kind = party.kind;
     let base = format!("/api/webtty/sessions/{id}");
-    let (status, request) = world.asks(id, mine, &party.asks, json!({})).await;
+    let (status, request) = world
+        .request_control(id, mine, &party.asks, json!({}))
+        .await;
     assert_eq!(
         (status, &request["status"]),
         (201, &json!("pending")),
@@ -119,8 +121,10 @@ async fn revokes(
     party: &Party,
     (ann, shell, program, anns): (&mut Person, &mut Shell, &mut Person, &str),
 ) {
-    let (mut bob, bobs) = world.watches(id, &world.bob).await;
-    let (_, request) = world.asks(id, &bobs, &world.bob, json!({})).await;
+    let (mut bob, bobs) = world.attach_and_join(id, &world.bob).await;
+    let (_, request) = world
+        .request_control(id, &bobs, &world.bob, json!({}))
+        .await;
     ann.send(decision(&request, true)).await;
     bob.notice(NoticeKind::Granted).await;
     let revoke = json!({"action": "revoke"});
@@ -128,9 +132,9 @@ async fn revokes(
     assert_eq!(status, 200, "{}", party.kind);
     bob.notice(NoticeKind::Revoked).await;
     assert_eq!(controller(world, id).await, json!(anns), "{}", party.kind);
-    program.types("rm -rf /\r").await;
-    ann.types("ls\r").await;
-    shell.gets("ls\r").await;
+    program.type_text("rm -rf /\r").await;
+    ann.type_text("ls\r").await;
+    shell.wait_for_input("ls\r").await;
 }
 
 /// EN-8: attempts of a program with the user's account, while the user is connected and while not.
@@ -143,7 +147,7 @@ async fn en_8_no_chain_of_tokens_gains_control_without_a_grant() {
         let path = format!("/api/webtty/sessions/{id}/participants");
         let (_, all) = world.get(&path, &world.bob).await;
         let anns = all[0]["id"].as_str().unwrap().to_owned();
-        let (mut program, mine) = world.watches(&id, &party.asks).await;
+        let (mut program, mine) = world.attach_and_join(&id, &party.asks).await;
         try_all(&world, &id, &party, (&anns, &mine)).await;
         let there = (&mut ann, &mut shell, &mut program, &*anns);
         revokes(&world, &id, &party, there).await;
@@ -151,13 +155,15 @@ async fn en_8_no_chain_of_tokens_gains_control_without_a_grant() {
         // While the user is away, requests come from an earlier participant and from a new one.
         drop(ann);
         world
-            .is_so(&id, |shown| {
+            .wait_for_session(&id, |shown| {
                 shown["live"]["controller_participant_id"].is_null()
             })
             .await;
-        let (_again, again) = world.watches(&id, &party.acts).await;
+        let (_again, again) = world.attach_and_join(&id, &party.acts).await;
         for (token, participant) in [(&party.asks, &mine), (&party.acts, &again)] {
-            let (status, asked) = world.asks(&id, participant, token, json!({})).await;
+            let (status, asked) = world
+                .request_control(&id, participant, token, json!({}))
+                .await;
             assert_eq!(
                 (status, &asked["status"]),
                 (201, &json!("pending")),
@@ -168,21 +174,21 @@ async fn en_8_no_chain_of_tokens_gains_control_without_a_grant() {
             assert_eq!(status, 403, "{kind}");
         }
         assert_eq!(controller(&world, &id).await, Value::Null, "{kind}");
-        program.types("rm -rf /\r").await;
+        program.type_text("rm -rf /\r").await;
 
         // The user returns with a browser and gets control.
         let page = world.platform.mint(json!({"userId": "usr_ann"}));
-        let (mut ann, mine) = world.watches(&id, &page).await;
-        let (status, asked) = world.asks(&id, &mine, &page, json!({})).await;
+        let (mut ann, mine) = world.attach_and_join(&id, &page).await;
+        let (status, asked) = world.request_control(&id, &mine, &page, json!({})).await;
         assert_eq!(
             (status, &asked["status"]),
             (201, &json!("granted")),
             "{kind}"
         );
-        ann.types("whoami\r").await;
-        shell.gets("whoami\r").await;
+        ann.type_text("whoami\r").await;
+        shell.wait_for_input("whoami\r").await;
         shell.exits(0);
-        ann.ends().await;
+        ann.wait_for_close().await;
     }
 }
 
@@ -196,14 +202,14 @@ async fn en_8_a_program_does_not_reclaim_its_session_from_a_person() {
         .mint(json!({"userId": "usr_ann", "sourceCredentialId": "ses_01h455vb4pex5vsknk084sn02r"}));
     for party in parties(&world).await {
         let kind = party.kind;
-        let mut program = world.comes("", &party.asks).await.unwrap();
+        let mut program = world.connect_client("", &party.asks).await.unwrap();
         program.open(true).await;
         let mut shell = world.server.shell().await;
         let (_, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
         let id = sessions[0]["id"].as_str().unwrap().to_owned();
         let base = format!("/api/webtty/sessions/{id}");
-        let (mut ann, anns) = world.watches(&id, &page).await;
-        let (_, request) = world.asks(&id, &anns, &page, json!({})).await;
+        let (mut ann, anns) = world.attach_and_join(&id, &page).await;
+        let (_, request) = world.request_control(&id, &anns, &page, json!({})).await;
         // As the owner, in another of her browsers.
         let grant = json!({"action": "grant"});
         let (status, _) = world.resolves(&id, &request, &other, grant).await;
@@ -217,16 +223,16 @@ async fn en_8_a_program_does_not_reclaim_its_session_from_a_person() {
         let path = format!("{base}/participants/{anns}");
         let (status, _) = world.post(&path, &party.acts, &json!({})).await;
         assert_eq!(status, 403, "{kind} detaches");
-        program.types("rm -rf /\r").await;
-        ann.types("ls\r").await;
-        shell.gets("ls\r").await;
+        program.type_text("rm -rf /\r").await;
+        ann.type_text("ls\r").await;
+        shell.wait_for_input("ls\r").await;
         // Her browser may do so.
         let (status, _) = world.resolves(&id, &request, &page, revoke).await;
         assert_eq!(status, 200, "{kind}");
         let (status, _) = world.post(&path, &page, &json!({})).await;
         assert_eq!(status, 204, "{kind}");
         shell.exits(0);
-        program.ends().await;
+        program.wait_for_close().await;
     }
 }
 
@@ -241,13 +247,15 @@ async fn en_8_an_owner_with_another_credential_grants() {
     let (_, ada) = world.platform.add_pat("usr_ada");
     world.engine.informed().await;
     let (_ann, mut shell, id) = world.session().await;
-    let (mut bob, bobs) = world.watches(&id, &world.bob).await;
-    let (_, request) = world.asks(&id, &bobs, &world.bob, json!({})).await;
+    let (mut bob, bobs) = world.attach_and_join(&id, &world.bob).await;
+    let (_, request) = world
+        .request_control(&id, &bobs, &world.bob, json!({}))
+        .await;
     let (status, _) = world
         .resolves(&id, &request, &ada, json!({"action": "grant"}))
         .await;
     assert_eq!(status, 200);
     bob.notice(NoticeKind::Granted).await;
-    bob.types("ls\r").await;
-    shell.gets("ls\r").await;
+    bob.type_text("ls\r").await;
+    shell.wait_for_input("ls\r").await;
 }

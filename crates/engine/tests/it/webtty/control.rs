@@ -21,14 +21,18 @@ fn decision(request: &serde_json::Value, grant: bool) -> Kind {
 async fn en_8_control_is_requested_granted_and_revoked() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
-    let (mut bob, participant) = world.watches(&id, &world.bob).await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
     let metadata = json!({"metadata": {"ticket": "T-1"}});
-    let (status, request) = world.asks(&id, &participant, &world.bob, metadata).await;
+    let (status, request) = world
+        .request_control(&id, &participant, &world.bob, metadata)
+        .await;
     assert_eq!(status, 201);
     assert_eq!(request["status"], "pending");
     assert_eq!(request["metadata"]["ticket"], "T-1");
     assert_eq!(request["requester_user_id"], "usr_bob");
-    let (status, problem) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let (status, problem) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
     assert_eq!((status, &problem["code"]), (409, &json!("is_pending")));
 
     let asked = ann.notice(NoticeKind::Requested).await;
@@ -38,17 +42,17 @@ async fn en_8_control_is_requested_granted_and_revoked() {
     );
     // The requester itself cannot grant it. The answer to the decision follows the output of
     // earlier input.
-    bob.types("not yet").await;
+    bob.type_text("not yet").await;
     bob.send(decision(&request, true)).await;
     bob.notice(NoticeKind::Unspecified).await;
     ann.send(decision(&request, true)).await;
     bob.notice(NoticeKind::Granted).await;
-    bob.types("bob was here\r").await;
-    ann.types("and ann was not").await;
+    bob.type_text("bob was here\r").await;
+    ann.type_text("and ann was not").await;
     // The answer follows it, so it was processed before control is taken back.
     ann.send(decision(&request, true)).await;
     ann.notice(NoticeKind::Unspecified).await;
-    shell.gets("bob was here\r").await;
+    shell.wait_for_input("bob was here\r").await;
 
     let path = format!("/api/webtty/sessions/{id}/control-requests");
     let (_, requests) = world.get(&path, &world.ann).await;
@@ -65,10 +69,10 @@ async fn en_8_control_is_requested_granted_and_revoked() {
     let (status, revoked) = world.resolves(&id, &request, &world.ann, revoke).await;
     assert_eq!((status, &revoked["status"]), (200, &json!("revoked")));
     bob.notice(NoticeKind::Revoked).await;
-    bob.types("once more").await;
-    bob.is_quiet("who lost control types nothing").await;
-    ann.types("ann again\r").await;
-    shell.gets("ann again\r").await;
+    bob.type_text("once more").await;
+    bob.assert_quiet("who lost control types nothing").await;
+    ann.type_text("ann again\r").await;
+    shell.wait_for_input("ann again\r").await;
 
     let filter = types::form::encode([("params", r#"{"filters":{"status":"pending"}}"#)]);
     let (_, none) = world.get(&format!("{path}?{filter}"), &world.ann).await;
@@ -81,8 +85,10 @@ async fn en_8_control_is_requested_granted_and_revoked() {
 async fn control_is_refused_expires_and_is_returned() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
-    let (mut bob, participant) = world.watches(&id, &world.bob).await;
-    let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    let (_, request) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
     let anns = world
         .get(
             &format!("/api/webtty/sessions/{id}/participants"),
@@ -105,7 +111,9 @@ async fn control_is_refused_expires_and_is_returned() {
     let mut wait = jiff::SignedDuration::from_millis(200);
     let request = loop {
         let soon = json!({"expires_at": (jiff::Timestamp::now() + wait).to_string()});
-        let (status, request) = world.asks(&id, &participant, &world.bob, soon).await;
+        let (status, request) = world
+            .request_control(&id, &participant, &world.bob, soon)
+            .await;
         if status == 201 {
             break request;
         }
@@ -124,18 +132,20 @@ async fn control_is_refused_expires_and_is_returned() {
         (json!({"control_lines": 1}), "one line\r"),
         (json!({"control_seconds": 4}), "some seconds"),
     ] {
-        let (status, request) = world.asks(&id, &participant, &world.bob, limit).await;
+        let (status, request) = world
+            .request_control(&id, &participant, &world.bob, limit)
+            .await;
         assert_eq!(status, 201);
         let (status, _) = world
             .resolves(&id, &request, &world.ann, grant.clone())
             .await;
         assert_eq!(status, 200);
         bob.notice(NoticeKind::Granted).await;
-        bob.types(typed).await;
-        shell.gets(typed).await;
+        bob.type_text(typed).await;
+        shell.wait_for_input(typed).await;
         bob.notice(NoticeKind::Revoked).await;
-        ann.types("mine").await;
-        shell.gets("mine").await;
+        ann.type_text("mine").await;
+        shell.wait_for_input("mine").await;
     }
     for bad in [
         json!({"control_lines": 0}),
@@ -143,7 +153,9 @@ async fn control_is_refused_expires_and_is_returned() {
         json!({"expires_at": "soon"}),
         json!({"reason": "x".repeat(5000)}),
     ] {
-        let (status, _) = world.asks(&id, &participant, &world.bob, bad.clone()).await;
+        let (status, _) = world
+            .request_control(&id, &participant, &world.bob, bad.clone())
+            .await;
         assert_eq!(status, 400, "{bad}");
     }
 }
@@ -165,8 +177,10 @@ async fn a_request_is_answered_by_the_controller_or_an_owner_but_not_the_request
     world.engine.informed().await;
     let grant = || json!({"action": "grant"});
 
-    let (mut bob, participant) = world.watches(&id, &world.bob).await;
-    let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    let (_, request) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
     for (name, token) in [("another member", &dan), ("who asks", &world.bob)] {
         let (status, _) = world.resolves(&id, &request, token, grant()).await;
         assert_eq!(status, 403, "{name}");
@@ -184,18 +198,22 @@ async fn a_request_is_answered_by_the_controller_or_an_owner_but_not_the_request
     let revoke = json!({"action": "revoke"});
     world.resolves(&id, &request, &world.ann, revoke).await;
 
-    let (mut program, participant) = world.watches(&id, &agent).await;
-    let (status, request) = world.asks(&id, &participant, &agent, json!({})).await;
+    let (mut program, participant) = world.attach_and_join(&id, &agent).await;
+    let (status, request) = world
+        .request_control(&id, &participant, &agent, json!({}))
+        .await;
     assert_eq!(status, 201);
     let (status, problem) = world.resolves(&id, &request, &agent, grant()).await;
     assert_eq!((status, &problem["code"]), (403, &json!("not_allowed")));
     let (status, _) = world.resolves(&id, &request, &world.ann, grant()).await;
     assert_eq!(status, 200);
     program.notice(NoticeKind::Granted).await;
-    program.types("ls\r").await;
-    shell.gets("ls\r").await;
+    program.type_text("ls\r").await;
+    shell.wait_for_input("ls\r").await;
     // Nor can Bob request control for another user's participant.
-    let (status, problem) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let (status, problem) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
     assert_eq!((status, &problem["field"]), (400, &json!("participant_id")));
 }
 
@@ -208,16 +226,18 @@ async fn the_opener_of_a_session_can_return_to_it() {
     shell.shows("working");
     drop(ann);
     let alone = world
-        .is_so(&id, |shown| shown["live"]["participant_count"] == 0)
+        .wait_for_session(&id, |shown| shown["live"]["participant_count"] == 0)
         .await;
     assert_eq!(alone["status"], "active");
     let page = world.platform.mint(json!({"userId": "usr_ann"}));
-    let (mut ann, participant) = world.watches(&id, &page).await;
-    ann.sees("working").await;
-    let (status, request) = world.asks(&id, &participant, &page, json!({})).await;
+    let (mut ann, participant) = world.attach_and_join(&id, &page).await;
+    ann.wait_for_output("working").await;
+    let (status, request) = world
+        .request_control(&id, &participant, &page, json!({}))
+        .await;
     assert_eq!((status, &request["status"]), (201, &json!("granted")));
-    ann.types("back\r").await;
-    shell.gets("back\r").await;
+    ann.type_text("back\r").await;
+    shell.wait_for_input("back\r").await;
 }
 
 /// The opener's page was reloaded while another participant had control. Control returns to the
@@ -228,36 +248,38 @@ async fn granted_control_returns_to_the_stream_that_replaced_the_first_one() {
         let mut world = World::start().await;
         let (ann, mut shell, id) = world.session().await;
         shell.shows("ready");
-        let (bob, participant) = world.watches(&id, &world.bob).await;
-        let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+        let (bob, participant) = world.attach_and_join(&id, &world.bob).await;
+        let (_, request) = world
+            .request_control(&id, &participant, &world.bob, json!({}))
+            .await;
         let grant = json!({"action": "grant"});
         let (status, _) = world.resolves(&id, &request, &world.ann, grant).await;
         assert_eq!(status, 200);
         drop(ann);
         world
-            .is_so(&id, |shown| shown["live"]["participant_count"] == 1)
+            .wait_for_session(&id, |shown| shown["live"]["participant_count"] == 1)
             .await;
         let mut claims = json!({"userId": "usr_ann"});
         if !may {
             claims["permissions"] = json!(["webtty.sessions.read-only"]);
         }
         let token = world.platform.mint(claims);
-        let (mut ann, anns) = world.watches(&id, &token).await;
-        ann.sees("ready").await;
+        let (mut ann, anns) = world.attach_and_join(&id, &token).await;
+        ann.wait_for_output("ready").await;
         drop(bob);
         let wanted = may.then_some(anns);
         world
-            .is_so(&id, |shown| {
+            .wait_for_session(&id, |shown| {
                 let controller = &shown["live"]["controller_participant_id"];
                 shown["live"]["participant_count"] == 1 && *controller == json!(wanted)
             })
             .await;
-        ann.types("mine\r").await;
+        ann.type_text("mine\r").await;
         if may {
             ann.notice(NoticeKind::Granted).await;
-            shell.gets("mine\r").await;
+            shell.wait_for_input("mine\r").await;
         } else {
-            ann.is_quiet("who only watches types nothing").await;
+            ann.assert_quiet("who only watches types nothing").await;
         }
     }
 }

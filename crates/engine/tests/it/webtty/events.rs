@@ -48,15 +48,17 @@ async fn wt_5_participants_and_requests_are_sent_on_request() {
     let watcher = watch(&world, &world.bob, true).await;
     let without = watch(&world, &world.bob, false).await;
     let (mut ann, shell, id) = world.session().await;
-    let (mut bob, participant) = world.watches(&id, &world.bob).await;
-    let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    let (_, request) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
     let grant = json!({"action": "grant"});
     world.resolves(&id, &request, &world.ann, grant).await;
     bob.notice(NoticeKind::Granted).await;
     drop(bob);
     ann.notice(NoticeKind::Left).await;
     shell.exits(0);
-    ann.ends().await;
+    ann.wait_for_close().await;
 
     let events = until(watcher, "webtty.session.closed").await;
     let events: Vec<Value> = events

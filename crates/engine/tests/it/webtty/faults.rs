@@ -5,7 +5,7 @@ use serde_json::json;
 use testing::within;
 use tty::message::{Kind, NoticeKind, Signal, Stream, TerminationReason};
 
-use super::server::Happened;
+use super::server::ShellEvent;
 use super::world::{World, record};
 
 /// A session ends with the credential of its opener.
@@ -15,17 +15,19 @@ async fn a_session_ends_with_its_openers_token() {
     world.platform.add_member("usr_carl", &[super::world::A]);
     let (credential, carls) = world.platform.add_pat("usr_carl");
     world.engine.informed().await;
-    let mut carl = world.comes("", &carls).await.unwrap();
+    let mut carl = world.connect_client("", &carls).await.unwrap();
     carl.open(true).await;
     let mut shell = world.server.shell().await;
     let sessions = world.get("/api/webtty/sessions", &world.ann).await.1;
     let id = sessions[0]["id"].as_str().unwrap().to_owned();
-    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
     world.platform.revoke(&credential);
-    carl.ends().await;
-    bob.ends().await;
-    shell.over().await;
-    let ended = world.is_so(&id, |shown| shown["status"] == "closed").await;
+    carl.wait_for_close().await;
+    bob.wait_for_close().await;
+    shell.wait_for_end().await;
+    let ended = world
+        .wait_for_session(&id, |shown| shown["status"] == "closed")
+        .await;
     assert_eq!(ended["error_code"], "revoked");
 }
 
@@ -38,16 +40,16 @@ async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
         world.platform.add_member("usr_carl", &[super::world::A]);
         let (credential, carls) = world.platform.add_pat("usr_carl");
         world.engine.informed().await;
-        let mut carl = world.comes("", &carls).await.unwrap();
+        let mut carl = world.connect_client("", &carls).await.unwrap();
         carl.open(true).await;
         let mut shell = world.server.shell().await;
         shell.ignores_signals();
         let sessions = world.get("/api/webtty/sessions", &world.ann).await.1;
         let id = sessions[0]["id"].as_str().unwrap().to_owned();
-        let (mut bob, _) = world.watches(&id, &world.bob).await;
+        let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
         shell.shows("before");
         for person in [&mut carl, &mut bob] {
-            person.sees("before").await;
+            person.wait_for_output("before").await;
         }
         let started_at = std::time::Instant::now();
         if revoked {
@@ -57,17 +59,17 @@ async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
             let (status, _) = world.call("DELETE", &path, &carls, None).await;
             assert_eq!(status, 204);
         }
-        while shell.next().await != Happened::Signalled(Signal::Terminate) {}
+        while shell.next().await != ShellEvent::Signalled(Signal::Terminate) {}
         assert!(started_at.elapsed() < std::time::Duration::from_secs(1));
         // From here on it writes without end.
         shell.shows("after");
-        while shell.next().await != Happened::Signalled(Signal::Kill) {
+        while shell.next().await != ShellEvent::Signalled(Signal::Kill) {
             shell.shows("after");
         }
         assert!(started_at.elapsed() < std::time::Duration::from_secs(5));
-        shell.over().await;
+        shell.wait_for_end().await;
         for person in [&mut carl, &mut bob] {
-            person.ends().await;
+            person.wait_for_close().await;
             let shown = String::from_utf8_lossy(&person.shown);
             assert!(!shown.contains("after"), "{shown}");
         }
@@ -79,13 +81,13 @@ async fn en_8_a_terminated_session_shows_nothing_and_is_killed() {
 async fn a_spectator_ends_with_their_token_and_the_session_does_not() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
-    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
     world.platform.revoke(&world.bobs);
     bob.notice(NoticeKind::Kicked).await;
-    bob.ends().await;
+    bob.wait_for_close().await;
     ann.notice(NoticeKind::Left).await;
-    ann.types("on and on").await;
-    shell.gets("on and on").await;
+    ann.type_text("on and on").await;
+    shell.wait_for_input("on and on").await;
 }
 
 /// A session ends when its server is suspended, whatever its participants.
@@ -97,11 +99,11 @@ async fn a_session_ends_with_its_servers_registration() {
     server_record.status = "suspended".to_owned();
     world
         .platform
-        .tell(vec![Item::WebttyServer(Box::new(server_record))]);
-    ann.ends().await;
-    shell.over().await;
+        .send(vec![Item::WebttyServer(Box::new(server_record))]);
+    ann.wait_for_close().await;
+    shell.wait_for_end().await;
     let ended = world
-        .is_so(&id, |shown| shown["ended_at"].is_string())
+        .wait_for_session(&id, |shown| shown["ended_at"].is_string())
         .await;
     assert_eq!(ended["error_code"], "revoked");
 }
@@ -111,52 +113,58 @@ async fn a_session_ends_with_its_servers_registration() {
 async fn a_session_without_its_server_has_failed() {
     let mut world = World::start().await;
     let (mut ann, shell, id) = world.session().await;
-    let (mut bob, _) = world.watches(&id, &world.bob).await;
-    shell.breaks();
+    let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
+    shell.disconnect();
     for person in [&mut ann, &mut bob] {
-        person.ends().await;
+        person.wait_for_close().await;
         let error = person.error.as_deref();
         assert_eq!(error, Some("the connection to the server is gone"));
     }
-    let ended = world.is_so(&id, |shown| shown["status"] == "errored").await;
+    let ended = world
+        .wait_for_session(&id, |shown| shown["status"] == "errored")
+        .await;
     assert_eq!(ended["error_code"], "server_lost");
     assert_eq!(ended["live"]["has_upstream"], false);
 
     let (mut ann, shell, id) = world.session().await;
     shell.says(Kind::data(Stream::Stdin, "from a server"));
-    ann.ends().await;
-    let ended = world.is_so(&id, |shown| shown["status"] == "errored").await;
+    ann.wait_for_close().await;
+    let ended = world
+        .wait_for_session(&id, |shown| shown["status"] == "errored")
+        .await;
     assert_eq!(ended["error_code"], "server_error");
 
     // The agent disconnects. Accepted sessions continue, and no further session is opened.
     let (mut ann, mut shell, id) = world.session().await;
     world.server.stop();
     within("the tunnel to go", async {
-        while world.comes("", &world.ann).await.err() != Some(503) {
+        while world.connect_client("", &world.ann).await.err() != Some(503) {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    ann.types("still here").await;
-    shell.gets("still here").await;
+    ann.type_text("still here").await;
+    shell.wait_for_input("still here").await;
     shell.exits(0);
-    ann.ends().await;
-    world.is_so(&id, |shown| shown["status"] == "closed").await;
+    ann.wait_for_close().await;
+    world
+        .wait_for_session(&id, |shown| shown["status"] == "closed")
+        .await;
 }
 
 /// The command of a client with pipes ends with its client.
 #[tokio::test]
 async fn a_command_without_a_terminal_ends_with_its_client() {
     let mut world = World::start().await;
-    let mut ann = world.comes("", &world.ann).await.unwrap();
+    let mut ann = world.connect_client("", &world.ann).await.unwrap();
     ann.open(false).await;
     let mut shell = world.server.shell().await;
     let sessions = world.get("/api/webtty/sessions", &world.ann).await.1;
     let id = sessions[0]["id"].as_str().unwrap().to_owned();
     drop(ann);
-    shell.over().await;
+    shell.wait_for_end().await;
     let ended = world
-        .is_so(&id, |shown| shown["ended_at"].is_string())
+        .wait_for_session(&id, |shown| shown["ended_at"].is_string())
         .await;
     assert_eq!(ended["error_code"], "abandoned");
 }
@@ -166,13 +174,13 @@ async fn a_command_without_a_terminal_ends_with_its_client() {
 async fn a_drain_ends_sessions_in_order() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
-    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
     let engine = world.engine.stop();
     let ending = async {
-        while shell.next().await != Happened::Signalled(tty::message::Signal::Terminate) {}
-        shell.over().await;
-        ann.ends().await;
-        bob.ends().await;
+        while shell.next().await != ShellEvent::Signalled(tty::message::Signal::Terminate) {}
+        shell.wait_for_end().await;
+        ann.wait_for_close().await;
+        bob.wait_for_close().await;
     };
     tokio::join!(engine, ending);
     for person in [ann, bob] {
@@ -189,8 +197,10 @@ async fn the_newest_session_is_listed_first() {
     for _ in 0..3 {
         let (mut ann, shell, id) = world.session().await;
         shell.exits(0);
-        ann.ends().await;
-        world.is_so(&id, |shown| shown["status"] == "closed").await;
+        ann.wait_for_close().await;
+        world
+            .wait_for_session(&id, |shown| shown["status"] == "closed")
+            .await;
     }
     let query = types::form::encode([("params", json!({"limit": 2}).to_string().as_str())]);
     let path = format!("/api/webtty/sessions?{query}");

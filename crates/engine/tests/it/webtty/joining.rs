@@ -5,7 +5,7 @@ use serde_json::json;
 use testing::within;
 use tty::message::{Kind, NoticeKind, Parameter, ParameterKind, Signal, Stream, TerminalSize};
 
-use super::server::Happened;
+use super::server::ShellEvent;
 use super::world::{A, World};
 
 /// WT-2, WT-4: a late participant sees the current screen and everything that follows, and cannot
@@ -15,17 +15,17 @@ async fn wt_4_a_spectator_sees_the_screen_and_writes_nothing() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
     shell.shows("\x1b[2J\x1b[H\x1b[31mred\x1b[0m\r\nsecond");
-    ann.sees("second").await;
-    let (mut bob, _) = world.watches(&id, &world.bob).await;
-    bob.sees("second").await;
+    ann.wait_for_output("second").await;
+    let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
+    bob.wait_for_output("second").await;
     assert_eq!(bob.screen(), ["red", "second", "", "", ""]);
     assert_eq!(ann.notice(NoticeKind::Joined).await.user, "usr_bob");
     shell.shows("\r\nthird");
-    bob.sees("third").await;
-    ann.sees("third").await;
+    bob.wait_for_output("third").await;
+    ann.wait_for_output("third").await;
     assert_eq!(bob.screen(), ann.screen());
 
-    bob.types("rm -rf /\r").await;
+    bob.type_text("rm -rf /\r").await;
     bob.signals(Signal::Kill).await;
     let size = TerminalSize {
         row: 1,
@@ -37,17 +37,17 @@ async fn wt_4_a_spectator_sees_the_screen_and_writes_nothing() {
     }))
     .await;
     bob.send(Kind::end(Stream::Stdin)).await;
-    bob.is_quiet("a spectator changes nothing").await;
-    ann.types("ls\r").await;
-    assert!(matches!(shell.next().await, Happened::Started(_)));
+    bob.assert_quiet("a spectator changes nothing").await;
+    ann.type_text("ls\r").await;
+    assert!(matches!(shell.next().await, ShellEvent::Started(_)));
     assert_eq!(
         shell.next().await,
-        Happened::Typed(Bytes::from_static(b"ls\r"))
+        ShellEvent::Typed(Bytes::from_static(b"ls\r"))
     );
-    bob.sees("ls").await;
+    bob.wait_for_output("ls").await;
 
     shell.exits(0);
-    bob.ends().await;
+    bob.wait_for_close().await;
     assert_eq!(bob.closed.unwrap().return_code, 0);
 }
 
@@ -62,8 +62,8 @@ async fn a_grant_is_only_valid_for_its_participant_and_session() {
     let mut ids = ids.map(|session| session["id"].as_str().unwrap().to_owned());
     let other = ids.find(|other| *other != id).unwrap();
 
-    let (first, grant) = world.attaches(&id, &world.bob).await;
-    let (second, _) = world.attaches(&id, &world.bob).await;
+    let (first, grant) = world.request_attach(&id, &world.bob).await;
+    let (second, _) = world.request_attach(&id, &world.bob).await;
     let refused = "the attach grant is not valid";
     for (name, at, session, participant, shown) in [
         ("forged", &first, &id, &first, vec![1; 32]),
@@ -72,36 +72,48 @@ async fn a_grant_is_only_valid_for_its_participant_and_session() {
         ("at another's address", &second, &id, &first, grant.clone()),
         ("of another session", &first, &other, &first, grant.clone()),
     ] {
-        let mut person = world.joins(&id, at, None).await.unwrap();
+        let mut person = world.connect_participant(&id, at, None).await.unwrap();
         person.attach(session, participant, &shown).await;
-        person.ends().await;
+        person.wait_for_close().await;
         assert_eq!(person.error.as_deref(), Some(refused), "{name}");
         assert!(person.shown.is_empty(), "{name}");
     }
     // The other session has no such participant.
-    let mut person = world.joins(&other, &first, None).await.unwrap();
+    let mut person = world
+        .connect_participant(&other, &first, None)
+        .await
+        .unwrap();
     person.attach(&other, &first, &grant).await;
-    person.ends().await;
+    person.wait_for_close().await;
     assert_eq!(person.error.as_deref(), Some(refused));
 
-    let mut person = world.joins(&id, &first, Some(&world.bob)).await.unwrap();
+    let mut person = world
+        .connect_participant(&id, &first, Some(&world.bob))
+        .await
+        .unwrap();
     person.attach(&id, &first, &grant).await;
     person.notice(NoticeKind::Snapshot).await;
-    let mut replayed = world.joins(&id, &first, None).await.unwrap();
+    let mut replayed = world.connect_participant(&id, &first, None).await.unwrap();
     replayed.attach(&id, &first, &grant).await;
-    replayed.ends().await;
+    replayed.wait_for_close().await;
     assert_eq!(replayed.error.as_deref(), Some(refused), "replayed");
 
-    let mut silent = world.joins(&id, &second, None).await.unwrap();
-    silent.types("x").await;
-    silent.ends().await;
+    let mut silent = world.connect_participant(&id, &second, None).await.unwrap();
+    silent.type_text("x").await;
+    silent.wait_for_close().await;
     assert_eq!(silent.error.as_deref(), Some(refused), "no attach at all");
     assert_eq!(
-        world.joins(&id, &second, Some("x.y.z")).await.err(),
+        world
+            .connect_participant(&id, &second, Some("x.y.z"))
+            .await
+            .err(),
         Some(401)
     );
     let nobody = "wts_01h455vb4pex5vsknk084sn02q";
-    assert_eq!(world.joins(nobody, &second, None).await.err(), Some(404));
+    assert_eq!(
+        world.connect_participant(nobody, &second, None).await.err(),
+        Some(404)
+    );
 }
 
 /// The parameters of an attachment are checked.
@@ -143,7 +155,7 @@ async fn en_8_participants_are_removed_and_leave() {
         .await;
     assert_eq!(status, 403);
 
-    let (mut bob, bobs) = world.watches(&id, &world.bob).await;
+    let (mut bob, bobs) = world.attach_and_join(&id, &world.bob).await;
     let path = format!("{sessions}/{bobs}");
     let body = json!({"reason": "thank you"});
     // A program may have one of Ann's tokens. Her browser has a session.
@@ -153,18 +165,18 @@ async fn en_8_participants_are_removed_and_leave() {
     let (status, _) = world.post(&path, &page, &body).await;
     assert_eq!(status, 204);
     bob.notice(NoticeKind::Kicked).await;
-    bob.ends().await;
+    bob.wait_for_close().await;
     ann.notice(NoticeKind::Left).await;
     let (status, _) = world.post(&path, &page, &body).await;
     assert_eq!(status, 404, "already removed");
 
-    let (mut bob, bobs) = world.watches(&id, &world.bob).await;
+    let (mut bob, bobs) = world.attach_and_join(&id, &world.bob).await;
     let path = format!("{sessions}/{bobs}");
     let (status, _) = world.post(&path, &world.bob, &json!({})).await;
     assert_eq!(status, 204);
-    bob.ends().await;
-    ann.types("x").await;
-    shell.gets("x").await;
+    bob.wait_for_close().await;
+    ann.type_text("x").await;
+    shell.wait_for_input("x").await;
 }
 
 /// A viewer that does not read has a bounded queue, and delays no other participant. When it reads
@@ -173,7 +185,7 @@ async fn en_8_participants_are_removed_and_leave() {
 async fn a_viewer_that_never_reads_delays_no_other_participant() {
     let mut world = World::start().await;
     let (mut ann, shell, id) = world.session().await;
-    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
     // More than the buffers of both sockets (4 and 6 MiB at most) and the queue can store together.
     let piece = Bytes::from(vec![0; 64 * 1024]);
     let pieces = 256;
@@ -182,11 +194,11 @@ async fn a_viewer_that_never_reads_delays_no_other_participant() {
             shell.shows_bytes(piece.clone());
         }
         shell.shows("\x1b[2J\x1b[Hthe end");
-        ann.sees("the end").await;
+        ann.wait_for_output("the end").await;
     };
     Box::pin(within("the controller", reading)).await;
     assert!(ann.shown.len() > pieces * piece.len());
-    bob.sees("the end").await;
+    bob.wait_for_output("the end").await;
     assert_eq!(bob.screen(), ["the end", "", "", "", ""]);
     assert!(
         bob.shown.len() < ann.shown.len() / 2,
@@ -205,7 +217,7 @@ async fn a_controller_that_does_not_read_pauses_the_command() {
         shell.shows_bytes(piece.clone());
     }
     shell.shows("the end");
-    ann.sees("the end").await;
+    ann.wait_for_output("the end").await;
     let typed = ann.shown.iter().filter(|byte| **byte != 0).count();
     assert_eq!(ann.shown.len() - typed, pieces * piece.len());
 }
@@ -236,5 +248,5 @@ async fn sessions_of_another_project_are_not_found() {
         assert!(!answer.text().contains(&id) || status == 404);
     }
     // Her token cannot open a session there either.
-    assert_eq!(world.comes("", &eve).await.err(), Some(403));
+    assert_eq!(world.connect_client("", &eve).await.err(), Some(403));
 }

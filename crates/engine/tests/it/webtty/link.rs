@@ -10,7 +10,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tty::frame;
 use tty::message::{
-    self, Attach, AttachRole, Close, Config, Heartbeat, Kind, Notice, NoticeKind, Open,
+    self, Attach, AttachRole, Close, Config, Heartbeat, Kind, Notice, NoticeKind, OpenCommand,
     OpenSession, Options, Payload, Signal, Stream,
 };
 use tty::size::Size;
@@ -120,7 +120,7 @@ impl Person {
     /// The same with another command.
     pub(crate) async fn open_with(&mut self, terminal: bool, command: &[&str]) {
         let size = Size { rows: 5, cols: 20 };
-        self.send(Kind::Open(Box::new(Open {
+        self.send(Kind::Open(Box::new(OpenCommand {
             config: Some(Config {
                 options: Some(Options {
                     allocate_tty: terminal,
@@ -135,7 +135,7 @@ impl Person {
                 resume: None,
                 size: terminal.then(|| size.into()),
             }),
-            ..Open::default()
+            ..OpenCommand::default()
         })))
         .await;
         let acked = self.until("the ack", |person, kind| match kind {
@@ -166,7 +166,7 @@ impl Person {
         .await;
     }
 
-    pub(crate) async fn types(&mut self, keys: &str) {
+    pub(crate) async fn type_text(&mut self, keys: &str) {
         let bytes = Bytes::copy_from_slice(keys.as_bytes());
         self.send(Kind::data(Stream::Stdin, bytes)).await;
     }
@@ -180,18 +180,18 @@ impl Person {
     }
 
     /// Waits until this text appears in the output.
-    pub(crate) async fn sees(&mut self, text: &str) {
+    pub(crate) async fn wait_for_output(&mut self, text: &str) {
         self.looked = 0;
-        if self.has_shown(text) {
+        if self.has_output(text) {
             return;
         }
-        self.until(text, |person, _| person.has_shown(text).then_some(()))
+        self.until(text, |person, _| person.has_output(text).then_some(()))
             .await;
     }
 
     /// Output that was checked is not checked again, except for a possible partial match at its
     /// end.
-    fn has_shown(&mut self, text: &str) -> bool {
+    fn has_output(&mut self, text: &str) -> bool {
         let new = &self.shown[self.looked..];
         let found = new.windows(text.len()).any(|part| part == text.as_bytes());
         self.looked = self.shown.len().saturating_sub(text.len());
@@ -213,7 +213,7 @@ impl Person {
     }
 
     /// Waits for the end of the connection.
-    pub(crate) async fn ends(&mut self) {
+    pub(crate) async fn wait_for_close(&mut self) {
         while self.step("the end").await.is_some() {}
     }
 
@@ -226,7 +226,7 @@ impl Person {
     }
 
     /// Waits a while for a message that must not arrive.
-    pub(crate) async fn is_quiet(&mut self, what: &str) {
+    pub(crate) async fn assert_quiet(&mut self, what: &str) {
         let before = self.shown.len();
         let listening = async { while self.step(what).await.is_some() {} };
         tokio::time::timeout(Duration::from_millis(200), listening)

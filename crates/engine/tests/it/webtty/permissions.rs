@@ -10,8 +10,10 @@ use super::world::{A, MEMBER, World};
 async fn wt_4_each_operation_requires_its_permission() {
     let mut world = World::start().await;
     let (_ann, _shell, id) = world.session().await;
-    let (_bob, participant) = world.watches(&id, &world.bob).await;
-    let (_, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let (_bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    let (_, request) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
     let request = request["id"].as_str().unwrap();
     let base = format!("/api/webtty/sessions/{id}");
     let none = Value::Null;
@@ -72,7 +74,11 @@ async fn wt_6_a_terminal_is_opened_with_the_permission_of_tunnels() {
     ] {
         let claims = json!({"userId": "usr_ann", "permissions": [permission]});
         let token = world.platform.mint(claims);
-        assert_eq!(world.comes("", &token).await.err(), status, "{permission}");
+        assert_eq!(
+            world.connect_client("", &token).await.err(),
+            status,
+            "{permission}"
+        );
     }
 }
 
@@ -111,7 +117,7 @@ async fn a_restricted_server_needs_the_permission_to_manage_servers() {
         server.access_policy = "restricted".to_owned();
     };
     let mut world = World::with(restricted, true, "plain").await;
-    assert_eq!(world.comes("", &world.ann).await.err(), Some(403));
+    assert_eq!(world.connect_client("", &world.ann).await.err(), Some(403));
     let mut manages = super::world::MEMBER.to_vec();
     manages.push("network.webtty-servers.read-write");
     world.platform.add_person("usr_ann", &[(A, &manages)]);
@@ -167,10 +173,14 @@ async fn ed_1e_a_restricted_server_is_opened_with_a_token_for_it_only() {
         ("no role", opens("usr_bob", &both, id, "/"), Some(403)),
         ("theirs", opens("usr_ann", &both, id, "/"), None),
     ] {
-        assert_eq!(world.comes("", &token).await.err(), status, "{name}");
+        assert_eq!(
+            world.connect_client("", &token).await.err(),
+            status,
+            "{name}"
+        );
     }
 
-    let mut ann = world.comes("", &world.ann).await.unwrap();
+    let mut ann = world.connect_client("", &world.ann).await.unwrap();
     ann.open(true).await;
     let (_, sessions) = world.get("/api/webtty/sessions", &world.ann).await;
     let path = format!(
@@ -256,7 +266,7 @@ async fn wt_4_arguments_are_shown_to_readers_of_recordings() {
     let (_, ada) = world.platform.add_pat("usr_ada");
     world.engine.informed().await;
     let watcher = watch(&world, &ada, true).await;
-    let mut ann = world.comes("", &world.ann).await.unwrap();
+    let mut ann = world.connect_client("", &world.ann).await.unwrap();
     ann.open_with(true, &["work", "--token=hunter2", "now"])
         .await;
     let shell = world.server.shell().await;
@@ -282,8 +292,10 @@ async fn wt_4_arguments_are_shown_to_readers_of_recordings() {
     for over in [false, true] {
         if over {
             shell.exits(0);
-            ann.ends().await;
-            world.is_so(&id, |shown| shown["status"] == "closed").await;
+            ann.wait_for_close().await;
+            world
+                .wait_for_session(&id, |shown| shown["status"] == "closed")
+                .await;
         }
         for path in &paths {
             let (status, answer) = world.get(path, &world.bob).await;

@@ -26,12 +26,12 @@ pub(crate) struct TestServer {
 
 /// The command of one session, controlled by the test. Input is echoed as by a terminal.
 pub(crate) struct Shell {
-    happened: UnboundedReceiver<Happened>,
+    happened: UnboundedReceiver<ShellEvent>,
     orders: UnboundedSender<Order>,
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) enum Happened {
+pub(crate) enum ShellEvent {
     Started(Option<Size>),
     Typed(Bytes),
     Resized(Size),
@@ -125,7 +125,7 @@ impl TestServer {
                         Link::plain(stream)
                     };
                     serve(link, &happens, ordered).await;
-                    happens.send(Happened::Over).ok();
+                    happens.send(ShellEvent::Over).ok();
                 });
             }
         });
@@ -181,20 +181,20 @@ impl Shell {
     }
 
     /// Breaks the connection.
-    pub(crate) fn breaks(&self) {
+    pub(crate) fn disconnect(&self) {
         self.orders.send(Order::Cut).ok();
     }
 
     /// The next event.
-    pub(crate) async fn next(&mut self) -> Happened {
+    pub(crate) async fn next(&mut self) -> ShellEvent {
         within("the server", self.happened.recv()).await.unwrap()
     }
 
     /// Waits until this input has arrived, in any number of pieces.
-    pub(crate) async fn gets(&mut self, keys: &str) {
+    pub(crate) async fn wait_for_input(&mut self, keys: &str) {
         let mut typed = Vec::new();
         while typed.len() < keys.len() {
-            if let Happened::Typed(bytes) = self.next().await {
+            if let ShellEvent::Typed(bytes) = self.next().await {
                 typed.extend_from_slice(&bytes);
             }
         }
@@ -202,14 +202,14 @@ impl Shell {
     }
 
     /// Waits for the end of the session at the server.
-    pub(crate) async fn over(&mut self) {
-        while self.next().await != Happened::Over {}
+    pub(crate) async fn wait_for_end(&mut self) {
+        while self.next().await != ShellEvent::Over {}
     }
 }
 
 async fn serve(
     mut link: Link,
-    happens: &UnboundedSender<Happened>,
+    happens: &UnboundedSender<ShellEvent>,
     mut ordered: UnboundedReceiver<Order>,
 ) {
     let settings = Settings {
@@ -226,7 +226,7 @@ async fn serve(
             match command {
                 Command::Start(start) => {
                     terminal = start.terminal.is_some();
-                    happens.send(Happened::Started(start.terminal)).ok();
+                    happens.send(ShellEvent::Started(start.terminal)).ok();
                     server.on_started([7; 32], now);
                 }
                 Command::Send(kind) => {
@@ -235,14 +235,14 @@ async fn serve(
                     }
                 }
                 Command::Input(bytes) => {
-                    happens.send(Happened::Typed(bytes.clone())).ok();
+                    happens.send(ShellEvent::Typed(bytes.clone())).ok();
                     server.on_output(Stream::Stdout, bytes, now);
                 }
                 Command::Resize(size) => {
-                    happens.send(Happened::Resized(size)).ok();
+                    happens.send(ShellEvent::Resized(size)).ok();
                 }
                 Command::Signal(signal) => {
-                    happens.send(Happened::Signalled(signal)).ok();
+                    happens.send(ShellEvent::Signalled(signal)).ok();
                     let ends = matches!(signal, Signal::Terminate | Signal::Hangup) && !stubborn;
                     if ends || signal == Signal::Kill {
                         ends_with(&mut server, terminal, Exit::Signal(15, "TERM"));

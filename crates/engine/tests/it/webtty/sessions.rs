@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tty::message::{Kind, Parameter, ParameterKind, Stream, TerminationReason};
 use tty::size::Size;
 
-use super::server::Happened;
+use super::server::ShellEvent;
 use super::world::{SERVER, World, project};
 
 /// EN-8, WT-2: a session of a registered server is listed while it runs and after its end, with its
@@ -14,24 +14,24 @@ async fn en_8_a_session_runs_and_is_listed() {
     let mut world = World::start().await;
     let query = "?session_mode=interactive&origin=agent&initiator_kind=agent&agent_name=Helper\
         &purpose=look+around&group_id=grp-1&unknown=x";
-    let mut ann = world.comes(query, &world.ann).await.unwrap();
+    let mut ann = world.connect_client(query, &world.ann).await.unwrap();
     let (_, sessions) = world.get("/api/webtty/sessions", &world.ann).await;
     assert_eq!(sessions[0]["status"], "opening");
     assert_eq!(sessions[0]["session_mode"], "interactive");
     ann.open(true).await;
     let mut shell = world.server.shell().await;
     let size = Size { rows: 5, cols: 20 };
-    assert_eq!(shell.next().await, Happened::Started(Some(size)));
-    ann.types("ls\r").await;
-    shell.gets("ls\r").await;
-    ann.sees("ls").await;
+    assert_eq!(shell.next().await, ShellEvent::Started(Some(size)));
+    ann.type_text("ls\r").await;
+    shell.wait_for_input("ls\r").await;
+    ann.wait_for_output("ls").await;
     let wide = Size { rows: 9, cols: 40 };
     let new_size: tty::message::TerminalSize = wide.into();
     ann.send(Kind::Parameter(Parameter {
         parameter: Some(ParameterKind::TerminalSize(new_size)),
     }))
     .await;
-    assert_eq!(shell.next().await, Happened::Resized(wide));
+    assert_eq!(shell.next().await, ShellEvent::Resized(wide));
 
     let (status, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
     assert_eq!(status, 200);
@@ -71,10 +71,12 @@ async fn en_8_a_session_runs_and_is_listed() {
     assert!(groups[0].get("closed_at").is_none());
 
     shell.exits(3);
-    ann.ends().await;
+    ann.wait_for_close().await;
     let close = ann.closed.clone().expect("a close");
     assert_eq!(close.return_code, 3);
-    let ended = world.is_so(&id, |shown| shown["status"] == "closed").await;
+    let ended = world
+        .wait_for_session(&id, |shown| shown["status"] == "closed")
+        .await;
     assert_eq!(ended["exit_code"], 3);
     assert!(ended["ended_at"].is_string() && ended.get("error_code").is_none());
     assert_eq!(ended["live"]["available"], false);
@@ -117,15 +119,17 @@ async fn wt_3_no_answer_contains_a_byte_of_a_terminal() {
     let mut world = World::start().await;
     let events = super::events::watch(&world, &world.bob, true).await;
     let (mut ann, mut shell, id) = world.session().await;
-    let (mut bob, participant) = world.watches(&id, &world.bob).await;
-    ann.types("typed-4711\r").await;
-    shell.gets("typed-4711\r").await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    ann.type_text("typed-4711\r").await;
+    shell.wait_for_input("typed-4711\r").await;
     shell.shows("shown-4712");
     shell.hides(true);
-    ann.types("hidden-4713\r").await;
-    shell.gets("hidden-4713\r").await;
-    bob.sees("shown-4712").await;
-    let (status, request) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    ann.type_text("hidden-4713\r").await;
+    shell.wait_for_input("hidden-4713\r").await;
+    bob.wait_for_output("shown-4712").await;
+    let (status, request) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
     assert_eq!(status, 201);
     world
         .resolves(&id, &request, &world.ann, json!({"action": "refuse"}))
@@ -146,8 +150,10 @@ async fn wt_3_no_answer_contains_a_byte_of_a_terminal() {
         assert_eq!(world.get(path, &world.ann).await.0, 200, "{path}");
     }
     shell.exits(0);
-    ann.ends().await;
-    world.is_so(&id, |shown| shown["status"] == "closed").await;
+    ann.wait_for_close().await;
+    world
+        .wait_for_session(&id, |shown| shown["status"] == "closed")
+        .await;
     for path in &paths {
         world.get(path, &world.ann).await;
     }
@@ -167,25 +173,27 @@ async fn wt_3_no_answer_contains_a_byte_of_a_terminal() {
 #[tokio::test]
 async fn a_command_without_a_terminal_belongs_to_its_opener_alone() {
     let mut world = World::start().await;
-    let mut ann = world.comes("", &world.ann).await.unwrap();
+    let mut ann = world.connect_client("", &world.ann).await.unwrap();
     ann.open(false).await;
     let mut shell = world.server.shell().await;
-    assert_eq!(shell.next().await, Happened::Started(None));
+    assert_eq!(shell.next().await, ShellEvent::Started(None));
     let (_, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
     let id = sessions[0]["id"].as_str().unwrap().to_owned();
     assert_eq!(sessions[0]["session_mode"], "non-interactive");
-    let (mut bob, participant) = world.watches(&id, &world.bob).await;
-    let (status, problem) = world.asks(&id, &participant, &world.bob, json!({})).await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    let (status, problem) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
     assert_eq!(status, 409, "{problem}");
     assert_eq!(problem["code"], "session_without_terminal");
-    ann.types("input").await;
-    shell.gets("input").await;
-    bob.sees("input").await;
+    ann.type_text("input").await;
+    shell.wait_for_input("input").await;
+    bob.wait_for_output("input").await;
     ann.send(Kind::end(Stream::Stdin)).await;
     shell.exits(0);
-    ann.ends().await;
+    ann.wait_for_close().await;
     assert_eq!(ann.closed.unwrap().return_code, 0);
-    bob.ends().await;
+    bob.wait_for_close().await;
 }
 
 /// EN-8: an owner ends a session. Other participants cannot.
@@ -198,11 +206,13 @@ async fn en_8_a_session_is_terminated_by_its_owner() {
     assert_eq!((status, &problem["code"]), (403, &json!("not_allowed")));
     let (status, _) = world.call("DELETE", &path, &world.ann, None).await;
     assert_eq!(status, 204);
-    ann.ends().await;
+    ann.wait_for_close().await;
     let why = ann.closed.unwrap().termination.expect("why");
     assert_eq!(why.reason(), TerminationReason::Terminated);
-    shell.over().await;
-    let ended = world.is_so(&id, |shown| shown["status"] == "closed").await;
+    shell.wait_for_end().await;
+    let ended = world
+        .wait_for_session(&id, |shown| shown["status"] == "closed")
+        .await;
     assert_eq!(ended["error_code"], "terminated");
     let (status, problem) = world.call("DELETE", &path, &world.ann, None).await;
     assert_eq!(
@@ -217,7 +227,7 @@ async fn en_8_a_session_is_terminated_by_its_owner() {
 async fn the_published_host_opens_terminals_and_nothing_else() {
     let mut world = World::start().await;
     let hostname = world.server.hostname.clone().unwrap();
-    assert_eq!(world.comes("", "x.y.z").await.err(), Some(401));
+    assert_eq!(world.connect_client("", "x.y.z").await.err(), Some(401));
     let visitor = world.engine.visitor().http1(&hostname).await;
     let anonymous = super::world::request(&format!("wss://{hostname}/"), None);
     assert_eq!(
@@ -225,7 +235,7 @@ async fn the_published_host_opens_terminals_and_nothing_else() {
         Some(401)
     );
     assert_eq!(
-        world.comes("?origin=mars", &world.ann).await.err(),
+        world.connect_client("?origin=mars", &world.ann).await.err(),
         Some(400)
     );
     let bearer = format!("Authorization: Bearer {}\r\n", world.ann);
@@ -253,7 +263,7 @@ async fn the_published_host_opens_terminals_and_nothing_else() {
     let mut ann = super::world::upgrade(visitor, by_query).await.unwrap();
     ann.open(true).await;
     world.server.shell().await.exits(0);
-    ann.ends().await;
+    ann.wait_for_close().await;
     let (_, sessions) = world.get("/api/webtty/sessions", &world.bob).await;
     assert_eq!(
         sessions.as_array().unwrap().len(),
@@ -268,13 +278,13 @@ async fn the_published_host_opens_terminals_and_nothing_else() {
 async fn an_invalid_message_is_answered_with_an_error() {
     let mut world = World::start().await;
     let (mut ann, mut shell, id) = world.session().await;
-    let (mut bob, _) = world.watches(&id, &world.bob).await;
+    let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
     bob.link.send_text("hello").await;
-    bob.ends().await;
+    bob.wait_for_close().await;
     assert_eq!(bob.error.as_deref(), Some("messages are binary"));
-    ann.types("still here").await;
-    shell.gets("still here").await;
+    ann.type_text("still here").await;
+    shell.wait_for_input("still here").await;
     ann.send(Kind::data(Stream::Stdout, "from a client")).await;
-    ann.ends().await;
+    ann.wait_for_close().await;
     assert_eq!(ann.error.as_deref(), Some("an unexpected data"));
 }

@@ -10,15 +10,15 @@ use super::world::{A, SERVER, World};
 async fn a_websocket_server_is_reached() {
     let mut world = World::with(|_| {}, true, "websocket").await;
     let (mut ann, mut shell, id) = world.session().await;
-    let shown = world.is_so(&id, |_| true).await;
+    let shown = world.wait_for_session(&id, |_| true).await;
     assert_eq!(shown["upstream_transport"], "websocket");
-    ann.types("ls\r").await;
-    shell.gets("ls\r").await;
-    ann.sees("ls").await;
+    ann.type_text("ls\r").await;
+    shell.wait_for_input("ls\r").await;
+    ann.wait_for_output("ls").await;
     shell.exits(4);
-    ann.ends().await;
+    ann.wait_for_close().await;
     assert_eq!(ann.closed.unwrap().return_code, 4);
-    shell.over().await;
+    shell.wait_for_end().await;
 }
 
 /// A private server is dialled. Its sessions are managed as well, and other users can join them.
@@ -35,14 +35,14 @@ async fn a_private_server_is_dialled() {
         let sessions = world.get("/api/webtty/sessions", &world.bob).await.1;
         assert_eq!(sessions[0]["downstream_transport"], "plain");
         let id = sessions[0]["id"].as_str().unwrap().to_owned();
-        let (mut bob, _) = world.watches(&id, &world.bob).await;
-        ann.types("ls\r").await;
-        shell.gets("ls\r").await;
-        bob.sees("ls").await;
+        let (mut bob, _) = world.attach_and_join(&id, &world.bob).await;
+        ann.type_text("ls\r").await;
+        shell.wait_for_input("ls\r").await;
+        bob.wait_for_output("ls").await;
         shell.exits(0);
-        ann.ends().await;
+        ann.wait_for_close().await;
         assert_eq!(ann.closed.unwrap().return_code, 0);
-        bob.ends().await;
+        bob.wait_for_close().await;
     }
 }
 
@@ -50,7 +50,7 @@ async fn a_private_server_is_dialled() {
 #[tokio::test]
 async fn an_unsupported_transport_is_refused() {
     let world = World::with(|_| {}, true, "webtransport").await;
-    assert_eq!(world.comes("", &world.ann).await.err(), Some(502));
+    assert_eq!(world.connect_client("", &world.ann).await.err(), Some(502));
     let (_, sessions) = world.get("/api/webtty/sessions", &world.ann).await;
     assert_eq!(sessions, serde_json::json!([]));
 }

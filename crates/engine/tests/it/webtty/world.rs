@@ -65,7 +65,7 @@ impl World {
         let keys = Keys::new();
         let mut server_record = record(&keys);
         change(&mut server_record);
-        platform.tell(vec![Item::WebttyServer(Box::new(server_record))]);
+        platform.send(vec![Item::WebttyServer(Box::new(server_record))]);
         let data = tempfile::tempdir().unwrap();
         let clock = Arc::new(SystemClock);
         let engine = TestEngine::managed_at(&platform, Some(data.path()), "", clock).await;
@@ -89,7 +89,7 @@ impl World {
 
     /// Opens a session as Ann, with a running terminal.
     pub(crate) async fn session(&mut self) -> (Person, Shell, String) {
-        let mut ann = self.comes("", &self.ann).await.unwrap();
+        let mut ann = self.connect_client("", &self.ann).await.unwrap();
         ann.open(true).await;
         let shell = self.server.shell().await;
         let (status, sessions) = self.get("/api/webtty/sessions", &self.ann.clone()).await;
@@ -100,7 +100,7 @@ impl World {
 
     /// Connects to the published host with a token, without sending a message. Otherwise returns
     /// the status of the refusal.
-    pub(crate) async fn comes(&self, query: &str, token: &str) -> Result<Person, u16> {
+    pub(crate) async fn connect_client(&self, query: &str, token: &str) -> Result<Person, u16> {
         let host = self.server.hostname.clone().unwrap();
         let visitor = self.engine.visitor().http1(&host).await;
         let request = request(&format!("wss://{host}/{query}"), Some(token));
@@ -108,7 +108,7 @@ impl World {
     }
 
     /// Connects to the stream of a participant.
-    pub(crate) async fn joins(
+    pub(crate) async fn connect_participant(
         &self,
         session: &str,
         participant: &str,
@@ -121,16 +121,19 @@ impl World {
     }
 
     /// Attaches and joins. Returns the participant's id.
-    pub(crate) async fn watches(&self, session: &str, token: &str) -> (Person, String) {
-        let (participant, grant) = self.attaches(session, token).await;
-        let mut person = self.joins(session, &participant, None).await.unwrap();
+    pub(crate) async fn attach_and_join(&self, session: &str, token: &str) -> (Person, String) {
+        let (participant, grant) = self.request_attach(session, token).await;
+        let mut person = self
+            .connect_participant(session, &participant, None)
+            .await
+            .unwrap();
         person.attach(session, &participant, &grant).await;
         person.notice(tty::message::NoticeKind::Snapshot).await;
         (person, participant)
     }
 
     /// Requests to attach. Returns the participant's id and the grant.
-    pub(crate) async fn attaches(&self, session: &str, token: &str) -> (String, Vec<u8>) {
+    pub(crate) async fn request_attach(&self, session: &str, token: &str) -> (String, Vec<u8>) {
         let path = format!("/api/webtty/sessions/{session}/participants");
         let (status, participant) = self.post(&path, token, &json!({"role": "spectator"})).await;
         assert_eq!(status, 200, "{participant}");
@@ -142,7 +145,7 @@ impl World {
     }
 
     /// Requests control. Returns the request.
-    pub(crate) async fn asks(
+    pub(crate) async fn request_control(
         &self,
         session: &str,
         participant: &str,
@@ -178,7 +181,11 @@ impl World {
     }
 
     /// The listed session, once it matches `wanted`.
-    pub(crate) async fn is_so(&self, session: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn wait_for_session(
+        &self,
+        session: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
         let path = format!("/api/webtty/sessions/{session}");
         let token = self.ann.clone();
         within("the session", async {
@@ -202,11 +209,11 @@ impl World {
         body: Option<&Value>,
     ) -> (u16, Value) {
         let text = body.map(Value::to_string).unwrap_or_default();
-        self.say(method, path, token, &text).await
+        self.call_raw(method, path, token, &text).await
     }
 
     /// A call with any text as its body.
-    pub(crate) async fn say(
+    pub(crate) async fn call_raw(
         &self,
         method: &str,
         path: &str,

@@ -2,10 +2,10 @@
 
 use std::process::Command;
 
-use engine::webtty::recordings::{Export, Format, Unreadable};
+use engine::webtty::recordings::{Export, Format, ReadError};
 use serde::Deserialize as _;
 use serde_json::Value;
-use tty::recording::export::harmless;
+use tty::recording::export::sanitized;
 use tty::recording::verify;
 
 use super::*;
@@ -34,9 +34,9 @@ fn program(variable: &str) -> Command {
 /// EN-8: each format contains the requested data and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_format_contains_the_requested_data() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
-    let id = made(&recorder, &place.clock, sample()).await;
+    let id = record_session(&recorder, &place.clock, sample()).await;
     let text = exported(&recorder, id, of(Format::Text)).await;
     assert_eq!(text, "$ sudo ls\nPassword:\nred caf\u{e9}\n$ a warning\n");
     let quiet = Export {
@@ -124,7 +124,7 @@ async fn no_escape_sequence_passes_into_a_text() {
         b"\x1b",
         b"\x07\x08\x0b\x0c\x0e\x7f\x00",
     ];
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let mut entries = Vec::new();
     for attack in attacks {
@@ -134,7 +134,7 @@ async fn no_escape_sequence_passes_into_a_text() {
         entries.push(Entry::internal(RecordType::Control, Some(&name), &name));
         entries.push(Entry::output(StreamType::Stdout, "\r\nfind me\r\n".into()));
     }
-    let id = made(&recorder, &place.clock, entries).await;
+    let id = record_session(&recorder, &place.clock, entries).await;
     let all = Export {
         stdin: true,
         markers: true,
@@ -144,14 +144,14 @@ async fn no_escape_sequence_passes_into_a_text() {
     let text = exported(&recorder, id, all).await;
     assert!(text.lines().count() > 30);
     for line in text.split('\n') {
-        assert_eq!(harmless(line), line);
+        assert_eq!(sanitized(line), line);
     }
 }
 
 /// A text of megabytes is sent in pieces, at the pace of its reader.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_export_is_generated_as_it_is_read() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let now = place.clock.now();
     let id = session_id(now);
@@ -160,11 +160,11 @@ async fn an_export_is_generated_as_it_is_read() {
     for _ in 0..40 {
         let entry = Entry::output(StreamType::Stdout, "a line of text\r\n".repeat(8192).into());
         if recording.record(entry, now) == Pace::Hold {
-            comes_to(&recording, Pace::Go).await;
+            wait_for_pace(&recording, Pace::Go).await;
         }
     }
     recording.finish(&ended(&meta, 0, now));
-    stored(&recorder, id).await;
+    wait_stored(&recorder, id).await;
     let mut pieces = recorder
         .export("default", &id, of(Format::Ndjson))
         .await
@@ -185,7 +185,7 @@ async fn an_export_is_generated_as_it_is_read() {
         while begun < 20 {
             match recorder.export("default", &id, of(Format::Ndjson)).await {
                 Ok(_) => begun += 1,
-                Err(Unreadable::Busy) => tokio::task::yield_now().await,
+                Err(ReadError::Busy) => tokio::task::yield_now().await,
                 Err(other) => panic!("{other}"),
             }
         }
@@ -196,9 +196,9 @@ async fn an_export_is_generated_as_it_is_read() {
 /// EN-8: `asciinema` plays a cast of version 2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asciinema_plays_a_cast_of_version_2() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
-    let id = made(&recorder, &place.clock, sample()).await;
+    let id = record_session(&recorder, &place.clock, sample()).await;
     let cast = exported(&recorder, id, of(Format::Asciicast)).await;
     let file = place.dir.path().join("session.cast");
     std::fs::write(&file, cast).unwrap();
@@ -226,9 +226,9 @@ async fn asciinema_plays_a_cast_of_version_2() {
 /// EN-8: `asciinema-player` plays a cast of version 3, in a browser.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn asciinema_player_plays_a_cast_of_version_3() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
-    let id = made(&recorder, &place.clock, sample()).await;
+    let id = record_session(&recorder, &place.clock, sample()).await;
     let cast = exported(&recorder, id, of(Format::AsciicastV3)).await;
     let file = place.dir.path().join("session.cast");
     std::fs::write(&file, cast).unwrap();

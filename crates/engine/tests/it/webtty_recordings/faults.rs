@@ -34,7 +34,7 @@ async fn a_killed_engine_keeps_its_stored_recordings() {
     if let Some(dir) = inner() {
         return records_until_killed(&dir).await;
     }
-    let place = Place::new();
+    let place = TestStorage::new();
     let mut child = again(
         "a_killed_engine_keeps_its_stored_recordings",
         place.dir.path(),
@@ -51,7 +51,7 @@ async fn a_killed_engine_keeps_its_stored_recordings() {
     child.wait().unwrap();
 
     let recorder = place.open().await;
-    let session = stored(&recorder, id).await;
+    let session = wait_stored(&recorder, id).await;
     assert_eq!(session.status, SessionStatus::Errored);
     assert_eq!(session.error_code.as_deref(), Some("interrupted"));
     let read = records(&recorder, id).await;
@@ -84,7 +84,7 @@ async fn records_until_killed(dir: &Path) {
         let piece = format!("{number:08}").repeat(1024);
         let entry = Entry::output(StreamType::Stdout, piece.into());
         if recording.record(entry, clock.now()) == Pace::Hold {
-            comes_to(&recording, Pace::Go).await;
+            wait_for_pace(&recording, Pace::Go).await;
         }
         if !is_announced && std::fs::read_dir(&folder).is_ok_and(|stored| stored.count() >= 3) {
             // On its own line, after the line that announces the test.
@@ -142,23 +142,26 @@ async fn on_a_small_disk(dir: &Path) {
     let (first, recorded) = (session_id(now), meta(session_id(now), now));
     let recording = strict.start(&meta(first, now)).unwrap();
     record_all(&recording, vec![output("before")], now);
-    comes_to_records(&strict, first, 1).await;
+    wait_for_records(&strict, first, 1).await;
     fill();
     recording.record(output(&"lost ".repeat(20_000)), now);
-    comes_to(&recording, Pace::End).await;
+    wait_for_pace(&recording, Pace::End).await;
     assert!(strict.start(&recorded).is_err(), "no other session starts");
     std::fs::remove_file(&ballast).unwrap();
     let mut end = ended(&meta(first, now), 0, now);
     end.status = SessionStatus::Errored;
     recording.finish(&end);
-    assert_eq!(stored(&strict, first).await.status, SessionStatus::Errored);
+    assert_eq!(
+        wait_stored(&strict, first).await.status,
+        SessionStatus::Errored
+    );
     let details: Vec<_> = records(&strict, first).await;
     let details: Vec<_> = details
         .iter()
         .filter_map(|record| record.detail.as_deref())
         .collect();
     assert_eq!(details, ["lost: 1", "the end was not stored"]);
-    assert!(is_whole(&strict, first).await);
+    assert!(is_unchanged(&strict, first).await);
     until(&strict, "room for others", async || {
         strict.start(&recorded).ok()
     })
@@ -173,7 +176,7 @@ async fn on_a_small_disk(dir: &Path) {
     let id = session_id(now);
     let recording = lenient.start(&meta(id, now)).unwrap();
     record_all(&recording, vec![output("before")], now);
-    comes_to_records(&lenient, id, 1).await;
+    wait_for_records(&lenient, id, 1).await;
     fill();
     assert_eq!(
         recording.record(output(&"lost ".repeat(20_000)), now),
@@ -187,7 +190,10 @@ async fn on_a_small_disk(dir: &Path) {
     std::fs::remove_file(&ballast).unwrap();
     assert_eq!(recording.record(output("after"), now), Pace::Go);
     recording.finish(&ended(&meta(id, now), 0, now));
-    assert_eq!(stored(&lenient, id).await.status, SessionStatus::Closed);
+    assert_eq!(
+        wait_stored(&lenient, id).await.status,
+        SessionStatus::Closed
+    );
     let read = records(&lenient, id).await;
     let seen: Vec<_> = read
         .iter()
@@ -199,14 +205,14 @@ async fn on_a_small_disk(dir: &Path) {
         })
         .collect();
     assert_eq!(seen, ["before", "lost: 1", "after"]);
-    assert!(is_whole(&lenient, id).await);
+    assert!(is_unchanged(&lenient, id).await);
 }
 
 /// An unreachable store stops no engine. With `strict` no session is recorded, so none starts. With
 /// `best_effort` sessions continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreachable_store_stops_sessions_only_in_strict_mode() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let secret = place.dir.path().join("secret");
     std::fs::write(&secret, "secret\n").unwrap();
     // Nothing listens on port 9 of this machine.
@@ -221,7 +227,7 @@ async fn an_unreachable_store_stops_sessions_only_in_strict_mode() {
     for policy in [RecordingPolicy::Strict, RecordingPolicy::BestEffort] {
         let recorder = place
             .open_with(|config| {
-                config.place = Some(RecordingPlace::S3(s3.clone()));
+                config.location = Some(RecordingLocation::S3(s3.clone()));
                 config.owner_file = None;
                 config.policy = policy;
             })
@@ -238,7 +244,7 @@ async fn an_unreachable_store_stops_sessions_only_in_strict_mode() {
             for _ in 0..20 {
                 let entry = Entry::output(StreamType::Stdout, vec![0; 256 * 1024].into());
                 if recording.record(entry, now) == Pace::Hold {
-                    comes_to(&recording, Pace::Go).await;
+                    wait_for_pace(&recording, Pace::Go).await;
                 }
             }
             recording.finish(&ended(&meta(session_id(now), now), 0, now));
@@ -251,7 +257,7 @@ async fn an_unreachable_store_stops_sessions_only_in_strict_mode() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_recording_ends_with_a_reason() {
     for policy in [RecordingPolicy::Strict, RecordingPolicy::BestEffort] {
-        let place = Place::new();
+        let place = TestStorage::new();
         let recorder = place
             .open_with(|config| {
                 config.policy = policy;
@@ -266,10 +272,10 @@ async fn a_full_recording_ends_with_a_reason() {
             recording.record(entry, now);
         }
         if policy == RecordingPolicy::Strict {
-            comes_to(&recording, Pace::End).await;
+            wait_for_pace(&recording, Pace::End).await;
         }
         recording.finish(&ended(&meta(id, now), 0, now));
-        stored(&recorder, id).await;
+        wait_stored(&recorder, id).await;
         let wanted = match policy {
             RecordingPolicy::Strict => Pace::End,
             RecordingPolicy::BestEffort => Pace::Go,
@@ -280,7 +286,7 @@ async fn a_full_recording_ends_with_a_reason() {
         assert_eq!(last.record_type, RecordType::RecordingState);
         assert_eq!(last.detail.as_deref(), Some("full"));
         assert!(read.len() < 17, "{} records", read.len());
-        assert!(is_whole(&recorder, id).await);
+        assert!(is_unchanged(&recorder, id).await);
     }
 }
 
@@ -288,7 +294,7 @@ async fn a_full_recording_ends_with_a_reason() {
 /// does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_project_without_storage_records_no_more() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let small = |config: &mut Recordings| config.max_bytes_per_project = 1024 * 1024;
     let recorder = place.open_with(small).await;
     let now = place.clock.now();
@@ -296,11 +302,11 @@ async fn a_project_without_storage_records_no_more() {
     let recording = recorder.start(&meta(id, now)).unwrap();
     let entry = Entry::output(StreamType::Stdout, vec![b'x'; 256 * 1024].into());
     while recording.record(entry.clone(), now) != Pace::Hold {}
-    comes_to(&recording, Pace::Go).await;
+    wait_for_pace(&recording, Pace::Go).await;
     recording.record(entry, now);
-    comes_to(&recording, Pace::End).await;
+    wait_for_pace(&recording, Pace::End).await;
     recording.finish(&ended(&meta(id, now), 0, now));
-    stored(&recorder, id).await;
+    wait_stored(&recorder, id).await;
     let details = records(&recorder, id).await;
     assert_eq!(details.last().unwrap().detail.as_deref(), Some("full"));
     assert!(recorder.start(&meta(session_id(now), now)).is_err());

@@ -11,15 +11,15 @@ const LOGS: &str = "webtty.logs.read-only";
 const DELETE: &str = "webtty.logs.read-write";
 const WATCH: &str = "webtty.sessions.read-only";
 
-struct Served {
-    place: Place,
+struct RecordingServer {
+    place: TestStorage,
     terminals: Arc<Sessions>,
     api: TestApi,
 }
 
-impl Served {
+impl RecordingServer {
     async fn start() -> Self {
-        let place = Place::new();
+        let place = TestStorage::new();
         let terminals = Arc::new(Sessions::new(place.open().await));
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&place.clock);
         let limits = LiveLimits::default();
@@ -32,7 +32,7 @@ impl Served {
     }
 
     async fn made(&self, entries: Vec<Entry>) -> String {
-        made(self.terminals.recorder(), &self.place.clock, entries)
+        record_session(self.terminals.recorder(), &self.place.clock, entries)
             .await
             .to_string()
     }
@@ -55,7 +55,7 @@ impl Served {
     }
 }
 
-impl Served {
+impl RecordingServer {
     /// The answer to a query with these parameters: its status and its detail.
     async fn said(&self, path: &str, params: &str) -> (u16, String) {
         let request = self.api.get(path).query(&[("params", params)]);
@@ -78,7 +78,7 @@ fn may(permissions: &[&str]) -> Value {
 /// of the previous one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_have_payloads_for_readers_of_recordings() {
-    let served = Served::start().await;
+    let served = RecordingServer::start().await;
     let id = served.made(sample()).await;
     let (status, all) = served.events(&may(&[LOGS]), &id, &json!({})).await;
     let all = all.as_array().unwrap();
@@ -159,7 +159,7 @@ async fn events_have_payloads_for_readers_of_recordings() {
 /// WT-4: each operation requires its own permission.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reading_and_deleting_recordings_need_separate_permissions() {
-    let served = Served::start().await;
+    let served = RecordingServer::start().await;
     let id = served.made(sample()).await;
     let of = |what: &str| format!("/api/webtty/sessions/{id}/{what}");
     let search = "/api/webtty/recordings/search?params=%7B%22query%22%3A%22red%22%7D".to_owned();
@@ -216,7 +216,7 @@ async fn reading_and_deleting_recordings_need_separate_permissions() {
 /// EN-7: a token that cannot see the tunnel of a server cannot see its recordings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tunnel_boundary_also_restricts_recordings() {
-    let served = Served::start().await;
+    let served = RecordingServer::start().await;
     let id = served.made(sample()).await;
     let within = |name: &str| {
         let list = json!({"filters": {"name": name}});
@@ -262,7 +262,7 @@ async fn a_tunnel_boundary_also_restricts_recordings() {
 /// requested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn text_is_found_in_the_output() {
-    let served = Served::start().await;
+    let served = RecordingServer::start().await;
     let output = |text: &str| Entry::output(StreamType::Stdout, text.to_owned().into());
     let first = served
         .made(vec![output("deploy of \x1b[1mweb\x1b[0m failed\r\n")])
@@ -332,7 +332,7 @@ async fn text_is_found_in_the_output() {
 /// A changed recording is reported as such.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verify_reports_the_position_of_a_change() {
-    let served = Served::start().await;
+    let served = RecordingServer::start().await;
     let id = served.made(sample()).await;
     let path = format!("/api/webtty/sessions/{id}/verify");
     let (_, verdict) = served.api.json(&path).await;
@@ -360,7 +360,7 @@ async fn verify_reports_the_position_of_a_change() {
 /// An end-to-end encrypted session has no text, cast or search. Its records are ciphertext.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_encrypted_session_is_returned_as_ciphertext() {
-    let served = Served::start().await;
+    let served = RecordingServer::start().await;
     let now = served.place.clock.now();
     let id = session_id(now);
     let mut sealed = meta(id, now);
@@ -370,7 +370,7 @@ async fn an_encrypted_session_is_returned_as_ciphertext() {
     let recording = recorder.start(&sealed).unwrap();
     record_all(&recording, sample(), now);
     recording.finish(&ended(&sealed, 0, now));
-    stored(recorder, id).await;
+    wait_stored(recorder, id).await;
     let (_, events) = served.events(&pat(), id.as_str(), &json!({})).await;
     assert_eq!(events[1]["payload_ciphertext"], "JCA=");
     assert_eq!(events[1].get("payload_plaintext"), None);
@@ -395,7 +395,7 @@ async fn an_encrypted_session_is_returned_as_ciphertext() {
 /// A query has a maximum length and depth.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn query_parameters_have_a_maximum_size_and_depth() {
-    let served = Served::start().await;
+    let served = RecordingServer::start().await;
     let id = served.made(sample()).await;
     let path = format!("/api/webtty/sessions/{id}/events");
     let padded = |bytes: usize| format!("{{{}}}", " ".repeat(bytes - 2));

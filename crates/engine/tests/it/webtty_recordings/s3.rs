@@ -36,10 +36,10 @@ impl Moto {
         Self { child, endpoint }
     }
 
-    fn place(&self, dir: &Path) -> RecordingPlace {
+    fn place(&self, dir: &Path) -> RecordingLocation {
         let secret = dir.join("secret");
         std::fs::write(&secret, "a secret\n").unwrap();
-        RecordingPlace::S3(S3 {
+        RecordingLocation::S3(S3 {
             endpoint: self.endpoint.clone(),
             bucket: "recordings".to_owned(),
             region: "us-east-1".to_owned(),
@@ -62,20 +62,20 @@ impl Drop for Moto {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_keeps_recordings_of_many_engines() {
     let moto = Moto::start().await;
-    let place = Place::new();
+    let place = TestStorage::new();
     let engine = async |owner: &str, retention| {
         let owner = place.dir.path().join(owner);
         let at = moto.place(place.dir.path());
         place
             .open_with(|config| {
-                config.place = Some(at);
+                config.location = Some(at);
                 config.owner_file = Some(owner);
                 config.retention = retention;
             })
             .await
     };
     let one = engine("one", None).await;
-    let id = made(&one, &place.clock, sample()).await;
+    let id = record_session(&one, &place.clock, sample()).await;
     place.clock.advance(10);
     let now = place.clock.now();
     let running = session_id(now);
@@ -86,7 +86,7 @@ async fn a_store_keeps_recordings_of_many_engines() {
         let entry = Entry::output(StreamType::Stdout, vec![b'a' + number; 64 * 1024].into());
         recording.record(entry, now);
         if number % 5 == 4 {
-            comes_to_records(&one, running, usize::from(number) + 1).await;
+            wait_for_records(&one, running, usize::from(number) + 1).await;
         }
     }
 
@@ -97,7 +97,7 @@ async fn a_store_keeps_recordings_of_many_engines() {
     let listed: Vec<_> = listed.iter().map(|kept| kept.session.status).collect();
     assert_eq!(listed, [SessionStatus::Opening, SessionStatus::Closed]);
     recording.finish(&ended(&goes_on, 3, now));
-    let end = stored(&one, running).await;
+    let end = wait_stored(&one, running).await;
     assert_eq!(
         (end.status, end.exit_code),
         (SessionStatus::Closed, Some(3))
@@ -129,11 +129,11 @@ async fn a_store_keeps_recordings_of_many_engines() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreachable_store_ends_sessions() {
     let moto = Moto::start().await;
-    let place = Place::new();
+    let place = TestStorage::new();
     let at = moto.place(place.dir.path());
     let recorder = place
         .open_with(|config| {
-            config.place = Some(at);
+            config.location = Some(at);
             config.owner_file = None;
         })
         .await;
@@ -141,10 +141,10 @@ async fn an_unreachable_store_ends_sessions() {
     let id = session_id(now);
     let recording = recorder.start(&meta(id, now)).unwrap();
     record_all(&recording, sample(), now);
-    comes_to_records(&recorder, id, 1).await;
+    wait_for_records(&recorder, id, 1).await;
     drop(moto);
     recording.record(Entry::output(StreamType::Stdout, "lost".into()), now);
-    comes_to(&recording, Pace::End).await;
+    wait_for_pace(&recording, Pace::End).await;
     assert!(recorder.start(&meta(session_id(now), now)).is_err());
     assert!(recorder.session("default", &id).await.is_err());
     drop(recording);

@@ -8,9 +8,9 @@ use super::*;
 /// users cannot read the files.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recordings_survive_a_restart() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
-    let id = made(&recorder, &place.clock, sample()).await;
+    let id = record_session(&recorder, &place.clock, sample()).await;
     recorder.finish().await;
     drop(recorder);
 
@@ -68,9 +68,9 @@ async fn recordings_survive_a_restart() {
 /// A password is never stored, neither sealed nor open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn input_without_echo_is_not_stored() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
-    let id = made(&recorder, &place.clock, sample()).await;
+    let id = record_session(&recorder, &place.clock, sample()).await;
     let read = records(&recorder, id).await;
     let masked: Vec<_> = read.iter().filter(|record| record.masked).collect();
     assert_eq!(masked.len(), 1);
@@ -103,7 +103,7 @@ async fn input_without_echo_is_not_stored() {
 /// Of a private session only its existence is stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_existence_of_a_private_session_is_stored() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let now = place.clock.now();
     let id = session_id(now);
@@ -112,7 +112,7 @@ async fn only_the_existence_of_a_private_session_is_stored() {
     let recording = recorder.start(&private).unwrap();
     record_all(&recording, sample(), now);
     recording.finish(&ended(&private, 0, now));
-    let session = stored(&recorder, id).await;
+    let session = wait_stored(&recorder, id).await;
     assert_eq!(session.recording_mode, RecordingMode::Private);
     assert!(records(&recorder, id).await.is_empty());
     let verdict = recorder.verify("default", &id).await.unwrap();
@@ -122,14 +122,14 @@ async fn only_the_existence_of_a_private_session_is_stored() {
 /// A recorder that is dropped without an end stores the end as interrupted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_that_is_dropped_ends_as_interrupted() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let now = place.clock.now();
     let id = session_id(now);
     let recording = recorder.start(&meta(id, now)).unwrap();
     record_all(&recording, sample(), now);
     drop(recording);
-    let session = stored(&recorder, id).await;
+    let session = wait_stored(&recorder, id).await;
     assert_eq!(session.status, SessionStatus::Errored);
     assert_eq!(session.error_code.as_deref(), Some("interrupted"));
     assert_eq!(records(&recorder, id).await.len(), 10);
@@ -139,7 +139,7 @@ async fn a_recording_that_is_dropped_ends_as_interrupted() {
 /// pauses on request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_recorded_completely_and_read_in_pages() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let now = place.clock.now();
     let id = session_id(now);
@@ -160,7 +160,7 @@ async fn a_flood_is_recorded_completely_and_read_in_pages() {
         }
     }
     recording.finish(&ended(&meta, 0, now));
-    stored(&recorder, id).await;
+    wait_stored(&recorder, id).await;
     assert!(held > 0, "thirteen megabytes exceed a queue");
     let (first, _) = recorder.records("default", &id, 1, 1000).await.unwrap();
     assert!(first.len() < 400, "a page has a maximum size in bytes");
@@ -170,7 +170,7 @@ async fn a_flood_is_recorded_completely_and_read_in_pages() {
         .flat_map(|record| record.payload.to_vec())
         .collect();
     assert!(read == sent, "{} of {} bytes", read.len(), sent.len());
-    assert!(is_whole(&recorder, id).await);
+    assert!(is_unchanged(&recorder, id).await);
     // A page from the middle, without the records before it.
     let (late, _) = recorder.records("default", &id, 390, 5).await.unwrap();
     assert_eq!(
@@ -182,21 +182,21 @@ async fn a_flood_is_recorded_completely_and_read_in_pages() {
 /// A running session can be read up to its last stored record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_session_can_be_read() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let now = place.clock.now();
     let id = session_id(now);
     let meta = meta(id, now);
     let recording = recorder.start(&meta).unwrap();
     record_all(&recording, sample(), now);
-    comes_to_records(&recorder, id, 10).await;
+    wait_for_records(&recorder, id, 10).await;
     let kept = recorder.session("default", &id).await.unwrap().unwrap();
     assert_eq!(kept.session.status, SessionStatus::Opening);
-    assert!(is_whole(&recorder, id).await);
+    assert!(is_unchanged(&recorder, id).await);
     let refused = recorder.delete("default", &id, None).await.unwrap_err();
     assert!(matches!(
         refused,
-        engine::webtty::recordings::Unreadable::Running
+        engine::webtty::recordings::ReadError::Running
     ));
     // The same segment is extended.
     record_all(
@@ -205,7 +205,7 @@ async fn a_running_session_can_be_read() {
         now,
     );
     recording.finish(&ended(&meta, 0, now));
-    stored(&recorder, id).await;
+    wait_stored(&recorder, id).await;
     assert_eq!(records(&recorder, id).await.len(), 11);
     let segments = std::fs::read_dir(place.folder().join(format!("sessions/default/{id}")));
     assert_eq!(
@@ -218,12 +218,16 @@ async fn a_running_session_can_be_read() {
 /// Lists are sorted by time, newest first, and respect the limit and the filter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_are_limited_and_the_newest_first() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let mut ids = Vec::new();
     for _ in 0..5 {
         place.clock.advance(1);
-        ids.push(made(&recorder, &place.clock, Vec::new()).await.to_string());
+        ids.push(
+            record_session(&recorder, &place.clock, Vec::new())
+                .await
+                .to_string(),
+        );
     }
     ids.reverse();
     let list = async |limit, skip: Option<&str>| {
@@ -243,11 +247,11 @@ async fn lists_are_limited_and_the_newest_first() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_recordings_are_removed() {
     const DAY: i64 = 24 * 60 * 60;
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
-    let old = made(&recorder, &place.clock, sample()).await;
+    let old = record_session(&recorder, &place.clock, sample()).await;
     place.clock.advance(10 * DAY);
-    let new = made(&recorder, &place.clock, sample()).await;
+    let new = record_session(&recorder, &place.clock, sample()).await;
     recorder.finish().await;
     drop(recorder);
     // A fragment of a killed engine is not an object. It is deleted with its session.
@@ -270,7 +274,7 @@ async fn old_recordings_are_removed() {
 /// A folder belongs to one engine, and its recordings to one key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_belongs_to_one_engine_and_one_key() {
-    let place = Place::new();
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&place.clock);
     let again = Recorder::open(&place.config(), Arc::clone(&clock)).await;

@@ -1,12 +1,12 @@
 //! An attacker who can write to the storage of recordings and does not have the key.
 
-use engine::webtty::recordings::Unreadable;
+use engine::webtty::recordings::ReadError;
 
 use super::*;
 
 /// Two recordings of several segments, and a recorder that reads them.
-async fn two() -> (Place, Recorder, [WebttySessionId; 2]) {
-    let place = Place::new();
+async fn two() -> (TestStorage, Recorder, [WebttySessionId; 2]) {
+    let place = TestStorage::new();
     let recorder = place.open().await;
     let mut ids = Vec::new();
     for _ in 0..2 {
@@ -19,18 +19,18 @@ async fn two() -> (Place, Recorder, [WebttySessionId; 2]) {
             let mut entry = large.clone();
             entry.payload = vec![b'a' + number; 200 * 1024].into();
             if recording.record(entry, now) == Pace::Hold {
-                comes_to(&recording, Pace::Go).await;
+                wait_for_pace(&recording, Pace::Go).await;
             }
         }
         recording.finish(&ended(&meta, 0, now));
-        stored(&recorder, id).await;
+        wait_stored(&recorder, id).await;
         ids.push(id);
     }
     (place, recorder, [ids[0], ids[1]])
 }
 
 /// Segments of a session, in order.
-fn segments(place: &Place, id: WebttySessionId) -> Vec<PathBuf> {
+fn segments(place: &TestStorage, id: WebttySessionId) -> Vec<PathBuf> {
     let folder = place.folder().join(format!("sessions/default/{id}"));
     let files = std::fs::read_dir(folder).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
@@ -98,7 +98,7 @@ async fn changes_are_detected_at_their_position() {
         ),
     ];
     let (place, recorder, [id, other]) = two().await;
-    assert!(is_whole(&recorder, id).await);
+    assert!(is_unchanged(&recorder, id).await);
     let (own, others) = (segments(&place, id), segments(&place, other));
     assert!(own.len() >= 3, "{own:?}");
     for (name, change, at) in changes {
@@ -128,7 +128,7 @@ async fn changes_are_detected_at_their_position() {
         for (path, bytes) in own.iter().zip(kept) {
             std::fs::write(path, bytes).unwrap();
         }
-        assert!(is_whole(&recorder, id).await);
+        assert!(is_unchanged(&recorder, id).await);
     }
 }
 
@@ -142,7 +142,7 @@ async fn session_metadata_cannot_be_changed() {
     )
     .unwrap();
     let refused = recorder.session("default", &id).await.unwrap_err();
-    assert!(matches!(refused, Unreadable::Unopened { .. }), "{refused}");
+    assert!(matches!(refused, ReadError::Unopened { .. }), "{refused}");
     // The other sessions are listed.
     recorder.finish().await;
     drop(recorder);

@@ -1,9 +1,9 @@
 //! The table of terminal tools.
 
 use super::{
-    Answer, Argument, Shape, TerminalAct, TerminalTool, To, TunnelsResourcesReadOnly,
-    TunnelsStreamsCreateDelete, Verb, Way, WebttyLogsReadOnly, WebttySessionsReadOnly,
-    WebttySessionsReadWrite, webtty,
+    Answer, Argument, ArgumentTarget, HttpMethod, Shape, TerminalAct, TerminalTool,
+    ToolImplementation, TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete, WebttyLogsReadOnly,
+    WebttySessionsReadOnly, WebttySessionsReadWrite, webtty,
 };
 use crate::tools::{Call, Effect, Tool};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ pub(crate) const LIST: Tool = Tool {
                   each is called (target) and whether its sessions are managed and recorded.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Stream(TerminalAct::List),
+        implementation: ToolImplementation::Stream(TerminalAct::List),
         scopes: &[TunnelsResourcesReadOnly],
         arguments: &[],
         output: || objects("servers", &["target", "status", "svc_url"]),
@@ -30,7 +30,7 @@ pub(crate) const EXEC: Tool = Tool {
                   [\"sh\", \"-c\", \"…\"]. What it does cannot be undone: ask the person first.",
     effect: Effect::Acts,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Stream(TerminalAct::Exec),
+        implementation: ToolImplementation::Stream(TerminalAct::Exec),
         scopes: &[TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete],
         arguments: &[
             required(
@@ -82,7 +82,11 @@ pub(crate) const SESSIONS_LIST: Tool = Tool {
     description: "Managed terminal sessions of a project: those that run, and those that ended.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Operation(Verb::Get, webtty::SESSIONS, Answer::List("sessions")),
+        implementation: ToolImplementation::Operation(
+            HttpMethod::Get,
+            webtty::SESSIONS,
+            Answer::List("sessions"),
+        ),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[
             filter("server_id", "Of this registered server."),
@@ -98,12 +102,12 @@ pub(crate) const SESSIONS_LIST: Tool = Tool {
                 ..filter("status", "With this status.")
             },
             Argument {
-                to: To::Filter("started_from"),
+                to: ArgumentTarget::Filter("started_from"),
                 shape: Shape::Time,
                 ..filter("started_after", "That began at this time or later.")
             },
             Argument {
-                to: To::Filter("started_to"),
+                to: ArgumentTarget::Filter("started_to"),
                 shape: Shape::Time,
                 ..filter("started_before", "That began at this time or before.")
             },
@@ -124,7 +128,11 @@ pub(crate) const SESSION_GET: Tool = Tool {
                   has control now.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Operation(Verb::Get, webtty::SESSION, Answer::Object),
+        implementation: ToolImplementation::Operation(
+            HttpMethod::Get,
+            webtty::SESSION,
+            Answer::Object,
+        ),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[SESSION],
         output: || object(&["id", "status", "started_at"]),
@@ -137,8 +145,8 @@ pub(crate) const SESSION_PARTICIPANTS: Tool = Tool {
     description: "Who takes part in a terminal session, and who did, and who has control.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Operation(
-            Verb::Get,
+        implementation: ToolImplementation::Operation(
+            HttpMethod::Get,
             webtty::PARTICIPANTS,
             Answer::List("participants"),
         ),
@@ -156,7 +164,11 @@ pub(crate) const SESSION_EVENTS: Tool = Tool {
                   shorter.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Operation(Verb::Get, webtty::EVENTS, Answer::List("events")),
+        implementation: ToolImplementation::Operation(
+            HttpMethod::Get,
+            webtty::EVENTS,
+            Answer::List("events"),
+        ),
         scopes: &[WebttyLogsReadOnly],
         arguments: &[
             SESSION,
@@ -182,7 +194,11 @@ pub(crate) const SESSION_EXPORT: Tool = Tool {
                   asciicast. A long recording comes in parts: from_seq and max_events.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Operation(Verb::Get, webtty::EXPORT, Answer::Text("content")),
+        implementation: ToolImplementation::Operation(
+            HttpMethod::Get,
+            webtty::EXPORT,
+            Answer::Text("content"),
+        ),
         scopes: &[WebttyLogsReadOnly],
         arguments: &[
             SESSION,
@@ -230,7 +246,7 @@ pub(crate) const SESSION_SCREEN: Tool = Tool {
                   asked for ten minutes leaves.",
     effect: Effect::Changes,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Stream(TerminalAct::Screen),
+        implementation: ToolImplementation::Stream(TerminalAct::Screen),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[
             SESSION,
@@ -253,7 +269,7 @@ pub(crate) const SESSION_TYPE: Tool = Tool {
                   for it with svc_webtty_control_request_create. What it does cannot be undone.",
     effect: Effect::Acts,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Stream(TerminalAct::Type),
+        implementation: ToolImplementation::Stream(TerminalAct::Type),
         scopes: &[WebttySessionsReadWrite],
         arguments: &[
             SESSION,
@@ -278,8 +294,8 @@ pub(crate) const CONTROL_REQUESTS_LIST: Tool = Tool {
     description: "Who asked to type into a terminal session, why, and what became of it.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Operation(
-            Verb::Get,
+        implementation: ToolImplementation::Operation(
+            HttpMethod::Get,
             webtty::CONTROL_REQUESTS,
             Answer::List("control_requests"),
         ),
@@ -308,7 +324,7 @@ pub(crate) const CONTROL_REQUEST_CREATE: Tool = Tool {
                   answers; svc_webtty_session_screen with wait_seconds tells what they said.",
     effect: Effect::Adds,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Stream(TerminalAct::RequestControl),
+        implementation: ToolImplementation::Stream(TerminalAct::RequestControl),
         scopes: &[WebttySessionsReadWrite],
         arguments: &[
             SESSION,
@@ -336,16 +352,20 @@ pub(crate) const CONTROL_REQUEST_RESOLVE: Tool = Tool {
                   the person can.",
     effect: Effect::Destroys,
     call: Call::Terminal(&TerminalTool {
-        way: Way::Operation(Verb::Post, webtty::CONTROL_REQUEST, Answer::Object),
+        implementation: ToolImplementation::Operation(
+            HttpMethod::Post,
+            webtty::CONTROL_REQUEST,
+            Answer::Object,
+        ),
         scopes: &[WebttySessionsReadWrite],
         arguments: &[
             SESSION,
             Argument {
-                to: To::Path("request_id"),
+                to: ArgumentTarget::Path("request_id"),
                 ..required("request_id", Shape::Text, "The request.")
             },
             Argument {
-                to: To::Body("action"),
+                to: ArgumentTarget::Body("action"),
                 ..required(
                     "action",
                     Shape::OneOf(&["grant", "refuse", "revoke"]),
@@ -353,7 +373,7 @@ pub(crate) const CONTROL_REQUEST_RESOLVE: Tool = Tool {
                 )
             },
             Argument {
-                to: To::Body("reason"),
+                to: ArgumentTarget::Body("reason"),
                 ..stream("reason", Shape::Text, "Why.")
             },
         ],
@@ -363,7 +383,7 @@ pub(crate) const CONTROL_REQUEST_RESOLVE: Tool = Tool {
 
 const SESSION: Argument = Argument {
     name: "session_id",
-    to: To::Path("id"),
+    to: ArgumentTarget::Path("id"),
     shape: Shape::Text,
     about: "The session.",
     required: true,
@@ -375,7 +395,7 @@ const MAX_SEQ: u64 = 9_007_199_254_740_991;
 const fn filter(name: &'static str, about: &'static str) -> Argument {
     Argument {
         name,
-        to: To::Filter(name),
+        to: ArgumentTarget::Filter(name),
         shape: Shape::Text,
         about,
         required: false,
@@ -385,7 +405,7 @@ const fn filter(name: &'static str, about: &'static str) -> Argument {
 const fn param(name: &'static str, shape: Shape, about: &'static str) -> Argument {
     Argument {
         name,
-        to: To::Param(name),
+        to: ArgumentTarget::Param(name),
         shape,
         about,
         required: false,
@@ -394,7 +414,7 @@ const fn param(name: &'static str, shape: Shape, about: &'static str) -> Argumen
 
 const fn query(name: &'static str, shape: Shape, about: &'static str) -> Argument {
     Argument {
-        to: To::Query(name),
+        to: ArgumentTarget::Query(name),
         ..param(name, shape, about)
     }
 }
@@ -402,7 +422,7 @@ const fn query(name: &'static str, shape: Shape, about: &'static str) -> Argumen
 const fn stream(name: &'static str, shape: Shape, about: &'static str) -> Argument {
     Argument {
         name,
-        to: To::Stream,
+        to: ArgumentTarget::Stream,
         shape,
         about,
         required: false,
@@ -412,7 +432,7 @@ const fn stream(name: &'static str, shape: Shape, about: &'static str) -> Argume
 const fn required(name: &'static str, shape: Shape, about: &'static str) -> Argument {
     Argument {
         name,
-        to: To::Stream,
+        to: ArgumentTarget::Stream,
         shape,
         about,
         required: true,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, parser::ValueSource};
 use serde::Serialize;
 
-use super::{ShowArgs, token::KeptToken};
+use super::{ShowArgs, token::StoredToken};
 use crate::{
-    connection::{config_directory, given_path},
+    connection::{config_directory, non_empty_path},
     context::{self, Context, ContextSource},
     failure::Failure,
 };
@@ -117,7 +117,7 @@ impl Settings {
         let Some(directory) = config_directory(connection.config.as_ref()) else {
             return Err(Failure::usage("there is no home directory").hint("give --config"));
         };
-        let of_directory = match given_path(connection.config.as_ref()) {
+        let of_directory = match non_empty_path(connection.config.as_ref()) {
             Some(_) => args.sources.of("config"),
             None => Source::Default,
         };
@@ -205,11 +205,11 @@ impl Settings {
     ) {
         let given = args.connection.token.as_deref().map(str::trim);
         if let Some(token) = given.filter(|token| !token.is_empty()) {
-            let shown = KeptToken::read(token).to_string();
+            let shown = StoredToken::read(token).to_string();
             self.put("token", Some(shown), args.sources.of("token"));
             return;
         }
-        let Some(shown) = KeptToken::of(&kept.token) else {
+        let Some(shown) = StoredToken::of(&kept.token) else {
             self.put("token", None, Source::None);
             return;
         };

@@ -10,7 +10,7 @@ use crate::context::TokenStorage;
 
 /// The displayed properties of a token. They never include the token or a part of it.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct KeptToken {
+pub(super) struct StoredToken {
     /// `file` or `keyring`.
     kept_in: &'static str,
     /// `pat`, `app` or `auth`.
@@ -25,7 +25,7 @@ pub(super) struct KeptToken {
     expired: bool,
 }
 
-impl KeptToken {
+impl StoredToken {
     /// The token of a context. The keyring is not read, because that may prompt for its password.
     pub(super) fn of(kept: &TokenStorage) -> Option<Self> {
         match kept {
@@ -56,7 +56,7 @@ impl KeptToken {
     }
 }
 
-impl fmt::Display for KeptToken {
+impl fmt::Display for StoredToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.kept_in == "keyring" {
             return f.write_str("in the keyring");

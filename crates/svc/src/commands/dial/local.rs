@@ -12,14 +12,14 @@ use crate::{failure::Failure, private};
 
 /// A local address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Local {
+pub(super) enum LocalAddress {
     /// `host:port`.
     Tcp(String),
     /// A socket in the file system, accessible only to its owner.
     Unix(PathBuf),
 }
 
-impl FromStr for Local {
+impl FromStr for LocalAddress {
     type Err = String;
 
     /// Parses `host:port`, a port of this machine, or `unix:` and a path.
@@ -43,7 +43,7 @@ impl FromStr for Local {
     }
 }
 
-impl fmt::Display for Local {
+impl fmt::Display for LocalAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => f.write_str(address),
@@ -63,10 +63,10 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    pub(super) async fn bind(local: &Local) -> Result<Self, Failure> {
-        let failed = |error| Failure::of(&format!("cannot listen on {local}"), error);
+    pub(super) async fn bind(local: &LocalAddress) -> Result<Self, Failure> {
+        let failed = |error| Failure::from_error(&format!("cannot listen on {local}"), error);
         match local {
-            Local::Tcp(address) => {
+            LocalAddress::Tcp(address) => {
                 let listener = TcpListener::bind(address).await.map_err(|error| {
                     failed(error)
                         .named("port_in_use")
@@ -74,7 +74,7 @@ impl Listener {
                 })?;
                 Ok(Self::Tcp(listener))
             }
-            Local::Unix(path) => {
+            LocalAddress::Unix(path) => {
                 // A socket file that a dead process left behind is removed. A live process keeps
                 // its socket.
                 if UnixStream::connect(path)
@@ -140,10 +140,10 @@ mod tests {
             ("unix:///run/x", "unix:/run/x"),
             ("unix:x", "unix:x"),
         ] {
-            assert_eq!(text.parse::<Local>().unwrap().to_string(), local);
+            assert_eq!(text.parse::<LocalAddress>().unwrap().to_string(), local);
         }
         for text in ["", "localhost", ":1", "a:b", "99999", "unix:", "unix://"] {
-            assert!(text.parse::<Local>().is_err(), "{text}");
+            assert!(text.parse::<LocalAddress>().is_err(), "{text}");
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 use transport::{memory::Source, pump};
 
-use super::local::{Listener, Local};
+use super::local::{Listener, LocalAddress};
 use crate::{
     descriptors,
     failure::{Failure, chain},
@@ -30,7 +30,7 @@ struct ServedTunnel {
 
 /// Serves until the first signal. Open streams may finish after it.
 pub(super) async fn serve(
-    places: Vec<(String, Local)>,
+    places: Vec<(String, LocalAddress)>,
     config: Config,
     format: Format,
 ) -> Result<(), Failure> {
@@ -90,7 +90,7 @@ fn ready(all: &[ServedTunnel], format: Format) -> Result<(), Failure> {
     for ServedTunnel { tunnel, listener } in all {
         let address = listener
             .address()
-            .map_err(|error| Failure::of("the address is not known", error))?;
+            .map_err(|error| Failure::from_error("the address is not known", error))?;
         addresses.push((tunnel, address));
     }
     match format {

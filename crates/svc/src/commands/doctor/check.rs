@@ -99,7 +99,7 @@ impl Check {
 
     /// Adds a suggested fix.
     #[must_use]
-    pub(super) fn next(self, step: impl Into<String>) -> Self {
+    pub(super) fn with_next_step(self, step: impl Into<String>) -> Self {
         Self {
             next_step: Some(step.into()),
             ..self
@@ -121,7 +121,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn begin(format: Format, engine: Option<String>) -> Result<Self, Failure> {
+    pub(super) fn start(format: Format, engine: Option<String>) -> Result<Self, Failure> {
         let is_table = format == Format::Text && output::is_terminal();
         if is_table {
             output::line(&format!("STATUS  {:NAME_WIDTH$}  MESSAGE", "CHECK"))?;
@@ -150,7 +150,7 @@ impl Report {
                     check.message.clone(),
                 ];
                 cells.extend(check.next_step.clone());
-                output::line(&output::tabbed(&cells))?;
+                output::line(&output::join_with_tabs(&cells))?;
             }
         }
         let can_continue = !check.is_fail();
@@ -159,7 +159,7 @@ impl Report {
     }
 
     /// Finishes the report. Returns an error if a check failed.
-    pub(super) fn end(self) -> Result<(), Failure> {
+    pub(super) fn finish(self) -> Result<(), Failure> {
         let findings = Findings {
             version: env!("CARGO_PKG_VERSION"),
             engine: self.engine,
@@ -241,7 +241,8 @@ mod tests {
 
     #[test]
     fn sentences_are_wrapped_at_the_terminal_width() {
-        let check = Check::fail("tcp", "nobody listens on 127.0.0.1:8443").next("is it running?");
+        let check =
+            Check::fail("tcp", "nobody listens on 127.0.0.1:8443").with_next_step("is it running?");
         assert_eq!(
             rows(&check, 50),
             [

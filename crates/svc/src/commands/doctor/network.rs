@@ -20,12 +20,12 @@ use transport::{Socket, TlsStream};
 
 use super::check::{Check, Report};
 use crate::{
-    commands::explain::certificate::{Certificate, Recorder},
+    commands::explain::certificate::{Certificate, RecordingVerifier},
     failure::{Failure, chain},
 };
 
 /// Runs each check. Returns true if the engine can be queried.
-pub(super) async fn look(
+pub(super) async fn run_checks(
     config: &Config,
     limit: Duration,
     report: &mut Report,
@@ -39,7 +39,7 @@ pub(super) async fn look(
     let Some(socket) = socket else {
         return Ok(false);
     };
-    let recorder = match Recorder::new(ca_file(config).as_deref()) {
+    let recorder = match RecordingVerifier::new(ca_file(config).as_deref()) {
         Ok(recorder) => recorder,
         Err(failure) => return report.add(Check::failed("tls", &failure)),
     };
@@ -60,7 +60,7 @@ async fn resolve(engine: &HostPort, limit: Duration) -> (Vec<SocketAddr>, Check)
     let found = timeout(limit, engine.resolve()).await;
     let failed = |why: String| {
         let check = Check::fail(NAME, format!("{host} has no address: {why}"))
-            .next("is the name written right, and does this machine reach its resolver?");
+            .with_next_step("is the name written right, and does this machine reach its resolver?");
         (Vec::new(), check)
     };
     match found {
@@ -88,7 +88,7 @@ async fn connect(addresses: &[SocketAddr], limit: Duration) -> (Option<Socket>, 
                     Check::pass(NAME, reached)
                 } else {
                     Check::warn(NAME, format!("{reached}, but not {}", missed.join(", ")))
-                        .next("commands lose time with the address that does not answer")
+                        .with_next_step("commands lose time with the address that does not answer")
                 };
                 return (Some(Socket::new(stream, *address)), check);
             }
@@ -101,16 +101,18 @@ async fn connect(addresses: &[SocketAddr], limit: Duration) -> (Option<Socket>, 
     }
     let check = Check::fail(NAME, format!("cannot reach {}", missed.join(", ")));
     let check = if refused {
-        check.next("is the engine running, and is the port right? `svc up` starts one here")
+        check.with_next_step(
+            "is the engine running, and is the port right? `svc up` starts one here",
+        )
     } else {
-        check.next("a firewall drops it, or the address is not that of the engine")
+        check.with_next_step("a firewall drops it, or the address is not that of the engine")
     };
     (None, check)
 }
 
 async fn handshake(
     engine: &HostPort,
-    recorder: &Arc<Recorder>,
+    recorder: &Arc<RecordingVerifier>,
     alpn: &[u8],
     socket: Socket,
     limit: Duration,
@@ -128,12 +130,12 @@ async fn handshake(
 /// Checks that the certificate is trusted, and reports its contents.
 fn check_tls(
     engine: &HostPort,
-    recorder: &Recorder,
+    recorder: &RecordingVerifier,
     tls_result: &io::Result<TlsStream>,
     config: &Config,
 ) -> Check {
     const NAME: &str = "tls";
-    let seen = recorder.seen();
+    let seen = recorder.recorded();
     let Err(error) = tls_result else {
         return seen.map_or_else(
             || Check::pass(NAME, "the certificate is believed"),
@@ -153,7 +155,8 @@ fn check_tls(
                 "the certificate is not for {}: it is for {names}",
                 engine.host()
             );
-            Check::fail(NAME, message).next("give --engine with a name that the certificate is for")
+            Check::fail(NAME, message)
+                .with_next_step("give --engine with a name that the certificate is for")
         }
         Some(rustls::Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
@@ -161,7 +164,7 @@ fn check_tls(
             NAME,
             format!("the certificate has expired at {}", recorded.expires_at),
         )
-        .next("it is renewed at the engine; or the clock of this machine is wrong"),
+        .with_next_step("it is renewed at the engine; or the clock of this machine is wrong"),
         Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             let message = format!(
                 "the certificate is signed by {}, which is not trusted here",
@@ -174,14 +177,15 @@ fn check_tls(
                 ),
                 _ => "an engine with a private CA needs --ca-file".to_owned(),
             };
-            Check::fail(NAME, message).next(step)
+            Check::fail(NAME, message).with_next_step(step)
         }
         Some(rustls::Error::InvalidMessage(_)) => {
-            Check::fail(NAME, "what listens there does not speak TLS")
-                .next("is it the engine's port? metrics and the plain listener have others")
+            Check::fail(NAME, "what listens there does not speak TLS").with_next_step(
+                "is it the engine's port? metrics and the plain listener have others",
+            )
         }
         _ => Check::fail(NAME, format!("the handshake failed: {}", chain(error)))
-            .next("is --engine the address of an engine?"),
+            .with_next_step("is --engine the address of an engine?"),
     }
 }
 
@@ -196,11 +200,11 @@ fn check_certificate(name: &'static str, engine: &HostPort, certificate: &Certif
     let ends: Option<Timestamp> = expires_at.parse().ok();
     let is_soon = ends.is_some_and(|ends| ends.duration_since(Timestamp::now()) < RENEWAL_WARNING);
     if is_soon {
-        return Check::warn(name, message).next("it ends soon: renew it at the engine");
+        return Check::warn(name, message).with_next_step("it ends soon: renew it at the engine");
     }
     let is_name = engine.host().parse::<IpAddr>().is_err();
     if is_name && !covers_tunnels(engine.host(), names) {
-        return Check::warn(name, message).next(format!(
+        return Check::warn(name, message).with_next_step(format!(
             "browsers refuse published names: the certificate needs *.t.{}",
             engine.host()
         ));
@@ -221,7 +225,7 @@ fn covers_tunnels(host: &str, names: &[String]) -> bool {
 /// supports only HTTP.
 async fn check_agents(
     config: &Config,
-    recorder: &Arc<Recorder>,
+    recorder: &Arc<RecordingVerifier>,
     addresses: &[SocketAddr],
     limit: Duration,
 ) -> Check {
@@ -237,7 +241,8 @@ async fn check_agents(
         Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(AGENTS) => {
             Check::pass(NAME, "agent protocol svc/1 and HTTP are both offered")
         }
-        Ok(_) => Check::fail(NAME, "it speaks HTTP, and not svc/1 to agents").next(PASS_THROUGH),
+        Ok(_) => Check::fail(NAME, "it speaks HTTP, and not svc/1 to agents")
+            .with_next_step(PASS_THROUGH),
         Err(error) => {
             let refused = error
                 .get_ref()
@@ -253,7 +258,8 @@ async fn check_agents(
             } else {
                 chain(&error)
             };
-            Check::fail(NAME, format!("agents are not spoken to: {why}")).next(PASS_THROUGH)
+            Check::fail(NAME, format!("agents are not spoken to: {why}"))
+                .with_next_step(PASS_THROUGH)
         }
     }
 }
@@ -280,7 +286,7 @@ async fn check_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> C
     );
     let message = format!("this machine is {seconds} s {direction} the engine");
     Check::warn(NAME, message)
-        .next("tokens that are signed here are refused: have both follow a time server")
+        .with_next_step("tokens that are signed here are refused: have both follow a time server")
 }
 
 async fn date(engine: &HostPort, stream: TlsStream) -> Option<Timestamp> {

@@ -11,7 +11,7 @@ const TOKEN: &str = "token";
 const PERMISSIONS: &str = "permissions";
 
 /// Describes a token that the engine accepts.
-pub(super) fn taken(config: &Config) -> Check {
+pub(super) fn accepted(config: &Config) -> Check {
     let claims = claims(config);
     let Some(expires_at) = expires_at(&claims) else {
         return Check::pass(TOKEN, format!("the engine takes it: {}", kind(&claims)));
@@ -24,13 +24,13 @@ pub(super) fn taken(config: &Config) -> Check {
     );
     if left < SOON {
         return Check::warn(TOKEN, message)
-            .next("an agent that comes back after its end is refused");
+            .with_next_step("an agent that comes back after its end is refused");
     }
     Check::pass(TOKEN, message)
 }
 
 /// Describes a token that the engine rejects.
-pub(super) fn refused(config: &Config, error: ApiError) -> Check {
+pub(super) fn rejected(config: &Config, error: ApiError) -> Check {
     let claims = claims(config);
     let check = Check::failed(TOKEN, &error.into());
     if claims.is_null() {
@@ -38,19 +38,19 @@ pub(super) fn refused(config: &Config, error: ApiError) -> Check {
             message: "it cannot be read: a token has three parts with dots between them".to_owned(),
             ..check
         }
-        .next("sign in with `svc login`, or give --token");
+        .with_next_step("sign in with `svc login`, or give --token");
     }
     match expires_at(&claims) {
         Some(expires_at) if expires_at <= Timestamp::now() => Check {
             message: format!("{} has expired at {expires_at}", kind(&claims)),
             ..check
         }
-        .next("sign in again with `svc login`, or make another one (`svc token`)"),
+        .with_next_step("sign in again with `svc login`, or make another one (`svc token`)"),
         _ => Check {
             message: format!("{}: {}", kind(&claims), check.message),
             ..check
         }
-        .next("is it of this engine, and was it not revoked? `svc context show` tells where it is from"),
+        .with_next_step("is it of this engine, and was it not revoked? `svc context show` tells where it is from"),
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn permissions(config: &Config) -> Check {
         .map(|(permission, purpose)| format!("{} ({purpose})", permission.as_str()))
         .collect();
     Check::warn(PERMISSIONS, format!("it lacks {}", missing.join(", ")))
-        .next("nothing is wrong where these are not needed")
+        .with_next_step("nothing is wrong where these are not needed")
 }
 
 /// Permissions that daily commands need, with their purpose.

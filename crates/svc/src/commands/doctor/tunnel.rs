@@ -13,7 +13,7 @@ use std::{
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use client::{
-    Agent, Closed, Config, HostPort, Properties, Refusal, RefusalKind, Status, Tunnel,
+    Agent, CloseReason, Config, HostPort, Properties, Refusal, RefusalKind, Status, Tunnel,
     tunnel::Online,
 };
 use futures_util::{SinkExt, StreamExt};
@@ -27,13 +27,13 @@ use super::{
     check::{Check, Report},
     network::{ca_file, millis},
     service::{CHUNKS, ProbeState, serve},
-    visitor::{Trouble, Visitor, plain},
+    visitor::{VisitError, Visitor, without_advice},
     within,
 };
-use crate::{commands::explain::certificate::Recorder, failure::Failure, random};
+use crate::{commands::explain::certificate::RecordingVerifier, failure::Failure, random};
 
 /// Publishes the tunnel, visits it and closes it again.
-pub(super) async fn look(
+pub(super) async fn run_checks(
     config: &Config,
     limit: Duration,
     report: &mut Report,
@@ -93,12 +93,12 @@ async fn online(tunnel: &mut Tunnel, limit: Duration) -> Result<(Arc<Online>, Ch
         Err(_elapsed) => {
             let why = match &*status.borrow() {
                 Status::Disconnected { error, .. } => format!(": {error}"),
-                Status::Closed(Closed::ByEngine) => ": the engine closed it".to_owned(),
+                Status::Closed(CloseReason::ByEngine) => ": the engine closed it".to_owned(),
                 _ => String::new(),
             };
             Err(
                 Check::fail(PUBLISH, format!("not published in {limit:?}{why}"))
-                    .next("the engine's log says more; --timeout waits longer"),
+                    .with_next_step("the engine's log says more; --timeout waits longer"),
             )
         }
     }
@@ -131,7 +131,7 @@ async fn visits(
         ))?;
         return Ok(());
     };
-    let mut tls = Recorder::new(ca_file(config).as_deref())?.client()?;
+    let mut tls = RecordingVerifier::new(ca_file(config).as_deref())?.client()?;
     tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     let visitor = Visitor {
         address,
@@ -147,8 +147,9 @@ async fn visits(
     report.add(check)?;
     let streaming = timeout(limit, to_check(STREAMING, streaming(&visitor, shared))).await;
     report.add(streaming.unwrap_or_else(|_elapsed| {
-        Check::fail(STREAMING, "the answer is held back until it is whole")
-            .next("something on the way buffers answers: event streams do not work through it")
+        Check::fail(STREAMING, "the answer is held back until it is whole").with_next_step(
+            "something on the way buffers answers: event streams do not work through it",
+        )
     }))?;
     let check = within(limit, WEBSOCKET, to_check(WEBSOCKET, websocket(&visitor))).await;
     report.add(check)?;
@@ -159,13 +160,13 @@ async fn visits(
 
 async fn to_check(
     name: &'static str,
-    visit: impl Future<Output = Result<Check, Trouble>>,
+    visit: impl Future<Output = Result<Check, VisitError>>,
 ) -> Check {
     match visit.await {
         Ok(check) => check,
         Err((message, step)) => {
             let check = Check::fail(name, message);
-            check.next(step.unwrap_or_else(|| {
+            check.with_next_step(step.unwrap_or_else(|| {
                 "the agent and the edge carry it elsewhere: what is between here and the engine?"
                     .to_owned()
             }))
@@ -174,7 +175,7 @@ async fn to_check(
 }
 
 /// Measures the latency of small requests on an open connection.
-async fn latency(visitor: &Visitor) -> Result<Check, Trouble> {
+async fn latency(visitor: &Visitor) -> Result<Check, VisitError> {
     let started = Instant::now();
     let mut open = visitor.open().await?;
     let connected = millis(started);
@@ -204,7 +205,7 @@ async fn latency(visitor: &Visitor) -> Result<Check, Trouble> {
 }
 
 /// Checks that the target and the headers arrive unchanged, and that the token is removed.
-async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
+async fn headers(visitor: &Visitor) -> Result<Check, VisitError> {
     const TARGET: &str = "/headers?a=%2F%20b&a=2&c";
     let mut open = visitor.open().await?;
     let request = open
@@ -214,7 +215,8 @@ async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
         .header(header::ACCEPT_ENCODING, "identity")
         .body(Full::default());
     let received = open.ask(request).await?;
-    let received: Value = serde_json::from_slice(&received).map_err(|error| plain(&error))?;
+    let received: Value =
+        serde_json::from_slice(&received).map_err(|error| without_advice(&error))?;
     let fields: Vec<(&str, &str)> = received
         .get("fields")
         .and_then(Value::as_array)
@@ -228,7 +230,7 @@ async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
     };
     let changed = |what: &str| {
         let check = Check::fail(HEADERS, format!("{what} on the way"));
-        Ok(check.next("something on the way writes requests anew"))
+        Ok(check.with_next_step("something on the way writes requests anew"))
     };
     if received.get("target").and_then(Value::as_str) != Some(TARGET) {
         return changed("the path or the query was changed");
@@ -242,7 +244,7 @@ async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
     if !values("authorization").is_empty() {
         return Ok(
             Check::fail(HEADERS, "the token of the visit reached the service")
-                .next("do not trust this edge with tokens"),
+                .with_next_step("do not trust this edge with tokens"),
         );
     }
     let sent = ["host", "x-doctor", "accept-encoding"];
@@ -258,7 +260,7 @@ async fn headers(visitor: &Visitor) -> Result<Check, Trouble> {
 
 /// Checks that a chunk arrives before the next one is sent. The service sends each further chunk
 /// when the visitor has received the previous one, so a buffered response never ends.
-async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trouble> {
+async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, VisitError> {
     let mut open = visitor.open().await?;
     let request = open.request("/stream").body(Full::default());
     let mut body = open.send(request).await?.into_body();
@@ -274,7 +276,7 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trou
             let Some(frame) = body.frame().await else {
                 return Err(("the answer broke off".to_owned(), None));
             };
-            let frame = frame.map_err(|error| plain(&error))?;
+            let frame = frame.map_err(|error| without_advice(&error))?;
             let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
             received.push_str(&String::from_utf8_lossy(bytes));
         }
@@ -292,12 +294,12 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Trou
 }
 
 /// Checks that WebSocket messages are returned unchanged.
-async fn websocket(visitor: &Visitor) -> Result<Check, Trouble> {
+async fn websocket(visitor: &Visitor) -> Result<Check, VisitError> {
     let mut socket = visitor.socket().await?;
     let started = Instant::now();
     let sent = [Message::text("doctor"), Message::binary(pattern(MESSAGE))];
     for message in sent {
-        let failed = |error| plain(&error);
+        let failed = |error| without_advice(&error);
         socket.send(message.clone()).await.map_err(failed)?;
         let back = loop {
             match socket.next().await {
@@ -318,7 +320,7 @@ async fn websocket(visitor: &Visitor) -> Result<Check, Trouble> {
 }
 
 /// Checks that a large body arrives complete.
-async fn upload(visitor: &Visitor) -> Result<Check, Trouble> {
+async fn upload(visitor: &Visitor) -> Result<Check, VisitError> {
     let body = pattern(BODY);
     let hash = hex::encode(digest(&SHA256, &body).as_ref());
     let mut open = visitor.open().await?;
@@ -329,7 +331,7 @@ async fn upload(visitor: &Visitor) -> Result<Check, Trouble> {
         .body(Full::new(body));
     let answer = open.ask(request).await?;
     let took = started.elapsed();
-    let answer: Value = serde_json::from_slice(&answer).map_err(|error| plain(&error))?;
+    let answer: Value = serde_json::from_slice(&answer).map_err(|error| without_advice(&error))?;
     let length = answer.get("length").and_then(Value::as_u64).unwrap_or(0);
     if answer.get("sha256").and_then(Value::as_str) != Some(&hash) {
         let message = format!("{length} bytes arrived of {BODY}, or others than were sent");

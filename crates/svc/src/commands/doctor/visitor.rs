@@ -27,10 +27,10 @@ pub(super) struct Visitor {
 }
 
 /// An error message, and a suggested fix.
-pub(super) type Trouble = (String, Option<String>);
+pub(super) type VisitError = (String, Option<String>);
 
 /// A connection that requests are sent over.
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     sender: SendRequest<Full<Bytes>>,
     host: String,
     bearer: HeaderValue,
@@ -38,14 +38,14 @@ pub(super) struct Open {
 
 impl Visitor {
     /// Opens a connection for requests.
-    pub(super) async fn open(&self) -> Result<Open, Trouble> {
+    pub(super) async fn open(&self) -> Result<OpenConnection, VisitError> {
         let stream = self.connect().await?;
         let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream));
-        let (sender, connection) = handshake.await.map_err(|error| plain(&error))?;
+        let (sender, connection) = handshake.await.map_err(|error| without_advice(&error))?;
         // The task ends when the sender is dropped. Errors reach the requests that wait for a
         // response.
         tokio::spawn(async move { drop(connection.await) });
-        Ok(Open {
+        Ok(OpenConnection {
             sender,
             host: self.address.to_string(),
             bearer: self.bearer()?,
@@ -53,9 +53,11 @@ impl Visitor {
     }
 
     /// Opens a WebSocket.
-    pub(super) async fn socket(&self) -> Result<WebSocketStream<TlsStream>, Trouble> {
+    pub(super) async fn socket(&self) -> Result<WebSocketStream<TlsStream>, VisitError> {
         let url = format!("wss://{}/socket", self.address);
-        let mut request = url.into_client_request().map_err(|error| plain(&error))?;
+        let mut request = url
+            .into_client_request()
+            .map_err(|error| without_advice(&error))?;
         let bearer = self.bearer()?;
         request.headers_mut().insert(header::AUTHORIZATION, bearer);
         let stream = self.connect().await?;
@@ -65,11 +67,11 @@ impl Visitor {
                 let status = response.status();
                 Err((format!("the edge answered {status} to the upgrade"), None))
             }
-            Err(error) => Err(plain(&error)),
+            Err(error) => Err(without_advice(&error)),
         }
     }
 
-    async fn connect(&self) -> Result<TlsStream, Trouble> {
+    async fn connect(&self) -> Result<TlsStream, VisitError> {
         let host = self.address.host();
         let addresses = self.address.resolve().await.map_err(|error| {
             (
@@ -83,7 +85,10 @@ impl Visitor {
                 Ok(stream) => {
                     drop(stream.set_nodelay(true));
                     let socket = Socket::new(stream, address);
-                    let name = self.address.server_name().map_err(|error| plain(&error))?;
+                    let name = self
+                        .address
+                        .server_name()
+                        .map_err(|error| without_advice(&error))?;
                     let tls_result = transport::connect(Arc::clone(&self.tls), name, socket).await;
                     return tls_result.map_err(|error| {
                         (
@@ -98,7 +103,7 @@ impl Visitor {
         Err((format!("cannot reach {}: {last}", self.address), None))
     }
 
-    fn bearer(&self) -> Result<HeaderValue, Trouble> {
+    fn bearer(&self) -> Result<HeaderValue, VisitError> {
         let mut value = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
             .map_err(|_invalid| ("the token cannot be sent".to_owned(), None))?;
         value.set_sensitive(true);
@@ -106,7 +111,7 @@ impl Visitor {
     }
 }
 
-impl Open {
+impl OpenConnection {
     /// A request to the tunnel, with its token.
     pub(super) fn request(&self, target: &'static str) -> request::Builder {
         Request::builder()
@@ -119,13 +124,13 @@ impl Open {
     pub(super) async fn send(
         &mut self,
         request: Result<Request<Full<Bytes>>, http::Error>,
-    ) -> Result<Response<Incoming>, Trouble> {
-        let request = request.map_err(|error| plain(&error))?;
+    ) -> Result<Response<Incoming>, VisitError> {
+        let request = request.map_err(|error| without_advice(&error))?;
         let response = self
             .sender
             .send_request(request)
             .await
-            .map_err(|error| plain(&error))?;
+            .map_err(|error| without_advice(&error))?;
         match response.status() {
             StatusCode::OK => Ok(response),
             status => Err(refused(status, response).await),
@@ -136,7 +141,7 @@ impl Open {
     pub(super) async fn ask(
         &mut self,
         request: Result<Request<Full<Bytes>>, http::Error>,
-    ) -> Result<Bytes, Trouble> {
+    ) -> Result<Bytes, VisitError> {
         let response = self.send(request).await?;
         let body = Limited::new(response.into_body(), MAX_ANSWER)
             .collect()
@@ -147,7 +152,7 @@ impl Open {
 }
 
 /// Describes a response of the edge that replaces the one of the service.
-async fn refused(status: StatusCode, response: Response<Incoming>) -> Trouble {
+async fn refused(status: StatusCode, response: Response<Incoming>) -> VisitError {
     let body = Limited::new(response.into_body(), MAX_ANSWER)
         .collect()
         .await;
@@ -165,7 +170,7 @@ async fn refused(status: StatusCode, response: Response<Incoming>) -> Trouble {
 }
 
 /// An error without a suggested fix.
-pub(super) fn plain(error: &dyn std::error::Error) -> Trouble {
+pub(super) fn without_advice(error: &dyn std::error::Error) -> VisitError {
     (chain(error), None)
 }
 

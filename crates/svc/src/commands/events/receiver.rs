@@ -83,7 +83,7 @@ impl Receiver {
         }
         let http = builder
             .build()
-            .map_err(|error| Failure::of("no connection can be made", error))?;
+            .map_err(|error| Failure::from_error("no connection can be made", error))?;
         let mut display_url = url.clone();
         // These calls fail only for a URL without a host.
         let _kept = display_url

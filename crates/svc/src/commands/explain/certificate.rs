@@ -37,12 +37,12 @@ pub(in crate::commands) struct Certificate {
 /// A verifier that records the certificate and verifies it normally. A rejected certificate is the
 /// one that the user needs to see.
 #[derive(Debug)]
-pub(in crate::commands) struct Recorder {
+pub(in crate::commands) struct RecordingVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
     seen: Mutex<Option<Certificate>>,
 }
 
-impl Recorder {
+impl RecordingVerifier {
     /// Trusts the CA certificates in `ca_file` (PEM). Without it, trusts those of the system.
     pub(in crate::commands) fn new(ca_file: Option<&Path>) -> Result<Arc<Self>, Failure> {
         let cannot = |error: &dyn std::fmt::Display| {
@@ -79,7 +79,7 @@ impl Recorder {
         let recorder: Arc<dyn ServerCertVerifier> = Arc::clone(self) as _;
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(|error| Failure::of("no TLS connection can be made", error))?
+            .map_err(|error| Failure::from_error("no TLS connection can be made", error))?
             .dangerous()
             .with_custom_certificate_verifier(recorder)
             .with_no_client_auth();
@@ -88,12 +88,12 @@ impl Recorder {
     }
 
     /// The recorded certificate, if a handshake got that far.
-    pub(in crate::commands) fn seen(&self) -> Option<Certificate> {
+    pub(in crate::commands) fn recorded(&self) -> Option<Certificate> {
         self.seen.lock().clone()
     }
 }
 
-impl ServerCertVerifier for Recorder {
+impl ServerCertVerifier for RecordingVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

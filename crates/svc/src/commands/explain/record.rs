@@ -47,7 +47,7 @@ impl RecordSource {
 #[derive(Debug)]
 pub(super) struct Lookup<'a> {
     pub(super) session: &'a Session,
-    pub(super) place: &'a RecordSource,
+    pub(super) source: &'a RecordSource,
     pub(super) reference: StreamId,
 }
 
@@ -107,13 +107,13 @@ impl Lookup<'_> {
     /// Waits until the engine has reported the record.
     pub(super) async fn wait(&self) -> Result<Record, Failure> {
         let deadline = Instant::now() + REPORT_TIMEOUT;
-        let pause = match self.place {
+        let pause = match self.source {
             RecordSource::One(_) => PAUSE,
             RecordSource::All(_) => LONG_PAUSE,
         };
         let mut is_announced = false;
         loop {
-            if let Some(event) = self.look().await? {
+            if let Some(event) = self.search().await? {
                 return Ok(Record::read(&event));
             }
             if Instant::now() + pause > deadline {
@@ -130,9 +130,9 @@ impl Lookup<'_> {
         }
     }
 
-    async fn look(&self) -> Result<Option<StoredEvent>, Failure> {
+    async fn search(&self) -> Result<Option<StoredEvent>, Failure> {
         let mut refused = None;
-        for project in self.place.projects() {
+        for project in self.source.projects() {
             let call = self.session.platform.call(LOGS, &[&project.id]);
             let answer = call.query("streamId", Some(self.reference)).answer().await;
             match answer.map_err(Failure::from) {
@@ -148,13 +148,13 @@ impl Lookup<'_> {
             }
         }
         match refused {
-            Some(failure) if self.place.only().is_some() => Err(failure),
+            Some(failure) if self.source.only().is_some() => Err(failure),
             _ => Ok(None),
         }
     }
 
     fn not_there(&self) -> Failure {
-        let (whose, hint) = match self.place {
+        let (whose, hint) = match self.source {
             RecordSource::One(project) => (
                 format!("project {}", project.endpoint),
                 "if it is of another project, name that with --project; ",

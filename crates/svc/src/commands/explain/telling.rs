@@ -104,7 +104,10 @@ fn next_step(visit: &Visit, token: Option<&TokenCheck>, record: Option<&Record>)
     }
     let answer = visit.answer.as_ref()?;
     let is_refused = matches!(answer.status, 401 | 403);
-    if let Some(trouble) = token.and_then(TokenCheck::trouble).filter(|_| is_refused) {
+    if let Some(trouble) = token
+        .and_then(TokenCheck::first_problem)
+        .filter(|_| is_refused)
+    {
         return Some(format!("use another token: {trouble}"));
     }
     let known = record.and_then(|record| record.next_step);

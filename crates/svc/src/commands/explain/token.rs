@@ -90,7 +90,7 @@ impl TokenCheck {
     }
 
     /// The first problem that the edge would find.
-    pub(super) fn trouble(&self) -> Option<&'static str> {
+    pub(super) fn first_problem(&self) -> Option<&'static str> {
         if !self.readable {
             return Some("it is no token: a token has three parts with dots between them");
         }
@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn trouble(token: &str) -> Option<&'static str> {
-        TokenCheck::of(token, &ADDRESS.parse().unwrap(), None).trouble()
+        TokenCheck::of(token, &ADDRESS.parse().unwrap(), None).first_problem()
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use types::{id::StreamId, query_credential};
 
-use super::certificate::{Certificate, Recorder};
+use super::certificate::{Certificate, RecordingVerifier};
 use crate::failure::{Code, Failure, chain};
 
 /// Settings of the request.
@@ -78,9 +78,9 @@ impl Visitor<'_> {
     }
 
     /// Sends one request, and follows no redirect.
-    pub(super) async fn go(&self) -> Result<Visit, Failure> {
+    pub(super) async fn send(&self) -> Result<Visit, Failure> {
         self.check()?;
-        let recorder = Recorder::new(self.ca_file.as_deref())?;
+        let recorder = RecordingVerifier::new(self.ca_file.as_deref())?;
         let client = self.client(&recorder)?;
         let mut request = client
             .get(self.url.clone())
@@ -97,7 +97,7 @@ impl Visitor<'_> {
         let started = Instant::now();
         let answer = request.headers(given).send().await;
         let total = started.elapsed();
-        let certificate = recorder.seen();
+        let certificate = recorder.recorded();
         let (answer, error) = match answer {
             Ok(response) => (Some(VisitResponse::read(response, total).await), None),
             Err(error) => {
@@ -135,7 +135,7 @@ impl Visitor<'_> {
         Ok(())
     }
 
-    fn client(&self, recorder: &std::sync::Arc<Recorder>) -> Result<Client, Failure> {
+    fn client(&self, recorder: &std::sync::Arc<RecordingVerifier>) -> Result<Client, Failure> {
         let mut builder = Client::builder()
             .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
             .tls_backend_preconfigured(recorder.client()?)
@@ -153,7 +153,7 @@ impl Visitor<'_> {
         }
         builder
             .build()
-            .map_err(|error| Failure::of("no connection can be made", error))
+            .map_err(|error| Failure::from_error("no connection can be made", error))
     }
 }
 

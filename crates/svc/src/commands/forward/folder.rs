@@ -5,7 +5,7 @@
 //! never served, even through links. Names that start with a dot are served only on request.
 
 mod listing;
-mod place;
+mod path_lookup;
 #[cfg(test)]
 mod tests;
 mod undated;
@@ -27,7 +27,7 @@ use tokio::{net::UnixListener, runtime::Handle, task::AbortHandle};
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 
-use self::place::{PathTarget, Place};
+use self::path_lookup::{FolderRoot, PathTarget};
 use crate::{failure::Failure, private, random};
 
 /// Options for serving a folder.
@@ -55,12 +55,12 @@ impl Folder {
         runtime: &Handle,
     ) -> Result<Self, Failure> {
         let named = |error: io::Error| {
-            Failure::of(
+            Failure::from_error(
                 &format!("the folder {} cannot be served", folder.display()),
                 error,
             )
         };
-        let place = Place::new(folder, options.hidden).map_err(|error| {
+        let place = FolderRoot::new(folder, options.hidden).map_err(|error| {
             let folder = folder.display();
             Failure::usage(format!("the folder {folder} cannot be served: {error}"))
         })?;
@@ -102,7 +102,7 @@ impl Drop for Folder {
 
 /// State of the handler.
 struct Files {
-    place: Place,
+    place: FolderRoot,
     spa: bool,
 }
 

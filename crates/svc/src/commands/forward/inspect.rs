@@ -111,7 +111,7 @@ impl Inspection {
         };
         let serving = serve(inspector.clone(), settings).await.map_err(|error| {
             let at = address.map_or_else(|| "loopback".to_owned(), |at| at.to_string());
-            Failure::of(&format!("the inspector cannot listen on {at}"), error).hint(
+            Failure::from_error(&format!("the inspector cannot listen on {at}"), error).hint(
                 "give another address with --inspect=ADDRESS, or leave it out with --inspect=off",
             )
         })?;
@@ -183,10 +183,10 @@ fn not_inspectable(properties: &Properties) -> Option<&'static str> {
 fn opener() -> Result<Opener, Failure> {
     let what = "the inspector cannot open TLS";
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
-        .map_err(|error| Failure::of(what, error))?;
+        .map_err(|error| Failure::from_error(what, error))?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     Opener::new(made.cert.der().clone(), PrivateKeyDer::Pkcs8(key))
-        .map_err(|error| Failure::of(what, error))
+        .map_err(|error| Failure::from_error(what, error))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::model::{About, Rows};
 use self::{
-    model::{Ask, Key, Model, Overlay, Press, State},
+    model::{Action, Key, Model, Overlay, Press, State},
     screen::Screen,
     view::Paint,
 };
@@ -78,10 +78,10 @@ pub(crate) struct PanelEnd {
 }
 
 impl Panel {
-    /// Takes over the terminal and updates the panel until [`end`](Self::end). Its keys trigger
+    /// Takes over the terminal and updates the panel until [`leave_all`](Self::end). Its keys trigger
     /// `shutdown`.
     pub(crate) fn start(about: About, feeds: Feeds, shutdown: Shutdown) -> Result<Self, Failure> {
-        let cannot = |error: io::Error| Failure::of("the panel cannot be shown", error);
+        let cannot = |error: io::Error| Failure::from_error("the panel cannot be shown", error);
         let end = CancellationToken::new();
         let (tell, ended) = oneshot::channel();
         let until = end.clone();
@@ -123,7 +123,7 @@ impl Panel {
     pub(crate) async fn end(mut self) -> Option<PanelEnd> {
         self.end.cancel();
         let shown = tokio::time::timeout(RESTORE_TIMEOUT, self.over()).await;
-        screen::leave();
+        screen::restore();
         shown.ok()
     }
 }
@@ -131,7 +131,7 @@ impl Panel {
 impl Drop for Panel {
     fn drop(&mut self) {
         self.end.cancel();
-        screen::leave();
+        screen::restore();
     }
 }
 
@@ -190,9 +190,9 @@ impl PanelThread {
             paint: Paint { colours },
             events: EventStream::new(),
             signals: JobEvents {
-                stop: Signals::of(Signal::Suspend)?,
-                go_on: Signals::of(Signal::Continue)?,
-                hang_up: Signals::of(Signal::HangUp)?,
+                stop: Signals::new(Signal::Suspend)?,
+                go_on: Signals::new(Signal::Continue)?,
+                hang_up: Signals::new(Signal::HangUp)?,
             },
             changed: true,
             drawn: now,
@@ -255,9 +255,9 @@ impl PanelThread {
                     self.model.missed = self.feeds.lost.load(Ordering::Relaxed);
                 }
                 let said = screen::message();
-                self.changed = seen || said.is_some() || self.model.runs(now);
+                self.changed = seen || said.is_some() || self.model.is_animated(now);
                 if let Some(said) = said {
-                    self.model.say(said);
+                    self.model.show_notice(said);
                 }
             }
             PanelEvent::Terminal(Some(event)) => return self.event(&event?, now),
@@ -322,7 +322,7 @@ impl PanelThread {
                 rows::request(&mut self.model, &summary, now);
                 if let Some(hint) = summary.hint.filter(|_| !self.feeds.knows_host_header) {
                     self.feeds.knows_host_header = true;
-                    self.model.say(hint.text());
+                    self.model.show_notice(hint.text());
                 }
             }
             Update::Missed => {
@@ -343,10 +343,10 @@ impl PanelThread {
         };
         match self.model.press(press, now) {
             None => {}
-            Some(Ask::Stop) => self.shutdown.request(),
-            Some(Ask::Copy(text)) => self.screen.copy(&text)?,
-            Some(Ask::Redraw) => self.screen.redraw()?,
-            Some(Ask::Suspend) => return self.suspend(),
+            Some(Action::Stop) => self.shutdown.request(),
+            Some(Action::Copy(text)) => self.screen.copy(&text)?,
+            Some(Action::Redraw) => self.screen.redraw()?,
+            Some(Action::Suspend) => return self.suspend(),
         }
         Ok(())
     }

@@ -5,13 +5,13 @@
 
 use std::io::{IsTerminal, stdout};
 
-use client::{Closed, Connection, HostPort, Status, tunnel::Online};
+use client::{CloseReason, Connection, HostPort, Status, tunnel::Online};
 use jiff::Timestamp;
 
 use super::{panel::screen, qr::Qr};
 use crate::{
     failure::Failure,
-    lines::{StatusLine, StreamLine, stream_text, why},
+    lines::{StatusLine, StreamLine, close_reason, stream_text},
     output,
     output::Format,
 };
@@ -55,7 +55,7 @@ impl Report {
         self.inspector = url;
     }
 
-    /// Reports a status change. [`Report::closed`] reports the end.
+    /// Reports a status change. [`Report::write_failure`] reports the end.
     pub(crate) fn status(&mut self, status: &Status) -> Result<(), Failure> {
         match status {
             Status::Online(online) => self.online(online),
@@ -79,10 +79,10 @@ impl Report {
     }
 
     /// Reports the end of the tunnel.
-    pub(crate) fn closed(&mut self, closed: &Closed) -> Result<(), Failure> {
+    pub(crate) fn closed(&mut self, closed: &CloseReason) -> Result<(), Failure> {
         match self.format {
             Format::Json => output::json(&StatusLine::closed(closed)),
-            Format::Text if why(closed).is_none() => output::line("closed"),
+            Format::Text if close_reason(closed).is_none() => output::line("closed"),
             // The failure that follows contains the reason.
             Format::Text => Ok(()),
         }

@@ -13,7 +13,7 @@ use types::permission::Permission;
 
 use crate::{
     context::Context,
-    engine_api::{Authorities, EngineApi},
+    engine_api::{EngineApi, TrustAnchors},
     failure::{Code, Failure},
     platform::{Platform, Session, SessionFlags},
     terminals::Terminals,
@@ -90,9 +90,9 @@ impl Backend for Network {
                 Err(answer) => return answer,
             };
             let trust = platform.ca_file();
-            let api = trust.map_or(Authorities::System, Authorities::Only);
+            let api = trust.map_or(TrustAnchors::System, TrustAnchors::Only);
             let bearer = HeaderValue::try_from(format!("Bearer {}", platform.token().expose()));
-            match (EngineApi::trusting(api), bearer) {
+            match (EngineApi::new(api), bearer) {
                 (Ok(api), Ok(mut bearer)) => {
                     bearer.set_sensitive(true);
                     request.headers_mut().insert(AUTHORIZATION, bearer);

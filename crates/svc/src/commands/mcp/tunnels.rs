@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use ::mcp::{Effect, Local, LocalAnswer, LocalTool};
-use client::{Agent, Closed, Config, Properties, Status, Target, agent::AgentStatus};
+use client::{Agent, CloseReason, Config, Properties, Status, Target, agent::AgentStatus};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -26,12 +26,12 @@ pub(super) struct Tunnels {
 struct State {
     /// The agent for the next tunnel. Earlier agents live as long as their tunnels.
     agent: Option<(Config, Agent)>,
-    open: BTreeMap<String, Open>,
+    open: BTreeMap<String, OpenTunnel>,
     /// Number of tunnels that were ever opened.
     count: u64,
 }
 
-struct Open {
+struct OpenTunnel {
     port: u16,
     name: Option<String>,
     status: watch::Receiver<Status>,
@@ -174,7 +174,7 @@ impl Tunnels {
             }
             tunnel.close().await;
         });
-        let open = Open {
+        let open = OpenTunnel {
             port: wanted.port,
             name: wanted.name.clone(),
             status: status.clone(),
@@ -201,7 +201,7 @@ impl Tunnels {
     }
 }
 
-impl Open {
+impl OpenTunnel {
     fn shown(&self, id: &str) -> Value {
         let (status, url) = match &*self.status.borrow() {
             Status::Connecting => ("connecting", None),
@@ -218,10 +218,10 @@ fn is_same_target(one: &Config, other: &Config) -> bool {
     (&one.engine, &one.tokens, &one.trust) == (&other.engine, &other.tokens, &other.trust)
 }
 
-fn close_reason(closed: &Closed) -> String {
+fn close_reason(closed: &CloseReason) -> String {
     match closed {
-        Closed::Refused(refusal) => format!("the engine refuses: {}", refusal.message),
-        Closed::Asked => "the tunnel was stopped".to_owned(),
+        CloseReason::Refused(refusal) => format!("the engine refuses: {}", refusal.message),
+        CloseReason::Asked => "the tunnel was stopped".to_owned(),
         _ => "the engine closed the tunnel".to_owned(),
     }
 }

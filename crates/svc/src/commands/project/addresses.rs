@@ -3,7 +3,7 @@
 use api::control::addresses::{LIST, RELEASE, RESERVE, TcpAddress, TcpAddressList};
 use clap::{Parser, Subcommand};
 
-use super::OnProject;
+use super::ProjectArg;
 use crate::{
     failure::{Code, Failure},
     output,
@@ -14,9 +14,9 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the reserved TCP addresses of a project
-    List(OnProject),
+    List(ProjectArg),
     /// Reserve one more address; the platform picks the port
-    Reserve(OnProject),
+    Reserve(ProjectArg),
     /// Release a reserved address
     Release(ReleaseArgs),
 }
@@ -29,7 +29,7 @@ pub(crate) struct ReleaseArgs {
     port: u16,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// Runs a subcommand.
@@ -41,7 +41,7 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-async fn list(on: OnProject) -> Result<(), Failure> {
+async fn list(on: ProjectArg) -> Result<(), Failure> {
     let session = on.flags.open()?;
     let project = session.project(on.project.as_deref()).await?;
     let call = session.platform.call(LIST, &[&project.id]);
@@ -53,7 +53,7 @@ async fn list(on: OnProject) -> Result<(), Failure> {
     output::table(&["PORT", "DOMAIN", "CREATED", "ID"], &rows)
 }
 
-async fn reserve(on: OnProject) -> Result<(), Failure> {
+async fn reserve(on: ProjectArg) -> Result<(), Failure> {
     let session = on.flags.open()?;
     let project = session.project(on.project.as_deref()).await?;
     let call = session.platform.call(RESERVE, &[&project.id]);
@@ -80,7 +80,7 @@ async fn release(args: ReleaseArgs) -> Result<(), Failure> {
         return Err(Failure::new(Code::Failed, text));
     };
     let call = session.platform.call(RELEASE, &[&project.id, &address.id]);
-    call.done().await?;
+    call.execute().await?;
     output::message(&format!("port {port} is released"));
     Ok(())
 }

@@ -6,7 +6,7 @@ use api::control::records::{
 };
 use clap::{Args, Parser};
 
-use super::OnProject;
+use super::ProjectArg;
 use crate::{commands::explain::Record, failure::Failure, output, output::Format, platform::Call};
 
 /// The flags of `svc project plan`.
@@ -14,7 +14,7 @@ use crate::{commands::explain::Record, failure::Failure, output, output::Format,
 #[command(after_help = "Example:\n  svc project plan --project staging")]
 pub(crate) struct PlanArgs {
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The flags of `svc project usage`.
@@ -29,7 +29,7 @@ pub(crate) struct UsageArgs {
     range: Range,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The flags of `svc project logs`.
@@ -52,7 +52,7 @@ pub(crate) struct LogsArgs {
     list: List,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The flags of `svc project events`.
@@ -67,7 +67,7 @@ pub(crate) struct EventsArgs {
     list: List,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// A time range.

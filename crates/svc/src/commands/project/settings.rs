@@ -4,7 +4,7 @@ use api::control::settings::{DELETE, GET, PATCH, ProjectSettings, ProjectSetting
 use clap::{Parser, Subcommand};
 use serde_json::{Map, Value, json};
 
-use super::OnProject;
+use super::ProjectArg;
 use crate::{failure::Failure, output, output::Format};
 
 /// The flags of `svc project settings`.
@@ -22,20 +22,20 @@ pub(crate) struct SettingsArgs {
     command: Option<Command>,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The subcommands. Without one, the policy is shown.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show the policy
-    Get(OnProject),
+    Get(ProjectArg),
     /// Change parts of the policy
     #[command(after_help = "Example:
   svc project settings set publicAccessPolicy=auth-required trustedIps=192.0.2.0/24")]
     Set(SetArgs),
     /// Reset the policy to its defaults
-    Reset(OnProject),
+    Reset(ProjectArg),
 }
 
 /// The flags of `svc project settings set`.
@@ -48,7 +48,7 @@ struct SetArgs {
     changes: Vec<(String, Value)>,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// Runs a subcommand.
@@ -61,7 +61,7 @@ pub(super) async fn run(args: SettingsArgs) -> Result<(), Failure> {
     }
 }
 
-async fn get(on: OnProject) -> Result<(), Failure> {
+async fn get(on: ProjectArg) -> Result<(), Failure> {
     let session = on.flags.open()?;
     let project = session.project(on.project.as_deref()).await?;
     let call = session.platform.call(GET, &[&project.id]);
@@ -76,10 +76,14 @@ async fn change(args: SetArgs) -> Result<(), Failure> {
     show(args.on.output, &call.body(&patch)?.answer().await?)
 }
 
-async fn reset(on: OnProject) -> Result<(), Failure> {
+async fn reset(on: ProjectArg) -> Result<(), Failure> {
     let session = on.flags.open()?;
     let project = session.project(on.project.as_deref()).await?;
-    session.platform.call(DELETE, &[&project.id]).done().await?;
+    session
+        .platform
+        .call(DELETE, &[&project.id])
+        .execute()
+        .await?;
     let call = session.platform.call(GET, &[&project.id]);
     show(on.output, &call.answer().await?)
 }
@@ -89,7 +93,7 @@ fn show(format: Format, settings: &ProjectSettings) -> Result<(), Failure> {
         return output::json(settings);
     }
     let value = serde_json::to_value(settings)
-        .map_err(|error| Failure::of("the settings cannot be shown", error))?;
+        .map_err(|error| Failure::from_error("the settings cannot be shown", error))?;
     let text = |key: &str| match value.get(key) {
         None => "not set".to_owned(),
         Some(Value::String(text)) => text.clone(),

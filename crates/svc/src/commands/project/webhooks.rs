@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{OnProject, confirm_deletion, more};
+use super::{ProjectArg, confirm_deletion, more};
 use crate::{failure::Failure, output, output::Format, platform::Session, time};
 
 /// The subcommands of `svc project webhooks`.
@@ -52,7 +52,7 @@ pub(crate) struct ListArgs {
     pages: Pages,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// Pagination of a list.
@@ -74,7 +74,7 @@ pub(crate) struct GetArgs {
     webhook: String,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The flags of `svc project webhooks create`.
@@ -99,7 +99,7 @@ pub(crate) struct CreateArgs {
     description: Option<String>,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The flags of `svc project webhooks update`.
@@ -130,7 +130,7 @@ pub(crate) struct UpdateArgs {
     status: Option<WebhookStatus>,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The flags of `svc project webhooks rotate`.
@@ -145,7 +145,7 @@ pub(crate) struct RotateArgs {
     overlap: Option<std::time::Duration>,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The flags of `svc project webhooks delete`.
@@ -160,7 +160,7 @@ pub(crate) struct DeleteArgs {
     yes: bool,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// The flags of `svc project webhooks deliveries`.
@@ -178,7 +178,7 @@ pub(crate) struct DeliveriesArgs {
     pages: Pages,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// A named delivery.
@@ -191,7 +191,7 @@ pub(crate) struct DeliveryArgs {
     delivery: String,
 
     #[command(flatten)]
-    on: OnProject,
+    on: ProjectArg,
 }
 
 /// Runs a subcommand.
@@ -209,7 +209,7 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-async fn open(on: &OnProject) -> Result<(Session, String), Failure> {
+async fn open(on: &ProjectArg) -> Result<(Session, String), Failure> {
     let session = on.flags.open()?;
     let project = session.project(on.project.as_deref()).await?;
     Ok((session, project.id))
@@ -299,7 +299,7 @@ async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     let (session, project) = open(&args.on).await?;
     confirm_deletion(&format!("the webhook {}", args.webhook), args.yes)?;
     let call = session.platform.call(DELETE, &[&project, &args.webhook]);
-    call.done().await?;
+    call.execute().await?;
     output::message(&format!("the webhook {} is deleted", args.webhook));
     Ok(())
 }

@@ -100,7 +100,7 @@ impl AgentSet {
         }
     }
 
-    /// Updates the running tunnels to the desired ones. With `again`, rejected tunnels are
+    /// Updates the running tunnels to the desired ones. With `reconnect`, rejected tunnels are
     /// requested once more.
     ///
     /// The caller leaves out tunnels whose engine is not among `configs`.
@@ -249,7 +249,7 @@ impl AgentSet {
     }
 
     /// Stores the status of a tunnel. Returns true if the tunnel is still wanted.
-    pub(super) fn note(&mut self, key: &str, status: &Status) -> bool {
+    pub(super) fn store_status(&mut self, key: &str, status: &Status) -> bool {
         let Some(tunnel_task) = self.tunnels.get_mut(key) else {
             return false;
         };

@@ -53,7 +53,7 @@ pub(super) struct Docker {
 
 impl DockerFlags {
     /// True if containers are watched.
-    pub(super) fn is_on(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         self.docker.is_some()
     }
 

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use crate::properties::{lower_case, word};
+use crate::properties::{lower_case, parse_open_enum};
 use client::Properties;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
@@ -170,18 +170,18 @@ impl TunnelSection {
     pub(super) fn properties(&self) -> Properties {
         let mut properties = Properties::default();
         properties.name.clone_from(&self.name);
-        properties.kind = word(self.kind.as_ref());
+        properties.kind = parse_open_enum(self.kind.as_ref());
         properties.publish = self.publish;
-        properties.protocol = word(self.protocol.as_ref());
+        properties.protocol = parse_open_enum(self.protocol.as_ref());
         properties.labels.clone_from(&self.labels);
         properties.geo_ip.clone_from(&self.geo_ip);
         properties.trusted_ips.clone_from(&self.trusted_ips);
         properties.allowed_origins.clone_from(&self.allowed_origins);
-        properties.tls_mode = word(self.tls_mode.as_ref());
+        properties.tls_mode = parse_open_enum(self.tls_mode.as_ref());
         properties.tls_alpns.clone_from(&self.tls_alpns);
-        properties.tls_min_version = word(self.tls_min_version.as_ref());
+        properties.tls_min_version = parse_open_enum(self.tls_min_version.as_ref());
         properties.mtls_auth = self.mtls_auth;
-        properties.http_version = word(self.http_version.as_ref());
+        properties.http_version = parse_open_enum(self.http_version.as_ref());
         properties.token_auth = self.token_auth;
         properties.svc_auth = self.svc_auth;
         properties.challenge_mode = self.challenge_mode;

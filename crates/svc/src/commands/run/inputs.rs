@@ -14,7 +14,7 @@ use super::{
     plan::{DesiredTunnel, Plan},
 };
 use crate::{
-    connection::{Connection, config_directory, given_path},
+    connection::{Connection, config_directory, non_empty_path},
     failure::Failure,
 };
 
@@ -31,7 +31,7 @@ impl Args {
             .into_iter()
             .flatten()
             .find(|path| path.exists());
-        if found.is_none() && !self.docker.is_on() {
+        if found.is_none() && !self.docker.is_enabled() {
             let places = match in_config_dir {
                 Some(path) => format!("{LOCAL_FILE_NAME} here and no {}", path.display()),
                 None => format!("{LOCAL_FILE_NAME} here"),
@@ -49,7 +49,7 @@ impl Args {
     ) -> Result<BTreeMap<EngineName, Config>, (String, Failure)> {
         let mut engines = BTreeMap::new();
         let uses_top = plan.tunnels.values().any(|wanted| wanted.engine.is_none());
-        let containers = self.docker.is_on();
+        let containers = self.docker.is_enabled();
         if uses_top || containers {
             let config = self
                 .connection_at_top(&plan.engine)
@@ -92,7 +92,7 @@ impl Args {
         let is_other = engine.is_some() && section.engine.is_some() && engine != section.engine;
         let nothing = EngineSection::default();
         let section = if is_other { &nothing } else { section };
-        let token_file = match given_path(self.token_file.as_ref()) {
+        let token_file = match non_empty_path(self.token_file.as_ref()) {
             Some(path) => Some(path.display().to_string()),
             None => section.token_file.clone(),
         };

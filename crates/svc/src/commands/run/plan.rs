@@ -10,7 +10,7 @@ use types::tunnel::TunnelProperties;
 use super::file::{AgentFile, EngineSection, TunnelSection};
 use crate::{
     commands::forward::heartbeat,
-    properties::{complete, speaks_other},
+    properties::{apply_defaults, unsupported_for_rewrite},
 };
 
 /// Minimum of `max_buffered_bytes`. With less, a few slow downloads would reach the limit.
@@ -106,7 +106,7 @@ impl Plan {
             let at = format!("tunnels.{key}");
             match DesiredTunnel::check(section, key) {
                 Ok(wanted) => {
-                    if let Err(message) = wanted.knows_engine(&file.engines) {
+                    if let Err(message) = wanted.has_engine(&file.engines) {
                         wrong.push(ConfigError::new(format!("{at}.engine"), message));
                     }
                     tunnels.insert(key.clone(), wanted);
@@ -182,7 +182,7 @@ impl DesiredTunnel {
         let Some(target) = target.filter(|_| wrong.is_empty()) else {
             return Err(wrong);
         };
-        let properties = complete(properties, &target).map_err(|_contradiction| {
+        let properties = apply_defaults(properties, &target).map_err(|_contradiction| {
             vec![ConfigError::new(
                 "upstream_tls",
                 "false contradicts an https:// target",
@@ -202,7 +202,7 @@ impl DesiredTunnel {
             return Err(vec![ConfigError::new("proxy_protocol", message)]);
         }
         if host_header.is_some()
-            && let Some(other) = speaks_other(&properties)
+            && let Some(other) = unsupported_for_rewrite(&properties)
         {
             let message = format!(
                 "it is for services that speak http/1.1 without TLS, and this one speaks {other}"
@@ -220,7 +220,7 @@ impl DesiredTunnel {
     }
 
     /// True if its engine is one of these.
-    pub(super) fn knows_engine(
+    pub(super) fn has_engine(
         &self,
         engines: &BTreeMap<String, EngineSection>,
     ) -> Result<(), String> {

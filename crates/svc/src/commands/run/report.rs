@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use client::{Closed, Connection, Status, Target};
+use client::{CloseReason, Connection, Status, Target};
 use daemon::config::{ConfigError, Origin};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::agent_set::AppliedChanges;
 use crate::{
     failure::Failure,
-    lines::{StatusLine, StreamLine, stream_text, why},
+    lines::{StatusLine, StreamLine, close_reason, stream_text},
     output,
     output::Format,
 };
@@ -26,7 +26,7 @@ pub(super) struct Report {
 
 /// A line about a tunnel.
 #[derive(Serialize)]
-struct WithTunnelKey<'a, T> {
+struct TunnelLine<'a, T> {
     tunnel: &'a str,
     #[serde(flatten)]
     line: T,
@@ -111,9 +111,9 @@ impl Report {
     }
 
     /// Reports the end of a tunnel.
-    pub(super) fn closed(&mut self, key: &str, closed: &Closed) -> Result<(), Failure> {
+    pub(super) fn closed(&mut self, key: &str, closed: &CloseReason) -> Result<(), Failure> {
         self.troubles.remove(key);
-        if let Some(error) = why(closed) {
+        if let Some(error) = close_reason(closed) {
             output::message(&format!("{key}: {}", output::plain(error)));
         }
         match self.format {
@@ -168,7 +168,7 @@ impl Report {
 }
 
 fn json(tunnel: &str, line: impl Serialize) -> Result<(), Failure> {
-    output::json(&WithTunnelKey { tunnel, line })
+    output::json(&TunnelLine { tunnel, line })
 }
 
 impl<'a> ErrorLine<'a> {

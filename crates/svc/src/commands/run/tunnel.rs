@@ -3,7 +3,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use client::{
-    Agent, Closed, Connection, Forwarding, Refusal, Status, Target, Tunnel,
+    Agent, CloseReason, Connection, ForwardOptions, Refusal, Status, Target, Tunnel,
     backoff::{Backoff, random},
 };
 use tokio::{
@@ -142,8 +142,8 @@ async fn keep_open(
     let mut status = tunnel.status();
     status.mark_changed();
     let observer = observe(key, reports);
-    let forwarding =
-        tunnel.forward(Forwarding::to(order.wanted.destination.clone()).with_observer(observer));
+    let forwarding = tunnel
+        .forward(ForwardOptions::to(order.wanted.destination.clone()).with_observer(observer));
     tokio::pin!(forwarding);
     let mut over = false;
     let mut joined = false;
@@ -159,8 +159,8 @@ async fn keep_open(
             Ok(()) = status.changed(), if !over => {
                 let now = status.borrow_and_update().clone();
                 let next = match &now {
-                    Status::Closed(Closed::ByEngine) => Some(AfterTunnel::Later),
-                    Status::Closed(Closed::Refused(_)) if order.address.is_some() => {
+                    Status::Closed(CloseReason::ByEngine) => Some(AfterTunnel::Later),
+                    Status::Closed(CloseReason::Refused(_)) if order.address.is_some() => {
                         return AfterTunnel::WithoutAddress;
                     }
                     _ => None,

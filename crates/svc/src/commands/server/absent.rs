@@ -11,21 +11,21 @@ use crate::failure::{Code, Failure};
 pub(crate) enum Command {
     /// Not in this build
     #[command(hide = true, disable_help_flag = true)]
-    Up(Given),
+    Up(IgnoredArgs),
     /// Not in this build
     #[command(hide = true, disable_help_flag = true)]
-    Engine(Given),
+    Engine(IgnoredArgs),
     /// Not in this build
     #[command(hide = true, disable_help_flag = true)]
-    Platform(Given),
+    Platform(IgnoredArgs),
     /// Not in this build
     #[command(hide = true, disable_help_flag = true)]
-    Turn(Given),
+    Turn(IgnoredArgs),
 }
 
 /// Ignored arguments of a missing command.
 #[derive(Args, Debug)]
-pub(crate) struct Given {
+pub(crate) struct IgnoredArgs {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     _arguments: Vec<OsString>,
 }

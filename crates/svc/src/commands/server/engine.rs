@@ -79,11 +79,11 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let host = config.host.clone();
     let running = engine::start(config, shutdown.clone())
         .await
-        .map_err(|error| Failure::of("the engine cannot start", error))?;
+        .map_err(|error| Failure::from_error("the engine cannot start", error))?;
     if args.output == Format::Json {
         output::json(&Ready::of(&running, &host))?;
     }
-    supervisor::serving(&shutdown)?;
+    supervisor::notify_ready(&shutdown)?;
     running.stopped().await;
     Ok(())
 }

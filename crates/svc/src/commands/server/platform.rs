@@ -194,7 +194,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     // Both come before the creation of the operator, because its password is printed only once.
     let listener = TcpListener::bind(listen)
         .await
-        .map_err(|error| Failure::of(&format!("cannot listen on {listen}"), error))?;
+        .map_err(|error| Failure::from_error(&format!("cannot listen on {listen}"), error))?;
     let routes = surfaces::routes(&app)?;
     let admin = match &args.create_admin {
         Some(email) => create_admin(&app, email).await?,
@@ -221,8 +221,8 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
             }
         }
     }
-    supervisor::serving(&shutdown)?;
-    running.stopped().await;
+    supervisor::notify_ready(&shutdown)?;
+    running.wait_until_stopped().await;
     Ok(())
 }
 
@@ -311,7 +311,7 @@ fn running() -> Option<PathBuf> {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("{} is no file", path.display()), error))
 }
 
 /// Email address and password of a new operator. `None` if it exists already.

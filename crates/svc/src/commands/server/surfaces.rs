@@ -21,7 +21,7 @@ use mcp::{
 use types::{permission::Permission, problem::Problem};
 
 use crate::{
-    engine_api::{Authorities, EngineApi, refused},
+    engine_api::{EngineApi, TrustAnchors, problem_response},
     failure::Failure,
     terminals::Terminals,
 };
@@ -81,7 +81,7 @@ impl EngineProxy {
             app: Arc::clone(app),
             by_domain: by_domain(&app.config)?,
             terminals: Terminals::default(),
-            other: EngineApi::trusting(Authorities::System)?,
+            other: EngineApi::new(TrustAnchors::System)?,
         })
     }
 
@@ -98,7 +98,7 @@ impl EngineProxy {
                 let api = cluster.unwrap_or(&self.other);
                 api.carry(&address, request).await
             }
-            Err(problem) => refused(&problem),
+            Err(problem) => problem_response(&problem),
         }
     }
 
@@ -111,11 +111,11 @@ impl EngineProxy {
     ) -> Response<Bytes> {
         let (address, domain) = match self.engine(who, project, needed).await {
             Ok(found) => found,
-            Err(problem) => return refused(&problem),
+            Err(problem) => return problem_response(&problem),
         };
         let bearer = credential.to_str().ok();
         let Some(bearer) = bearer.and_then(|text| text.split_once(' ')) else {
-            return refused(&Problem::unauthenticated());
+            return problem_response(&Problem::unauthenticated());
         };
         let mut config = ClientConfig::new(address, Token::new(bearer.1.trim()));
         let mut engines = self.app.config.engines.iter();
@@ -151,8 +151,8 @@ impl EngineProxy {
 fn by_domain(config: &Config) -> Result<HashMap<String, EngineApi>, Failure> {
     let clusters = config.engines.iter().map(|engine| {
         let authorities = engine.ca_file.as_deref();
-        let authorities = authorities.map_or(Authorities::System, Authorities::Beside);
-        let api = EngineApi::trusting(authorities)
+        let authorities = authorities.map_or(TrustAnchors::System, TrustAnchors::SystemAnd);
+        let api = EngineApi::new(authorities)
             .map_err(|failure| failure.hint("check ca_file of the configuration's engines"))?;
         Ok((engine.cluster_domain.clone(), api))
     });
@@ -172,7 +172,7 @@ impl Engines for ProjectEngines {
         Box::pin(async move {
             match who {
                 Some(who) => clusters.carry(&who, &project, needed, request).await,
-                None => refused(&Problem::unauthenticated()),
+                None => problem_response(&Problem::unauthenticated()),
             }
         })
     }
@@ -189,7 +189,7 @@ impl Engines for ProjectEngines {
         let who = caller.get::<Principal>().cloned();
         Box::pin(async move {
             let Some(who) = who else {
-                return refused(&Problem::unauthenticated());
+                return problem_response(&Problem::unauthenticated());
             };
             let asked = clusters.terminal(&who, (&project, needed), ask, &credential);
             asked.await

@@ -79,11 +79,11 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let realm = config.realm.clone();
     let running = turn::start(config, shutdown.clone())
         .await
-        .map_err(|error| Failure::of("the relay cannot start", error))?;
+        .map_err(|error| Failure::from_error("the relay cannot start", error))?;
     if args.output == Format::Json {
         output::json(&Ready::of(&running, realm))?;
     }
-    supervisor::serving(&shutdown)?;
+    supervisor::notify_ready(&shutdown)?;
     running.stopped().await;
     Ok(())
 }

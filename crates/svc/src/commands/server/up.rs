@@ -8,10 +8,10 @@
 pub(crate) mod certificates;
 mod demo;
 mod engine;
-mod kept;
 mod local;
 mod ready;
 mod relay;
+mod saved_state;
 
 use std::{
     fs::{self, File, TryLockError},
@@ -25,9 +25,9 @@ use client::{Agent, Config, HostPort, Properties, Target};
 
 use self::{
     certificates::Certificates,
-    engine::{Authority, Ports},
+    engine::{Ports, TrustSource},
     local::{Listeners, LocalPlatform, OauthClient, PlatformOptions},
-    ready::{OfPlatform, Ready},
+    ready::{PlatformInfo, Ready},
     relay::LocalRelay,
 };
 use crate::{
@@ -135,13 +135,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Some(Listeners::bind(ports.platform).await?)
     };
     let authority = match &listeners {
-        Some(listeners) => Authority::platform(listeners.link_url(), &data)?,
-        None => Authority::Secret(engine::jwt_secret(&data)?),
+        Some(listeners) => TrustSource::platform(listeners.link_url(), &data)?,
+        None => TrustSource::Secret(engine::jwt_secret(&data)?),
     };
     let config = engine::configuration(&args, ports, &data, &certificates, &authority)?;
     let running = ::engine::start(config, shutdown.clone())
         .await
-        .map_err(|error| Failure::of("the engine cannot start", error))?;
+        .map_err(|error| Failure::from_error("the engine cannot start", error))?;
     let port = running.tls_addr().port();
     let relay = match &listeners {
         Some(listeners) => {
@@ -167,9 +167,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         None => None,
     };
     let token = match (&platform, &authority) {
-        (Some(platform), _) => platform.kept.token.clone().unwrap_or_default(),
-        (None, Authority::Secret(secret)) => engine::administrator_token(secret)?,
-        (None, Authority::Platform { .. }) => String::new(),
+        (Some(platform), _) => platform.saved_state.token.clone().unwrap_or_default(),
+        (None, TrustSource::Secret(secret)) => engine::administrator_token(secret)?,
+        (None, TrustSource::Platform { .. }) => String::new(),
     };
     // Each project has its own address. An engine without a platform has only one project.
     let host = match &platform {
@@ -177,10 +177,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         None => HOST.to_owned(),
     };
     let address = HostPort::new(&host, port).map_err(|error| Failure::usage(error.to_string()))?;
-    let access = engine::access(&address, &token, &certificates);
-    engine::believes(&access).await?;
+    let access = engine::engine_config(&address, &token, &certificates);
+    engine::wait_until_trusted(&access).await?;
     if let Some(relay) = &relay {
-        relay.is_informed().await;
+        relay.wait_for_data().await;
     }
     let _context = write_shared_context(
         &args,
@@ -196,7 +196,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     };
 
     let ready = Ready {
-        platform: platform.as_ref().map(OfPlatform::of),
+        platform: platform.as_ref().map(PlatformInfo::of),
         engine_url: format!("https://{address}"),
         metrics_url: running
             .metrics_addr()
@@ -211,7 +211,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Format::Text => output::line(&ready.panel(&data))?,
     }
 
-    supervisor::serving(&shutdown)?;
+    supervisor::notify_ready(&shutdown)?;
     shutdown.drain().cancelled().await;
     if args.output == Format::Text {
         output::message("Stopping… press Ctrl-C again to stop immediately.");
@@ -241,14 +241,14 @@ struct Demo {
     agent: Agent,
     url: String,
     /// Closes the tunnel when it is dropped.
-    _forwarding: tokio::task::JoinHandle<client::Closed>,
+    _forwarding: tokio::task::JoinHandle<client::CloseReason>,
 }
 
 impl Demo {
     async fn start(engine: Config) -> Result<Self, Failure> {
         let service = demo::start()
             .await
-            .map_err(|error| Failure::of("the demo service cannot start", error))?;
+            .map_err(|error| Failure::from_error("the demo service cannot start", error))?;
         let agent = Agent::start(engine)?;
         // The engine appends its domain to the host name.
         let properties = Properties::http().named(DEMO).hostname(DEMO);
@@ -257,7 +257,7 @@ impl Demo {
         let target: Target = service
             .to_string()
             .parse()
-            .map_err(|error| Failure::of("the demo service has no address", error))?;
+            .map_err(|error| Failure::from_error("the demo service has no address", error))?;
         let forwarding = tokio::spawn(async move { tunnel.forward(target).await });
         Ok(Self {
             agent,
@@ -297,7 +297,7 @@ fn write_shared_context(
 /// other's configuration and secrets.
 fn lock_data_directory(data: &Path) -> Result<File, Failure> {
     let path = data.join(LOCK);
-    let failed = |error| Failure::of(&format!("cannot use {}", path.display()), error);
+    let failed = |error| Failure::from_error(&format!("cannot use {}", path.display()), error);
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -323,7 +323,7 @@ pub(super) fn is_in_use(data: &Path) -> bool {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::of(&format!("{} is no directory", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("{} is no directory", path.display()), error))
 }
 
 /// The lock file.

@@ -25,7 +25,7 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     check_files(&unit, names)?;
     let path = names.path()?;
     write(&path, &unit.text())
-        .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
+        .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;
     output::message(&format!("wrote {}", path.display()));
     if args.no_start {
         return Ok(());
@@ -61,8 +61,9 @@ pub(super) async fn uninstall(names: &NameArgs) -> Result<(), Failure> {
         let disable = ["disable", "--now", &names.unit_name()];
         names.systemctl(&disable).await?;
     }
-    fs::remove_file(&path)
-        .map_err(|error| Failure::of(&format!("cannot remove {}", path.display()), error))?;
+    fs::remove_file(&path).map_err(|error| {
+        Failure::from_error(&format!("cannot remove {}", path.display()), error)
+    })?;
     output::message(&format!("removed {}", path.display()));
     if booted {
         names.systemctl(&["daemon-reload"]).await?;
@@ -161,7 +162,7 @@ fn check_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
     }
     if let Some(file) = unit.file() {
         let readable = fs::metadata(file).map_err(|error| {
-            Failure::of(&format!("cannot read {}", file.display()), error)
+            Failure::from_error(&format!("cannot read {}", file.display()), error)
                 .hint("docs/agent-configuration.md has examples of it")
         })?;
         if !names.user && readable.permissions().mode() & 0o004 == 0 {
@@ -176,7 +177,7 @@ fn check_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
         return Ok(());
     };
     let metadata = fs::metadata(token)
-        .map_err(|error| Failure::of(&format!("cannot read {}", token.display()), error))?;
+        .map_err(|error| Failure::from_error(&format!("cannot read {}", token.display()), error))?;
     if metadata.permissions().mode() & 0o077 != 0 {
         let message = format!("{} can be read by others", token.display());
         return Err(Failure::usage(message).hint(format!("chmod 600 {}", token.display())));

@@ -27,7 +27,7 @@ impl PrintArgs {
     /// directory.
     pub(super) fn unit(&self) -> Result<Unit, Failure> {
         let program = std::env::current_exe()
-            .map_err(|error| Failure::of("the path of this program is not known", error))?;
+            .map_err(|error| Failure::from_error("the path of this program is not known", error))?;
         let file = match &self.file {
             Some(file) => Some(absolute(file)?),
             None if self.name.user => {
@@ -195,7 +195,7 @@ fn specifiers(text: &str) -> String {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::of(&format!("{} is no file", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("{} is no file", path.display()), error))
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use terminal::client::{Request, Session};
 use tty::size::Size;
 
 use super::{
-    asked::{Sealing, Surroundings},
-    ended, piped,
-    target::Reach,
+    command_end, piped,
+    session_request::{CommandEnvironment, EncryptionArgs},
+    target::TargetArgs,
 };
 use crate::failure::Failure;
 
@@ -55,13 +55,13 @@ pub(crate) struct Args {
     no_tty: bool,
 
     #[command(flatten)]
-    surroundings: Surroundings,
+    surroundings: CommandEnvironment,
 
     #[command(flatten)]
-    sealing: Sealing,
+    sealing: EncryptionArgs,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: TargetArgs,
 }
 
 /// Runs the session, and exits with the command's exit code.
@@ -84,13 +84,20 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let ended = if is_raw {
         Box::pin(interactive::run(session, input)).await?
     } else {
-        Box::pin(piped::run(session, input, &mut piped::Live, reads, None)).await?
+        Box::pin(piped::run(
+            session,
+            input,
+            &mut piped::StandardStreams,
+            reads,
+            None,
+        ))
+        .await?
     };
-    let ended = ended.map_err(|error| ended::failed(error, &reached.url))?;
+    let ended = ended.map_err(|error| command_end::failed(error, &reached.url))?;
     if is_raw {
-        status::line(&ended::told(&ended));
+        status::line(&command_end::describe(&ended));
     }
-    ended::mirrored(&ended)
+    command_end::exit_like(&ended)
 }
 
 /// Default address of a server.

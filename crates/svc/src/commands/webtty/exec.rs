@@ -9,9 +9,9 @@ use terminal::client::{Request, Session};
 use tty::{message::Stream, size::Size};
 
 use super::{
-    asked::{Sealing, Surroundings},
-    ended, piped,
-    target::Reach,
+    command_end, piped,
+    session_request::{CommandEnvironment, EncryptionArgs},
+    target::TargetArgs,
 };
 use crate::{failure::Failure, output, output::Format, time};
 
@@ -52,13 +52,13 @@ pub(crate) struct Args {
     output: Option<Format>,
 
     #[command(flatten)]
-    surroundings: Surroundings,
+    surroundings: CommandEnvironment,
 
     #[command(flatten)]
-    sealing: Sealing,
+    sealing: EncryptionArgs,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: TargetArgs,
 }
 
 /// Runs the command, and exits with its exit code.
@@ -83,16 +83,16 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         Format::Json
     });
     if format == Format::Text {
-        let mut live = piped::Live;
+        let mut live = piped::StandardStreams;
         let shown = piped::run(session, input, &mut live, args.interactive, args.timeout);
         let ended = Box::pin(shown).await?;
-        let ended = ended.map_err(|error| ended::failed(error, &reached.url))?;
-        return ended::mirrored(&ended);
+        let ended = ended.map_err(|error| command_end::failed(error, &reached.url))?;
+        return command_end::exit_like(&ended);
     }
     let mut kept = CapturedOutput::default();
     let shown = piped::run(session, input, &mut kept, args.interactive, args.timeout);
     let ended = Box::pin(shown).await?;
-    let ended = ended.map_err(|error| ended::failed(error, &reached.url))?;
+    let ended = ended.map_err(|error| command_end::failed(error, &reached.url))?;
     let mut result = json!({
         "url": reached.url,
         "command": args.command,
@@ -105,7 +105,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         if !ended.signal.is_empty() {
             result.insert("signal".to_owned(), json!(ended.signal));
         }
-        if let Some(reason) = ended::reason(&ended) {
+        if let Some(reason) = command_end::reason(&ended) {
             result.insert("reason".to_owned(), json!(reason));
         }
         let cut = kept.truncated();
@@ -114,7 +114,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         }
     }
     output::json(&result)?;
-    ended::mirrored(&ended)
+    command_end::exit_like(&ended)
 }
 
 /// The output, reported at the end.
@@ -131,7 +131,7 @@ struct LimitedOutput {
     left_out: usize,
 }
 
-impl piped::Show for CapturedOutput {
+impl piped::OutputSink for CapturedOutput {
     async fn show(&mut self, stream: Stream, bytes: Bytes) -> Result<(), Failure> {
         match stream {
             Stream::Stderr => self.stderr.push(&bytes),

@@ -14,7 +14,7 @@ use self::{
     dav::{Body, Files},
     part::Part,
 };
-use super::{signalled::EndSignals, target::Reach};
+use super::{signalled::EndSignals, target::TargetArgs};
 use crate::{failure::Failure, output, output::Format};
 
 /// The subcommands of `svc webtty fs`.
@@ -52,7 +52,7 @@ struct RemoteTarget {
     fs_path: String,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: TargetArgs,
 }
 
 /// The flags of `ls`.
@@ -135,7 +135,7 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Ls(args) => {
             let files = args.there.files().await?;
-            let entries = listing::of(&files, &args.path).await?;
+            let entries = listing::list(&files, &args.path).await?;
             match args.output {
                 Format::Json => output::json(&entries),
                 Format::Text => {
@@ -175,7 +175,8 @@ impl RemoteTarget {
 }
 
 async fn upload(args: &UploadArgs) -> Result<(), Failure> {
-    let failed = |error| Failure::of(&format!("cannot read {}", args.local.display()), error);
+    let failed =
+        |error| Failure::from_error(&format!("cannot read {}", args.local.display()), error);
     let file = tokio::fs::File::open(&args.local).await.map_err(failed)?;
     let metadata = file.metadata().await.map_err(failed)?;
     if !metadata.is_file() {
@@ -193,7 +194,7 @@ async fn stdin() -> Result<Vec<u8>, Failure> {
     stdin
         .read_to_end(&mut bytes)
         .await
-        .map_err(|error| Failure::of("stdin cannot be read", error))?;
+        .map_err(|error| Failure::from_error("stdin cannot be read", error))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_STDIN) {
         return Err(Failure::usage("stdin is longer than 64 MiB")
             .hint("put it into a file, and upload that"));
@@ -214,16 +215,16 @@ async fn download(args: &DownloadArgs) -> Result<(), Failure> {
         Some(local) => local.clone(),
         None => PathBuf::from(file_name(&args.remote)?),
     };
-    if !args.force && part::is_taken(&local) {
-        return Err(part::taken(&local));
+    if !args.force && part::path_exists(&local) {
+        return Err(part::already_exists(&local));
     }
     let files = args.there.files().await?;
-    let failed = |error| Failure::of("signal handlers cannot be installed", error);
+    let failed = |error| Failure::from_error("signal handlers cannot be installed", error);
     let mut signals = EndSignals::listen().map_err(failed)?;
     let mut part = Part::begin(&local).await?;
     tokio::select! {
         read = read(&files, &args.remote, &mut part.file) => read?,
-        number = signals.next() => return Err(Failure::ended(128_u8.saturating_add(number))),
+        number = signals.next() => return Err(Failure::remote_exit(128_u8.saturating_add(number))),
     };
     part.keep(args.force).await
 }
@@ -240,9 +241,9 @@ async fn read(
     let mut length = 0_u64;
     while let Some(bytes) = answer.next().await? {
         length = length.saturating_add(u64::try_from(bytes.len()).unwrap_or_default());
-        to.write_all(&bytes).await.map_err(output::closed)?;
+        to.write_all(&bytes).await.map_err(output::write_failure)?;
     }
-    to.flush().await.map_err(output::closed)?;
+    to.flush().await.map_err(output::write_failure)?;
     Ok(length)
 }
 

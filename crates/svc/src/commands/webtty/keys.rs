@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use terminal::keys::{self, Entry, KeyList};
 use tty::seal::PublicKey;
 
-use super::asked::{failed, folder};
+use super::session_request::{failed, folder};
 use crate::{failure::Failure, output, output::Format};
 
 /// The subcommands for your own keys.
@@ -160,7 +160,7 @@ pub(super) fn identity(command: Identity) -> Result<(), Failure> {
         Identity::Remove(args) => {
             let path = args.which.path()?;
             std::fs::remove_file(&path).map_err(|error| {
-                Failure::of(&format!("cannot remove {}", path.display()), error)
+                Failure::from_error(&format!("cannot remove {}", path.display()), error)
             })?;
             match args.output {
                 Format::Json => output::json(&json!({"removed": args.which.name})),

@@ -4,7 +4,7 @@ use clap::Parser;
 use serde_json::{Number, Value};
 use terminal::client::inventory::Server;
 
-use super::target::Reach;
+use super::target::TargetArgs;
 use crate::{failure::Failure, output, output::Format};
 
 /// The flags of `svc webtty list`.
@@ -26,7 +26,7 @@ pub(crate) struct Args {
     output: Format,
 
     #[command(flatten)]
-    reach: Reach,
+    reach: TargetArgs,
 }
 
 /// Lists the servers.
@@ -36,7 +36,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let mut listed = Vec::new();
     for server in &servers {
         let value = serde_json::to_value(server)
-            .map_err(|error| Failure::of("the output cannot be written as JSON", error))?;
+            .map_err(|error| Failure::from_error("the output cannot be written as JSON", error))?;
         let field = |key: &str| match key.strip_prefix("labels.") {
             Some(label) => value.get("labels").and_then(|labels| labels.get(label)),
             None => value.get(key),

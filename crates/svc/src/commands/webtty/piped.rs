@@ -17,15 +17,15 @@ use crate::{
 };
 
 /// Destination of the output.
-pub(super) trait Show {
+pub(super) trait OutputSink {
     /// Handles output of the command.
     async fn show(&mut self, stream: Stream, bytes: Bytes) -> Result<(), Failure>;
 }
 
 /// This process's own stdout and stderr.
-pub(super) struct Live;
+pub(super) struct StandardStreams;
 
-impl Show for Live {
+impl OutputSink for StandardStreams {
     async fn show(&mut self, stream: Stream, bytes: Bytes) -> Result<(), Failure> {
         let written = match stream {
             Stream::Stderr => {
@@ -44,7 +44,7 @@ impl Show for Live {
                 }
             }
         };
-        written.map_err(output::closed)
+        written.map_err(output::write_failure)
     }
 }
 
@@ -53,12 +53,12 @@ impl Show for Live {
 pub(super) async fn run(
     mut session: Session,
     input: Input,
-    show: &mut impl Show,
+    show: &mut impl OutputSink,
     reads_stdin: bool,
     limit: Option<Duration>,
 ) -> Result<Result<CommandEnd, SessionError>, Failure> {
     let until = limit.map(|limit| Instant::now() + limit);
-    let failed = |error| Failure::of("signal handlers cannot be installed", error);
+    let failed = |error| Failure::from_error("signal handlers cannot be installed", error);
     let mut signals = EndSignals::listen().map_err(failed)?;
     let mut signalled = false;
     let mut typing = Box::pin(type_in(input.clone(), reads_stdin));
@@ -81,7 +81,7 @@ pub(super) async fn run(
                     continue;
                 }
                 Some(Event::Back { missed }) => {
-                    output::message(&back(missed));
+                    output::message(&reconnected_message(missed));
                     continue;
                 }
                 Some(Event::Notice(notice)) => {
@@ -106,7 +106,7 @@ pub(super) async fn run(
             }
         };
         if std::mem::replace(&mut signalled, true) {
-            break Err(Failure::ended(128_u8.saturating_add(sent)));
+            break Err(Failure::remote_exit(128_u8.saturating_add(sent)));
         }
         if let Ok(signal) = Signal::try_from(i32::from(sent)) {
             input.signal(signal).await;
@@ -117,7 +117,7 @@ pub(super) async fn run(
 }
 
 /// The message after a session has reconnected.
-pub(super) fn back(missed: u64) -> String {
+pub(super) fn reconnected_message(missed: u64) -> String {
     match missed {
         0 => "the connection is back".to_owned(),
         missed => format!("the connection is back; {missed} bytes of output are lost"),
@@ -132,7 +132,7 @@ async fn type_in(input: Input, reads_stdin: bool) -> Result<(), Failure> {
         loop {
             buffer.reserve(READ);
             let read = stdin.read_buf(&mut buffer).await;
-            let read = read.map_err(|error| Failure::of("stdin cannot be read", error))?;
+            let read = read.map_err(|error| Failure::from_error("stdin cannot be read", error))?;
             if read == 0 || !input.typed(buffer.split().freeze()).await {
                 break;
             }

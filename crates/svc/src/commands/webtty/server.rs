@@ -23,7 +23,7 @@ use self::{
     settings::RegisteredServer,
 };
 use crate::{
-    commands::forward::ended, connection::Connection, descriptors, failure::Failure,
+    commands::forward::closed_failure, connection::Connection, descriptors, failure::Failure,
     output::Format, properties::pair, signals, time,
 };
 
@@ -173,17 +173,17 @@ enum Mode {
 /// Serves until a signal, or until the engine refuses the server.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let registered = args.registered()?;
-    let speaks = args.speaks(registered.as_ref())?;
+    let speaks = args.stream_transport(registered.as_ref())?;
     let settings = args.settings(registered.as_ref(), speaks)?;
     let workers = Workers::per_core("svc-webtty")
-        .map_err(|error| Failure::of("the workers cannot be started", error))?;
+        .map_err(|error| Failure::from_error("the workers cannot be started", error))?;
     descriptors::raise_limit();
     let (mut sessions, observer) = Sessions::new(args.output);
     if let Some(address) = args.listen.filter(|_| !args.tunnel) {
         let shutdown = signals::listen(signals::DRAIN)?;
         let server = Server::new(settings, observer, workers.handles());
         listen(address, speaks, &server, &mut sessions, &shutdown).await?;
-        return sessions.rest();
+        return sessions.write_remaining();
     }
     let mut config = args.connection.resolve()?;
     config.runtimes = workers.handles().to_vec();
@@ -218,7 +218,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             agent.close(Duration::ZERO).await;
         }
     }
-    sessions.rest()?;
+    sessions.write_remaining()?;
     served?;
     report.closed()
 }
@@ -241,7 +241,7 @@ async fn serve(
                 let now = status.borrow_and_update().clone();
                 report.status(&now)?;
                 if let Status::Closed(closed) = &now {
-                    return Err(ended(closed));
+                    return Err(closed_failure(closed));
                 }
             }
             Some(line) = sessions.next() => line.write()?,
@@ -250,7 +250,7 @@ async fn serve(
                     let from = stream.source_ip();
                     server.spawn(stream, speaks, from);
                 } else if let Status::Closed(closed) = &*status.borrow() {
-                    return Err(ended(closed));
+                    return Err(closed_failure(closed));
                 }
             }
         }
@@ -265,7 +265,7 @@ async fn listen(
     sessions: &mut Sessions,
     shutdown: &Shutdown,
 ) -> Result<(), Failure> {
-    let cannot = |error| Failure::of(&format!("{address} cannot be listened on"), error);
+    let cannot = |error| Failure::from_error(&format!("{address} cannot be listened on"), error);
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     sessions.listening(address, speaks)?;
@@ -308,7 +308,7 @@ impl Args {
         settings: &Settings,
         speaks: Transport,
     ) -> Result<client::Properties, Failure> {
-        let offer = self.offer(registered, settings, speaks);
+        let offer = self.tunnel_labels(registered, settings, speaks);
         let labels = inventory::labels(&offer, &Host::this());
         let publish = self.publish || !self.no_publish;
         let mut properties = client::Properties::default()

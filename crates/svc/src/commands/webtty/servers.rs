@@ -380,7 +380,7 @@ async fn delete(args: DeleteArgs) -> Result<(), Failure> {
         args.yes,
     )?;
     let ids = [server.project_id.as_str(), &server.id];
-    session.platform.call(DELETE, &ids).done().await?;
+    session.platform.call(DELETE, &ids).execute().await?;
     let (name, id) = (&server.name, &server.id);
     output::message(&format!("the registered server {name} ({id}) is deleted"));
     Ok(())

@@ -129,7 +129,7 @@ async fn get_list(
 }
 
 /// The parameters that are set.
-fn given<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
+fn set_params<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
     let given = fields.into_iter();
     given
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))

@@ -6,10 +6,10 @@ use clap::Args;
 use client::{Token, Trust, api::Api};
 use terminal::client::{
     Endpoint, Url,
-    inventory::{self, FindError, NoWay, Server},
+    inventory::{self, FindError, Server, UnreachableError},
 };
 
-use super::registered;
+use super::offline_server;
 use crate::{
     connection::Connection,
     failure::{Code, Failure},
@@ -19,7 +19,7 @@ use crate::{
 
 /// The flags of every command that connects to a server.
 #[derive(Debug, Args)]
-pub(super) struct Reach {
+pub(super) struct TargetArgs {
     /// File with the bearer token for a server that listens on an address
     #[arg(long, value_name = "FILE", help_heading = "Connection")]
     auth_token_file: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub(super) struct ResolvedServer {
     pub(super) server: Option<Server>,
 }
 
-impl Reach {
+impl TargetArgs {
     /// Finds the named server: an address, or the name of a tunnel of the engine.
     pub(super) async fn find(
         &self,
@@ -114,7 +114,9 @@ impl Reach {
             Ok(server) => server.clone(),
             Err(error) => {
                 let away = match &error {
-                    FindError::Unknown(wanted) => registered::away(&self.connection, wanted).await,
+                    FindError::Unknown(wanted) => {
+                        offline_server::offline_failure(&self.connection, wanted).await
+                    }
                     FindError::Ambiguous { .. } | FindError::Offline(_) => None,
                 };
                 return Err(away.unwrap_or_else(|| not_found(&error, &servers)));
@@ -132,8 +134,9 @@ impl Reach {
     /// The token for this server only.
     fn own_token(&self) -> Result<Option<Token>, Failure> {
         if let Some(path) = &self.auth_token_file {
-            let token = std::fs::read_to_string(path)
-                .map_err(|error| Failure::of(&format!("cannot read {}", path.display()), error))?;
+            let token = std::fs::read_to_string(path).map_err(|error| {
+                Failure::from_error(&format!("cannot read {}", path.display()), error)
+            })?;
             return Ok(Some(Token::new(&token)));
         }
         let given = self.auth_token.as_deref().map(str::trim);
@@ -149,13 +152,15 @@ impl Reach {
     }
 }
 
-fn no_way(error: &NoWay) -> Failure {
+fn no_way(error: &UnreachableError) -> Failure {
     let message = plain(&error.to_string());
     match error {
-        NoWay::Transport { .. } => Failure::new(Code::Failed, message).named("webtty_transport"),
-        NoWay::WebTransport(_) => Failure::new(Code::NotAvailable, message)
+        UnreachableError::Transport { .. } => {
+            Failure::new(Code::Failed, message).named("webtty_transport")
+        }
+        UnreachableError::WebTransport(_) => Failure::new(Code::NotAvailable, message)
             .hint("start the server with --transport websocket"),
-        NoWay::Address(_) => Failure::new(Code::Failed, message),
+        UnreachableError::Address(_) => Failure::new(Code::Failed, message),
     }
 }
 

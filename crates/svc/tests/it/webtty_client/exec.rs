@@ -4,14 +4,14 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::super::program::Home;
-use super::served::{Options, Served};
+use super::served::{Options, TestServer};
 
 /// WT-1: the output and the exit status of a command as one object. The exit code is that of the
 /// command.
 #[tokio::test]
 async fn a_command_is_reported_as_json_and_its_exit_code_returned() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let url = served.url();
     let script = "echo out; echo err >&2; pwd; echo $GREETING; exit 3";
     let args = [
@@ -46,7 +46,7 @@ async fn a_command_is_reported_as_json_and_its_exit_code_returned() {
 #[tokio::test]
 async fn a_token_in_an_address_is_not_printed() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let url = format!("{}/?svc.token=secret", served.url());
     let args = ["webtty", "exec", &url, "-o", "json", "--", "true"];
     let ended = home.run(&args).await;
@@ -73,7 +73,7 @@ async fn a_token_in_an_address_is_not_printed() {
 #[tokio::test]
 async fn output_is_streamed_and_stdin_is_passed_on_request() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let url = served.url();
     let script = "cat; echo done >&2";
     let args = [
@@ -105,7 +105,7 @@ async fn output_is_streamed_and_stdin_is_passed_on_request() {
 #[tokio::test]
 async fn signals_go_to_the_command_and_come_from_it() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let url = served.url();
     let args = ["webtty", "exec", &url, "--", "sh", "-c", "kill -9 $$"];
     let ended = home.run(&args).await;
@@ -130,7 +130,7 @@ async fn signals_go_to_the_command_and_come_from_it() {
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_stopped() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let url = served.url();
     let args = [
         "webtty",
@@ -153,7 +153,7 @@ async fn a_command_that_takes_too_long_is_stopped() {
 #[tokio::test]
 async fn connection_and_start_errors_are_reported() {
     let home = Home::new();
-    let served = Served::start(
+    let served = TestServer::start(
         home.path(),
         Options {
             token: Some("sesame"),

@@ -8,14 +8,14 @@ use tokio::{
 };
 
 use super::super::program::Home;
-use super::served::{Options, Served};
+use super::served::{Options, TestServer};
 
 #[tokio::test]
 async fn files_are_uploaded_and_downloaded() {
     let home = Home::new();
     let root = home.path().join("root");
     std::fs::create_dir(&root).unwrap();
-    let served = Served::start(
+    let served = TestServer::start(
         home.path(),
         Options {
             files: Some(root.clone()),

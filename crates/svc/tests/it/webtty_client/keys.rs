@@ -5,7 +5,7 @@ use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
 use serde_json::Value;
 
 use super::super::program::Home;
-use super::served::{Options, Served};
+use super::served::{Options, TestServer};
 
 pub(super) async fn key(home: &Home, name: &str) -> String {
     let shown = home.run(&["webtty", "identity", "show", name]).await;
@@ -41,7 +41,7 @@ async fn ends_with_each_others_keys_connect_and_others_do_not() {
     let [client, host] = [key(&home, "default").await, key(&home, "host").await];
     let add = ["webtty", "authorized-client", "add", "ada", &client];
     assert_eq!(home.run(&add).await.code, Some(0));
-    let served = Served::start(
+    let served = TestServer::start(
         home.path(),
         Options {
             seal: Some((

@@ -2,7 +2,7 @@
 
 use super::super::{
     installed::{alone, up},
-    program::{Ended, Home, Running},
+    program::{CommandOutput, Home, RunningCommand},
 };
 use super::keys::{file, key};
 
@@ -64,7 +64,7 @@ async fn wt_2_a_registered_server_is_sealed_by_its_record() {
         let own = [&own[..], &["--execution-mode", "spawn", "-o", "json"]].concat();
         home.command(&[&own, more].concat())
     };
-    let refused = Ended::of_command(serve(id, &["--e2e"])).await;
+    let refused = CommandOutput::of_command(serve(id, &["--e2e"])).await;
     assert_eq!(refused.code, Some(2), "{refused:?}");
     let hint = "--encryption-policy explicit_key";
     assert!(refused.stderr.contains(hint), "{refused:?}");
@@ -73,7 +73,7 @@ async fn wt_2_a_registered_server_is_sealed_by_its_record() {
     let sealed = [&sealed[..], &["--enroll", "-o", "json"]].concat();
     let sealed = home.run(&[&create[..], &sealed].concat()).await.json();
     let id = sealed["id"].as_str().unwrap();
-    let mut server = Running::spawn(&mut serve(id, &[]));
+    let mut server = RunningCommand::spawn(&mut serve(id, &[]));
     server.json_where(|line| line["status"] == "online").await;
     let exec = ["webtty", "exec", "vault", "--", "sh", "-c"];
     let exec = [&exec[..], &["echo sealed-$((40+2))"]].concat();

@@ -31,13 +31,13 @@ pub(super) struct Options {
 }
 
 /// A server that listens.
-pub(super) struct Served {
+pub(super) struct TestServer {
     pub(super) address: SocketAddr,
     cut: watch::Sender<u32>,
     tasks: [JoinHandle<()>; 2],
 }
 
-impl Served {
+impl TestServer {
     pub(super) async fn start(home: &Path, options: Options) -> Self {
         let seal = options.seal.map(|(identity, authorized)| Seal {
             identity: Arc::new(read_identity(&identity).unwrap()),
@@ -118,7 +118,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }

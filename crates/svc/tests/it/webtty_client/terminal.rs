@@ -6,11 +6,12 @@ use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::Message;
 use tty::message::{self, Ack, AckSession, Close, Feature, Heartbeat, Kind, Notice, NoticeKind};
 
-use super::super::{panel::Seen, program::Home};
-use super::served::{Options, Served};
+use super::super::{panel::TerminalSession, program::Home};
+use super::served::{Options, TestServer};
 
-async fn shell(home: &Home, url: &str) -> Seen {
-    let mut terminal = Seen::start(home, &["webtty", "client", url, "--", "sh"], 100, 30);
+async fn shell(home: &Home, url: &str) -> TerminalSession {
+    let mut terminal =
+        TerminalSession::start(home, &["webtty", "client", url, "--", "sh"], 100, 30);
     terminal.until_text("ready> ").await;
     terminal
 }
@@ -20,7 +21,7 @@ async fn shell(home: &Home, url: &str) -> Seen {
 #[tokio::test]
 async fn a_client_controls_a_remote_shell() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let mut terminal = shell(&home, &served.url()).await;
     terminal.press("echo $((6 * 7)) $TERM; stty size\r");
     terminal.until_text("42 xterm-256color").await;
@@ -43,7 +44,7 @@ async fn a_client_controls_a_remote_shell() {
 #[tokio::test]
 async fn a_client_disconnects_with_an_escape() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let mut terminal = shell(&home, &served.url()).await;
     terminal.press("echo a~.b\r");
     terminal.until_text("a~.b").await;
@@ -64,7 +65,7 @@ async fn a_client_disconnects_with_an_escape() {
 #[tokio::test]
 async fn a_signal_restores_the_terminal() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let terminal = shell(&home, &served.url()).await;
     terminal.signal(Signal::SIGTERM);
     let (code, text) = terminal.ended().await;
@@ -75,7 +76,7 @@ async fn a_signal_restores_the_terminal() {
 #[tokio::test]
 async fn a_lost_connection_is_resumed_with_the_same_shell() {
     let home = Home::new();
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let mut terminal = shell(&home, &served.url()).await;
     terminal.press("kept=yes\r");
     served.cut();
@@ -132,7 +133,7 @@ async fn the_controller_answers_control_requests() {
         decisions
     });
     let home = Home::new();
-    let mut terminal = Seen::start(&home, &["webtty", "client", &url], 100, 30);
+    let mut terminal = TerminalSession::start(&home, &["webtty", "client", &url], 100, 30);
     terminal
         .until(|screen| {
             let question = "[svc] ada asks for control: to fix it (~y gives it, ~n does not)";

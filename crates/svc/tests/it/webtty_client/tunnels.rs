@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::super::{
     installed::alone,
-    program::{Home, Running},
+    program::{Home, RunningCommand},
 };
-use super::served::{Options, Served};
+use super::served::{Options, TestServer};
 
-async fn tunnel(home: &Home, served: &Served, name: &str, more: &[&str]) -> Running {
+async fn tunnel(home: &Home, served: &TestServer, name: &str, more: &[&str]) -> RunningCommand {
     let port = served.address.port().to_string();
     let own = [
         "forward",
@@ -39,7 +39,7 @@ async fn a_server_is_reached_by_its_name_published_or_private() {
         files: Some(root),
         ..Options::default()
     };
-    let served = Served::start(home.path(), options).await;
+    let served = TestServer::start(home.path(), options).await;
     let published = tunnel(&home, &served, "open", &["--token-auth"]).await;
     let private = tunnel(&home, &served, "hidden", &["--no-publish"]).await;
     let twins = [tunnel(
@@ -113,7 +113,7 @@ async fn a_server_is_reached_by_its_name_published_or_private() {
 async fn an_encrypted_server_gets_no_unencrypted_data() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
-    let served = Served::start(home.path(), Options::default()).await;
+    let served = TestServer::start(home.path(), Options::default()).await;
     let label = ["--no-publish", "--label", "svc.webtty.e2e=required"];
     let agent = tunnel(&home, &served, "sealed", &label).await;
     let output = home.run(&["webtty", "exec", "sealed", "--", "true"]).await;

@@ -41,7 +41,7 @@ pub(super) struct Lock {
 
 type Script = Arc<dyn Fn(&str) -> Vec<Act> + Send + Sync>;
 
-struct Shared {
+struct FakeState {
     script: Script,
     seen: mpsc::UnboundedSender<String>,
     lock: Option<Lock>,
@@ -60,7 +60,7 @@ impl Fake {
         let url = format!("ws://{}/", listener.local_addr().unwrap());
         let (seen_to, seen) = mpsc::unbounded_channel();
         let (broken, breaks) = watch::channel(0);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(FakeState {
             script: Arc::new(script),
             seen: seen_to,
             lock,
@@ -98,7 +98,7 @@ impl Drop for Fake {
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>, mut breaks: watch::Receiver<u32>) {
+async fn serve(stream: TcpStream, shared: Arc<FakeState>, mut breaks: watch::Receiver<u32>) {
     breaks.mark_unchanged();
     let socket = tokio_tungstenite::accept_async(stream).await.unwrap();
     let (mut sink, mut stream) = socket.split();
@@ -232,7 +232,7 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, mut breaks: watch::Receiv
                         let known = all.iter().find(|(_, server)| server.accepts(resume));
                         let known = *known.unwrap().0;
                         let mut machine = all.remove(&known).unwrap();
-                        machine.on_return(&session, [u8::try_from(id).unwrap(); TOKEN_LEN], now);
+                        machine.on_resume(&session, [u8::try_from(id).unwrap(); TOKEN_LEN], now);
                         server = Some(machine);
                         id = known;
                         shared.seen.send("back".to_owned()).ok();

@@ -127,7 +127,7 @@ async fn input_and_output_are_complete_after_a_lost_connection() {
 async fn a_failed_resume_is_reported_with_its_reason() {
     let fake = Fake::start(None, echo).await;
     let request = Request {
-        comes_back: false,
+        resumes: false,
         ..terminal()
     };
     let (mut session, _input) = Session::start(endpoint(&fake.url), request);

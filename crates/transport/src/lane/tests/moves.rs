@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use super::*;
 
 /// The end that chooses the connection, and has none.
-struct ToNothing;
+struct NoTarget;
 
-impl MigrationTarget for ToNothing {
+impl MigrationTarget for NoTarget {
     type Connection = DuplexStream;
 
     const CHOOSES: bool = true;
@@ -21,9 +21,9 @@ impl MigrationTarget for ToNothing {
 }
 
 /// The end that waits for a connection that never arrives.
-struct ToNowhere;
+struct PendingTarget;
 
-impl MigrationTarget for ToNowhere {
+impl MigrationTarget for PendingTarget {
     type Connection = DuplexStream;
 
     const CHOOSES: bool = false;
@@ -40,9 +40,9 @@ async fn a_stream_stays_without_a_connection_to_move_to() {
     for (down, ends) in [(false, false), (false, true), (true, true)] {
         let mut pair = pair(64 * 1024).await;
         let near = pair.lane.open(&opening("s")).unwrap();
-        let mut near = MigratingStream::new(near, ToNothing, Budget::exchanges(UP_LIMIT));
+        let mut near = MigratingStream::new(near, NoTarget, Budget::exchanges(UP_LIMIT));
         let far = pair.agent.recv().await.unwrap();
-        let mut far = MigratingStream::new(far, ToNowhere, Budget::exchanges(DOWN_LIMIT));
+        let mut far = MigratingStream::new(far, PendingTarget, Budget::exchanges(DOWN_LIMIT));
         if ends {
             near.lane().lane().stay();
             far.lane().lane().stay();
@@ -72,10 +72,10 @@ async fn a_stream_stays_without_a_connection_to_move_to() {
 async fn a_failed_move_fails_on_every_poll() {
     let mut pair = pair(64 * 1024).await;
     let near = pair.lane.open(&opening("s")).unwrap();
-    let mut near = MigratingStream::new(near, ToNothing, Budget::exchanges(UP_LIMIT));
+    let mut near = MigratingStream::new(near, NoTarget, Budget::exchanges(UP_LIMIT));
     near.write_all(b"!").await.unwrap();
     let far = pair.agent.recv().await.unwrap();
-    let mut far = MigratingStream::new(far, ToNowhere, Budget::exchanges(1));
+    let mut far = MigratingStream::new(far, PendingTarget, Budget::exchanges(1));
     let leaving = tokio::spawn(async move { far.write_all(b"too much").await });
     assert_eq!(near.read_u8().await.unwrap(), b't');
     for _ in 0..3 {
@@ -100,7 +100,7 @@ async fn an_end_that_waits_to_move_notices_that_its_peer_has_gone() {
     let mut near = carried(pair.lane.open(&opening("s")).unwrap()).0;
     near.shutdown().await.unwrap();
     let far = pair.agent.recv().await.unwrap();
-    let mut far = MigratingStream::new(far, ToNowhere, Budget::exchanges(1));
+    let mut far = MigratingStream::new(far, PendingTarget, Budget::exchanges(1));
     assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
     let leaving = tokio::spawn(async move { far.write_all(b"too much").await });
     assert_eq!(near.read_u8().await.unwrap(), b't');
@@ -110,9 +110,9 @@ async fn an_end_that_waits_to_move_notices_that_its_peer_has_gone() {
 }
 
 /// The end whose connection arrives when the test allows it.
-struct ToLater(Mutex<Option<oneshot::Receiver<DuplexStream>>>);
+struct DelayedTarget(Mutex<Option<oneshot::Receiver<DuplexStream>>>);
 
-impl MigrationTarget for ToLater {
+impl MigrationTarget for DelayedTarget {
     type Connection = DuplexStream;
 
     const CHOOSES: bool = false;
@@ -124,9 +124,9 @@ impl MigrationTarget for ToLater {
 }
 
 #[derive(Default)]
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -140,10 +140,10 @@ async fn a_move_wakes_both_halves() {
     near.write_all(b"!?").await.unwrap();
     let far = pair.agent.recv().await.unwrap();
     let (arrival, later) = oneshot::channel();
-    let to = ToLater(Mutex::new(Some(later)));
+    let to = DelayedTarget(Mutex::new(Some(later)));
     let mut far = MigratingStream::new(far, to, Budget::exchanges(DOWN_LIMIT));
     assert_eq!(far.read_u8().await.unwrap(), b'!');
-    let halves = [(); 2].map(|()| Arc::new(Woken::default()));
+    let halves = [(); 2].map(|()| Arc::new(WakeFlag::default()));
     let [reader, writer] = [0, 1].map(|half: usize| Waker::from(Arc::clone(&halves[half])));
     let mut bytes = [0; 1];
     // Waits until the mark has arrived, and then until the connection has.

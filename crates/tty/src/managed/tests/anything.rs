@@ -78,7 +78,7 @@ proptest! {
                 }
                 Step::Ask(r, n, one) => {
                     let limit = ControlLimit { time: None, lines: one.then_some(1) };
-                    let ask = Ask { limit, ..Ask::default() };
+                    let ask = NewControlRequest { limit, ..NewControlRequest::default() };
                     let requested = session.request_control(request(r), person(n), ask, now);
                     prop_assert!(requested.is_err() || requested.is_ok_and(|requested| requested.requester == person(n)));
                 }
@@ -104,7 +104,7 @@ proptest! {
                     now += SignedDuration::from_secs(seconds.into());
                     session.on_time(now);
                 }
-                Step::Read(n) => while session.take(person(n)).is_some() {},
+                Step::Read(n) => while session.next_message(person(n)).is_some() {},
             }
             let controller = session.controller_id();
             let connected = session.participants().filter(|p| p.is_connected());

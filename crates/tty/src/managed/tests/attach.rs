@@ -14,7 +14,10 @@ fn a_grant_attaches_once_in_time_to_its_session_for_its_participant() {
     let expires_at = session.attach(new(1), at(0)).unwrap();
     assert_eq!(expires_at, at(30));
     session.attach(new(2), at(0)).unwrap();
-    assert_eq!(session.attach(new(1), at(0)), Err(Refused::Invalid("id")));
+    assert_eq!(
+        session.attach(new(1), at(0)),
+        Err(SessionRefusalError::Invalid("id"))
+    );
 
     let of = |change: fn(&mut Attach)| {
         let mut attach = attach(1);
@@ -25,69 +28,76 @@ fn a_grant_attaches_once_in_time_to_its_session_for_its_participant() {
         (
             "forged",
             of(|a| a.attach_grant = vec![9; 32]),
-            Refused::BadGrant,
+            SessionRefusalError::BadGrant,
         ),
         (
             "empty",
             of(|a| a.attach_grant = Vec::new()),
-            Refused::BadGrant,
+            SessionRefusalError::BadGrant,
         ),
-        ("longer", of(|a| a.attach_grant.push(1)), Refused::BadGrant),
+        (
+            "longer",
+            of(|a| a.attach_grant.push(1)),
+            SessionRefusalError::BadGrant,
+        ),
         (
             "another's",
             of(|a| a.participant_id = person(2).to_string()),
-            Refused::BadGrant,
+            SessionRefusalError::BadGrant,
         ),
         (
             "nobody's",
             of(|a| a.participant_id = person(3).to_string()),
-            Refused::BadGrant,
+            SessionRefusalError::BadGrant,
         ),
         (
             "no id",
             of(|a| a.participant_id = "x".to_owned()),
-            Refused::BadGrant,
+            SessionRefusalError::BadGrant,
         ),
         (
             "the first one's",
             of(|a| a.participant_id = person(0).to_string()),
-            Refused::BadGrant,
+            SessionRefusalError::BadGrant,
         ),
         (
             "another session's",
             of(|a| a.session_id = WebttySessionId::new(1, [1; 10]).to_string()),
-            Refused::BadGrant,
+            SessionRefusalError::BadGrant,
         ),
         (
             "as the controller",
             of(|a| a.requested_role = AttachRole::Controller.into()),
-            Refused::NotAsController,
+            SessionRefusalError::NotAsController,
         ),
     ] {
         assert_eq!(session.connect(&attach, at(1)), Err(refused), "{name}");
     }
     assert_eq!(
         session.connect(&attach(1), at(30)),
-        Err(Refused::Expired),
+        Err(SessionRefusalError::Expired),
         "late"
     );
     let nearly = at(30) - SignedDuration::from_nanos(1);
     assert_eq!(session.connect(&attach(1), nearly), Ok(person(1)));
     assert_eq!(
         session.connect(&attach(1), nearly),
-        Err(Refused::BadGrant),
+        Err(SessionRefusalError::BadGrant),
         "replayed"
     );
     session.on_lost(person(1), at(5));
     assert_eq!(
         session.connect(&attach(1), at(6)),
-        Err(Refused::BadGrant),
+        Err(SessionRefusalError::BadGrant),
         "replayed later"
     );
     // The other grant was never used.
     assert_eq!(session.deadline(), Some(at(5)));
     session.on_time(at(30));
-    assert_eq!(session.connect(&attach(2), at(30)), Err(Refused::BadGrant));
+    assert_eq!(
+        session.connect(&attach(2), at(30)),
+        Err(SessionRefusalError::BadGrant)
+    );
 }
 
 #[test]
@@ -103,7 +113,7 @@ fn late_participants_get_the_screen_and_later_output() {
     session.attach(new, at(1)).unwrap();
     session.connect(&attach(1), at(1)).unwrap();
     session.on_server(Kind::data(Stream::Stdout, "before the first take"), at(1));
-    let Some(Kind::Heartbeat(heartbeat)) = session.take(person(1)) else {
+    let Some(Kind::Heartbeat(heartbeat)) = session.next_message(person(1)) else {
         panic!("a notice");
     };
     let notice = heartbeat.notice.unwrap();
@@ -115,17 +125,17 @@ fn late_participants_get_the_screen_and_later_output() {
     let Some(Kind::Data(Data {
         payload: Some(Payload::Data(bytes)),
         ..
-    })) = session.take(person(1))
+    })) = session.next_message(person(1))
     else {
         panic!("a screen");
     };
     let mut late = crate::screen::Screen::new(Size { rows: 5, cols: 20 }).unwrap();
     late.feed(&bytes);
     assert_eq!(late.rows()[..2], ["$ make", "before the first tak"]);
-    assert_eq!(session.take(person(1)), None);
+    assert_eq!(session.next_message(person(1)), None);
     session.on_server(Kind::data(Stream::Stdout, "x"), at(1));
     assert_eq!(
-        session.take(person(1)),
+        session.next_message(person(1)),
         Some(Kind::data(Stream::Stdout, "x"))
     );
 }
@@ -138,15 +148,15 @@ fn the_queue_of_a_slow_viewer_is_bounded_and_replaced_by_the_screen() {
     for _ in 0..100 {
         session.on_server(Kind::data(Stream::Stdout, chunk.clone()), at(1));
         // The controller reads, so the server is never paused.
-        assert!(!session.holds_server());
+        assert!(!session.pauses_server());
         assert_eq!(
-            session.take(person(0)),
+            session.next_message(person(0)),
             Some(Kind::data(Stream::Stdout, chunk.clone()))
         );
         drain(&mut session);
     }
     session.on_server(Kind::data(Stream::Stdout, "\x1b[H\x1b[2Jend"), at(1));
-    let got: Vec<Kind> = std::iter::from_fn(|| session.take(person(1))).collect();
+    let got: Vec<Kind> = std::iter::from_fn(|| session.next_message(person(1))).collect();
     assert_eq!(got.len(), 2, "a notice and a screen");
     let Some(Kind::Data(Data {
         payload: Some(Payload::Data(bytes)),
@@ -161,13 +171,13 @@ fn the_queue_of_a_slow_viewer_is_bounded_and_replaced_by_the_screen() {
 
     // Only the controller makes the command wait.
     for _ in 0..VIEWER_QUEUE / 4096 {
-        assert!(!session.holds_server());
+        assert!(!session.pauses_server());
         session.on_server(Kind::data(Stream::Stdout, chunk.clone()), at(1));
     }
-    assert!(session.holds_server());
-    session.take(person(0));
-    session.take(person(0));
-    assert!(!session.holds_server());
+    assert!(session.pauses_server());
+    session.next_message(person(0));
+    session.next_message(person(0));
+    assert!(!session.pauses_server());
 }
 
 #[test]
@@ -179,7 +189,7 @@ fn participants_and_pending_requests_are_limited() {
         let expected = if usize::from(n) <= MAX_PENDING {
             Ok(ControlStatus::Pending)
         } else {
-            Err(Refused::TooMany)
+            Err(SessionRefusalError::TooMany)
         };
         assert_eq!(requested, expected, "{n}");
     }
@@ -189,7 +199,10 @@ fn participants_and_pending_requests_are_limited() {
         grant: [1; 32],
         may_control: true,
     };
-    assert_eq!(session.attach(new, at(0)), Err(Refused::TooMany));
+    assert_eq!(
+        session.attach(new, at(0)),
+        Err(SessionRefusalError::TooMany)
+    );
 }
 
 /// Beyond a limit, the oldest participants that left and their requests are removed.
@@ -212,7 +225,7 @@ fn listed_participants_are_limited() {
         session.connect(&connecting, at(0)).unwrap();
         let request_id = ControlRequestId::new(2000 + n, [0; 10]);
         session
-            .request_control(request_id, id(n), Ask::default(), at(0))
+            .request_control(request_id, id(n), NewControlRequest::default(), at(0))
             .unwrap();
         session.on_lost(id(n), at(0));
         drain(&mut session);

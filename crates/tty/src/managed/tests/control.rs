@@ -6,18 +6,19 @@ use super::*;
 fn a_grant_gives_control_and_a_revocation_returns_it() {
     let mut session = active();
     join(&mut session, 1, at(0));
-    let ask_ = Ask {
+    let ask_ = NewControlRequest {
         reason: Some("the disk is full".to_owned()),
-        ..Ask::default()
+        ..NewControlRequest::default()
     };
     session
         .request_control(request(1), person(1), ask_, at(1))
         .unwrap();
     // The controller receives the requester and the reason.
-    let notice = std::iter::from_fn(|| session.take(person(0))).find_map(|kind| match kind {
-        Kind::Heartbeat(heartbeat) => heartbeat.notice,
-        _ => None,
-    });
+    let notice =
+        std::iter::from_fn(|| session.next_message(person(0))).find_map(|kind| match kind {
+            Kind::Heartbeat(heartbeat) => heartbeat.notice,
+            _ => None,
+        });
     let notice = notice.unwrap();
     assert_eq!(
         (notice.kind(), notice.user.as_str(), notice.reason.as_str()),
@@ -63,7 +64,7 @@ fn a_grant_gives_control_and_a_revocation_returns_it() {
         "it is theirs again"
     );
     let again = resolve(&mut session, 1, &initiator, ControlAction::Revoke, at(4));
-    assert_eq!(again, Err(Refused::NotGranted));
+    assert_eq!(again, Err(SessionRefusalError::NotGranted));
 }
 
 #[test]
@@ -72,29 +73,41 @@ fn invalid_requests_and_answers_are_refused() {
     join(&mut session, 1, at(0));
     join(&mut session, 2, at(0));
     let approver = |n| Approver::Participant(person(n));
-    assert_eq!(ask(&mut session, 1, 0, at(0)), Err(Refused::HasControl));
-    assert_eq!(ask(&mut session, 1, 9, at(0)), Err(Refused::NotFound));
+    assert_eq!(
+        ask(&mut session, 1, 0, at(0)),
+        Err(SessionRefusalError::HasControl)
+    );
+    assert_eq!(
+        ask(&mut session, 1, 9, at(0)),
+        Err(SessionRefusalError::NotFound)
+    );
     assert_eq!(ask(&mut session, 1, 1, at(0)), Ok(ControlStatus::Pending));
-    assert_eq!(ask(&mut session, 1, 2, at(0)), Err(Refused::Invalid("id")));
-    assert_eq!(ask(&mut session, 2, 1, at(0)), Err(Refused::IsPending));
-    let long = Ask {
+    assert_eq!(
+        ask(&mut session, 1, 2, at(0)),
+        Err(SessionRefusalError::Invalid("id"))
+    );
+    assert_eq!(
+        ask(&mut session, 2, 1, at(0)),
+        Err(SessionRefusalError::IsPending)
+    );
+    let long = NewControlRequest {
         reason: Some("x".repeat(5000)),
-        ..Ask::default()
+        ..NewControlRequest::default()
     };
-    let late = Ask {
+    let late = NewControlRequest {
         expires_at: Some(at(0)),
-        ..Ask::default()
+        ..NewControlRequest::default()
     };
-    let far = Ask {
+    let far = NewControlRequest {
         expires_at: Some(at(3601)),
-        ..Ask::default()
+        ..NewControlRequest::default()
     };
-    let none = Ask {
+    let none = NewControlRequest {
         limit: ControlLimit {
             time: None,
             lines: Some(0),
         },
-        ..Ask::default()
+        ..NewControlRequest::default()
     };
     for (ask, what) in [
         (long, "reason"),
@@ -103,15 +116,39 @@ fn invalid_requests_and_answers_are_refused() {
         (none, "limit"),
     ] {
         let refused = session.request_control(request(2), person(2), ask, at(0));
-        assert_eq!(refused.map(drop), Err(Refused::Invalid(what)));
+        assert_eq!(refused.map(drop), Err(SessionRefusalError::Invalid(what)));
     }
     for (by, action, refused) in [
-        (approver(1), ControlAction::Grant, Refused::NotAllowed),
-        (approver(2), ControlAction::Grant, Refused::NotAllowed),
-        (approver(2), ControlAction::Refuse, Refused::NotAllowed),
-        (approver(2), ControlAction::Revoke, Refused::NotAllowed),
-        (approver(9), ControlAction::Grant, Refused::NotFound),
-        (OWNER, ControlAction::Revoke, Refused::NotGranted),
+        (
+            approver(1),
+            ControlAction::Grant,
+            SessionRefusalError::NotAllowed,
+        ),
+        (
+            approver(2),
+            ControlAction::Grant,
+            SessionRefusalError::NotAllowed,
+        ),
+        (
+            approver(2),
+            ControlAction::Refuse,
+            SessionRefusalError::NotAllowed,
+        ),
+        (
+            approver(2),
+            ControlAction::Revoke,
+            SessionRefusalError::NotAllowed,
+        ),
+        (
+            approver(9),
+            ControlAction::Grant,
+            SessionRefusalError::NotFound,
+        ),
+        (
+            OWNER,
+            ControlAction::Revoke,
+            SessionRefusalError::NotGranted,
+        ),
     ] {
         assert_eq!(
             resolve(&mut session, 1, &by, action, at(1)),
@@ -121,7 +158,7 @@ fn invalid_requests_and_answers_are_refused() {
     }
     assert_eq!(
         resolve(&mut session, 9, &OWNER, ControlAction::Grant, at(1)),
-        Err(Refused::NotFound)
+        Err(SessionRefusalError::NotFound)
     );
     assert_eq!(
         resolve(&mut session, 1, &approver(0), ControlAction::Refuse, at(1)),
@@ -130,14 +167,14 @@ fn invalid_requests_and_answers_are_refused() {
     for action in [ControlAction::Grant, ControlAction::Refuse] {
         assert_eq!(
             resolve(&mut session, 1, &OWNER, action, at(1)),
-            Err(Refused::NotPending)
+            Err(SessionRefusalError::NotPending)
         );
     }
     // The answer arrives exactly at the deadline.
     assert_eq!(ask(&mut session, 3, 1, at(0)), Ok(ControlStatus::Pending));
     assert_eq!(
         resolve(&mut session, 3, &OWNER, ControlAction::Grant, at(120)),
-        Err(Refused::Expired)
+        Err(SessionRefusalError::Expired)
     );
     assert_eq!(session.controller_id(), Some(person(0)));
     assert_eq!(ask(&mut session, 4, 1, at(0)), Ok(ControlStatus::Pending));
@@ -150,21 +187,24 @@ fn invalid_requests_and_answers_are_refused() {
     session.on_lost(person(2), at(120));
     assert_eq!(
         resolve(&mut session, 5, &OWNER, ControlAction::Grant, at(120)),
-        Err(Refused::NotPending)
+        Err(SessionRefusalError::NotPending)
     );
-    assert_eq!(ask(&mut session, 6, 2, at(120)), Err(Refused::NotConnected));
+    assert_eq!(
+        ask(&mut session, 6, 2, at(120)),
+        Err(SessionRefusalError::NotConnected)
+    );
 }
 
 #[test]
 fn control_for_one_command_ends_with_it() {
     let mut session = active();
     join(&mut session, 1, at(0));
-    let one = Ask {
+    let one = NewControlRequest {
         limit: ControlLimit {
             time: None,
             lines: Some(1),
         },
-        ..Ask::default()
+        ..NewControlRequest::default()
     };
     session
         .request_control(request(1), person(1), one, at(0))
@@ -190,12 +230,12 @@ fn control_for_one_command_ends_with_it() {
 fn control_for_a_time_ends_with_it() {
     let mut session = active();
     join(&mut session, 1, at(0));
-    let minute = Ask {
+    let minute = NewControlRequest {
         limit: ControlLimit {
             time: Some(std::time::Duration::from_mins(1)),
             lines: None,
         },
-        ..Ask::default()
+        ..NewControlRequest::default()
     };
     session
         .request_control(request(1), person(1), minute, at(0))
@@ -223,7 +263,10 @@ fn a_leaving_controller_returns_control_and_an_abandoned_session_ends() {
     assert_eq!(session.controller_id(), Some(person(0)));
     type_(&mut session, 1, "x", at(1));
     assert!(typed(&mut session).is_empty());
-    assert_eq!(session.kick(person(1), at(1)), Err(Refused::NotFound));
+    assert_eq!(
+        session.kick(person(1), at(1)),
+        Err(SessionRefusalError::NotFound)
+    );
 
     join(&mut session, 2, at(1));
     session.on_lost(person(0), at(10));
@@ -327,7 +370,7 @@ fn en_8_a_party_cannot_grant_its_own_requests() {
         },
     ] {
         let granted = resolve(&mut session, 1, &by, ControlAction::Grant, at(0));
-        assert_eq!(granted, Err(Refused::OwnRequest), "{by:?}");
+        assert_eq!(granted, Err(SessionRefusalError::OwnRequest), "{by:?}");
     }
     let granted = resolve(
         &mut session,
@@ -341,7 +384,7 @@ fn en_8_a_party_cannot_grant_its_own_requests() {
     ask(&mut session, 2, 2, at(1)).unwrap();
     let holder = Approver::Participant(person(1));
     let granted = resolve(&mut session, 2, &holder, ControlAction::Grant, at(1));
-    assert_eq!(granted, Err(Refused::OwnRequest));
+    assert_eq!(granted, Err(SessionRefusalError::OwnRequest));
     // The opener granted it, so a call can revoke it as well.
     let revoked = resolve(
         &mut session,
@@ -360,7 +403,7 @@ fn en_8_a_party_cannot_grant_its_own_requests() {
         ControlAction::Grant,
         at(3),
     );
-    assert_eq!(granted, Err(Refused::OwnRequest));
+    assert_eq!(granted, Err(SessionRefusalError::OwnRequest));
     let stream = Approver::Participant(person(0));
     let granted = resolve(&mut session, 3, &stream, ControlAction::Grant, at(3));
     assert_eq!(granted, Ok(ControlStatus::Granted));
@@ -398,10 +441,10 @@ fn en_8_a_program_cannot_take_control_back_from_a_person() {
         },
     ] {
         let revoked = resolve(&mut session, 1, &by, ControlAction::Revoke, at(1));
-        assert_eq!(revoked, Err(Refused::NeedsPerson), "{by:?}");
+        assert_eq!(revoked, Err(SessionRefusalError::NeedsPerson), "{by:?}");
     }
     let dismissed = session.dismiss(person(1), &program_, true, at(1));
-    assert_eq!(dismissed, Err(Refused::NeedsPerson));
+    assert_eq!(dismissed, Err(SessionRefusalError::NeedsPerson));
     assert_eq!(session.controller_id(), Some(person(1)));
     let revoked = resolve(&mut session, 1, &person_, ControlAction::Revoke, at(2));
     assert_eq!(revoked, Ok(ControlStatus::Revoked));
@@ -422,7 +465,7 @@ fn en_8_a_token_alone_cannot_dismiss_the_opener_or_the_controller() {
             0,
             own.clone(),
             true,
-            Err(Refused::NeedsPerson),
+            Err(SessionRefusalError::NeedsPerson),
         ),
         ("the opener, by its person", 0, session_of(0), true, Ok(())),
         (
@@ -430,7 +473,7 @@ fn en_8_a_token_alone_cannot_dismiss_the_opener_or_the_controller() {
             1,
             program(1, "crd_b"),
             false,
-            Err(Refused::NeedsPerson),
+            Err(SessionRefusalError::NeedsPerson),
         ),
         (
             "the controller, by its person",
@@ -451,7 +494,7 @@ fn en_8_a_token_alone_cannot_dismiss_the_opener_or_the_controller() {
             1,
             own.clone(),
             true,
-            Err(Refused::NeedsPerson),
+            Err(SessionRefusalError::NeedsPerson),
         ),
         (
             "a spectator, by its token",
@@ -465,16 +508,22 @@ fn en_8_a_token_alone_cannot_dismiss_the_opener_or_the_controller() {
             2,
             own,
             true,
-            Err(Refused::NeedsPerson),
+            Err(SessionRefusalError::NeedsPerson),
         ),
         (
             "a spectator, by a stranger",
             2,
             session_of(5),
             false,
-            Err(Refused::NotAllowed),
+            Err(SessionRefusalError::NotAllowed),
         ),
-        ("nobody", 9, session_of(0), true, Err(Refused::NotFound)),
+        (
+            "nobody",
+            9,
+            session_of(0),
+            true,
+            Err(SessionRefusalError::NotFound),
+        ),
     ] {
         let mut session = active_of(program(0, "crd_own"));
         join_as(&mut session, 1, program(1, "crd_b"), at(0));

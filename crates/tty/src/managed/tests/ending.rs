@@ -11,7 +11,7 @@ fn a_session_that_does_not_start_in_time_ends() {
     session.on_time(at(5));
     assert_eq!(session.ending(), Some(EndReason::Abandoned));
     assert!(matches!(
-        session.take(person(0)),
+        session.next_message(person(0)),
         Some(Kind::Heartbeat(_) | Kind::Error(_))
     ));
     session.on_server_lost(at(5));
@@ -47,7 +47,7 @@ fn the_close_contains_the_reason_of_the_end() {
             }),
         });
         session.on_server(close, at(3));
-        let messages = std::iter::from_fn(|| session.take(person(0)));
+        let messages = std::iter::from_fn(|| session.next_message(person(0)));
         let close = messages.filter_map(|kind| match kind {
             Kind::Close(close) => close.termination,
             _ => None,
@@ -88,7 +88,7 @@ fn en_8_revoked_sessions_show_no_output_and_are_killed() {
         assert_eq!(done.contains(&Command::DropInput), silent, "{why:?}");
         session.on_server(Kind::data(Stream::Stdout, "goes on"), at(1));
         for n in [0, 1] {
-            let messages: Vec<_> = std::iter::from_fn(|| session.take(person(n))).collect();
+            let messages: Vec<_> = std::iter::from_fn(|| session.next_message(person(n))).collect();
             let shown = messages.iter().any(|kind| matches!(kind, Kind::Data(_)));
             assert_eq!(shown, !silent, "{why:?}: {messages:?}");
         }
@@ -113,7 +113,7 @@ fn en_8_dismissed_participants_see_no_further_output() {
     session.on_server(Kind::data(Stream::Stdout, "waits"), at(0));
     session.kick(person(1), at(1)).unwrap();
     session.on_server(Kind::data(Stream::Stdout, "goes on"), at(1));
-    let messages: Vec<_> = std::iter::from_fn(|| session.take(person(1))).collect();
+    let messages: Vec<_> = std::iter::from_fn(|| session.next_message(person(1))).collect();
     assert!(
         !messages.iter().any(|kind| matches!(kind, Kind::Data(_))),
         "{messages:?}"

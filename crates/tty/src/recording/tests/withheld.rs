@@ -18,7 +18,7 @@ fn salted_recordings_without_content_hashes_are_verified_and_not_withheld() {
     let mut changed = records;
     changed[1].payload = "y".into();
     let broken = verify(SESSION, &changed, None).unwrap_err();
-    assert_eq!((broken.seq, broken.fault), (2, Fault::Content));
+    assert_eq!((broken.seq, broken.fault), (2, ChainFault::Content));
 }
 
 /// Entries of any kind that exports may leave out or show.
@@ -58,10 +58,10 @@ proptest! {
         let original = shown[changed].clone();
         let at = original.seq;
         shown[changed].payload = "forged".into();
-        prop_assert_eq!(found(&shown), BrokenChain { seq: at, fault: Fault::Content });
+        prop_assert_eq!(found(&shown), ChainError { seq: at, fault: ChainFault::Content });
         shown[changed] = Record { payload_length: original.payload_length + 1, ..original.clone() };
-        prop_assert_eq!(found(&shown), BrokenChain { seq: at, fault: Fault::Content });
+        prop_assert_eq!(found(&shown), ChainError { seq: at, fault: ChainFault::Content });
         shown[changed] = Record { content_hash: Some(ContentHash([1; 32])), ..original };
-        prop_assert_eq!(found(&shown), BrokenChain { seq: at, fault: Fault::Content });
+        prop_assert_eq!(found(&shown), ChainError { seq: at, fault: ChainFault::Content });
     }
 }

@@ -44,7 +44,7 @@ pub enum Command {
     Redraw,
     /// Close the connection once everything is sent: on a WebSocket with a close frame with the
     /// reason `finished`; on a plain stream wait for the peer to close. Call `on_lost` immediately,
-    /// and `on_told` when the peer has closed after everything was sent.
+    /// and `on_end_received` when the peer has closed after everything was sent.
     Disconnect,
     /// Drop the session. The command has ended, or never started.
     Release,

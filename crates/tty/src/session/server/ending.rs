@@ -11,7 +11,7 @@ impl Server {
     /// Unread output then does not prove that the output continues. A disconnected client has its
     /// grace period to read it. A client that sends heartbeats has as long as it sends them. Any
     /// other client has as long as a silent one.
-    pub fn on_unread(&mut self, now: Instant) {
+    pub fn on_output_paused(&mut self, now: Instant) {
         let Phase::Draining {
             since, until, read, ..
         } = &mut self.phase
@@ -25,7 +25,7 @@ impl Server {
         }
         let latest = match &self.client {
             None if self.grace_at.is_none() => return,
-            Some(client) if !client.beats || self.ended.is_some() || self.goes_down => {
+            Some(client) if !client.beats || self.ended.is_some() || self.is_shutting_down => {
                 *since + SILENCE
             }
             _ => now + CLOSE_DEADLINE,
@@ -34,7 +34,7 @@ impl Server {
     }
 
     /// Records that the client closed after it had received everything: it does not resume.
-    pub fn on_told(&mut self) {
+    pub fn on_end_received(&mut self) {
         if matches!(self.phase, Phase::Closed { .. }) && self.client.is_none() {
             self.release();
         }
@@ -53,9 +53,9 @@ impl Server {
     /// client.
     pub fn terminate(&mut self, reason: TerminationReason, detail: &'static str, now: Instant) {
         if reason == TerminationReason::Drain {
-            self.goes_down = true;
+            self.is_shutting_down = true;
             // Clients can no longer resume.
-            self.on_told();
+            self.on_end_received();
         }
         if self.ended.is_some() {
             return;
@@ -141,7 +141,7 @@ impl Server {
     pub(super) fn close(&mut self, exit: Exit, now: Instant) {
         self.open_streams.clear();
         if self.client.is_some() {
-            self.say_close(exit, now);
+            self.send_close(exit, now);
         } else if self.is_kept() {
             self.phase = Phase::Closed { exit };
             self.grace_at.get_or_insert(now + self.settings.grace);
@@ -150,7 +150,7 @@ impl Server {
         }
     }
 
-    pub(super) fn say_close(&mut self, exit: Exit, now: Instant) {
+    pub(super) fn send_close(&mut self, exit: Exit, now: Instant) {
         let (return_code, signal) = match exit {
             Exit::Code(code) => (code, ""),
             Exit::Signal(number, name) => (128_i32.saturating_add(number), name),
@@ -184,7 +184,7 @@ impl Server {
     /// True if the client may resume to receive the end. A server that shuts down accepts no
     /// clients.
     fn is_kept(&self) -> bool {
-        self.token.is_some() && !self.goes_down
+        self.token.is_some() && !self.is_shutting_down
     }
 
     pub(super) fn release(&mut self) {

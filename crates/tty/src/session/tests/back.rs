@@ -22,11 +22,11 @@ fn a_lost_client_resumes_once_with_its_token() {
     // A forged token, and tokens of the wrong length.
     assert!(!server.accepts(back([8; TOKEN_LEN], 0).resume.as_ref().unwrap()));
     assert!(!server.accepts(&Resume::default()));
-    server.on_return(&back([8; TOKEN_LEN], 0), [9; TOKEN_LEN], now);
+    server.on_resume(&back([8; TOKEN_LEN], 0), [9; TOKEN_LEN], now);
     assert_eq!(server.command(), None);
 
     let first = back([7; TOKEN_LEN], 4);
-    server.on_return(&first, [9; TOKEN_LEN], now + GRACE / 2);
+    server.on_resume(&first, [9; TOKEN_LEN], now + GRACE / 2);
     let commands = drain(&mut server);
     let Some(Command::Send(Kind::Ack(ack))) = commands.first() else {
         panic!("an ack: {commands:?}");
@@ -46,11 +46,11 @@ fn a_lost_client_resumes_once_with_its_token() {
     // The old token is used again.
     assert!(!server.accepts(first.resume.as_ref().unwrap()));
     // The older connection that still seems alive is closed.
-    server.on_return(&back([9; TOKEN_LEN], 11), [10; TOKEN_LEN], now);
+    server.on_resume(&back([9; TOKEN_LEN], 11), [10; TOKEN_LEN], now);
     assert_eq!(server.command(), Some(Command::Disconnect));
     drain(&mut server);
     // The count exceeds the sent bytes.
-    server.on_return(&back([10; TOKEN_LEN], 12), [11; TOKEN_LEN], now);
+    server.on_resume(&back([10; TOKEN_LEN], 12), [11; TOKEN_LEN], now);
     assert!(sent_texts(&mut server).contains(&"error: more was received than was sent".to_owned()));
 }
 
@@ -108,7 +108,7 @@ fn acknowledged_bytes_are_not_requested_again() {
         }),
         ..OpenSession::default()
     };
-    server.on_return(&open, [9; TOKEN_LEN], now);
+    server.on_resume(&open, [9; TOKEN_LEN], now);
     let error = "error: less was received than was said to be".to_owned();
     assert!(sent_texts(&mut server).contains(&error));
 
@@ -161,7 +161,7 @@ fn the_command_ends_after_the_grace_period_of_a_lost_client() {
         }),
         ..OpenSession::default()
     };
-    server.on_return(&open, [9; TOKEN_LEN], now);
+    server.on_resume(&open, [9; TOKEN_LEN], now);
     assert_eq!(
         sent_texts(&mut server),
         [
@@ -202,7 +202,7 @@ fn a_client_can_receive_the_end_within_the_grace_period() {
     let mut server = left(our_open(true));
     assert_eq!(server.command(), None);
     assert!(server.is_closed());
-    server.on_told();
+    server.on_end_received();
     assert_eq!(drain(&mut server), [Command::Release]);
     // The client resumes without having received it, and is lost again.
     let mut server = left(our_open(true));
@@ -213,8 +213,8 @@ fn a_client_can_receive_the_end_within_the_grace_period() {
         }),
         ..OpenSession::default()
     };
-    server.on_return(&open, [9; TOKEN_LEN], now + GRACE / 2);
-    server.on_told();
+    server.on_resume(&open, [9; TOKEN_LEN], now + GRACE / 2);
+    server.on_end_received();
     let end = [
         "ack",
         "Data(Stdout, 2 bytes)",
@@ -258,7 +258,7 @@ fn the_output_for_a_lost_client_is_bounded() {
         }),
         ..OpenSession::default()
     };
-    server.on_return(&open(0), [9; TOKEN_LEN], now);
+    server.on_resume(&open(0), [9; TOKEN_LEN], now);
     let commands = drain(&mut server);
     assert!(commands.contains(&Command::Redraw));
     let sent = commands

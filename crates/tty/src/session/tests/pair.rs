@@ -75,7 +75,9 @@ impl Pair {
                         self.deliver(kind, now);
                     }
                     ClientCommand::Output(_, bytes) => self.shown.extend(&bytes),
-                    ClientCommand::Missed(_) | ClientCommand::Failed(_) => panic!("{command:?}"),
+                    ClientCommand::LostOutput(_) | ClientCommand::Failed(_) => {
+                        panic!("{command:?}")
+                    }
                     _ => {}
                 }
             }
@@ -120,7 +122,7 @@ impl Pair {
                 assert!(self.server.accepts(session.resume.as_ref().unwrap()));
                 self.tokens += 1;
                 self.server
-                    .on_return(&session, [self.tokens; TOKEN_LEN], now);
+                    .on_resume(&session, [self.tokens; TOKEN_LEN], now);
             }
             None => self.server.on_message(kind, now),
         }

@@ -83,7 +83,7 @@ fn clients_without_the_password_are_challenged() {
     }
     for method in [REFRESH, CREATE_PERMISSION, CHANNEL_BIND] {
         let bytes = message(method, 3.into(), &[]);
-        let Out::Answer(answer) = relay.give(here(), &bytes) else {
+        let PacketResult::Answer(answer) = relay.give(here(), &bytes) else {
             panic!("an answer");
         };
         assert_eq!(code(&Message::from_bytes(&answer).unwrap()), 401);
@@ -112,7 +112,7 @@ fn a_signature_with_missing_attributes_is_a_bad_request() {
             }
         }
         caller.key().sign(Integrity::Sha1, &mut out);
-        let Out::Answer(answer) = relay.give(here(), &out.finish()) else {
+        let PacketResult::Answer(answer) = relay.give(here(), &out.finish()) else {
             panic!("an answer");
         };
         assert_eq!(code(&Message::from_bytes(&answer).unwrap()), 400);
@@ -162,7 +162,7 @@ fn unauthenticated_clients_cannot_amplify_traffic() {
         message(BINDING, 1.into(), &unknown),
     ];
     for request in requests {
-        let Out::Answer(answer) = relay.give(here(), &request) else {
+        let PacketResult::Answer(answer) = relay.give(here(), &request) else {
             panic!("an answer");
         };
         let (sent, answered) = (request.len() + 28, answer.len() + 28);
@@ -192,7 +192,7 @@ fn sha_256_and_its_downgrade_protection() {
         [&[&chosen], &[&whole], &[&turned, &chosen], &[&cut, &chosen]];
     for with in refused {
         let bytes = caller.signed(ALLOCATE, 9.into(), with);
-        let Out::Answer(answer) = relay.give(caller.client, &bytes) else {
+        let PacketResult::Answer(answer) = relay.give(caller.client, &bytes) else {
             panic!("an answer");
         };
         assert_eq!(code(&Message::from_bytes(&answer).unwrap()), 400);

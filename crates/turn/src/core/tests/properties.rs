@@ -84,7 +84,7 @@ proptest! {
                     if let Some(open) = &relay.last_open {
                         let (id, from) = (open.id, peer(from).parse().unwrap());
                         let mut buffer = vec![0; 72_000];
-                        if let Some((to, wrap)) = relay.core.from_peer(relay.now, id, from, length) {
+                        if let Some((to, wrap)) = relay.core.on_peer_datagram(relay.now, id, from, length) {
                             let whole = wrap.apply(&mut buffer, length, to.is_stream());
                             prop_assert_eq!(whole.is_some(), length <= 65_535);
                         }

@@ -7,7 +7,7 @@ fn a_binding_response_contains_the_source_address() {
     let mut relay = Relay::new();
     for client in [here(), at("[2001:db8::9]:5000")] {
         let bytes = message(BINDING, 5.into(), &[]);
-        let Out::Answer(answer) = relay.give(client, &bytes) else {
+        let PacketResult::Answer(answer) = relay.give(client, &bytes) else {
             panic!("an answer");
         };
         let answer = Message::from_bytes(&answer).unwrap();
@@ -18,7 +18,7 @@ fn a_binding_response_contains_the_source_address() {
     let kind = MessageType::from_class_method(MessageClass::Request, BINDING);
     let mut out = Message::builder(kind, 5.into(), MessageWriteVec::new());
     out.add_fingerprint().unwrap();
-    let Out::Answer(answer) = relay.give(here(), &out.finish()) else {
+    let PacketResult::Answer(answer) = relay.give(here(), &out.finish()) else {
         panic!("an answer");
     };
     assert!(
@@ -44,42 +44,52 @@ fn an_allocation_relays_both_ways() {
     let peer: SocketAddr = "1.1.1.1:9".parse().unwrap();
     assert_eq!(
         caller.send(&mut relay, "1.1.1.1:9", b"x"),
-        Out::Nothing,
+        PacketResult::Nothing,
         "no permission"
     );
     assert_eq!(
-        relay.core.from_peer(relay.now, id, peer, 1),
+        relay.core.on_peer_datagram(relay.now, id, peer, 1),
         None,
         "no permission"
     );
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     let sent = caller.send(&mut relay, "1.1.1.1:9", b"hello");
-    assert_eq!(sent, Out::Peer(relay_address, peer, b"hello".to_vec()));
+    assert_eq!(
+        sent,
+        PacketResult::Peer(relay_address, peer, b"hello".to_vec())
+    );
     // A permission is valid for every port of the address, and for no other address.
     assert!(matches!(
         caller.send(&mut relay, "1.1.1.1:10", b"x"),
-        Out::Peer(..)
+        PacketResult::Peer(..)
     ));
-    assert_eq!(caller.send(&mut relay, "1.1.1.2:9", b"x"), Out::Nothing);
-    let (client, wrap) = relay.core.from_peer(relay.now, id, peer, 5).unwrap();
+    assert_eq!(
+        caller.send(&mut relay, "1.1.1.2:9", b"x"),
+        PacketResult::Nothing
+    );
+    let (client, wrap) = relay.core.on_peer_datagram(relay.now, id, peer, 5).unwrap();
     assert_eq!(client, here());
     assert!(matches!(wrap, Wrap::Indication { peer: from, .. } if from == peer));
 
     assert_eq!(caller.bind(&mut relay, 0x4001, "1.1.1.1:9"), 0);
     let data = [&[0x40, 1, 0, 5][..], b"hello"].concat();
-    let sent = Out::Peer(relay_address, peer, b"hello".to_vec());
+    let sent = PacketResult::Peer(relay_address, peer, b"hello".to_vec());
     assert_eq!(relay.give(here(), &data), sent);
     assert_eq!(
         relay.give(here(), &[0x40, 2, 0, 0]),
-        Out::Nothing,
+        PacketResult::Nothing,
         "unbound"
     );
     assert_eq!(
         relay.give(at("192.0.2.9:5001"), &data),
-        Out::Nothing,
+        PacketResult::Nothing,
         "another client"
     );
-    let wrap = relay.core.from_peer(relay.now, id, peer, 5).unwrap().1;
+    let wrap = relay
+        .core
+        .on_peer_datagram(relay.now, id, peer, 5)
+        .unwrap()
+        .1;
     assert_eq!(wrap, Wrap::Channel(0x4001));
     // 1 for the unpermitted is not counted: 5, 1, 5 out by Send and channel, 5 + 5 in.
     assert_eq!(relay.book.meter.take(), (1, 5 + 1 + 5 + 5 + 5));
@@ -93,17 +103,31 @@ fn deadlines_are_exact() {
     let peer: SocketAddr = "1.1.1.1:9".parse().unwrap();
     assert_eq!(caller.bind(&mut relay, 0x4000, "1.1.1.1:9"), 0);
     relay.pass(299);
-    assert!(relay.core.from_peer(relay.now, id, peer, 1).is_some());
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 1)
+            .is_some()
+    );
     relay.pass(1);
     assert!(
-        relay.core.from_peer(relay.now, id, peer, 1).is_none(),
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 1)
+            .is_none(),
         "permission: 300 s"
     );
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     relay.pass(299);
     assert_eq!(caller.refresh(&mut relay, 600), (0, 600));
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
-    let wrap = |relay: &mut Relay| relay.core.from_peer(relay.now, id, peer, 1).unwrap().1;
+    let wrap = |relay: &mut Relay| {
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 1)
+            .unwrap()
+            .1
+    };
     assert_eq!(wrap(&mut relay), Wrap::Channel(0x4000));
     relay.pass(1);
     assert!(
@@ -200,17 +224,21 @@ fn special_peers_are_refused() {
     }
     assert_eq!(
         caller.send(&mut relay, "1.1.1.1:9", b"x"),
-        Out::Nothing,
+        PacketResult::Nothing,
         "none of them was made"
     );
     // On the relay itself, other allocations are permitted, and nothing else.
     assert_eq!(caller.permit(&mut relay, &["198.41.0.4:0"]), 0);
     assert!(matches!(
         caller.send(&mut relay, "198.41.0.4:40000", b"x"),
-        Out::Peer(..)
+        PacketResult::Peer(..)
     ));
     for own in ["198.41.0.4:22", "198.41.0.4:3478", "198.41.0.4:0"] {
-        assert_eq!(caller.send(&mut relay, own, b"x"), Out::Nothing, "{own}");
+        assert_eq!(
+            caller.send(&mut relay, own, b"x"),
+            PacketResult::Nothing,
+            "{own}"
+        );
         assert_eq!(caller.bind(&mut relay, 0x4000, own), 403, "{own}");
     }
 }
@@ -400,7 +428,17 @@ fn closing_a_connection_ends_its_allocation() {
     assert_eq!(caller.allocate(&mut relay), 0);
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     let peer = "1.1.1.1:9".parse().unwrap();
-    assert!(relay.core.from_peer(relay.now, id, peer, 1).is_none());
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 1)
+            .is_none()
+    );
     let id = relay.last_open.as_ref().unwrap().id;
-    assert!(relay.core.from_peer(relay.now, id, peer, 1).is_some());
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 1)
+            .is_some()
+    );
 }

@@ -100,33 +100,45 @@ fn malformed_packets_are_dropped() {
     for end in 0..good.len() {
         assert_eq!(
             relay.give(here(), &good[..end]),
-            Out::Nothing,
+            PacketResult::Nothing,
             "cut at {end}"
         );
     }
     let longer = [&good[..], &[0; 4]].concat();
     assert_eq!(
         relay.give(here(), &longer),
-        Out::Nothing,
+        PacketResult::Nothing,
         "something behind it"
     );
     let filler = RawAttribute::new_owned(AttributeType::new(0xf000), vec![0; 5000].into());
     let large = caller.signed(REFRESH, 9.into(), &[&filler]);
-    assert_eq!(relay.give(here(), &large), Out::Nothing, "too large");
+    assert_eq!(
+        relay.give(here(), &large),
+        PacketResult::Nothing,
+        "too large"
+    );
     let mut response = good.clone();
     response[0] = 1;
-    assert_eq!(relay.give(here(), &response), Out::Nothing, "a response");
+    assert_eq!(
+        relay.give(here(), &response),
+        PacketResult::Nothing,
+        "a response"
+    );
     let mut cookie = good.clone();
     cookie[4] = 0;
-    assert_eq!(relay.give(here(), &cookie), Out::Nothing, "RFC 3489");
+    assert_eq!(
+        relay.give(here(), &cookie),
+        PacketResult::Nothing,
+        "RFC 3489"
+    );
     let unknown = caller.signed(Method::new(0x00f), 9.into(), &[]);
     assert_eq!(
         relay.give(here(), &unknown),
-        Out::Nothing,
+        PacketResult::Nothing,
         "a method that there is not"
     );
-    assert_eq!(relay.give(here(), &[]), Out::Nothing);
-    assert_eq!(relay.give(here(), &[0xff; 100]), Out::Nothing);
+    assert_eq!(relay.give(here(), &[]), PacketResult::Nothing);
+    assert_eq!(relay.give(here(), &[0xff; 100]), PacketResult::Nothing);
 
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     let peer = XorPeerAddress::new("1.1.1.1:9".parse().unwrap(), 9.into());
@@ -143,14 +155,14 @@ fn malformed_packets_are_dropped() {
     for with in bad {
         assert_eq!(
             relay.give(here(), &indication(9.into(), with)),
-            Out::Nothing
+            PacketResult::Nothing
         );
     }
     let good = indication(9.into(), &[&peer, &data]);
-    assert!(matches!(relay.give(here(), &good), Out::Peer(..)));
+    assert!(matches!(relay.give(here(), &good), PacketResult::Peer(..)));
     assert_eq!(
         relay.give(at("192.0.2.9:1"), &good),
-        Out::Nothing,
+        PacketResult::Nothing,
         "of no allocation"
     );
 }

@@ -32,19 +32,19 @@ fn allocate(relay: &mut Relay, client: Client, user: &str) -> Caller {
 
 impl Caller {
     /// Requests a connection; returns the code of an immediate refusal.
-    fn connect(&mut self, relay: &mut Relay, peer: &str) -> Result<Dialling, u16> {
+    fn connect(&mut self, relay: &mut Relay, peer: &str) -> Result<PendingDial, u16> {
         let id = self.next();
         let address = XorPeerAddress::new(peer.parse().unwrap(), id);
         let bytes = self.signed(CONNECT, id, &[&address]);
         match relay.give(self.client, &bytes) {
-            Out::Dial(number, from, to) => {
+            PacketResult::Dial(number, from, to) => {
                 assert_eq!(
                     (from.ip(), to),
                     (address_of_relay(to), peer.parse().unwrap())
                 );
-                Ok(Dialling { number, id })
+                Ok(PendingDial { number, id })
             }
-            Out::Answer(answer) => Err(self.read(CONNECT, id, answer).0),
+            PacketResult::Answer(answer) => Err(self.read(CONNECT, id, answer).0),
             other => panic!("{other:?}"),
         }
     }
@@ -69,18 +69,18 @@ impl Caller {
             Some(number as usize % 3)
         );
         match relay.give(self.client, &bytes) {
-            Out::Join(name, label, answer) => {
+            PacketResult::Join(name, label, answer) => {
                 let (code, answer) = self.read(CONNECTION_BIND, id, answer);
                 assert_eq!((code, number_of(&answer)), (0, number));
                 Ok((name, label))
             }
-            Out::Answer(answer) => Err(self.read(CONNECTION_BIND, id, answer).0),
+            PacketResult::Answer(answer) => Err(self.read(CONNECTION_BIND, id, answer).0),
             other => panic!("{other:?}"),
         }
     }
 }
 
-struct Dialling {
+struct PendingDial {
     number: ConnectionNumber,
     id: TransactionId,
 }
@@ -236,7 +236,7 @@ fn each_kind_of_allocation_has_its_own_requests() {
     let mut tcp = allocate(&mut relay, control(), USER);
     assert_eq!(tcp.bind(&mut relay, 0x4000, PEER), 403);
     assert_eq!(tcp.permit(&mut relay, &["1.1.1.1:0"]), 0);
-    assert_eq!(tcp.send(&mut relay, PEER, b"x"), Out::Nothing);
+    assert_eq!(tcp.send(&mut relay, PEER, b"x"), PacketResult::Nothing);
     let mut udp = allocated(&mut relay);
     assert_eq!(udp.connect(&mut relay, PEER).err(), Some(403));
     let mut nothing = Caller::new(&mut relay, second(), USER);
@@ -359,14 +359,29 @@ fn datagrams_beyond_the_rate_are_dropped_and_not_counted_as_relayed() {
     relay.pass(10);
     relay.book.meter.take();
     let data = [&[0x40, 0, 1, 244][..], &[7; 500]].concat();
-    assert!(matches!(relay.give(here(), &data), Out::Peer(..)));
-    assert!(relay.core.from_peer(relay.now, id, peer, 501).is_some());
-    assert_eq!(relay.give(here(), &data), Out::Nothing);
-    assert_eq!(caller.send(&mut relay, PEER, b"x"), Out::Nothing);
-    assert!(relay.core.from_peer(relay.now, id, peer, 9).is_none());
+    assert!(matches!(relay.give(here(), &data), PacketResult::Peer(..)));
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 501)
+            .is_some()
+    );
+    assert_eq!(relay.give(here(), &data), PacketResult::Nothing);
+    assert_eq!(caller.send(&mut relay, PEER, b"x"), PacketResult::Nothing);
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 9)
+            .is_none()
+    );
     assert_eq!(relay.book.meter.take(), (0, 1001));
     let counts = relay.core.take_counts();
     assert_eq!((counts.throttled, counts.dropped), (510, 0));
     relay.pass(1);
-    assert!(relay.core.from_peer(relay.now, id, peer, 900).is_some());
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 900)
+            .is_some()
+    );
 }

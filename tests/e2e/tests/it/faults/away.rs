@@ -2,15 +2,15 @@
 //! state, and neither side loses data.
 
 use anyhow::Result;
-use e2e::{Curl, Managed, eventually};
+use e2e::{Curl, ManagedPair, eventually};
 
 use super::{every_record_is_there, publish, visited_with, visits};
 
 #[test]
 fn a_platform_that_was_killed_catches_up_on_sqlite() -> Result<()> {
-    let mut managed = Managed::on_sqlite()?;
+    let mut managed = ManagedPair::on_sqlite()?;
     let (ended, id) = managed.issue(&managed.control)?;
-    managed.until_in_force(&ended)?;
+    managed.wait_until_accepted(&ended)?;
     let agent = publish(&managed)?;
     let session = signed_in(&managed, &agent.url("/session"))?;
     let visits = visits(&managed, &agent);
@@ -25,7 +25,9 @@ fn a_platform_that_was_killed_catches_up_on_sqlite() -> Result<()> {
 
     managed.control.start_again()?;
     managed.revoke(&managed.control, &id)?;
-    eventually("the end of the token", || Ok(managed.asks(&ended)? == 401))?;
+    eventually("the end of the token", || {
+        Ok(managed.api_status(&ended)? == 401)
+    })?;
     assert_eq!(visited_with(&managed, &agent, &ended)?, 401);
     assert_eq!(
         managed.metric("svc_control_plane_snapshots_total")?,
@@ -40,10 +42,10 @@ fn a_platform_that_was_killed_catches_up_on_sqlite() -> Result<()> {
 /// dead arrive in order after its restart.
 #[test]
 fn a_platform_that_was_killed_catches_up_on_postgres() -> Result<()> {
-    let mut managed = Managed::on_postgres()?;
+    let mut managed = ManagedPair::on_postgres()?;
     let second = managed.control.second()?;
     let (ended, id) = managed.issue(&second)?;
-    managed.until_in_force(&ended)?;
+    managed.wait_until_accepted(&ended)?;
     let agent = publish(&managed)?;
     let visits = visits(&managed, &agent);
     visits.more(10)?;
@@ -53,15 +55,15 @@ fn a_platform_that_was_killed_catches_up_on_postgres() -> Result<()> {
     managed.revoke(&second, &id)?;
     visits.more(10)?;
     assert_eq!(
-        managed.asks(&ended)?,
+        managed.api_status(&ended)?,
         204,
         "nobody could have told the engine"
     );
-    assert_eq!(managed.asks(&new)?, 401);
+    assert_eq!(managed.api_status(&new)?, 401);
 
     managed.control.start_again()?;
-    managed.until_in_force(&new)?;
-    assert_eq!(managed.asks(&ended)?, 401);
+    managed.wait_until_accepted(&new)?;
+    assert_eq!(managed.api_status(&ended)?, 401);
     assert_eq!(
         managed.metric("svc_control_plane_snapshots_total")?,
         1,
@@ -75,18 +77,20 @@ fn a_platform_that_was_killed_catches_up_on_postgres() -> Result<()> {
 /// delivered.
 #[test]
 fn an_interrupted_link_stops_nothing() -> Result<()> {
-    let managed = Managed::on_sqlite()?;
+    let managed = ManagedPair::on_sqlite()?;
     let (ended, id) = managed.issue(&managed.control)?;
-    managed.until_in_force(&ended)?;
+    managed.wait_until_accepted(&ended)?;
     let agent = publish(&managed)?;
     let visits = visits(&managed, &agent);
 
     managed.link.cut();
     managed.revoke(&managed.control, &id)?;
     visits.more(10)?;
-    assert_eq!(managed.asks(&ended)?, 204, "the link was not cut");
+    assert_eq!(managed.api_status(&ended)?, 204, "the link was not cut");
     managed.link.mend();
-    eventually("the end of the token", || Ok(managed.asks(&ended)? == 401))?;
+    eventually("the end of the token", || {
+        Ok(managed.api_status(&ended)? == 401)
+    })?;
 
     managed.link.cut();
     let (new, _) = managed.issue(&managed.control)?;
@@ -97,7 +101,7 @@ fn an_interrupted_link_stops_nothing() -> Result<()> {
     visits.more(10)?;
     assert!(managed.metric("svc_control_plane_reports_waiting")? > 0);
     managed.link.mend();
-    managed.until_in_force(&new)?;
+    managed.wait_until_accepted(&new)?;
     let found = managed.doctor()?;
     let well = [
         "engine",
@@ -117,7 +121,7 @@ fn an_interrupted_link_stops_nothing() -> Result<()> {
 
 #[test]
 fn a_missing_database_stops_no_visitor() -> Result<()> {
-    let mut managed = Managed::on_postgres()?;
+    let mut managed = ManagedPair::on_postgres()?;
     let agent = publish(&managed)?;
     let visits = visits(&managed, &agent);
     visits.more(10)?;
@@ -146,7 +150,7 @@ fn a_missing_database_stops_no_visitor() -> Result<()> {
     }
     becomes(&ready(200))?;
     let (new, _) = managed.issue(&managed.control)?;
-    managed.until_in_force(&new)?;
+    managed.wait_until_accepted(&new)?;
     assert_eq!(
         managed.metric("svc_control_plane_snapshots_total")?,
         1,
@@ -163,7 +167,7 @@ struct Session {
 }
 
 /// Signs in at the platform and returns, like the administrator's browser.
-fn signed_in(managed: &Managed, url: &str) -> Result<Session> {
+fn signed_in(managed: &ManagedPair, url: &str) -> Result<Session> {
     let session = Session {
         jar: managed.jar(),
         url: url.to_owned(),
@@ -180,7 +184,7 @@ fn signed_in(managed: &Managed, url: &str) -> Result<Session> {
 
 impl Session {
     /// The status of one more visit, without redirects.
-    fn visit(&self, managed: &Managed) -> Result<u64> {
+    fn visit(&self, managed: &ManagedPair) -> Result<u64> {
         let curl = Curl::new(&managed.engine);
         Ok(curl.get(&["-b", &self.jar, HTML, &self.url])?.status)
     }

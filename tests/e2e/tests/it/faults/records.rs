@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result};
-use e2e::{Curl, Managed, eventually};
+use e2e::{Curl, ManagedPair, eventually};
 use serde_json::Value;
 
 use super::{COUNTED, every_record_is_there, publish};
@@ -11,7 +11,7 @@ use super::{COUNTED, every_record_is_there, publish};
 /// CP-11: logs, events and usage of a project match the requests of its visitors.
 #[test]
 fn logs_events_and_usage_add_up() -> Result<()> {
-    let managed = Managed::on_sqlite()?;
+    let managed = ManagedPair::on_sqlite()?;
     let mut agent = publish(&managed)?;
     let curl = Curl::new(&managed.engine);
     let bearer = format!("Authorization: Bearer {}", managed.token());
@@ -27,7 +27,7 @@ fn logs_events_and_usage_add_up() -> Result<()> {
     }
     every_record_is_there(&managed, ALLOWED + DENIED)?;
     let outcome = |outcome| -> Result<Vec<Value>> {
-        let shown = managed.shown("logs", &["--outcome", outcome, "--page-size", "100"])?;
+        let shown = managed.project_data("logs", &["--outcome", outcome, "--page-size", "100"])?;
         Ok(shown["logs"].as_array().context("no logs")?.clone())
     };
     let connected = outcome("connected")?;
@@ -46,10 +46,10 @@ fn logs_events_and_usage_add_up() -> Result<()> {
     };
     let total = |usage: &Value, field: &str| usage["total"][field].as_u64();
     eventually("usage", || {
-        Ok(total(&managed.shown("usage", &[])?, "streams") == Some(ALLOWED as u64))
+        Ok(total(&managed.project_data("usage", &[])?, "streams") == Some(ALLOWED as u64))
     })
-    .with_context(|| format!("{:?}", managed.shown("usage", &[])))?;
-    let usage = managed.shown("usage", &[])?;
+    .with_context(|| format!("{:?}", managed.project_data("usage", &[])))?;
+    let usage = managed.project_data("usage", &[])?;
     assert_eq!(
         total(&usage, "downstreamBytes"),
         Some(sum("downstream_bytes")),
@@ -60,7 +60,7 @@ fn logs_events_and_usage_add_up() -> Result<()> {
     let tunnel = agent.online()["tunnel_id"].clone();
     agent.process().terminate()?;
     let logged_streams = || -> Result<Vec<Value>> {
-        let shown = managed.shown("events", &[])?;
+        let shown = managed.project_data("events", &[])?;
         Ok(shown["events"].as_array().context("no events")?.clone())
     };
     let kinds = || -> Result<BTreeSet<String>> {

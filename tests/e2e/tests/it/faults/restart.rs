@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use e2e::{Agent, Managed, Service, eventually};
+use e2e::{Agent, ManagedPair, Service, eventually};
 
 use super::{publish, visited_with};
 
 /// EN-9: all tunnels return under their names.
 #[test]
 fn two_hundred_tunnels_return_under_their_names() -> Result<()> {
-    let mut managed = Managed::on_sqlite()?;
+    let mut managed = ManagedPair::on_sqlite()?;
     let service = Service::mirror()?.to_string();
     let mut agents = managed.forward_many(TUNNELS, &service, &["--http"])?;
     let names = |agents: &[Agent]| -> Result<BTreeSet<String>> {
@@ -36,9 +36,9 @@ fn two_hundred_tunnels_return_under_their_names() -> Result<()> {
 
 #[test]
 fn an_engine_that_starts_without_its_platform_serves_its_stored_state() -> Result<()> {
-    let mut managed = Managed::on_sqlite()?;
+    let mut managed = ManagedPair::on_sqlite()?;
     let mut agent = publish(&managed)?;
-    eventually("what is known on disk", || managed.is_kept())?;
+    eventually("what is known on disk", || managed.is_stored())?;
 
     managed.control.process().kill();
     managed.engine.process().kill();
@@ -51,7 +51,7 @@ fn an_engine_that_starts_without_its_platform_serves_its_stored_state() -> Resul
     // It resumes at its position.
     managed.control.start_again()?;
     let (new, _) = managed.issue(&managed.control)?;
-    managed.until_in_force(&new)?;
+    managed.wait_until_accepted(&new)?;
     assert_eq!(
         managed.metric("svc_control_plane_snapshots_total")?,
         0,

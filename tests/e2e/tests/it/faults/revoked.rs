@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use e2e::{Call, Curl, Download, Managed, Service};
+use e2e::{Call, Curl, Download, ManagedPair, Service};
 
 /// A revocation is effective within a second. The test allows ten on a busy machine, and the bench
 /// measures the time.
 #[test]
 fn a_revocation_closes_open_connections() -> Result<()> {
-    let managed = Managed::on_sqlite()?;
+    let managed = ManagedPair::on_sqlite()?;
     let (token, id) = managed.issue(&managed.control)?;
-    managed.until_in_force(&token)?;
+    managed.wait_until_accepted(&token)?;
     let service = Service::start()?;
     let agent = managed.forward(&service.address(), &["--http", "--token-auth"])?;
     let bearer = format!("Authorization: Bearer {token}");

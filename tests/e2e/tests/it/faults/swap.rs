@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::Result;
-use e2e::{Curl, Managed, eventually};
+use e2e::{Curl, ManagedPair, eventually};
 
 use super::{COUNTED, Visits, every_record_is_there, publish};
 
@@ -11,7 +11,7 @@ use super::{COUNTED, Visits, every_record_is_there, publish};
 /// the old certificate or the new one.
 #[test]
 fn replacing_the_certificate_affects_no_visitor() -> Result<()> {
-    let managed = Managed::on_sqlite()?;
+    let managed = ManagedPair::on_sqlite()?;
     let agent = publish(&managed)?;
     let both = tempfile::NamedTempFile::new()?;
     let (replaced, put) = managed.engine.next_certificate()?;

@@ -18,7 +18,7 @@ use crate::tls;
 #[derive(Clone)]
 pub(super) struct Client(tonic::client::Grpc<Channel>);
 
-type Answered<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
 impl Client {
     /// Connects to the published name.
@@ -39,27 +39,30 @@ impl Client {
         Ok(Self(tonic::client::Grpc::new(channel)))
     }
 
-    pub(super) async fn double(&mut self, request: Request<Number>) -> Answered<Number> {
+    pub(super) async fn double(&mut self, request: Request<Number>) -> GrpcResult<Number> {
         self.unary(server::DOUBLE, request).await
     }
 
-    pub(super) async fn hang(&mut self, request: Request<Number>) -> Answered<Number> {
+    pub(super) async fn hang(&mut self, request: Request<Number>) -> GrpcResult<Number> {
         self.unary(server::HANG, request).await
     }
 
     /// The same with its own client, for a task.
-    pub(super) async fn hang_forever(mut self) -> Answered<Number> {
+    pub(super) async fn hang_forever(mut self) -> GrpcResult<Number> {
         self.hang(Request::new(Number { value: 0 })).await
     }
 
-    pub(super) async fn count(&mut self, request: Request<Number>) -> Answered<Streaming<Number>> {
+    pub(super) async fn count(
+        &mut self,
+        request: Request<Number>,
+    ) -> GrpcResult<Streaming<Number>> {
         self.ready().await?;
         let path = PathAndQuery::from_static(server::COUNT);
         let codec = ProstCodec::default();
         self.0.server_streaming(request, path, codec).await
     }
 
-    pub(super) async fn sum<S>(&mut self, request: Request<S>) -> Answered<Number>
+    pub(super) async fn sum<S>(&mut self, request: Request<S>) -> GrpcResult<Number>
     where
         S: Stream<Item = Number> + Send + 'static,
     {
@@ -69,7 +72,7 @@ impl Client {
         self.0.client_streaming(request, path, codec).await
     }
 
-    pub(super) async fn echo<S>(&mut self, request: Request<S>) -> Answered<Streaming<Number>>
+    pub(super) async fn echo<S>(&mut self, request: Request<S>) -> GrpcResult<Streaming<Number>>
     where
         S: Stream<Item = Number> + Send + 'static,
     {
@@ -78,7 +81,7 @@ impl Client {
         self.0.streaming(request, path, ProstCodec::default()).await
     }
 
-    async fn unary(&mut self, path: &'static str, request: Request<Number>) -> Answered<Number> {
+    async fn unary(&mut self, path: &'static str, request: Request<Number>) -> GrpcResult<Number> {
         self.ready().await?;
         let path = PathAndQuery::from_static(path);
         self.0.unary(request, path, ProstCodec::default()).await

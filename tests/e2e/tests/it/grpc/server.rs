@@ -23,12 +23,12 @@ pub(super) struct Server {
     /// Messages of the one call of `Count`. Closed when the call is over.
     pub(super) numbers: mpsc::Sender<Result<i64, Code>>,
     /// Events of calls of `Hang`.
-    pub(super) seen: mpsc::Receiver<Seen>,
+    pub(super) seen: mpsc::Receiver<CallEvent>,
 }
 
 /// An event of a call of `Hang`.
 #[derive(Debug, PartialEq)]
-pub(super) enum Seen {
+pub(super) enum CallEvent {
     Begun {
         /// `grpc-timeout`.
         timeout: Option<String>,
@@ -78,12 +78,12 @@ impl Server {
 /// State that the calls share.
 #[derive(Clone)]
 struct Calls {
-    numbers: Arc<Mutex<Option<Counted>>>,
-    seen: mpsc::Sender<Seen>,
+    numbers: Arc<Mutex<Option<CountStream>>>,
+    seen: mpsc::Sender<CallEvent>,
 }
 
-type Counted = mpsc::Receiver<Result<i64, Code>>;
-type Answered<T> = Result<Response<T>, Status>;
+type CountStream = mpsc::Receiver<Result<i64, Code>>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 type Numbers = BoxStream<'static, Result<Number, Status>>;
 
 impl Calls {
@@ -106,7 +106,7 @@ impl Calls {
     }
 
     /// Sends the test's messages, and fails if the test asks for it.
-    async fn count(self, _request: Request<Number>) -> Answered<Numbers> {
+    async fn count(self, _request: Request<Number>) -> GrpcResult<Numbers> {
         let numbers = self.numbers.lock().await.take();
         let numbers = numbers.ok_or_else(|| Status::unavailable("once for each test"))?;
         let numbers = ReceiverStream::new(numbers).map(|number| match number {
@@ -122,27 +122,27 @@ impl Calls {
     }
 
     /// Never answers.
-    async fn hang(self, request: Request<Number>) -> Answered<Number> {
+    async fn hang(self, request: Request<Number>) -> GrpcResult<Number> {
         let timeout = request.metadata().get("grpc-timeout");
         let timeout = timeout.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         // The channel has capacity, or the test is over.
-        self.seen.try_send(Seen::Begun { timeout }).ok();
-        let _told = Told(self.seen);
+        self.seen.try_send(CallEvent::Begun { timeout }).ok();
+        let _told = DropReporter(self.seen);
         pending().await
     }
 }
 
 /// Reports that the call was dropped, which is its only end.
-struct Told(mpsc::Sender<Seen>);
+struct DropReporter(mpsc::Sender<CallEvent>);
 
-impl Drop for Told {
+impl Drop for DropReporter {
     fn drop(&mut self) {
         // As above.
-        self.0.try_send(Seen::Cancelled).ok();
+        self.0.try_send(CallEvent::Cancelled).ok();
     }
 }
 
-async fn double(request: Request<Number>) -> Answered<Number> {
+async fn double(request: Request<Number>) -> GrpcResult<Number> {
     let (metadata, _extensions, Number { value }) = request.into_parts();
     if value < 0 {
         let details = vec![0, 1, 2, 255].into();
@@ -164,7 +164,7 @@ async fn double(request: Request<Number>) -> Answered<Number> {
     Ok(response)
 }
 
-async fn sum(request: Request<Streaming<Number>>) -> Answered<Number> {
+async fn sum(request: Request<Streaming<Number>>) -> GrpcResult<Number> {
     let mut numbers = request.into_inner();
     let mut sum = Number { value: 0 };
     while let Some(number) = numbers.message().await? {
@@ -173,7 +173,7 @@ async fn sum(request: Request<Streaming<Number>>) -> Answered<Number> {
     Ok(Response::new(sum))
 }
 
-async fn echo(request: Request<Streaming<Number>>) -> Answered<Numbers> {
+async fn echo(request: Request<Streaming<Number>>) -> GrpcResult<Numbers> {
     Ok(Response::new(request.into_inner().boxed()))
 }
 

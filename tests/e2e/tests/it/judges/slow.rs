@@ -92,7 +92,7 @@ fn hundreds_of_slow_visitors_affect_no_other_visitor_and_leave_nothing() -> Resu
     let other = Agent::forward(&svc, &Service::mirror()?.to_string(), &["--http"])?;
     let others = other.url("/");
     assert_eq!(curl.status(&[&others])?, 200);
-    let before = Held::by(&mut svc)?;
+    let before = EngineResources::by(&mut svc)?;
 
     let over = AtomicBool::new(false);
     let (ended, served) = thread::scope(|scope| {
@@ -130,7 +130,7 @@ fn hundreds_of_slow_visitors_affect_no_other_visitor_and_leave_nothing() -> Resu
 
     let mut after = before;
     eventually("what the visitors held is let go", || {
-        after = Held::by(&mut svc)?;
+        after = EngineResources::by(&mut svc)?;
         // Connections of the agents stay open for a minute for later visitors.
         let kept = after.pooled.saturating_sub(before.pooled);
         Ok(after.streams == 0 && after.descriptors <= before.descriptors + kept + 8)
@@ -184,7 +184,7 @@ async fn relay(svc: &Svc, name: &str) -> Result<SocketAddr> {
 
 /// Resources of the engine.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct EngineResources {
     descriptors: usize,
     /// MiB in memory. Like the descriptors, only known on Linux.
     memory: u64,
@@ -194,7 +194,7 @@ struct Held {
     pooled: usize,
 }
 
-impl Held {
+impl EngineResources {
     fn by(svc: &mut Svc) -> Result<Self> {
         let metrics = svc.ready()["metrics_url"].as_str();
         let metrics = format!("{}/metrics", metrics.context("no metrics")?);

@@ -67,7 +67,7 @@ pub(super) fn device_grant(platform: &Platform) -> Result<Value> {
     let wait = |interval: Duration| {
         // It has polled once, before the approval.
         approved.borrow_mut().get_or_insert_with(|| {
-            platform.let_in(
+            platform.approve_device(
                 device.verification_uri().as_str(),
                 device.user_code().secret(),
             )

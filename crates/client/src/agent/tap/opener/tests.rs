@@ -40,14 +40,14 @@ fn certificate(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) 
 }
 
 /// An edge and a service with an opener between them.
-struct Between {
+struct OpenerPair {
     edge: DuplexStream,
     service: DuplexStream,
     notes: Notes,
     carried: tokio::task::JoinHandle<CopyResult>,
 }
 
-impl Between {
+impl OpenerPair {
     fn start() -> Self {
         let (certificate, key) = certificate("anybody");
         let opener = Opener::new(certificate, key).unwrap();
@@ -115,7 +115,7 @@ async fn names_and_protocols_pass_through_the_opener() {
         (&["h2", "http/1.1"], &[], None),
         (&[], &["h2"], None),
     ] {
-        let (edge, service, _rest) = Between::start().shaken(offered, has).await;
+        let (edge, service, _rest) = OpenerPair::start().shaken(offered, has).await;
         let chosen = chosen.map(str::as_bytes);
         assert_eq!(edge.get_ref().1.alpn_protocol(), chosen, "{offered:?}");
         assert_eq!(service.get_ref().1.alpn_protocol(), chosen, "{offered:?}");
@@ -129,7 +129,7 @@ async fn names_and_protocols_pass_through_the_opener() {
 #[tokio::test]
 async fn bytes_are_observed_and_both_sessions_end_alike() {
     for cut in [false, true] {
-        let (mut edge, mut service, rest) = Between::start().shaken(&[], &[]).await;
+        let (mut edge, mut service, rest) = OpenerPair::start().shaken(&[], &[]).await;
         edge.write_all(b"question").await.unwrap();
         let mut question = [0; 8];
         service.read_exact(&mut question).await.unwrap();
@@ -158,7 +158,7 @@ async fn bytes_are_observed_and_both_sessions_end_alike() {
 
 #[tokio::test]
 async fn a_service_without_tls_prevents_the_edge_session() {
-    let mut between = Between::start();
+    let mut between = OpenerPair::start();
     between
         .service
         .write_all(b"HTTP/1.1 400 Bad\r\n\r\n")

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
 
-/// Copies `sent` (the bytes after the head on the source's connection) through pipes of `capacity`
+/// Copies `upload_counter` (the bytes after the head on the source's connection) through pipes of `capacity`
 /// bytes. Returns the received bytes, the result, and the bytes that stayed in the source.
 fn copy(
     sent: &[u8],
@@ -30,7 +30,7 @@ fn copy(
             receiver.read_to_end(&mut all).await.unwrap();
             all
         });
-        let mut source = Buffered::new(near);
+        let mut source = BufferedStream::new(near);
         let mut copy = BodyCopy::new(
             Source::default(),
             b"head ".to_vec(),
@@ -164,7 +164,7 @@ fn forbidden_trailers_are_dropped() {
 async fn pieces_are_forwarded_immediately() {
     let (near, mut far) = duplex(1000);
     let (mut sink, mut receiver) = duplex(1000);
-    let mut source = Buffered::new(near);
+    let mut source = BufferedStream::new(near);
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let mut copy = BodyCopy::new(
         Source::default(),
@@ -189,7 +189,7 @@ async fn pieces_are_forwarded_immediately() {
 async fn a_small_message_is_one_write_and_can_be_sent_again() {
     let (near, mut far) = duplex(1000);
     far.write_all(b"body").await.unwrap();
-    let mut source = Buffered::new(near);
+    let mut source = BufferedStream::new(near);
     assert!(poll_fn(|cx| source.poll_more(cx)).await.unwrap());
     let reader = BodyReader::Length { left: 4 };
     let mut copy = BodyCopy::new(
@@ -206,13 +206,13 @@ async fn a_small_message_is_one_write_and_can_be_sent_again() {
     let mut one = [0; 100];
     let read = receiver.read(&mut one).await.unwrap();
     assert_eq!(&one[..read], b"head body");
-    assert_eq!(copy.into_whole().unwrap(), b"head body");
+    assert_eq!(copy.into_complete_message().unwrap(), b"head body");
 }
 
 #[tokio::test]
 async fn a_reset_after_the_body_is_ignored() {
     let ends = ThenReset(Some(b"4\r\ngood\r\n0\r\n\r\n"));
-    let mut source = Buffered::new(ends);
+    let mut source = BufferedStream::new(ends);
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let mut copy = BodyCopy::new(
         Source::default(),
@@ -233,7 +233,7 @@ async fn a_reset_after_the_body_is_ignored() {
 
 #[tokio::test]
 async fn a_reset_within_the_body_is_an_error_after_its_bytes() {
-    let mut source = Buffered::new(ThenReset(Some(b"4\r\ngood\r\n")));
+    let mut source = BufferedStream::new(ThenReset(Some(b"4\r\ngood\r\n")));
     let reader = BodyReader::Chunked(http1::ChunkScanner::new());
     let mut copy = BodyCopy::new(
         Source::default(),

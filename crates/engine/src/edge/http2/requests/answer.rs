@@ -27,13 +27,13 @@ pub(super) struct UpstreamResponse {
     /// True if the connection can be used again.
     pub(super) reusable: bool,
     /// True if the service accepted the upgrade.
-    pub(super) changed: bool,
+    pub(super) upgraded: bool,
 }
 
 pub(super) enum ResponseError {
     /// The connection closed before any response.
-    Silent(String),
-    Bad(&'static str),
+    NoResponse(String),
+    Invalid(&'static str),
     VisitorGone,
 }
 
@@ -73,7 +73,7 @@ impl ResponseReader {
             {
                 match self
                     .take_head(upstream, &limits)
-                    .map_err(ResponseError::Bad)?
+                    .map_err(ResponseError::Invalid)?
                 {
                     HeadProgress::Final(answer) => return Poll::Ready(Ok(answer)),
                     HeadProgress::Interim => self.scanned = 0,
@@ -88,9 +88,9 @@ impl ResponseReader {
             };
             let silent = upstream.unread().is_empty() && self.interim == 0;
             return Poll::Ready(Err(if silent {
-                ResponseError::Silent(ended)
+                ResponseError::NoResponse(ended)
             } else {
-                ResponseError::Bad("the service broke off in the head of its answer")
+                ResponseError::Invalid("the service broke off in the head of its answer")
             }));
         }
     }
@@ -143,6 +143,6 @@ fn upstream_response(
         response,
         body: head.body,
         reusable,
-        changed,
+        upgraded: changed,
     })
 }

@@ -26,19 +26,19 @@ use crate::edge::upstream;
 use crate::edge::upstream::{Http1, StreamPermit};
 
 /// A response body for an HTTP/2 visitor.
-pub(in crate::edge) enum DownBody {
+pub(in crate::edge) enum DownstreamBody {
     /// Body of a response of the edge itself.
     Full(Option<Bytes>),
     /// Body from a service with HTTP/1.1.
     Http1(Box<ServiceBody>),
     /// Body from a service with HTTP/1.1, while a task still sends the request.
-    Sent(mpsc::Receiver<io::Result<Frame<Bytes>>>),
+    Channel(mpsc::Receiver<io::Result<Frame<Bytes>>>),
     /// Body from a service with HTTP/2.
-    Http2(Box<PassedBody>),
+    Http2(Box<Http2Body>),
 }
 
 /// A response body that passes unchanged.
-pub(in crate::edge) struct PassedBody {
+pub(in crate::edge) struct Http2Body {
     pub(super) body: Incoming,
     pub(super) record: AccessRecord,
     pub(super) bytes: u64,
@@ -65,7 +65,7 @@ pub(in crate::edge) struct ServiceBody {
 impl ServiceBody {
     /// Starts after the response head. `reader` has the framing of the body, and `reusable` is true
     /// if the connection can be used again.
-    pub(super) fn begin(
+    pub(super) fn new(
         worker: &Arc<Worker>,
         tunnel: TunnelId,
         (reader, reusable): (BodyReader, bool),
@@ -92,15 +92,17 @@ impl ServiceBody {
     /// Converts this into the body for the library, which polls it only while the visitor reads.
     /// The rest of the request must not wait for that, because a visitor may send all of it before
     /// it reads. In that case a task sends it.
-    pub(super) fn into_down(self) -> DownBody {
-        slow_reader_timeout::ends_with(self.record.as_ref().and_then(AccessRecord::revocation));
+    pub(super) fn into_body(self) -> DownstreamBody {
+        slow_reader_timeout::set_revocation_signal(
+            self.record.as_ref().and_then(AccessRecord::revocation),
+        );
         if self.upstream.is_none() || self.upload.is_sent() {
-            return DownBody::Http1(Box::new(self));
+            return DownstreamBody::Http1(Box::new(self));
         }
         let (frames, down) = mpsc::channel(FRAMES);
         let worker = Arc::clone(&self.worker);
         worker.spawn(self.send_both(frames));
-        DownBody::Sent(down)
+        DownstreamBody::Channel(down)
     }
 
     /// Sends the request and reads the response, until the response is complete or the visitor has
@@ -138,7 +140,7 @@ impl ServiceBody {
         if let Some(record) = &mut self.record
             && record.poll_revoked(cx).is_ready()
         {
-            record.bytes(self.upload.written, self.bytes);
+            record.set_bytes(self.upload.written, self.bytes);
             self.upstream = None;
             return Poll::Ready(Some(Err(io::ErrorKind::PermissionDenied.into())));
         }
@@ -149,7 +151,7 @@ impl ServiceBody {
             Some(Ok(frame)) => {
                 self.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                 if let Some(record) = &mut self.record {
-                    record.bytes(self.upload.written, self.bytes);
+                    record.set_bytes(self.upload.written, self.bytes);
                 }
                 if self.reader.is_done() {
                     self.finish();
@@ -157,8 +159,8 @@ impl ServiceBody {
             }
             Some(Err(error)) => {
                 if let Some(record) = &mut self.record {
-                    record.bytes(self.upload.written, self.bytes);
-                    record.failed(error.to_string());
+                    record.set_bytes(self.upload.written, self.bytes);
+                    record.set_failure(error.to_string());
                 }
                 self.upstream = None;
             }
@@ -174,8 +176,8 @@ impl ServiceBody {
             return;
         };
         if let Some(mut record) = self.record.take() {
-            record.bytes(self.upload.written, self.bytes);
-            record.ended(Outcome::Served);
+            record.set_bytes(self.upload.written, self.bytes);
+            record.set_outcome(Outcome::Served);
         }
         if self.reusable && self.upload.is_sent() && upstream.unread().is_empty() {
             upstream::keep(&self.worker, self.tunnel, upstream);
@@ -247,7 +249,7 @@ fn read_trailers(section: &[u8]) -> io::Result<HeaderMap> {
     Ok(trailers)
 }
 
-impl Body for DownBody {
+impl Body for DownstreamBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -256,7 +258,7 @@ impl Body for DownBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let polled = self.get_mut().poll_next_frame(cx);
-        slow_reader_timeout::note(&polled);
+        slow_reader_timeout::record_body_poll(&polled);
         polled
     }
 
@@ -264,7 +266,7 @@ impl Body for DownBody {
         match self {
             Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Self::Http1(body) => body.upstream.is_none(),
-            Self::Sent(_) => false,
+            Self::Channel(_) => false,
             Self::Http2(passed) => passed.body.is_end_stream(),
         }
     }
@@ -274,13 +276,13 @@ impl Body for DownBody {
             Self::Full(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
-            Self::Http1(_) | Self::Sent(_) => SizeHint::default(),
+            Self::Http1(_) | Self::Channel(_) => SizeHint::default(),
             Self::Http2(passed) => passed.body.size_hint(),
         }
     }
 }
 
-impl DownBody {
+impl DownstreamBody {
     fn poll_next_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match self {
             Self::Full(bytes) => Poll::Ready(
@@ -290,9 +292,9 @@ impl DownBody {
                     .map(|bytes| Ok(Frame::data(bytes))),
             ),
             Self::Http1(body) => body.poll_frame(cx),
-            Self::Sent(frames) => frames.poll_recv(cx),
+            Self::Channel(frames) => frames.poll_recv(cx),
             Self::Http2(passed) => {
-                let PassedBody {
+                let Http2Body {
                     body,
                     record,
                     bytes,
@@ -308,11 +310,11 @@ impl DownBody {
                         *bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
                         // The library does not poll again after the end of the stream.
                         if frame.is_trailers() || body.is_end_stream() {
-                            record.ended(Outcome::Served);
+                            record.set_outcome(Outcome::Served);
                         }
                     }
-                    Some(Err(error)) => record.failed(error.to_string()),
-                    None => record.ended(Outcome::Served),
+                    Some(Err(error)) => record.set_failure(error.to_string()),
+                    None => record.set_outcome(Outcome::Served),
                 }
                 record.add_sent_bytes(*bytes);
                 Poll::Ready(

@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode, header};
 use jiff::{Timestamp, tz::TimeZone};
 use percent_encoding::percent_decode_str;
 
-use super::place::{Place, encoded};
+use super::path_lookup::{FolderRoot, encoded};
 
 /// Template data of a listing.
 #[derive(Template)]
@@ -37,7 +37,7 @@ struct Entry {
 struct EmptyTemplate;
 
 /// Renders the listing of a folder whose URL path is `at`. Reads the file system.
-pub(super) fn page(path: &Path, at: &str, place: &Place) -> Response {
+pub(super) fn page(path: &Path, at: &str, place: &FolderRoot) -> Response {
     let title = percent_decode_str(at).decode_utf8_lossy().into_owned();
     let read = read(path, place);
     let Ok((entries, more)) = read else {
@@ -70,7 +70,7 @@ fn html(status: StatusCode, page: askama::Result<String>) -> Response {
 }
 
 /// Reads the visible entries, folders first. The flag is true if there are more than the limit.
-fn read(path: &Path, place: &Place) -> std::io::Result<(Vec<Entry>, bool)> {
+fn read(path: &Path, place: &FolderRoot) -> std::io::Result<(Vec<Entry>, bool)> {
     let mut entries = Vec::new();
     let mut more = false;
     for entry in fs::read_dir(path)?.flatten() {

@@ -39,7 +39,7 @@ async fn ask(
     options: Options,
     request: Request,
 ) -> (StatusCode, HeaderMap, String) {
-    let place = Place::new(&outer.path().join("www"), options.hidden).unwrap();
+    let place = FolderRoot::new(&outer.path().join("www"), options.hidden).unwrap();
     let files = Arc::new(Files {
         place,
         spa: options.spa,
@@ -295,8 +295,8 @@ async fn application_routes_get_the_index() {
 #[test]
 fn a_path_that_is_not_a_folder_is_refused() {
     let outer = files();
-    let missing = Place::new(&outer.path().join("missing"), false).unwrap_err();
+    let missing = FolderRoot::new(&outer.path().join("missing"), false).unwrap_err();
     assert_eq!(missing.kind(), io::ErrorKind::NotFound);
-    let file = Place::new(&outer.path().join("secret.txt"), false).unwrap_err();
+    let file = FolderRoot::new(&outer.path().join("secret.txt"), false).unwrap_err();
     assert_eq!(file.kind(), io::ErrorKind::NotADirectory);
 }

@@ -141,7 +141,7 @@ pub(crate) enum Press {
 
 /// An action that the model cannot do itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum Action {
     /// One step of stopping.
     Stop,
     /// Copy this text to the user's clipboard.
@@ -207,7 +207,7 @@ impl Model {
     }
 
     /// Start time of an open row. `None` if the start was missed.
-    pub(crate) fn began(&self, key: &Key) -> Option<Instant> {
+    pub(crate) fn start_of(&self, key: &Key) -> Option<Instant> {
         self.open.get(key).copied()
     }
 
@@ -226,7 +226,7 @@ impl Model {
     }
 
     /// Average rate per second over one minute and over five minutes.
-    pub(crate) fn means(&self, now: Instant) -> (f64, f64) {
+    pub(crate) fn rates(&self, now: Instant) -> (f64, f64) {
         let mean = |minutes| self.rates.mean(Duration::from_mins(minutes), now);
         (mean(1), mean(5))
     }
@@ -237,7 +237,7 @@ impl Model {
     }
 
     /// The rows of the list, newest first.
-    pub(crate) fn shown(&self) -> Vec<&Row> {
+    pub(crate) fn visible_rows(&self) -> Vec<&Row> {
         let passes = |row: &&Row| self.passes(row);
         match &self.view.paused {
             Some(rows) => rows.iter().rev().filter(passes).collect(),
@@ -250,8 +250,8 @@ impl Model {
     }
 
     /// True if the display changes without an event, such as running times.
-    pub(crate) fn runs(&self, now: Instant) -> bool {
-        let (_, five) = self.means(now);
+    pub(crate) fn is_animated(&self, now: Instant) -> bool {
+        let (_, five) = self.rates(now);
         !self.open.is_empty()
             || five > 0.0
             || matches!(self.state, State::Disconnected { .. })
@@ -262,7 +262,7 @@ impl Model {
     }
 
     /// Shows a message until the next one.
-    pub(crate) fn say(&mut self, text: impl Into<String>) {
+    pub(crate) fn show_notice(&mut self, text: impl Into<String>) {
         let text = text.into();
         self.notice = Some(Notice { text, until: None });
     }
@@ -276,11 +276,11 @@ impl Model {
     }
 
     /// Applies a key.
-    pub(crate) fn press(&mut self, key: Press, now: Instant) -> Option<Ask> {
+    pub(crate) fn press(&mut self, key: Press, now: Instant) -> Option<Action> {
         match key {
-            Press::Interrupt => return Some(Ask::Stop),
-            Press::Suspend => return Some(Ask::Suspend),
-            Press::Redraw => return Some(Ask::Redraw),
+            Press::Interrupt => return Some(Action::Stop),
+            Press::Suspend => return Some(Action::Suspend),
+            Press::Redraw => return Some(Action::Redraw),
             _ => {}
         }
         if self.view.typing {
@@ -290,7 +290,7 @@ impl Model {
         // Any key closes an open window. A key with a meaning also takes effect.
         let above = self.view.overlay.take();
         match key {
-            Press::Letter('q') => return Some(Ask::Stop),
+            Press::Letter('q') => return Some(Action::Stop),
             Press::Letter('c') => return self.copy(now),
             Press::Letter('p' | ' ') => self.pause(),
             Press::Letter('/') => {
@@ -329,13 +329,13 @@ impl Model {
         }
     }
 
-    fn copy(&mut self, now: Instant) -> Option<Ask> {
+    fn copy(&mut self, now: Instant) -> Option<Action> {
         let url = self.url.clone()?;
         self.notice = Some(Notice {
             text: format!("copied {url}"),
             until: Some(now + NOTICE_TIME),
         });
-        Some(Ask::Copy(url))
+        Some(Action::Copy(url))
     }
 
     fn pause(&mut self) {
@@ -346,7 +346,7 @@ impl Model {
     }
 
     fn scroll(&mut self, by: isize) {
-        let last = self.shown().len().saturating_sub(1);
+        let last = self.visible_rows().len().saturating_sub(1);
         self.view.scroll = self.view.scroll.saturating_add_signed(by).min(last);
     }
 

@@ -45,12 +45,12 @@ pub(super) fn request(model: &mut Model, summary: &Summary, now: Instant) {
 pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
     if model.about.rows == Rows::Requests {
         if let Some(error) = &stream.error {
-            model.say(error.clone());
+            model.show_notice(error.clone());
         }
         return;
     }
     let key = Key::Stream(stream.stream_id.as_str().into());
-    let began = model.began(&key);
+    let began = model.start_of(&key);
     if began.is_none() && !stream.active {
         // Its start was dropped and is counted as such.
         return;

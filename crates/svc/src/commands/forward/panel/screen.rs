@@ -29,7 +29,7 @@ pub(crate) struct Screen {
 
 /// True if the panel can use the terminal: stdin and stdout are terminals, and the program is in
 /// the foreground. (In the background it would be stopped.)
-pub(crate) fn is_there() -> bool {
+pub(crate) fn is_available() -> bool {
     let dumb =
         cfg!(unix) && std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     !dumb && stdout().is_terminal() && stdin().is_terminal() && job::is_foreground()
@@ -78,7 +78,7 @@ impl Screen {
 
     /// Restores the terminal and stops the whole job, as Ctrl-Z does.
     pub(crate) fn suspend() -> io::Result<()> {
-        leave();
+        restore();
         job::stop()
     }
 
@@ -91,12 +91,12 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        leave();
+        restore();
     }
 }
 
 /// Restores the terminal, once.
-pub(crate) fn leave() {
+pub(crate) fn restore() {
     if !SHOWN.swap(false, Ordering::AcqRel) {
         return;
     }
@@ -116,7 +116,7 @@ fn take() -> io::Result<()> {
     SHOWN.store(true, Ordering::Release);
     let taken = enable_raw_mode().and_then(|()| execute!(stdout(), EnterAlternateScreen, Hide));
     if taken.is_err() {
-        leave();
+        restore();
     }
     taken
 }
@@ -132,7 +132,7 @@ fn restore_on_panic() {
     ONCE.call_once(|| {
         let tell = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            leave();
+            restore();
             tell(panic);
         }));
     });

@@ -102,7 +102,7 @@ fn head(model: &Model, now: Instant, area: Rect, paint: Paint) -> Vec<Line<'stat
     if !is_low {
         let mut engine = model.about.engine.clone();
         if let Some(latency) = model.latency {
-            engine = format!("{engine}, {}", took(latency));
+            engine = format!("{engine}, {}", format_duration(latency));
         }
         lines.push(field("target", &model.about.target, paint));
         lines.push(field("engine", &engine, paint));
@@ -160,9 +160,9 @@ fn field(name: &'static str, value: &str, paint: Paint) -> Line<'static> {
 }
 
 fn counters(model: &Model, now: Instant) -> Vec<String> {
-    let (one, five) = model.means(now);
+    let (one, five) = model.rates(now);
     let (p50, p90) = model.times();
-    let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), took);
+    let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), format_duration);
     vec![
         format!("{} total", model.total),
         format!("{} open", model.open()),
@@ -177,7 +177,7 @@ fn counters(model: &Model, now: Instant) -> Vec<String> {
 fn rows(frame: &mut Frame<'_>, model: &Model, now: Instant, area: Rect, paint: Paint) {
     let [title, list] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(area);
     frame.render_widget(Paragraph::new(list_title(model, paint)), title);
-    let shown = model.shown();
+    let shown = model.visible_rows();
     if shown.is_empty() {
         let nothing = match (model.view.filter.is_empty(), model.about.rows) {
             (false, _) => "nothing passes the filter",
@@ -230,8 +230,8 @@ fn cells(row: &Row, kind: Rows, is_wide: bool, now: Instant, paint: Paint) -> Ce
         None => "...".to_owned(),
     };
     let time = match row.took {
-        Some(time) => took(time),
-        None => took(now.saturating_duration_since(row.began)),
+        Some(time) => format_duration(time),
+        None => format_duration(now.saturating_duration_since(row.began)),
     };
     let clock = Span::styled(row.clock.clone(), paint.dim());
     let source = Span::styled(plain(&row.source), paint.dim());
@@ -413,7 +413,7 @@ fn wrapped_words(text: &str, width: usize, room: usize) -> Vec<String> {
 }
 
 /// Formats a duration in at most seven characters.
-pub(crate) fn took(time: Duration) -> String {
+pub(crate) fn format_duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0 if time.as_micros() < 9_950 => format!("{:.1} ms", time.as_secs_f64() * 1e3),

@@ -56,7 +56,7 @@ impl Certificates {
             (Some(cert), Some(key)) => KeyPair::from_pem(&key)
                 .and_then(|key| Issuer::from_ca_cert_pem(&cert, key))
                 .map_err(|error| {
-                    Failure::of(
+                    Failure::from_error(
                         &format!("the CA in {} cannot be used", self.ca.display()),
                         error,
                     )
@@ -130,7 +130,7 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::of(
+        Err(error) => Err(Failure::from_error(
             &format!("cannot read {}", path.display()),
             error,
         )),
@@ -139,11 +139,11 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
 
 fn write(path: &Path, pem: &str) -> Result<(), Failure> {
     write_private(path, pem.as_bytes())
-        .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))
 }
 
 fn cannot_make(error: rcgen::Error) -> Failure {
-    Failure::of("the certificate cannot be made", error)
+    Failure::from_error("the certificate cannot be made", error)
 }
 
 /// Ten years, so that users do not have to import it again.

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The source of trust of the engine.
-pub(super) enum Authority {
+pub(super) enum TrustSource {
     /// Tokens that are signed with this secret (HS256), for an engine without a platform.
     Secret(String),
     /// A platform, to which the engine authenticates with the secret in a file.
@@ -33,11 +33,11 @@ pub(super) enum Authority {
     },
 }
 
-impl Authority {
+impl TrustSource {
     /// The platform at `url`. The enrolment secret is created at the first start.
     pub(super) fn platform(url: String, data: &Path) -> Result<Self, Failure> {
         let enrolment = data.join("enrolment.secret");
-        kept_secret(&enrolment)?;
+        read_or_create_secret(&enrolment)?;
         Ok(Self::Platform { url, enrolment })
     }
 
@@ -111,7 +111,7 @@ pub(super) fn configuration(
     ports: Ports,
     data: &Path,
     certificates: &Certificates,
-    authority: &Authority,
+    authority: &TrustSource,
 ) -> Result<EngineConfig, Failure> {
     let listen = |port: u16| json!(SocketAddr::from((Ipv4Addr::LOCALHOST, port)).to_string());
     let mut file = json!({
@@ -127,11 +127,11 @@ pub(super) fn configuration(
         "compat": { "rstream": true },
     });
     let (name, section) = match authority {
-        Authority::Secret(secret) => {
+        TrustSource::Secret(secret) => {
             let jwt = json!({ "enabled": true, "token_jwt_secret": secret });
             ("auth", json!({ "jwt": jwt }))
         }
-        Authority::Platform { url, enrolment } => {
+        TrustSource::Platform { url, enrolment } => {
             let data_dir = data.join("engine");
             let section = json!({ "url": url, "token_file": enrolment, "data_dir": data_dir });
             ("control_plane", section)
@@ -146,7 +146,7 @@ pub(super) fn configuration(
     let path = data.join("engine.yaml");
     // JSON is also valid YAML.
     write_private(&path, format!("{file:#}\n").as_bytes())
-        .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
+        .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;
     EngineConfig::load(Some(&path), std::iter::empty())
         .map_err(|error| Failure::usage(error.to_string()))
 }
@@ -158,29 +158,33 @@ fn must_be_free(port: u16) -> Result<(), Failure> {
             "port {port} is in use on this machine"
         ))
         .hint("`--port 0` takes free ports")),
-        Err(error) => Err(Failure::of(&format!("port {port} cannot be used"), error)),
+        Err(error) => Err(Failure::from_error(
+            &format!("port {port} cannot be used"),
+            error,
+        )),
     }
 }
 
 /// The secret that signs tokens for an engine without a platform. It is created once, so that
 /// tokens survive a restart.
 pub(super) fn jwt_secret(data: &Path) -> Result<String, Failure> {
-    kept_secret(&data.join("jwt.secret"))
+    read_or_create_secret(&data.join("jwt.secret"))
 }
 
 /// Reads the secret in a file, and creates the file if it is missing.
-pub(super) fn kept_secret(path: &Path) -> Result<String, Failure> {
+pub(super) fn read_or_create_secret(path: &Path) -> Result<String, Failure> {
     match fs::read_to_string(path) {
         Ok(secret) if secret.trim().len() >= 2 * SECRET_BYTES => Ok(secret.trim().to_owned()),
         Ok(_short) => Err(Failure::usage(format!("{} is no secret", path.display()))
             .hint("remove the file; a new one is made, and what the old one signed ends")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let secret = random::hex::<SECRET_BYTES>()?;
-            write_private(path, secret.as_bytes())
-                .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
+            write_private(path, secret.as_bytes()).map_err(|error| {
+                Failure::from_error(&format!("cannot write {}", path.display()), error)
+            })?;
             Ok(secret)
         }
-        Err(error) => Err(Failure::of(
+        Err(error) => Err(Failure::from_error(
             &format!("cannot read {}", path.display()),
             error,
         )),
@@ -190,7 +194,7 @@ pub(super) fn kept_secret(path: &Path) -> Result<String, Failure> {
 /// A personal access token for an engine without a platform, with every permission for 90 days.
 pub(super) fn administrator_token(secret: &str) -> Result<String, Failure> {
     let key = SigningKey::from_secret(&Secret::new(secret.as_bytes()))
-        .map_err(|error| Failure::of("the secret cannot sign", error))?;
+        .map_err(|error| Failure::from_error("the secret cannot sign", error))?;
     let request = MintRequest {
         kind: TokenKind::Pat,
         identity: Identity::User(ADMINISTRATOR.to_owned()),
@@ -199,13 +203,13 @@ pub(super) fn administrator_token(secret: &str) -> Result<String, Failure> {
         resources: None,
     };
     let token = credentials::mint(&key, &request, Timestamp::now().as_second())
-        .map_err(|error| Failure::of("the token cannot be made", error))?;
+        .map_err(|error| Failure::from_error("the token cannot be made", error))?;
     String::from_utf8(token.expose().to_vec())
-        .map_err(|error| Failure::of("the token cannot be written", error))
+        .map_err(|error| Failure::from_error("the token cannot be written", error))
 }
 
 /// Connection settings for the engine of this process.
-pub(super) fn access(engine: &HostPort, token: &str, certificates: &Certificates) -> Config {
+pub(super) fn engine_config(engine: &HostPort, token: &str, certificates: &Certificates) -> Config {
     let mut config = Config::new(engine.clone(), Token::new(token));
     config.trust = Trust::CaFile(certificates.ca.clone());
     "svc".clone_into(&mut config.details.agent);
@@ -215,7 +219,7 @@ pub(super) fn access(engine: &HostPort, token: &str, certificates: &Certificates
 
 /// Waits until the engine accepts the token. The engine receives project and token over its link,
 /// like any managed engine. After the "ready" message both must be usable.
-pub(super) async fn believes(config: &Config) -> Result<(), Failure> {
+pub(super) async fn wait_until_trusted(config: &Config) -> Result<(), Failure> {
     let api = Api::new(config)?;
     let asking = async {
         loop {

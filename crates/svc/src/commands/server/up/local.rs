@@ -28,8 +28,8 @@ use tokio::net::TcpListener;
 
 use super::{
     HOST,
-    kept::SavedUpState,
     relay::{ADDRESS, LocalRelay},
+    saved_state::SavedUpState,
 };
 use crate::{
     commands::server::surfaces,
@@ -77,9 +77,9 @@ pub(super) struct LocalPlatform {
     running: control::RunningPlatform,
     shutdown: Shutdown,
     pub(super) base_url: String,
-    pub(super) kept: SavedUpState,
+    pub(super) saved_state: SavedUpState,
     /// True if the stored password is still valid.
-    pub(super) password_holds: bool,
+    pub(super) is_password_valid: bool,
     pub(super) workspace_id: String,
     pub(super) project: Project,
     pub(super) turn_urls: Vec<String>,
@@ -88,7 +88,7 @@ pub(super) struct LocalPlatform {
 impl Listeners {
     /// Binds both loopback addresses if available, because browsers try both for `localhost`.
     pub(super) async fn bind(port: u16) -> Result<Self, Failure> {
-        let cannot = |error| Failure::of("the platform's port cannot be used", error);
+        let cannot = |error| Failure::from_error("the platform's port cannot be used", error);
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await
             .map_err(cannot)?;
@@ -172,8 +172,8 @@ impl LocalPlatform {
             running,
             shutdown,
             base_url,
-            kept,
-            password_holds: operator.password_holds,
+            saved_state: kept,
+            is_password_valid: operator.is_password_current,
             workspace_id,
             project,
             turn_urls: turn.urls,
@@ -194,7 +194,7 @@ impl LocalPlatform {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            () = self.running.stopped() => {}
+            () = self.running.wait_until_stopped() => {}
             () = force_stop => {}
         }
     }
@@ -259,7 +259,7 @@ fn configuration(
     }
     let path = data.join("platform.yaml");
     write_private(&path, format!("{file:#}\n").as_bytes())
-        .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
+        .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;
     Config::load(Some(&path), std::iter::empty()).map_err(|error| Failure::usage(error.to_string()))
 }
 

@@ -12,7 +12,7 @@ use super::local::LocalPlatform;
 pub(crate) struct Ready {
     /// The platform and its objects.
     #[serde(flatten)]
-    pub(super) platform: Option<OfPlatform>,
+    pub(super) platform: Option<PlatformInfo>,
     /// Address of the engine, for agents and the Engine API.
     pub(super) engine_url: String,
     /// The metrics listener: `/metrics`, `/healthz`, `/readyz`.
@@ -31,7 +31,7 @@ pub(crate) struct Ready {
 
 /// The fields of the platform.
 #[derive(Serialize)]
-pub(super) struct OfPlatform {
+pub(super) struct PlatformInfo {
     /// Public URL of the platform.
     base_url: String,
     /// The administrator's workspace.
@@ -53,16 +53,16 @@ pub(super) struct OfPlatform {
     turn_allowed_peers: Vec<String>,
 }
 
-impl OfPlatform {
+impl PlatformInfo {
     pub(super) fn of(platform: &LocalPlatform) -> Self {
-        let password = platform.kept.admin_password.clone();
+        let password = platform.saved_state.admin_password.clone();
         Self {
             base_url: platform.base_url.clone(),
             workspace_id: platform.workspace_id.clone(),
             project_id: platform.project.id.clone(),
             project_endpoint: platform.project.endpoint.clone(),
-            admin_email: platform.kept.admin_email.clone(),
-            admin_password: password.filter(|_| platform.password_holds),
+            admin_email: platform.saved_state.admin_email.clone(),
+            admin_password: password.filter(|_| platform.is_password_valid),
             turn_urls: platform.turn_urls.clone(),
             turn_realm: super::HOST.to_owned(),
             turn_allowed_peers: vec![super::relay::ALLOWED_PEERS.to_owned()],
@@ -153,7 +153,7 @@ mod tests {
 
     fn ready() -> Ready {
         Ready {
-            platform: Some(OfPlatform {
+            platform: Some(PlatformInfo {
                 base_url: "http://localhost:8445".to_owned(),
                 workspace_id: "wks_01h455vb4pex5vsknk084sn02q".to_owned(),
                 project_id: "prj_01h455vb4pex5vsknk084sn02q".to_owned(),

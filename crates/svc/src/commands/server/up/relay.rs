@@ -9,7 +9,7 @@ use daemon::shutdown::Shutdown;
 use serde_json::json;
 use turn::{RunningRelay, config::TurnConfig};
 
-use super::{HOST, certificates::Certificates, engine::kept_secret};
+use super::{HOST, certificates::Certificates, engine::read_or_create_secret};
 use crate::{context::write_private, failure::Failure};
 
 /// A running relay.
@@ -36,7 +36,7 @@ impl LocalRelay {
         shutdown: Shutdown,
     ) -> Result<Self, Failure> {
         let secret_file = data.join("relay.secret");
-        kept_secret(&secret_file)?;
+        read_or_create_secret(&secret_file)?;
         let [port, tls_port] = ports.map(|port| SocketAddr::from((ADDRESS, port)).to_string());
         let file = json!({ "turn": {
             "listen_addr": [port],
@@ -53,13 +53,14 @@ impl LocalRelay {
             },
         } });
         let path = data.join("turn.yaml");
-        write_private(&path, format!("{file:#}\n").as_bytes())
-            .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))?;
+        write_private(&path, format!("{file:#}\n").as_bytes()).map_err(|error| {
+            Failure::from_error(&format!("cannot write {}", path.display()), error)
+        })?;
         let config = TurnConfig::load(Some(&path), std::iter::empty())
             .map_err(|error| Failure::usage(error.to_string()))?;
         let running = turn::start(config, shutdown)
             .await
-            .map_err(|error| Failure::of("the relay cannot start", error))?;
+            .map_err(|error| Failure::from_error("the relay cannot start", error))?;
         let of = |addresses: &[SocketAddr]| addresses.first().map_or(0, SocketAddr::port);
         Ok(Self {
             port: of(running.listen_addrs()),
@@ -70,9 +71,9 @@ impl LocalRelay {
     }
 
     /// Waits until the relay has received the platform's data.
-    pub(super) async fn is_informed(&self) {
+    pub(super) async fn wait_for_data(&self) {
         if let Some(link) = self.running.link() {
-            link.becomes(true).await;
+            link.wait_until_connected(true).await;
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tty::message::NoticeKind;
 
 use super::super::{
-    piped::back,
+    piped::reconnected_message,
     signalled::{EndSignals, ResizeEvents},
 };
 use super::{
@@ -46,10 +46,10 @@ pub(super) async fn run(
     drop(raw);
     session.leave().await;
     if let Some(number) = left? {
-        return Err(Failure::ended(128_u8.saturating_add(number)));
+        return Err(Failure::remote_exit(128_u8.saturating_add(number)));
     }
     status::line("hung up");
-    Err(Failure::ended(DISCONNECTED_STATUS))
+    Err(Failure::remote_exit(DISCONNECTED_STATUS))
 }
 
 /// Shows the output until the session ends.
@@ -62,12 +62,12 @@ async fn show(
     loop {
         match session.event().await {
             Some(Event::Output(_, bytes)) => {
-                raw.borrow_mut().sees(&bytes);
+                raw.borrow_mut().record_output(&bytes);
                 let written = async {
                     stdout.write_all(&bytes).await?;
                     stdout.flush().await
                 };
-                written.await.map_err(output::closed)?;
+                written.await.map_err(output::write_failure)?;
             }
             Some(Event::Notice(notice)) => {
                 let id = notice.request_id.clone();
@@ -77,7 +77,7 @@ async fn show(
                         .borrow_mut()
                         .retain(|request| *request != id),
                 }
-                if let Some(words) = status::words(&notice) {
+                if let Some(words) = status::describe(&notice) {
                     status::line(&words);
                 }
             }
@@ -85,7 +85,7 @@ async fn show(
                 "the connection is lost ({}); coming back for {grace:.0?}, ~. hangs up",
                 plain(&reason)
             )),
-            Some(Event::Back { missed }) => status::line(&back(missed)),
+            Some(Event::Back { missed }) => status::line(&reconnected_message(missed)),
             Some(Event::Opened { .. } | Event::OutputEnd(_)) => {}
             Some(Event::Ended(ended)) => return Ok(ended),
             None => return Ok(Err(SessionError::HungUp)),
@@ -116,7 +116,7 @@ async fn type_in(
                 }
             }
             read = stdin.read_buf(&mut buffer), if waiting.len() < MAX_PENDING_READS => {
-                let read = read.map_err(|error| Failure::of("the terminal cannot be read", error))?;
+                let read = read.map_err(|error| Failure::from_error("the terminal cannot be read", error))?;
                 if read == 0 {
                     // The terminal was closed.
                     return Ok(());
@@ -156,7 +156,7 @@ async fn follow_size(input: &Input, mut resized: ResizeEvents) {
 }
 
 fn no_handlers(error: std::io::Error) -> Failure {
-    Failure::of("signal handlers cannot be installed", error)
+    Failure::from_error("signal handlers cannot be installed", error)
 }
 
 /// One read of a terminal.

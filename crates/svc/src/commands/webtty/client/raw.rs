@@ -18,7 +18,7 @@ impl Raw {
     /// Switches the terminal of stdin to raw mode.
     pub(super) fn enter() -> Result<Self, Failure> {
         enable_raw_mode()
-            .map_err(|error| Failure::of("the terminal cannot be taken over", error))?;
+            .map_err(|error| Failure::from_error("the terminal cannot be taken over", error))?;
         Ok(Self {
             screen: Modes::default(),
         })
@@ -26,7 +26,7 @@ impl Raw {
 
     /// Records the terminal modes that a program sets, so that they can be reset if the program
     /// cannot do it.
-    pub(super) fn sees(&mut self, bytes: &[u8]) {
+    pub(super) fn record_output(&mut self, bytes: &[u8]) {
         self.screen.see(bytes);
     }
 }

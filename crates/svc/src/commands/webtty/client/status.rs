@@ -14,7 +14,7 @@ pub(super) fn line(text: &str) {
 }
 
 /// Describes a notice about the participants. `None` for a notice without importance to the user.
-pub(super) fn words(notice: &Notice) -> Option<String> {
+pub(super) fn describe(notice: &Notice) -> Option<String> {
     let who = match plain(&notice.user) {
         user if user.is_empty() => plain(&notice.participant_id),
         user => user,
@@ -62,7 +62,7 @@ mod tests {
             ..Notice::default()
         };
         assert_eq!(
-            words(&notice).unwrap(),
+            describe(&notice).unwrap(),
             "ada\u{fffd}[2J asks for control: fix\u{fffd}the build (~y gives it, ~n does not)"
         );
     }

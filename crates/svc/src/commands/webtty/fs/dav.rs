@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::io::{InspectWriter, ReaderStream};
 use types::webtty::Transport;
 
-use super::super::{ended, target::ResolvedServer};
+use super::super::{command_end, target::ResolvedServer};
 use crate::{
     failure::{Code, Failure, chain},
     output::plain,
@@ -39,7 +39,7 @@ pub(super) struct Files {
 }
 
 /// A response.
-pub(super) struct Answer {
+pub(super) struct DavResponse {
     response: Response<Incoming>,
     path: String,
 }
@@ -94,7 +94,7 @@ impl Files {
         path: &str,
         body: Body,
         headers: &[(&'static str, String)],
-    ) -> Result<Answer, Failure> {
+    ) -> Result<DavResponse, Failure> {
         let broken = |error: &dyn std::error::Error| self.broken(&chain(error));
         let mut request = Request::builder()
             .method(method)
@@ -116,9 +116,9 @@ impl Files {
         }
         let request = request.body(body).map_err(|error| broken(&error))?;
         let opened = self.endpoint.open().await;
-        let stream =
-            opened.map_err(|error| ended::failed(SessionError::Connection(error), &self.url))?;
-        Ok(Answer {
+        let stream = opened
+            .map_err(|error| command_end::failed(SessionError::Connection(error), &self.url))?;
+        Ok(DavResponse {
             response: self.exchange(stream, request).await?,
             path: path.to_owned(),
         })
@@ -161,7 +161,7 @@ impl Files {
     }
 }
 
-impl Answer {
+impl DavResponse {
     /// The response if it has one of these statuses, or else the failure.
     pub(super) fn expect(self, wanted: &[StatusCode]) -> Result<Self, Failure> {
         let status = self.response.status();
@@ -243,7 +243,8 @@ impl Answer {
             }
             all.extend_from_slice(&bytes);
         }
-        String::from_utf8(all).map_err(|error| Failure::of("the list cannot be read", error))
+        String::from_utf8(all)
+            .map_err(|error| Failure::from_error("the list cannot be read", error))
     }
 }
 

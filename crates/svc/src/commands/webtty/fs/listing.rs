@@ -40,7 +40,7 @@ impl Entry {
 }
 
 /// The entries of a directory by name, or the entry of a file.
-pub(super) async fn of(files: &Files, path: &str) -> Result<Vec<Entry>, Failure> {
+pub(super) async fn list(files: &Files, path: &str) -> Result<Vec<Entry>, Failure> {
     let mut entries = ask(files, path, "1").await?;
     let own = decoded(&files.path(path));
     let own = own.trim_end_matches('/');

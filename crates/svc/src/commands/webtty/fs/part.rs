@@ -14,7 +14,7 @@ pub(super) struct Part {
     pub(super) file: File,
     path: PathBuf,
     place: PathBuf,
-    stays: bool,
+    is_kept: bool,
 }
 
 impl Part {
@@ -33,7 +33,7 @@ impl Part {
             file,
             path,
             place: place.to_owned(),
-            stays: false,
+            is_kept: false,
         })
     }
 
@@ -49,25 +49,25 @@ impl Part {
             match fs::hard_link(path, place).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    return Err(taken(place));
+                    return Err(already_exists(place));
                 }
                 // The file system has no hard links. A file that appears after this check is
                 // overwritten.
-                Err(_) if is_taken(place) => return Err(taken(place)),
+                Err(_) if path_exists(place) => return Err(already_exists(place)),
                 Err(_) => {}
             }
         }
         fs::rename(path, place)
             .await
             .map_err(|error| write_failure(place, error))?;
-        self.stays = true;
+        self.is_kept = true;
         Ok(())
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if !self.stays {
+        if !self.is_kept {
             // A file that cannot be removed has a recognisable name.
             drop(std::fs::remove_file(&self.path));
         }
@@ -75,12 +75,12 @@ impl Drop for Part {
 }
 
 /// True if the path exists, even as a dangling link.
-pub(super) fn is_taken(place: &Path) -> bool {
+pub(super) fn path_exists(place: &Path) -> bool {
     place.symlink_metadata().is_ok()
 }
 
 /// An existing file is not overwritten without a flag.
-pub(super) fn taken(place: &Path) -> Failure {
+pub(super) fn already_exists(place: &Path) -> Failure {
     let message = format!("{} exists already", place.display());
     Failure::new(Code::Conflict, message)
         .named("file_exists")
@@ -88,7 +88,7 @@ pub(super) fn taken(place: &Path) -> Failure {
 }
 
 fn write_failure(path: &Path, error: io::Error) -> Failure {
-    Failure::of(&format!("cannot write {}", path.display()), error)
+    Failure::from_error(&format!("cannot write {}", path.display()), error)
 }
 
 #[cfg(test)]

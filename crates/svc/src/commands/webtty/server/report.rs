@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use client::{Closed, HostPort, Status};
+use client::{CloseReason, HostPort, Status};
 use jiff::Timestamp;
 use serde::Serialize;
 use terminal::{
@@ -73,7 +73,7 @@ impl Report {
     /// Reports a requested shutdown.
     pub(super) fn closed(&self) -> Result<(), Failure> {
         match self.format {
-            Format::Json => output::json(&StatusLine::closed(&Closed::Asked)),
+            Format::Json => output::json(&StatusLine::closed(&CloseReason::Asked)),
             Format::Text => output::line("closed"),
         }
     }
@@ -132,7 +132,7 @@ impl Sessions {
     }
 
     /// Prints the remaining lines after the last session.
-    pub(super) fn rest(&mut self) -> Result<(), Failure> {
+    pub(super) fn write_remaining(&mut self) -> Result<(), Failure> {
         while let Ok(line) = self.lines.try_recv() {
             line.write()?;
         }

@@ -25,10 +25,10 @@ use tty::{
 };
 
 use super::{Args, ConnectionSource, Mode};
-use crate::{commands::webtty::asked, failure::Failure, random};
+use crate::{commands::webtty::session_request, failure::Failure, random};
 
 /// Refreshes tunnel properties that are valid only for a short time.
-pub(super) type Renew = Box<dyn Fn(&mut Properties) + Send + Sync>;
+pub(super) type RefreshProperties = Box<dyn Fn(&mut Properties) + Send + Sync>;
 
 /// A registered server, as enrolled on this host.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl RegisteredServer {
     }
 
     /// True if sessions must be end-to-end encrypted.
-    fn must_seal(&self) -> bool {
+    fn requires_encryption(&self) -> bool {
         self.enrollment.encryption_policy != "disabled"
     }
 
@@ -56,7 +56,7 @@ impl RegisteredServer {
 
     /// Proves to the engine that this host is the server. Called for each tunnel request, because a
     /// proof is short-lived and can be used only once.
-    pub(super) fn admission(&self) -> Result<Renew, Failure> {
+    pub(super) fn admission(&self) -> Result<RefreshProperties, Failure> {
         let identity = self.identity()?;
         let enrollment = self.enrollment.clone();
         Ok(Box::new(move |properties: &mut Properties| {
@@ -119,7 +119,7 @@ impl Args {
     }
 
     /// The transport of its streams.
-    pub(super) fn speaks(
+    pub(super) fn stream_transport(
         &self,
         registered: Option<&RegisteredServer>,
     ) -> Result<Transport, Failure> {
@@ -173,7 +173,7 @@ impl Args {
     }
 
     /// The labels of the tunnel that describe the server.
-    pub(super) fn offer(
+    pub(super) fn tunnel_labels(
         &self,
         registered: Option<&RegisteredServer>,
         settings: &Settings,
@@ -199,7 +199,7 @@ impl Args {
     fn seal(&self, registered: Option<&RegisteredServer>) -> Result<Option<Seal>, Failure> {
         if self.e2e
             && let Some(registered) = registered
-            && !registered.must_seal()
+            && !registered.requires_encryption()
         {
             return Err(Failure::usage(format!(
                 "`{}` is registered without end-to-end encryption, which is for good",
@@ -207,7 +207,7 @@ impl Args {
             ))
             .hint("register another server with --encryption-policy explicit_key"));
         }
-        let is_sealed = self.e2e || registered.is_some_and(RegisteredServer::must_seal);
+        let is_sealed = self.e2e || registered.is_some_and(RegisteredServer::requires_encryption);
         if !is_sealed {
             return match self.authorized_clients_file {
                 Some(_) => Err(
@@ -228,22 +228,23 @@ impl Args {
             (None, file) => {
                 let path = match file {
                     Some(path) => path.clone(),
-                    None => asked::folder()?
+                    None => session_request::folder()?
                         .identity("default")
-                        .map_err(|error| asked::failed(&error))?,
+                        .map_err(|error| session_request::failed(&error))?,
                 };
                 read_identity(&path).map_err(|error| {
-                    asked::failed(&error).hint("`svc webtty identity create default` makes one")
+                    session_request::failed(&error)
+                        .hint("`svc webtty identity create default` makes one")
                 })?
             }
         };
         let clients = match &self.authorized_clients_file {
             Some(path) => path.clone(),
-            None => asked::folder()?.authorized_clients(),
+            None => session_request::folder()?.authorized_clients(),
         };
         // An unreadable list is reported at the start. Later, clients that cannot be looked up are
         // rejected.
-        KeyList::read(&clients).map_err(|error| asked::failed(&error))?;
+        KeyList::read(&clients).map_err(|error| session_request::failed(&error))?;
         Ok(Some(Seal {
             identity: Arc::new(identity),
             context: seal_context(registered.map(RegisteredServer::id)).to_vec(),
@@ -304,7 +305,7 @@ impl Args {
         }
         let text = match &self.auth_token_file {
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
-                Failure::of(&format!("{} cannot be read", path.display()), error)
+                Failure::from_error(&format!("{} cannot be read", path.display()), error)
             })?,
             None => std::env::var(TOKEN_VARIABLE).unwrap_or_default(),
         };

@@ -96,5 +96,5 @@ fn folder() -> Result<PathBuf, Failure> {
 }
 
 fn not_kept(error: impl std::error::Error) -> Failure {
-    Failure::of("the enrollment cannot be kept", error)
+    Failure::from_error("the enrollment cannot be kept", error)
 }

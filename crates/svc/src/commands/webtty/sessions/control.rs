@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 use types::webtty::ControlAction;
 
-use super::{OutputArgs, SessionArgs, given, write_one};
+use super::{OutputArgs, SessionArgs, set_params, write_one};
 use crate::{
     failure::{Code, Failure},
     output, prompt, time,
@@ -112,7 +112,7 @@ pub(super) async fn request(args: RequestArgs) -> Result<(), Failure> {
         let at = jiff::Timestamp::now().saturating_add(wait);
         format!("{:.3}", at.unwrap_or(jiff::Timestamp::MAX))
     });
-    let body = given([
+    let body = set_params([
         ("participant_id", Some(args.participant_id.into())),
         ("reason", args.reason.map(Value::String)),
         ("control_lines", args.lines.map(Value::from)),
@@ -131,7 +131,7 @@ pub(super) async fn request(args: RequestArgs) -> Result<(), Failure> {
 /// Answers a request.
 pub(super) async fn resolve(args: ResolveArgs) -> Result<(), Failure> {
     let api = args.on.api()?;
-    let body = given([
+    let body = set_params([
         ("action", Some(args.action.as_str().into())),
         (
             "approver_participant_id",
@@ -153,7 +153,7 @@ pub(super) async fn kick(args: KickArgs) -> Result<(), Failure> {
     let path = args
         .on
         .path_of(PARTICIPANT, "participant_id", &args.participant);
-    let body = given([("reason", args.reason.map(Value::String))]);
+    let body = set_params([("reason", args.reason.map(Value::String))]);
     let body = Value::Object(body);
     api.call(Call::new(Method::POST, &path).with_body(&body))
         .await?;

@@ -13,7 +13,7 @@ use client::api::{Api, Call, Download};
 use super::SessionArgs;
 use crate::{
     failure::Failure,
-    output::{self, closed},
+    output::{self, write_failure},
     private,
 };
 
@@ -136,10 +136,10 @@ pub(super) async fn begin(
 async fn copy(mut download: Download, out: &mut impl Write) -> Result<u64, Failure> {
     let mut written = 0;
     while let Some(bytes) = download.next().await? {
-        out.write_all(&bytes).map_err(closed)?;
+        out.write_all(&bytes).map_err(write_failure)?;
         written += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     }
-    out.flush().map_err(closed)?;
+    out.flush().map_err(write_failure)?;
     Ok(written)
 }
 
@@ -186,5 +186,5 @@ impl Drop for ExportFile {
 }
 
 fn cannot(path: &Path, error: io::Error) -> Failure {
-    Failure::of(&format!("{} cannot be written", path.display()), error)
+    Failure::from_error(&format!("{} cannot be written", path.display()), error)
 }

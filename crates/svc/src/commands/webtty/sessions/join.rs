@@ -19,10 +19,11 @@ use tty::size::Size;
 use self::keys::{Key, Keys};
 use super::SessionArgs;
 use crate::{
-    commands::webtty::stage::{TerminalView, UiEvent, window},
+    commands::webtty::terminal_view::{TerminalView, UiEvent, window},
     failure::{Code, Failure, chain},
-    joined::{Ask, Change, Control, JoinedParticipant},
-    output, signals, time,
+    output,
+    participant::{Change, Control, ControlOptions, JoinedParticipant},
+    signals, time,
 };
 
 /// The flags of `svc webtty sessions join`.
@@ -63,7 +64,7 @@ pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
     let shutdown = signals::listen(Duration::ZERO)?;
     let joined = JoinedParticipant::join(&config, &args.on.session, None).await?;
     let stage = TerminalView::enter()?;
-    let ask = Ask {
+    let ask = ControlOptions {
         reason: args.reason,
         lines: args.lines,
         seconds: args.for_time.map(|time| time.as_secs().max(1)),
@@ -107,15 +108,15 @@ enum JoinEnd {
 }
 
 /// A request in flight, and its result.
-type Asking = Pin<Box<dyn Future<Output = Result<ControlRequest, ApiError>> + Send>>;
+type PendingRequest = Pin<Box<dyn Future<Output = Result<ControlRequest, ApiError>> + Send>>;
 
 /// A session at a terminal.
 struct View {
     joined: JoinedParticipant,
     keys: Keys,
-    ask: Ask,
+    ask: ControlOptions,
     /// The request in flight to the engine.
-    asking: Option<Asking>,
+    asking: Option<PendingRequest>,
     asks_at_once: bool,
     /// The last message.
     last_message: String,
@@ -136,7 +137,7 @@ impl View {
                 change = self.joined.next() => match change {
                     Some(Change::Ended(Ok(ended))) => return Ok(JoinEnd::Ended(ended)),
                     Some(Change::Ended(Err(error))) => return Ok(JoinEnd::Failed(error)),
-                    Some(Change::People(last_message)) => {
+                    Some(Change::Participants(last_message)) => {
                         self.last_message = last_message;
                         self.resize().await;
                     }
@@ -152,7 +153,7 @@ impl View {
                     self.asking = None;
                     match asked {
                         Ok(request) => {
-                            self.joined.has_asked(&request);
+                            self.joined.set_requested(&request);
                             self.last_message.clear();
                         }
                         Err(error) => Failure::from(error)
@@ -174,7 +175,7 @@ impl View {
                     UiEvent::Gone => return Ok(JoinEnd::Left),
                 },
             }
-            stage.touch();
+            stage.mark_stale();
         }
     }
 
@@ -200,7 +201,7 @@ impl View {
         if self.joined.holds_control() || self.asking.is_some() {
             return;
         }
-        let (asking, ask) = (self.joined.asking(), self.ask.clone());
+        let (asking, ask) = (self.joined.requester(), self.ask.clone());
         self.asking = Some(Box::pin(async move { asking.ask(&ask).await }));
     }
 
@@ -220,14 +221,16 @@ impl View {
 
     fn status(&self) -> String {
         let control = match (self.joined.control(), self.joined.controller()) {
-            (Control::Held(_), _) => "you have control".to_owned(),
-            (Control::Asked(_), Some(who)) => format!("read-only · {who} was asked for control"),
-            (Control::Asked(_), None) => "read-only · control was asked for".to_owned(),
+            (Control::Granted(_), _) => "you have control".to_owned(),
+            (Control::Requested(_), Some(who)) => {
+                format!("read-only · {who} was asked for control")
+            }
+            (Control::Requested(_), None) => "read-only · control was asked for".to_owned(),
             (_, Some(who)) => format!("read-only · {who} has control"),
             (_, None) => "read-only · nobody has control".to_owned(),
         };
         let mut parts = vec![control];
-        if let Some(asked) = self.joined.first_asked() {
+        if let Some(asked) = self.joined.first_request() {
             let reason = match asked.reason.as_str() {
                 "" => "without a reason",
                 reason => reason,

@@ -6,11 +6,11 @@ use client::api::Api;
 use serde_json::{Map, Value};
 use types::webtty::SessionStatus;
 
-use super::{OutputArgs, cell, get_list, given, time, write_list};
+use super::{OutputArgs, cell, get_list, set_params, time, write_list};
 use crate::{
     connection::Connection,
     failure::Failure,
-    watch::{self, Kind},
+    watch::{self, ListKind},
 };
 
 /// The flags of `svc webtty sessions list`.
@@ -78,7 +78,7 @@ impl Filter {
     /// The filters as the API expects them. Empty if there are none.
     pub(super) fn to_json(&self) -> Map<String, Value> {
         let text = |text: &Option<String>| text.clone().map(Value::String);
-        given([
+        set_params([
             ("server_id", text(&self.server_id)),
             ("tunnel_id", text(&self.tunnel_id)),
             ("user_id", text(&self.user_id)),
@@ -99,15 +99,15 @@ pub(super) async fn list(args: ListArgs) -> Result<(), Failure> {
         return watch::watch(api, &KIND, filters, args.written.output).await;
     }
     let filters = (!filters.is_empty()).then_some(Value::Object(filters));
-    let params = given([("filters", filters), ("limit", args.limit.map(Value::from))]);
+    let params = set_params([("filters", filters), ("limit", args.limit.map(Value::from))]);
     let sessions = get_list(&api, SESSIONS, params).await?;
     write_list(args.written.output, &sessions, KIND.heading, row)
 }
 
-const KIND: Kind = Kind {
+const KIND: ListKind = ListKind {
     list: watch::SESSIONS,
     events: "webtty.session.",
-    keeps,
+    matches: keeps,
     heading: &[
         "ID", "STATUS", "SERVER", "USER", "COMMAND", "STREAMS", "STARTED",
     ],

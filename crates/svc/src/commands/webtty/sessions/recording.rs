@@ -6,7 +6,7 @@ use client::api::{Api, Call};
 use http::Method;
 use serde_json::Value;
 
-use super::{OutputArgs, SessionArgs, cell, get, given, write_list};
+use super::{OutputArgs, SessionArgs, cell, get, set_params, write_list};
 use crate::{
     connection::Connection,
     failure::{Code, Failure},
@@ -69,7 +69,7 @@ pub(crate) struct DeleteArgs {
 pub(super) async fn search(args: SearchArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
     let text = |text: Option<String>| text.map(Value::String);
-    let params = given([
+    let params = set_params([
         ("query", Some(args.text.into())),
         ("session_id", text(args.session_id)),
         ("server_id", text(args.server_id)),

@@ -21,8 +21,8 @@ use self::tape::{Tape, TapeStep};
 use super::{SessionArgs, cell, get, show::Pages};
 use crate::{
     commands::{
-        forward::panel::screen::is_there,
-        webtty::stage::{TerminalView, UiEvent},
+        forward::panel::screen::is_available,
+        webtty::terminal_view::{TerminalView, UiEvent},
     },
     failure::{Code, Failure},
     signals, time,
@@ -51,7 +51,7 @@ pub(crate) struct ReplayArgs {
 
 /// Plays the recording.
 pub(super) async fn replay(args: ReplayArgs) -> Result<(), Failure> {
-    if !is_there() {
+    if !is_available() {
         return Err(Failure::usage("a replay needs a terminal")
             .named("no_terminal")
             .hint("`svc webtty sessions export` writes a transcript or a cast"));
@@ -142,14 +142,14 @@ impl Player {
                 // The clock is updated at least this often.
                 () = sleep_until(due.unwrap_or_else(|| Instant::now() + TICK)), if self.since.is_some() => {
                     self.advance();
-                    stage.touch();
+                    stage.mark_stale();
                 }
                 did = stage.next() => match did? {
                     UiEvent::Keys(keys) => {
                         if keys.into_iter().any(|key| self.press(key)) {
                             return Ok(());
                         }
-                        stage.touch();
+                        stage.mark_stale();
                     }
                     UiEvent::Resized(_) => {}
                     UiEvent::Due => {
@@ -195,9 +195,9 @@ impl Player {
             return;
         };
         match what {
-            TapeStep::Shown(bytes) => screen.feed(&bytes),
+            TapeStep::Output(bytes) => screen.feed(&bytes),
             TapeStep::Resized(size) => screen.resize(size),
-            TapeStep::Said(text) => self.last_message = text,
+            TapeStep::Message(text) => self.last_message = text,
         }
     }
 

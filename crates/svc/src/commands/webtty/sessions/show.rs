@@ -5,7 +5,9 @@ use clap::Parser;
 use client::api::Api;
 use serde_json::{Map, Value};
 
-use super::{OutputArgs, SessionArgs, cell, get, get_list, given, list, write_list, write_one};
+use super::{
+    OutputArgs, SessionArgs, cell, get, get_list, list, set_params, write_list, write_one,
+};
 use crate::{failure::Failure, output, output::Format};
 
 /// The flags of `svc webtty sessions show` and `participants`.
@@ -100,12 +102,12 @@ pub(super) async fn participants(args: ShowArgs) -> Result<(), Failure> {
 /// Lists requests for control.
 pub(super) async fn requests(args: RequestsArgs) -> Result<(), Failure> {
     let api = args.on.api()?;
-    let filters = given([
+    let filters = set_params([
         ("status", args.status.map(Value::String)),
         ("requester_user_id", args.user_id.map(Value::String)),
     ]);
     let filters = (!filters.is_empty()).then_some(Value::Object(filters));
-    let params = given([("filters", filters), ("limit", args.limit.map(Value::from))]);
+    let params = set_params([("filters", filters), ("limit", args.limit.map(Value::from))]);
     let requests = get_list(&api, &args.on.path(CONTROL_REQUESTS), params).await?;
     let heading = ["ID", "STATUS", "USER", "REASON", "ASKED", "EXPIRES"];
     write_list(args.written.output, &requests, &heading, |request| {
@@ -160,7 +162,7 @@ impl Pages {
         limit: usize,
     ) -> Result<Option<Vec<Value>>, Failure> {
         // Pages are small, because a record may contain 64 KiB.
-        let params = given([
+        let params = set_params([
             ("from_seq", Some(self.next.to_string().into())),
             ("limit", Some(limit.min(PAGE).into())),
         ]);

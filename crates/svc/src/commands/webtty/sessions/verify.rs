@@ -14,7 +14,7 @@ use api::webtty::{RecordingVerdict, VERIFY};
 use clap::Parser;
 use client::api::{ApiError, Call};
 use serde_json::{Value, json};
-use tty::recording::{BrokenChain, Fault, Head, Record, Verifier};
+use tty::recording::{ChainError, ChainFault, Head, Record, Verifier};
 
 use super::{
     OutputArgs, SessionArgs,
@@ -57,11 +57,11 @@ pub(super) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
     }
 }
 
-fn broken_chain_failure(broken: BrokenChain, is_file: bool) -> Failure {
+fn broken_chain_failure(broken: ChainError, is_file: bool) -> Failure {
     let message = format!("the recording is not what was recorded: {broken}");
     let failure = Failure::new(Code::Failed, message).named("recording_broken");
     match broken.fault {
-        Fault::Sequence { .. } if is_file => failure.hint(
+        ChainFault::Sequence { .. } if is_file => failure.hint(
             "an export with --from-seq has holes, and so has one of an old recording without \
              --include-stdin: export it anew with --format ndjson --include-stdin",
         ),
@@ -151,7 +151,7 @@ fn stored_end(verdict: &RecordingVerdict) -> Option<Head> {
 }
 
 fn of_file(session: &str, path: &Path) -> Result<VerifyReport, Failure> {
-    let cannot = |error| Failure::of(&format!("{} cannot be read", path.display()), error);
+    let cannot = |error| Failure::from_error(&format!("{} cannot be read", path.display()), error);
     let mut reader = BufReader::new(File::open(path).map_err(cannot)?);
     let mut chain = Chain::new(session, None, no_export);
     let mut line = Vec::new();
@@ -183,7 +183,7 @@ fn no_answer() -> Failure {
 struct Chain {
     verifier: Verifier,
     end: Head,
-    broken: Option<BrokenChain>,
+    broken: Option<ChainError>,
     withheld: u64,
     /// The separately stored end of the chain.
     kept: Option<Head>,
@@ -195,7 +195,7 @@ struct Chain {
 struct VerifyReport {
     /// The last record with an intact chain before it.
     end: Head,
-    broken: Option<BrokenChain>,
+    broken: Option<ChainError>,
     /// Number of records without content.
     withheld: u64,
     /// True if the expected end is known.
@@ -228,7 +228,7 @@ impl Chain {
         }
         let record: Record = serde_json::from_slice(line).map_err(|error| {
             // Exports of old engines without input have no hashes.
-            Failure::of("a line of the recording is no record", error)
+            Failure::from_error("a line of the recording is no record", error)
                 .hint("export it with --include-stdin")
         })?;
         if self.broken.is_some() {
@@ -242,9 +242,9 @@ impl Chain {
         self.withheld += u64::from(record.is_withheld());
         let is_other = |kept: &Head| kept.seq == record.seq && kept.hash != record.hash;
         if self.kept.as_ref().is_some_and(is_other) {
-            let fault = Fault::Link;
+            let fault = ChainFault::Link;
             let seq = record.seq;
-            self.broken = Some(BrokenChain { seq, fault });
+            self.broken = Some(ChainError { seq, fault });
         }
         Ok(())
     }
@@ -255,9 +255,9 @@ impl Chain {
             return Err((self.none)());
         }
         let reaches = |kept: &Head| kept.seq <= self.end.seq;
-        let missing = BrokenChain {
+        let missing = ChainError {
             seq: self.end.seq.saturating_add(1),
-            fault: Fault::Missing,
+            fault: ChainFault::Missing,
         };
         let is_short = !self.kept.as_ref().is_none_or(reaches);
         Ok(VerifyReport {
@@ -352,20 +352,20 @@ mod tests {
         // A different displayed byte.
         let mut changed = lines.clone();
         changed[2] = changed[2].replace("Yg==", "Yw==");
-        let content = Fault::Content;
+        let content = ChainFault::Content;
         assert_eq!(
             fault(&changed, None),
-            BrokenChain {
+            ChainError {
                 seq: 2,
                 fault: content
             }
         );
         let mut removed = lines.clone();
         removed.remove(2);
-        let found_3 = Fault::Sequence { found: 3 };
+        let found_3 = ChainFault::Sequence { found: 3 };
         assert_eq!(
             fault(&removed, None),
-            BrokenChain {
+            ChainError {
                 seq: 2,
                 fault: found_3
             }
@@ -373,10 +373,10 @@ mod tests {
         // A separately stored end reveals that records are missing.
         let short = &lines[..3];
         assert_eq!(found(short, None).broken, None);
-        let missing = Fault::Missing;
+        let missing = ChainFault::Missing;
         assert_eq!(
             fault(short, Some(whole.end.clone())),
-            BrokenChain {
+            ChainError {
                 seq: 3,
                 fault: missing
             }
@@ -386,10 +386,10 @@ mod tests {
         assert_eq!(found(&lines, Some(early)).broken, None);
         // The same number of different records.
         let others = export(&["a", "b", "d"]);
-        let link = Fault::Link;
+        let link = ChainFault::Link;
         assert_eq!(
             fault(&others, Some(whole.end)),
-            BrokenChain {
+            ChainError {
                 seq: 3,
                 fault: link
             }
@@ -442,9 +442,9 @@ mod tests {
         };
         assert!(hint(true).unwrap().contains("--include-stdin"));
         assert_eq!(hint(false), None);
-        let fault = Fault::Content;
+        let fault = ChainFault::Content;
         assert_eq!(
-            broken_chain_failure(BrokenChain { fault, ..broken }, true).next_step(),
+            broken_chain_failure(ChainError { fault, ..broken }, true).next_step(),
             None
         );
     }

@@ -25,7 +25,7 @@ fn row(id: u64, path: &str, status: Option<u16>, now: Instant) -> Row {
 }
 
 fn paths(model: &Model) -> Vec<&str> {
-    model.shown().iter().map(|row| &*row.path).collect()
+    model.visible_rows().iter().map(|row| &*row.path).collect()
 }
 
 fn letters(model: &mut Model, text: &str, now: Instant) {
@@ -53,7 +53,7 @@ fn a_request_is_counted_once_from_start_to_end() {
     model.row(row(3, "/c", Some(404), now), now);
     assert_eq!((model.total, model.open()), (3, 1));
     assert_eq!(paths(&model), ["/c", "/b", "/a"]);
-    assert!(model.means(now).0 > 2.9);
+    assert!(model.rates(now).0 > 2.9);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn an_open_request_is_counted_after_it_left_the_list() {
     for id in 1..=600 {
         model.row(row(id, "/short", Some(200), now), now);
     }
-    assert_eq!((model.shown().len(), model.open()), (MAX_ROWS, 1));
+    assert_eq!((model.visible_rows().len(), model.open()), (MAX_ROWS, 1));
     model.row(row(0, "/long", Some(200), now), now);
     assert_eq!((model.total, model.open()), (601, 0));
     assert!(!paths(&model).contains(&"/long"));
@@ -92,7 +92,7 @@ fn a_paused_list_keeps_its_rows_while_counters_run() {
     model.row(row(2, "/b", Some(200), now), now);
     assert!(model.is_paused());
     assert_eq!((paths(&model), model.total), (vec!["/a"], 2));
-    assert_eq!(model.shown()[0].status, None);
+    assert_eq!(model.visible_rows()[0].status, None);
     letters(&mut model, "p", now);
     assert_eq!(paths(&model), ["/b", "/a"]);
 }
@@ -117,7 +117,7 @@ fn a_filter_is_typed_and_cleared() {
     letters(&mut model, "/50", now);
     assert_eq!(paths(&model), ["/Q"]);
     model.press(Press::Escape, now);
-    assert_eq!((model.view.typing, model.shown().len()), (false, 3));
+    assert_eq!((model.view.typing, model.visible_rows().len()), (false, 3));
 }
 
 #[test]
@@ -147,20 +147,20 @@ fn a_scrolled_list_keeps_its_position() {
 fn keys_return_actions_outside_the_model() {
     let now = Instant::now();
     let mut model = model(now);
-    assert_eq!(model.press(Press::Letter('q'), now), Some(Ask::Stop));
-    assert_eq!(model.press(Press::Interrupt, now), Some(Ask::Stop));
-    assert_eq!(model.press(Press::Suspend, now), Some(Ask::Suspend));
+    assert_eq!(model.press(Press::Letter('q'), now), Some(Action::Stop));
+    assert_eq!(model.press(Press::Interrupt, now), Some(Action::Stop));
+    assert_eq!(model.press(Press::Suspend, now), Some(Action::Suspend));
     // There is no address to copy yet.
     assert_eq!(model.press(Press::Letter('c'), now), None);
     model.url = Some("https://web.test".to_owned());
-    let copy = Ask::Copy("https://web.test".to_owned());
+    let copy = Action::Copy("https://web.test".to_owned());
     assert_eq!(model.press(Press::Letter('c'), now), Some(copy));
-    assert!(model.notice.is_some() && model.runs(now));
+    assert!(model.notice.is_some() && model.is_animated(now));
     model.tick(now + NOTICE_TIME);
-    assert!(model.notice.is_none() && !model.runs(now));
+    assert!(model.notice.is_none() && !model.is_animated(now));
     model.press(Press::Letter('/'), now);
     assert_eq!(model.press(Press::Letter('q'), now), None);
-    assert_eq!(model.press(Press::Interrupt, now), Some(Ask::Stop));
+    assert_eq!(model.press(Press::Interrupt, now), Some(Action::Stop));
 }
 
 #[test]

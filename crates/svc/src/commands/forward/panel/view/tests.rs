@@ -71,7 +71,7 @@ fn a_loss_is_told_with_the_time_that_is_left() {
         until: now + Duration::from_millis(3_400),
     };
     model.latency = None;
-    model.say("the service at localhost:3000 is not reachable: connection refused");
+    model.show_notice("the service at localhost:3000 is not reachable: connection refused");
     insta::assert_snapshot!(drawn(&model, 60, 16, now));
 }
 
@@ -176,6 +176,6 @@ fn times_are_short() {
         (5_999_000, "99m 59s"),
         (7_500_000, "2h 05m"),
     ] {
-        assert_eq!(took(Duration::from_millis(millis)), text);
+        assert_eq!(format_duration(Duration::from_millis(millis)), text);
     }
 }

@@ -25,11 +25,11 @@ pub(super) struct Tape {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TapeStep {
     /// Output of the command.
-    Shown(Vec<u8>),
+    Output(Vec<u8>),
     /// New size of the terminal.
     Resized(Size),
     /// An event without output.
-    Said(String),
+    Message(String),
 }
 
 impl Tape {
@@ -109,12 +109,12 @@ fn steps_of(event: &RecordedEvent, is_first: bool) -> Vec<TapeStep> {
         (RecordType::Data, Some(StreamType::Stdout | StreamType::Stderr)) => {
             let bytes = event.payload_plaintext.as_deref();
             let bytes = bytes.and_then(super::super::decoded);
-            bytes.map(TapeStep::Shown).into_iter().collect()
+            bytes.map(TapeStep::Output).into_iter().collect()
         }
         (RecordType::Data, _) => Vec::new(),
         // Output to pipes has lines without a carriage return, which a terminal would add.
         (RecordType::Open, _) if is_first && size.is_none() => {
-            vec![TapeStep::Shown(NEW_LINES.as_bytes().to_vec())]
+            vec![TapeStep::Output(NEW_LINES.as_bytes().to_vec())]
         }
         (RecordType::Open | RecordType::Resize, _) => {
             size.map(TapeStep::Resized).into_iter().collect()
@@ -122,14 +122,14 @@ fn steps_of(event: &RecordedEvent, is_first: bool) -> Vec<TapeStep> {
         (RecordType::Close, _) => {
             let code = metadata.and_then(|metadata| metadata.get("exit_code"));
             let code = code.and_then(Value::as_i64);
-            vec![TapeStep::Said(code.map_or_else(
+            vec![TapeStep::Message(code.map_or_else(
                 || "it ended".to_owned(),
                 |code| format!("it ended with {code}"),
             ))]
         }
         (kind, _) if !detail.is_empty() => {
             let who = event.participant_id.as_deref().unwrap_or("the platform");
-            vec![TapeStep::Said(format!("{kind}: {who} {detail}"))]
+            vec![TapeStep::Message(format!("{kind}: {who} {detail}"))]
         }
         _ => Vec::new(),
     }
@@ -192,12 +192,12 @@ mod tests {
         assert_eq!(tape.take(Duration::ZERO), Some(TapeStep::Resized(size)));
         assert_eq!(tape.take(Duration::from_millis(499)), None);
         let half = Duration::from_millis(500);
-        assert_eq!(tape.take(half), Some(TapeStep::Shown(b"$ ".to_vec())));
+        assert_eq!(tape.take(half), Some(TapeStep::Output(b"$ ".to_vec())));
         assert_eq!(tape.next_at(), Some(Duration::from_secs(61)));
         let end = Duration::from_secs(61);
-        assert_eq!(tape.take(end), Some(TapeStep::Shown(b"ls".to_vec())));
+        assert_eq!(tape.take(end), Some(TapeStep::Output(b"ls".to_vec())));
         let said = "it ended with 3".to_owned();
-        assert_eq!(tape.take(end), Some(TapeStep::Said(said)));
+        assert_eq!(tape.take(end), Some(TapeStep::Message(said)));
         assert_eq!((tape.len(), tape.last()), (0, end));
     }
 
@@ -213,7 +213,7 @@ mod tests {
     fn lines_of_pipes_get_carriage_returns() {
         let mut tape = Tape::new(None);
         tape.extend(&[record(1, "2026-01-02T03:04:05Z", &json!({"type": "open"}))]);
-        let mode = TapeStep::Shown(b"\x1b[20h".to_vec());
+        let mode = TapeStep::Output(b"\x1b[20h".to_vec());
         assert_eq!(tape.take(Duration::ZERO), Some(mode));
     }
 }

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::problem::Answer;
 
 /// The project with its addresses.
-pub(crate) fn shown(app: &App, project: &projects::Project) -> Answer<Project> {
+pub(crate) fn view(app: &App, project: &projects::Project) -> Answer<Project> {
     let (plan, provider) = project
         .plan
         .parse()

@@ -32,7 +32,7 @@ pub struct PlanService {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     account: Account,
-    room: Availability,
+    availability: Availability,
     today: Date,
 }
 
@@ -143,7 +143,7 @@ impl PlanService {
         }
         Ok(Snapshot {
             account,
-            room: Availability { full, in_workspace },
+            availability: Availability { full, in_workspace },
             today: day_of(now),
         })
     }
@@ -154,7 +154,7 @@ impl PlanService {
             &self.catalogue,
             plan,
             &snapshot.account,
-            &snapshot.room,
+            &snapshot.availability,
             snapshot.today,
         )
     }

@@ -12,9 +12,9 @@ use webauthn::{Assertion, PasskeyAssertion};
 
 use super::relying_party;
 use crate::app::App;
-use crate::people::attempts::{AttemptKey, forgive_all};
+use crate::people::attempts::{AttemptKey, reset_all};
 use crate::people::challenge::{self, Challenge, Purpose};
-use crate::people::session::{self, Browser, HalfSignedIn, SignedIn, StartedSession};
+use crate::people::session::{self, Browser, PendingSignIn, SignedIn, StartedSession};
 use crate::people::sign_in::{SignInError, note_sign_in};
 use crate::problem::Answer;
 
@@ -43,10 +43,10 @@ pub async fn sign_in(
 ) -> Result<StartedSession, SignInError> {
     let now = app.now();
     let from = source_network(browser.ip);
-    app.people.places.begin(&from, now)?;
+    app.people.ip_throttle.record_attempt(&from, now)?;
     let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
     let known = known.ok_or(SignInError::Wrong)?;
-    AttemptKey::passkey(known.user_id).begin(app, now).await?;
+    AttemptKey::passkey(known.user_id).record(app, now).await?;
     let (shown, challenge) = verify(app, &known, sent, Purpose::SignIn, bound_to)?;
     // The passkey must report its user (level 3, section 7.2, step 6). Only one that verified its
     // owner before is enough to sign in alone.
@@ -62,18 +62,18 @@ pub async fn sign_in(
     let Some(user) = user.filter(|user| user.status == Status::Active) else {
         return Err(SignInError::Wrong);
     };
-    let started = session::begin_whole(app, &mut tx, &user, browser, now).await?;
+    let started = session::start_full(app, &mut tx, &user, browser, now).await?;
     note_sign_in(&mut tx, &user, browser.ip, now).await?;
-    forgive_all(&mut tx, &user).await?;
+    reset_all(&mut tx, &user).await?;
     tx.commit().await?;
-    app.people.places.take_back(&from);
+    app.people.ip_throttle.take_back(&from);
     Ok(started)
 }
 
 /// Completes a sign-in with a passkey. Returns the value of `Set-Cookie`.
 pub async fn second_factor(
     app: &App,
-    who: &HalfSignedIn,
+    who: &PendingSignIn,
     sent: &PasskeyResponse,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
@@ -93,7 +93,7 @@ pub async fn confirm(app: &App, who: &SignedIn, sent: &PasskeyResponse) -> Resul
     let now = app.now();
     let whose = (who.user.id, who.session.id);
     let mut tx = verify_for_user(app, whose, sent, Purpose::Confirm, now).await?;
-    sessions::proved(&mut tx, who.session.id, now).await?;
+    sessions::record_proof(&mut tx, who.session.id, now).await?;
     tx.commit().await?;
     Ok(())
 }
@@ -107,7 +107,7 @@ async fn verify_for_user(
     now: Timestamp,
 ) -> Result<Tx, SignInError> {
     let counted = AttemptKey::passkey(user);
-    counted.begin(app, now).await?;
+    counted.record(app, now).await?;
     let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
     let known = known.filter(|known| known.user_id == user);
     let known = known.ok_or(SignInError::Wrong)?;
@@ -115,7 +115,7 @@ async fn verify_for_user(
     let (shown, challenge) = verify(app, &known, sent, purpose, bound_to.as_bytes())?;
     let mut tx = app.store.begin().await?;
     if consume(&mut tx, &known, shown, &challenge, now).await? {
-        counted.forgive(&mut tx).await?;
+        counted.reset(&mut tx).await?;
         Ok(tx)
     } else {
         Err(SignInError::Wrong)

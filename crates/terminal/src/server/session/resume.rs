@@ -9,12 +9,12 @@ use super::Session;
 use crate::server::carrier::Carrier;
 use crate::server::random;
 use crate::server::registry::KEY_LEN;
-use crate::server::sealing::Sealing;
+use crate::server::sealing::EncryptionState;
 
 /// A client that resumes a session over another connection.
 pub(crate) struct Reconnect {
     pub(crate) carrier: Carrier,
-    pub(crate) sealing: Sealing,
+    pub(crate) sealing: EncryptionState,
     pub(crate) account: Option<String>,
     pub(crate) open: OpenSession,
 }
@@ -31,7 +31,7 @@ impl Session {
 
     /// Passes the connection to the session that the client resumes. Otherwise returns the message,
     /// for the state machine to answer.
-    pub(super) fn leads_back(&mut self, kind: Kind) -> Option<Kind> {
+    pub(super) fn hand_over_resume(&mut self, kind: Kind) -> Option<Kind> {
         let Kind::Open(open) = &kind else {
             return Some(kind);
         };
@@ -53,7 +53,7 @@ impl Session {
         };
         let back = Box::new(Reconnect {
             carrier,
-            sealing: std::mem::replace(&mut self.sealing, Sealing::Off),
+            sealing: std::mem::replace(&mut self.sealing, EncryptionState::Off),
             account: self.account.clone(),
             open: session.clone(),
         });
@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    pub(super) fn come_back(&mut self, mut back: Reconnect, now: Instant) {
+    pub(super) fn resume(&mut self, mut back: Reconnect, now: Instant) {
         let resume = back.open.resume.clone().unwrap_or_default();
         // A token alone is not sufficient, because an intermediary can see it. A sealed session
         // belongs to its client alone. A token is also stored in the browser, where another account
@@ -95,7 +95,7 @@ impl Session {
         self.sealing = back.sealing;
         self.told_received = None;
         self.leaving = None;
-        self.machine.on_return(&back.open, token, now);
+        self.machine.on_resume(&back.open, token, now);
         if let Some(before) = before {
             // The first command of the state machine closes the old connection.
             self.machine.command();
@@ -106,7 +106,7 @@ impl Session {
         }
     }
 
-    fn client_is(&self, other: &Sealing) -> bool {
+    fn client_is(&self, other: &EncryptionState) -> bool {
         match (self.shared.seal.is_some(), self.owner, other.client()) {
             (false, _, _) => true,
             (true, Some(owner), Some(other)) => owner == other,

@@ -13,7 +13,7 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use super::key;
 use super::layout::{Folder, Store, StoreError};
-use crate::config::{RecordingPlace, Recordings, S3};
+use crate::config::{RecordingLocation, Recordings, S3};
 
 /// Reasons for which the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -81,11 +81,11 @@ pub(super) async fn open(config: &Recordings) -> Result<Option<Store>, OpenError
 }
 
 fn prepare(config: &Recordings) -> Result<Option<(Store, PathBuf)>, OpenError> {
-    let Some(place) = &config.place else {
+    let Some(place) = &config.location else {
         return Ok(None);
     };
     let (objects, prefix, folder): (Arc<dyn ObjectStore>, _, _) = match place {
-        RecordingPlace::Folder(path) => {
+        RecordingLocation::Folder(path) => {
             let failed = |source| OpenError::Folder {
                 path: path.clone(),
                 source,
@@ -97,7 +97,7 @@ fn prepare(config: &Recordings) -> Result<Option<(Store, PathBuf)>, OpenError> {
                 .with_fsync(true);
             (Arc::new(objects), "", Some(folder))
         }
-        RecordingPlace::S3(s3) => (Arc::new(bucket(s3)?), s3.prefix.as_str(), None),
+        RecordingLocation::S3(s3) => (Arc::new(bucket(s3)?), s3.prefix.as_str(), None),
     };
     let key_file = config.key_file.clone().unwrap_or_default();
     let read = if config.makes_key {

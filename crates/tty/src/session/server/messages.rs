@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use super::{Command, Phase, Server, Start};
-use crate::message::{Data, Heartbeat, Kind, Open, ParameterKind, Payload, Signal, Stream};
+use crate::message::{Data, Heartbeat, Kind, OpenCommand, ParameterKind, Payload, Signal, Stream};
 use crate::session::REPLAY;
 use crate::size::Size;
 
 impl Server {
-    pub(super) fn hear(&mut self, kind: Kind, now: Instant) -> Result<(), String> {
+    pub(super) fn handle(&mut self, kind: Kind, now: Instant) -> Result<(), String> {
         match (kind, self.phase) {
             (Kind::Open(open), Phase::Opening { .. }) => self.open(*open),
             (Kind::Heartbeat(heartbeat), phase) => {
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    fn open(&mut self, open: Open) -> Result<(), String> {
+    fn open(&mut self, open: OpenCommand) -> Result<(), String> {
         if open.session_key_grant.is_some() {
             return Err("this server does not know this encryption".to_owned());
         }

@@ -6,9 +6,9 @@ use tokio::net::TcpSocket;
 
 /// An address without a listener. Connections to it are refused while this value exists. A released
 /// port could be used by another process at any time.
-pub struct Nobody(TcpSocket);
+pub struct ClosedPort(TcpSocket);
 
-impl Nobody {
+impl ClosedPort {
     /// Takes a free port of the loopback interface.
     pub fn new() -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
@@ -23,7 +23,7 @@ impl Nobody {
     }
 }
 
-impl Default for Nobody {
+impl Default for ClosedPort {
     fn default() -> Self {
         Self::new()
     }

@@ -21,10 +21,10 @@ pub(super) fn status(ended: &CommandEnd) -> u8 {
 }
 
 /// Exits with the command's exit code.
-pub(super) fn mirrored(ended: &CommandEnd) -> Result<(), Failure> {
+pub(super) fn exit_like(ended: &CommandEnd) -> Result<(), Failure> {
     match status(ended) {
         0 => Ok(()),
-        status => Err(Failure::ended(status)),
+        status => Err(Failure::remote_exit(status)),
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) fn reason(ended: &CommandEnd) -> Option<&'static str> {
 }
 
 /// Describes an end, or states the exit code if the command ended normally.
-pub(super) fn told(ended: &CommandEnd) -> String {
+pub(super) fn describe(ended: &CommandEnd) -> String {
     let by_limit = match ended.reason {
         Some(TerminationReason::ClientLost) => "the connection was lost for too long",
         Some(TerminationReason::Idle) => "nothing happened for too long",
@@ -162,19 +162,19 @@ mod tests {
 
     #[test]
     fn an_end_is_described_in_one_line() {
-        assert_eq!(told(&ended(3)), "session ended (exit code 3)");
+        assert_eq!(describe(&ended(3)), "session ended (exit code 3)");
         let killed = CommandEnd {
             signal: "KILL".to_owned(),
             ..ended(137)
         };
-        assert_eq!(told(&killed), "it was ended by SIGKILL");
+        assert_eq!(describe(&killed), "it was ended by SIGKILL");
         let idle = CommandEnd {
             reason: Some(TerminationReason::Idle),
             detail: "after 5m\n".to_owned(),
             ..ended(129)
         };
         assert_eq!(
-            told(&idle),
+            describe(&idle),
             "nothing happened for too long: after 5m\u{fffd}"
         );
     }

@@ -44,7 +44,7 @@ pub(super) async fn items(
     let parts = served.parts(conn, &ids).await?;
     let ids: Vec<_> = changed_ids.credentials.iter().copied().collect();
     let mut credentials = served.credentials(conn, &ids, now).await?;
-    credentials.retain(|row| cluster.knows(row));
+    credentials.retain(|row| cluster.accepts(row));
     let ids: Vec<_> = changed_ids.webtty_servers.iter().copied().collect();
     let webtty_servers = served.webtty_servers(conn, &ids).await?;
     let ended = directory::ended(conn, changed_ids.ended).await?;
@@ -57,7 +57,7 @@ pub(super) async fn items(
     let existing: BTreeSet<_> = webtty_servers.iter().map(|row| row.id).collect();
     let removed = changed_ids.webtty_servers.difference(&existing);
     result.extend(removed.map(|id| Item::WebttyServerGone { id: id.to_string() }));
-    result.extend(ended.into_iter().map(items::ended));
+    result.extend(ended.into_iter().map(items::ended_object));
     let existing: BTreeSet<_> = people.iter().map(|row| row.id).collect();
     let removed = changed_ids.people.difference(&existing);
     result.extend(removed.map(|id| Item::PersonGone { id: id.to_string() }));
@@ -106,19 +106,19 @@ impl ChangedIds {
             {
                 changed_ids
                     .people
-                    .extend(directory::members(conn, workspace, MOST).await?);
+                    .extend(directory::members(conn, workspace, MAX_ITEMS).await?);
             }
             if changed_ids.is_too_much() {
                 return Ok(None);
             }
         }
         if !workspaces.is_empty() {
-            let projects = cluster.directory.projects_of(conn, &workspaces, MOST);
+            let projects = cluster.directory.projects_of(conn, &workspaces, MAX_ITEMS);
             changed_ids.projects.extend(projects.await?);
         }
         let people: Vec<_> = changed_ids.people.iter().copied().collect();
         if !people.is_empty() {
-            let credentials_of_people = directory::credentials_of(conn, &people, MOST).await?;
+            let credentials_of_people = directory::credentials_of(conn, &people, MAX_ITEMS).await?;
             changed_ids.credentials.extend(credentials_of_people);
         }
         Ok((!changed_ids.is_too_much()).then_some(changed_ids))
@@ -132,7 +132,7 @@ impl ChangedIds {
             webtty_servers,
             ended,
         } = self;
-        let most = usize::try_from(MOST).unwrap_or(usize::MAX);
+        let most = usize::try_from(MAX_ITEMS).unwrap_or(usize::MAX);
         let named = projects.len() + people.len() + credentials.len() + webtty_servers.len();
         named + ended.len() >= most
     }
@@ -145,4 +145,4 @@ fn id<T: FromStr>(change: &Change) -> Option<T> {
 
 /// Maximum number of objects in one step. For more, the whole state is sent, which is read in
 /// pages.
-pub(super) const MOST: u32 = 2_000;
+pub(super) const MAX_ITEMS: u32 = 2_000;

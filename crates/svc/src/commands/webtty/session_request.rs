@@ -21,7 +21,7 @@ use crate::{
 
 /// The flags for the command's environment.
 #[derive(Debug, Args)]
-pub(super) struct Surroundings {
+pub(super) struct CommandEnvironment {
     /// Environment variable for the command; without a value, the local value is used (repeatable)
     #[arg(long = "env", short = 'e', value_name = "KEY[=VALUE]")]
     variables: Vec<String>,
@@ -38,7 +38,7 @@ pub(super) struct Surroundings {
 /// The flags for end-to-end encryption.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "End-to-end encryption")]
-pub(super) struct Sealing {
+pub(super) struct EncryptionArgs {
     /// Require end-to-end encryption; fail if it is not possible
     #[arg(long)]
     e2e: bool,
@@ -84,7 +84,7 @@ pub(super) struct Sealing {
     server_id: Option<String>,
 }
 
-impl Surroundings {
+impl CommandEnvironment {
     /// The message that requests the session.
     pub(super) fn config(
         &self,
@@ -146,7 +146,7 @@ impl Surroundings {
     }
 }
 
-impl Sealing {
+impl EncryptionArgs {
     /// The encryption of the session. `None` if neither the user nor the server requires it.
     ///
     /// WT-5: a server that requires encryption gets no session without it. A server whose key is

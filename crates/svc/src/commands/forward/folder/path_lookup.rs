@@ -11,7 +11,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
 /// A folder whose files may be requested.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FolderRoot {
     /// Path without symbolic links, so that it is a prefix of every path inside the folder.
     root: PathBuf,
     hidden: bool,
@@ -30,7 +30,7 @@ pub(super) enum PathTarget {
     Nothing,
 }
 
-impl Place {
+impl FolderRoot {
     /// # Errors
     /// The path `folder` does not exist, or is not a folder.
     pub(super) fn new(folder: &Path, hidden: bool) -> io::Result<Self> {

@@ -8,7 +8,7 @@ use types::tunnel::{Tunnel, TunnelProperties};
 use super::Owner;
 
 /// The object for lists and events; the owner's fields come from its client.
-pub(super) fn shown<A>(
+pub(super) fn tunnel_resource<A>(
     id: TunnelId,
     owner: &Owner<A>,
     client: &Client,
@@ -29,7 +29,7 @@ pub(super) fn shown<A>(
 }
 
 /// Restores the keys of a tunnel after a change.
-pub(super) fn keep_keys(view: &mut Tunnel, old: &Tunnel) {
+pub(super) fn restore_keys(view: &mut Tunnel, old: &Tunnel) {
     view.id = old.id;
     view.client_id = old.client_id;
     view.project_id.clone_from(&old.project_id);

@@ -37,7 +37,7 @@ impl SavedUpState {
                 admin_password: None,
                 token: None,
             }),
-            Err(error) => Err(Failure::of(
+            Err(error) => Err(Failure::from_error(
                 &format!("cannot read {}", path.display()),
                 error,
             )),
@@ -48,9 +48,10 @@ impl SavedUpState {
     pub(super) fn write(&self, data: &Path) -> Result<(), Failure> {
         let path = data.join(FILE);
         let text = serde_json::to_vec_pretty(self)
-            .map_err(|error| Failure::of("the password cannot be kept", error))?;
-        write_private(&path, &text)
-            .map_err(|error| Failure::of(&format!("cannot write {}", path.display()), error))
+            .map_err(|error| Failure::from_error("the password cannot be kept", error))?;
+        write_private(&path, &text).map_err(|error| {
+            Failure::from_error(&format!("cannot write {}", path.display()), error)
+        })
     }
 }
 

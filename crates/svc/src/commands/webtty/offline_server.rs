@@ -12,7 +12,7 @@ use crate::{
 
 /// The reason why the server with this id or name is offline, if the platform of the context has
 /// it. `None` without a platform, or if the platform does not answer.
-pub(super) async fn away(connection: &Connection, wanted: &str) -> Option<Failure> {
+pub(super) async fn offline_failure(connection: &Connection, wanted: &str) -> Option<Failure> {
     // The platform of the context has no data about an engine that was named explicitly.
     if connection.engine.is_some() {
         return None;

@@ -12,10 +12,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::left;
+use super::remaining;
 use crate::{
     failure::{Failure, chain},
-    joined::{Ask, Change, Control, JoinedParticipant},
+    participant::{Change, Control, ControlOptions, JoinedParticipant},
 };
 
 /// A task that participates in the session.
@@ -39,7 +39,7 @@ struct WatchView {
 enum WatchCommand {
     /// A call was made, so the session is still in use.
     Stay,
-    Ask(Ask, oneshot::Sender<Result<Value, Failure>>),
+    Ask(ControlOptions, oneshot::Sender<Result<Value, Failure>>),
     /// Types a text. The answer is true if this participant had control.
     Type(String, oneshot::Sender<bool>),
 }
@@ -82,14 +82,14 @@ impl WatchTask {
             let began = Instant::now();
             // An ended view does not change. A change is often followed by others within a moment.
             if let Ok(Ok(())) = timeout(wait, view.changed()).await {
-                settle(&mut view, left(began, wait)).await;
+                settle(&mut view, remaining(began, wait)).await;
             }
         }
         view.borrow().value.clone()
     }
 
     /// Requests control. `None` if the session has ended.
-    pub(super) async fn ask(&self, ask: Ask) -> Option<Result<Value, Failure>> {
+    pub(super) async fn ask(&self, ask: ControlOptions) -> Option<Result<Value, Failure>> {
         // A request needs the established stream.
         self.screen(Duration::ZERO).await?;
         let (answer, answered) = oneshot::channel();
@@ -115,7 +115,7 @@ impl WatchTask {
         }
         let began = Instant::now();
         if let Ok(Ok(())) = timeout(wait, view.changed()).await {
-            settle(&mut view, left(began, wait)).await;
+            settle(&mut view, remaining(began, wait)).await;
         }
         let value = view.borrow().value.clone();
         value.map(Ok)
@@ -171,7 +171,7 @@ impl Task {
                             };
                             self.ended = Some(json!({"exit_code": null, "reason": reason}));
                         }
-                        Some(Change::Screen | Change::People(_)) => {}
+                        Some(Change::Screen | Change::Participants(_)) => {}
                         None => break,
                     }
                     let is_over = self.ended.is_some();
@@ -201,9 +201,9 @@ impl Task {
         match todo {
             WatchCommand::Stay => {}
             WatchCommand::Ask(ask, answer) => {
-                let result = self.joined.asking().ask(&ask).await;
+                let result = self.joined.requester().ask(&ask).await;
                 if let Ok(request) = &result {
-                    self.joined.has_asked(request);
+                    self.joined.set_requested(request);
                 }
                 let value = self.value();
                 self.show.send_modify(|view| view.value = Some(value));
@@ -229,9 +229,12 @@ impl Task {
         let screen = self.joined.screen();
         let (state, request_id) = match self.joined.control() {
             Control::None => ("none", None),
-            Control::Asked(id) => ("asked", Some(id)),
-            Control::Held(id) => ("held", Some(id)),
-            Control::Answered { request_id, how } => (*how, Some(request_id)),
+            Control::Requested(id) => ("asked", Some(id)),
+            Control::Granted(id) => ("held", Some(id)),
+            Control::Answered {
+                request_id,
+                outcome: how,
+            } => (*how, Some(request_id)),
         };
         let controller = self
             .joined

@@ -10,7 +10,7 @@ use super::provider::ProviderIdentity;
 use super::section::{OpenIdConfig, SignUp};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::people::accounts::{self, NewPerson};
+use crate::people::accounts::{self, NewAccount};
 use crate::people::email::Email;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{self, Browser, StartedSession};
@@ -20,7 +20,7 @@ use crate::workspaces::invitations;
 /// A signed-in user. The second factor may still be pending.
 #[derive(Debug)]
 pub struct SignInResult {
-    pub begun: StartedSession,
+    pub session: StartedSession,
     /// A path of the platform, to continue at.
     pub next: String,
 }
@@ -51,7 +51,7 @@ impl<R: Into<Refusal>> From<R> for SignInError {
 }
 
 /// Finds or creates the user, and starts a session.
-pub(super) async fn arrive(
+pub(super) async fn sign_in_identity(
     app: &App,
     config: &OpenIdConfig,
     proved: ProviderIdentity,
@@ -72,15 +72,18 @@ pub(super) async fn arrive(
     let proved_at = proved
         .auth_time
         .and_then(|at| Timestamp::from_second(at).ok());
-    let begun = session::begin_proved(app, &mut tx, &user, browser, proved_at, now).await?;
-    if !begun.is_half_way {
+    let begun = session::start_external(app, &mut tx, &user, browser, proved_at, now).await?;
+    if !begun.is_second_factor_pending {
         let by = json!({"openid": config.issuer});
         let actor = Actor::person(user.id).at(browser.ip);
         let target = Target::User(user.id);
         audit::record_with(&mut tx, &actor, None, Action::SignedIn, target, by, now).await?;
     }
     tx.commit().await?;
-    Ok(SignInResult { begun, next })
+    Ok(SignInResult {
+        session: begun,
+        next,
+    })
 }
 
 /// Links an identity that was not seen before: to the account with its address, or to a new
@@ -149,7 +152,7 @@ async fn sign_up(
     let local = email.as_str().split('@').next().unwrap_or_default();
     let reported_name = proved.profile.name.as_deref().unwrap_or(local);
     let name = accounts::name(reported_name).or_else(|_| accounts::name(local))?;
-    let person = NewPerson {
+    let person = NewAccount {
         email,
         name,
         password: None,

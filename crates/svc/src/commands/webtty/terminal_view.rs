@@ -17,9 +17,9 @@ use tty::{
 };
 
 use crate::{
-    commands::forward::panel::screen::{self, is_there},
+    commands::forward::panel::screen::{self, is_available},
     failure::Failure,
-    output::closed,
+    output::write_failure,
 };
 
 /// The terminal in use. Dropping it restores the terminal.
@@ -49,12 +49,12 @@ pub(super) enum UiEvent {
 impl TerminalView {
     /// Takes over the terminal.
     pub(super) fn enter() -> Result<Self, Failure> {
-        if !is_there() {
+        if !is_available() {
             return Err(Failure::usage("this needs a terminal to show it on").named("no_terminal"));
         }
-        let cannot = |error| Failure::of("the terminal cannot be taken", error);
+        let cannot = |error| Failure::from_error("the terminal cannot be taken", error);
         Ok(Self {
-            resized: Signals::of(Signal::WindowChange).map_err(cannot)?,
+            resized: Signals::new(Signal::WindowChange).map_err(cannot)?,
             _terminal: screen::Screen::enter().map_err(cannot)?,
             painter: Painter::new(),
             keys: stdin(),
@@ -64,7 +64,7 @@ impl TerminalView {
     }
 
     /// Marks the screen as out of date.
-    pub(super) fn touch(&mut self) {
+    pub(super) fn mark_stale(&mut self) {
         self.stale = true;
     }
 
@@ -75,7 +75,7 @@ impl TerminalView {
             read = self.keys.read(&mut keys) => match read {
                 Ok(0) => Ok(UiEvent::Gone),
                 Ok(read) => Ok(UiEvent::Keys(keys.get(..read).unwrap_or_default().to_vec())),
-                Err(error) => Err(Failure::of("the terminal cannot be read", error)),
+                Err(error) => Err(Failure::from_error("the terminal cannot be read", error)),
             },
             () = self.resized.recv() => {
                 self.stale = true;
@@ -100,7 +100,7 @@ impl TerminalView {
         let frame = self.painter.paint(screen, view);
         self.stale = false;
         self.next = Instant::now() + FRAME;
-        write(&frame).map_err(closed)
+        write(&frame).map_err(write_failure)
     }
 }
 

@@ -11,8 +11,8 @@ use types::id::WebttySessionId;
 
 use super::Inner;
 use super::layout::StoreError;
-use super::read::{Reader, Unreadable};
-use super::writer::{ALIVE, interrupt};
+use super::read::{ReadError, Reader};
+use super::writer::{MARK_INTERVAL, interrupt};
 
 /// Interval of full maintenance.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_mins(10);
@@ -24,7 +24,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time without a mark after which another writer's session counts as ended.
-const LOST_AFTER: Duration = Duration::from_secs(3 * ALIVE.as_secs());
+const LOST_AFTER: Duration = Duration::from_secs(3 * MARK_INTERVAL.as_secs());
 
 pub(super) async fn run(inner: Arc<Inner>) {
     let stop = inner.stop.clone();
@@ -69,7 +69,7 @@ async fn maintain(inner: &Inner) {
         }
         sleep(PROBE_INTERVAL).await;
         if !inner.is_healthy() {
-            match timeout(PROBE_TIMEOUT, inner.store.try_it()).await {
+            match timeout(PROBE_TIMEOUT, inner.store.probe()).await {
                 Ok(Ok(())) => inner.stored(),
                 Ok(Err(error)) => inner.not_stored(&error),
                 Err(_) => inner.not_stored(&StoreError::Slow),
@@ -111,7 +111,7 @@ impl Inner {
                 match reader.next().await {
                     Ok(Some(records)) => last = records.last().map(|record| record.created_at),
                     Ok(None) => break true,
-                    Err(Unreadable::Store(error)) => return Err(error),
+                    Err(ReadError::Store(error)) => return Err(error),
                     // The error stays visible to later readers.
                     Err(_) => break false,
                 }

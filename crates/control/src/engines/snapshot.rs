@@ -1,6 +1,6 @@
 //! The whole state that a cluster serves, at one moment.
 
-use api::link::{Down, Item};
+use api::link::{Item, LinkMessage};
 use store::{Snapshot, changes, directory};
 
 use super::changes::cursor;
@@ -9,7 +9,7 @@ use super::link::{Link, LinkEnd};
 use crate::metrics;
 
 /// Sends the whole state in pages. At most one page is in memory.
-pub(super) async fn tell(link: &mut Link) -> Result<(), LinkEnd> {
+pub(super) async fn send_all(link: &mut Link) -> Result<(), LinkEnd> {
     let _turn = wait_for_permit(link).await?;
     let mut at = link.app.store.snapshot().await?;
     let head = changes::head(&mut at).await?;
@@ -18,7 +18,9 @@ pub(super) async fn tell(link: &mut Link) -> Result<(), LinkEnd> {
     link.reload_keys().await?;
     at.next_page();
     let platform = link.cluster.platform();
-    link.out.push(&Down::SnapshotBegin { platform }).await?;
+    link.lines
+        .push(&LinkMessage::SnapshotBegin { platform })
+        .await?;
     item(link, items::keys(&link.app)).await?;
     if let Some(keys) = items::relay_keys(&link.app, &link.cluster) {
         item(link, keys).await?;
@@ -30,9 +32,11 @@ pub(super) async fn tell(link: &mut Link) -> Result<(), LinkEnd> {
     ended(link, &mut at).await?;
     drop(at);
     let cursor = cursor(&link.cluster, &head);
-    link.out.push(&Down::SnapshotEnd { cursor }).await?;
-    link.out.flush().await?;
-    link.told = Some(head);
+    link.lines
+        .push(&LinkMessage::SnapshotEnd { cursor })
+        .await?;
+    link.lines.flush().await?;
+    link.sent_version = Some(head);
     metrics::link_snapshot();
     Ok(())
 }
@@ -40,7 +44,7 @@ pub(super) async fn tell(link: &mut Link) -> Result<(), LinkEnd> {
 /// Waits for a permit to send the whole state. The engine receives keep-alives meanwhile.
 async fn wait_for_permit(link: &mut Link) -> Result<tokio::sync::OwnedSemaphorePermit, LinkEnd> {
     let mut permit =
-        std::pin::pin!(std::sync::Arc::clone(&link.app.engines.telling).acquire_owned());
+        std::pin::pin!(std::sync::Arc::clone(&link.app.engines.snapshot_permits).acquire_owned());
     loop {
         tokio::select! {
             permit = &mut permit => return permit.map_err(|_| LinkEnd::Stopped),
@@ -51,7 +55,7 @@ async fn wait_for_permit(link: &mut Link) -> Result<tokio::sync::OwnedSemaphoreP
 }
 
 async fn item(link: &mut Link, item: Item) -> Result<(), LinkEnd> {
-    Ok(link.out.push(&Down::Item { item }).await?)
+    Ok(link.lines.push(&LinkMessage::Item { item }).await?)
 }
 
 async fn projects(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
@@ -102,7 +106,7 @@ async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> 
         let page = page.await?;
         let is_last = is_last(page.len());
         after = page.last().map(|credential| credential.id);
-        let known = page.into_iter().filter(|row| cluster.knows(row));
+        let known = page.into_iter().filter(|row| cluster.accepts(row));
         for one in known.filter_map(items::credential) {
             item(link, one).await?;
         }
@@ -138,7 +142,7 @@ async fn ended(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
         let page = directory::ended_after(at, after.as_deref(), now, PAGE).await?;
         let is_last = is_last(page.len());
         after = page.last().map(|ended| ended.jti.clone());
-        for one in page.into_iter().map(items::ended) {
+        for one in page.into_iter().map(items::ended_object) {
             item(link, one).await?;
         }
         if is_last {

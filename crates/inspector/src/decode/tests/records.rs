@@ -73,7 +73,7 @@ fn records_are_limited_and_the_oldest_are_removed_first() {
     let store = follow(&passing);
     let exchange = store.get(1).unwrap();
     assert_eq!(
-        (exchange.messages.len(), exchange.forgotten),
+        (exchange.messages.len(), exchange.removed_messages),
         (MESSAGES, 10)
     );
     assert_eq!(exchange.messages[0].number, 11);

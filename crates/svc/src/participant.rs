@@ -31,7 +31,7 @@ use crate::failure::{Code, Failure};
 /// A participant of a session.
 #[derive(Debug)]
 pub(crate) struct JoinedParticipant {
-    asking: ControlRequester,
+    requester: ControlRequester,
     participant: Participant,
     input: Input,
     participant_id: String,
@@ -40,7 +40,7 @@ pub(crate) struct JoinedParticipant {
     /// Name of the other participant with control. `None` if it is this one.
     controller: Option<String>,
     /// Requests for control that this participant can answer.
-    asked: VecDeque<PendingControlRequest>,
+    pending_requests: VecDeque<PendingControlRequest>,
     was_kicked: bool,
     is_recorded: bool,
 }
@@ -51,13 +51,13 @@ pub(crate) enum Control {
     /// Only watching.
     None,
     /// Requested, with this request id.
-    Asked(String),
+    Requested(String),
     /// Has control through this request.
-    Held(String),
+    Granted(String),
     /// Result of the last request.
     Answered {
         request_id: String,
-        how: &'static str,
+        outcome: &'static str,
     },
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct PendingControlRequest {
 
 /// The requested amount of control, and the reason.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ask {
+pub(crate) struct ControlOptions {
     pub(crate) reason: Option<String>,
     pub(crate) lines: Option<u32>,
     pub(crate) seconds: Option<u64>,
@@ -83,7 +83,7 @@ pub(crate) enum Change {
     /// The screen has changed.
     Screen,
     /// A change of participants or control, as text.
-    People(String),
+    Participants(String),
     /// The session has ended.
     Ended(Result<CommandEnd, SessionError>),
 }
@@ -137,10 +137,10 @@ impl JoinedParticipant {
             config.tokens.fixed().cloned(),
             config.trust.clone(),
         )
-        .map_err(|error| Failure::of("the stream has no address", error))?;
+        .map_err(|error| Failure::from_error("the stream has no address", error))?;
         let (participant, input) = Participant::start(endpoint, attachment);
         let mut joined = Self {
-            asking: ControlRequester {
+            requester: ControlRequester {
                 api,
                 session_id: session_id.to_owned(),
                 participant_id: own.id.clone(),
@@ -152,7 +152,7 @@ impl JoinedParticipant {
             screen: Screen::new(Size::DEFAULT),
             control: Control::None,
             controller: None,
-            asked: VecDeque::new(),
+            pending_requests: VecDeque::new(),
             was_kicked: false,
             is_recorded: session.recording_mode == types::webtty::RecordingMode::Recorded,
         };
@@ -183,7 +183,7 @@ impl JoinedParticipant {
                 }
                 ParticipantEvent::OutputEnd(_) => continue,
                 ParticipantEvent::Notice(notice) => match self.notice(&notice) {
-                    Some(text) => Change::People(text),
+                    Some(text) => Change::Participants(text),
                     None => continue,
                 },
                 ParticipantEvent::Ended(ended) => Change::Ended(ended),
@@ -204,7 +204,7 @@ impl JoinedParticipant {
 
     /// True if this participant may type.
     pub(crate) fn holds_control(&self) -> bool {
-        matches!(self.control, Control::Held(_))
+        matches!(self.control, Control::Granted(_))
     }
 
     /// The other participant with control.
@@ -223,13 +223,13 @@ impl JoinedParticipant {
     }
 
     /// The oldest pending request that this participant can answer.
-    pub(crate) fn first_asked(&self) -> Option<&PendingControlRequest> {
-        self.asked.front()
+    pub(crate) fn first_request(&self) -> Option<&PendingControlRequest> {
+        self.pending_requests.front()
     }
 
     /// Answers the oldest request.
     pub(crate) async fn answer(&mut self, grant: bool) {
-        if let Some(asked) = self.asked.pop_front() {
+        if let Some(asked) = self.pending_requests.pop_front() {
             // If the session has ended, the end is reported separately.
             self.input.decide(&asked.request_id, grant).await;
         }
@@ -241,20 +241,20 @@ impl JoinedParticipant {
     }
 
     /// A sender of requests for control.
-    pub(crate) fn asking(&self) -> ControlRequester {
-        self.asking.clone()
+    pub(crate) fn requester(&self) -> ControlRequester {
+        self.requester.clone()
     }
 
     /// Stores that the engine has accepted a request.
-    pub(crate) fn has_asked(&mut self, request: &ControlRequest) {
+    pub(crate) fn set_requested(&mut self, request: &ControlRequest) {
         // The stream may have delivered the answer before.
         let is_answered = match &self.control {
             Control::None => false,
-            Control::Asked(_) | Control::Held(_) => true,
+            Control::Requested(_) | Control::Granted(_) => true,
             Control::Answered { request_id, .. } => *request_id == request.id,
         };
         if !is_answered {
-            self.control = Control::Asked(request.id.clone());
+            self.control = Control::Requested(request.id.clone());
         }
     }
 
@@ -280,11 +280,11 @@ impl JoinedParticipant {
             NoticeKind::Joined => format!("{who} watches"),
             NoticeKind::Left => format!("{who} left"),
             NoticeKind::Granted if is_own => {
-                self.control = Control::Held(notice.request_id.clone());
+                self.control = Control::Granted(notice.request_id.clone());
                 "you have control".to_owned()
             }
             NoticeKind::Granted => {
-                if let Control::Held(request) = &self.control {
+                if let Control::Granted(request) = &self.control {
                     let request = request.clone();
                     self.lose(&request, "revoked");
                 }
@@ -292,7 +292,9 @@ impl JoinedParticipant {
                 let is_back = self.controller.replace(who).is_none();
                 match &self.control {
                     // Control returned to its previous holder, so this is the message.
-                    Control::Answered { how, .. } if is_back => describe_outcome(how).to_owned(),
+                    Control::Answered { outcome: how, .. } if is_back => {
+                        describe_outcome(how).to_owned()
+                    }
                     _ => text,
                 }
             }
@@ -303,8 +305,8 @@ impl JoinedParticipant {
             }
             NoticeKind::Requested => {
                 let text = format!("{who} asks for control");
-                if self.asked.len() < MAX_ASKED {
-                    self.asked.push_back(PendingControlRequest {
+                if self.pending_requests.len() < MAX_ASKED {
+                    self.pending_requests.push_back(PendingControlRequest {
                         request_id: notice.request_id.clone(),
                         user: who,
                         reason: notice.reason.clone(),
@@ -319,7 +321,7 @@ impl JoinedParticipant {
             // This participant's answer came too late.
             NoticeKind::Unspecified if !notice.reason.is_empty() => notice.reason.clone(),
             _ => {
-                self.asked
+                self.pending_requests
                     .retain(|asked| asked.request_id != notice.request_id);
                 return None;
             }
@@ -337,8 +339,11 @@ impl JoinedParticipant {
             self.controller = None;
         }
         let request_id = request_id.to_owned();
-        self.control = Control::Answered { request_id, how };
-        self.asked.clear();
+        self.control = Control::Answered {
+            request_id,
+            outcome: how,
+        };
+        self.pending_requests.clear();
     }
 
     /// The name of the participant with control.
@@ -347,7 +352,7 @@ impl JoinedParticipant {
             return Ok(None);
         };
         let all = path(PARTICIPANTS, &[("id", &session.id)]);
-        let all: Vec<Listed> = read(&self.asking.api, Method::GET, &all, None).await?;
+        let all: Vec<Listed> = read(&self.requester.api, Method::GET, &all, None).await?;
         let who = all.into_iter().find(|one| one.id == *id);
         Ok(Some(
             who.and_then(|who| who.user_id)
@@ -358,7 +363,7 @@ impl JoinedParticipant {
 
 impl ControlRequester {
     /// Requests control. The stream reports the result.
-    pub(crate) async fn ask(&self, ask: &Ask) -> Result<ControlRequest, ApiError> {
+    pub(crate) async fn ask(&self, ask: &ControlOptions) -> Result<ControlRequest, ApiError> {
         let mut body = Map::new();
         body.insert("participant_id".to_owned(), json!(self.participant_id));
         if let Some(reason) = &ask.reason {

@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 use tty::managed;
 use types::webtty::{Role, SessionMode, SessionStatus};
 
-use super::running::Facts;
+use super::running::SessionAttributes;
 
 /// Converts a session.
 pub(super) fn session(
-    facts: &Facts,
+    facts: &SessionAttributes,
     session: &managed::Session,
     command: Option<&str>,
     has_upstream: bool,
 ) -> Session {
     let over = session.ended_at().is_some();
-    let mode = match (session.has_terminal(), facts.stated.mode) {
+    let mode = match (session.has_terminal(), facts.context.mode) {
         (true, _) => SessionMode::Interactive,
         // The mode is decided by the client's first message.
         (false, Some(mode)) if command.is_none() => mode,
@@ -33,7 +33,7 @@ pub(super) fn session(
         tunnel_id: facts.tunnel.id.to_string(),
         client_id: Some(facts.tunnel.client_id.to_string()),
         initiator_user_id: facts.opener.user_id.clone(),
-        group_id: facts.stated.group_id.clone(),
+        group_id: facts.context.group_id.clone(),
         status: session.status(),
         session_mode: mode,
         recording_mode: facts.policy.recording,
@@ -41,14 +41,14 @@ pub(super) fn session(
         downstream_transport: Some(facts.downstream),
         upstream_transport: Some(facts.upstream),
         command_meta: command.map(command_meta),
-        context: facts.stated.context.clone(),
+        context: facts.context.context.clone(),
         started_at: time(session.started_at()),
         ended_at: session.ended_at().map(time),
         exit_code: session.exit_code(),
         error_code: error_code(session).map(str::to_owned),
         error_message: session
             .ending()
-            .map(|ending| ending.told().to_owned())
+            .map(|ending| ending.message().to_owned())
             .or_else(|| session.error().map(str::to_owned)),
         live: SessionLive {
             available: !over,

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Additions to an `Open`.
+/// Additions to an `OpenCommand`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct OpenSession {
     /// Features that the client supports.
@@ -271,10 +271,10 @@ pub struct SealAnswer {
     pub confirmation: Vec<u8>,
 }
 
-/// Proves that the client has the keys of the session, and authenticates its `Open`.
+/// Proves that the client has the keys of the session, and authenticates its `OpenCommand`.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct SealConfirm {
-    /// An authentication code over the handshake and the `Open`.
+    /// An authentication code over the handshake and the `OpenCommand`.
     #[prost(bytes = "vec", tag = "1")]
     pub confirmation: Vec<u8>,
 }
