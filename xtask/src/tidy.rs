@@ -4,11 +4,14 @@
 //! prints them all; the tests of this package fail on any.
 
 mod bans;
+mod circles;
 pub(crate) mod graph;
 mod limits;
 pub(crate) mod links;
 mod manifests;
+mod names;
 mod sources;
+mod words;
 
 use anyhow::{Result, bail};
 
@@ -35,6 +38,9 @@ fn check(repository: &Repository) -> Result<Vec<String>> {
     complaints.extend(sources::check(&files));
     complaints.extend(limits::check(&files));
     complaints.extend(links::check(&files));
+    complaints.extend(circles::check(&files)?);
+    complaints.extend(names::check(&files));
+    complaints.extend(words::check(&files)?);
     complaints.extend(rules::check(&files));
     Ok(complaints)
 }
