@@ -2,7 +2,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use crate::{TokenError, address::ParseHostPortError, trust::TrustError};
+use crate::{address::ParseHostPortError, token_error::TokenError, trust::TrustError};
 
 /// A refusal by the engine that a retry would not change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -73,6 +73,7 @@ mod listener;
 pub mod properties;
 pub mod stream;
 pub mod token;
+mod token_error;
 pub mod trust;
 
 /// Types of certificates and keys for [`Trust::Roots`] and [`tap::Opener`].
@@ -95,7 +96,8 @@ pub use error::{CertificateFault, ConnectError, Refusal, RefusalKind};
 pub use listener::{TunnelListener, Visitor};
 pub use properties::Properties;
 pub use stream::Stream;
-pub use token::{Token, TokenError, TokenFuture, TokenProvider, Tokens};
+pub use token::{Token, TokenFuture, TokenProvider, Tokens};
+pub use token_error::TokenError;
 pub use trust::Trust;
 
 /// Compiles the programs of the read-me file.

@@ -4,11 +4,11 @@
 use jiff::Timestamp;
 use types::id::{InvoiceId, ProjectId, SubscriptionChangeId, SubscriptionId, WorkspaceId};
 
-use crate::connection::{Conn, Tx};
+use crate::database::connection::{Conn, Tx};
+use crate::database::page::{Page, Paging};
+use crate::database::row::record;
+use crate::database::sql::{sql, statements};
 use crate::error::Error;
-use crate::page::{Page, Paging};
-use crate::row::record;
-use crate::sql::{sql, statements};
 
 record! {
     /// The monthly subscription of a workspace.

@@ -1,15 +1,18 @@
 //! Long-lived credentials: personal tokens, applications, client certificates.
 
+pub mod callers;
+pub mod revoked_tokens;
+
 use jiff::Timestamp;
 use types::id::{CredentialId, UserId, WorkspaceId};
 
-use crate::changes::Change;
-use crate::connection::{Conn, Tx};
+use crate::database::changes::Change;
+use crate::database::connection::{Conn, Tx};
+use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::row::{record, words};
+use crate::database::secret::SecretHash;
+use crate::database::sql::{sorted, sql, statements};
 use crate::error::Error;
-use crate::page::{Order, Page, Paging, fold, pattern};
-use crate::row::{record, words};
-use crate::secret::SecretHash;
-use crate::sql::{sorted, sql, statements};
 
 record! {
     /// A credential. It never allows more than its user may do.
@@ -191,7 +194,7 @@ pub async fn lock_issuer(
     issuer: CredentialId,
     now: Timestamp,
 ) -> Result<bool, Error> {
-    crate::users::lock(tx, user).await?;
+    crate::accounts::users::lock(tx, user).await?;
     let issuer = of_user_by_id(tx, user, issuer).await?;
     Ok(issuer.is_some_and(|issuer| issuer.is_live(now)))
 }
@@ -313,7 +316,7 @@ pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, 
 /// Number of a person's credentials that are active at `now`. Until the transaction ends, no other
 /// transaction that calls this first can add one, so that a limit can be enforced.
 pub async fn count_active(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64, Error> {
-    crate::users::lock(tx, user).await?;
+    crate::accounts::users::lock(tx, user).await?;
     sql(COUNT_GOOD).bind(user).bind(now).count(tx).await
 }
 
@@ -360,7 +363,7 @@ pub async fn revoke_chain(
 ) -> Result<Vec<CredentialId>, Error> {
     // Before the statement reads: a concurrent issue has either committed, or will find the issuer
     // revoked.
-    crate::users::lock(tx, user).await?;
+    crate::accounts::users::lock(tx, user).await?;
     let ask = sql(REVOKE_CHAIN).bind(user).bind(id).bind(now);
     let revoked: Vec<CredentialId> = ask.all(tx).await?;
     for id in &revoked {

@@ -8,13 +8,13 @@
 use jiff::Timestamp;
 use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 
-use crate::connection::Conn;
 use crate::credentials::Credential;
+use crate::database::connection::Conn;
+use crate::database::row::record;
+use crate::database::sql::{Query, sql, statements};
 use crate::error::Error;
-use crate::members::Role;
-use crate::row::record;
-use crate::sql::{Query, sql, statements};
 use crate::webtty_servers::WebttyServer;
+use crate::workspaces::members::Role;
 
 /// The projects that a cluster serves: those of its regions.
 #[derive(Clone, Debug)]

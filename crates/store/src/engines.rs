@@ -3,10 +3,10 @@
 use jiff::Timestamp;
 use types::id::ProjectId;
 
-use crate::connection::{Conn, Tx};
+use crate::database::connection::{Conn, Tx};
+use crate::database::row::record;
+use crate::database::sql::{sql, statements};
 use crate::error::Error;
-use crate::row::record;
-use crate::sql::{sql, statements};
 
 record! {
     /// An engine that reads the stream of changes.
@@ -19,7 +19,7 @@ record! {
         pub address: String,
         /// Time when the link was established.
         pub linked_at: Timestamp,
-        /// Version that was sent to the engine: [`crate::changes::Version::version`].
+        /// Version that was sent to the engine: [`crate::database::changes::Version::version`].
         pub version: i64,
         /// Time when the engine last read from the stream.
         pub seen_at: Timestamp,

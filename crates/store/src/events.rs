@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use types::id::{EventId, ProjectId, WorkspaceId};
 
-use crate::connection::{Conn, Tx};
+use crate::database::connection::{Conn, Tx};
+use crate::database::page::{Order, Page, Paging};
+use crate::database::row::record;
+use crate::database::sql::{sql, statements};
+use crate::database::timeline::{Period, Timeline};
 use crate::error::Error;
-use crate::page::{Order, Page, Paging};
-use crate::row::record;
-use crate::sql::{sql, statements};
 use crate::stored_records::{self, Table};
-use crate::timeline::{Period, Timeline};
 
 record! {
     /// A stored event.

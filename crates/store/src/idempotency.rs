@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use types::id::{ProjectId, WorkspaceId};
 
-use crate::connection::{Conn, Tx};
+use crate::database::connection::{Conn, Tx};
+use crate::database::row::record;
+use crate::database::secret::SecretHash;
+use crate::database::sql::{sql, statements};
 use crate::error::Error;
-use crate::row::record;
-use crate::secret::SecretHash;
-use crate::sql::{sql, statements};
 use crate::workspaces;
 
 record! {

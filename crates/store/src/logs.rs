@@ -1,17 +1,18 @@
 //! Stored summaries of streams: requests and connections that an edge served or refused.
 
+pub(crate) mod search;
+
 use jiff::Timestamp;
 use types::id::{LogId, ProjectId, StreamId, TunnelId, WorkspaceId};
 
-use crate::connection::{Conn, Tx};
+pub use self::search::index;
+use crate::database::connection::{Conn, Tx};
+use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::row::record;
+use crate::database::sql::{sql, statements};
+use crate::database::timeline::{Period, Timeline};
 use crate::error::Error;
-use crate::log_search;
-pub use crate::log_search::index;
-use crate::page::{Order, Page, Paging, fold, pattern};
-use crate::row::record;
-use crate::sql::{sql, statements};
 use crate::stored_records::{self, Table};
-use crate::timeline::{Period, Timeline};
 
 record! {
     /// A stored summary.
@@ -97,7 +98,7 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Log>, Error> {
     if let Some(search) = list.search.filter(|search| !search.is_empty()) {
         let pattern = pattern(Some(search));
-        if let Some(page) = log_search::page(conn, &list, search, &pattern).await? {
+        if let Some(page) = search::page(conn, &list, search, &pattern).await? {
             return Ok(page);
         }
     }

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use crate::connection::Conn;
+use crate::database::connection::Conn;
+use crate::database::sql::{sql, statements};
 use crate::error::Error;
-use crate::sql::{sql, statements};
 
 macro_rules! rows {
     ($($(#[doc = $doc:literal])+ $name:ident $constant:ident $text:literal)+) => {

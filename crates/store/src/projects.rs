@@ -3,18 +3,22 @@
 //! Reads for a person join the membership in one statement. A project of another workspace and a
 //! project that does not exist therefore cost the same query and have the same result.
 
+pub mod addresses;
+pub mod capacity;
+pub mod deleted_projects;
+
 use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WorkspaceId};
 
-use crate::changes::Change;
-use crate::connection::{Conn, Tx};
+use crate::database::changes::Change;
+use crate::database::connection::{Conn, Tx};
+use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::row::{record, words};
+use crate::database::sql::{Query, Value, sorting, sql, statements};
+use crate::database::timeline::COUNTED;
 use crate::error::{Conflict, Error};
-use crate::members;
-use crate::page::{Order, Page, Paging, fold, pattern};
-use crate::row::{record, words};
-use crate::sql::{Query, Value, sorting, sql, statements};
-use crate::timeline::COUNTED;
 use crate::workspaces;
+use crate::workspaces::members;
 
 record! {
     /// A project.
@@ -93,8 +97,8 @@ pub struct Visible {
     pub workspace_status: workspaces::Status,
 }
 
-impl crate::row::Record for Visible {
-    fn from_row(row: &crate::row::Row) -> Result<Self, crate::error::Bug> {
+impl crate::database::row::Record for Visible {
+    fn from_row(row: &crate::database::row::Row) -> Result<Self, crate::error::Bug> {
         let access = Access::from_row(row)?;
         Ok(Self {
             project: Project::from_row(row)?,

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use types::id::ProjectId;
 
-use crate::connection::Tx;
+use crate::database::connection::Tx;
+use crate::database::row::record;
+use crate::database::sql::{sql, statements};
 use crate::error::Error;
-use crate::row::record;
-use crate::sql::{sql, statements};
 
 record! {
     /// Rows of one project.

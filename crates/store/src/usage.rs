@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use types::id::ProjectId;
 
-use crate::connection::{Conn, Tx};
+use crate::database::connection::{Conn, Tx};
+use crate::database::row::record;
+use crate::database::sql::{sql, statements};
+use crate::database::timeline::Period;
 use crate::error::Error;
-use crate::row::record;
-use crate::sql::{sql, statements};
-use crate::timeline::Period;
 
 record! {
     /// Usage of a project's tunnels.
@@ -46,8 +46,8 @@ pub struct Hour<T> {
     pub counted: T,
 }
 
-impl<T: crate::row::Record> crate::row::Record for Hour<T> {
-    fn from_row(row: &crate::row::Row) -> Result<Self, crate::error::Bug> {
+impl<T: crate::database::row::Record> crate::database::row::Record for Hour<T> {
+    fn from_row(row: &crate::database::row::Row) -> Result<Self, crate::error::Bug> {
         Ok(Self {
             begins_at: row.column("usage", "hour")?,
             counted: T::from_row(row)?,

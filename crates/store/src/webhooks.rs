@@ -1,14 +1,16 @@
 //! Webhook endpoints of projects.
 
+pub mod deliveries;
+
 use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WebhookId};
 
-use crate::connection::{Conn, Tx};
+use crate::database::connection::{Conn, Tx};
+use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::row::{record, words};
+use crate::database::secret::SealedBytes;
+use crate::database::sql::{sorted, sql, statements};
 use crate::error::Error;
-use crate::page::{Order, Page, Paging, fold, pattern};
-use crate::row::{record, words};
-use crate::secret::SealedBytes;
-use crate::sql::{sorted, sql, statements};
 
 record! {
     /// A webhook endpoint.
@@ -277,7 +279,7 @@ pub async fn disable(tx: &mut Tx, id: WebhookId, now: Timestamp) -> Result<bool,
     sql(DISABLE).bind(id).bind(now).changed(tx).await
 }
 
-/// Deletes a webhook; its deliveries are cancelled with [`crate::deliveries::cancel`].
+/// Deletes a webhook; its deliveries are cancelled with [`self::deliveries::cancel`].
 pub async fn delete(
     tx: &mut Tx,
     project: ProjectId,
@@ -293,7 +295,7 @@ pub async fn delete(
 }
 
 /// Deletes all webhooks of a project; their deliveries are cancelled with
-/// [`crate::deliveries::cancel_all`].
+/// [`self::deliveries::cancel_all`].
 pub async fn delete_all(tx: &mut Tx, project: ProjectId, now: Timestamp) -> Result<u64, Error> {
     sql(DELETE_ALL).bind(project).bind(now).execute(tx).await
 }

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WebttyServerId};
 
-use crate::changes::Change;
-use crate::connection::{Conn, Tx};
+use crate::database::changes::Change;
+use crate::database::connection::{Conn, Tx};
+use crate::database::page::{Page, Paging, fold, pattern};
+use crate::database::row::record;
+use crate::database::sql::{sql, statements};
 use crate::error::Error;
-use crate::page::{Page, Paging, fold, pattern};
-use crate::row::record;
-use crate::sql::{sql, statements};
 
 record! {
     /// A registered server.

@@ -1,15 +1,17 @@
 //! Workspaces: their subscription status and their membership.
 
+pub mod invitations;
+pub mod members;
+
 use jiff::Timestamp;
 use types::id::{UserId, WorkspaceId};
 
-use crate::changes::Change;
-use crate::connection::{Conn, Tx};
+use crate::database::changes::Change;
+use crate::database::connection::{Conn, Tx};
+use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::row::{record, words};
+use crate::database::sql::{sorted, sql, statements};
 use crate::error::Error;
-use crate::members;
-use crate::page::{Order, Page, Paging, fold, pattern};
-use crate::row::{record, words};
-use crate::sql::{sorted, sql, statements};
 
 record! {
     /// A workspace.

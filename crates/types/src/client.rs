@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::id::ClientId;
-pub use crate::labels::{
+use crate::tunnel::Status;
+pub use crate::tunnel::labels::{
     Labels, MAX_LABEL_KEY_BYTES, MAX_LABEL_VALUE_BYTES, MAX_LABELS, check_labels,
 };
-use crate::tunnel::Status;
 
 /// A live agent connection. Fields without a value are left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -26,7 +26,6 @@ pub mod form;
 pub mod id;
 #[cfg(feature = "vocabulary")]
 pub mod json;
-pub mod labels;
 #[cfg(feature = "vocabulary")]
 pub mod network;
 #[cfg(feature = "vocabulary")]
@@ -49,3 +48,5 @@ pub mod tunnel;
 pub mod webtty;
 #[cfg(feature = "vocabulary")]
 mod words;
+
+pub use self::tunnel::labels;

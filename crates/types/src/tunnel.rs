@@ -1,5 +1,6 @@
 //! A tunnel: the requested properties ([`TunnelProperties`]) and the API object ([`Tunnel`]).
 
+pub mod labels;
 mod names;
 mod origin;
 mod properties;

@@ -13,7 +13,7 @@ use super::{
     Country, Hostname, HttpVersion, IpRange, Protocol, ProxyHeader, TlsMode, TlsVersion,
     TunnelName, TunnelType, WebOrigin,
 };
-use crate::labels::check_labels;
+use crate::tunnel::labels::check_labels;
 
 /// The fields of a tunnel that its client may set. An absent field is not requested and follows
 /// from the others.

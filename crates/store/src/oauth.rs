@@ -1,0 +1,5 @@
+//! Grants of the authorization server.
+
+pub mod device_grants;
+pub mod oauth_codes;
+pub mod oauth_requests;
