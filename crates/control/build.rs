@@ -1,15 +1,15 @@
-//! Takes in the terminal of the pages, where somebody has fetched it.
+//! Embeds the web terminal in the program, if it was fetched.
 //!
 //! `cargo xtask web` puts xterm.js and its licence into `web` below the target directory; the pages
-//! serve them. They are never part of the sources, and a build without them is one whose pages say
-//! so: nobody needs Node to build the program.
+//! serve them. They are never part of the sources. The pages of a build without them report that, so that the
+//! program builds without Node.
 
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// What the pages serve, by the name in the directory.
+/// Files that the pages serve, by their name in the directory.
 const FILES: [&str; 4] = [
     "xterm.mjs",
     "addon-fit.mjs",
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let path = directory.join(name);
         let path = path
             .to_str()
-            .ok_or("the way to the target directory is no UTF-8")?;
+            .ok_or("the path of the target directory is not UTF-8")?;
         write!(code, "({name:?}, include_bytes!({path:?}) as &[u8]),")?;
     }
     code.push(']');
@@ -36,9 +36,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Where the files are: what `SVC_WEB_DIR` names, or `web` below the target directory. That one is
-/// made where it is not there, because cargo looks at a directory that it was told of, and would
-/// build again each time for one that is missing.
+/// The directory of the files: `SVC_WEB_DIR`, or `web` below the target directory. The latter is
+/// created if it is missing, because cargo would rebuild each time for a missing directory.
 fn directory() -> Result<PathBuf, Box<dyn Error>> {
     if let Some(given) = env::var_os("SVC_WEB_DIR") {
         let given = PathBuf::from(given);
@@ -48,7 +47,7 @@ fn directory() -> Result<PathBuf, Box<dyn Error>> {
         return Ok(given);
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // Cargo marks its target directory, wherever that is.
+    // Cargo marks its target directory with this file.
     let target = out
         .ancestors()
         .find(|directory| directory.join("CACHEDIR.TAG").is_file())

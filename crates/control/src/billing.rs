@@ -24,9 +24,9 @@ pub use self::ledger::Ledger;
 pub use self::routes::routes;
 use crate::problem::Answer;
 
-/// What keeps accounts. [`Ledger`] keeps them in the platform's own database; whoever charges
-/// through somebody else writes what is to be done there into the same transaction, and does it
-/// after.
+/// A provider of accounts. [`Ledger`] stores them in the platform's own database. An implementation
+/// for an external payment provider records the pending call in the same transaction, and makes the
+/// call after the commit.
 pub trait Billing: Send + Sync + 'static {
     /// The account of a workspace.
     fn account<'a>(

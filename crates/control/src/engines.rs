@@ -157,7 +157,8 @@ const MAX_LINKS: usize = 256;
 /// A quarter of the connections to SQLite, and an eighth of those to PostgreSQL.
 const MAX_SNAPSHOTS: usize = 2;
 
-/// How long the log of changes is kept: an engine that was away for longer is told everything.
+/// Retention of the log of changes. An engine that was disconnected for longer receives a full
+/// snapshot.
 pub(crate) const CHANGE_LOG_RETENTION: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// A link without an update for this long is considered ended without notice. The period is several
 /// times the interval at which links are recorded.

@@ -213,6 +213,6 @@ fn sealing(secret: &Secret, purpose: &str) -> Result<Seal, KeyError> {
     Seal::new(&key).map_err(|_| KeyError::Cryptography)
 }
 
-/// A stranger's key costs one query in this time, whoever names it. A key that another process
-/// made is public long before it signs, so hardly any token waits for this.
+/// Minimum interval between queries for unknown keys, because any client can name any key. A key of
+/// another process is public long before it signs, so few tokens are affected.
 const MIN_QUERY_INTERVAL: SignedDuration = SignedDuration::from_secs(10);

@@ -18,12 +18,12 @@ use crate::{
     webtty_servers, whoami, workspaces,
 };
 
-/// All routes. Whatever is not one of them is a problem in JSON, never a page.
+/// All routes. Other paths get a problem in JSON, never a page.
 pub fn router(app: Arc<App>) -> Router {
     router_beside(app, Router::new())
 }
 
-/// All routes, and those of another surface beside them.
+/// All routes together with those of another surface.
 pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
     let routes = [
         addresses::routes(),

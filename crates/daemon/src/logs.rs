@@ -88,7 +88,7 @@ fn parse_filter(level: Level, filter: Option<&str>) -> Result<EnvFilter, LogsErr
         filter: text.to_owned(),
         source,
     })?;
-    // The library warns of every malformed packet, which anybody can send.
+    // The library warns of every malformed packet, which any client can send.
     if !text.contains(STUN)
         && let Ok(silence) = format!("{STUN}=off").parse()
     {

@@ -134,7 +134,7 @@ mod socket {
             let socket = UnixDatagram::unbound()?;
             socket.connect_addr(&address)?;
             // A supervisor that does not read must not block the process.
-            socket.set_write_timeout(Some(PATIENCE))?;
+            socket.set_write_timeout(Some(WAIT_LIMIT))?;
             Ok(Self(socket))
         }
 
@@ -164,7 +164,7 @@ mod socket {
 
     /// Maximum wait for space in the socket's queue. Losing a message only costs a status line, or
     /// one of several watchdog beats.
-    const PATIENCE: Duration = Duration::from_millis(200);
+    const WAIT_LIMIT: Duration = Duration::from_millis(200);
 }
 
 /// Systems whose supervisors do not support this protocol.

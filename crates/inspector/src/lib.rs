@@ -7,7 +7,7 @@
 //! [`serve()`].
 //!
 //! The inspector never changes traffic, and traffic never depends on it. A decoder that cannot
-//! continue reports this and stops, and a subscriber that is too slow is told to read the list
+//! continue reports this and stops, and a subscriber that is too slow is notified to read the list
 //! again.
 
 mod curl;

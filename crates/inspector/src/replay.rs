@@ -172,7 +172,7 @@ impl PreparedRequest {
             let bounded = timeout(ANSWER, exchange);
             stop.run_until_cancelled_owned(bounded).await;
         }));
-        let answer = timeout(PATIENCE, answer).await;
+        let answer = timeout(WAIT_LIMIT, answer).await;
         // A request that was sent is in the list, whatever its result.
         if let Some(id) = id.get() {
             return Ok(*id);
@@ -309,7 +309,7 @@ fn restored(headers: Vec<Pair>, was: &Fields) -> Fields {
 }
 
 /// Maximum wait for the response of the service. The exchange is in the list before.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Maximum duration of reading a response, because an event stream has no end.
 const ANSWER: Duration = Duration::from_mins(5);

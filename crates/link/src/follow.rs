@@ -169,15 +169,15 @@ impl Link {
         let opening = timeout(self.pace.first_contact, self.open_stream());
         let (mut response, grounded) = opening.await.map_err(|_| Disconnect::Late)??;
         let mut reader = Reader::new(grounded);
-        let mut patience = self.pace.first_contact;
+        let mut time_limit = self.pace.first_contact;
         loop {
-            let piece = match timeout(patience, response.chunk()).await {
+            let piece = match timeout(time_limit, response.chunk()).await {
                 Err(_) => return Err(Disconnect::Silent),
                 Ok(Err(error)) => return Err(Disconnect::Failed(error.without_url())),
                 Ok(Ok(None)) => return Err(Disconnect::Ended),
                 Ok(Ok(Some(piece))) => piece,
             };
-            patience = self.pace.silence;
+            time_limit = self.pace.silence;
             reader.push(&piece);
             while let Some(step) = reader.next()? {
                 self.status.message_received();

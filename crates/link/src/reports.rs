@@ -28,7 +28,7 @@ use crate::spool::{Batch, Kind, Spool, SpoolLimits};
 #[derive(Clone, Debug)]
 pub struct Records {
     visits: mpsc::Sender<Record>,
-    /// Records other than visits. They have their own queue, because anybody can cause any number
+    /// Records other than visits. They have their own queue, because any visitor can cause any number
     /// of visits.
     rest: mpsc::Sender<Record>,
     counts: Arc<Counts>,

@@ -46,7 +46,7 @@ impl Default for SpoolLimits {
     }
 }
 
-/// Kind of records in a batch. Anybody can cause visits, so visits evict only other visits. Usage
+/// Kind of records in a batch. Any client can cause visits, so visits evict only other visits. Usage
 /// and tunnel events have a reserved share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {

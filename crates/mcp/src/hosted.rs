@@ -116,7 +116,7 @@ pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
 
 /// Enough for the largest body over a slow line. A body without an end would otherwise occupy a
 /// connection slot forever.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_LIMIT: Duration = Duration::from_secs(30);
 /// The longest response is a page of a list, or the list of tools.
 const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
@@ -206,7 +206,7 @@ async fn single(request: Request) -> Result<(Request, bool), Response> {
         return Ok((request, false));
     }
     let (parts, body) = request.into_parts();
-    let bytes = match timeout(PATIENCE, to_bytes(body, MAX_REQUEST_BYTES)).await {
+    let bytes = match timeout(WAIT_LIMIT, to_bytes(body, MAX_REQUEST_BYTES)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => return Err(problem(&Problem::content_too_large())),
         Err(_) => return Err(problem(&Problem::invalid_request("the body took too long"))),

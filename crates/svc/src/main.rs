@@ -64,7 +64,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .build()
         .map_err(|error| Failure::from_error("the runtime cannot be started", error))?;
     let result = runtime.block_on(dispatch::dispatch(cli));
-    // A read of stdin may still be blocked in a thread; nobody waits for it.
+    // A read of stdin may still be blocked in a thread; the program does not wait for it.
     runtime.shutdown_background();
     result
 }

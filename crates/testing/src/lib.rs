@@ -24,10 +24,10 @@
 
 mod certificate;
 mod closed_port;
+mod deadline;
 mod engine;
 mod fixtures;
 pub mod grpc;
-mod patience;
 mod platform;
 mod tunnel;
 mod upstream;
@@ -35,8 +35,8 @@ mod visitor;
 
 pub use certificate::{IssuedCertificate, TestCa};
 pub use closed_port::ClosedPort;
+pub use deadline::within;
 pub use engine::TestEngine;
-pub use patience::within;
 pub use platform::{FakePlatform, TestApp};
 pub use tunnel::TestTunnel;
 pub use upstream::{EventSource, Gate, Report, ScriptedUpstream, Step, Upstream};

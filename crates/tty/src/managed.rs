@@ -15,7 +15,7 @@
 //!   requests of its own party. Participants with credentials of one chain
 //!   ([`Root`](types::root::Root)) are one party.
 //! - **Each key has an owner.** Every input that passes is recorded with its participant.
-//! - **Viewers slow nobody down.** A viewer's queue is bounded. A viewer that falls behind loses
+//! - **Viewers do not slow a session down.** A viewer's queue is bounded. A viewer that falls behind loses
 //!   the waiting output, and gets the current screen when it is ready again. Only the controller
 //!   sets the pace.
 //! - **A participant attaches over the Engine API and then connects over WebTTY**, with a grant

@@ -375,11 +375,11 @@ impl ManagedPair {
     reason = "the pace of a poll: the platform limits how often a credential may call"
 )]
 pub fn eventually(what: &str, mut so: impl FnMut() -> Result<bool>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_LIMIT;
     while !so()? {
         ensure!(
             Instant::now() < deadline,
-            "{what} was expected within {PATIENCE:?}; {}",
+            "{what} was expected within {WAIT_LIMIT:?}; {}",
             logs()
         );
         thread::sleep(POLL);
@@ -433,4 +433,4 @@ const SILENCE: &str = "svc_control_plane_silence_seconds";
 const AT_ONCE: usize = 20;
 
 /// Enough for a debug build on a busy machine with two processors.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);

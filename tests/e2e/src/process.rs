@@ -50,7 +50,7 @@ impl Process {
 
     /// The next matching line. Earlier lines are dropped.
     pub(crate) fn line(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_LIMIT;
         let mut last = String::new();
         loop {
             match self.lines.recv_timeout(deadline - Instant::now()) {
@@ -58,7 +58,7 @@ impl Process {
                 Ok(other) => last = other,
                 Err(RecvTimeoutError::Timeout) => {
                     bail!(
-                        "{what} was expected within {PATIENCE:?}; the last line was `{last}`; {}",
+                        "{what} was expected within {WAIT_LIMIT:?}; the last line was `{last}`; {}",
                         logs()
                     )
                 }
@@ -164,7 +164,7 @@ impl Drop for Process {
 const LOG_LINES: usize = 60;
 
 /// Enough for a debug build on a busy machine with two processors.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 /// Time limit for the exit of a program. It is no longer than the drain after the first signal,
 /// since an exit after the second signal is faster.

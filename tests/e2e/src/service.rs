@@ -75,7 +75,7 @@ impl Service {
     /// # Errors
     /// There is none in time.
     pub fn next(&self) -> Result<Call> {
-        self.calls.recv_timeout(PATIENCE).context("no request")
+        self.calls.recv_timeout(WAIT_LIMIT).context("no request")
     }
 
     /// True if a request has arrived that was not yet taken.
@@ -207,7 +207,7 @@ fn serve(take: impl Fn(Call) + Clone + Send + 'static) -> Result<SocketAddr> {
 
 fn read_head(stream: TcpStream) -> Option<Call> {
     stream.set_nodelay(true).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(WAIT_LIMIT)).ok()?;
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -220,4 +220,4 @@ fn read_head(stream: TcpStream) -> Option<Call> {
 }
 
 /// Longer than any step of these tests takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);

@@ -43,7 +43,7 @@ impl Server {
                 first.send(line).ok();
             }
         });
-        let line = match line.recv_timeout(PATIENCE) {
+        let line = match line.recv_timeout(WAIT_LIMIT) {
             Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => bail!("it is not ready: {}", server.log_end()),
             Err(RecvTimeoutError::Disconnected) => bail!("it ended: {}", server.log_end()),
@@ -106,7 +106,7 @@ pub(super) fn text(value: &Value, name: &str) -> Result<String> {
     reason = "other programs tell no event: they are asked again after a pause"
 )]
 pub(super) fn eventually(expected: &str, mut attempt: impl FnMut() -> Result<()>) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + WAIT_LIMIT;
     loop {
         match attempt() {
             Ok(()) => return Ok(()),
@@ -119,7 +119,7 @@ pub(super) fn eventually(expected: &str, mut attempt: impl FnMut() -> Result<()>
 }
 
 /// For one step of unoptimised programs on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 /// Delay between two attempts, each of which starts a program.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Number of log lines.

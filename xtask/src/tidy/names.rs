@@ -1,6 +1,6 @@
 //! Names of types.
 //!
-//! A type is a noun that says what the thing is. A bare participle (`Held`), a pronoun (`Nobody`)
+//! A type is a noun that says what the thing is. A bare participle (`Held`), a pronoun
 //! or a function word (`At`, `Over`) makes a reader open the file to learn what is meant.
 
 use std::collections::BTreeMap;

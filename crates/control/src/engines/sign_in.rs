@@ -104,7 +104,7 @@ fn redirect_back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> An
     let address = format!("https://{host}/.well-known/svc/callback?{query}");
     if by_page {
         let address = &address;
-        return Ok(without_referrer(page(&OnwardPage { host, address })));
+        return Ok(without_referrer(page(&RedirectPage { host, address })));
     }
     let mut response = without_referrer(see_other(&address).into_response());
     let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
@@ -116,8 +116,8 @@ fn redirect_back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> An
 
 /// A page that redirects the browser without a script.
 #[derive(Template)]
-#[template(path = "onward.html")]
-struct OnwardPage<'a> {
+#[template(path = "redirect.html")]
+struct RedirectPage<'a> {
     host: &'a str,
     address: &'a str,
 }

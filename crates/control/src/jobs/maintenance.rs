@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::metrics;
 use crate::problem::Answer;
 
-/// Goes over everything at once and then every [`EVERY`], until `stop`.
+/// Runs a pass immediately and then every [`EVERY`], until `stop`.
 pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
     loop {
         pass(&app, &stop).await;
@@ -24,7 +24,7 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
     }
 }
 
-/// Goes over everything once. What fails is left for the next time, and the rest is done.
+/// Runs one pass. A failed job is retried in the next pass; the other jobs still run.
 pub async fn pass(app: &App, stop: &CancellationToken) {
     match app.store.try_lock(Lock::Purge).await {
         Ok(Some(lock)) => {
@@ -54,7 +54,7 @@ pub async fn pass(app: &App, stop: &CancellationToken) {
     }
 }
 
-/// Says how far behind the purge is, whoever does it.
+/// Reports how far behind the purge is, even if another process runs it.
 async fn note_overdue(app: &App) -> Result<(), store::Error> {
     let mut read = app.store.read().await?;
     for stale in Stale::ALL {
@@ -84,7 +84,7 @@ pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
                     renewed += 1;
                 }
                 Ok(false) => {}
-                // One that cannot be renewed keeps nobody else from it.
+                // The other subscriptions are still renewed.
                 Err(refusal) => failed("renewal", &refusal),
             }
         }
@@ -95,7 +95,7 @@ pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
     Ok(renewed)
 }
 
-/// Often enough that a period is charged on the day on which it begins, and that batches stay
+/// Short enough that a period is charged on the day on which it starts, and that batches stay
 /// small.
 pub const EVERY: Duration = Duration::from_mins(5);
 

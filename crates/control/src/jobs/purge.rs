@@ -18,8 +18,8 @@ use crate::oauth;
 use crate::people::session::IDLE;
 use crate::problem::Answer;
 
-/// Forgets what there is of a kind, and returns how many rows. Where another process is at it,
-/// that one goes on alone.
+/// Deletes the expired rows of a kind, and returns their number. Returns 0 if another process is
+/// purging.
 pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Answer<u64> {
     match app.store.try_lock(Lock::Purge).await? {
         Some(lock) => {

@@ -2,12 +2,12 @@
 
 macro_rules! stale {
     ($($(#[doc = $doc:literal])+ $name:ident $word:literal)+) => {
-        /// What is forgotten.
+        /// A kind of rows that expire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Stale { $($(#[doc = $doc])+ $name,)+ }
 
         impl Stale {
-            /// All of it.
+            /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             /// The words of [`Self::as_str`].
@@ -26,7 +26,7 @@ stale! {
     Logs "logs"
     /// Stored events. Each carries its end, from the plan of its project.
     Events "events"
-    /// Deliveries of webhooks that have succeeded or were given up.
+    /// Webhook deliveries that succeeded, or failed for good.
     Deliveries "deliveries"
     /// Webhooks that were deleted, once their deliveries are gone.
     Webhooks "webhooks"
@@ -34,40 +34,40 @@ stale! {
     Credentials "credentials"
     /// Usage by the hour.
     Usage "usage"
-    /// Keys of creations: the same request asked again is a new one afterwards.
+    /// Idempotency keys of creations: the same request creates another object afterwards.
     IdempotencyKeys "idempotency_keys"
-    /// Sessions that came to their end.
+    /// Sessions past their end.
     Sessions "sessions"
-    /// Sessions that ended because nobody used them.
+    /// Sessions that ended because they were not used.
     UnusedSessions "unused_sessions"
     /// Links that were sent by mail, used or not.
     Links "links"
-    /// Invitations that work no longer, whatever became of them.
+    /// Invitations that are no longer valid: accepted, revoked or expired.
     Invitations "invitations"
-    /// Revoked tokens that would have expired by themselves by now.
+    /// Revoked tokens that would have expired by now.
     RevokedTokens "revoked_tokens"
-    /// Challenges of passkeys that are too old to be answered.
+    /// Passkey challenges that are too old for a response.
     Challenges "challenges"
-    /// Attempts to sign in that count no more.
+    /// Sign-in attempts that no longer count.
     Attempts "attempts"
-    /// OAuth codes whose reuse would find nothing to revoke any more.
+    /// OAuth codes whose reuse would have nothing left to revoke.
     OauthCodes "oauth_codes"
-    /// Authorization requests that nobody decided.
+    /// Authorization requests without a decision.
     OauthRequests "oauth_requests"
-    /// Devices that asked to be let in, and were told long enough what became of it.
+    /// Device grants whose result was available long enough.
     DeviceGrants "device_grants"
-    /// TCP ports that were given back long enough ago.
+    /// TCP ports that were released long enough ago.
     ReleasedPorts "released_ports"
-    /// What changed for engines, when it was long ago.
+    /// Old entries of the log of changes for engines.
     LinkChanges "link_changes"
-    /// Links, spools of reports and what was online, of engines that are gone.
+    /// Links, report spools and online objects of engines that no longer exist.
     Engines "engines"
-    /// Sign-ins at a provider that nobody came back from.
+    /// Sign-ins at a provider that were not completed.
     PendingSignIns "pending_sign_ins"
-    /// Projects that were deleted, once what refers to them is gone.
+    /// Deleted projects, once no row refers to them.
     Projects "projects"
-    /// Workspaces that were deleted, once what refers to them is gone.
+    /// Deleted workspaces, once no row refers to them.
     Workspaces "workspaces"
-    /// The audit log, unless the configuration says that it is kept for ever.
+    /// The audit log, unless the configuration keeps it forever.
     Audit "audit"
 }

@@ -10,8 +10,8 @@ use http::HeaderMap;
 use crate::app::App;
 use crate::contracts::cached;
 
-/// Caches may keep it for five minutes, and a key is in it for twelve times as long before it
-/// signs ([`super::LEAD`]): whoever verifies has a key before the first token of it.
+/// Caches may keep it for five minutes. A key is published twelve times as long before it signs
+/// ([`super::LEAD`]), so verifiers have the key before its first token.
 pub(super) async fn serve(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     cached(JWKS_MEDIA_TYPE, app.keys.ring().jwks(), &headers)
 }

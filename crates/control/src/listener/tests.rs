@@ -15,7 +15,7 @@ fn router() -> Router {
 }
 
 /// Longer than every limit for an inactive client.
-const PATIENCE: Duration = Duration::from_mins(3);
+const WAIT_LIMIT: Duration = Duration::from_mins(3);
 /// More bytes than are buffered for a client that reads nothing.
 const LARGE: usize = 8 * 1024 * 1024;
 
@@ -75,7 +75,7 @@ async fn a_handshake_has_a_time_limit() {
         let began = Instant::now();
         let session = handshake(&tls, server, &CancellationToken::new()).await;
         assert!(session.is_none());
-        assert!(began.elapsed() <= PATIENCE);
+        assert!(began.elapsed() <= WAIT_LIMIT);
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_connection_without_a_request_ends() {
     for sent in ["", "P", "PRI * HTTP/2.0\r\n", "GET / HTTP/1.1\r\nHost"] {
         let (answer, lasted) = exchange(sent).await;
         assert_eq!(answer, "", "{sent}");
-        assert!(lasted <= PATIENCE, "{sent}: {lasted:?}");
+        assert!(lasted <= WAIT_LIMIT, "{sent}: {lasted:?}");
     }
     let (answer, _) = exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
     assert!(answer.ends_with("hello"), "{answer}");
@@ -98,7 +98,7 @@ async fn a_kept_connection_has_a_time_limit_for_the_next_head() {
     for next in ["", "GET / HTTP/1.1\r\nHo"] {
         let (answer, lasted) = exchange(&format!("{first}{next}")).await;
         assert_eq!(answer.matches("hello").count(), 1, "{answer}");
-        assert!(lasted <= PATIENCE, "{lasted:?}");
+        assert!(lasted <= WAIT_LIMIT, "{lasted:?}");
     }
 }
 
@@ -146,7 +146,7 @@ async fn an_http2_connection_without_requests_ends() {
     assert_eq!(response.status(), 404);
     let began = Instant::now();
     serving.await.unwrap();
-    assert!(began.elapsed() <= PATIENCE);
+    assert!(began.elapsed() <= WAIT_LIMIT);
     // The sender still exists, so the client did not end the connection.
     assert!(sender.send_request(request("/none")).await.is_err());
 }
@@ -157,8 +157,8 @@ async fn a_request_in_progress_keeps_its_connection() {
     let (client, serving) = served(64 * 1024);
     let (mut sender, _connection) = http2_client(client).await;
     let waiting = sender.send_request(request("/never"));
-    let patience = timeout(Duration::from_hours(1), waiting).await;
-    assert!(patience.is_err(), "the request is still in progress");
+    let waited = timeout(Duration::from_hours(1), waiting).await;
+    assert!(waited.is_err(), "the request is still in progress");
     assert!(!serving.is_finished());
 }
 
@@ -171,7 +171,7 @@ async fn an_http2_client_that_opens_no_window_is_disconnected() {
         assert_eq!(response.status(), 200);
         let began = Instant::now();
         serving.await.unwrap();
-        assert!(began.elapsed() <= PATIENCE, "{:?}", began.elapsed());
+        assert!(began.elapsed() <= WAIT_LIMIT, "{:?}", began.elapsed());
         let read = response.body_mut().frame().await;
         assert!(read.is_none_or(|frame| frame.is_err()), "{path}");
     }
@@ -184,7 +184,7 @@ async fn a_client_that_reads_nothing_is_disconnected() {
     client.write_all(request).await.unwrap();
     let began = Instant::now();
     serving.await.unwrap();
-    assert!(began.elapsed() <= PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() <= WAIT_LIMIT, "{:?}", began.elapsed());
 }
 
 /// The last bytes of a response are not in a body any more. Only the socket's deadline ends this.
@@ -195,7 +195,7 @@ async fn a_pending_write_has_a_deadline() {
     let began = Instant::now();
     let error = limited.write_all(&[0; 64]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
-    assert!(began.elapsed() <= PATIENCE);
+    assert!(began.elapsed() <= WAIT_LIMIT);
     // Each sent byte restarts the time limit.
     let (mut client, server) = (client, duplex(1));
     client.read_exact(&mut [0; 16]).await.unwrap();

@@ -24,8 +24,8 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::mail::Message;
 use crate::problem::Answer;
 
-/// Sends a link to the address, if somebody has it. Whoever asks is not told which: the answer is
-/// the same and takes as long, because the mail goes out after it.
+/// Sends a link to the address, if an account has it. The response does not reveal that: it is the
+/// same and takes as long, because the mail is sent after it.
 ///
 /// # Errors
 /// The client address sends too many requests, or the database is not available. If an account was
@@ -162,9 +162,9 @@ pub async fn complete(
     Ok(true)
 }
 
-/// Removes every other way into the account. Whoever created them never verified the address. It
-/// may have been an attacker who invited the owner's address, followed the link, and left a token
-/// or a passkey behind until the owner signs up (account pre-hijacking).
+/// Removes every other credential of the account, because their creator never verified the address.
+/// An attacker could have invited the owner's address, followed the link, and left a token or a
+/// passkey until the owner signs up (account pre-hijacking).
 async fn start_afresh(tx: &mut Tx, user: &User, now: Timestamp) -> Answer<()> {
     store::credentials::revoke_all(tx, user.id, now).await?;
     store::passkeys::delete_all(tx, user.id).await?;

@@ -23,7 +23,7 @@ pub(crate) async fn limit_callers(
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    // Whoever is nobody is refused as the handler would.
+    // An unidentified caller gets the same refusal as from the handler.
     let who = match caller::identify(&parts, &app).await {
         Ok(who) => who,
         Err(refusal) => return refusal.into_response(),

@@ -20,7 +20,7 @@ use crate::oauth;
 use crate::pages::layout::PageRefusal;
 use crate::problem::Refusal;
 
-/// Answers with 429 what comes from a source without a valid credential too often.
+/// Responds with 429 to sources that send too many requests without a valid credential.
 pub(crate) async fn limit_sources(
     State(app): State<Arc<App>>,
     request: Request,
@@ -32,7 +32,7 @@ pub(crate) async fn limit_sources(
     }
     let limiter = &app.rate_limiter.sources;
     let (parts, body) = request.into_parts();
-    // A surface in this process that does not say where its caller is, is a source of its own.
+    // A surface in this process that does not report a client address counts as one source.
     let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let source = source_network(ClientIp::of(&parts, &app).map_or(unknown, |ClientIp(ip)| ip));
     let credential = limiter.credential(&parts.headers);
@@ -59,13 +59,13 @@ pub(crate) async fn limit_sources(
             response
         }
         (false, Ok(_)) => response,
-        // It was valid, and is no longer.
+        // The credential is no longer valid.
         (false, Err(empty)) => form.refuse(empty),
     }
 }
 
-/// Health is asked for by balancers, and costs one look at the database in a second. Engines have
-/// secrets that never wait, and wrong ones wait longer than here ([`crate::engines`]).
+/// Health checks of load balancers cost at most one query per second. Engines authenticate with
+/// secrets, and wrong secrets are throttled more strictly than here ([`crate::engines`]).
 fn is_exempt(path: &str) -> bool {
     path == HEALTHZ.path || path == READYZ.path || path.starts_with("/link/")
 }

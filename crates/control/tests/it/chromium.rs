@@ -81,7 +81,7 @@ impl Site {
             .env("SVC_TEST_WORLD", world.to_string())
             .stdin(stdin)
             .kill_on_drop(true);
-        let output = tokio::time::timeout(PATIENCE, command.output()).await;
+        let output = tokio::time::timeout(WAIT_LIMIT, command.output()).await;
         let output = output.expect("the script timed out").unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -116,4 +116,4 @@ fn variable(name: &str) -> PathBuf {
 
 /// Time limit of a script. A script that takes longer hangs. The limit allows for a machine that
 /// builds at the same time.
-const PATIENCE: Duration = Duration::from_mins(10);
+const WAIT_LIMIT: Duration = Duration::from_mins(10);

@@ -31,7 +31,7 @@ const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
 /// Secret of the relays of `engine.example`.
 const RELAY_SECRET: &str = "00112233445566778899aabbccddeeff";
 /// Time limit for immediate events on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 /// The platform with two clusters, each with a region and a secret.
 async fn linkable(control: TestControl) -> TestControl {
@@ -96,7 +96,7 @@ impl PlatformServer {
             .await
             .unwrap();
         tokio::spawn(connection);
-        timeout(PATIENCE, sender.send_request(request))
+        timeout(WAIT_LIMIT, sender.send_request(request))
             .await
             .unwrap()
             .unwrap()
@@ -120,7 +120,7 @@ impl PlatformServer {
 
     async fn stop(self) {
         self.shutdown.request();
-        timeout(PATIENCE, self.running.wait_until_stopped())
+        timeout(WAIT_LIMIT, self.running.wait_until_stopped())
             .await
             .unwrap();
     }
@@ -159,7 +159,7 @@ impl Link {
                 assert!(line.len() <= MAX_LINE_BYTES);
                 return Some(serde_json::from_slice(&line).unwrap());
             }
-            let frame = timeout(PATIENCE, self.body.frame()).await.unwrap()?;
+            let frame = timeout(WAIT_LIMIT, self.body.frame()).await.unwrap()?;
             let Ok(frame) = frame else { return None };
             self.read.extend(frame.into_data().unwrap());
         }

@@ -24,7 +24,7 @@ const SHOP: &str =
     "catalog: {regions: [{provider: aws, region: eu, capacity: {basic: 1000, pro: 1000}}]}";
 /// The longest wait of a client: for a connection of the pool, then for the database, once to
 /// authenticate and once for the request.
-const PATIENCE: Duration = Duration::from_secs(45);
+const WAIT_LIMIT: Duration = Duration::from_secs(45);
 
 /// A user with a subscription who has called before. The use of the token is recorded already, so
 /// that read requests only read.
@@ -140,7 +140,7 @@ fn assert_unavailable(answer: &Answer) {
 /// The result of `work` within the time that a client waits.
 async fn in_time<T>(work: impl Future<Output = T>) -> T {
     let started_at = Instant::now();
-    let done = tokio::time::timeout(PATIENCE, work).await;
+    let done = tokio::time::timeout(WAIT_LIMIT, work).await;
     done.unwrap_or_else(|_| panic!("no answer after {:?}", started_at.elapsed()))
 }
 

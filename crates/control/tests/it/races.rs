@@ -15,7 +15,7 @@ use crate::second_factor::Authenticator;
 use crate::support::{PASSWORD, TestControl};
 
 /// Time limit on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 /// Waits until a transaction waits for a lock of this database.
 async fn wait_for_lock_waiter(control: &TestControl) {
@@ -23,7 +23,7 @@ async fn wait_for_lock_waiter(control: &TestControl) {
     let mut connection = PgConnection::connect(url.expose()).await.unwrap();
     let waiting = "SELECT COUNT(*) FROM pg_stat_activity \
         WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    tokio::time::timeout(PATIENCE, async {
+    tokio::time::timeout(WAIT_LIMIT, async {
         while sqlx::query_scalar::<_, i64>(waiting)
             .fetch_one(&mut connection)
             .await

@@ -212,7 +212,7 @@ async fn a_head_has_a_time_limit_and_a_maximum_size() {
     }
     for mut stream in silent {
         let mut answer = String::new();
-        let read = timeout(PATIENCE, stream.read_to_string(&mut answer)).await;
+        let read = timeout(WAIT_LIMIT, stream.read_to_string(&mut answer)).await;
         read.expect("it is closed").unwrap();
     }
     assert!(started_at.elapsed() >= HEAD_TIME);
@@ -232,7 +232,7 @@ async fn connections_beyond_the_limit_wait_to_be_accepted() {
     while silent.len() < 64 {
         silent.push(TcpStream::connect(server.local_addr()).await.unwrap());
     }
-    let answer = timeout(PATIENCE, ask(server.local_addr(), "GET /metrics", "")).await;
+    let answer = timeout(WAIT_LIMIT, ask(server.local_addr(), "GET /metrics", "")).await;
     assert_eq!(status(&answer.expect("it is accepted")), 200);
     assert!(started_at.elapsed() >= HEAD_TIME);
 }
@@ -240,4 +240,4 @@ async fn connections_beyond_the_limit_wait_to_be_accepted() {
 /// The time that the listener gives a head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// Longer than any limit on a silent client.
-const PATIENCE: Duration = Duration::from_mins(5);
+const WAIT_LIMIT: Duration = Duration::from_mins(5);

@@ -323,7 +323,7 @@ impl http_body::Body for TimedAnswer {
 /// Time that a client may take to read so many bytes.
 fn time_for(bytes: usize) -> Duration {
     let seconds = bytes.div_ceil(SLOWEST_READER);
-    PATIENCE + Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
+    WAIT_LIMIT + Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
 }
 
 /// Bytes that are charged, allocated and sent together: a few writes of a TLS connection.
@@ -333,7 +333,7 @@ const PIECE: usize = 64 * 1024;
 const SLOWEST_READER: usize = 64 * 1024;
 
 /// Additional time for any response: a line that breaks and recovers.
-const PATIENCE: Duration = Duration::from_secs(15);
+const WAIT_LIMIT: Duration = Duration::from_secs(15);
 
 /// Seconds after which a client may try again: most responses are read within one.
 const RETRY: u32 = 5;
@@ -400,7 +400,7 @@ mod tests {
         let tasks = TaskTracker::new();
         let mut slow = answer(&budget, 32 * PIECE).unwrap().with_deadline(&tasks);
         assert_eq!(slow.next().unwrap().unwrap().len(), PIECE);
-        tokio::time::sleep(PATIENCE + Duration::from_secs(31)).await;
+        tokio::time::sleep(WAIT_LIMIT + Duration::from_secs(31)).await;
         assert_eq!(slow.next().unwrap().unwrap().len(), PIECE);
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(held(&budget), 0);

@@ -98,27 +98,27 @@ async fn a_visitor_beyond_the_stream_limit_of_a_connection_gets_another() {
             .handshake::<_, Bytes>(stream)
             .await
             .unwrap();
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         while let Some(Ok((_, mut answer))) = connection.accept().await {
             // The body does not end before the connection does.
-            under_way.push(answer.send_response(Response::new(()), false));
+            in_flight.push(answer.send_response(Response::new(()), false));
         }
     })
     .await;
     let tunnel = engine.publish_h2c(service.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().h2(host).await;
-    let mut under_way = Vec::new();
+    let mut in_flight = Vec::new();
     for _ in 0..3 {
         let request = Request::get(format!("https://{host}/"))
             .body(testing::H2Visitor::empty())
             .unwrap();
         let response = visitor.send(request).await.unwrap();
         assert_eq!(response.status().as_u16(), 200);
-        under_way.push(response);
+        in_flight.push(response);
     }
     assert_eq!(service.accepted(), 3);
-    drop(under_way);
+    drop(in_flight);
 }
 
 /// The engine sends at most 32 concurrent requests on a connection, whatever limit the service
@@ -128,24 +128,24 @@ async fn a_connection_to_a_service_carries_32_requests() {
     let engine = TestEngine::start().await;
     let service = Upstream::start(|stream, _| async move {
         let mut connection = h2::server::handshake(stream).await.unwrap();
-        let mut under_way = Vec::new();
+        let mut in_flight = Vec::new();
         while let Some(Ok((_, mut answer))) = connection.accept().await {
             // The body does not end before the connection does.
-            under_way.push(answer.send_response(Response::new(()), false));
+            in_flight.push(answer.send_response(Response::new(()), false));
         }
     })
     .await;
     let tunnel = engine.publish_h2c(service.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().h2(host).await;
-    let mut under_way = Vec::new();
+    let mut in_flight = Vec::new();
     for number in 1..=65_usize {
         let request = Request::get(format!("https://{host}/"))
             .body(testing::H2Visitor::empty())
             .unwrap();
         let response = within("answer", visitor.send(request)).await.unwrap();
         assert_eq!(response.status().as_u16(), 200);
-        under_way.push(response);
+        in_flight.push(response);
         assert_eq!(service.accepted(), number.div_ceil(32), "{number}");
     }
 }

@@ -178,16 +178,16 @@ mod tests {
         }
         let mut lines = BufReader::new(read).lines();
         let mut answer = async || {
-            let line = timeout(PATIENCE, lines.next_line()).await.unwrap();
+            let line = timeout(WAIT_LIMIT, lines.next_line()).await.unwrap();
             serde_json::from_str::<Value>(&line.unwrap().unwrap()).unwrap()
         };
         assert_eq!(answer().await["id"], 0);
         assert_eq!(answer().await["error"]["code"], -32000);
         let running = begun.wait_for(|calls| *calls == 24);
-        timeout(PATIENCE, running).await.unwrap().unwrap();
+        timeout(WAIT_LIMIT, running).await.unwrap().unwrap();
         service.abort();
     }
 
     /// Expires immediately when the runtime is idle.
-    const PATIENCE: Duration = Duration::from_mins(1);
+    const WAIT_LIMIT: Duration = Duration::from_mins(1);
 }

@@ -52,7 +52,7 @@ impl UseLock {
     }
 
     async fn of_one_of_many(file: File) -> Result<Self, Error> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_LIMIT;
         loop {
             match file.try_lock() {
                 Ok(()) => {
@@ -304,7 +304,7 @@ pub(crate) fn own_as_directory(path: &Path) {
 }
 
 /// As long as SQLite waits for a writer. A start releases the lock within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_LIMIT: Duration = Duration::from_secs(5);
 /// About the duration of a start.
 const RETRY: Duration = Duration::from_millis(10);
 

@@ -130,7 +130,7 @@ async fn listeners_are_woken(database: Database) {
         at(1)
     ))
     .unwrap();
-    tokio::time::timeout(PATIENCE, wakes.changed())
+    tokio::time::timeout(WAIT_LIMIT, wakes.changed())
         .await
         .unwrap()
         .unwrap();
@@ -150,7 +150,7 @@ async fn changes_of_another_process_are_notified(database: Database) {
         async move { store.listen().await }
     });
     // It listens for notifications.
-    tokio::time::timeout(PATIENCE, wakes.changed())
+    tokio::time::timeout(WAIT_LIMIT, wakes.changed())
         .await
         .unwrap()
         .unwrap();
@@ -161,7 +161,7 @@ async fn changes_of_another_process_are_notified(database: Database) {
             .unwrap()
     );
     tx.commit().await.unwrap();
-    tokio::time::timeout(PATIENCE, wakes.changed())
+    tokio::time::timeout(WAIT_LIMIT, wakes.changed())
         .await
         .unwrap()
         .unwrap();
@@ -199,4 +199,4 @@ fn next_second() -> i64 {
 }
 
 /// Time limit for immediate events on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map_err(output::write_failure)
 }
 
-/// Answers a shell that asks how a command line goes on. Nothing where no shell does.
+/// Responds to a shell that requests completions. `None` for a normal start of the program.
 pub(crate) fn answer(cli: fn() -> Command) -> Option<ExitCode> {
     let here = std::env::current_dir().ok();
     let asked = CompleteEnv::with_factory(cli)

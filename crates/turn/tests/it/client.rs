@@ -19,7 +19,7 @@ use turn::core::{Integrity, Key, KeyAlgorithm};
 pub(crate) const REALM: &str = "engine.example.com";
 pub(crate) const SECRET: &[u8; 32] = b"0123456789abcdef0123456789abcdef";
 /// Time limit for immediate events on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 /// Transport between a client and its relay.
 enum Line {
@@ -142,7 +142,7 @@ impl Client {
 
     /// The next message, without its padding.
     pub(crate) async fn receive(&mut self) -> Vec<u8> {
-        timeout(PATIENCE, self.next())
+        timeout(WAIT_LIMIT, self.next())
             .await
             .expect("nothing comes")
             .expect("it is closed")
@@ -150,7 +150,9 @@ impl Client {
 
     /// Waits until the relay closes the connection.
     pub(crate) async fn closed(&mut self) {
-        let end = timeout(PATIENCE, self.next()).await.expect("it stays open");
+        let end = timeout(WAIT_LIMIT, self.next())
+            .await
+            .expect("it stays open");
         assert_eq!(end, None);
     }
 

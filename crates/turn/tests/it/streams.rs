@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::serving::{Relay, relayed};
 
 /// Time limit for immediate events on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 async fn allocate(relay: SocketAddr) -> (Client, SocketAddr) {
     let mut client = Client::tcp(relay, "a").await;
@@ -66,7 +66,7 @@ async fn joined(relay: &Relay) -> (Client, TcpStream, TcpStream) {
 
 async fn is_over(stream: &mut TcpStream) {
     let mut rest = Vec::new();
-    let read = timeout(PATIENCE, stream.read_to_end(&mut rest)).await;
+    let read = timeout(WAIT_LIMIT, stream.read_to_end(&mut rest)).await;
     // A reset counts as an end.
     assert!(read.expect("it stays open").is_err() || rest.is_empty());
 }

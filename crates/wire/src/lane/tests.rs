@@ -134,7 +134,7 @@ fn ends_that_follow_the_rules_agree() {
     let mut random = 1_u64;
     for _ in 0..20_000 {
         let mut ends = [StreamState::new(); 2];
-        let mut under_way = [Vec::new(), Vec::new()];
+        let mut in_flight = [Vec::new(), Vec::new()];
         for _ in 0..24 {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -144,10 +144,10 @@ fn ends_that_follow_the_rules_agree() {
             if (choice / 2).is_multiple_of(2) {
                 let step = STEPS[choice / 4 % STEPS.len()];
                 if ends[who].on_send(step).is_ok() {
-                    under_way[who].push(step);
+                    in_flight[who].push(step);
                 }
-            } else if !under_way[1 - who].is_empty() {
-                let step = under_way[1 - who].remove(0);
+            } else if !in_flight[1 - who].is_empty() {
+                let step = in_flight[1 - who].remove(0);
                 ends[who].on_receive(step).unwrap();
             }
         }

@@ -81,14 +81,14 @@ fn a_large_body_waits_for_100_continue() -> Result<()> {
     let data = format!("@{}", file.display());
     // Longer than curl's time limit, so the test fails without the interim answer. Over HTTP/2
     // there is none, and a client continues on its own (RFC 9110 section 10.1.1).
-    for (version, patience) in [("--http1.1", "600"), ("--http2", "0.1")] {
+    for (version, time_limit) in [("--http1.1", "600"), ("--http2", "0.1")] {
         let url = agent.url("/upload");
         let mut args = vec![version, &url, "--data-binary", &data];
         args.extend([
             "-H",
             "Expect: 100-continue",
             "--expect100-timeout",
-            patience,
+            time_limit,
         ]);
         let upload = curl.start(&args)?;
         let mut call = service.next()?;

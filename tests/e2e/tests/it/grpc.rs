@@ -48,7 +48,7 @@ impl Scene {
     }
 
     async fn seen(&mut self) -> Result<CallEvent> {
-        let seen = tokio::time::timeout(PATIENCE, self.server.seen.recv());
+        let seen = tokio::time::timeout(WAIT_LIMIT, self.server.seen.recv());
         seen.await
             .context("the service received no event")?
             .context("it ended")
@@ -113,7 +113,7 @@ async fn messages_of_a_stream_arrive_one_by_one() -> Result<()> {
     for value in 1..=20 {
         // The next one is not sent before this one has arrived.
         scene.server.numbers.send(Ok(value)).await?;
-        let message = tokio::time::timeout(PATIENCE, numbers.message()).await??;
+        let message = tokio::time::timeout(WAIT_LIMIT, numbers.message()).await??;
         assert_eq!(message, Some(Number { value }));
     }
     scene.server.end_numbers();
@@ -139,7 +139,7 @@ async fn both_directions_alternate() -> Result<()> {
     let mut replies = scene.client.echo(request).await?.into_inner();
     for value in 1..=20 {
         say.send(Number { value }).await?;
-        let message = tokio::time::timeout(PATIENCE, replies.message()).await??;
+        let message = tokio::time::timeout(WAIT_LIMIT, replies.message()).await??;
         assert_eq!(message, Some(Number { value }));
     }
     drop(say);
@@ -199,7 +199,7 @@ async fn the_service_notices_that_a_call_was_cancelled() -> Result<()> {
     scene.server.numbers.send(Ok(1)).await?;
     assert_eq!(numbers.next().await.transpose()?, Some(Number { value: 1 }));
     drop(numbers);
-    tokio::time::timeout(PATIENCE, scene.server.numbers.closed()).await?;
+    tokio::time::timeout(WAIT_LIMIT, scene.server.numbers.closed()).await?;
 
     let hanging = scene.client.clone().hang_forever();
     let hanging = tokio::spawn(hanging);
@@ -210,4 +210,4 @@ async fn the_service_notices_that_a_call_was_cancelled() -> Result<()> {
 }
 
 /// Longer than any step of these tests takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);

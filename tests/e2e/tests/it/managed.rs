@@ -122,7 +122,7 @@ fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
 
     // Expired: it is valid for a moment only.
     let brief = platform.svc(&["token", "create", "--ttl", "1s"])?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_LIMIT;
     while curl.status(&[&url, "-H", &bearer(&brief)])? != 401 {
         ensure!(Instant::now() < deadline, "it does not expire");
     }
@@ -215,7 +215,7 @@ fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> 
         curl.get(&[&[url], &own[..], more].concat())
     };
     // The engine receives it over the link.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_LIMIT;
     let answer = loop {
         let answer = with(&known, &only.url("/"), &[])?;
         if answer.status == 200 {
@@ -252,7 +252,7 @@ fn ed_3_a_machine_passes_with_its_certificate_and_with_no_other() -> Result<()> 
     // A revocation is effective at the engine within moments, on a new connection. A visit in
     // flight is closed without a complete answer.
     platform.svc(&["credential", "revoke", id])?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_LIMIT;
     while !matches!(with(&known, &only.url("/"), &[]), Ok(answer) if answer.status == 401) {
         ensure!(Instant::now() < deadline, "it is not revoked");
     }
@@ -321,4 +321,4 @@ fn client_certificate(platform: &Platform, name: &str) -> Result<ClientCertifica
 /// A key that the platform does not have, long enough for HS256.
 const STRANGERS: &str = "a secret of a stranger, of no worth anywhere at all";
 /// Longer than any step of these tests takes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);

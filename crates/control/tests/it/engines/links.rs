@@ -15,7 +15,7 @@ use tower::ServiceExt as _;
 use types::id::AddressId;
 
 use super::{
-    PATIENCE, PlatformServer, SECRET, asks, kinds_and_ids, linkable, linked, names, to_json,
+    PlatformServer, SECRET, WAIT_LIMIT, asks, kinds_and_ids, linkable, linked, names, to_json,
 };
 use crate::support::{Project, TestControl, both};
 
@@ -251,7 +251,7 @@ async fn links_end_with_the_platform(control: TestControl) {
     served.stop().await;
     assert_eq!(link.next_update().await, None);
     // The drain did not wait for the end of the link.
-    assert!(started_at.elapsed() < PATIENCE);
+    assert!(started_at.elapsed() < WAIT_LIMIT);
     drop(control);
 }
 
@@ -389,7 +389,7 @@ async fn a_process_has_a_limit_of_links(control: TestControl) {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, again).await.unwrap();
+    timeout(WAIT_LIMIT, again).await.unwrap();
 }
 
 /// Two engines read their snapshots slowly, and a third one waits until one of them has finished.
@@ -399,7 +399,7 @@ async fn two_links_get_full_snapshots_at_a_time(control: TestControl) {
     let project = control.project(&ada).await;
     control.copy_project(&project, 1, 10_000).await;
     let piece = async |body: &mut axum::body::Body| {
-        let frame = timeout(PATIENCE, body.frame()).await.unwrap();
+        let frame = timeout(WAIT_LIMIT, body.frame()).await.unwrap();
         let data = frame.unwrap().unwrap().into_data().unwrap();
         String::from_utf8(data.to_vec()).unwrap()
     };

@@ -71,11 +71,11 @@ async fn a_user_returns_with_a_code_for_this_browser_only(control: TestControl) 
     assert_eq!(page.status, 200, "{}", page.text);
     assert_eq!(page.header("cache-control"), "no-store");
     assert_eq!(page.header("referrer-policy"), "no-referrer");
-    let onward = format!(
+    let callback = format!(
         "<meta http-equiv=\"refresh\" content=\"0; url=https://{}/.well-known/svc/callback?code=",
         host(&project)
     );
-    assert!(page.text.contains(&onward), "{}", page.text);
+    assert!(page.text.contains(&callback), "{}", page.text);
     // Signed in already, without a form in between.
     let answer = browser.open(&sign_in_path).await;
     assert_eq!(answer.status, 303, "{}", answer.text);

@@ -61,8 +61,8 @@ async fn cp_4a_sixteen_posts_of_one_order_are_charged_once() {
                     let post = create(&control, &person, &order);
                     if number % 4 == round % 4 {
                         // Its caller disconnects at some point.
-                        let patience = Duration::from_millis(number * 3);
-                        tokio::time::timeout(patience, post).await.ok()
+                        let time_limit = Duration::from_millis(number * 3);
+                        tokio::time::timeout(time_limit, post).await.ok()
                     } else {
                         Some(post.await)
                     }

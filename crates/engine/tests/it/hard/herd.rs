@@ -65,7 +65,7 @@ impl Herd {
 async fn check_reconnect(engine: TestEngine, herd: &Herd, before: &TunnelAddresses) -> TestEngine {
     let started_at = Instant::now();
     let engine = Box::pin(engine.killed_and_started()).await;
-    let after = tokio::time::timeout(PATIENCE, herd.wait_online(before)).await;
+    let after = tokio::time::timeout(WAIT_LIMIT, herd.wait_online(before)).await;
     let after = after.expect("all tunnels reconnect");
     let names = |places: &TunnelAddresses| -> BTreeMap<_, _> {
         let places = places.iter();
@@ -75,7 +75,7 @@ async fn check_reconnect(engine: TestEngine, herd: &Herd, before: &TunnelAddress
     };
     assert_eq!(names(&after), names(before));
     assert!(
-        started_at.elapsed() < PATIENCE,
+        started_at.elapsed() < WAIT_LIMIT,
         "{:?}",
         started_at.elapsed()
     );
@@ -84,7 +84,7 @@ async fn check_reconnect(engine: TestEngine, herd: &Herd, before: &TunnelAddress
 
 /// A debug build on two cores takes some seconds. An agent that is refused twice waits less than
 /// half a second.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
 
 /// EN-9. The engine admits far fewer handshakes at a time than there are agents. A refused agent
 /// retries a little later, and none is locked out.

@@ -8,10 +8,10 @@ use std::time::Duration;
 /// # Panics
 /// After the time limit, with `what` as the description of the wait.
 pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(WAIT_LIMIT, future)
         .await
-        .unwrap_or_else(|_elapsed| panic!("no {what} within {} s", PATIENCE.as_secs()))
+        .unwrap_or_else(|_elapsed| panic!("no {what} within {} s", WAIT_LIMIT.as_secs()))
 }
 
 /// No wait takes a second on an idle machine, but test machines may be busy.
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_LIMIT: Duration = Duration::from_mins(1);
