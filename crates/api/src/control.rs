@@ -18,6 +18,7 @@ pub mod people;
 pub mod plans;
 pub mod projects;
 pub mod records;
+mod schema;
 pub mod settings;
 pub mod tokens;
 pub mod turn;
@@ -26,17 +27,12 @@ pub mod webtty_servers;
 pub mod whoami;
 pub mod workspaces;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
-use utoipa::openapi::{RefOr, Schema};
 
 pub use self::operation::{Access, Answer, Body, Method, Operation, Parameter, Shape};
 pub use self::paging::{MAX_PAGE_SIZE, Paging};
-
-/// Maximum length of a user-chosen name in a project, in characters.
-pub const MAX_NAME_CHARS: usize = 100;
-/// Maximum length of a user-chosen description in a project, in characters: a few sentences.
-pub const MAX_DESCRIPTION_CHARS: usize = 1_000;
+pub use self::schema::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Schemas};
+pub(crate) use self::schema::{add, given};
 
 /// Every operation, in the order of the document.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {
@@ -77,14 +73,6 @@ pub fn document_json() -> String {
     text
 }
 
-/// Component schemas by name.
-pub type Schemas = Vec<(String, RefOr<Schema>)>;
-
-/// Deserializes a member that may be absent but must not be `null` when present.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(from).map(Some)
-}
-
 fn schemas() -> Schemas {
     let mut schemas = Schemas::new();
     contracts::schemas(&mut schemas);
@@ -109,10 +97,4 @@ fn schemas() -> Schemas {
     schemas.sort_by(|(left, _), (right, _)| left.cmp(right));
     schemas.dedup_by(|(left, _), (right, _)| left == right);
     schemas
-}
-
-/// Adds a type and the types it contains to the component schemas.
-fn add<T: utoipa::ToSchema>(schemas: &mut Schemas) {
-    schemas.push((T::name().into_owned(), T::schema()));
-    T::schemas(schemas);
 }

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
-use crate::update::{About, Update};
+use crate::update::{InspectorInfo, Update};
 use crate::{
     Summary,
     decode::Decoder,
@@ -38,7 +38,7 @@ struct InspectorState {
     store: Mutex<Store>,
     updates: broadcast::Sender<Update>,
     clock: Clock,
-    about: Mutex<About>,
+    about: Mutex<InspectorInfo>,
 }
 
 /// Condition for recording streams.
@@ -116,12 +116,12 @@ impl Inspector {
     }
 
     /// Description of the inspected tunnel.
-    pub fn about(&self) -> About {
+    pub fn about(&self) -> InspectorInfo {
         self.shared.about.lock().clone()
     }
 
     /// Sets the description of the inspected tunnel.
-    pub fn describe(&self, about: About) {
+    pub fn describe(&self, about: InspectorInfo) {
         self.shared.about.lock().clone_from(&about);
         drop(self.shared.updates.send(Update::About(about)));
     }

@@ -28,4 +28,4 @@ pub use exchange::hint::Hint;
 pub use exchange::{Kind, Summary};
 pub use inspector::{Inspector, RecordingMode, Subscription};
 pub use serve::{InspectorServer, Settings, serve};
-pub use update::{About, Update};
+pub use update::{InspectorInfo, Update};

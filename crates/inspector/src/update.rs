@@ -6,7 +6,7 @@ use crate::Summary;
 
 /// Description of the inspected tunnel, for the head of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct About {
+pub struct InspectorInfo {
     /// The address for visitors; absent while the tunnel is offline.
     pub forwarding: Option<String>,
     /// Target of the requests.
@@ -30,7 +30,7 @@ pub enum Update {
     /// Recording was paused or resumed.
     Paused(bool),
     /// The inspected tunnel or its address changed.
-    About(About),
+    About(InspectorInfo),
     /// The receiver was too slow and missed updates: [`Subscription::list`](crate::Subscription::list) has the current state.
     Missed,
 }

@@ -6,16 +6,17 @@
 pub mod addresses;
 pub mod capacity;
 pub mod deleted_projects;
+mod filter;
 
 use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WorkspaceId};
 
+pub(crate) use self::filter::Filter;
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
 use crate::database::page::{Order, Page, Paging, fold, pattern};
 use crate::database::row::{record, words};
-use crate::database::sql::{Query, Value, sorting, sql, statements};
-use crate::database::timeline::COUNTED;
+use crate::database::sql::{Value, sql, statements};
 use crate::error::{Conflict, Error};
 use crate::workspaces;
 use crate::workspaces::members;
@@ -400,95 +401,6 @@ pub async fn list_all(
 fn search(text: Option<&str>) -> Option<Value> {
     let text = text.filter(|text| !text.is_empty());
     text.map(|text| pattern(Some(text)).into())
-}
-
-/// The conditions of a list. Each combination is a separate statement, so that a list without a
-/// search does not read the searched columns, but only the index.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Filter {
-    has_tenant: bool,
-    has_search: bool,
-    is_narrow: bool,
-}
-
-impl Filter {
-    pub(crate) fn every() -> impl Iterator<Item = Self> {
-        (0..8_u8).map(|bits| Self {
-            has_tenant: bits & 1 != 0,
-            has_search: bits & 2 != 0,
-            is_narrow: bits & 4 != 0,
-        })
-    }
-
-    async fn page(
-        self,
-        conn: &mut Conn,
-        values: Vec<Value>,
-        sort: Sort,
-        order: Order,
-        paging: Paging,
-    ) -> Result<Page<Project>, Error> {
-        let bind = |text: String| values.iter().cloned().fold(sql(text), Query::bind);
-        let count = bind(self.count_text()).bind(COUNTED);
-        let total = count.count(conn).await?;
-        if paging.is_beyond_count() {
-            let items = Vec::new();
-            return Ok(Page { items, total });
-        }
-        let list = bind(self.list_text(sort, order));
-        let items = list
-            .bind(paging.limit())
-            .bind(paging.offset())
-            .all(conn)
-            .await?;
-        Ok(Page { items, total })
-    }
-
-    /// The conditions and their number of arguments.
-    fn conditions(self) -> (String, usize) {
-        let mut text = "p.deleted_at IS NULL".to_owned();
-        let mut arguments = 0;
-        let mut next = || {
-            arguments += 1;
-            arguments
-        };
-        let mut and = |condition: String| {
-            text.push_str(" AND ");
-            text.push_str(&condition);
-        };
-        if self.has_tenant {
-            and(format!("p.workspace_id IN_LIST(${})", next()));
-        }
-        if self.has_search {
-            and(format!("p.search LIKE ${} ESCAPE '!'", next()));
-        }
-        if self.is_narrow {
-            let (projects, workspaces) = (next(), next());
-            and(format!(
-                "(p.id IN_LIST(${projects}) OR p.workspace_id IN_LIST(${workspaces}))"
-            ));
-        }
-        (text, arguments)
-    }
-
-    pub(crate) fn count_text(self) -> String {
-        let (conditions, arguments) = self.conditions();
-        let limit = arguments + 1;
-        format!(
-            "SELECT COUNT(*) AS n FROM \
-             (SELECT 1 FROM projects p WHERE {conditions} LIMIT ${limit}) AS counted"
-        )
-    }
-
-    pub(crate) fn list_text(self, sort: Sort, order: Order) -> String {
-        let (conditions, arguments) = self.conditions();
-        let sort = sorting(sort.column(), order);
-        let (limit, offset) = (arguments + 1, arguments + 2);
-        format!(
-            "SELECT {COLUMNS} FROM projects p WHERE {conditions} \
-             ORDER BY {sort} LIMIT ${limit} OFFSET ${offset}"
-        )
-    }
 }
 
 const COLUMNS: &str = columns!();

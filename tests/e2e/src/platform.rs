@@ -1,11 +1,12 @@
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::node::node;
 use crate::svc::program;
 use crate::{Agent, Curl, Process, python};
 
@@ -228,36 +229,6 @@ impl Platform {
             self.process.log()
         );
         serde_json::from_slice(stdout).with_context(|| format!("{name} printed no JSON"))
-    }
-}
-
-/// The Node from the packages of `tests/node`, because the conformance suite of the Model Context
-/// Protocol requires Node 22, which is newer than that of most systems.
-///
-/// # Errors
-/// It is not installed: run `cargo xtask test`.
-pub fn node() -> Result<PathBuf> {
-    let architecture = match env::consts::ARCH {
-        "aarch64" => "arm64",
-        _ => "x64",
-    };
-    let node = packages()?.join(format!("node-linux-{architecture}/bin/node"));
-    ensure!(
-        node.exists(),
-        "there is no {}: run `cargo xtask test`",
-        node.display()
-    );
-    Ok(node)
-}
-
-/// The `node_modules` of `tests/node`.
-///
-/// # Errors
-/// As [`node`].
-pub fn packages() -> Result<PathBuf> {
-    match env::var_os("SVC_TEST_NODE_PACKAGES") {
-        Some(directory) => Ok(Path::new(&directory).join("node_modules")),
-        None => bail!("SVC_TEST_NODE_PACKAGES is not set: run `cargo xtask test`"),
     }
 }
 

@@ -11,7 +11,7 @@ use tty::session::{CLOSE_DEADLINE, OPEN_DEADLINE, SILENCE};
 use types::id::ParticipantId;
 
 use super::running::{ParticipantStream, RunningSession};
-use super::wire::{ConnectionError, MessageSink, Outgoing, Peer, Source};
+use super::wire::{ConnectionError, MessageSink, OutgoingMessage, Peer, Source};
 use crate::api::CredentialGuard;
 
 /// Reads the attach message at the start of a participant's stream. A client without one gets an
@@ -128,7 +128,7 @@ async fn send(
 ) -> Result<(), ConnectionError> {
     loop {
         while let Some(kind) = session.next_message(seat.id) {
-            sink.feed(Outgoing::Message(kind)).await?;
+            sink.feed(OutgoingMessage::Message(kind)).await?;
         }
         sink.flush().await?;
         tokio::select! {
@@ -136,7 +136,7 @@ async fn send(
             () = seat.wake.notified() => {}
             () = seat.over.cancelled() => {
                 while let Some(kind) = session.next_message(seat.id) {
-                    sink.feed(Outgoing::Message(kind)).await?;
+                    sink.feed(OutgoingMessage::Message(kind)).await?;
                 }
                 return sink.flush().await;
             }
@@ -150,10 +150,10 @@ async fn farewell(peer: &mut Peer<'_>, fault: Option<String>) {
     let sending = async {
         if let Some(fault) = fault {
             peer.sink
-                .send(Outgoing::Message(Kind::error(&fault)))
+                .send(OutgoingMessage::Message(Kind::error(&fault)))
                 .await?;
         }
-        peer.sink.send(Outgoing::Farewell).await?;
+        peer.sink.send(OutgoingMessage::Farewell).await?;
         while let Some(Ok(_)) = peer.source.next().await {}
         peer.sink.close().await
     };

@@ -13,7 +13,7 @@ use tty::session::{CLOSE_DEADLINE, SILENCE};
 use super::registry::SessionPermit;
 use super::running::RunningSession;
 use super::upstream::Server;
-use super::wire::{MessageSink, Outgoing, Source};
+use super::wire::{MessageSink, OutgoingMessage, Source};
 use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::revocation;
@@ -76,7 +76,7 @@ async fn send(session: &RunningSession, sink: &mut MessageSink<'_>) {
     let sending = async {
         loop {
             while let Some(kind) = session.next_server_message() {
-                sink.feed(Outgoing::Message(kind)).await?;
+                sink.feed(OutgoingMessage::Message(kind)).await?;
             }
             sink.flush().await?;
             tokio::select! {
@@ -85,7 +85,7 @@ async fn send(session: &RunningSession, sink: &mut MessageSink<'_>) {
                 () = session.server_closing.cancelled() => break,
             }
         }
-        sink.send(Outgoing::Farewell).await?;
+        sink.send(OutgoingMessage::Farewell).await?;
         sink.close().await
     };
     let close_deadline = async {

@@ -19,10 +19,11 @@ use types::webtty::Transport;
 pub(crate) type Source<'a> = Pin<Box<dyn Stream<Item = Result<Kind, ConnectionError>> + Send + 'a>>;
 
 /// Messages to a peer.
-pub(crate) type MessageSink<'a> = Pin<Box<dyn Sink<Outgoing, Error = ConnectionError> + Send + 'a>>;
+pub(crate) type MessageSink<'a> =
+    Pin<Box<dyn Sink<OutgoingMessage, Error = ConnectionError> + Send + 'a>>;
 
 /// One item for a peer.
-pub(crate) enum Outgoing {
+pub(crate) enum OutgoingMessage {
     Message(Kind),
     /// Announces that no message follows.
     Farewell,
@@ -95,11 +96,13 @@ impl<'a> Peer<'a> {
         });
         let sink = sink.with(|say| {
             ready(match say {
-                Outgoing::Message(kind) => write(&kind).map(Message::Binary),
-                Outgoing::Farewell => Ok(Message::Close(Some(tungstenite::protocol::CloseFrame {
-                    code: CloseCode::Normal,
-                    reason: CLOSE_REASON.into(),
-                }))),
+                OutgoingMessage::Message(kind) => write(&kind).map(Message::Binary),
+                OutgoingMessage::Farewell => {
+                    Ok(Message::Close(Some(tungstenite::protocol::CloseFrame {
+                        code: CloseCode::Normal,
+                        reason: CLOSE_REASON.into(),
+                    })))
+                }
             })
         });
         Self {
@@ -122,8 +125,8 @@ impl<'a> Peer<'a> {
         });
         let sink = sink.with(|say| {
             ready(match say {
-                Outgoing::Message(kind) => write(&kind).map(ws::Message::Binary),
-                Outgoing::Farewell => Ok(ws::Message::Close(Some(ws::CloseFrame {
+                OutgoingMessage::Message(kind) => write(&kind).map(ws::Message::Binary),
+                OutgoingMessage::Farewell => Ok(ws::Message::Close(Some(ws::CloseFrame {
                     code: ws::close_code::NORMAL,
                     reason: CLOSE_REASON.into(),
                 }))),
@@ -170,11 +173,15 @@ impl Decoder for FrameCodec {
     }
 }
 
-impl Encoder<Outgoing> for FrameCodec {
+impl Encoder<OutgoingMessage> for FrameCodec {
     type Error = ConnectionError;
 
-    fn encode(&mut self, say: Outgoing, bytes: &mut BytesMut) -> Result<(), ConnectionError> {
-        if let Outgoing::Message(kind) = say {
+    fn encode(
+        &mut self,
+        say: OutgoingMessage,
+        bytes: &mut BytesMut,
+    ) -> Result<(), ConnectionError> {
+        if let OutgoingMessage::Message(kind) = say {
             bytes.extend_from_slice(&frame::encode(&kind)?);
         }
         Ok(())

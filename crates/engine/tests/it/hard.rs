@@ -7,6 +7,7 @@ mod frames;
 mod herd;
 mod http1;
 mod http2;
+mod http2_idle;
 mod names;
 mod paths;
 mod queries;

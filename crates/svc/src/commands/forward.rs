@@ -31,7 +31,7 @@ use transport::Workers;
 use self::{
     folder::Folder,
     inspect::{Inspect, Inspection},
-    panel::{About, Feeds, Panel, PanelEnd, Rows, screen},
+    panel::{Feeds, Panel, PanelEnd, PanelInfo, Rows, screen},
     report::Report,
     source::Source,
 };
@@ -158,7 +158,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             Some(_) => Rows::Requests,
             None => Rows::Streams,
         };
-        let about = About {
+        let about = PanelInfo {
             target: named,
             engine: engine.to_string(),
             inspector: inspection.url(),

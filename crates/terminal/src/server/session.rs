@@ -2,6 +2,7 @@
 //! three, and waits for their events.
 
 mod resume;
+mod signals;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +20,12 @@ use pty::{Output, Process};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Sleep;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tty::message::{Kind, Signal, Stream, TerminationReason};
+use tty::message::{Kind, Stream, TerminationReason};
 use tty::seal::PublicKey;
 use tty::session::{self, Command, Exit, REPLAY, Start};
 use tty::size::Size;
 
+use self::signals::host_signal;
 use super::carrier::{Carrier, CarrierError};
 use super::registry::RegistryEntry;
 use super::sealing::{EncryptionState, OpenedMessage};
@@ -568,22 +570,6 @@ fn stream(output: Output) -> Stream {
         Output::Main => Stream::Stdout,
         Output::Errors => Stream::Stderr,
     }
-}
-
-/// Converts a signal: messages use the numbers of Linux, which may differ on this host.
-fn host_signal(signal: Signal) -> Option<pty::Signal> {
-    Some(match signal {
-        Signal::Unspecified => return None,
-        Signal::Hangup => pty::Signal::SIGHUP,
-        Signal::Interrupt => pty::Signal::SIGINT,
-        Signal::Quit => pty::Signal::SIGQUIT,
-        Signal::Kill => pty::Signal::SIGKILL,
-        Signal::User1 => pty::Signal::SIGUSR1,
-        Signal::User2 => pty::Signal::SIGUSR2,
-        Signal::Terminate => pty::Signal::SIGTERM,
-        Signal::Continue => pty::Signal::SIGCONT,
-        Signal::Stop => pty::Signal::SIGTSTP,
-    })
 }
 
 /// Size of a read from a command: large enough that the overhead of a message is small.

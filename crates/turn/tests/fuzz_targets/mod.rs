@@ -164,9 +164,9 @@ const REALM: &str = "engine.example.com";
 const USER: &str = "v1:1800003600:api:e7e8a732:usr_1";
 
 #[derive(Debug)]
-struct Everybody(Arc<PasswordKey>);
+struct AllowAll(Arc<PasswordKey>);
 
-impl Authority for Everybody {
+impl Authority for AllowAll {
     fn password_key(&self, _username: &Username<'_>) -> Option<Arc<PasswordKey>> {
         Some(Arc::clone(&self.0))
     }
@@ -208,7 +208,7 @@ fn shared() -> Arc<SharedState> {
             channels: 4,
             connections: 2,
         },
-        authority: Arc::new(Everybody(Arc::new(key()))),
+        authority: Arc::new(AllowAll(Arc::new(key()))),
     })
 }
 

@@ -4,8 +4,8 @@ use testing::{H2Visitor, TestEngine};
 
 use super::frames::{
     ACK, CONTINUATION, Connection, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM,
-    FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, Frame, GOAWAY, HEADERS, NO_ERROR, Outcome, PING,
-    PRIORITY, PROTOCOL_ERROR, PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, get,
+    FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, Frame, HEADERS, Outcome, PING, PRIORITY, PROTOCOL_ERROR,
+    PUSH_PROMISE, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, get,
 };
 use super::{Site, Table};
 
@@ -257,7 +257,7 @@ async fn a_fragment_is_not_forwarded() {
 }
 
 /// A valid request as frames.
-fn request(host: &str, stream: u32, flags: u8) -> Frame {
+pub(super) fn request(host: &str, stream: u32, flags: u8) -> Frame {
     frame(HEADERS, END_HEADERS | flags, stream, block(&get(host, "/")))
 }
 
@@ -574,38 +574,4 @@ async fn endless_control_frames_do_not_pile_up() {
         "empty data: {fate:?}"
     );
     site.check_both_tunnels().await;
-}
-
-/// A client that answers pings and sends no requests is disconnected, and so is one that never
-/// starts.
-#[tokio::test]
-async fn a_connection_without_requests_is_closed() {
-    let site = Site::with("timeouts: {http_idle_seconds: 1}").await;
-    let host = site.host();
-    let mut connection = Connection::open(&site.engine, host).await;
-    let head = request(host, 1, END_STREAM);
-    assert_eq!(connection.outcome(&[head]).await, Outcome::Answer(200));
-    let told = loop {
-        let next = connection.reader.next().await.expect("a GOAWAY frame");
-        match next.kind {
-            PING if next.flags & ACK == 0 => {
-                let pong = frame(PING, ACK, 0, next.payload);
-                connection.writer.send(&pong.to_bytes()).await;
-            }
-            GOAWAY => break next,
-            _ => {}
-        }
-    };
-    assert_eq!(told.payload[4..8], NO_ERROR.to_be_bytes());
-    // A request in flight keeps its connection open.
-    let mut waiting = Connection::open(&site.engine, host).await;
-    waiting.writer.send(&request(host, 1, 0).to_bytes()).await;
-    while let Some(next) = connection.reader.next().await {
-        if next.kind == PING && next.flags & ACK == 0 {
-            let pong = frame(PING, ACK, 0, next.payload);
-            connection.writer.try_send(&pong.to_bytes()).await;
-        }
-    }
-    let end = frame(DATA, END_STREAM, 1, []);
-    assert_eq!(waiting.outcome(&[end]).await, Outcome::Answer(200));
 }

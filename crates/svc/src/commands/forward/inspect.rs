@@ -12,7 +12,9 @@ use client::{
     properties::Protocol,
     tap::{Opener, Tap},
 };
-use inspector::{About, Inspector, InspectorServer, RecordingMode, Settings, Subscription, serve};
+use inspector::{
+    Inspector, InspectorInfo, InspectorServer, RecordingMode, Settings, Subscription, serve,
+};
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::{failure::Failure, output, output::Format, random};
@@ -57,7 +59,7 @@ struct InspectorOptions {
     to: Target,
     /// Decrypts the TLS that the edge uses to the service.
     opener: Option<Opener>,
-    about: About,
+    about: InspectorInfo,
 }
 
 impl Inspection {
@@ -98,7 +100,7 @@ impl Inspection {
             _ => None,
         };
         let inspector = Inspector::new(RecordingMode::Always);
-        let about = About {
+        let about = InspectorInfo {
             forwarding: None,
             target: named.to_owned(),
             unseen: not_inspectable.map(ToOwned::to_owned),
@@ -153,7 +155,7 @@ impl Inspection {
             Status::Online(online) => Some(online.forwarding.clone()),
             _ => None,
         };
-        on.inspector.describe(About {
+        on.inspector.describe(InspectorInfo {
             forwarding,
             ..on.about.clone()
         });

@@ -39,7 +39,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::model::{About, Rows};
+pub(crate) use self::model::{PanelInfo, Rows};
 use self::{
     model::{Action, Key, Model, Overlay, Press, State},
     screen::Screen,
@@ -80,7 +80,11 @@ pub(crate) struct PanelEnd {
 impl Panel {
     /// Takes over the terminal and updates the panel until [`leave_all`](Self::end). Its keys trigger
     /// `shutdown`.
-    pub(crate) fn start(about: About, feeds: Feeds, shutdown: Shutdown) -> Result<Self, Failure> {
+    pub(crate) fn start(
+        about: PanelInfo,
+        feeds: Feeds,
+        shutdown: Shutdown,
+    ) -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::from_error("the panel cannot be shown", error);
         let end = CancellationToken::new();
         let (tell, ended) = oneshot::channel();
@@ -175,7 +179,7 @@ enum PanelEvent {
 }
 
 impl PanelThread {
-    fn new(screen: Screen, about: About, feeds: Feeds, shutdown: Shutdown) -> io::Result<Self> {
+    fn new(screen: Screen, about: PanelInfo, feeds: Feeds, shutdown: Shutdown) -> io::Result<Self> {
         let now = Instant::now();
         let mut model = Model::new(about, now);
         if feeds.show_code {

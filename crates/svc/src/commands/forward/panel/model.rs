@@ -11,7 +11,7 @@ use super::rates::{Rates, Times};
 /// The complete state.
 #[derive(Debug)]
 pub(crate) struct Model {
-    pub(crate) about: About,
+    pub(crate) about: PanelInfo,
     pub(crate) state: State,
     /// Address for visitors, once it is known.
     pub(crate) url: Option<String>,
@@ -31,7 +31,7 @@ pub(crate) struct Model {
 
 /// Properties that never change.
 #[derive(Clone, Debug)]
-pub(crate) struct About {
+pub(crate) struct PanelInfo {
     pub(crate) target: String,
     pub(crate) engine: String,
     /// Address of the inspector.
@@ -152,7 +152,7 @@ pub(crate) enum Action {
 }
 
 impl Model {
-    pub(crate) fn new(about: About, now: Instant) -> Self {
+    pub(crate) fn new(about: PanelInfo, now: Instant) -> Self {
         Self {
             about,
             state: State::Connecting,

@@ -1,7 +1,7 @@
 use super::*;
 
 fn model(now: Instant) -> Model {
-    let about = About {
+    let about = PanelInfo {
         target: "localhost:3000".to_owned(),
         engine: "engine.test:443".to_owned(),
         inspector: None,

@@ -1,11 +1,11 @@
 use ratatui::{Terminal, backend::TestBackend};
 
-use super::super::model::{About, Key, Press};
+use super::super::model::{Key, PanelInfo, Press};
 use super::*;
 
 /// A model with every kind of content.
 fn model(now: Instant) -> Model {
-    let about = About {
+    let about = PanelInfo {
         target: "localhost:3000".to_owned(),
         engine: "engine.example.com:443".to_owned(),
         inspector: Some("http://127.0.0.1:4040".to_owned()),
@@ -93,7 +93,7 @@ fn the_list_title_shows_pause_filter_and_scroll_position() {
 #[test]
 fn streams_have_their_own_row_format() {
     let now = Instant::now();
-    let about = About {
+    let about = PanelInfo {
         target: "localhost:22".to_owned(),
         engine: "engine.example.com:443".to_owned(),
         inspector: None,
