@@ -96,7 +96,7 @@ async function looks(world, address) {
 async function withoutScripts(world, address) {
   const page = await world.open({ ...TRUSTING, javaScriptEnabled: false });
   await page.goto(`${address}/`);
-  await page.getByText("This page needs scripts").waitFor();
+  await page.getByText("This page needs JavaScript").waitFor();
 }
 
 /** No redirect loop. */
@@ -106,6 +106,6 @@ async function withoutCookies(world, address) {
     Object.defineProperty(Navigator.prototype, "cookieEnabled", { get: () => false });
   });
   await page.goto(`${address}/`);
-  await page.getByRole("status").filter({ hasText: "Cookies are switched off" }).waitFor();
+  await page.getByRole("status").filter({ hasText: "Cookies are disabled" }).waitFor();
   page.clean();
 }

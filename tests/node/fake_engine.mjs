@@ -266,7 +266,7 @@ class Session {
   /** The time to reconnect is over. */
   abandon() {
     this.end(129);
-    this.error = { error_code: "abandoned", error_message: "nobody was there to go on with the session" };
+    this.error = { error_code: "abandoned", error_message: "no client returned to the session" };
   }
 
   ask({ participant_id: asker, reason, control_seconds: seconds }) {

@@ -53,13 +53,13 @@ async function found(world, engine, look, options) {
 
   // Granted control returns to the reloaded page.
   await grace.goto(`/projects/${world.given.project}/sessions/${session.id}`);
-  await grace.state("You watch.");
+  await grace.state("You are watching.");
   await press(grace, "Ask for control");
   await ada.keyboard.press("Control+Shift+Enter");
   await press(ada, "Grant control to Grace");
   await grace.state("You have control");
   await ada.reload();
-  await ada.state("You are back, and somebody else has control.");
+  await ada.state("You are connected again, but another user has control.");
   await into(grace);
   await grace.keyboard.press("Control+Shift+Enter");
   await press(grace, "Give control back");
@@ -71,10 +71,10 @@ async function found(world, engine, look, options) {
   const kept = await ada.evaluate(() => Object.entries(sessionStorage));
   await copy.evaluate((kept) => kept.forEach(([key, value]) => sessionStorage.setItem(key, value)), kept);
   await copy.goto(at);
-  await copy.state("Nothing is open yet.");
+  await copy.state("No terminal is open yet.");
   assert.equal(await copy.getByRole("button", { name: "Go back to your terminal" }).count(), 0);
   await copy.close();
-  const comesBack = await watched(ada, "#state", "The connection is lost. Coming back …");
+  const comesBack = await watched(ada, "#state", "The connection is lost. Reconnecting …");
   session.opener.socket.terminate();
   await comesBack();
   await ada.state("You have control.");
@@ -94,7 +94,7 @@ async function found(world, engine, look, options) {
   for (const page of [next, grace]) await page.state("The session ended with 0.");
   // Then there is nothing to restore.
   await next.reload();
-  await next.state("Nothing is open yet.");
+  await next.state("No terminal is open yet.");
 
   // The page did not return in time.
   await press(next, "Open a terminal");
@@ -103,10 +103,10 @@ async function found(world, engine, look, options) {
   await next.goto("/account");
   newest(engine).abandon();
   await next.goto(at);
-  await next.state("The terminal has ended: nobody came back to it in time.");
+  await next.state("The terminal has ended: no user reconnected to it in time.");
   await seen(world, next, `too-late-${look}`);
   await next.reload();
-  await next.state("Nothing is open yet.");
+  await next.state("No terminal is open yet.");
   for (const page of [ada, copy, next, grace]) page.clean();
   for (const page of [ada, grace]) await page.context().close();
 }
@@ -126,7 +126,7 @@ async function elsewhere(world, engine) {
   await page.context().clearCookies();
   await signIn(world, page, "grace@example.com");
   await page.goto(at);
-  await page.state("Nothing is open yet.");
+  await page.state("No terminal is open yet.");
   assert.equal(await page.getByRole("button", { name: "Go back to your terminal" }).count(), 0);
   assert.deepEqual(await names(), []);
   session.end(0);
@@ -148,7 +148,7 @@ async function restricted(world, engine) {
   const session = newest(engine);
   const watching = await beside(world, ada, "restricted");
   await watching.goto(`/projects/${world.given.project}/sessions/${session.id}`);
-  await watching.state("You watch.");
+  await watching.state("You are watching.");
   await ada.getByRole("button", { name: "End the session" }).click();
   for (const page of [ada, watching]) await page.state("The session ended with 143.");
 
@@ -159,6 +159,6 @@ async function restricted(world, engine) {
   await grace.getByText("Debian · restricted").waitFor();
   assert.equal(await grace.getByRole("link", { name: "Open web-1" }).count(), 0);
   await grace.goto(`${at}/wsv_1`);
-  await grace.getByRole("alert").filter({ hasText: "This server is for those who manage servers." }).waitFor();
+  await grace.getByRole("alert").filter({ hasText: "Only users who can manage servers may open this server." }).waitFor();
   for (const page of [ada, watching, grace]) page.clean();
 }

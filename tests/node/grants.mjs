@@ -87,7 +87,7 @@ async function device(world, options, look, person) {
   await press(late, "Deny");
   await late.getByRole("heading", { name: "Denied" }).waitFor();
   await press(page, "Approve");
-  await page.getByRole("heading", { name: "There is nothing to decide" }).waitFor();
+  await page.getByRole("heading", { name: "This request has already ended" }).waitFor();
   await see("device-gone");
 
   await page.getByRole("link", { name: "Enter another code" }).press("Enter");

@@ -24,7 +24,7 @@ await drive(async (world) => {
   await shows(first, "answer-6");
 
   await first.reload();
-  await state(first, "You are back in your terminal.");
+  await state(first, "You are connected to your terminal again.");
   for (const line of ["shown-42", "answer-6"]) await shows(first, line);
   await typed(first, "echo reloaded-$((kept+1))");
   await shows(first, "reloaded-42");
@@ -32,10 +32,10 @@ await drive(async (world) => {
   // The connection breaks while the command writes, and nothing is shown twice.
   await typed(first, "for i in 1 2 3 4 5 6 7 8; do echo n-$i; sleep 0.2; done; echo done-$((kept+2))");
   await shows(first, "n-2");
-  const comesBack = await watched(first, "#state", "The connection is lost. Coming back …");
+  const comesBack = await watched(first, "#state", "The connection is lost. Reconnecting …");
   sockets.cut();
   await comesBack();
-  await state(first, "You are back in your terminal.");
+  await state(first, "You are connected to your terminal again.");
   await shows(first, "done-43");
   const numbers = (await lines(first)).filter((line) => /^n-\d$/.test(line));
   assert.deepEqual(numbers, ["n-1", "n-2", "n-3", "n-4", "n-5", "n-6", "n-7", "n-8"]);
@@ -44,7 +44,7 @@ await drive(async (world) => {
   await typed(first, "seq 1 60000; echo many-$((kept+3))");
   await shows(first, "many-44");
   await first.reload();
-  await state(first, "You are back in your terminal.");
+  await state(first, "You are connected to your terminal again.");
   await shows(first, "many-44");
 
   // The tab is closed. Another one finds the terminal, and continues.
@@ -54,12 +54,12 @@ await drive(async (world) => {
   await state(second, "The terminal that you left is still open.");
   await seen(world, second, "left");
   await second.getByRole("button", { name: "Go back to your terminal" }).click();
-  await state(second, "You are back in your terminal.");
+  await state(second, "You are connected to your terminal again.");
   await shows(second, "many-44");
   await typed(second, "exit $((kept-34))");
   await state(second, "The session ended with 7.");
   await second.reload();
-  await state(second, "Nothing is open yet.");
+  await state(second, "No terminal is open yet.");
 
   // A wrong token gets the same answer as one that is too late.
   await opens(second);
@@ -71,7 +71,7 @@ await drive(async (world) => {
     });
   });
   await second.reload();
-  await state(second, "The terminal has ended: nobody came back to it in time.");
+  await state(second, "The terminal has ended: no user reconnected to it in time.");
   for (const page of [first, second]) page.clean();
   console.log(JSON.stringify({ kept: true }));
 });

@@ -30,30 +30,30 @@ await drive(async (world) => {
   const address = await watch.getAttribute("href");
 
   await colleague.goto(address);
-  await state(colleague, "You watch.");
+  await state(colleague, "You are watching.");
   await shows(colleague, "from-42-admin");
   await typed(colleague, "echo not-$((1+1))-allowed");
   await colleague.getByLabel("Why do you ask for control?").fill("to look at the log");
   await colleague.getByRole("button", { name: "Ask for control" }).click();
-  await admin.getByText("Colleague asks for control: “to look at the log”").waitFor();
+  await admin.getByText("Colleague requests control: “to look at the log”").waitFor();
   await seen(world, admin, "requested");
   await admin.getByRole("button", { name: "Grant control to Colleague" }).click();
   await state(colleague, "You have control");
   await typed(colleague, "echo from-$((40+3))-colleague");
   for (const page of [admin, colleague]) await shows(page, "from-43-colleague");
   await admin.getByRole("button", { name: "Take control back" }).click();
-  await state(colleague, "Control went back.");
+  await state(colleague, "Control was taken back.");
 
   // The same from a page on which the administrator only watches.
   const watching = await admin.context().newPage();
   await watching.goto(address);
-  await state(watching, "You watch.");
+  await state(watching, "You are watching.");
   await colleague.getByRole("button", { name: "Ask for control" }).click();
   await watching.getByRole("button", { name: "Grant control to Colleague" }).click();
   await state(colleague, "You have control");
   await state(admin, "Colleague has control.");
   await watching.getByRole("button", { name: "Take control back" }).click();
-  await state(colleague, "Control went back.");
+  await state(colleague, "Control was taken back.");
   // Input there has no effect until the page is notified.
   await state(admin, "You have control.");
   await watching.close();
@@ -62,7 +62,7 @@ await drive(async (world) => {
   await admin.getByRole("button", { name: "Grant control to Colleague" }).click();
   await state(colleague, "You have control");
   await admin.reload();
-  await state(admin, "You are back, and somebody else has control.");
+  await state(admin, "You are connected again, but another user has control.");
   await colleague.getByRole("button", { name: "Give control back" }).click();
   await state(admin, "You have control.");
   await typed(admin, "exit 7");
@@ -127,7 +127,7 @@ async function restricted(world, admin, colleague) {
   const watch = await admin.getByRole("link", { name: "Open spectator view" }).getAttribute("href");
 
   await colleague.goto(`${at}/${given.restricted}`);
-  await colleague.getByRole("alert").filter({ hasText: "This server is for those who manage servers." }).waitFor();
+  await colleague.getByRole("alert").filter({ hasText: "Only users who can manage servers may open this server." }).waitFor();
   const refused = await open(world, [403]);
   await signIn({ ...world, given: { ...given, password: PASSWORD } }, refused, COLLEAGUE);
   await refused.goto(watch);

@@ -203,7 +203,7 @@ async function withoutScripts(world, links) {
   await page.getByLabel("Code").fill(world.code(key, 1));
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: "Turn off" }).click();
-  await page.getByText("The authenticator app is taken away.").waitFor();
+  await page.getByText("The authenticator app was removed.").waitFor();
   await page.getByRole("button", { name: "Sign out", exact: true }).click();
   await page.goto(links.reset);
   await page.getByLabel("New password").fill("another horse battery");

@@ -102,7 +102,7 @@ await drive(async (world) => {
   // After its removal the password is enough again, and the passkey is not accepted any more.
   await page.goto("/account");
   await page.getByRole("button", { name: "Remove the passkey Laptop" }).press("Enter");
-  await page.getByText("The passkey is removed.").waitFor();
+  await page.getByText("The passkey was removed.").waitFor();
   await signOut();
   page.clean();
   const refused = page.waitForResponse((response) => response.status() === 401);

@@ -44,7 +44,7 @@ async function story(world, engine, look, options) {
   await see(ada, "terminals");
   await tabTo(ada, server);
   await ada.keyboard.press("Enter");
-  await ada.state("Nothing is open yet.");
+  await ada.state("No terminal is open yet.");
   await see(ada, "terminal-closed");
   await press(ada, "Open a terminal");
   await ada.state("The terminal is open.");
@@ -64,7 +64,7 @@ async function story(world, engine, look, options) {
   const address = await ada.evaluate(() => document.activeElement.href);
 
   await grace.goto(address);
-  await grace.state("You watch.");
+  await grace.state("You are watching.");
   await shows(grace, "red yellow faint reverse blue");
   await see(grace, "watching");
   // Keys of a spectator have no effect, and Tab moves the focus.
@@ -77,7 +77,7 @@ async function story(world, engine, look, options) {
   await grace.state("You asked for control.");
   await see(grace, "asked");
 
-  await ada.getByText("Grace asks for control: “to look at the <b>log</b>”").waitFor();
+  await ada.getByText("Grace requests control: “to look at the <b>log</b>”").waitFor();
   await see(ada, "requested");
   await press(ada, "Grant control to Grace");
   await ada.state("Grace has control.");
@@ -96,13 +96,13 @@ async function story(world, engine, look, options) {
   await into(ada);
   await ada.keyboard.type("nothing");
   await press(ada, "Take control back");
-  await grace.state("Control went back.");
+  await grace.state("Control was taken back.");
   await ada.state("You have control.");
 
   await grace.getByLabel("Why do you ask for control?").focus();
   await press(grace, "Ask for control");
   await press(ada, "Refuse control to Grace");
-  await grace.state("You were refused.");
+  await grace.state("Your request was refused.");
   // Once more, and returned by its holder.
   await press(grace, "Ask for control");
   await press(ada, "Grant control to Grace");
@@ -112,7 +112,7 @@ async function story(world, engine, look, options) {
   await into(grace);
   await grace.keyboard.press("Control+Shift+Enter");
   await press(grace, "Give control back");
-  await grace.state("Control went back.");
+  await grace.state("Control was taken back.");
 
   await ada.state("You have control.");
   await into(ada);
@@ -138,20 +138,20 @@ async function removed(engine, ada, grace, world) {
   await inTerminal(ada);
   const session = [...engine.sessions.keys()].at(-1);
   await grace.goto(`/projects/${world.given.project}/sessions/${session}`);
-  await grace.state("You watch.");
+  await grace.state("You are watching.");
   await ada.keyboard.press("Control+Shift+Enter");
   await press(ada, "Remove Grace");
   await grace.state("You were removed from this session.");
   await seen(world, grace, "removed");
   await press(grace, "Watch again");
-  await grace.state("You watch.");
+  await grace.state("You are watching.");
   // The connection breaks, and the page joins again.
   const tryingAgain = await watched(grace, "#state", "Trying again");
   for (const { socket, user } of engine.sessions.get(session).people.values()) {
     if (user === world.given.people.grace) socket?.terminate();
   }
   await tryingAgain();
-  await grace.state("You watch.");
+  await grace.state("You are watching.");
   await press(ada, "End the session");
   await grace.state("The session ended with 143.");
 }
@@ -165,13 +165,13 @@ async function ruled(world, engine) {
   const session = [...engine.sessions.keys()].at(-1);
   for (const page of [linus, ada]) {
     await page.goto(`/projects/${world.given.project}/sessions/${session}`);
-    await page.state("You watch.");
+    await page.state("You are watching.");
   }
   await press(linus, "Ask for control");
   await press(ada, "Grant control to Linus");
   await linus.state("You have control");
   await press(ada, "Take control back");
-  await linus.state("Control went back.");
+  await linus.state("Control was taken back.");
   await grace.state("You have control.");
   await grace.getByRole("button", { name: "End the session" }).click();
   for (const page of [grace, linus, ada]) {
@@ -239,7 +239,7 @@ async function impostors(world) {
   const texts = ["web-1Debian", "web-2offline", "posingImpostor", "wsv_2Impostor"];
   assert.deepEqual(
     (await rows.locator("> span").allTextContents()).sort(),
-    [...texts, "insideprivate: svc webtty opens it"].sort(),
+    [...texts, "insideprivate: open it with svc webtty"].sort(),
   );
   const link = (name) => page.getByRole("link", { name, exact: true });
   assert.equal(await link("Open web-1").getAttribute("href"), `${base}/wsv_1`);
@@ -248,10 +248,10 @@ async function impostors(world) {
   const told = { wsv_1: "on web-1", posing: "on posing" };
   for (const [subject, name] of Object.entries(told)) {
     await page.goto(`${base}/${subject}`);
-    await page.state("Nothing is open yet.");
+    await page.state("No terminal is open yet.");
     assert.equal(await page.locator("#name").textContent(), name);
   }
-  const refused = { wsv_2: "This server is not online.", bytes: "This tunnel is no terminal server." };
+  const refused = { wsv_2: "This server is not online.", bytes: "This tunnel is not a terminal server." };
   for (const [subject, why] of Object.entries(refused)) {
     await page.goto(`${base}/${subject}`);
     await page.getByRole("alert").filter({ hasText: why }).waitFor();
@@ -353,7 +353,7 @@ async function pastes(world, engine) {
   await paste(hostile);
   assert.equal(await arrived("four"), "");
   assert.equal(asked.length, 1);
-  assert.match(asked[0], /^Paste 3 lines, which run at once\?/);
+  assert.match(asked[0], /^Paste 3 lines, which run immediately\?/);
   answer = "accept";
   await paste(hostile);
   assert.equal(await arrived("five"), clean);

@@ -62,7 +62,7 @@ impl Connector {
         // A peer that ignores ALPN is not an engine; rustls itself refuses a peer that chooses a
         // protocol that was not offered.
         if stream.get_ref().1.alpn_protocol().is_none() {
-            let silent = io::Error::other("it agrees on no protocol");
+            let silent = io::Error::other("it does not agree on a protocol");
             return Err(ConnectError::not_an_engine(silent));
         }
         Ok(stream)

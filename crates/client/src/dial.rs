@@ -55,7 +55,7 @@ async fn dial_with(
             )),
         },
         _ => Err(ConnectError::Protocol(
-            "the answer to a dial is something else".to_owned(),
+            "unexpected answer to a dial".to_owned(),
         )),
     }
 }

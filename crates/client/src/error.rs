@@ -273,7 +273,7 @@ impl fmt::Display for Step {
             Self::Dial => "cannot reach the engine",
             Self::Handshake => "the TLS handshake with the engine failed",
             Self::Hello => "the engine did not open the channel",
-            Self::Exchange => "the connection to the engine broke",
+            Self::Exchange => "the connection to the engine was lost",
         })
     }
 }

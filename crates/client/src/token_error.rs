@@ -45,7 +45,7 @@ impl fmt::Debug for TokenError {
 
 impl fmt::Display for TokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is no token")
+        f.write_str("no token is available")
     }
 }
 

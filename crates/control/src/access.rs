@@ -151,7 +151,7 @@ pub fn require_active_workspace(status: workspaces::Status, permission: Permissi
     if status == workspaces::Status::Active || reads {
         return Ok(());
     }
-    let detail = "An operator has suspended this workspace: it can be read and not used.";
+    let detail = "An operator has suspended this workspace: it can be read but not used.";
     Err(Problem::new(403, "workspace_suspended", detail).into())
 }
 

@@ -67,7 +67,7 @@ async fn reserve(
             Err(refusal) => return Err(refusal),
         }
     }
-    Err(conflict("Many reserve at this moment; try again."))
+    Err(conflict("Too many simultaneous reservations; try again."))
 }
 
 /// Reserves a port: one that the project returned and that is still free, else the lowest free one.
@@ -184,7 +184,7 @@ async fn record(
 
 fn shown(address: Address) -> Answer<TcpAddress> {
     let port = u16::try_from(address.port).map_err(|_| {
-        tracing::error!(address.id = %address.id, "a reserved port is no port");
+        tracing::error!(address.id = %address.id, "a reserved port is not a valid port");
         Problem::internal()
     })?;
     Ok(TcpAddress {

@@ -56,7 +56,8 @@ impl ClockSkew {
         if ahead.abs() > MAX_SKEW {
             tracing::error!(
                 seconds = ahead.as_secs_f64(),
-                "this clock is ahead of the database's by so much that nothing is served; set it"
+                "this clock is too far ahead of the database's, so requests are not served; \
+                 correct the clock"
             );
         } else if ahead.abs() > WARNING_THRESHOLD {
             tracing::warn!(

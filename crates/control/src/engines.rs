@@ -96,7 +96,7 @@ impl Engines {
             if enrolled.iter().any(is_shared) {
                 return Err(KeyError::Content {
                     path: path.clone(),
-                    message: "another cluster, or its engines, have this secret".to_owned(),
+                    message: "another cluster, or its engines, already uses this secret".to_owned(),
                 });
             }
             let cluster = Arc::new(cluster);

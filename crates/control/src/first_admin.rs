@@ -72,7 +72,8 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answe
     };
     // Other users with the address must not get the tokens of an operator.
     if user.role != users::Role::Admin || user.status != users::Status::Active {
-        let detail = format!("{email} is the address of an account that is no active operator.");
+        let detail =
+            format!("{email} is the address of an account that is not an active operator.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     // The password may have been changed on the account page. Then the stored one must not be

@@ -84,7 +84,7 @@ impl Health {
             if let Err(error) = &answer {
                 tracing::warn!(
                     error = error as &dyn std::error::Error,
-                    "the database does not answer"
+                    "the database does not respond"
                 );
             }
             let has_disk_space = self.has_disk_space();

@@ -133,7 +133,7 @@ impl Keys {
         if let Err(error) = self.reload(store).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "the keys could not be read again"
+                "the keys could not be reloaded"
             );
         }
         self.ring().has(kid)
@@ -185,20 +185,21 @@ pub enum KeyError {
         message: String,
     },
     /// A secret in the database cannot be decrypted, or is invalid.
-    #[error("{name} in the database cannot be opened")]
+    #[error("{name} in the database cannot be decrypted")]
     Sealed {
         /// Its name.
         name: String,
     },
     /// The database.
-    #[error("the database keeps the keys: {0}")]
+    #[error("the database of the keys failed: {0}")]
     Database(#[from] store::Error),
     /// Keys of the configuration cannot be rotated by the platform.
-    #[error("the keys come from platform.signing_keys: put a new file first there, and restart")]
+    #[error("the keys are set in platform.signing_keys: put a new file first there, and restart")]
     Configured,
     /// Tokens without expiry keep too many old keys public.
     #[error(
-        "there are {} keys that personal access tokens without an end need; revoke some",
+        "there are {} keys that personal access tokens without an expiry need; revoke some of \
+         these tokens",
         rotation::MAX_KEYS
     )]
     TooMany,

@@ -169,9 +169,11 @@ async fn run(
         // Hyper's time limit for a request head starts only once the protocol is known. A client
         // that sends nothing, or half a greeting, would keep its slot forever.
         () = activity.wait_without_request(HEAD_TIMEOUT) => {
-            return tracing::debug!("a connection brought no request");
+            return tracing::debug!("a connection sent no request");
         }
-        () = activity.wait_until_stalled(READ_STALL) => return tracing::debug!("a response was not read"),
+        () = activity.wait_until_stalled(READ_STALL) => {
+            return tracing::debug!("the client did not read a response");
+        }
         () = activity.wait_until_idle(IDLE_TIMEOUT) => true,
         () = goodbye.cancelled() => false,
     };
@@ -186,7 +188,7 @@ async fn run(
     };
     tokio::select! {
         ended = connection => log_end(ended),
-        () = goodbye_ends => tracing::debug!("a connection did not end when it was told to"),
+        () = goodbye_ends => tracing::debug!("a connection did not close in time"),
     }
 }
 

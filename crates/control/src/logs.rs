@@ -168,7 +168,7 @@ fn paging(query: &mut Query) -> Answer<(Page, Paging, Order)> {
 }
 
 fn id_of<T: FromStr>(query: &mut Query, name: &str) -> Answer<Option<T>> {
-    query.parsed(name, "an id of its kind")
+    query.parsed(name, "an id of the right type")
 }
 
 fn bad(field: &str, message: &'static str) -> Problem {

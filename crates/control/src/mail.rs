@@ -79,23 +79,23 @@ pub enum MailError {
     #[error("the mail could not be written")]
     File(#[source] std::io::Error),
     /// Too many mails wait for the server.
-    #[error("too many mails wait for the mail server")]
+    #[error("too many mails are waiting for the mail server")]
     QueueFull,
     /// The server's answer: a reply code of RFC 5321 section 4.2.
     #[error("the mail server refused with {0}")]
     Refused(u16),
     /// The server does not offer STARTTLS or authentication, although the configuration requires
     /// it.
-    #[error("the mail server does not offer the TLS or the sign-in that is configured")]
+    #[error("the mail server does not support the configured TLS or sign-in")]
     NotOffered,
     /// No connection, a broken one, or the wrong server.
-    #[error("the connection to the mail server failed, or its certificate is not good")]
+    #[error("the connection to the mail server failed, or its certificate is not valid")]
     Connection,
     /// The server took too long.
     #[error("the mail server took too long")]
     TooSlow,
     /// The library does not accept the address.
-    #[error("an address is not one that can be sent to")]
+    #[error("an address is not valid for mail")]
     Address,
 }
 

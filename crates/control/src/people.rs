@@ -111,7 +111,7 @@ impl People {
         self.mailer.hurry();
         self.background.close();
         if timeout(LAST_TRIES, self.background.wait()).await.is_err() {
-            tracing::error!("mails are lost that no server took before the end");
+            tracing::error!("some mails were not sent before shutdown and are lost");
         }
     }
 }

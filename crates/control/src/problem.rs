@@ -57,7 +57,7 @@ impl From<store::Error> for Refusal {
             store::Error::Bug(_) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "the database refused"
+                    "the database refused a statement"
                 );
                 Problem::internal().into()
             }
@@ -70,7 +70,7 @@ impl From<MintError> for Refusal {
         match error {
             MintError::Param(error) => error.into(),
             MintError::Signing => {
-                tracing::error!("a signing key did not sign");
+                tracing::error!("a signing key could not sign");
                 Problem::internal().into()
             }
         }

@@ -120,7 +120,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     if let Some(allowed) = allowed {
         tracing::warn!(
             connections = allowed,
-            "PostgreSQL allows fewer connections than are configured; there are no more than it allows"
+            "PostgreSQL allows fewer connections than configured; the lower limit is used"
         );
     }
     // A remote database server has its own disk.
@@ -205,7 +205,7 @@ pub async fn start_routes(
     if let Err(error) = app.clock_skew.measure(&app.store, &*app.clock).await {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "the clocks were not compared"
+            "the clocks could not be compared"
         );
     }
     app.health.set_drain(shutdown.drain().clone());

@@ -41,7 +41,7 @@ impl Range {
     ) -> Answer<Self> {
         if let Some(word) = timeline {
             if start.is_some() || end.is_some() {
-                return Err(refused("timeline", "excludes start and end"));
+                return Err(refused("timeline", "cannot be combined with start and end"));
             }
             let length = length_of(word)
                 .ok_or_else(|| refused("timeline", "expected 30m, 1h, 12h, 24h, 3d, 1w or 30d"))?;
@@ -50,7 +50,7 @@ impl Range {
         let moment = |text: Option<&str>, field: &str| {
             text.map(|text| {
                 text.parse::<Timestamp>()
-                    .map_err(|_| refused(field, "expected a date and time as in RFC 3339"))
+                    .map_err(|_| refused(field, "expected an RFC 3339 date and time"))
             })
             .transpose()
         };
@@ -63,10 +63,10 @@ impl Range {
             },
         };
         if range.start >= range.end {
-            return Err(refused("start", "has to be before the end"));
+            return Err(refused("start", "must be before the end"));
         }
         if range.length() > MAX_LENGTH {
-            return Err(refused("start", "a range holds at most 31 days"));
+            return Err(refused("start", "a range can span at most 31 days"));
         }
         Ok(range)
     }

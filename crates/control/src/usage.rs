@@ -39,7 +39,7 @@ async fn plan(
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
     let Ok(plan) = found.project.plan.parse() else {
-        tracing::error!(project.id = %found.project.id, "the plan is not a known word");
+        tracing::error!(project.id = %found.project.id, "the plan is not known");
         return Err(Problem::internal().into());
     };
     let catalogue = app.plan_service.catalogue();

@@ -28,7 +28,8 @@ pub(crate) fn name(given: &str) -> Answer<String> {
     let name = given.trim();
     let length = name.chars().count();
     if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(is_unseen) {
-        let detail = format!("a name has 1 to {MAX_NAME_CHARS} characters, and no invisible ones");
+        let detail =
+            format!("a name must have 1 to {MAX_NAME_CHARS} characters, without invisible ones");
         return Err(bad("name", detail));
     }
     Ok(name.to_owned())
@@ -39,7 +40,7 @@ pub(crate) fn description(given: &str) -> Answer<String> {
     let text = given.trim();
     let is_odd = |letter: char| letter.is_control() && letter != '\n';
     if text.chars().count() > MAX_DESCRIPTION_CHARS || text.chars().any(is_odd) {
-        let detail = format!("a description has at most {MAX_DESCRIPTION_CHARS} characters");
+        let detail = format!("a description must have at most {MAX_DESCRIPTION_CHARS} characters");
         return Err(bad("description", detail));
     }
     Ok(text.to_owned())

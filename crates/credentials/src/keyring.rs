@@ -77,11 +77,11 @@ impl Keyring {
         let keys = document
             .get("keys")
             .and_then(Value::as_array)
-            .ok_or(BadKey("no list of keys in the document"))?;
+            .ok_or(BadKey("the document contains no list of keys"))?;
         for key in keys {
             let members = key
                 .as_object()
-                .ok_or(BadKey("a key in the document is no object"))?;
+                .ok_or(BadKey("a key in the document is not an object"))?;
             if let Some(key) = jwk(members)? {
                 self = self.with(key)?;
             }
@@ -180,7 +180,7 @@ fn jwk(members: &Map<String, Value>) -> Result<Option<VerifyingKey>, BadKey> {
         if bytes.len() == coordinate_bytes {
             Ok(bytes)
         } else {
-            Err(BadKey("a coordinate of a key has a wrong length"))
+            Err(BadKey("a coordinate of a key has the wrong length"))
         }
     };
     let parse = |bytes: &[u8]| {
@@ -194,7 +194,7 @@ fn jwk(members: &Map<String, Value>) -> Result<Option<VerifyingKey>, BadKey> {
         // SEC 1 section 2.3.3: an uncompressed point.
         _ => parse(&[&[4], &*coordinate("x")?, &*coordinate("y")?].concat()),
     };
-    let key = parsed.ok_or(BadKey("a key in the document is no key"))?;
+    let key = parsed.ok_or(BadKey("a key in the document is not a valid key"))?;
     Ok(Some(VerifyingKey {
         id: text("kid").map(str::to_owned),
         algorithm,

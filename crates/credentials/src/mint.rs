@@ -365,7 +365,7 @@ pub enum MintError {
     #[error(transparent)]
     Param(#[from] ParamError),
     /// The key failed to sign.
-    #[error("the key did not sign")]
+    #[error("the key could not sign")]
     Signing,
 }
 

@@ -57,16 +57,16 @@ pub fn check(token: &VerifiedToken, now: i64) -> Result<(), WatchRefusal> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchRefusal {
     /// EN-5a: a personal access token.
-    #[error("a personal access token is no watch token")]
+    #[error("a personal access token cannot be used as a watch token")]
     Kind,
     /// EN-5b: no expiry, expired, or an expiry too far ahead.
-    #[error("a watch token has an expiry within an hour and a minute")]
+    #[error("a watch token must expire within an hour and a minute")]
     Lifetime,
     /// EN-5c: the boundary does not allow listing, or allows more.
-    #[error("the resources of a watch token allow listing alone")]
+    #[error("the resources of a watch token may only allow listing")]
     Resources,
     /// EN-5d: no boundary, and permissions that are not restricted to reading.
-    #[error("without resources, the permissions of a watch token allow reading alone")]
+    #[error("without resources, the permissions of a watch token may only allow reading")]
     Permissions,
 }
 

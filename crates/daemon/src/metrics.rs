@@ -177,7 +177,10 @@ async fn run(listener: TcpListener, respond: Arc<Respond>, stop: CancellationTok
                         connections.spawn(connection(stream, Arc::clone(&respond), stop.clone()));
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "the metrics listener could not accept");
+                        tracing::warn!(
+                            %error,
+                            "the metrics listener could not accept a connection"
+                        );
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 }
@@ -189,7 +192,10 @@ async fn run(listener: TcpListener, respond: Arc<Respond>, stop: CancellationTok
         while connections.join_next().await.is_some() {}
     });
     if finished.await.is_err() {
-        tracing::warn!(left = connections.len(), "metrics connections were cut");
+        tracing::warn!(
+            left = connections.len(),
+            "metrics connections were closed at the deadline"
+        );
     }
 }
 
@@ -216,7 +222,7 @@ async fn connection(stream: TcpStream, respond: Arc<Respond>, stop: Cancellation
     };
     match timeout(CONNECTION_TIMEOUT, served).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a metrics connection broke off"),
+        Ok(Err(error)) => tracing::debug!(%error, "a metrics connection ended unexpectedly"),
         Err(_) => tracing::debug!("a metrics connection took too long"),
     }
 }

@@ -66,7 +66,7 @@ impl Shutdown {
                 (Poll::Pending, Poll::Ready(())) => "SIGINT",
                 (Poll::Pending, Poll::Pending) => return Poll::Pending,
             };
-            tracing::info!(signal = name, "asked to stop");
+            tracing::info!(signal = name, "shutdown requested");
             Poll::Ready(())
         };
         Ok(self.clone().drive(next))

@@ -101,7 +101,7 @@ impl Supervisor {
     fn send(&self, message: &str) {
         let Some(socket) = &self.socket else { return };
         if let Err(error) = socket.send(message.as_bytes()) {
-            tracing::debug!(%error, "the supervisor is not told");
+            tracing::debug!(%error, "the supervisor could not be notified");
         }
     }
 }
@@ -158,7 +158,7 @@ mod socket {
     fn abstract_address(_name: &str) -> io::Result<SocketAddr> {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "abstract sockets are Linux's alone",
+            "abstract sockets are only supported on Linux",
         ))
     }
 
@@ -180,7 +180,7 @@ mod socket {
         pub(super) fn connect(_name: &str) -> io::Result<Self> {
             Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "NOTIFY_SOCKET is set, and there are no such sockets here",
+                "NOTIFY_SOCKET is set, but this system does not support such sockets",
             ))
         }
 

@@ -76,7 +76,7 @@ impl RunningEngine {
     /// Waits until the engine has stopped: either drained, or stopped hard at the deadline.
     pub async fn stopped(self) {
         if let Err(error) = self.stopping.await {
-            warn!(%error, "the engine did not stop in order");
+            warn!(%error, "the engine did not shut down cleanly");
         }
     }
 }
@@ -248,7 +248,7 @@ pub async fn start_with_clock(
     // A managed engine is ready when it has the state that it serves.
     readiness.set_ready(managed.is_none());
     let managed = managed.map(|managed| managed.follow(&core, &readiness));
-    info!(tls = %tls_addr, host = core.config.host, "the engine serves");
+    info!(tls = %tls_addr, host = core.config.host, "the engine is running");
 
     let link = managed.as_ref().map(LinkHandle::status);
     let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);
@@ -360,7 +360,7 @@ fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::
         worker.runtime.spawn(async move {
             match TcpListener::from_std(listener) {
                 Ok(listener) => serve_tls(listener, at).await,
-                Err(error) => warn!(%error, "the TLS listener cannot be served"),
+                Err(error) => warn!(%error, "the TLS listener cannot be used"),
             }
         });
     }
@@ -369,7 +369,7 @@ fn serve(core: &Arc<Core>, tls: Vec<std::net::TcpListener>, http: Vec<std::net::
         worker.runtime.spawn(async move {
             match TcpListener::from_std(listener) {
                 Ok(listener) => serve_plain(listener, at).await,
-                Err(error) => warn!(%error, "the plain listener cannot be served"),
+                Err(error) => warn!(%error, "the plain listener cannot be used"),
             }
         });
     }

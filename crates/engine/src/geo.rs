@@ -29,7 +29,7 @@ pub enum GeoError {
     #[error("cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
     /// The file has another format.
-    #[error("is no MaxMind database: {0}")]
+    #[error("is not a MaxMind database: {0}")]
     NotADatabase(String),
 }
 
@@ -99,14 +99,20 @@ impl Countries {
                 look.refused = false;
                 let build = reader.metadata().build_epoch;
                 if self.current.load().metadata().build_epoch != build {
-                    info!(file = %self.file.display(), build, "new countries are in service");
+                    info!(
+                        file = %self.file.display(), build,
+                        "a new geolocation database is in use"
+                    );
                 }
                 self.current.store(Arc::new(reader));
             }
             Err(error) => {
                 if changed || !look.refused {
                     let file = self.file.display();
-                    warn!(%file, %error, "the countries of addresses are the old ones");
+                    warn!(
+                        %file, %error,
+                        "the geolocation database was not reloaded, the old one stays in use"
+                    );
                 }
                 look.refused = true;
             }

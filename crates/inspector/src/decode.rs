@@ -132,7 +132,7 @@ impl Decoder {
         let Err(lost) = followed else {
             return;
         };
-        let message = format!("this connection cannot be read further: {lost}");
+        let message = format!("the rest of this connection cannot be parsed: {lost}");
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Http1(mut http1) => http1.lost(&message, store, now),
             State::Http2(mut http2) => http2.ended(&message, store, now),

@@ -142,7 +142,7 @@ fn body(exchange: &Exchange, response: &Response) -> Value {
         }
     }
     if shown.cut {
-        set(&mut value, "comment", json!("not all of it was kept"));
+        set(&mut value, "comment", json!("truncated: not all of it was stored"));
     }
     value
 }

@@ -91,7 +91,7 @@ impl PreparedRequest {
             }
             None if kept.size > kept.kept.len() as u64 || !kept.whole => {
                 return Err(ReplayError::Exchange(
-                    "not all of the request's body was kept; edit it to send another",
+                    "not all of the request's body was stored; edit it to send another",
                 ));
             }
             None => kept.kept.clone(),
@@ -179,9 +179,9 @@ impl PreparedRequest {
         }
         Err(match answer {
             Ok(Ok(Err(error))) => {
-                ReplayError::Service(format!("the service did not take it: {error}"))
+                ReplayError::Service(format!("the service did not accept the request: {error}"))
             }
-            _ => ReplayError::Service("the service did not take it in time".to_owned()),
+            _ => ReplayError::Service("the service did not accept the request in time".to_owned()),
         })
     }
 }
@@ -260,7 +260,7 @@ fn request(
     let uri: Uri = uri.parse().map_err(|_| bad("the path"))?;
     if !path.starts_with('/') && path != "*" {
         return Err(ReplayError::Changes(
-            "the path does not begin with /".to_owned(),
+            "the path does not start with /".to_owned(),
         ));
     }
     let mut request = http::Request::new(Full::new(Bytes::from(body)));

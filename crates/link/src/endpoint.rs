@@ -100,7 +100,7 @@ impl Endpoint {
         let mut bearer = HeaderValue::from_bytes(&bearer)
             .ok()
             .filter(|_| !secret.is_empty() && secret.iter().all(u8::is_ascii_graphic))
-            .ok_or_else(|| refused("it holds no secret on one line".to_owned()))?;
+            .ok_or_else(|| refused("it does not contain a secret on a single line".to_owned()))?;
         bearer.set_sensitive(true);
         let mut url = self.base.clone();
         url.set_path(path);
@@ -119,12 +119,12 @@ fn base(address: &str) -> Result<Url, &'static str> {
         return Err("an address with a user name is not supported");
     }
     if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-        return Err("the address ends with the host or its port");
+        return Err("the address must end with the host or its port");
     }
     match url.scheme() {
         "https" => Ok(url),
         "http" if is_loopback(host) => Ok(url),
-        "http" => Err("http is accepted on loopback only; use https"),
+        "http" => Err("http is allowed only on loopback; use https"),
         _ => Err("this is not an https address"),
     }
 }

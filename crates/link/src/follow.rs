@@ -47,15 +47,15 @@ enum Disconnect {
     Token(String),
     #[error("the platform refuses the enrolment secret ({0})")]
     Refused(StatusCode),
-    #[error("the platform answered {0}")]
+    #[error("the platform responded with {0}")]
     Status(StatusCode),
     #[error("the connection failed")]
     Failed(#[source] reqwest::Error),
-    #[error("the platform did not answer in time")]
+    #[error("the platform did not respond in time")]
     Late,
-    #[error("the platform said nothing for too long")]
+    #[error("the platform sent nothing for too long")]
     Silent,
-    #[error("the platform ended the connection")]
+    #[error("the platform closed the connection")]
     Ended,
     #[error(transparent)]
     Garbled(#[from] StreamError),
@@ -104,10 +104,10 @@ impl Link {
                 if let Some(cursor) = state.cursor() {
                     self.status.reached(cursor);
                 }
-                info!("serving with what was known when this engine ran last");
+                info!("serving with the state from the last run");
                 self.storage.restored(state);
             }
-            Err(reason) => warn!(%reason, "what was known is not used"),
+            Err(reason) => warn!(%reason, "the stored state cannot be used"),
         }
     }
 
@@ -141,7 +141,7 @@ impl Link {
                 }
                 _ if stood || !warned => {
                     let cause = std::error::Error::source(&lost).map(ToString::to_string);
-                    warn!(reason = %lost, cause, "the link to the platform is lost");
+                    warn!(reason = %lost, cause, "the connection to the platform is lost");
                     warned = true;
                 }
                 _ => {}

@@ -49,7 +49,7 @@ pub enum StreamError {
     #[error("a line is not a message of the link (column {0})")]
     Malformed(usize),
     /// A message in an invalid position.
-    #[error("a message where it has no place: {0}")]
+    #[error("a message in an invalid position: {0}")]
     Misplaced(&'static str),
     /// A snapshot that is too large.
     #[error("a snapshot is larger than {MAX_SNAPSHOT_BYTES} bytes")]
@@ -110,7 +110,7 @@ impl Reader {
                 let (_, items) = self
                     .snapshot
                     .as_mut()
-                    .ok_or(StreamError::Misplaced("an item outside of a snapshot"))?;
+                    .ok_or(StreamError::Misplaced("an item outside a snapshot"))?;
                 self.gathered = self.gathered.saturating_add(line.len());
                 if self.gathered > MAX_SNAPSHOT_BYTES {
                     return Err(StreamError::Endless);
@@ -120,7 +120,7 @@ impl Reader {
             }
             LinkMessage::SnapshotEnd { cursor } => {
                 let (platform, items) = self.snapshot.take().ok_or(StreamError::Misplaced(
-                    "the end of a snapshot that did not begin",
+                    "the end of a snapshot that did not start",
                 ))?;
                 self.grounded = true;
                 Ok(LinkEvent::Snapshot {
@@ -130,7 +130,7 @@ impl Reader {
                 })
             }
             LinkMessage::Change { .. } if self.snapshot.is_some() => {
-                Err(StreamError::Misplaced("a change within a snapshot"))
+                Err(StreamError::Misplaced("a change inside a snapshot"))
             }
             LinkMessage::Change { .. } if !self.grounded => {
                 Err(StreamError::Misplaced("a change before any snapshot"))

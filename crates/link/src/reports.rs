@@ -82,18 +82,18 @@ enum SendError {
     #[error("the platform refuses the enrolment secret ({0})")]
     Refused(StatusCode),
     /// Sending it again would have the same result.
-    #[error("the platform does not take the report ({0})")]
+    #[error("the platform rejected the report ({0})")]
     Rejected(StatusCode),
     /// One of the two has an older version; after an upgrade the report will be accepted.
-    #[error("the platform speaks another version of the link than this program ({VERSION})")]
+    #[error("the platform uses another version of the link than this program ({VERSION})")]
     Version,
-    #[error("the platform answered {0}")]
+    #[error("the platform responded with {0}")]
     Status(StatusCode),
     #[error("the connection failed")]
     Failed(#[source] reqwest::Error),
-    #[error("the platform did not answer in time")]
+    #[error("the platform did not respond in time")]
     Late,
-    #[error("the receipt is not one")]
+    #[error("the receipt is not valid")]
     Receipt,
     #[error("the report cannot be read from disk: {0}")]
     Disk(#[from] io::Error),
@@ -374,7 +374,7 @@ impl Writer {
                     self.shared.put.notify_one();
                     return;
                 }
-                Err(error) => warn!(%error, "a report cannot be written"),
+                Err(error) => warn!(%error, "a report could not be written"),
             }
             if stop.is_cancelled() {
                 self.shared.drop_records(records);
@@ -427,18 +427,18 @@ impl Sender {
             let mut wait = retry.next_wait(random());
             match &unsent {
                 SendError::Rejected(_) | SendError::Disk(_) => {
-                    error!(reason = %unsent, records = batch.records, "a report is given up");
+                    error!(reason = %unsent, records = batch.records, "a report is dropped");
                     self.shared.drop_records(batch.records);
                     self.forget(&batch).await;
                     continue;
                 }
                 SendError::Token(_) | SendError::Refused(_) | SendError::Version => {
-                    error!(reason = %unsent, "reports wait until this is changed");
+                    error!(reason = %unsent, "reports cannot be sent until this is fixed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
                 _ if !warned => {
                     let cause = std::error::Error::source(&unsent).map(ToString::to_string);
-                    warn!(reason = %unsent, cause, "reports wait on disk");
+                    warn!(reason = %unsent, cause, "reports are waiting on disk");
                     warned = true;
                 }
                 _ => {}

@@ -120,7 +120,7 @@ impl Spool {
             if let Some(batch) = Batch::parse(&name, size) {
                 waiting.push(batch);
             } else {
-                warn!(name, "a file that is no report is left alone");
+                warn!(name, "a file that is not a report is ignored");
             }
         }
         waiting.sort_unstable();

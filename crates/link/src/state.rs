@@ -162,13 +162,13 @@ impl State {
 #[derive(Debug, thiserror::Error)]
 pub enum StateFileError {
     /// The file is truncated or was changed.
-    #[error("it is broken: {0}")]
+    #[error("it is corrupt: {0}")]
     Broken(&'static str),
     /// The file was written by a version with another file format.
-    #[error("its form is of another version")]
+    #[error("its format is of another version")]
     Version,
     /// The file belongs to another platform.
-    #[error("it is of another platform")]
+    #[error("it belongs to another platform")]
     Foreign,
 }
 
@@ -235,7 +235,7 @@ impl State {
     pub fn from_file(file: &[u8], address: &str) -> Result<Self, StateFileError> {
         let body = file
             .strip_suffix(b"\n")
-            .ok_or(StateFileError::Broken("it does not end"))?;
+            .ok_or(StateFileError::Broken("it is truncated"))?;
         let cut = body.iter().rposition(|byte| *byte == b'\n');
         let (body, trailer) = body.split_at(cut.map_or(0, |at| at + 1));
         let trailer: Trailer =

@@ -237,19 +237,19 @@ impl Storage {
         let saved = matches!(save, Save::Written);
         let before = self.status.set_saved(saved);
         match save {
-            Save::Written if !before => info!("the state is saved again"),
+            Save::Written if !before => info!("the state can be saved again"),
             Save::Failed(error) if before => {
-                warn!(%error, "the state cannot be saved; this is tried again");
+                warn!(%error, "the state cannot be saved; this is retried");
             }
             Save::Deleted(error) => error!(
                 %error,
                 "a revocation cannot be saved, so the stored state was deleted; until saving \
-                 succeeds, a restart serves nothing before the platform answers"
+                 succeeds, a restarted process serves nothing before the platform responds"
             ),
             Save::Stale(error, undeleted) if before => error!(
                 %error, %undeleted,
-                "a revocation cannot be saved, and the stored state cannot be deleted; a restart \
-                 without the platform would serve what was revoked"
+                "a revocation cannot be saved, and the stored state cannot be deleted; a process \
+                 that restarts without the platform would accept what was revoked"
             ),
             Save::Written | Save::Failed(_) | Save::Stale(..) => {}
         }

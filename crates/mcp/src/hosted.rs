@@ -138,7 +138,7 @@ async fn door<I: Identify>(
     let headers = request.headers_mut();
     // Checked before the caller can find out if a credential is valid.
     if !is_from_here(headers, &base_url) {
-        let foreign = Problem::new(403, "forbidden", "This is refused.");
+        let foreign = Problem::new(403, "forbidden", "Request refused.");
         return problem(&foreign.with_detail("Origin is not allowed."));
     }
     if headers.get_all(PROTOCOL_VERSION).iter().count() > 1 {
@@ -215,15 +215,15 @@ async fn single(request: Request) -> Result<(Request, bool), Response> {
         Ok(Value::Object(message)) => {
             let is_list = message.get("method").and_then(Value::as_str) == Some("tools/list");
             if !is_message(&message) {
-                (-32600, "This is no message of JSON-RPC.")
+                (-32600, "This is not a JSON-RPC message.")
             } else if serde_json::from_slice::<ClientJsonRpcMessage>(&bytes).is_err() {
-                (-32602, "The parameters are not those of the method.")
+                (-32602, "The parameters do not match the method.")
             } else {
                 return Ok((Request::from_parts(parts, Body::from(bytes)), is_list));
             }
         }
         Ok(_) => (-32600, "Send one message at a time."),
-        Err(_) => (-32700, "The body is no JSON."),
+        Err(_) => (-32700, "The body is not JSON."),
     };
     let (code, message) = refused;
     let body = json!({
@@ -311,7 +311,7 @@ fn refusal(status: StatusCode, text: &[u8]) -> String {
         .take(MAX_SAID)
         .collect();
     let problem = match status {
-        StatusCode::FORBIDDEN => Problem::new(403, "forbidden", "This is refused."),
+        StatusCode::FORBIDDEN => Problem::new(403, "forbidden", "Request refused."),
         StatusCode::METHOD_NOT_ALLOWED => Problem::method_not_allowed(),
         StatusCode::NOT_ACCEPTABLE => Problem::new(406, "not_acceptable", ""),
         StatusCode::UNSUPPORTED_MEDIA_TYPE => Problem::new(415, "unsupported_media_type", ""),
@@ -368,7 +368,7 @@ impl<E: Engines> Backend for InProcessApi<E> {
             match to_bytes(body, MAX_ANSWER_BYTES).await {
                 Ok(bytes) => http::Response::from_parts(parts, bytes),
                 Err(error) => {
-                    tracing::error!(%error, "an answer of the API could not be read");
+                    tracing::error!(%error, "a response of the API could not be read");
                     let mut response = http::Response::new(Bytes::new());
                     *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
                     response

@@ -55,7 +55,7 @@ pub(crate) fn challenge(
         ),
         MissingAccess::Scope(missing) => (
             "insufficient_scope",
-            format!("This credential lacks what the tool needs: {missing}."),
+            format!("This credential lacks permissions that the tool needs: {missing}."),
             *missing,
         ),
     };
@@ -129,7 +129,7 @@ fn problem(status: StatusCode, body: &Value, name_of: impl Fn(&str) -> String) -
         members.insert("argument".to_owned(), json!(name));
     }
     if let Some(url) = text("url") {
-        lines.push(format!("The person continues here: {url}"));
+        lines.push(format!("The user continues here: {url}"));
         members.insert("url".to_owned(), json!(url));
     }
     let mut result = failure(lines.join("\n"));

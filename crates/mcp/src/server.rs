@@ -385,12 +385,12 @@ impl<B: Backend> Server<B> {
 /// The result of a call, or an invalid argument.
 type CallFuture = Result<CallToolResult, BadArgument>;
 
-const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this plan to the \
-     person, and call again with confirmed: true and the creation_fingerprint of the preview once \
-     they have agreed.";
+const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this plan to the user, \
+                           and call again with confirmed: true and the creation_fingerprint of the \
+                           preview once they have agreed.";
 
-const NO_LIST: &str = "The engine of this project answered with something else. Tell the \
-     person: whoever runs the platform has to look at it.";
+const NO_LIST: &str = "The engine of this project sent an unexpected response. Tell the user: the \
+                       platform's operator has to look at it.";
 
 /// The permissions that a tool needs and a credential with these permissions lacks; `None` if there
 /// are none.
@@ -461,7 +461,7 @@ impl<B: Backend> ServerHandler for Server<B> {
                     .into());
             }
             let name: String = request.name.chars().take(MAX_NAME_SHOWN).collect();
-            let message = format!("there is no tool {name:?}; tools/list names them");
+            let message = format!("tool {name:?} does not exist; see tools/list");
             return Err(ErrorData::invalid_params(message, None));
         };
         let nobody = Extensions::new();

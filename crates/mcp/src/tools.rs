@@ -74,7 +74,7 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_discovery",
         title: "Discover the platform",
         description: "What this platform offers, which tools exist, what each needs, and which \
-                      permissions to ask the person for. Needs no sign-in. Call it first.",
+                      permissions to ask the user for. Needs no sign-in. Call it first.",
         effect: Effect::Reads,
         call: Call::Discovery,
     },
@@ -89,28 +89,28 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "svc_whoami",
         title: "Who am I",
-        description: "Whose credential this is, with its permissions, boundaries and expiry.",
+        description: "The owner of this credential, with its permissions, boundaries and expiry.",
         effect: Effect::Reads,
         call: Call::Operation(whoami::WHOAMI),
     },
     Tool {
         name: "svc_workspace_list",
         title: "List workspaces",
-        description: "The workspaces that the person is a member of. Projects live in workspaces.",
+        description: "The workspaces that the user is a member of. Projects live in workspaces.",
         effect: Effect::Reads,
         call: Call::Operation(workspaces::LIST),
     },
     Tool {
         name: "svc_workspace_members_list",
         title: "List the members of a workspace",
-        description: "Who belongs to a workspace, with their roles.",
+        description: "The members of a workspace, with their roles.",
         effect: Effect::Reads,
         call: Call::Operation(workspaces::LIST_MEMBERS),
     },
     Tool {
         name: "svc_project_list",
         title: "List projects",
-        description: "The tunnels projects that the person may see, page by page; search with q.",
+        description: "The tunnel projects that the user may see, page by page; search with q.",
         effect: Effect::Reads,
         call: Call::Operation(projects::LIST),
     },
@@ -125,8 +125,9 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_project_creation_options",
         title: "Preview a project creation",
         description: "Plans, providers and regions of a workspace, with what each plan costs \
-                      (billingImpact), what creating it takes (billingAction) and the fingerprint \
-                      that a creation has to send. Show the billing impact to the person.",
+                      (billingImpact), the action that creating it requires (billingAction) and \
+                      the fingerprint that a creation has to send. Show the billing impact to the \
+                      user.",
         effect: Effect::Reads,
         call: Call::Operation(plans::PLAN_CONFIGURATION),
     },
@@ -134,11 +135,11 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_project_create",
         title: "Create a project",
         description: "Creates a project as it was previewed by svc_project_creation_options. Set \
-                      confirmed to true only after the person has seen the billing impact that \
+                      confirmed to true only after the user has seen the billing impact that \
                       belongs to this fingerprint and agreed to it. When the preview is stale, \
-                      preview again and ask again. When a payment is needed the answer has a url \
-                      for the person to open. Without an idempotency_key, the same arguments \
-                      create one project only.",
+                      preview again and ask again. If a payment is needed, the answer has a url \
+                      for the user to open. Without an idempotency_key, the same arguments create \
+                      one project only.",
         effect: Effect::AddsOnce,
         call: Call::CreateProject,
     },
@@ -159,7 +160,7 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "svc_project_delete",
         title: "Delete a project",
-        description: "Deletes a project with its settings and records. Ask the person first.",
+        description: "Deletes a project with its settings and records. Ask the user first.",
         effect: Effect::Destroys,
         call: Call::Operation(projects::DELETE),
     },
@@ -180,21 +181,22 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "svc_project_turn_usage",
         title: "Get the TURN usage of a project",
-        description: "What the TURN relay carried for a project over a period.",
+        description: "TURN relay traffic of a project over a period.",
         effect: Effect::Reads,
         call: Call::Operation(records::TURN_USAGE),
     },
     Tool {
         name: "svc_project_logs",
         title: "Read the request logs of a project",
-        description: "Requests and connections that reached published tunnels, page by page.",
+        description: "Requests and connections to published tunnels, page by page.",
         effect: Effect::Reads,
         call: Call::Operation(records::LOGS),
     },
     Tool {
         name: "svc_project_events_list",
         title: "Read the events of a project",
-        description: "What happened in a project: clients and tunnels that came and went.",
+        description: "Events of a project: clients that connected or disconnected, tunnels that \
+                      were created or deleted.",
         effect: Effect::Reads,
         call: Call::Operation(records::EVENTS),
     },
@@ -237,38 +239,40 @@ pub const TOOLS: &[Tool] = &[
     Tool {
         name: "svc_project_settings_patch",
         title: "Change the policy of a project",
-        description: "Changes parts of the project-wide policy; null sets a part back. A wider \
-                      policy exposes services: ask the person first.",
+        description: "Changes parts of the project-wide policy; null resets a part. A wider \
+                      policy exposes services: ask the user first.",
         effect: Effect::Changes,
         call: Call::WithBody(settings::PATCH, "settings"),
     },
     Tool {
         name: "svc_project_settings_reset",
         title: "Reset the policy of a project",
-        description: "Sets the project-wide policy back to its defaults. Ask the person first.",
+        description: "Resets the project-wide policy to its defaults. Ask the user first.",
         effect: Effect::Destroys,
         call: Call::Operation(settings::DELETE),
     },
     Tool {
         name: "svc_project_webhooks_list",
         title: "List the webhooks of a project",
-        description: "Endpoints that are told when clients and tunnels come and go, page by page.",
+        description: "Endpoints that are notified when clients connect or disconnect and tunnels \
+                      are created or deleted, page by page.",
         effect: Effect::Reads,
         call: Call::Operation(webhooks::LIST),
     },
     Tool {
         name: "svc_project_webhook_get",
         title: "Get a webhook",
-        description: "One webhook of a project, with its status and since when it fails.",
+        description: "One webhook of a project, with its status and the time since when it has \
+                      been failing.",
         effect: Effect::Reads,
         call: Call::Operation(webhooks::GET),
     },
     Tool {
         name: "svc_project_webhook_create",
         title: "Add a webhook",
-        description: "Sends events of a project to an https address from now on. That address \
-                      learns what the project publishes: ask the person first. The answer has \
-                      the signing_secret, once: hand it to the receiver, do not show it.",
+        description: "Sends events of a project to an https address from now on. The receiver sees \
+                      what the project publishes: ask the user first. The answer contains the \
+                      signing_secret, only once: give it to the receiver, do not show it.",
         effect: Effect::Adds,
         call: Call::Operation(webhooks::CREATE),
     },
@@ -276,7 +280,7 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_project_webhook_update",
         title: "Change a webhook",
         description: "Changes the name, address or events of a webhook, enables or disables it. \
-                      Disabling cancels what was not delivered yet. Ask the person first.",
+                      Disabling cancels what was not delivered yet. Ask the user first.",
         effect: Effect::Destroys,
         call: Call::Operation(webhooks::UPDATE),
     },
@@ -284,44 +288,44 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_project_webhook_delete",
         title: "Remove a webhook",
         description: "Removes a webhook with its secret; what was not delivered yet is canceled. \
-                      Ask the person first.",
+                      Ask the user first.",
         effect: Effect::Destroys,
         call: Call::Operation(webhooks::DELETE),
     },
     Tool {
         name: "svc_project_webhook_secret_rotate",
         title: "Replace the secret of a webhook",
-        description: "Makes a new signing secret; the old one signs too for a day, or for \
-                      overlap_seconds, so that the receiver can be changed meanwhile. Ask the \
-                      person first. The secret is shown once: do not show it, use it.",
+        description: "Creates a new signing secret; the old one also signs for a day, or for \
+                      overlap_seconds, so that the receiver can be changed meanwhile. Ask the user \
+                      first. The secret is shown once: do not show it, use it.",
         effect: Effect::Destroys,
         call: Call::Operation(webhooks::ROTATE),
     },
     Tool {
         name: "svc_project_webhook_deliveries_list",
         title: "List the deliveries to a webhook",
-        description: "What was sent to a webhook and how it stands, newest first, page by page.",
+        description: "Deliveries to a webhook with their status, newest first, page by page.",
         effect: Effect::Reads,
         call: Call::Operation(webhooks::LIST_DELIVERIES),
     },
     Tool {
         name: "svc_project_webhook_delivery_get",
         title: "Get a delivery to a webhook",
-        description: "One delivery with each attempt: when, what was answered, what went wrong.",
+        description: "One delivery with each attempt: time, response and error.",
         effect: Effect::Reads,
         call: Call::Operation(webhooks::GET_DELIVERY),
     },
     Tool {
         name: "svc_project_webhook_delivery_retry",
         title: "Try a delivery again",
-        description: "Sends a delivery once more that failed or was canceled.",
+        description: "Sends a failed or canceled delivery again.",
         effect: Effect::Adds,
         call: Call::Operation(webhooks::RETRY_DELIVERY),
     },
     Tool {
         name: "svc_project_tcp_addresses_list",
         title: "List the reserved TCP addresses of a project",
-        description: "Ports that are kept for the TCP tunnels of a project.",
+        description: "Ports reserved for the TCP tunnels of a project.",
         effect: Effect::Reads,
         call: Call::Operation(addresses::LIST),
     },
@@ -329,15 +333,15 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_project_tcp_address_reserve",
         title: "Reserve a TCP address",
         description: "Reserves a port for a project; the platform picks it. Plans limit how many. \
-                      Ask the person first.",
+                      Ask the user first.",
         effect: Effect::Adds,
         call: Call::Operation(addresses::RESERVE),
     },
     Tool {
         name: "svc_project_tcp_address_release",
         title: "Release a TCP address",
-        description: "Gives a reserved port back; others get it after a while. Ask the person \
-                      first: whoever dials it reaches nobody then.",
+        description: "Releases a reserved port; other projects can get it after a while. Ask the \
+                      user first: clients of this port can no longer connect.",
         effect: Effect::Destroys,
         call: Call::Operation(addresses::RELEASE),
     },
@@ -345,7 +349,7 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_webtty_servers_list",
         title: "List registered WebTTY servers",
         description: "The hosts whose terminals are registered in a project, with their status and \
-                      policies, page by page. Whether one is online is in the list of tunnels.",
+                      policies, page by page. The list of tunnels shows whether one is online.",
         effect: Effect::Reads,
         call: Call::Operation(webtty_servers::LIST),
     },
@@ -353,16 +357,16 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_webtty_server_get",
         title: "Get a registered WebTTY server",
         description: "One registered server: its status, and whether its sessions are recorded, \
-                      encrypted from end to end, and for whom.",
+                      end-to-end encrypted, and who may access it.",
         effect: Effect::Reads,
         call: Call::Operation(webtty_servers::GET),
     },
     Tool {
         name: "svc_webtty_server_create",
         title: "Register a WebTTY server",
-        description: "Makes the record of a server. It serves when its host has enrolled itself, \
-                      with `svc webtty server enroll <name>` there: whoever runs that can be given \
-                      terminals of the host, so ask the person first.",
+        description: "Registers a server. It becomes usable once its host has enrolled, with `svc \
+                      webtty server enroll <name>` run there: terminals of that host can then be \
+                      opened through the platform, so ask the user first.",
         effect: Effect::Adds,
         call: Call::Operation(webtty_servers::CREATE),
     },
@@ -370,40 +374,41 @@ pub const TOOLS: &[Tool] = &[
         name: "svc_webtty_server_update",
         title: "Change a registered WebTTY server",
         description: "Changes the name, policies or labels of a server, suspends or resumes it. \
-                      Suspending ends all sessions at once; a policy of `private` keeps no record \
-                      of what is done. Ask the person first.",
+                      Suspending ends all sessions immediately; a policy of `private` records \
+                      nothing. Ask the user first.",
         effect: Effect::Destroys,
         call: Call::Operation(webtty_servers::UPDATE),
     },
     Tool {
         name: "svc_webtty_server_delete",
         title: "Delete a registered WebTTY server",
-        description: "Removes a server with its keys and ends all of its sessions. Its host is \
-                      another server when it comes back. Ask the person first.",
+        description: "Removes a server with its keys and ends all of its sessions. If its host \
+                      reconnects, it must be registered as a new server. Ask the user first.",
         effect: Effect::Destroys,
         call: Call::Operation(webtty_servers::DELETE),
     },
     Tool {
         name: "svc_webtty_server_enrollment_get",
         title: "Get the enrollment of a WebTTY server",
-        description: "The public keys and the fingerprint of a server, to compare with what its \
-                      host shows, and what it said that it can do. Absent before its enrollment.",
+        description: "The public keys and the fingerprint of a server, to compare with those that \
+                      its host shows, and the capabilities it reported. Absent before its \
+                      enrollment.",
         effect: Effect::Reads,
         call: Call::Operation(webtty_servers::GET),
     },
     Tool {
         name: "svc_project_turn_credentials_create",
         title: "Create TURN credentials",
-        description: "A username and a credential for the TURN relay, for some minutes, by project \
-                      id or by project endpoint.",
+        description: "A username and a credential for the TURN relay, valid for some minutes, by \
+                      project id or by project endpoint.",
         effect: Effect::Adds,
         call: Call::Either(turn::ISSUE_BY_ID, turn::ISSUE_BY_ENDPOINT),
     },
     Tool {
         name: "svc_token_create",
         title: "Mint a short-lived token",
-        description: "A delegated token that holds no more than this credential, for at most an \
-                      hour. The token is a secret: do not show it, use it.",
+        description: "A delegated token with at most the permissions of this credential, valid for \
+                      at most an hour. The token is a secret: do not show it, use it.",
         effect: Effect::Adds,
         call: Call::Operation(tokens::MINT_TOKEN),
     },

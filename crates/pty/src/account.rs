@@ -19,10 +19,10 @@ pub struct Account {
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// No account has this name or number.
-    #[error("there is no account `{0}`")]
+    #[error("account `{0}` does not exist")]
     Unknown(String),
     /// The account database could not be read.
-    #[error("the accounts cannot be read: {0}")]
+    #[error("cannot read the accounts: {0}")]
     Unreadable(#[source] std::io::Error),
     /// Only root can use another account.
     #[error("only root can run commands as `{0}`")]

@@ -48,7 +48,7 @@ pub enum StartError {
     #[error(transparent)]
     Account(#[from] AccountError),
     /// No terminal is available.
-    #[error("there is no terminal for it: {0}")]
+    #[error("cannot open a terminal: {0}")]
     Terminal(#[source] io::Error),
     /// The working directory cannot be entered.
     #[error("{}: {error}", path.display())]

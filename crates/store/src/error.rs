@@ -66,7 +66,7 @@ pub enum Bug {
         message: String,
     },
     /// A statement that the database refuses.
-    #[error("the database refused a statement")]
+    #[error("the database rejected a statement")]
     Statement(#[source] sqlx::Error),
     /// A statement was attempted in a transaction after an earlier one had failed.
     #[error("the transaction has ended before")]
@@ -90,7 +90,7 @@ macro_rules! conflicts {
         pub enum Conflict {
             $($(#[doc = $doc])* #[error($says)] $name,)+
             /// A row that is referred to does not exist, or is still referred to.
-            #[error("a row that is referred to is missing or in use")]
+            #[error("a referenced row is missing, or a row is still referenced")]
             Reference,
         }
 
@@ -104,7 +104,7 @@ macro_rules! conflicts {
 
 conflicts! {
     /// Another user has this email address, ignoring case.
-    EmailTaken "users_email_key_unique" "users.email_key" "the email address is taken"
+    EmailTaken "users_email_key_unique" "users.email_key" "the email address is already in use"
     /// The external identity belongs to another user.
     IdentityTaken "identities_pkey" "identities.issuer, identities.subject" "the identity is linked already"
     /// The passkey is registered already.

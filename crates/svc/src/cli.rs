@@ -172,7 +172,7 @@ mod tests {
             let is_of_help = file.starts_with("help-") && !file.ends_with(PENDING);
             assert!(
                 !is_of_help || names.contains(&file),
-                "{file} is of no command"
+                "{file} does not belong to a command"
             );
         }
     }

@@ -66,9 +66,9 @@ impl Connection {
         let context = self.read_context()?;
         // The token is not sent, so the engine and platform it belongs to do not matter.
         let context = context.ok_or_else(|| {
-            Failure::usage("no token is known")
+            Failure::usage("no token is configured")
                 .named("no_token")
-                .hint("give one, or sign in with `svc login`")
+                .hint("give --token (or SVC_TOKEN), or sign in with `svc login`")
         })?;
         context.token.token()
     }
@@ -92,7 +92,7 @@ impl Connection {
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let kept_engine = context.as_ref().and_then(|context| context.engine.clone());
         let Some(engine) = given(&self.engine).or(kept_engine) else {
-            let failure = Failure::usage("no engine is known").named("no_engine");
+            let failure = Failure::usage("no engine is configured").named("no_engine");
             return Err(match &context {
                 // After a login, the platform has the engine of each project.
                 Some(_) => {

@@ -110,7 +110,7 @@ pub(crate) fn choose(
         return match Context::read(directory, &name)? {
             Some(_) => Ok((name, ContextSource::Selected)),
             None => Err(unknown_context(directory, &name)
-                .hint("`svc context use` without a name forgets what was selected")),
+                .hint("`svc context use` without a name clears the selection")),
         };
     }
     match Context::read(directory, LOCAL)? {
@@ -123,11 +123,11 @@ pub(crate) fn choose(
 pub(crate) fn unknown_context(directory: &Path, name: &str) -> Failure {
     let known = names(directory).unwrap_or_default();
     let failure =
-        Failure::usage(format!("there is no context `{name}`")).named("context_not_found");
+        Failure::usage(format!("context `{name}` does not exist")).named("context_not_found");
     match suggest::nearest(name, known.iter().map(String::as_str)) {
         Some(known) => failure.hint(format!("did you mean `{known}`?")),
         None => failure.hint(format!(
-            "`svc login --context {name}` or `svc context set {name}` writes it"
+            "create it with `svc login --context {name}` or `svc context set {name}`"
         )),
     }
 }
@@ -185,7 +185,7 @@ impl TokenStorage {
             Self::KeyringAccount(account) => account.token()?.ok_or_else(|| {
                 Failure::new(
                     Code::Failed,
-                    format!("the keyring holds no token of {account}"),
+                    format!("the keyring has no token for {account}"),
                 )
                 .hint("sign in again with `svc login`")
             }),
@@ -218,7 +218,7 @@ impl Default for TokenStorage {
 pub(crate) fn account(directory: &Path, name: &str) -> Result<Account, Failure> {
     let path = file(directory, name)?;
     let path = std::path::absolute(&path)
-        .map_err(|error| Failure::from_error(&format!("{} is no file", path.display()), error))?;
+        .map_err(|error| Failure::from_error(&format!("{} is not a file", path.display()), error))?;
     Ok(Account::new(path.to_string_lossy()))
 }
 
@@ -237,8 +237,8 @@ impl Context {
             }
         };
         serde_json::from_slice(&text).map(Some).map_err(|error| {
-            Failure::usage(format!("{} is no context: {error}", path.display()))
-                .hint("remove the file, or write it again with `svc up`")
+            Failure::usage(format!("{} is not a context: {error}", path.display()))
+                .hint("remove the file, or recreate it with `svc up`")
         })
     }
 
@@ -330,7 +330,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Path of a context's file.
 pub(crate) fn file(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
     if !is_name(name) {
-        return Err(Failure::usage(format!("`{name}` is no name of a context"))
+        return Err(Failure::usage(format!("`{name}` is not a context name"))
             .hint("letters, digits, `-` and `_`"));
     }
     Ok(directory.join("contexts").join(format!("{name}.json")))

@@ -80,7 +80,8 @@ impl EngineApi {
                 tracing::warn!(%engine, error = chain(&error), "an engine was not reached");
                 let detail = format!(
                     "The engine of this project, {engine}, cannot be reached. Call again in a \
-                     minute; if it stays so, tell the person that their engine is away."
+                     minute; if the error persists, tell the user that their engine is not \
+                     reachable."
                 );
                 problem_response(&Problem::new(502, "engine_unreachable", "").with_detail(detail))
             }
@@ -167,15 +168,15 @@ impl Resolve for LocalhostResolver {
     }
 }
 
-const UNKNOWN: &str = "The engine of this project does not take this credential. One that was made \
-     seconds ago is not known to it yet: call again. If that does not help, have the person sign in \
-     anew.";
+const UNKNOWN: &str = "The engine of this project does not accept this credential. If it was \
+                       created seconds ago, the engine may not know it yet: call again. If that \
+                       does not help, have the user sign in again.";
 const TOO_LARGE: &str = "The list is longer than 1 MiB. Call again with filters or with a limit.";
-const EVENTS_TOO_LARGE: &str = "These records are longer than 1 MiB. Call again with a smaller limit; \
-     what follows comes with from_seq, one more than the last seq.";
-const EXPORT_TOO_LARGE: &str = "The export is longer than 1 MiB. Call again with a smaller max_events \
-     and the format ndjson or json, whose records have their numbers; what follows comes with \
-     from_seq, one more than the last seq.";
+const EVENTS_TOO_LARGE: &str = "These records are longer than 1 MiB. Call again with a smaller \
+                                limit; to continue, set from_seq to the last seq plus one.";
+const EXPORT_TOO_LARGE: &str = "The export is longer than 1 MiB. Call again with a smaller \
+                                max_events and the format ndjson or json, whose records are \
+                                numbered; to continue, set from_seq to the last seq plus one.";
 
 /// From connecting to the end of the response. Lists come from memory, and a model waits for them.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -171,12 +171,13 @@ impl From<&Refusal> for Failure {
                 .named("unauthorized")
                 .hint(TOKEN),
             RefusalKind::Conflict => Self::new(Code::Conflict, message)
-                .hint("`svc tunnels` shows who holds it; take another with --name or --hostname"),
+                .hint("`svc tunnels` shows which agent uses it; choose another with --name or \
+                       --hostname"),
             RefusalKind::TakenOver => Self::new(Code::Conflict, message)
                 .named("taken_over")
                 .hint("`svc clients` shows the agents; give each its own --name to run several"),
             RefusalKind::NotAvailable => Self::new(Code::NotAvailable, message)
-                .hint("leave the option out, or use an engine that has it"),
+                .hint("leave the option out, or use an engine that supports it"),
             RefusalKind::NotFound => Self::new(Code::Failed, message)
                 .named("tunnel_not_found")
                 .hint("`svc tunnels` shows the names that are online"),
@@ -211,20 +212,21 @@ impl From<ConnectError> for Failure {
             | ConnectError::TimedOut(Step::Resolve) => failed("engine_not_resolved")
                 .hint("check the spelling of --engine; the name does not resolve"),
             ConnectError::TimedOut(Step::Handshake) => failed("engine_timeout")
-                .hint("something listens there and says nothing: is it the engine's port?"),
+                .hint("the port accepts connections but sends nothing: is it the engine's port?"),
             ConnectError::Network { .. } => failed("engine_unreachable").hint(
-                "is the engine running? `svc context show` tells where its address is from, `svc up` starts one",
+                "is the engine running? `svc context show` shows where its address comes from, \
+                 `svc up` starts one",
             ),
             ConnectError::TimedOut(_) => failed("engine_timeout").hint(
-                "is the engine running, and does a firewall let you through? see `svc doctor`",
+                "is the engine running, and does a firewall block the connection? see `svc doctor`",
             ),
             ConnectError::Protocol(_) => failed("engine_protocol")
-                .hint("is --engine the address of an engine? `svc doctor` looks closer"),
+                .hint("is --engine the address of an engine? run `svc doctor`"),
             ConnectError::Unavailable(_) => {
                 failed("engine_unavailable").hint("try again in a moment")
             }
             ConnectError::DataPath => failed("data_path")
-                .hint("a firewall lets one connection through and no further ones"),
+                .hint("a firewall allows the first connection and blocks further ones"),
             _ => Self::new(Code::Failed, one_line(&error)),
         }
     }
@@ -242,7 +244,7 @@ fn tls_failure(source: &std::io::Error) -> Option<Failure> {
     Some(match error {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => failed(
             "engine_not_trusted",
-            "the engine's certificate is signed by an authority that is not trusted here",
+            "the engine's certificate is signed by a CA that is not trusted here",
         )
         .hint("an engine with a private CA needs --ca-file; `svc doctor` shows who signed it"),
         rustls::Error::InvalidCertificate(
@@ -251,7 +253,7 @@ fn tls_failure(source: &std::io::Error) -> Option<Failure> {
             "engine_wrong_name",
             "the engine's certificate is for other names than the one in --engine",
         )
-        .hint("use a name that it is for; `svc doctor` shows them"),
+        .hint("use a name that the certificate covers; `svc doctor` shows them"),
         rustls::Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
         ) => failed(
@@ -259,18 +261,19 @@ fn tls_failure(source: &std::io::Error) -> Option<Failure> {
             "the engine's certificate has expired",
         )
         .hint(
-            "it is renewed at the engine; or the clock here is wrong, which `svc doctor` compares",
+            "renew it on the engine, or correct the clock of this machine; `svc doctor` compares \
+             the clocks",
         ),
         rustls::Error::InvalidMessage(_) => failed(
             "engine_protocol",
             "not an svc engine: the port does not speak TLS",
         )
-        .hint("is it the engine's port? metrics and the plain listener have others"),
+        .hint("is it the engine's port? metrics and the plain listener use other ports"),
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol) => failed(
             "engine_protocol",
-            "what listens there speaks TLS, and is no engine",
+            "not an svc engine: the port uses TLS, but not the engine's protocols",
         )
-        .hint("is --engine the address of an engine? `svc doctor` looks closer"),
+        .hint("is --engine the address of an engine? run `svc doctor`"),
         _ => return None,
     })
 }
@@ -294,7 +297,7 @@ impl From<ApiError> for Failure {
                         Some(hint) => failure.hint(hint),
                         None => failure,
                     },
-                    (_, 421) => failure.hint("the engine has another name: give it in --engine"),
+                    (_, 421) => failure.hint("the engine has another name: use that in --engine"),
                     (_, 404) if problem.code.is_empty() => {
                         failure.hint("is --engine the address of an engine?")
                     }
@@ -304,13 +307,13 @@ impl From<ApiError> for Failure {
             }
             ApiError::Http(_) => Self::new(Code::Failed, chain(&error))
                 .named("engine_protocol")
-                .hint("is --engine the address of an engine? `svc doctor` looks closer"),
+                .hint("is --engine the address of an engine? run `svc doctor`"),
             other => Self::new(Code::Failed, one_line(&other)).named("engine_protocol"),
         }
     }
 }
 
-const TOKEN: &str = "`svc token inspect` shows what the token allows and until when";
+const TOKEN: &str = "`svc token inspect` shows the token's permissions and expiry";
 
 #[cfg(test)]
 mod tests {

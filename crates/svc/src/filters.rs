@@ -16,7 +16,7 @@ pub(crate) fn parse(text: &str) -> Result<(String, Option<String>), String> {
         {
             Ok((text.to_owned(), None))
         }
-        _ => Err(format!("`{text}` is no key=value")),
+        _ => Err(format!("`{text}` is not key=value")),
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn hint(field: Option<&str>) -> Option<String> {
     match suggest::nearest(key, KEYS.iter().copied()) {
         Some(known) if known == key => None,
         Some(known) => Some(format!("did you mean `{known}`?")),
-        None => Some(format!("there are {}", KEYS.join(", "))),
+        None => Some(format!("valid keys: {}", KEYS.join(", "))),
     }
 }
 

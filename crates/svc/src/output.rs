@@ -46,7 +46,7 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
         return rows.iter().try_for_each(|row| line(&join_with_tabs(row)));
     }
     if rows.is_empty() {
-        message("there are none");
+        message("none found");
         return Ok(());
     }
     table::fitted(heading, rows, width())
@@ -83,7 +83,7 @@ pub(crate) fn is_terminal() -> bool {
 /// Converts a write error. A reader that closed the pipe early (`| head`) is not an error.
 pub(crate) fn write_failure(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        Failure::new(Code::OutputClosed, "the reader of the output is gone")
+        Failure::new(Code::OutputClosed, "the reader closed the output")
     } else {
         Failure::from_error("the output cannot be written", error)
     }

@@ -110,7 +110,7 @@ impl JoinedParticipant {
         if !can.live_attach {
             return Err(Failure::new(
                 Code::NotAvailable,
-                "nobody can join sessions on this engine",
+                "this engine does not support joining sessions",
             ));
         }
         let session: Session = read(&api, Method::GET, &named(SESSION), None).await?;
@@ -277,7 +277,7 @@ impl JoinedParticipant {
             notice.user.clone()
         };
         Some(match notice.kind() {
-            NoticeKind::Joined => format!("{who} watches"),
+            NoticeKind::Joined => format!("{who} is watching"),
             NoticeKind::Left => format!("{who} left"),
             NoticeKind::Granted if is_own => {
                 self.control = Control::Granted(notice.request_id.clone());
@@ -304,7 +304,7 @@ impl JoinedParticipant {
                 self.answered(notice, "revoked")
             }
             NoticeKind::Requested => {
-                let text = format!("{who} asks for control");
+                let text = format!("{who} requests control");
                 if self.pending_requests.len() < MAX_ASKED {
                     self.pending_requests.push_back(PendingControlRequest {
                         request_id: notice.request_id.clone(),
@@ -391,10 +391,10 @@ fn not_attachable(session: &Session) -> Failure {
         (SessionStatus::Closed | SessionStatus::Errored, _) => "the session has ended",
         (SessionStatus::Closing, _) => "the session is ending",
         (_, EncryptionMode::E2e) => {
-            "the session is end-to-end encrypted: nobody but its two ends can see it"
+            "the session is end-to-end encrypted: only its two ends can see it"
         }
-        (SessionStatus::Opening, _) => "the session has not begun",
-        (SessionStatus::Active, _) => "nobody can join this session",
+        (SessionStatus::Opening, _) => "the session has not started",
+        (SessionStatus::Active, _) => "this session cannot be joined",
     };
     let failure = Failure::new(Code::Failed, why).named("session_not_attachable");
     match session.status {
@@ -427,8 +427,8 @@ const MAX_ASKED: usize = 32;
 /// The result of a request as text.
 fn describe_outcome(how: &str) -> &'static str {
     match how {
-        "revoked" => "control was taken back",
-        "expired" => "nobody answered in time",
+        "revoked" => "control was revoked",
+        "expired" => "the request was not answered in time",
         _ => "control was refused",
     }
 }

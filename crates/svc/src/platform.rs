@@ -162,7 +162,7 @@ impl Call<'_> {
     pub(crate) async fn answer<T: DeserializeOwned>(self) -> Result<T, PlatformError> {
         let body = self.send().await?;
         serde_json::from_slice(&body)
-            .map_err(|error| PlatformError::Unexpected(format!("not what was asked for: {error}")))
+            .map_err(|error| PlatformError::Unexpected(format!("unexpected content: {error}")))
     }
 
     /// Sends the call and ignores the response body.
@@ -249,7 +249,7 @@ fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failur
     }
     builder
         .build()
-        .map_err(|error| Failure::from_error("no connection can be made", error))
+        .map_err(|error| Failure::from_error("cannot set up a connection", error))
 }
 
 enum ConnectionError {

@@ -36,7 +36,7 @@ fn ask(text: &str) -> Result<(), Failure> {
     let mut out = io::stderr().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
-        .map_err(|error| Failure::from_error("the question cannot be asked", error))
+        .map_err(|error| Failure::from_error("cannot show the question", error))
 }
 
 fn read_line() -> Result<String, Failure> {
@@ -44,7 +44,7 @@ fn read_line() -> Result<String, Failure> {
     io::stdin()
         .lock()
         .read_line(&mut line)
-        .map_err(|error| Failure::from_error("there is no answer", error))?;
+        .map_err(|error| Failure::from_error("no answer was given", error))?;
     Ok(line)
 }
 
@@ -63,7 +63,7 @@ mod quiet {
 
     impl Quiet {
         pub(super) fn begin() -> Result<Self, Failure> {
-            let failed = |error| Failure::from_error("the terminal cannot be made quiet", error);
+            let failed = |error| Failure::from_error("cannot turn off terminal echo", error);
             let before = tcgetattr(stdin()).map_err(failed)?;
             let mut quiet = before.clone();
             quiet.local_flags.remove(LocalFlags::ECHO);
@@ -91,7 +91,7 @@ mod quiet {
     impl Quiet {
         pub(super) fn begin() -> Result<Self, Failure> {
             Err(Failure::usage(
-                "a secret cannot be asked for on this system without showing it".to_owned(),
+                "cannot prompt for a secret on this system without showing it".to_owned(),
             )
             .hint("give it on standard input, or in a file"))
         }

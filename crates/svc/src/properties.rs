@@ -230,7 +230,7 @@ pub(crate) struct TlsConflictError;
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is no key=value")),
+        _ => Err(format!("`{text}` is not key=value")),
     }
 }
 

@@ -8,7 +8,7 @@ pub(crate) fn bytes<const N: usize>() -> Result<[u8; N], Failure> {
     rustls::crypto::aws_lc_rs::default_provider()
         .secure_random
         .fill(&mut bytes)
-        .map_err(|_none| Failure::usage("the system gives no randomness"))?;
+        .map_err(|_none| Failure::usage("the operating system provides no random numbers"))?;
     Ok(bytes)
 }
 

@@ -8,7 +8,7 @@ use crate::{environment, failure::Failure};
 /// Connects to the supervisor that the environment names. Without one, notifications do nothing.
 pub(crate) fn connect() -> Result<Supervisor, Failure> {
     Supervisor::of_environment(environment::variables(), std::process::id()).map_err(|error| {
-        Failure::from_error("the supervisor in NOTIFY_SOCKET cannot be told", error)
+        Failure::from_error("cannot notify the supervisor in NOTIFY_SOCKET", error)
     })
 }
 

@@ -179,7 +179,7 @@ impl Terminals {
             TerminalAct::Type => {
                 let args: Line = read(arguments)?;
                 if args.text.chars().any(char::is_control) {
-                    let why = "a line has no control characters; its end is added";
+                    let why = "a line must not contain control characters; the line end is added";
                     return Err(invalid("line", why));
                 }
                 let key = key(who, &config, args.session_id);
@@ -285,7 +285,7 @@ fn session_ended() -> TerminalError {
 fn no_control() -> TerminalError {
     let why = "Nothing was typed: you do not have control of this session. Ask for it with \
                svc_webtty_control_request_create (a reason, and lines or minutes), then call \
-               svc_webtty_session_screen with wait_seconds until control.state is held; a person \
+               svc_webtty_session_screen with wait_seconds until control.state is held; a user \
                decides. Then type.";
     TerminalError::new(409, "control_required", why)
 }
@@ -311,13 +311,13 @@ fn from_failure(failure: &Failure) -> TerminalError {
 /// Checks the limits of watched sessions, in total and for one caller.
 fn check_capacity(all: usize, own: usize) -> Result<(), TerminalError> {
     if own >= MAX_WATCHED_PER_CALLER {
-        let why = "You take part in as many sessions as one may. Leave one: \
+        let why = "You take part in the maximum number of sessions. Leave one: \
                    svc_webtty_session_screen with leave.";
         return Err(TerminalError::new(409, "too_many_sessions", why));
     }
     // Sessions of other callers, which this caller cannot leave.
     if all >= MAX_WATCHED {
-        let why = "Too many terminals are watched here now. Call again in some minutes.";
+        let why = "Too many terminals are being watched. Call again in a few minutes.";
         return Err(TerminalError::new(503, "too_many_terminals", why));
     }
     Ok(())

@@ -97,7 +97,7 @@ async fn write_changes(
                 }
             }
             FeedItem::Lost { reason, wait } => {
-                output::message(&format!("{reason}; following again in {wait:.1?}"));
+                output::message(&format!("{reason}; reconnecting in {wait:.1?}"));
             }
         }
     }
@@ -125,7 +125,7 @@ async fn draw(
                     is_stale = true;
                 }
                 Some(FeedItem::Lost { reason, wait }) => {
-                    state = format!("{reason}; following again in {wait:.1?}");
+                    state = format!("{reason}; reconnecting in {wait:.1?}");
                     is_stale = true;
                 }
                 None => return Ok(()),
@@ -135,7 +135,7 @@ async fn draw(
                 let rows: Vec<_> = list.objects().map(kind.row).collect();
                 let lines = output::fitted(kind.heading, &rows, output::width());
                 let of = kind.list.trim_start_matches("webtty_");
-                let last = format!("{} {of} · {state} · Ctrl-C ends", rows.len());
+                let last = format!("{} {of} · {state} · Ctrl-C stops", rows.len());
                 screen.draw(&lines, &last)?;
                 is_stale = false;
                 next = Instant::now() + FRAME;

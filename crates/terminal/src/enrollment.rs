@@ -103,13 +103,13 @@ pub enum EnrollmentError {
     #[error("{0}: {1}")]
     Io(PathBuf, #[source] io::Error),
     /// Other accounts can read or write the file.
-    #[error("{0} is not its owner's alone: its mode must be 0600")]
+    #[error("{0} is accessible to other users: its mode must be 0600")]
     Shared(PathBuf),
     /// The file has another content.
-    #[error("{0} is no enrollment: {1}")]
+    #[error("{0} is not an enrollment: {1}")]
     Content(PathBuf, String),
     /// The id is invalid: it may contain letters, digits, `.`, `_` and `-`.
-    #[error("`{0}` is no id of a server")]
+    #[error("`{0}` is not the id of a server")]
     Id(String),
 }
 

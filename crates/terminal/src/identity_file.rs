@@ -65,7 +65,7 @@ pub enum IdentityError {
     #[error("{0}: {1}")]
     Io(PathBuf, #[source] io::Error),
     /// Other accounts can read or write the file.
-    #[error("{0} is not its owner's alone: its mode must be 0600")]
+    #[error("{0} is accessible to other users: its mode must be 0600")]
     Shared(PathBuf),
     /// The file has another content.
     #[error("{0}: {1}")]

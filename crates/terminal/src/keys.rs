@@ -44,7 +44,7 @@ pub enum KeyError {
         source: std::io::Error,
     },
     /// Other users can read or write the file.
-    #[error("{} is open to others than its owner: `chmod 600` closes it", path.display())]
+    #[error("{} is accessible to other users: fix it with `chmod 600`", path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum KeyError {
         what: &'static str,
     },
     /// The private and the public key do not match.
-    #[error("{}: the private key is not that of the public one", path.display())]
+    #[error("{}: the private key does not match the public key", path.display())]
     Mismatch {
         /// The file.
         path: PathBuf,

@@ -195,7 +195,7 @@ impl Server {
     ) {
         let shared = Arc::clone(&self.shared);
         let Ok(permit) = Arc::clone(&shared.connections).try_acquire_owned() else {
-            tracing::warn!("more connections than there may be: one is dropped");
+            tracing::warn!("too many connections: one is dropped");
             return;
         };
         let serving = async move {
@@ -298,7 +298,7 @@ fn session_id() -> String {
 }
 
 /// Error for clients that connect during a shutdown.
-const SHUTTING_DOWN: &str = "the server goes down";
+const SHUTTING_DOWN: &str = "the server is shutting down";
 
 /// Connections in addition to those of sessions: clients that have not sent an `Open`, that resume,
 /// that read files, or that are about to close.

@@ -254,7 +254,7 @@ impl State {
             };
             woken.extend(entry.waiting());
             if entry.state.on_send(FrameStep::Reset).is_ok() {
-                let full = wire::Error::capacity_exhausted("too much of it waits to be read");
+                let full = wire::Error::capacity_exhausted("too much unread data");
                 wire::lane::encode_reset(*number, Some(&full), &mut self.out);
             }
             self.unread -= entry.clear();

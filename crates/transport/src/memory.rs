@@ -173,7 +173,7 @@ impl Backlog {
                 self.stall = None;
                 Err(io::Error::new(
                     io::ErrorKind::QuotaExceeded,
-                    "its reader does not take what waits for it, and memory for that is used up",
+                    "the reader does not read its buffered data, and the buffer memory is used up",
                 ))
             }
             _ => Ok(()),

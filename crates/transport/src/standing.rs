@@ -217,7 +217,7 @@ impl<T: Stream> FramedStream<T> {
                 ready!(self.poll_payload(cx, &mut buf))?;
                 discarded += buf.filled().len();
                 if discarded > DISCARD_LIMIT {
-                    return Poll::Ready(Err(violation("too much after a reset")));
+                    return Poll::Ready(Err(violation("too much data after a reset")));
                 }
             }
             flushed.map(Ok)

@@ -169,22 +169,22 @@ pub enum AdmissionError {
     #[error("the admission proof cannot be read")]
     Malformed,
     /// The proof has another version or other algorithms.
-    #[error("the admission proof is of another version")]
+    #[error("the admission proof has another version")]
     Version,
     /// The proof was made with another key than the enrolled one.
     #[error("the admission proof was made with another key than the server was enrolled with")]
     OtherKey,
     /// The signature is invalid.
-    #[error("the signature of the admission proof does not hold")]
+    #[error("the signature of the admission proof is invalid")]
     Forged,
     /// The proof is for another tunnel.
     #[error("the admission proof is for another tunnel: its {0} differs")]
     OtherSubject(&'static str),
     /// The proof states a longer validity than is permitted.
-    #[error("the admission proof is good for longer than {} seconds", LIFETIME.as_secs())]
+    #[error("the admission proof is valid for longer than {} seconds", LIFETIME.as_secs())]
     Lifetime,
     /// The proof is from the future.
-    #[error("the admission proof is not good yet; the clock of the server is ahead")]
+    #[error("the admission proof is not valid yet; the clock of the server is ahead")]
     NotYet,
     /// The proof has expired.
     #[error("the admission proof has expired; if it is new, the clock of the server is behind")]

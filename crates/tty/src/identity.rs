@@ -291,7 +291,7 @@ impl SigningPublicKey {
 
 /// The data is not a key, or not the stated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a key of a terminal's end")]
+#[error("not a terminal key")]
 pub struct InvalidKeyError;
 
 /// Reasons for which an identity file is rejected.
@@ -304,7 +304,7 @@ pub enum IdentityFileError {
     #[error("an identity file of another version")]
     Suite,
     /// The keys do not match their ids or public keys.
-    #[error("the keys of the identity file do not belong together")]
+    #[error("the keys of the identity file do not match")]
     Keys,
 }
 

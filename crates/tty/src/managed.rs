@@ -70,7 +70,7 @@ pub const KILL_GRACE: Duration = Duration::from_secs(1);
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Error of a session that lost its server.
-pub const SERVER_LOST: &str = "the connection to the server is gone";
+pub const SERVER_LOST: &str = "the connection to the server was lost";
 
 /// Maximum of present participants: more than ever watch a terminal, few enough to write to all.
 pub const MAX_PARTICIPANTS: usize = 256;
@@ -162,16 +162,16 @@ pub enum SessionRefusalError {
     #[error("it has expired")]
     Expired,
     /// A client cannot attach as the controller.
-    #[error("control has to be requested")]
+    #[error("control must be requested")]
     NotAsController,
     /// The participant has no stream.
     #[error("the participant is not connected")]
     NotConnected,
     /// The participant already has control.
-    #[error("the participant has control already")]
+    #[error("the participant already has control")]
     HasControl,
     /// The participant already has a pending request.
-    #[error("the participant has a request that is pending")]
+    #[error("the participant already has a pending request")]
     IsPending,
     /// The request was already answered.
     #[error("the request is not pending")]
@@ -184,11 +184,12 @@ pub enum SessionRefusalError {
     NotAllowed,
     /// The caller answers its own request.
     #[error(
-        "a request is not granted with the credential that made it, nor with one of the same chain"
+        "a request cannot be granted with the credential that made it, nor with one of the same \
+         chain"
     )]
     OwnRequest,
     /// A token alone does not permit this.
-    #[error("this needs the stream of the participant itself, or a browser session of the person")]
+    #[error("this needs the stream of the participant itself, or a browser session of the user")]
     NeedsPerson,
     /// A limit is reached.
     #[error("there are too many")]

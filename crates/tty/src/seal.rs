@@ -143,7 +143,7 @@ impl fmt::Debug for Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
     /// The peer uses another version than [`VERSION`].
-    #[error("another version of the encryption")]
+    #[error("unsupported version of the encryption")]
     Version,
     /// The message was sealed to another key, or changed on the way.
     #[error("sealed for another key, or changed on the way")]
@@ -152,7 +152,7 @@ pub enum SealError {
     #[error("the client is not authorized")]
     Unauthorized,
     /// The peer does not have the keys of the session, or the command was changed.
-    #[error("the other end could not prove who it is")]
+    #[error("the other end could not prove its identity")]
     Unconfirmed,
     /// A message is missing, repeated or out of order.
     #[error("message {found:?} in the place of {expected}")]

@@ -66,7 +66,7 @@ async fn connection(
     tls: Option<TlsAcceptor>,
 ) {
     if let Err(error) = streams::tune(&stream) {
-        tracing::debug!(%error, "a connection is gone already");
+        tracing::debug!(%error, "a connection was already closed");
         return;
     }
     let client = Client {

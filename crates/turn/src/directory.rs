@@ -312,7 +312,7 @@ impl Keys {
         let api = secret.and_then(|secret| PasswordKey::api(&secret, realm));
         let relay = decode(&relay_keys.private_key).and_then(|der| RelayPrivateKey::from_der(&der));
         if relay_keys.realm != realm || api.is_none() || relay.is_none() {
-            tracing::error!("keys that the platform told cannot be used");
+            tracing::error!("the keys from the platform cannot be used");
         }
         let is_ours = relay_keys.realm == realm;
         Self {

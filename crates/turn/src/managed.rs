@@ -159,7 +159,7 @@ impl Task {
     async fn finish(self) {
         self.stop.cancel();
         if let Err(error) = self.handle.await {
-            tracing::warn!(%error, "a task of the link did not stop in order");
+            tracing::warn!(%error, "a task of the link did not shut down cleanly");
         }
     }
 }

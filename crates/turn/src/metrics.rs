@@ -5,13 +5,8 @@ use metrics::{Counter, Gauge, counter, gauge};
 
 /// All metrics. `docs/metrics.md` is generated from this.
 pub(crate) const METRICS: &[Metric] = &[
-    metric(ALLOCATIONS, Kind::Gauge, &[], "Allocations that there are."),
-    metric(
-        ALLOCATIONS_MADE,
-        Kind::Counter,
-        &[],
-        "Allocations that were made.",
-    ),
+    metric(ALLOCATIONS, Kind::Gauge, &[], "Current allocations."),
+    metric(ALLOCATIONS_MADE, Kind::Counter, &[], "Created allocations."),
     metric(
         CONNECTIONS,
         Kind::Gauge,
@@ -22,48 +17,48 @@ pub(crate) const METRICS: &[Metric] = &[
         CONNECTIONS_REFUSED,
         Kind::Counter,
         &[("reason", &["full", "source", "handshake"])],
-        "Connections that were closed at once: there were as many as there may be, or as many of \
-         their source, or no TLS session came about.",
+        "Connections that were closed immediately: the limit of all connections or of one source \
+         was reached, or the TLS handshake failed.",
     ),
     metric(
         PEER_CONNECTIONS,
         Kind::Gauge,
         &[],
-        "Connections with peers (RFC 6062), those that are being made or wait for their clients \
-         among them.",
+        "Connections to peers (RFC 6062), including those that are being opened or wait for their \
+         clients.",
     ),
     metric(
         PEER_CONNECTIONS_MADE,
         Kind::Counter,
         &[("by", &["client", "peer"])],
-        "Connections with peers that were made, and by whom.",
+        "Connections to peers that were opened, by the side that opened them.",
     ),
     metric(
         PEER_CONNECTIONS_FAILED,
         Kind::Counter,
         &[("reason", &["unreachable", "unclaimed"])],
-        "Connections with peers that came to nothing: the peer could not be reached, or the \
-         client did not come for it within 30 seconds.",
+        "Connections to peers that failed: the peer could not be reached, or the client did not \
+         use the connection within 30 seconds.",
     ),
     metric(
         RELAYED,
         Kind::Counter,
         &[],
-        "Bytes of data that were relayed, both ways together.",
+        "Bytes of relayed data, in both directions together.",
     ),
     metric(
         DROPPED,
         Kind::Counter,
         &[],
-        "Packets that were dropped: of no allocation, to or from a peer without a permission, or \
-         of no sense.",
+        "Packets that were dropped: without an allocation, to or from a peer without a permission, \
+         or malformed.",
     ),
     metric(
         THROTTLED,
         Kind::Counter,
         &[],
         "Bytes of data in packets that were dropped because a limit of bytes per second was \
-         reached. Connections with peers wait instead.",
+         reached. Connections to peers wait instead.",
     ),
     metric(
         REFUSED,
@@ -76,13 +71,14 @@ pub(crate) const METRICS: &[Metric] = &[
         REVOKED,
         Kind::Counter,
         &[],
-        "Allocations that ended because what had allowed them was revoked or suspended.",
+        "Allocations that ended because their credentials were revoked or suspended.",
     ),
     metric(
         LINK_CONNECTED,
         Kind::Gauge,
         &[],
-        "1 while connected to the platform. Only with `turn.control_plane`, as those below.",
+        "1 while connected to the platform. Only with `turn.control_plane`, like the metrics \
+         below.",
     ),
     metric(
         LINK_SAVED,
@@ -94,13 +90,13 @@ pub(crate) const METRICS: &[Metric] = &[
         LINK_VERSION,
         Kind::Gauge,
         &[],
-        "Version of what is known of the platform.",
+        "Version of the state received from the platform.",
     ),
     metric(
         REPORTS_WAITING,
         Kind::Gauge,
         &[],
-        "Records of usage that wait for the platform.",
+        "Records of usage waiting to be sent to the platform.",
     ),
 ];
 

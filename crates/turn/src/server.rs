@@ -67,7 +67,7 @@ impl RunningRelay {
     /// Waits until the relay has stopped, after all allocations ended or the deadline passed.
     pub async fn stopped(self) {
         if let Err(error) = self.stopping.await {
-            warn!(%error, "the relay did not stop in order");
+            warn!(%error, "the relay did not shut down cleanly");
         }
     }
 }
@@ -120,7 +120,10 @@ pub async fn start_with_clock(
     // With its own secret a relay can serve immediately; otherwise it needs the platform's secret.
     readiness.set_ready(secret.is_some() || directory.is_informed());
     let following = managed.map(|managed| managed.follow(clock));
-    info!(listeners = ?listeners, tls = ?tls_listeners, realm = config.realm, "the relay serves");
+    info!(
+        listeners = ?listeners, tls = ?tls_listeners, realm = config.realm,
+        "the relay is running"
+    );
 
     let link = following.as_ref().map(LinkHandle::status);
     let metrics_addr = metrics.as_ref().map(MetricsServer::local_addr);

@@ -31,7 +31,7 @@ impl Callback {
         } else if text.starts_with("http://") {
             (true, 7)
         } else {
-            return refused("must begin with https://, or with http:// on this machine");
+            return refused("must start with https://, or with http:// on this machine");
         };
         if text.contains('#') {
             return refused("has a fragment");
@@ -43,39 +43,41 @@ impl Callback {
         let is_plain_byte =
             |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/?[]@!$&'()+,;=%".contains(&byte);
         if !text.bytes().all(is_plain_byte) {
-            return refused("has characters that no address has");
+            return refused("contains characters that are not allowed in an address");
         }
         let rest = text.get(start..).unwrap_or_default();
         let length = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at_checked(length).unwrap_or((rest, ""));
-        let host = host(authority).ok_or(BadCallback("has no plain host and port"))?;
+        let host = host(authority).ok_or(BadCallback("has no valid host and port"))?;
         if is_plain && !host.is_this_machine() {
-            return refused("must be https: with http a code would travel in clear");
+            return refused("must be https: with http a code would be sent unencrypted");
         }
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         if path.contains(['[', ']']) || query.contains(['[', ']']) {
-            return refused("has brackets behind the host");
+            return refused("contains brackets after the host");
         }
         if percent_decode(target.as_bytes()).is_none() {
-            return refused("has a broken escape");
+            return refused("contains an invalid escape");
         }
         let is_dots = |segment: &str| {
             let segment = segment.to_ascii_lowercase().replace("%2e", ".");
             segment == "." || segment == ".."
         };
         if path.split('/').any(is_dots) {
-            return refused("has dot segments, which browsers resolve");
+            return refused("contains dot segments, which browsers resolve");
         }
         match form::Form::parse(query) {
-            Err(_) => return refused("has a query that cannot be read"),
+            Err(_) => return refused("has a query that cannot be parsed"),
             // The query must not already have a parameter with a name that the response adds, not
             // even an empty one.
             Ok(query) => {
                 if RESPONSE.into_iter().any(|name| query.has(name)) {
-                    return refused("has a parameter in its query that the answer has");
+                    return refused("has a query parameter with the name of a response parameter");
                 }
                 if !query.has_room_for(RESPONSE.len()) {
-                    return refused("has so many parameters that the answer has no room");
+                    return refused(
+                        "has so many parameters that the response parameters do not fit",
+                    );
                 }
             }
         }

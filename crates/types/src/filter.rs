@@ -235,7 +235,7 @@ impl Filter for TunnelFilter {
 
 fn set_session(filter: &mut TunnelFilter, value: &Value, at: &str) -> Result<(), ParamError> {
     match filter.svc_auth.replace(boolean(value, at)?) {
-        Some(_) => Err(ParamError::new(at, "is there in two spellings")),
+        Some(_) => Err(ParamError::new(at, "is given in two spellings")),
         None => Ok(()),
     }
 }

@@ -58,10 +58,10 @@ impl fmt::Debug for Form {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadForm {
     /// A broken escape, or invalid UTF-8.
-    #[error("the parameters are not well encoded")]
+    #[error("the parameters are not encoded correctly")]
     Encoding,
     /// A repeated name, cut to 64 characters.
-    #[error("{0:?} is there more than once")]
+    #[error("{0:?} is repeated")]
     Repeated(String),
     /// More than [`MAX_PARAMETERS`].
     #[error("there are too many parameters")]

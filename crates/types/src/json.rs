@@ -201,7 +201,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
         while let Some(name) = members.next_key::<String>()? {
             self.enter(name.clone());
             if object.contains_key(&name) {
-                return Err(self.refuse("a member is there twice"));
+                return Err(self.refuse("a member is repeated"));
             }
             let member = members.next_value_seed(inner)?;
             self.leave();
@@ -281,7 +281,7 @@ mod tests {
     fn duplicate_members_are_named() {
         assert_eq!(
             refusal(r#"{"a":{"b":1,"b":1}}"#),
-            ("a.b".to_owned(), "a member is there twice".to_owned())
+            ("a.b".to_owned(), "a member is repeated".to_owned())
         );
         // The same name, written with an escape.
         assert_eq!(refusal(r#"[{"b":1,"\u0062":2}]"#).0, "0.b");

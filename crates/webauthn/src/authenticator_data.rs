@@ -77,7 +77,7 @@ impl<'a> Credential<'a> {
         let (length, rest) = rest.split_first_chunk().ok_or(TRUNCATED)?;
         let length = usize::from(u16::from_be_bytes(*length));
         if !(1..=MAX_CREDENTIAL_ID).contains(&length) {
-            return Err(CeremonyError("the credential's id has no good length"));
+            return Err(CeremonyError("the credential's id has an invalid length"));
         }
         let (id, rest) = rest.split_at_checked(length).ok_or(TRUNCATED)?;
         let mut reader = Reader::new(rest);
@@ -88,7 +88,7 @@ impl<'a> Credential<'a> {
     }
 }
 
-const TRUNCATED: CeremonyError = CeremonyError("the authenticator data breaks off");
+const TRUNCATED: CeremonyError = CeremonyError("the authenticator data is truncated");
 
 const USER_PRESENT: u8 = 1;
 const USER_VERIFIED: u8 = 1 << 2;

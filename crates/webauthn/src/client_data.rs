@@ -29,7 +29,7 @@ impl ClientData {
             || data.get("topOrigin").is_some()
         {
             return Err(CeremonyError(
-                "the page that asked was framed by another origin",
+                "the requesting page was framed by another origin",
             ));
         }
         let challenge = BASE64_URL_SAFE_NO_PAD

@@ -75,7 +75,7 @@ impl<'a> PublicKey<'a> {
                 signature,
             ),
         };
-        verified.map_err(|_| CeremonyError("the signature is not the key's"))
+        verified.map_err(|_| CeremonyError("the signature does not match the key"))
     }
 }
 
@@ -101,7 +101,7 @@ fn coordinate(bytes: &[u8]) -> Result<[u8; 32], CeremonyError> {
     bytes.try_into().map_err(|_| UNKNOWN_KEY)
 }
 
-const UNKNOWN_KEY: CeremonyError = CeremonyError("the key is of no kind that is taken");
+const UNKNOWN_KEY: CeremonyError = CeremonyError("the key type is not supported");
 
 // RFC 9053 section 7.1 and RFC 8230 section 4: types of keys, and curves.
 const OKP: i64 = 1;

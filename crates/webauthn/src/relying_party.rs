@@ -101,7 +101,7 @@ impl RelyingParty {
         let data = self.authenticator_data(attested(sent.attestation)?)?;
         let credential = data
             .credential
-            .ok_or(CeremonyError("there is no credential"))?;
+            .ok_or(CeremonyError("the credential is missing"))?;
         Ok(NewPasskey {
             credential_id: credential.id.to_vec(),
             public_key: credential.public_key.to_vec(),
@@ -141,14 +141,14 @@ impl RelyingParty {
     ) -> Result<(), CeremonyError> {
         let data = ClientData::read(client_data)?;
         if data.purpose != purpose {
-            return Err(CeremonyError("this was asked for something else"));
+            return Err(CeremonyError("the response is for another operation"));
         }
         if data.origin != self.origin {
-            return Err(CeremonyError("the page that asked is of another origin"));
+            return Err(CeremonyError("the requesting page has another origin"));
         }
         if !is_ours(&data.challenge) {
             return Err(CeremonyError(
-                "the challenge is not one of ours, or too old",
+                "the challenge is unknown or too old",
             ));
         }
         Ok(())
@@ -165,7 +165,7 @@ impl RelyingParty {
             return Err(CeremonyError("the passkey is for another host"));
         }
         if !data.user_present() {
-            return Err(CeremonyError("nobody was present"));
+            return Err(CeremonyError("the user was not present"));
         }
         Ok(data)
     }

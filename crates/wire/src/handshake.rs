@@ -43,7 +43,7 @@ pub fn check_version(details: &ClientDetails) -> Result<(), Error> {
     } else {
         Err(Error::new(
             ErrorCode::ProtocolVersionIncompatible,
-            format!("protocol version {major} is not spoken here, {PROTOCOL_VERSION} is"),
+            format!("protocol version {major} is not supported, {PROTOCOL_VERSION} is"),
         ))
     }
 }

@@ -39,7 +39,7 @@ pub const RELEASE: &Operation = &Operation {
     id: "release_project_tcp_address",
     method: Method::Delete,
     path: "/api/projects/tunnels/{project_id}/addresses/{address_id}",
-    summary: "Give a reserved TCP address back",
+    summary: "Release a reserved TCP address",
     access: WRITE,
     answer: Answer::NO_CONTENT,
     ..*LIST

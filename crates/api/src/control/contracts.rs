@@ -18,7 +18,7 @@ pub const CONTROL_PLANE: &Operation = &Operation {
 pub const ENGINE: &Operation = &Operation {
     id: "get_engine_openapi",
     path: "/api/engine/openapi.json",
-    summary: "The document of the engine API",
+    summary: "The OpenAPI document of the engine API",
     ..DOCUMENT
 };
 

@@ -14,17 +14,17 @@ pub const LIST: &Operation = &Operation {
     query: &[
         Parameter {
             name: "q",
-            description: "Part of the name, in any case.",
+            description: "Part of the name, case-insensitive.",
             shape: Shape::Text,
         },
         Parameter {
             name: "type",
-            description: "Those of this type.",
+            description: "Only credentials of this type.",
             shape: Shape::OneOf(&["pat", "app", "mtls"]),
         },
         Parameter {
             name: "status",
-            description: "Those in this status. What was revoked is never listed.",
+            description: "Only credentials with this status. Revoked credentials are never listed.",
             shape: Shape::OneOf(&["active", "expired"]),
         },
         Parameter {
@@ -39,7 +39,7 @@ pub const LIST: &Operation = &Operation {
         },
         Parameter {
             name: "pageSize",
-            description: "Credentials of a page; 20 where it is absent.",
+            description: "Credentials per page; default 20.",
             shape: Shape::Integer(1, 100),
         },
     ],
@@ -127,8 +127,8 @@ pub const REVOKE: &Operation = &Operation {
     stable: false,
     query: &[Parameter {
         name: "issued",
-        description: "With true, every credential that was issued with this one, or with one of \
-                      those, is revoked too, also where this one was revoked before.",
+        description: "With true, all credentials that were issued with this one, directly or \
+            indirectly, are revoked too, even if this one was already revoked.",
         shape: Shape::OneOf(&["true", "false"]),
     }],
     body: None,

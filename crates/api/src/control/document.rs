@@ -31,7 +31,7 @@ pub(super) fn assemble() -> Value {
         .title("Control plane API")
         .version("1.0.0")
         .description(Some(
-            "Workspaces, tunnels projects, plans, credentials and TURN credentials.",
+            "Workspaces, tunnel projects, plans, credentials and TURN credentials.",
         ))
         .license(Some(
             LicenseBuilder::new()
@@ -58,12 +58,12 @@ fn components() -> ComponentsBuilder {
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")
         .description(Some(
-            "A personal access token, an application token or a delegated token that holds the \
-             permission of the operation. Where it is present, it alone is judged.",
+            "A personal access token, an application token or a delegated token that has the \
+             permission of the operation. If it is present, only it is checked.",
         ));
     let session = ApiKeyValue::with_description(
         "__Host-svc_session",
-        "A person's session. Requests that change something must come from this origin.",
+        "A user's session. Requests that change something must come from this origin.",
     );
     let mut components = ComponentsBuilder::new()
         .security_scheme(BEARER, SecurityScheme::Http(bearer.build()))
@@ -253,8 +253,8 @@ fn method(method: Method) -> HttpMethod {
 const fn phrase(status: u16) -> &'static str {
     match status {
         201 => "Created.",
-        204 => "Done; there is nothing to tell.",
-        _ => "As asked.",
+        204 => "Done; the response has no content.",
+        _ => "Successful.",
     }
 }
 
@@ -263,12 +263,12 @@ const REFUSALS: &[(u16, &str, &str)] = &[
     (
         304,
         "NotModified",
-        "What `If-None-Match` names is what is there.",
+        "The current version matches `If-None-Match`.",
     ),
     (
         400,
         "BadRequest",
-        "Malformed or out of range; `field` says where.",
+        "Malformed or out of range; `field` names the field.",
     ),
     (
         401,
@@ -278,17 +278,18 @@ const REFUSALS: &[(u16, &str, &str)] = &[
     (
         402,
         "PaymentRequired",
-        "A hosted step comes first; `url` says where.",
+        "A hosted step is required first; `url` is its address.",
     ),
     (
         403,
         "Forbidden",
-        "The credential lacks the permission, the role or the boundary; `scope` says what.",
+        "The credential lacks the permission, the role or the boundary; `scope` names what is \
+         missing.",
     ),
     (
         404,
         "NotFound",
-        "Not there, or not visible to this credential.",
+        "Does not exist, or is not visible to this credential.",
     ),
     (409, "Conflict", "The current state does not allow it."),
     (413, "ContentTooLarge", "The body is too large."),
@@ -305,7 +306,11 @@ const REFUSALS: &[(u16, &str, &str)] = &[
     (
         429,
         "TooManyRequests",
-        "Too many requests; `Retry-After` says when.",
+        "Too many requests; `Retry-After` gives the time to wait.",
     ),
-    (503, "Unavailable", "Not now; `Retry-After` says when."),
+    (
+        503,
+        "Unavailable",
+        "Temporarily not possible; `Retry-After` gives the time to wait.",
+    ),
 ];

@@ -9,7 +9,7 @@ use super::{Access, Operation, Schemas, add};
 pub const HEALTHZ: &Operation = &Operation::get(
     "get_health",
     "/healthz",
-    "Whether the process lives",
+    "Whether the process is running",
     Access::Public,
     "Health",
 );

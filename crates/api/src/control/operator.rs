@@ -51,7 +51,7 @@ pub const SUSPEND_USER: &Operation = &suspend(
 pub const RESUME_USER: &Operation = &resume(
     "resume_operator_user",
     "/api/operator/users/{user_id}/resume",
-    "Let a suspended user in again",
+    "Lift the suspension of a user",
     "OperatorUser",
 );
 
@@ -88,7 +88,7 @@ pub const SUSPEND_WORKSPACE: &Operation = &suspend(
 pub const RESUME_WORKSPACE: &Operation = &resume(
     "resume_operator_workspace",
     "/api/operator/workspaces/{workspace_id}/resume",
-    "Let a suspended workspace be used again",
+    "Lift the suspension of a workspace",
     "OperatorWorkspace",
 );
 
@@ -131,7 +131,7 @@ pub const SUSPEND_PROJECT: &Operation = &suspend(
 pub const RESUME_PROJECT: &Operation = &resume(
     "resume_operator_project",
     "/api/operator/projects/{project_id}/resume",
-    "Let a suspended project be used again",
+    "Lift the suspension of a project",
     "OperatorProject",
 );
 
@@ -142,7 +142,7 @@ pub const LIST_AUDIT: &Operation = &Operation {
     ..Operation::get(
         "list_operator_audit",
         "/api/operator/audit",
-        "Who did what on the installation",
+        "Audit log of the installation",
         READ,
         "AuditList",
     )
@@ -245,21 +245,21 @@ const READ: Access = Access::Operator(&[Rule {
 
 const SEARCH: Parameter = Parameter {
     name: "q",
-    description: "Part of a name, address or endpoint, in any case.",
+    description: "Part of a name, address or endpoint, case-insensitive.",
     shape: Shape::Text,
 };
 
 const fn sort(columns: &'static [&'static str]) -> Parameter {
     Parameter {
         name: "sort",
-        description: "What the list is sorted by; `id`, which is age, where it is absent.",
+        description: "Sort key of the list; default `id`, which sorts by age.",
         shape: Shape::OneOf(columns),
     }
 }
 
 const ORDER: Parameter = Parameter {
     name: "order",
-    description: "The direction; `asc` where it is absent.",
+    description: "The direction; default `asc`.",
     shape: Shape::OneOf(&["asc", "desc"]),
 };
 

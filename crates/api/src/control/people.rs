@@ -11,7 +11,7 @@ use super::{Access, Operation, Paging, Parameter, Schemas, Shape, add};
 pub const GET_USER: &Operation = &Operation::get(
     "get_user",
     "/api/user",
-    "The person whom the credential speaks for",
+    "Get the user of the credential",
     Access::Authenticated,
     "User",
 );
@@ -22,7 +22,7 @@ pub const LIST_AUDIT: &Operation = &Operation {
     ..Operation::get(
         "list_workspace_audit",
         "/api/workspaces/{workspace_id}/audit",
-        "Who issued, revoked and changed what in a workspace",
+        "Audit log of a workspace: issued and revoked credentials, and changes",
         Access::Permitted(
             Permission::AccountWorkspaceProtectionReadWrite,
             &[Rule {
@@ -40,7 +40,7 @@ pub const LIST_OWN_AUDIT: &Operation = &Operation {
     ..Operation::get(
         "list_own_audit",
         "/api/user/audit",
-        "Who issued, revoked and changed what with your account",
+        "Audit log of your account: issued and revoked credentials, and changes",
         Access::Permitted(
             Permission::AccountCredentialsReadOnly,
             &[Rule {
@@ -68,7 +68,7 @@ pub(super) const PAGE: Parameter = Parameter {
 
 pub(super) const PAGE_SIZE: Parameter = Parameter {
     name: "pageSize",
-    description: "Items of a page; 20 where it is absent.",
+    description: "Items per page; default 20.",
     shape: Shape::Integer(1, 100),
 };
 

@@ -12,7 +12,7 @@ pub const PLAN_CONFIGURATION: &Operation = &Operation {
     ..Operation::get(
         "get_tunnels_plan_configuration",
         "/api/workspaces/{workspace_id}/projects/tunnels/plan/config",
-        "Preview what a project would cost and where it can stand",
+        "Preview the price of a project and its available regions",
         Access::Permitted(
             Permission::AccountPlanReadOnly,
             &[Rule {
@@ -356,7 +356,7 @@ impl utoipa::PartialSchema for Currency {
                 utoipa::openapi::schema::Type::String,
             ))
             .pattern(Some("^[A-Z]{3}$"))
-            .description(Some("A currency by its code of three capital letters."))
+            .description(Some("A currency as a code of three capital letters."))
             .into()
     }
 }

@@ -14,12 +14,12 @@ pub const LIST: &Operation = &Operation {
     query: &[
         Parameter {
             name: "q",
-            description: "Part of a name or endpoint, in any case.",
+            description: "Part of a name or endpoint, case-insensitive.",
             shape: Shape::Text,
         },
         Parameter {
             name: "workspaceId",
-            description: "Projects of this workspace alone.",
+            description: "Only projects of this workspace.",
             shape: Shape::Text,
         },
         Parameter {
@@ -29,17 +29,17 @@ pub const LIST: &Operation = &Operation {
         },
         Parameter {
             name: "pageSize",
-            description: "Projects of a page; 20 where it is absent.",
+            description: "Projects per page; default 20.",
             shape: Shape::Integer(1, 100),
         },
         Parameter {
             name: "sort",
-            description: "What the list is sorted by; `id`, which is age, where it is absent.",
+            description: "Sort key of the list; default `id`, which sorts by age.",
             shape: Shape::OneOf(&["id", "name", "endpoint", "status", "plan", "deployment"]),
         },
         Parameter {
             name: "order",
-            description: "The direction; `asc` where it is absent.",
+            description: "The direction; default `asc`.",
             shape: Shape::OneOf(&["asc", "desc"]),
         },
     ],
@@ -80,7 +80,7 @@ pub const CREATE: &Operation = &Operation {
     id: "create_tunnels_project",
     method: Method::Post,
     path: "/api/workspaces/{workspace_id}/projects/tunnels",
-    summary: "Create a project as it was previewed",
+    summary: "Create a project as previewed",
     access: write(&[rule(&["create"])]),
     stable: true,
     query: &[],

@@ -25,7 +25,7 @@ pub const USAGE: &Operation = &Operation {
     ..Operation::get(
         "get_tunnels_project_usage",
         "/api/projects/tunnels/{project_id}/usage",
-        "Get what the tunnels of a project carried",
+        "Get the usage of a project's tunnels",
         allowed(Permission::AccountPlanReadOnly, &[rule("usage")]),
         "Usage",
     )
@@ -35,7 +35,7 @@ pub const USAGE: &Operation = &Operation {
 pub const TURN_USAGE: &Operation = &Operation {
     id: "get_tunnels_project_turn_usage",
     path: "/api/projects/tunnels/{project_id}/turn/usage",
-    summary: "Get what the TURN relays of a project carried",
+    summary: "Get the TURN usage of a project",
     answer: super::Answer::json(200, "TurnUsage"),
     ..*USAGE
 };
@@ -93,17 +93,17 @@ const fn rule(resource: &'static str) -> Rule {
 
 const TIMELINE: Parameter = Parameter {
     name: "timeline",
-    description: "A range that ends now; excludes `start` and `end`. Without any of them: 24h.",
+    description: "A range that ends now; cannot be combined with `start` and `end`. Default: 24h.",
     shape: Shape::OneOf(&["30m", "1h", "12h", "24h", "3d", "1w", "30d"]),
 };
 const START: Parameter = Parameter {
     name: "start",
-    description: "Beginning of the range.",
+    description: "Start of the range.",
     shape: Shape::Time,
 };
 const END: Parameter = Parameter {
     name: "end",
-    description: "End of the range, not in it; now where it is absent.",
+    description: "End of the range, exclusive; default now.",
     shape: Shape::Time,
 };
 const PAGE: Parameter = Parameter {
@@ -113,12 +113,12 @@ const PAGE: Parameter = Parameter {
 };
 const PAGE_SIZE: Parameter = Parameter {
     name: "pageSize",
-    description: "Items of a page; 20 where it is absent.",
+    description: "Items per page; default 20.",
     shape: Shape::Integer(1, 100),
 };
 const ORDER: Parameter = Parameter {
     name: "order",
-    description: "The direction in time; `desc`, newest first, where it is absent.",
+    description: "The direction in time; default `desc`, newest first.",
     shape: Shape::OneOf(&["asc", "desc"]),
 };
 const OUTCOME: Parameter = Parameter {
@@ -128,28 +128,28 @@ const OUTCOME: Parameter = Parameter {
 };
 const TUNNEL: Parameter = Parameter {
     name: "tunnelId",
-    description: "Streams of this tunnel alone.",
+    description: "Only streams of this tunnel.",
     shape: Shape::Text,
 };
 const STREAM: Parameter = Parameter {
     name: "streamId",
-    description: "This stream alone: the reference that the edge gives with a refusal. Without a \
-                  range it is looked for in all that is kept.",
+    description: "Only this stream: the reference that the edge shows with a refusal. Without a \
+        range, all stored streams are searched.",
     shape: Shape::Text,
 };
 const SEARCH: Parameter = Parameter {
     name: "q",
-    description: "Part of a host, path or address, in any case.",
+    description: "Part of a host, path or address, case-insensitive.",
     shape: Shape::Text,
 };
 const EVENT_TYPE: Parameter = Parameter {
     name: "eventType",
-    description: "Events of this type alone.",
+    description: "Only events of this type.",
     shape: Shape::Text,
 };
 const AFTER: Parameter = Parameter {
     name: "afterEventId",
-    description: "Only what came after this one, whose id an earlier answer gave.",
+    description: "Only events after the one with this id, from an earlier response.",
     shape: Shape::Text,
 };
 

@@ -12,7 +12,7 @@ pub const GET: &Operation = &Operation {
     ..Operation::get(
         "get_tunnels_project_settings",
         "/api/projects/tunnels/{project_id}/settings",
-        "Get the project-wide policy",
+        "Get the policy of a project",
         READ,
         "ProjectSettings",
     )
@@ -22,7 +22,7 @@ pub const GET: &Operation = &Operation {
 pub const PATCH: &Operation = &Operation {
     id: "patch_tunnels_project_settings",
     method: Method::Patch,
-    summary: "Change parts of the project-wide policy",
+    summary: "Change parts of the policy of a project",
     access: WRITE,
     body: Some(Body {
         schema: "ProjectSettingsPatch",
@@ -37,7 +37,7 @@ pub const PATCH: &Operation = &Operation {
 pub const PUT: &Operation = &Operation {
     id: "replace_tunnels_project_settings",
     method: Method::Put,
-    summary: "Replace the project-wide policy",
+    summary: "Replace the policy of a project",
     body: Some(Body {
         schema: "ProjectSettings",
         required: true,
@@ -57,7 +57,7 @@ pub const PUT: &Operation = &Operation {
 pub const DELETE: &Operation = &Operation {
     id: "reset_tunnels_project_settings",
     method: Method::Delete,
-    summary: "Set the project-wide policy back to its defaults",
+    summary: "Reset the policy of a project to its defaults",
     access: WRITE,
     answer: Answer::NO_CONTENT,
     refusals: &[409],

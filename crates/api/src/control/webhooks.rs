@@ -22,29 +22,29 @@ pub const LIST: &Operation = &Operation {
     query: &[
         Parameter {
             name: "q",
-            description: "Part of a name or address, in any case.",
+            description: "Part of a name or address, case-insensitive.",
             shape: Shape::Text,
         },
         Parameter {
             name: "status",
-            description: "Webhooks with this status alone.",
+            description: "Only webhooks with this status.",
             shape: Shape::OneOf(&["enabled", "disabled"]),
         },
         Parameter {
             name: "destinationType",
-            description: "Webhooks of this kind alone.",
+            description: "Only webhooks of this kind.",
             shape: Shape::OneOf(&["webhook_endpoint", "amazon_eventbridge", "azure_event_grid"]),
         },
         PAGE,
         PAGE_SIZE,
         Parameter {
             name: "sort",
-            description: "What the list is sorted by; `createdAt` where it is absent.",
+            description: "Sort key of the list; default `createdAt`.",
             shape: Shape::OneOf(&["name", "status", "createdAt", "updatedAt"]),
         },
         Parameter {
             name: "order",
-            description: "The direction; `asc` where it is absent.",
+            description: "The direction; default `asc`.",
             shape: Shape::OneOf(&["asc", "desc"]),
         },
     ],
@@ -62,7 +62,7 @@ pub const CREATE: &Operation = &Operation {
     id: "create_project_webhook",
     method: Method::Post,
     path: "/api/projects/tunnels/{project_id}/webhooks",
-    summary: "Add a webhook; the answer shows its signing secret, once",
+    summary: "Create a webhook; the response contains its signing secret, once",
     access: write(&[rule(&["create"])]),
     stable: false,
     query: &[],
@@ -113,7 +113,7 @@ pub const UPDATE: &Operation = &Operation {
 pub const DELETE: &Operation = &Operation {
     id: "delete_project_webhook",
     method: Method::Delete,
-    summary: "Remove a webhook; what was not delivered yet is canceled",
+    summary: "Delete a webhook; deliveries that are not complete are canceled",
     access: write(&[rule(&["delete"])]),
     answer: Answer::NO_CONTENT,
     ..*GET
@@ -124,7 +124,7 @@ pub const ROTATE: &Operation = &Operation {
     id: "rotate_project_webhook_secret",
     method: Method::Post,
     path: "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/secret/rotate",
-    summary: "Replace the signing secret; the old one signs too for a while",
+    summary: "Replace the signing secret; the old one also signs for a while",
     access: UPDATES,
     body: Some(Body {
         schema: "RotateWebhookSecret",
@@ -178,7 +178,7 @@ const PAGE: Parameter = Parameter {
 };
 const PAGE_SIZE: Parameter = Parameter {
     name: "pageSize",
-    description: "Items of a page; 20 where it is absent.",
+    description: "Items per page; default 20.",
     shape: Shape::Integer(1, 100),
 };
 

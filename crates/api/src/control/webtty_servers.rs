@@ -18,12 +18,12 @@ pub const LIST: &Operation = &Operation {
     query: &[
         Parameter {
             name: "q",
-            description: "Part of a name, in any case.",
+            description: "Part of a name, case-insensitive.",
             shape: Shape::Text,
         },
         Parameter {
             name: "status",
-            description: "Servers with this status alone.",
+            description: "Only servers with this status.",
             shape: Shape::OneOf(&["pending_enrollment", "active", "suspended"]),
         },
         PAGE,
@@ -43,7 +43,7 @@ pub const CREATE: &Operation = &Operation {
     id: "create_project_webtty_server",
     method: Method::Post,
     path: "/api/projects/tunnels/{project_id}/webtty/servers",
-    summary: "Register a WebTTY server; it serves when it is enrolled",
+    summary: "Register a WebTTY server; it must be enrolled before use",
     access: write(&[rule(&["create"])]),
     stable: false,
     query: &[],
@@ -86,7 +86,7 @@ pub const UPDATE: &Operation = &Operation {
 pub const DELETE: &Operation = &Operation {
     id: "delete_project_webtty_server",
     method: Method::Delete,
-    summary: "Remove a registered WebTTY server; its tunnel and its sessions end",
+    summary: "Delete a registered WebTTY server; its tunnel and its sessions end",
     access: write(&[rule(&["delete"])]),
     answer: Answer::NO_CONTENT,
     ..*GET
@@ -148,7 +148,7 @@ const PAGE: Parameter = Parameter {
 };
 const PAGE_SIZE: Parameter = Parameter {
     name: "pageSize",
-    description: "Items of a page; 20 where it is absent.",
+    description: "Items per page; default 20.",
     shape: Shape::Integer(1, 100),
 };
 

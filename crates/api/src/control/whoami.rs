@@ -13,7 +13,7 @@ pub const WHOAMI: &Operation = &Operation {
     ..Operation::get(
         "get_whoami",
         "/api/whoami",
-        "Who the credential speaks for, and what it may do",
+        "Get the identity and permissions of the credential",
         Access::Authenticated,
         "Whoami",
     )

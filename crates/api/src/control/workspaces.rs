@@ -13,12 +13,12 @@ pub const LIST: &Operation = &Operation {
     query: &[
         Parameter {
             name: "type",
-            description: "Workspaces of this type alone.",
+            description: "Only workspaces of this type.",
             shape: Shape::OneOf(&["personal", "team"]),
         },
         Parameter {
             name: "membershipStatus",
-            description: "By the state of the caller's membership; `active` where it is absent.",
+            description: "By the state of the caller's membership; default `active`.",
             shape: Shape::OneOf(&["active", "suspended"]),
         },
     ],
@@ -83,19 +83,19 @@ pub const LIST_MEMBERS: &Operation = &Operation {
     query: &[
         Parameter {
             name: "q",
-            description: "Looks into names and addresses.",
+            description: "Searches names and addresses.",
             shape: Shape::Text,
         },
         PAGE,
         PAGE_SIZE,
         Parameter {
             name: "sort",
-            description: "What the list is sorted by; `id` where it is absent.",
+            description: "Sort key of the list; default `id`.",
             shape: Shape::OneOf(&["id", "name", "email", "role"]),
         },
         Parameter {
             name: "order",
-            description: "Direction of the list; `asc` where it is absent.",
+            description: "Direction of the list; default `asc`.",
             shape: Shape::OneOf(&["asc", "desc"]),
         },
     ],
@@ -132,7 +132,7 @@ pub const REMOVE_MEMBER: &Operation = &Operation {
         "remove_workspace_member",
         Method::Delete,
         "/api/workspaces/{workspace_id}/members/{user_id}",
-        "Remove a member, or leave",
+        "Remove a member, or leave the workspace",
     )
 };
 
@@ -142,7 +142,7 @@ pub const LIST_INVITATIONS: &Operation = &Operation {
     ..Operation::get(
         "list_workspace_invitations",
         "/api/workspaces/{workspace_id}/invitations",
-        "List the invitations into a workspace",
+        "List the invitations to a workspace",
         READ,
         "InvitationList",
     )
@@ -161,7 +161,7 @@ pub const INVITE: &Operation = &Operation {
         "invite_workspace_member",
         Method::Post,
         "/api/workspaces/{workspace_id}/invitations",
-        "Invite somebody into a workspace",
+        "Invite a user to a workspace",
     )
 };
 

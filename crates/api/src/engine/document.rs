@@ -33,7 +33,7 @@ pub(super) fn assemble() -> Value {
         .title("Engine API")
         .version("1.0.0")
         .description(Some(
-            "Live clients, tunnels and events of one tunnels project.",
+            "Live clients, tunnels and events of one tunnel project.",
         ))
         .license(Some(
             LicenseBuilder::new()
@@ -57,7 +57,7 @@ fn components() -> ComponentsBuilder {
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")
         .description(Some(
-            "A token of any type that holds the permission of the operation.",
+            "A token of any type that has the permission of the operation.",
         ));
     let mut components = ComponentsBuilder::new()
         .security_scheme("bearerAuth", SecurityScheme::Http(bearer.build()))
@@ -103,14 +103,14 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
             .parameter_ref(parameter_ref(schemas::LIST_CLIENTS))
             .response(
                 "200",
-                list_of(schemas::CLIENT, "The clients that match, oldest first."),
+                list_of(schemas::CLIENT, "The matching clients, oldest first."),
             ),
         TUNNELS => builder
             .summary(Some("Tunnels of the project"))
             .parameter_ref(parameter_ref(schemas::LIST_TUNNELS))
             .response(
                 "200",
-                list_of(schemas::TUNNEL, "The tunnels that match, oldest first."),
+                list_of(schemas::TUNNEL, "The matching tunnels, oldest first."),
             ),
         TUNNEL => builder
             .summary(Some("One tunnel"))
@@ -122,8 +122,8 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
             .response(
             "204",
             ResponseBuilder::new().description(
-                "It is. A managed engine says in the header `svc-platform-link` how its link to \
-                     the platform does: `up` or `lost`, with the seconds of `silence`.",
+                "It is valid. A managed engine reports the state of its link to the platform in \
+                 the header `svc-platform-link`: `up` or `lost`, with the seconds of `silence`.",
             ),
         ),
         SSE => builder
@@ -133,7 +133,7 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
             .response(
                 "200",
                 ResponseBuilder::new()
-                    .description("`state.initial`, then every change; one `data:` line an event.")
+                    .description("`state.initial`, then every change; one `data:` line per event.")
                     .content(
                         "text/event-stream",
                         Content::new(Some(ObjectBuilder::new().schema_type(Type::String))),
@@ -146,7 +146,7 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
             .response(
                 "101",
                 ResponseBuilder::new()
-                    .description("`state.initial`, then every change; one text frame an event."),
+                    .description("`state.initial`, then every change; one text frame per event."),
             )
             .response("426", Ref::from_response_name("UpgradeRequired")),
         _ => terminals::describe(operation, builder),
@@ -228,7 +228,8 @@ fn document_extensions() -> Extensions {
         .iter()
         .map(|bundle| (bundle.name.to_owned(), json!(bundle.permissions)))
         .collect();
-    let selection = "Ask for the permissions of the one entry of x-svc-use-case-permissions that fits the task.";
+    let selection = "Request the permissions of the one entry of x-svc-use-case-permissions that \
+        fits the task.";
     [
         ("x-svc-permissions", Value::Object(permissions)),
         ("x-svc-use-case-permissions", Value::Object(bundles)),
@@ -265,9 +266,8 @@ fn watch_token() -> Parameter {
         .parameter_in(ParameterIn::Query)
         .required(Required::False)
         .description(Some(
-            "A watch token, for browsers that cannot set headers: of type `auth` or `app`, with at \
-             most one hour left, that may list and do nothing else. Where it is present, it alone \
-             is judged.",
+            "A watch token, for browsers that cannot set headers: of type `auth` or `app`, valid \
+             for at most one more hour, that may only list. If it is present, only it is checked.",
         ))
         .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
         .build()
@@ -322,24 +322,27 @@ fn parameter_ref(name: &str) -> Ref {
 const REFUSALS: &[(&str, &str)] = &[
     (
         "BadRequest",
-        "`params` is malformed or out of range; `field` says where.",
+        "`params` is malformed or out of range; `field` names the field.",
     ),
     (
         "Unauthorized",
-        "No credential, or one that is not valid here.",
+        "No credential, or one that is not valid on this engine.",
     ),
     (
         "Forbidden",
-        "The credential lacks the permission, or its boundary does not reach the project.",
+        "The credential lacks the permission, or its boundary does not include the project.",
     ),
     (
         "Conflict",
-        "The state does not allow it now; `code` says which.",
+        "The current state does not allow it; `code` gives the reason.",
     ),
-    ("NotFound", "Not there, or not visible to this credential."),
+    (
+        "NotFound",
+        "Does not exist, or is not visible to this credential.",
+    ),
     ("UpgradeRequired", "The request does not open a WebSocket."),
     (
         "ServiceUnavailable",
-        "Not now; `Retry-After` says when to try again.",
+        "Temporarily not possible; `Retry-After` gives the time to wait.",
     ),
 ];

@@ -47,8 +47,8 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
         shapes::EVENTS => may_fail(builder)
             .summary(Some("Records of a session"))
             .description(Some(
-                "What happened is for who may see the session. The bytes that were typed and shown \
-                 are there for who has `webtty.logs.read-only`.",
+                "Events are visible to callers that may see the session. Typed and displayed bytes \
+                 require `webtty.logs.read-only`.",
             ))
             .parameter(params("WebttyEventsParams"))
             .response(
@@ -56,19 +56,22 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
                 list_of("WebttyRecordedEvent", "In the order of their numbers."),
             ),
         shapes::EXPORT => export_parameters(may_fail(builder))
-            .summary(Some("A recording in a form that others read"))
+            .summary(Some("Export a recording in another format"))
             .response("200", exported()),
         shapes::VERIFY => may_fail(builder)
-            .summary(Some("Whether a recording is what was recorded"))
-            .response("200", json_of("WebttyRecordingVerdict", "The verdict.")),
+            .summary(Some("Verify that a recording was not modified"))
+            .response(
+                "200",
+                json_of("WebttyRecordingVerdict", "The result of the verification."),
+            ),
         shapes::SEARCH => builder
-            .summary(Some("Lines that were shown in the sessions of the project"))
+            .summary(Some("Search the output of the project's sessions"))
             .parameter(params("WebttyRecordingSearchParams"))
             .response("200", json_of("WebttyRecordingSearch", "The lines."))
             .response("503", Ref::from_response_name("ServiceUnavailable")),
         shapes::RECORDING => may_fail(builder)
             .summary(Some("Delete a recording; the session stays in the list"))
-            .response("204", ResponseBuilder::new().description("It is gone.")),
+            .response("204", ResponseBuilder::new().description("Deleted.")),
         _ => builder,
     }
 }
@@ -85,26 +88,29 @@ fn export_parameters(builder: OperationBuilder) -> OperationBuilder {
     let format = ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(formats));
-    let builder = builder.parameter(parameter("format", "`text` without it.", format));
+    let builder = builder.parameter(parameter("format", "Default `text`.", format));
     let numbers = [
         ("from_seq", "The number of the first record."),
-        ("max_events", "Records at most."),
+        ("max_events", "The maximum number of records."),
     ];
     let builder = numbers.into_iter().fold(builder, |builder, (name, what)| {
         let number = ObjectBuilder::new().schema_type(Type::Integer);
         builder.parameter(parameter(name, what, number.minimum(Some(0))))
     });
     let switches = [
-        ("include_stdin", "What was typed; not without it."),
-        ("include_stdout", "What was written; it is without it."),
+        ("include_stdin", "Whether input is included; default no."),
+        ("include_stdout", "Whether output is included; default yes."),
         (
             "include_stderr",
-            "What was written about errors; it is without it.",
+            "Whether error output is included; default yes.",
         ),
-        ("include_timestamps", "Of text: lines begin with the time."),
+        (
+            "include_timestamps",
+            "Only for text: lines start with the time.",
+        ),
         (
             "include_markers",
-            "Of text: who came, who got control, when the size changed.",
+            "Only for text: joins, control changes and size changes.",
         ),
     ];
     switches.into_iter().fold(builder, |builder, (name, what)| {
@@ -130,7 +136,7 @@ fn exported() -> Response {
         "application/x-ndjson",
         "application/x-asciicast",
     ];
-    let response = ResponseBuilder::new().description("The recording, as it is read.");
+    let response = ResponseBuilder::new().description("The recording, streamed.");
     let response = media.into_iter().fold(response, |response, media| {
         let text = ObjectBuilder::new().schema_type(Type::String);
         response.content(media, Content::new(Some(text)))

@@ -51,7 +51,7 @@ fn list_params(filter: &str) -> Object {
         .minimum(Some(1))
         .maximum(Some(MAX_LIMIT))
         .description(Some(
-            "At most this many objects, oldest first; without it all of them.",
+            "At most this many objects, oldest first; default all.",
         ));
     closed(
         ObjectBuilder::new()

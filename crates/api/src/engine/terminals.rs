@@ -102,8 +102,11 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
     let builder = path_parameters(operation.path, builder);
     match (operation.method, operation.path) {
         (Method::Get, shapes::CAPABILITIES) => builder
-            .summary(Some("What this engine can do with managed terminals"))
-            .response("200", json_of("WebttyCapabilities", "What it can do.")),
+            .summary(Some("Get the support of this engine for managed terminals"))
+            .response(
+                "200",
+                json_of("WebttyCapabilities", "The supported features."),
+            ),
         (Method::Get, shapes::SESSIONS) => builder
             .summary(Some("Terminal sessions of the project"))
             .parameter(params(shapes::SessionFilter::PARAMS_SCHEMA))
@@ -111,46 +114,49 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
                 "200",
                 list_of(
                     "WebttySession",
-                    "The sessions that match: those that run, the newest first, then those that \
-                     ended last.",
+                    "The matching sessions: active ones, newest first, then those that ended last.",
                 ),
             ),
         (Method::Get, shapes::SESSION) => builder
-            .summary(Some("One terminal session"))
+            .summary(Some("Get a terminal session"))
             .response("200", json_of("WebttySession", "The session.")),
         (Method::Delete, shapes::SESSION) => builder
             .summary(Some("End a terminal session, as its owner"))
-            .response("204", ResponseBuilder::new().description("It ends."))
+            .response("204", ResponseBuilder::new().description("The session ends."))
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Get, shapes::PARTICIPANTS) => builder
-            .summary(Some("Who takes part in a session, or did"))
+            .summary(Some("List the current and past participants of a session"))
             .response(
                 "200",
-                list_of("WebttyParticipant", "In the order in which they came."),
+                list_of("WebttyParticipant", "In the order in which they joined."),
             ),
         (Method::Post, shapes::PARTICIPANTS) => builder
-            .summary(Some("Take part in a session, as a spectator"))
+            .summary(Some("Join a session, as a spectator"))
             .request_body(Some(body("WebttyAttach", false)))
             .response(
                 "200",
                 json_of(
                     "WebttyParticipant",
-                    "With the grant that the first message of the stream shows, once and soon.",
+                    "With the grant for the first message of the stream; it is valid once and for \
+                     a short time.",
                 ),
             )
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Post, shapes::PARTICIPANT) => builder
             .summary(Some(
-                "Leave a session; with a browser session also have somebody leave, as its owner",
+                "Leave a session, or, as its owner, remove the participant of a browser session",
             ))
             .request_body(Some(body("WebttyDetach", false)))
-            .response("204", ResponseBuilder::new().description("They are gone."))
+            .response(
+                "204",
+                ResponseBuilder::new().description("The participant has left."),
+            )
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Get, shapes::STREAM) => builder
             .summary(Some("The stream of a participant: WebTTY over a WebSocket"))
             .response(
                 "101",
-                ResponseBuilder::new().description("The first message is the attach."),
+                ResponseBuilder::new().description("The first message must be the attach message."),
             )
             .response("401", Ref::from_response_name("Unauthorized"))
             .response("403", Ref::from_response_name("Forbidden"))
@@ -161,7 +167,10 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
             .parameter(params(shapes::ControlRequestFilter::PARAMS_SCHEMA))
             .response(
                 "200",
-                list_of("WebttyControlRequest", "In the order in which they came."),
+                list_of(
+                    "WebttyControlRequest",
+                    "In the order in which they were created.",
+                ),
             ),
         (Method::Post, shapes::CONTROL_REQUESTS) => builder
             .summary(Some("Ask for control"))
@@ -175,24 +184,21 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
             .request_body(Some(body("WebttyControlRequestResolve", true)))
             .response(
                 "200",
-                json_of("WebttyControlRequest", "The request as it is now."),
+                json_of("WebttyControlRequest", "The current state of the request."),
             )
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Get, shapes::KEY_GRANTS) => builder
-            .summary(Some("For whom keys of a session were wrapped"))
+            .summary(Some("List the recipients of a session's wrapped keys"))
             .response("200", list_of("WebttyKeyGrant", "Without the keys.")),
         (Method::Get, shapes::GROUPS) => builder
-            .summary(Some("Sessions that belong together"))
+            .summary(Some("List groups of related sessions"))
             .parameter(params(shapes::GroupFilter::PARAMS_SCHEMA))
             .response(
                 "200",
-                list_of(
-                    "WebttySessionGroup",
-                    "The groups that match, the newest first.",
-                ),
+                list_of("WebttySessionGroup", "The matching groups, newest first."),
             ),
         (Method::Get, shapes::GROUP) => builder
-            .summary(Some("One group of sessions"))
+            .summary(Some("Get a group of sessions"))
             .response("200", json_of("WebttySessionGroup", "The group.")),
         _ => recordings::describe(operation, builder),
     }
@@ -293,7 +299,7 @@ fn list(name: &str, filter: &str) -> (String, RefOr<Schema>) {
         .schema_type(Type::Integer)
         .minimum(Some(1))
         .maximum(Some(MAX_LIMIT))
-        .description(Some("At most this many objects; without it all of them."));
+        .description(Some("At most this many objects; default all."));
     let schema = ObjectBuilder::new()
         .property("limit", limit)
         .property("filters", Ref::from_schema_name(filter))

@@ -44,7 +44,7 @@ async fn keep_online(shared: &Arc<AgentState>) -> Option<crate::Refusal> {
         }
         shared.note_failure(&error);
         if !error.is_transient() {
-            warn!(error = chain(&error), "the agent is refused");
+            warn!(error = chain(&error), "the agent was refused");
             let kind = match error {
                 ConnectError::Refused(refusal) => return Some(refusal),
                 ConnectError::Token(_) => crate::RefusalKind::Unauthorized,

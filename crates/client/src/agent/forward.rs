@@ -262,7 +262,7 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
             let pumped = forward.join(visit, service, &mut framed).await;
             if let Err(error) = &pumped.result {
                 framed.reset(Some(wire::Error::stream_broke(format!(
-                    "the connection to the service broke: {}",
+                    "the connection to the service was lost: {}",
                     error.kind()
                 ))));
             }
@@ -288,7 +288,7 @@ pub(crate) async fn serve_carried(
         Ok(service) => {
             let pumped = forward.join(visit, service, &mut carried).await;
             let broken = |error: &io::Error| {
-                let broke = format!("the connection to the service broke: {}", error.kind());
+                let broke = format!("the connection to the service was lost: {}", error.kind());
                 (wire::Error::stream_broke(broke), error.to_string())
             };
             pumped.result.err().as_ref().map(broken)

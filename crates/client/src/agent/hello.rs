@@ -120,7 +120,7 @@ mod tests {
             Some(RefusalKind::Conflict)
         );
         assert_eq!(
-            invalid("this client has the name or hostname already"),
+            invalid("this client already uses the name or hostname"),
             Some(RefusalKind::Conflict)
         );
         assert_eq!(invalid("name: too long"), Some(RefusalKind::Invalid));

@@ -29,7 +29,8 @@ pub(crate) fn accept_visitor(
     answer: mpsc::Sender<ProxyConnRsp>,
 ) {
     let Ok(permit) = Arc::clone(&shared.pending_visitors).try_acquire_owned() else {
-        let busy = wire::Error::capacity_exhausted("the agent takes too many visitors at once");
+        let busy = wire::Error::capacity_exhausted("the agent has too many visitors at the same \
+                                                    time");
         let refusal = ProxyConnRsp {
             stream_id: visitor.stream_id,
             error: Some(busy),
@@ -47,7 +48,7 @@ pub(crate) fn accept_visitor(
         drop(permit);
         let error = accepted.as_ref().err().cloned();
         if let Some(error) = &error {
-            debug!(stream_id, error = %error, "a visitor was not taken");
+            debug!(stream_id, error = %error, "a visitor was not accepted");
         }
         // The channel may be lost, but the accepted stream continues.
         drop(answer.send(ProxyConnRsp { stream_id, error }).await);
@@ -113,7 +114,7 @@ async fn begin(
         Handler::Queue(queue) => {
             let slot = queue
                 .try_reserve_owned()
-                .map_err(|_full| wire::Error::capacity_exhausted("too many visitors wait"))?;
+                .map_err(|_full| wire::Error::capacity_exhausted("too many visitors are waiting"))?;
             let stream = dial_back(shared, path, visitor)
                 .await
                 .map_err(|e| unreachable(&e))?;
@@ -233,7 +234,7 @@ mod tests {
         let error = answers.try_recv().unwrap().error.unwrap();
         assert_eq!(
             error,
-            wire::Error::capacity_exhausted("the agent takes too many visitors at once")
+            wire::Error::capacity_exhausted("the agent has too many visitors at the same time")
         );
         assert!(answers.try_recv().is_err());
     }

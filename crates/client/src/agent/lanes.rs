@@ -65,7 +65,7 @@ pub(crate) async fn serve(
             }
             Ok(None) => return,
             Err(error) => {
-                debug!(%error, "a lane broke");
+                debug!(%error, "a lane failed");
                 return;
             }
         }
@@ -95,7 +95,7 @@ async fn take(
         }
         Handler::Queue(queue) => {
             let Ok(slot) = queue.try_reserve_owned() else {
-                let full = wire::Error::capacity_exhausted("too many visitors wait");
+                let full = wire::Error::capacity_exhausted("too many visitors are waiting");
                 return carried.lane().reset(Some(&full));
             };
             let stream = Stream::new(Box::new(carried), visit.stream_id, visit.source_ip)

@@ -93,7 +93,7 @@ impl Pool {
                         let Some(lane) = CapacityPermit::take(&lanes, MAX_LANES) else {
                             debug!(
                                 max = MAX_LANES,
-                                "the engine makes more lanes than there may be"
+                                "the engine opens more lanes than allowed"
                             );
                             return;
                         };
@@ -163,7 +163,7 @@ async fn run_pooled_connection(
             Some(AcceptedStream::Stream(open, framed)) => (open, framed),
             Some(AcceptedStream::Lane(mut io)) => {
                 let Some(moves) = moves else {
-                    return Err(ConnectError::Protocol("lanes were not agreed on".into()));
+                    return Err(ConnectError::Protocol("lanes were not negotiated".into()));
                 };
                 io.get_mut().0.detach().map_err(broken)?;
                 return Ok(Some((io, Arc::clone(moves))));
@@ -204,7 +204,7 @@ async fn serve(
         Handler::Queue(queue) => {
             let Ok(slot) = queue.try_reserve_owned() else {
                 framed.reset(Some(wire::Error::capacity_exhausted(
-                    "too many visitors wait",
+                    "too many visitors are waiting",
                 )));
                 return Some(framed);
             };

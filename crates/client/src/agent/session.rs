@@ -117,7 +117,7 @@ impl Session {
             .map_err(|_elapsed| ConnectError::TimedOut(Step::Hello))??;
         let Some(Kind::OpenControlChannelRsp(answer)) = answer else {
             return Err(ConnectError::Protocol(
-                "the answer to the hello is something else".into(),
+                "unexpected answer to the hello".into(),
             ));
         };
         let ok = match answer.outcome {
@@ -325,7 +325,7 @@ impl Session {
                 } else {
                     info!(
                         message = message.escape_debug().to_string(),
-                        "the engine says"
+                        "message from the engine"
                     );
                 }
             }
@@ -336,7 +336,7 @@ impl Session {
                 if let Some(pool) = &self.pool {
                     pool.grow(&request);
                 } else {
-                    debug!("standing connections were not agreed on");
+                    debug!("standing connections were not negotiated");
                 }
             }
             Kind::CloseControlChannelRsp(_) if self.ending.is_some() => return Ok(true),
@@ -359,7 +359,7 @@ impl Session {
             .ok()
             .and_then(|id| self.tunnels.get_mut(&id));
         let Some(held) = held.filter(|held| matches!(held.step, Progress::Requested)) else {
-            debug!("an answer to a tunnel that was not asked for");
+            debug!("an answer for a tunnel that was not requested");
             return;
         };
         match answer.outcome {
@@ -391,7 +391,7 @@ impl Session {
                     };
                 }
                 ConnectError::Refused(refusal) => {
-                    warn!(reason = %refusal, "the engine refuses a tunnel");
+                    warn!(reason = %refusal, "the engine refused a tunnel");
                     self.forget(&answer.request_id, CloseReason::Refused(refusal));
                 }
                 later => {

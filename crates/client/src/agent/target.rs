@@ -224,7 +224,7 @@ impl FromStr for HostHeader {
 
 /// The text is not a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a host is `rewrite`, or a name or an address with or without a port")]
+#[error("expected `rewrite`, or a name or an address with or without a port")]
 pub struct ParseHostHeaderError;
 
 /// A version of the PROXY protocol.

@@ -15,10 +15,10 @@ pub enum ApiError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The response is not valid HTTP.
-    #[error("the engine's answer cannot be read")]
+    #[error("the engine's response cannot be read")]
     Http(#[from] HttpError),
     /// The response is HTTP, but not the expected one.
-    #[error("the engine's answer is not understood: {0}")]
+    #[error("the engine's response cannot be parsed: {0}")]
     Unexpected(String),
 }
 

@@ -206,7 +206,7 @@ const ACTIVE: &str = "active";
 /// The projects that a subscription pays for.
 pub(super) fn read_items(items: &Value) -> Answer<Vec<Line>> {
     Vec::deserialize(items).map_err(|_| {
-        tracing::error!("the items of a subscription are not what the ledger writes");
+        tracing::error!("the items of a subscription cannot be read");
         Problem::internal().into()
     })
 }

@@ -90,7 +90,7 @@ async fn confirm(
     let checked = CreateRequest::check(order.clone())?;
     match create_or_find(&app, &who, &workspace, &checked, ConfirmedBy::Checkout).await {
         Ok(project) => Ok(page(&MessagePage {
-            title: "The project is there",
+            title: "Your project is ready",
             text: &format!(
                 "{} is ready; its endpoint is {}.",
                 project.name, project.endpoint

@@ -131,7 +131,7 @@ fn plan(word: &str) -> Answer<Plan> {
 }
 
 fn unreadable() -> Refusal {
-    tracing::error!("the ledger holds what it does not write");
+    tracing::error!("the billing data in the database cannot be read");
     Problem::internal().into()
 }
 

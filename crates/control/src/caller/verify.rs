@@ -105,7 +105,7 @@ struct AuthenticatedCaller {
 /// A token that an application signed with its own key. The key is stored, so the store is read
 /// first.
 async fn of_application(app: &App, shown: &PresentedToken<'_>) -> Answer<AuthenticatedCaller> {
-    let none = || refused("no such application");
+    let none = || refused("the application does not exist");
     let id = shown.claims.application.ok_or_else(none)?;
     let row = {
         let mut read = app.store.read().await?;
@@ -122,10 +122,12 @@ async fn of_application(app: &App, shown: &PresentedToken<'_>) -> Answer<Authent
     let signer = Signer::Application { id, key };
     let verified = shown.verified(app, signer, &keys).map_err(refused)?;
     if verified.kind != TokenKind::App {
-        return Err(refused("an application signs tokens of its own type alone"));
+        return Err(refused("an application may only sign tokens of type `app`"));
     }
     if !is_short_lived(&verified) {
-        return Err(refused("an application's token lives for an hour at most"));
+        return Err(refused(
+            "a token of an application is valid for an hour at most",
+        ));
     }
     if let Some(user) = &verified.user_id
         && user != row.user.id.as_str()
@@ -158,7 +160,9 @@ async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> Answer<Authentica
     match verified.kind {
         TokenKind::Pat => personal(app, &verified, shown).await,
         TokenKind::Auth => delegated(app, &verified, shown).await,
-        TokenKind::App => Err(refused("the platform signs for no application")),
+        TokenKind::App => Err(refused(
+            "the platform does not sign tokens for applications",
+        )),
     }
 }
 
@@ -186,7 +190,7 @@ async fn personal(
             && row.credential.token_endpoint == verified.credential_id
             && verified.user_id.as_deref() == Some(row.user.id.as_str())
     });
-    let row = row.ok_or_else(|| refused("no such personal access token"))?;
+    let row = row.ok_or_else(|| refused("the personal access token does not exist"))?;
     of_credential(app, row, verified, shown, CallerKind::Pat)
 }
 
@@ -198,7 +202,7 @@ async fn delegated(
 ) -> Answer<AuthenticatedCaller> {
     let source = verified.credential_id.as_deref().unwrap_or_default();
     let id = shown.claims.id.as_deref();
-    let none = || refused("what the token was minted from is not there");
+    let none = || refused("the credential or session that created the token does not exist");
     let Identity::User(user) = &verified.identity else {
         return Err(none());
     };
@@ -236,7 +240,7 @@ fn of_credential(
     } = row;
     require_active(&user)?;
     if !credential.is_live(shown.now) {
-        return Err(refused("the credential behind the token is not in force"));
+        return Err(refused("the credential behind the token is not valid"));
     }
     // Credentials of a client that was removed from the configuration are not valid, and neither
     // are tokens minted from them.
@@ -341,7 +345,7 @@ async fn note_use(app: &App, credential: CredentialId, from: Option<ClientIp>, n
     if let Err(error) = noted.await {
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "a use was not noted"
+            "the last use of a credential could not be stored"
         );
     }
 }

@@ -13,7 +13,7 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
         if let Err(error) = app.clock_skew.measure(&app.store, &*app.clock).await {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
-                "the clocks were not compared"
+                "the clocks could not be compared"
             );
         }
         tokio::select! {

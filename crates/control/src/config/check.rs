@@ -22,14 +22,14 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
     if base_url.starts_with("http://") && !listen.ip().is_loopback() {
         return Err(ConfigError::new(
             "platform.listen_addr",
-            "without TLS the platform is served on loopback alone; base_url must be https",
+            "without TLS the platform is only served on loopback; base_url must be https",
         ));
     }
     let tls = tls(file.tls)?;
     if tls.is_some() && base_url.starts_with("http://") {
         return Err(ConfigError::new(
             "tls.cert_file",
-            "the listener speaks TLS with it, so platform.base_url must be https",
+            "the listener uses TLS, so platform.base_url must be https",
         ));
     }
     let signing_keys = section
@@ -97,28 +97,28 @@ fn base_url(value: Option<String>) -> CheckResult<String> {
     let value = value.strip_suffix('/').unwrap_or(&value).to_owned();
     let refused = |message: &str| Err(ConfigError::new(key, message));
     let Ok(uri) = value.parse::<Uri>() else {
-        return refused("this is no address such as https://svc.example.com");
+        return refused("this is not an address such as https://svc.example.com");
     };
     let host = uri.host().unwrap_or_default();
     match uri.scheme_str() {
         Some("https") => {}
         Some("http") if is_loopback(host) => {}
-        Some("http") => return refused("people sign in here: it must be https, or on loopback"),
-        _ => return refused("this is no address such as https://svc.example.com"),
+        Some("http") => return refused("users sign in here: it must be https, or on loopback"),
+        _ => return refused("this is not an address such as https://svc.example.com"),
     }
     let has_path = value.matches('/').count() != 2 || uri.query().is_some();
     if host.is_empty() || has_path || value.contains(['@', '#', '?']) {
-        return refused("an origin is wanted: scheme, host, and a port where it needs one");
+        return refused("expected an origin: scheme, host, and a port if it is not the default");
     }
     if value.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return refused("it must be in lower case: it is compared byte for byte");
+        return refused("it must be lower case: it is compared byte for byte");
     }
     let default_port = match uri.scheme_str() {
         Some("http") => 80,
         _ => 443,
     };
     if uri.port_u16() == Some(default_port) {
-        return refused("leave out the port that the scheme implies, as browsers do");
+        return refused("leave out the default port of the scheme, as browsers do");
     }
     Ok(value)
 }
@@ -136,7 +136,7 @@ fn tls(section: TlsSection) -> CheckResult<Option<CertFiles>> {
     }
 }
 
-const TOGETHER: &str = "tls.cert_file and tls.key_file go together";
+const TOGETHER: &str = "tls.cert_file and tls.key_file must be set together";
 
 fn engine(index: usize, section: EngineSection) -> CheckResult<EngineConfig> {
     let key = format!("engines.{index}.cluster_domain");
@@ -183,7 +183,7 @@ fn turn(section: TurnSection) -> CheckResult<TurnConfig> {
         if port == 0 {
             return Err(ConfigError::new(
                 key,
-                "a relay that is named needs its port",
+                "the relay has a host, so it needs a port",
             ));
         }
     }
@@ -248,7 +248,8 @@ const MAX_CLUSTER_BYTES: usize = MAX_HOST_BYTES - 63;
 fn cluster_domain(key: &str, value: &str) -> CheckResult<String> {
     let name = host_name(key, value)?;
     if name.len() > MAX_CLUSTER_BYTES {
-        let message = format!("{value:?} leaves no room for the name of a project");
+        let message =
+            format!("{value:?} is too long: the names of projects do not fit in front of it");
         return Err(ConfigError::new(key, message));
     }
     Ok(name)

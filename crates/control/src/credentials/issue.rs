@@ -90,7 +90,7 @@ pub(super) async fn create(
         notices::send(&app, &who.user, &notice, ip, now);
         return Ok((StatusCode::CREATED, Json(issued.shown(now)?)));
     }
-    tracing::error!("no free token endpoint was drawn");
+    tracing::error!("no free token endpoint was found");
     Err(Problem::internal().into())
 }
 
@@ -119,8 +119,8 @@ async fn require_proof(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<(
     if own.is_some_and(|own| is_recent(own.proved_at, now)) {
         return Ok(());
     }
-    let detail = "A credential without an end takes a recent proof of who you are: confirm it at \
-                  /account/confirm, or give an end.";
+    let detail = "A credential without an expiry requires a recent sign-in: confirm your identity \
+        at /account/confirm, or set an expiry.";
     Err(Problem::new(403, "proof_required", detail)
         .with_field("expiresAt")
         .into())
@@ -136,7 +136,7 @@ pub(crate) async fn require_credential_quota(
     if stored::count_active(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
         return Ok(());
     }
-    let detail = format!("There are {MAX_CREDENTIALS} credentials already; revoke one first.");
+    let detail = format!("There are already {MAX_CREDENTIALS} credentials; revoke one first.");
     Err(Problem::conflict().with_detail(detail).into())
 }
 
@@ -263,7 +263,7 @@ pub(crate) async fn issue_admin_pat(
         tx.commit().await?;
         return token.ok_or_else(|| Problem::internal().into());
     }
-    tracing::error!("no free token endpoint was drawn");
+    tracing::error!("no free token endpoint was found");
     Err(Problem::internal().into())
 }
 
@@ -373,7 +373,7 @@ fn hash(token: &Secret) -> Answer<SecretHash> {
 /// The boundary, from either name in the request.
 fn resources(resources: Option<Value>, grants: Option<Value>) -> Answer<Option<Value>> {
     match (resources, grants) {
-        (Some(_), Some(_)) => Err(bad("tunnelsGrants", "is not sent beside resources")),
+        (Some(_), Some(_)) => Err(bad("tunnelsGrants", "cannot be combined with resources")),
         (resources, None) => Ok(resources),
         (None, Some(grants)) => Ok(Some(json!({"tunnels": grants}))),
     }
@@ -388,7 +388,10 @@ fn permissions(
         return Ok(permissions);
     };
     if permissions.is_some() {
-        return Err(bad("permissionPolicy", "is not sent beside permissions"));
+        return Err(bad(
+            "permissionPolicy",
+            "cannot be combined with permissions",
+        ));
     }
     let mut chosen = Vec::new();
     for (group, of_engine) in [(policy.control, false), (policy.engine, true)] {
@@ -399,7 +402,7 @@ fn permissions(
             "permissionPolicy.control"
         };
         if group.mode == GroupMode::None && !group.permissions.is_empty() {
-            return Err(bad(field, "lists permissions, and its mode is none"));
+            return Err(bad(field, "lists permissions, but its mode is none"));
         }
         let foreign = |permission: &Permission| is_of_engine(*permission) != of_engine;
         if group.permissions.iter().any(foreign) {
@@ -426,18 +429,18 @@ fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option
     };
     let at: Timestamp = text
         .parse()
-        .map_err(|_| bad("expiresAt", "expiresAt is no time of RFC 3339"))?;
+        .map_err(|_| bad("expiresAt", "expiresAt is not an RFC 3339 time"))?;
     let at = Timestamp::from_second(at.as_second()).map_err(|_| bad_expiry())?;
     if at.as_second() <= now.as_second() {
         return Err(bad("expiresAt", "expiresAt is not in the future"));
     }
     if delegation::lifetime_bound(who).is_some_and(|end| at > end) {
-        let detail = "expiresAt is after the end of the credential that was sent";
+        let detail = "expiresAt is later than the expiry of the credential that was sent";
         return Err(bad("expiresAt", detail));
     }
     Ok(Some(at))
 }
 
 fn bad_expiry() -> Refusal {
-    bad("expiresAt", "expiresAt is too far away")
+    bad("expiresAt", "expiresAt is too far in the future")
 }

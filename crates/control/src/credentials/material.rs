@@ -87,7 +87,7 @@ fn public_key(pem: &str) -> Answer<Material> {
     let unusable = || {
         bad(
             field,
-            "not one PUBLIC KEY of P-256, P-521 or Ed25519 in PEM",
+            "not a single PUBLIC KEY of P-256, P-521 or Ed25519 in PEM",
         )
     };
     let sections: Vec<_> = SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes()).collect();
@@ -115,7 +115,7 @@ fn public_key(pem: &str) -> Answer<Material> {
 
 /// SHA-256 of one certificate that is currently valid.
 fn certificate(field: &str, pem: &str, is_issuer: bool, now: Timestamp) -> Answer<[u8; 32]> {
-    let unusable = || bad(field, format!("{field} is not one certificate in PEM"));
+    let unusable = || bad(field, format!("{field} is not a single certificate in PEM"));
     let sections: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let [Ok(der)] = sections.as_slice() else {
         return Err(unusable());
@@ -128,7 +128,10 @@ fn certificate(field: &str, pem: &str, is_issuer: bool, now: Timestamp) -> Answe
         return Err(bad(field, format!("{field} has expired")));
     }
     if is_issuer && !parsed.is_ca() {
-        return Err(bad(field, "issuerPem is no certificate of an authority"));
+        return Err(bad(
+            field,
+            "issuerPem is not the certificate of an authority",
+        ));
     }
     let fingerprint = digest(&SHA256, der);
     <[u8; 32]>::try_from(fingerprint.as_ref()).map_err(|_| Problem::internal().into())

@@ -28,7 +28,7 @@ pub(super) async fn revoke(
     let with_issued = match query.text("issued").as_deref() {
         None | Some("false") => false,
         Some("true") => true,
-        Some(_) => return Err(bad("issued", "issued is not true or false")),
+        Some(_) => return Err(bad("issued", "issued must be true or false")),
     };
     query.finish()?;
     let now = app.now();

@@ -49,7 +49,7 @@ pub(super) async fn rotate(
     let id = old.id;
     if old.oauth_client.is_some() {
         // A manual successor would outlive the approval (OA-7).
-        let detail = "An OAuth client holds this token: the client is linked anew instead.";
+        let detail = "This token belongs to an OAuth client: link the client again instead.";
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let sent = SubmittedMaterial {
@@ -94,4 +94,4 @@ pub(super) async fn rotate(
     successor.shown(now).map(Json)
 }
 
-const ENDED: &str = "It was rotated already, or has ended.";
+const ENDED: &str = "It was already rotated, or has ended.";

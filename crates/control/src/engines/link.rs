@@ -85,7 +85,7 @@ impl Link {
     pub(super) async fn run(mut self) {
         metrics::links(1);
         let (cluster, from) = (Arc::clone(&self.cluster), self.from);
-        tracing::info!(cluster = %cluster.domain, %from, "an engine is linked");
+        tracing::info!(cluster = %cluster.domain, %from, "an engine connected");
         let ended = self.send_changes().await;
         metrics::links(-1);
         match &ended {
@@ -93,7 +93,10 @@ impl Link {
                 tracing::info!(cluster = %cluster.domain, %from, "a link ended");
             }
             Err(LinkEnd::Unread(LineError::Stalled)) => {
-                tracing::warn!(cluster = %cluster.domain, %from, "an engine did not read; its link was cut");
+                tracing::warn!(
+                    cluster = %cluster.domain, %from,
+                    "an engine did not read; its link was closed"
+                );
             }
             Err(LinkEnd::Database(error)) => log_failure(&cluster, error),
             Err(LinkEnd::Keys(error)) => log_failure(&cluster, error),
@@ -248,7 +251,7 @@ impl Link {
         if let Err(error) = noted.await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "a link was not noted"
+                "the time of a link could not be stored"
             );
         }
         self.seen_at = Some(now);
@@ -266,7 +269,10 @@ impl Link {
 }
 
 fn log_failure(cluster: &Cluster, error: &(dyn std::error::Error + 'static)) {
-    tracing::warn!(cluster = %cluster.domain, error, "a link was cut: what changed is not known");
+    tracing::warn!(
+        cluster = %cluster.domain, error,
+        "a link was closed: the changes could not be read from the database"
+    );
 }
 
 /// Poll interval of a link.

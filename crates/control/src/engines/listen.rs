@@ -17,7 +17,7 @@ pub(crate) async fn listen(app: Arc<App>, stop: CancellationToken) {
         if let Err(error) = listened {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "changes of other processes are not heard at once"
+                "changes of other processes are received with a delay"
             );
         }
         tokio::select! {

@@ -53,7 +53,7 @@ pub(super) async fn receive(
     let other = |record: &Record| !matches!(record, Record::TurnUsage(_) | Record::Unknown);
     if is_relay && let Some(index) = report.records.iter().position(other) {
         let field = format!("records.{index}.record");
-        return Err(bad(&field, "a relay reports turn_usage alone"));
+        return Err(bad(&field, "a relay may only report turn_usage"));
     }
     let batch = Batch::of(report, app.now())?;
     let through = batch.store(&app, &engine.cluster).await?;
@@ -99,12 +99,12 @@ impl Batch {
         let sequence = i64::try_from(report.sequence).ok();
         let sequence = sequence.filter(|sequence| *sequence >= 1);
         if report.records.len() > MAX_RECORDS {
-            let message = format!("expected {MAX_RECORDS} records at most");
+            let message = format!("expected at most {MAX_RECORDS} records");
             return Err(bad("records", &message));
         }
         let mut batch = Self {
             reporter: report.reporter,
-            sequence: sequence.ok_or_else(|| bad("sequence", "expected a number from 1"))?,
+            sequence: sequence.ok_or_else(|| bad("sequence", "expected a number of at least 1"))?,
             now,
             streams: Vec::new(),
             events: Vec::new(),
@@ -146,7 +146,7 @@ impl Batch {
         let tunnel = record.tunnel_id.map(|id| id.parse());
         let tunnel = tunnel
             .transpose()
-            .map_err(|_| at.bad("tunnel_id", "is no id"))?;
+            .map_err(|_| at.bad("tunnel_id", "is not an id"))?;
         if record
             .user_id
             .as_ref()
@@ -169,9 +169,10 @@ impl Batch {
 
     fn event(&mut self, at: RecordPosition, record: EventRecord) -> Answer<()> {
         let project = at.project(&record.project_id)?;
-        let event = Event::deserialize(record.event).map_err(|_| at.bad("event", "is no event"))?;
+        let event =
+            Event::deserialize(record.event).map_err(|_| at.bad("event", "is not an event"))?;
         if event.event_type == EventType::StateInitial {
-            return Err(at.bad("event", "a snapshot is no event"));
+            return Err(at.bad("event", "a snapshot is not an event"));
         }
         self.events.push((project, event));
         Ok(())
@@ -446,7 +447,7 @@ impl ReportCounts {
             tracing::warn!(
                 cluster = %cluster.domain,
                 records = self.left_out,
-                "an engine reported of projects that it does not serve"
+                "an engine reported projects that it does not serve"
             );
         }
     }
@@ -463,7 +464,7 @@ impl RecordPosition {
 
     fn project(self, id: &str) -> Answer<ProjectId> {
         let id = id.parse();
-        id.map_err(|_| self.bad("project_id", "is no id of a project"))
+        id.map_err(|_| self.bad("project_id", "is not the id of a project"))
     }
 
     fn add(self, (sum, member, more): (&mut i64, &str, u64)) -> Answer<()> {

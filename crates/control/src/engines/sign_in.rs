@@ -204,19 +204,19 @@ fn comes_from_form(query: &str) -> bool {
 }
 
 fn invalid_link() -> Response {
-    let text = "This link was made wrongly. Go back to where you came from and try again. If it \
-                happens again, tell those who run this service.";
+    let text = "This link is invalid. Go back to the previous page and try again. If it happens \
+        again, contact the operator of this service.";
     message_page(StatusCode::BAD_REQUEST, "This link does not work", text)
 }
 
 fn tunnel_not_found() -> Response {
-    let text = "There is no tunnel of yours under this name. It may be that it was moved or \
-                deleted, or that you are signed in as somebody else.";
-    message_page(StatusCode::NOT_FOUND, "Nothing is here", text)
+    let text = "You have no tunnel with this name. It may have been moved or deleted, or you are \
+        signed in with another account.";
+    message_page(StatusCode::NOT_FOUND, "Tunnel not found", text)
 }
 
 fn too_many(seconds: u32) -> Response {
-    let text = "You signed in to many tunnels within a short time. Wait a little and try again.";
+    let text = "You signed in to many tunnels in a short time. Wait a little and try again.";
     let mut response = message_page(StatusCode::TOO_MANY_REQUESTS, "Too many sign-ins", text);
     let headers = response.headers_mut();
     headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
@@ -225,7 +225,7 @@ fn too_many(seconds: u32) -> Response {
 
 fn access_denied(who: &SignedIn, detail: &str) -> Response {
     let text = format!(
-        "{detail} You are signed in as {}. Somebody who manages the workspace can let you in.",
+        "{detail} You are signed in as {}. A manager of the workspace can give you access.",
         who.user.email
     );
     message_page(StatusCode::FORBIDDEN, "You cannot open this", &text)

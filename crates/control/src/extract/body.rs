@@ -97,7 +97,7 @@ pub(crate) async fn read_body(body: axum::body::Body, most: usize) -> Result<Byt
     match timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Problem::content_too_large()),
-        Ok(Err(_)) => Err(Problem::invalid_request("the body broke off")),
+        Ok(Err(_)) => Err(Problem::invalid_request("the body ended unexpectedly")),
         Err(_) => Err(Problem::invalid_request("the body took too long")),
     }
 }

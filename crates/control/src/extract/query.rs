@@ -32,9 +32,9 @@ impl Query {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = decode(name).ok_or_else(malformed)?;
-            let value = decode(value).ok_or_else(|| bad(&name, "is not well encoded"))?;
+            let value = decode(value).ok_or_else(|| bad(&name, "is not encoded correctly"))?;
             if parameters.contains_key(&name) {
-                return Err(bad(&name, "is there twice"));
+                return Err(bad(&name, "is repeated"));
             }
             parameters.insert(name, value);
         }
@@ -101,7 +101,7 @@ impl Query {
     pub fn finish(self) -> Answer<()> {
         match self.0.into_keys().next() {
             None => Ok(()),
-            Some(name) => Err(bad(&name, "is not known here")),
+            Some(name) => Err(bad(&name, "is not a known parameter")),
         }
     }
 }
@@ -128,7 +128,7 @@ fn bad(name: &str, problem: &str) -> Refusal {
 }
 
 fn malformed() -> Refusal {
-    Problem::invalid_request("the query is not well encoded").into()
+    Problem::invalid_request("the query is not encoded correctly").into()
 }
 
 fn decode(text: &str) -> Option<String> {

@@ -39,7 +39,7 @@ pub async fn pass(app: &App, stop: &CancellationToken) {
             }
             lock.release().await;
         }
-        Ok(None) => tracing::debug!("another process is at the purge"),
+        Ok(None) => tracing::debug!("another process is running the purge"),
         Err(error) => failed("purge", &error.into()),
     }
     if stop.is_cancelled() {
@@ -102,5 +102,5 @@ pub const EVERY: Duration = Duration::from_mins(5);
 fn failed(what: &str, refusal: &crate::problem::Refusal) {
     metrics::job_failed();
     let problem = refusal.problem();
-    tracing::error!(job = what, problem = %problem.detail, "a job failed; it is tried again");
+    tracing::error!(job = what, problem = %problem.detail, "a job failed; it will be retried");
 }

@@ -47,7 +47,7 @@ const MIN_SECRET_BYTES: usize = 32;
 fn signing_key(path: &Path) -> Result<SigningKey, KeyError> {
     let pem = text(path)?;
     SigningKey::from_pem(&pem).map_err(|error: BadKey| bad(path, error.to_string()))?;
-    with_id(&pem).ok_or_else(|| bad(path, "an Ed25519 key is wanted"))
+    with_id(&pem).ok_or_else(|| bad(path, "expected an Ed25519 key"))
 }
 
 /// A private key in PEM, with the id that is derived from it. `None` if it is not an Ed25519 key.
@@ -76,7 +76,7 @@ pub(crate) fn cluster_secret(path: &Path) -> Result<String, KeyError> {
     let text = str::from_utf8(secret.expose()).ok();
     let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
     let text =
-        text.ok_or_else(|| bad(path, "a secret that is shown has visible characters alone"))?;
+        text.ok_or_else(|| bad(path, "a secret must contain only visible ASCII characters"))?;
     Ok(text.to_owned())
 }
 
@@ -84,7 +84,7 @@ pub(super) fn read_secret(path: &Path) -> Result<Secret, KeyError> {
     let bytes = read(path)?;
     let secret = bytes.trim_ascii();
     if secret.len() < MIN_SECRET_BYTES {
-        let message = format!("a secret has at least {MIN_SECRET_BYTES} bytes");
+        let message = format!("a secret must have at least {MIN_SECRET_BYTES} bytes");
         return Err(bad(path, message));
     }
     Ok(Secret::new(secret))

@@ -24,7 +24,7 @@ pub async fn run(app: Arc<App>, stop: CancellationToken) {
         if let Err(error) = app.keys.keep(&app.store, app.now()).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "the keys could not be looked after"
+                "the keys could not be checked and rotated"
             );
         }
     }

@@ -85,7 +85,7 @@ impl Keys {
                 let mut tx = store.begin().await?;
                 if stored::rotate(&mut tx, &active.kid, &next.kid, now).await? {
                     tx.commit().await?;
-                    tracing::info!(kid = %next.kid, "another key signs");
+                    tracing::info!(kid = %next.kid, "a new key now signs tokens");
                 }
                 self.reload(store).await?;
             }
@@ -119,7 +119,7 @@ impl Keys {
         let pem = files::new_signing_key().ok_or(KeyError::Cryptography)?;
         if insert(&mut tx, &pem, Status::Next, &self.seal, now).await? {
             tx.commit().await?;
-            tracing::info!("a key that will sign was published");
+            tracing::info!("the next signing key was published");
         }
         self.reload(store).await
     }
@@ -148,7 +148,7 @@ impl Keys {
         let forgotten = stored::purge(&mut tx, retired_by, now).await?;
         tx.commit().await?;
         if forgotten > 0 {
-            tracing::info!(keys = forgotten, "old signing keys were forgotten");
+            tracing::info!(keys = forgotten, "old signing keys were removed");
             self.reload(store).await?;
         }
         Ok(())

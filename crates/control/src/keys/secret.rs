@@ -94,7 +94,7 @@ async fn store_mark(
     mark(store).await?.ok_or(KeyError::Cryptography)
 }
 
-const MISSING: &str = "there is no such file, and the database was sealed with the secret of \
-    another process: copy the file from there, or name it with platform.secret_file";
-const OTHER: &str = "this is not the secret that the database was sealed with: copy the file from \
-    the process that has it, or from a backup";
+const MISSING: &str = "the file does not exist, but the database was encrypted with the secret of \
+    another process: copy the file from there, or set platform.secret_file";
+const OTHER: &str = "this is not the secret that encrypted the database: copy the file from the \
+    other process, or from a backup";

@@ -48,7 +48,7 @@ impl SearchLimit {
             let mut of_users = self.of_users.lock();
             let count = of_users.entry(user).or_default();
             if *count >= MAX_OF_USER {
-                let detail = "Other searches of yours are still under way.";
+                let detail = "Your previous searches are still running.";
                 return Err(Problem::too_many_requests()
                     .with_detail(detail)
                     .with_retry_after(RETRY_AFTER_SECONDS)

@@ -104,7 +104,7 @@ impl MailSection {
     pub(crate) fn check(self, default_folder: PathBuf) -> Result<MailConfig, ConfigError> {
         let sender = |text: String| {
             Sender::parse(&text).ok_or_else(|| {
-                let message = "this is no address such as Tunnels <no-reply@svc.example.com>";
+                let message = "this is not an address such as Tunnels <no-reply@svc.example.com>";
                 ConfigError::new("mail.from", message)
             })
         };
@@ -118,12 +118,12 @@ impl MailSection {
             });
         }
         if self.folder.is_some() {
-            let message = "mail goes into a folder or to mail.smtp, not to both";
+            let message = "mail is either written to a folder or sent with mail.smtp, not both";
             return Err(ConfigError::new("mail.folder", message));
         }
         let smtp = self.smtp.check()?;
         let from = from.ok_or_else(|| {
-            let message = "this key is required with mail.smtp: people may want to know who writes";
+            let message = "this key is required with mail.smtp: mails need a sender";
             ConfigError::new("mail.from", message)
         })?;
         Ok(MailConfig {
@@ -147,20 +147,21 @@ impl SmtpSection {
             Err(_) => host_name("mail.smtp.host", &given)?,
         };
         if self.tls == SmtpTls::None && !is_loopback(&host) {
-            let message = "mails hold links that open accounts: without TLS only loopback";
+            let message = "mails contain links that open accounts: without TLS only loopback is \
+                allowed";
             return Err(wrong("tls", message));
         }
         if self.tls == SmtpTls::None && self.ca_file.is_some() {
-            return Err(wrong("ca_file", "there is no certificate without TLS"));
+            return Err(wrong("ca_file", "a certificate requires TLS"));
         }
         let login = match (self.username, self.password_file) {
             (None, None) => None,
             (Some(name), Some(file)) => Some((name, path("mail.smtp.password_file", file)?)),
             (Some(_), None) => {
-                return Err(wrong("password_file", "username is nothing without it"));
+                return Err(wrong("password_file", "username requires password_file"));
             }
             (None, Some(_)) => {
-                return Err(wrong("username", "password_file is nothing without it"));
+                return Err(wrong("username", "password_file requires username"));
             }
         };
         let port = self.port.unwrap_or(match self.tls {
@@ -169,7 +170,7 @@ impl SmtpSection {
             SmtpTls::None => 25,
         });
         if port == 0 {
-            return Err(wrong("port", "0 is no port"));
+            return Err(wrong("port", "0 is not a valid port"));
         }
         let ca_file = self.ca_file.map(|file| path("mail.smtp.ca_file", file));
         Ok(SmtpConfig {

@@ -107,7 +107,7 @@ impl Smtp {
             };
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "a mail is tried again later"
+                "a mail will be retried later"
             );
             tokio::select! {
                 () = sleep(wait) => {}

@@ -35,44 +35,45 @@ pub(super) const METRICS: &[Metric] = &[
         BUILD_INFO,
         Kind::Gauge,
         &[("version", &[env!("CARGO_PKG_VERSION")])],
-        "Always 1; the version that runs is its label.",
+        "Always 1; the label is the running version.",
     ),
     metric(
         EXPIRY_METRIC,
         Kind::Gauge,
         &[],
-        "When the certificate in service expires, in seconds since 1970; only with `tls`.",
+        "When the active certificate expires, in seconds since 1970; only with `tls`.",
     ),
     metric(
         RELOADS_METRIC,
         Kind::Counter,
         &[("outcome", &["ok", "error"])],
-        "Changes of the certificate's files: in service, or refused while the old one stays.",
+        "Reloads of the certificate's files: accepted, or refused while the old certificate stays \
+         active.",
     ),
     metric(
         CLOCK_SKEW,
         Kind::Gauge,
         &[],
-        "How far the clock is ahead of the database's, measured every minute; beyond 30 s either way \
-         nothing is ready. 0 with the embedded database.",
+        "How far the clock is ahead of the database's, measured every minute; beyond 30 s in \
+         either direction the platform is not ready. 0 with the embedded database.",
     ),
     metric(
         CONNECTIONS,
         Kind::Gauge,
         &[("state", &["idle", "used"])],
-        "Connections to the database; with all used, requests wait.",
+        "Connections to the database; if all are used, requests wait.",
     ),
     metric(
         QUERY_SECONDS,
         Kind::Histogram,
         &[("kind", &["read", "write"])],
-        "How long the database took for a statement, without the wait for a connection.",
+        "Time of the database for a statement, without the wait for a connection.",
     ),
     metric(
         LINKS,
         Kind::Gauge,
         &[],
-        "Engines that are linked to this process.",
+        "Engines connected to this process.",
     ),
     metric(
         JOB_FAILURES,
@@ -96,14 +97,13 @@ pub(super) const METRICS: &[Metric] = &[
         LINK_SNAPSHOTS,
         Kind::Counter,
         &[],
-        "Times that an engine was told everything: at its first link, or after it was away for long.",
+        "Complete snapshots sent to engines: on their first link, or after a long absence.",
     ),
     metric(
         PURGE_OVERDUE,
         Kind::Gauge,
         &[("kind", Stale::WORDS)],
-        "For how long the oldest row has been past its time; a pass of the purge comes every five \
-         minutes.",
+        "Time since the oldest row should have been removed; a purge runs every five minutes.",
     ),
     metric(
         PURGED,
@@ -115,26 +115,27 @@ pub(super) const METRICS: &[Metric] = &[
         READY,
         Kind::Gauge,
         &[],
-        "1 while requests can be served: the database answers and nothing drains.",
+        "1 while requests can be served: the database responds and the process is not draining.",
     ),
     metric(
         RECORDS_REMOVED,
         Kind::Counter,
         &[],
-        "Logs and events that were removed before their time, because their project has as many as it \
-         may have.",
+        "Logs and events that were removed before their retention expired, because their project \
+         reached its limit.",
     ),
     metric(
         REFUSED_CONNECTIONS,
         Kind::Counter,
         &[("limit", &["total", "source"])],
-        "Connections that were closed at once, because the process or their source had too many.",
+        "Connections that were closed immediately, because the process or their source had too \
+         many.",
     ),
     metric(
         RENEWED,
         Kind::Counter,
         &[],
-        "Periods of subscriptions that were renewed.",
+        "Renewed periods of subscriptions.",
     ),
     metric(
         REPORT_RECORDS,
@@ -151,7 +152,7 @@ pub(super) const METRICS: &[Metric] = &[
                 "left_out",
             ],
         )],
-        "What engines reported; `left_out`: of projects that they do not serve.",
+        "Records reported by engines; `left_out`: of projects that they do not serve.",
     ),
     metric(
         REPORTS,
@@ -163,8 +164,8 @@ pub(super) const METRICS: &[Metric] = &[
         REQUEST_SECONDS,
         Kind::Histogram,
         &[("route", &[])],
-        "From the head of a request to the head of its answer. `route` is the template of the \
-         path, as the OpenAPI document writes it, or `none`.",
+        "Time from the head of a request to the head of its response. `route` is the template of \
+         the path, as in the OpenAPI document, or `none`.",
     ),
     metric(
         REQUESTS,
@@ -188,14 +189,14 @@ pub(super) const METRICS: &[Metric] = &[
             "outcome",
             &["ok", "half_way", "wrong", "too_soon", "failed"],
         )],
-        "Attempts to sign in: all proofs given, the second factor still to be shown, something \
-         wrong, too many attempts, failed on our side.",
+        "Attempts to sign in: all proofs were correct, the second factor is still required, a \
+         proof was wrong, too many attempts, an internal error.",
     ),
     metric(
         MINTED,
         Kind::Counter,
         &[("kind", &["auth", "pat", "app", "mtls"])],
-        "Delegated tokens that were minted and credentials that were issued.",
+        "Delegated tokens and credentials that were issued.",
     ),
     metric(
         WEBHOOK_ATTEMPTS,
@@ -205,12 +206,12 @@ pub(super) const METRICS: &[Metric] = &[
             &["succeeded", "failed", "timeout", "network_error"],
         )],
         "Attempts to deliver an event to a webhook: answered with 2xx, answered otherwise, not \
-         answered in time, nobody reached.",
+         answered in time, endpoint not reached.",
     ),
     metric(
         WEBHOOK_DROPPED,
         Kind::Counter,
         &[],
-        "Events that were left out because too many wait for the webhook already.",
+        "Events that were dropped because too many were already waiting for the webhook.",
     ),
 ];

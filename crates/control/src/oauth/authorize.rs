@@ -45,7 +45,7 @@ pub(super) async fn show(
             Some(_) => Code::ConsentRequired,
             None => Code::LoginRequired,
         };
-        let refused = request.refuse(code.because("a person has to look at this"));
+        let refused = request.refuse(code.because("user interaction is required"));
         return Ok(refused_response(&app, refused));
     }
     let who = signed_in(visitor, &path(&request))?;
@@ -112,9 +112,9 @@ async fn find(app: &App, secret: &str) -> Answer<Option<ShownRequest>> {
 /// The page for a form that was submitted before, or too late.
 fn already_decided_page() -> Response {
     let page = MessagePage {
-        title: "This page was answered already",
-        text: "It can be answered once, within half an hour. Go back to where you came from, and try \
-               again.",
+        title: "This page was already answered",
+        text: "It can be answered once, within half an hour. Go back to the application, and try \
+            again.",
         link: None,
     };
     page_with(StatusCode::BAD_REQUEST, &page)
@@ -238,8 +238,8 @@ fn refused_response(app: &App, refused: AuthorizationError<'_>) -> Response {
     match refused {
         AuthorizationError::Page(why) => {
             let text = format!(
-                "This link was made wrongly: {why}. Go back to where you came from and try again. \
-                 If it happens again, tell those who made it."
+                "This link is invalid: {why}. Go back to the application and try again. If it \
+                 happens again, contact its developers."
             );
             let page = MessagePage {
                 title: "This link does not work",

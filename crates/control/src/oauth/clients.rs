@@ -91,7 +91,7 @@ impl OauthSection {
             let client = section.check(key)?;
             let is_taken = |other: &Client| other.id == client.id;
             if RESERVED.contains(&client.id.as_str()) || clients.iter().any(is_taken) {
-                let message = format!("{:?} is the id of another client", client.id);
+                let message = format!("{:?} is already the id of another client", client.id);
                 return Err(ConfigError::new(key("id"), message));
             }
             clients.push(client);
@@ -107,12 +107,12 @@ impl ClientSection {
             .ok_or_else(|| ConfigError::new(key("id"), "this key is required"))?;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if !(1..=64).contains(&id.len()) || !id.bytes().all(is_plain) {
-            let message = "an id has 1 to 64 letters, digits, dots, dashes and underscores";
+            let message = "an id must have 1 to 64 letters, digits, dots, dashes and underscores";
             return Err(ConfigError::new(key("id"), message));
         }
         let name = self.name.unwrap_or_else(|| id.clone()).trim().to_owned();
         if !(1..=100).contains(&name.chars().count()) || name.chars().any(char::is_control) {
-            let message = "a name has 1 to 100 characters on one line";
+            let message = "a name must have 1 to 100 characters on one line";
             return Err(ConfigError::new(key("name"), message));
         }
         let mut callbacks = Vec::with_capacity(self.redirect_uris.len());
@@ -121,7 +121,7 @@ impl ClientSection {
             let callback = Callback::parse(text)
                 .map_err(|error| ConfigError::new(key(), format!("{text:?}: {error}")))?;
             if callbacks.contains(&callback) {
-                return Err(ConfigError::new(key(), "this callback is there twice"));
+                return Err(ConfigError::new(key(), "this callback is repeated"));
             }
             callbacks.push(callback);
         }

@@ -80,7 +80,8 @@ pub(super) async fn submit(
             &CodePage {
                 user_code: &typed,
                 error: Some(
-                    "No device waits under this code. Look at its screen: codes end after ten minutes.",
+                    "No device is waiting with this code. Check the code on its screen: codes \
+                     expire after ten minutes.",
                 ),
             },
         )),
@@ -129,7 +130,7 @@ pub(super) async fn decide(
     let (title, text) = if is_approved {
         (
             "Approved",
-            "Go back to your device: it goes on by itself in a few seconds.",
+            "Go back to your device: it continues automatically in a few seconds.",
         )
     } else {
         ("Denied", "Access denied. You can close this page.")
@@ -290,8 +291,8 @@ fn invalid_code_page() -> Response {
     page_with(
         StatusCode::NOT_FOUND,
         &MessagePage {
-            title: "There is nothing to decide any more",
-            text: "It was decided already, or took too long. Begin again on the device.",
+            title: "This request has already ended",
+            text: "It was already decided, or has expired. Start again on the device.",
             link: Some(("/device", "Enter another code")),
         },
     )

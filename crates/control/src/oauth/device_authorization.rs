@@ -31,7 +31,7 @@ pub(super) async fn device_authorization(
     let ClientIp(ip) = ip?;
     let client = form.client(&app)?;
     if !client.is_device() {
-        let description = "this client has callbacks, and codes that are sent there";
+        let description = "this client has callbacks and must use the authorization code grant";
         return Err(Code::UnauthorizedClient.because(description));
     }
     let scope = scope(form.take("scope").as_deref())?;
@@ -43,7 +43,7 @@ pub(super) async fn device_authorization(
     ];
     let source = match sources {
         [Some(_), Some(_)] => {
-            let description = "svc_source and rstream_source say the same thing: send one";
+            let description = "svc_source and rstream_source have the same meaning: send only one";
             return Err(Code::InvalidRequest.because(description));
         }
         [Some(text), None] | [None, Some(text)] => source::read(&text)?,
@@ -55,7 +55,8 @@ pub(super) async fn device_authorization(
         .device_throttle
         .record_attempt(&source_network(ip), now)
     {
-        let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
+        let refused =
+            Code::TemporarilyUnavailable.because("too many device requests from this address");
         return Err(refused.with_retry_after(wait.0));
     }
     let device_code = LinkSecret::draw()?;
@@ -81,7 +82,8 @@ pub(super) async fn device_authorization(
         let network = network(ip).to_string();
         let of_network = device_grants::count_of_network(&mut tx, &network, now).await?;
         if of_network >= MAX_PER_NETWORK {
-            let refused = Code::TemporarilyUnavailable.because("too many devices ask from there");
+            let refused =
+                Code::TemporarilyUnavailable.because("too many device requests from this address");
             return Err(refused.with_retry_after(INTERVAL_SECONDS));
         }
         // Removing rows of the networks with the most codes keeps the endpoint available to others.
@@ -97,7 +99,7 @@ pub(super) async fn device_authorization(
             answer(&app, &device_code, user_code).into_response(),
         ));
     }
-    tracing::error!("no free user code was drawn");
+    tracing::error!("no free user code was found");
     Err(Code::ServerError.because("no code was free"))
 }
 

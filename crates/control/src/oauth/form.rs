@@ -73,12 +73,12 @@ impl FromRequest<Arc<App>> for ClientForm {
         let kind = declared.and_then(|kind| kind.to_str().ok()).unwrap_or("");
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-            let description = "the body has to be application/x-www-form-urlencoded";
+            let description = "the body must be application/x-www-form-urlencoded";
             return Err(Code::InvalidRequest.because(description));
         }
         let bytes = read_body(body, MAX_FORM_BYTES)
             .await
-            .map_err(|_| Code::InvalidRequest.because("the form is too large, or broke off"))?;
+            .map_err(|_| Code::InvalidRequest.because("the form is too large, or incomplete"))?;
         let text = std::str::from_utf8(&bytes)
             .map_err(|_| Code::InvalidRequest.because("the form is not UTF-8"))?;
         let mut form = Form::parse(text)?;

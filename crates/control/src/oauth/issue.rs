@@ -44,7 +44,7 @@ pub(super) async fn issue(
     ip: IpAddr,
 ) -> Result<Option<TokenResponse>, OauthError> {
     let now = app.now();
-    let not_approved = || Code::InvalidGrant.because("what was approved is not in force any more");
+    let not_approved = || Code::InvalidGrant.because("the approval is no longer valid");
     let user = users::by_id(&mut tx, approved.user).await?;
     let user = user.filter(|user| user.status == Status::Active);
     let user = user.ok_or_else(not_approved)?;

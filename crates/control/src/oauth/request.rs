@@ -82,7 +82,7 @@ impl<'a> AuthorizationRequest<'a> {
         match form.take("response_type").as_deref() {
             Some("code") => {}
             Some(_) => {
-                return Err(Code::UnsupportedResponseType.because("response_type has to be code"));
+                return Err(Code::UnsupportedResponseType.because("response_type must be code"));
             }
             None => return Err(Code::InvalidRequest.because("response_type is missing")),
         }
@@ -90,11 +90,11 @@ impl<'a> AuthorizationRequest<'a> {
             .take("response_mode")
             .is_some_and(|mode| mode != "query")
         {
-            return Err(Code::InvalidRequest.because("response_mode has to be query"));
+            return Err(Code::InvalidRequest.because("response_mode must be query"));
         }
         // Request objects could repeat these parameters with other values (RFC 9101).
         if form.take("request").is_some() || form.take("request_uri").is_some() {
-            return Err(Code::InvalidRequest.because("request objects are not read here"));
+            return Err(Code::InvalidRequest.because("request objects are not supported"));
         }
         let challenge = challenge(&mut form)?;
         let scope = scope(form.take("scope").as_deref())?;
@@ -102,7 +102,7 @@ impl<'a> AuthorizationRequest<'a> {
         let prompt = form.take("prompt").unwrap_or_default();
         let is_silent = prompt.split(' ').any(|word| word == "none");
         if is_silent && prompt != "none" {
-            return Err(Code::InvalidRequest.because("prompt has none beside others"));
+            return Err(Code::InvalidRequest.because("none must be the only value of prompt"));
         }
         Ok(Self {
             client,
@@ -176,12 +176,12 @@ fn challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
         return refused("code_challenge is missing");
     };
     if method.as_deref() != Some("S256") {
-        return refused("code_challenge_method has to be S256");
+        return refused("code_challenge_method must be S256");
     }
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(challenge).ok();
     match bytes.and_then(|bytes| bytes.try_into().ok()) {
         Some(challenge) => Ok(challenge),
-        None => refused("code_challenge is not the base64url of 32 bytes"),
+        None => refused("code_challenge must be the base64url of 32 bytes"),
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn revoke(
         return Ok(done());
     };
     if client.is_some_and(|client: &Client| client.id() != holder) {
-        return Err(Code::UnauthorizedClient.because("another client holds this token"));
+        return Err(Code::UnauthorizedClient.because("this token belongs to another client"));
     }
     if credentials::revoke(&mut tx, user, id, now).await? {
         let actor = Actor::person(user).at(ip);

@@ -30,6 +30,6 @@ pub(super) fn resource(config: &Config, text: Option<&str>) -> Result<(), OauthE
     let rest = parts.filter(|(origin, _)| origin.eq_ignore_ascii_case(&config.base_url));
     match rest.map(|(_, rest)| rest) {
         Some("" | "/" | "/api/mcp") => Ok(()),
-        _ => Err(Code::InvalidTarget.because(format!("the resource here is {}", config.base_url))),
+        _ => Err(Code::InvalidTarget.because(format!("the resource must be {}", config.base_url))),
     }
 }

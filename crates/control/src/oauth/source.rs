@@ -43,7 +43,9 @@ pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
         !attribute.key.is_empty() && texts.into_iter().all(|text| is_plain(text))
     };
     if !attributes.iter().all(all_plain) {
-        return Err(refused("has a text that is too long or cannot be shown"));
+        return Err(refused(
+            "has a text that is too long or contains characters that cannot be displayed",
+        ));
     }
     Ok(attributes)
 }

@@ -40,11 +40,11 @@ pub(super) async fn token(
     let ClientIp(ip) = ip?;
     let grant_type = form.take_required("grant_type")?;
     if grant_type != CODE_GRANT && grant_type != DEVICE_GRANT {
-        return Err(Code::UnsupportedGrantType.because("this grant is not offered"));
+        return Err(Code::UnsupportedGrantType.because("this grant is not supported"));
     }
     let client = form.client(&app)?;
     if client.is_device() != (grant_type == DEVICE_GRANT) {
-        return Err(Code::UnauthorizedClient.because("this client does not have this grant"));
+        return Err(Code::UnauthorizedClient.because("this client may not use this grant"));
     }
     resource(&app.config, form.take("resource").as_deref())?;
     let request = Request {
@@ -79,9 +79,9 @@ impl Request<'_> {
         redirect_uri: &str,
         verifier: &str,
     ) -> Result<TokenResponse, OauthError> {
-        let refused = || Code::InvalidGrant.because("this code is not good");
+        let refused = || Code::InvalidGrant.because("this code is not valid");
         if !is_verifier(verifier) {
-            return Err(Code::InvalidRequest.because("code_verifier has another form"));
+            return Err(Code::InvalidRequest.because("code_verifier has the wrong format"));
         }
         let hash = LinkSecret::parse(code).ok_or_else(refused)?.hash();
         let by = Redeemer {
@@ -122,7 +122,7 @@ impl Request<'_> {
         if credentials::revoke(&mut tx, user, credential, now).await? {
             tracing::warn!(
                 client = self.client.id(),
-                "a code came again: its token is revoked"
+                "a code was used again: its token was revoked"
             );
             let actor = Actor::anonymous().at(self.ip);
             let (action, target) = (Action::OauthCodeReused, Target::Credential(credential));
@@ -135,7 +135,7 @@ impl Request<'_> {
 
     /// Handles the poll of a device for its approval (RFC 8628 section 3.5).
     async fn device(&self, code: &str) -> Result<TokenResponse, OauthError> {
-        let refused = || Code::InvalidGrant.because("this device code is not good");
+        let refused = || Code::InvalidGrant.because("this device code is not valid");
         let hash = LinkSecret::parse(code).ok_or_else(refused)?.hash();
         let hash = SecretHash(hash);
         for _ in 0..MAX_DRAWS {
@@ -151,16 +151,16 @@ impl Request<'_> {
                     return Err(Code::AccessDenied.because("the user denied access"));
                 }
                 Status::Pending | Status::Approved if grant.expires_at <= now => {
-                    return Err(Code::ExpiredToken.because("nobody approved in time"));
+                    return Err(Code::ExpiredToken.because("the user did not approve in time"));
                 }
                 Status::Pending => {
                     let more = i64::from(INTERVAL_SECONDS);
                     let is_in_time = device_grants::poll(&mut tx, hash, more, now).await?;
                     tx.commit().await?;
                     return Err(if is_in_time {
-                        Code::AuthorizationPending.because("nobody has decided yet")
+                        Code::AuthorizationPending.because("the user has not decided yet")
                     } else {
-                        Code::SlowDown.because("five seconds more between two questions")
+                        Code::SlowDown.because("wait five seconds longer between two polls")
                     });
                 }
                 Status::Approved => {}
@@ -192,7 +192,7 @@ impl Request<'_> {
 }
 
 fn no_free_id() -> OauthError {
-    tracing::error!("no free token endpoint was drawn");
+    tracing::error!("no free token endpoint was found");
     Code::ServerError.because("no id was free")
 }
 

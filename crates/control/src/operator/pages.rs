@@ -102,7 +102,7 @@ pub(super) async fn list(
     let operator = operator(visitor, kind)?;
     let mut shown = shown(&app, &operator, kind, &mut query).await?;
     shown.note = match query.text("done").as_deref() {
-        Some("suspended") => Some("It is suspended."),
+        Some("suspended") => Some("It was suspended."),
         Some("resumed") => Some("It can be used again."),
         _ => None,
     };

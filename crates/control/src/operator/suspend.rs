@@ -40,7 +40,7 @@ impl Reason {
         let reason = given.trim();
         let length = reason.chars().count();
         if reason.chars().any(char::is_control) || !(1..=MAX_REASON).contains(&length) {
-            let detail = "A reason has 1 to 500 characters on one line.";
+            let detail = "A reason must have 1 to 500 characters on one line.";
             return Err(Problem::invalid_request(detail).with_field("reason").into());
         }
         Ok(Self(reason.to_owned()))
@@ -158,7 +158,7 @@ async fn require_operator(tx: &mut Tx, id: UserId) -> Answer<()> {
     user.filter(is_one).map(|_| ()).ok_or_else(missing)
 }
 
-const ALREADY: &str = "It is suspended already.";
+const ALREADY: &str = "It is already suspended.";
 
 fn conflict(detail: &'static str) -> Refusal {
     Problem::conflict().with_detail(detail).into()

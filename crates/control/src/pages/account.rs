@@ -103,15 +103,15 @@ pub(super) async fn show(
     let who = signed_in(visitor, "/account")?;
     let mut account = account_page(&app, &who).await?;
     account.note = match query.text("done").as_deref() {
-        Some("password") => Some("Your password is changed."),
-        Some("second-factor-on") => Some("The authenticator app is in force."),
-        Some("second-factor-off") => Some("The authenticator app is taken away."),
-        Some("passkey") => Some("Your passkey is added."),
-        Some("passkey-off") => Some("The passkey is removed."),
-        Some("name") => Some("Your name is changed."),
+        Some("password") => Some("Your password was changed."),
+        Some("second-factor-on") => Some("The authenticator app is now required when you sign in."),
+        Some("second-factor-off") => Some("The authenticator app was removed."),
+        Some("passkey") => Some("Your passkey was added."),
+        Some("passkey-off") => Some("The passkey was removed."),
+        Some("name") => Some("Your name was changed."),
         Some("email") => Some("Your mail address is confirmed and in use."),
         Some("email-sent") => {
-            Some("A link is on its way. Follow it within an hour, in this browser.")
+            Some("We have sent you a link. Open it within an hour, in this browser.")
         }
         Some("session") => Some("The session has ended."),
         _ => None,

@@ -74,8 +74,8 @@ fn invalid_link_page() -> Response {
         StatusCode::NOT_FOUND,
         &MessagePage {
             title: "This link does not work",
-            text: "It was used, it is too old, or it is for another account than the one you are \
-                   signed in to. Ask for another one.",
+            text: "It was already used, has expired, or is for another account than the one you \
+                are signed in to. Request another one.",
             link: Some(("/account", "Go to your account")),
         },
     )

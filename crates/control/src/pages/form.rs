@@ -37,7 +37,7 @@ impl FromRequest<Arc<App>> for Form {
             return Err(Problem::invalid_request("This is not a form.").into());
         }
         let Ok(text) = std::str::from_utf8(&bytes) else {
-            return Err(Problem::invalid_request("This form is not readable.").into());
+            return Err(Problem::invalid_request("This form cannot be read.").into());
         };
         Ok(Self(Query::parse(text)?))
     }

@@ -236,8 +236,8 @@ async fn used_link_page(
 
 fn joined_page() -> Response {
     page(&MessagePage {
-        title: "You are in",
-        text: "The invitation was accepted. Sign in to go on.",
+        title: "You have joined",
+        text: "The invitation was accepted. Sign in to continue.",
         link: Some(("/login", "Sign in")),
     })
 }
@@ -247,7 +247,7 @@ fn invalid_link_page() -> Response {
         StatusCode::NOT_FOUND,
         &MessagePage {
             title: "This invitation does not work any more",
-            text: "It was used, taken back, or is too old. Ask for another one.",
+            text: "It was used or revoked, or has expired. Ask for another one.",
             link: Some(("/account", "Go to your account")),
         },
     )

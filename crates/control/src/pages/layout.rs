@@ -34,7 +34,7 @@ pub fn page_with(status: StatusCode, template: &impl Template) -> Response {
             // Templates write to a string, so that this is a defect of a template.
             tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "a page did not render"
+                "a page could not be rendered"
             );
             daemon::problem::response(&Problem::internal(), None)
         }

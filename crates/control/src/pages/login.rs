@@ -148,4 +148,5 @@ pub(super) fn refusal<'a, T: Template>(
 }
 
 /// Message for a wrong password or code.
-pub(super) const WRONG: &str = "That is not right. Look at what you typed and try again.";
+pub(super) const WRONG: &str = "The email address, password or code is wrong. Check it and try \
+    again.";

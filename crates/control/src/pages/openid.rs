@@ -112,8 +112,8 @@ fn failure_page(app: &App, provider: &Provider, error: FlowError) -> Result<Resp
     let (status, title, text) = match error {
         FlowError::NotStarted => (
             StatusCode::BAD_REQUEST,
-            "Please begin again",
-            "This sign-in was not begun in this browser, is over already, or took too long."
+            "Please start again",
+            "This sign-in was not started in this browser, has already ended, or took too long."
                 .to_owned(),
         ),
         FlowError::Denied => (
@@ -147,12 +147,12 @@ fn failure_page(app: &App, provider: &Provider, error: FlowError) -> Result<Resp
 fn provider_failure(name: &str, error: &ProviderError) -> (StatusCode, &'static str, String) {
     tracing::warn!(
         error = error as &dyn std::error::Error,
-        "a sign-in by the OpenID provider failed"
+        "a sign-in with the OpenID provider failed"
     );
     if error.is_away() {
         return (
             StatusCode::SERVICE_UNAVAILABLE,
-            "The sign-in service does not answer",
+            "The sign-in service does not respond",
             format!("{name} cannot be reached now. Use your password, or try again in a minute."),
         );
     }
@@ -160,8 +160,8 @@ fn provider_failure(name: &str, error: &ProviderError) -> (StatusCode, &'static 
         StatusCode::BAD_GATEWAY,
         "That did not work",
         format!(
-            "{name} did not prove who you are. Try again; if it stays so, tell whoever runs this \
-             platform."
+            "{name} could not confirm your identity. Try again; if it keeps failing, contact the \
+             operator of this platform."
         ),
     )
 }
@@ -181,25 +181,25 @@ fn rejected_sign_in(
         SignInError::AccountNotConfirmed => (
             "Confirm your address first",
             format!(
-                "There is an account with your address here, and nobody has proved yet whose it \
-                 is. Sign in with its password and confirm the address on the account page, or \
-                 set a new password by mail. After that {name} signs you in."
+                "An account with your address already exists here, but its owner has not been \
+                 confirmed yet. Sign in with its password and confirm the address on the account \
+                 page, or set a new password by mail. After that {name} signs you in."
             ),
         ),
         SignInError::AnotherIdentity => (
-            "This account is somebody else's",
+            "This account belongs to another user",
             format!(
-                "The account with your address belongs to another person at {name}. Tell whoever \
-                 runs this platform."
+                "The account with your address belongs to another user of {name}. Contact the \
+                 operator of this platform."
             ),
         ),
         SignInError::NotInvited => (
             "You have no account here",
-            "Ask for an invitation to your address, and follow its link first.".to_owned(),
+            "Ask for an invitation to your address, and open its link first.".to_owned(),
         ),
         SignInError::Suspended => (
             "Your account is suspended",
-            "Ask whoever runs this platform.".to_owned(),
+            "Contact the operator of this platform.".to_owned(),
         ),
         SignInError::Failed(refusal) => return Err(refusal.into()),
     };

@@ -40,9 +40,9 @@ function sentence(error) {
     case "NotAllowedError":
       return "No passkey was used. Try again when you are ready.";
     case "InvalidStateError":
-      return "This device holds a passkey of your account already.";
+      return "This device already has a passkey of your account.";
     default:
-      return "That did not work. Reload the page and try once more.";
+      return "That did not work. Reload the page and try again.";
   }
 }
 

@@ -214,6 +214,6 @@ fn bytes(text: &str) -> Vec<u8> {
 
 /// Message for a refused passkey.
 pub(super) const WRONG: &str =
-    "That passkey was not accepted. Try once more, or go on in another way.";
+    "That passkey was not accepted. Try again, or use another way to sign in.";
 
 const NEW: &str = "/account/passkeys/new";

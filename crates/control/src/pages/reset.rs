@@ -125,7 +125,7 @@ fn invalid_link_page() -> Response {
         StatusCode::NOT_FOUND,
         &MessagePage {
             title: "This link does not work any more",
-            text: "It was used, or it is too old. Ask for another one.",
+            text: "It was already used, or has expired. Request another one.",
             link: Some(("/reset", "Reset your password")),
         },
     )

@@ -86,7 +86,7 @@ pub fn is_same_origin(headers: &HeaderMap, base_url: &str) -> bool {
 
 /// Response to a write from another origin.
 pub fn refusal() -> Problem {
-    let detail = "This was not sent from a page of ours. Open the page again.";
+    let detail = "This request was not sent from a page of this platform. Open the page again.";
     Problem::new(403, "foreign_origin", detail)
 }
 

@@ -102,7 +102,8 @@ pub fn name(given: &str) -> Answer<String> {
     let name = given.trim();
     let length = name.chars().count();
     if name.chars().any(is_unseen) || !(1..=MAX_NAME).contains(&length) {
-        let detail = "A name has 1 to 100 characters on one line, and none that is invisible.";
+        let detail = "A name must have 1 to 100 characters on one line, without invisible \
+            characters.";
         return Err(Problem::invalid_request(detail).with_field("name").into());
     }
     Ok(name.to_owned())

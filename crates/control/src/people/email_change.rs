@@ -38,7 +38,7 @@ pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -
         changes
             .record_attempt(key, now)
             .map_err(|TooSoon(seconds)| {
-                let detail = "Too many mails were asked for. Wait a little and try again.";
+                let detail = "Too many mails were requested. Wait a little and try again.";
                 Problem::too_many_requests()
                     .with_detail(detail)
                     .with_retry_after(seconds)
@@ -146,9 +146,10 @@ fn link_mail(app: &App, user: &User, email: Email, secret: &LinkSecret) -> Messa
         .config
         .url(&format!("/account/email/{}", secret.reveal()));
     let text = format!(
-        "Hello {name},\n\nyou want to use this address for your account at {platform}. With this \
-         link you confirm it, while you are signed in; it works once, within an hour:\n\n\
-         {address}\n\nIf it was not you, there is nothing to do: somebody mistyped their own.\n",
+        "Hello {name},\n\nyou asked to use this address for your account at {platform}. Open this \
+         link while you are signed in to confirm it; it works once, within an \
+         hour:\n\n{address}\n\nIf it was not you, you do not have to do anything: someone mistyped \
+         their own address.\n",
         name = user.name,
         platform = app.config.base_url,
     );
@@ -157,17 +158,17 @@ fn link_mail(app: &App, user: &User, email: Email, secret: &LinkSecret) -> Messa
 
 fn already_taken(app: &App, email: Email) -> Message {
     let text = format!(
-        "Hello,\n\nsomebody, perhaps you, wants to use this address for another account at \
-         {platform}. It is in use by an account already, so nothing was changed.\n",
+        "Hello,\n\nsomeone, perhaps you, asked to use this address for another account at \
+         {platform}. The address already belongs to an account, so nothing was changed.\n",
         platform = app.config.base_url,
     );
-    Message::new(email, "Your mail address is in use already", text)
+    Message::new(email, "Your mail address is already in use", text)
 }
 
 fn notice(app: &App, user: &User, old: Email, new: &str) -> Message {
     let text = format!(
-        "Hello {name},\n\nyour account at {platform} now uses the address {new} in place of this \
-         one.\n\nIf it was not you, tell whoever runs the platform at once.\n",
+        "Hello {name},\n\nyour account at {platform} now uses the address {new} instead of this \
+         one.\n\nIf it was not you, contact the operator of the platform immediately.\n",
         name = user.name,
         platform = app.config.base_url,
     );

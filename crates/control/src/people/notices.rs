@@ -49,7 +49,7 @@ impl Notice {
             Self::SecondFactorOff => "The second factor of your account is off",
             Self::PasswordChanged => "Your password was changed",
             Self::PasswordReset => "Your password was reset",
-            Self::SecondFactorGuessed => "Somebody tries to guess your second factor",
+            Self::SecondFactorGuessed => "Someone is trying to guess your second factor",
         }
     }
 
@@ -66,11 +66,11 @@ impl Notice {
             }
             Self::PasskeyRemoved => "a passkey was removed from".to_owned(),
             Self::SecondFactorOn => "an authenticator app was set up for".to_owned(),
-            Self::SecondFactorOff => "the authenticator app was taken away from".to_owned(),
+            Self::SecondFactorOff => "the authenticator app was removed from".to_owned(),
             Self::PasswordChanged => "the password was changed of".to_owned(),
-            Self::PasswordReset => "the password was set by a link of a mail for".to_owned(),
+            Self::PasswordReset => "the password was set with a link from a mail for".to_owned(),
             Self::SecondFactorGuessed => {
-                "somebody gave the right password, and then a wrong second factor many times, for"
+                "someone entered the right password, and then a wrong second factor many times, for"
                     .to_owned()
             }
         }
@@ -80,7 +80,7 @@ impl Notice {
     fn advice(&self) -> &'static str {
         match self {
             Self::SecondFactorGuessed => {
-                "If it was not you, change your password now: somebody else knows it."
+                "If it was not you, change your password now: another person knows it."
             }
             Self::CredentialIssued(_) | Self::ClientLinked(_) => {
                 "If it was not you, revoke it, together with the credential that issued it, and \
@@ -92,7 +92,7 @@ impl Notice {
             | Self::SecondFactorOff
             | Self::PasswordChanged
             | Self::PasswordReset => {
-                "If it was not you, reset your password now, and look at your credentials and \
+                "If it was not you, reset your password now, and check your credentials and \
                  passkeys."
             }
         }

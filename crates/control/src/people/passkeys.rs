@@ -76,7 +76,7 @@ pub async fn register(
         Ok(registered) => registered,
         Err(error) => {
             tracing::debug!(user.id = %who.user.id, %error, "a passkey was not registered");
-            return Ok(Outcome::Refused("That did not work. Try once more."));
+            return Ok(Outcome::Refused("That did not work. Try again."));
         }
     };
     let mut tx = app.store.begin().await?;
@@ -85,13 +85,13 @@ pub async fn register(
         None => false,
     };
     if !is_new {
-        return Ok(Outcome::Refused("That did not work. Try once more."));
+        return Ok(Outcome::Refused("That did not work. Try again."));
     }
     let user = accounts::lock_user(&mut tx, who.user.id).await?;
     let count = passkeys::count(&mut tx, user.id).await?;
     if count >= MAX_PASSKEYS {
         return Ok(Outcome::Refused(
-            "You have as many passkeys as there can be. Remove one first.",
+            "You have reached the limit of passkeys. Remove one first.",
         ));
     }
     let passkey = Passkey {
@@ -107,7 +107,7 @@ pub async fn register(
     };
     match passkeys::insert(&mut tx, &passkey).await {
         Err(error) if error.conflict() == Some(store::Conflict::PasskeyTaken) => {
-            return Ok(Outcome::Refused("This passkey is registered already."));
+            return Ok(Outcome::Refused("This passkey is already registered."));
         }
         inserted => inserted?,
     }

@@ -72,7 +72,7 @@ pub enum BadPassword {
     #[error("Use text.")]
     NotText,
     /// The user's own address, or one character repeated.
-    #[error("Choose something that is harder to guess.")]
+    #[error("Choose a password that is harder to guess.")]
     Guessable,
 }
 

@@ -84,9 +84,10 @@ async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) 
     tx.commit().await?;
     let address = app.config.url(&format!("/reset/{}", secret.reveal()));
     let text = format!(
-        "Hello {name},\n\nsomebody, perhaps you, asked to set a new password for your account at \
-         {platform}. With this link you do it; it works once, within an hour:\n\n{address}\n\n\
-         If it was not you, there is nothing to do: your password stays as it is.\n",
+        "Hello {name},\n\nsomeone, perhaps you, asked to reset the password of your account at \
+         {platform}. Open this link to set a new one; it works once, within an \
+         hour:\n\n{address}\n\nIf it was not you, you do not have to do anything: your password \
+         stays as it is.\n",
         name = user.name,
         platform = app.config.base_url,
     );

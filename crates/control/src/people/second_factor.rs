@@ -126,7 +126,10 @@ pub fn secret_of(app: &App, user: &User) -> Answer<Option<TotpSecret>> {
         .open(user.id.as_str(), sealed)
         .and_then(|bytes| TotpSecret::from_kept(bytes.to_vec()));
     if secret.is_none() {
-        tracing::error!(user.id = %user.id, "a second factor cannot be opened: was the platform's key changed?");
+        tracing::error!(
+            user.id = %user.id,
+            "a second factor cannot be decrypted: was the platform's key changed?"
+        );
         return Err(Problem::internal().into());
     }
     Ok(secret)

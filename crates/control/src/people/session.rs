@@ -140,7 +140,7 @@ pub async fn from_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
         // Reading must work even if the database is read-only.
         tracing::warn!(
             error = &error as &dyn std::error::Error,
-            "a use was not noted"
+            "the last use of a session could not be stored"
         );
     }
     Ok(if lacks_second_factor {

@@ -101,7 +101,7 @@ impl Terms {
             ),
             Plan::Enterprise => (
                 "Enterprise",
-                "Engines and terms of your own, by arrangement.",
+                "Dedicated engines and terms, by arrangement.",
                 0,
                 true,
                 90,

@@ -222,21 +222,21 @@ impl Offer<'_> {
             Decision::Free => (
                 BillingImpactKind::None,
                 "No charge",
-                "Nothing is charged for this project.",
+                "This project is free of charge.",
                 None,
                 None,
             ),
             Decision::Checkout { monthly } => (
                 BillingImpactKind::NewCharge,
                 "New subscription",
-                "A subscription begins; the first month is charged at once.",
+                "A subscription starts; the first month is charged immediately.",
                 Some(*monthly),
                 Some(*monthly),
             ),
             Decision::Update { now, monthly, .. } | Decision::Setup { now, monthly } => (
                 BillingImpactKind::ProratedCharge,
                 "Added to the subscription",
-                "The rest of the current month is charged at once, later months in full.",
+                "The rest of the current month is charged immediately, later months in full.",
                 Some(*now),
                 Some(*monthly),
             ),
@@ -258,7 +258,7 @@ fn action(kind: BillingActionKind) -> BillingAction {
     let (label, description, submit_label) = match kind {
         BillingActionKind::Create => (
             "Create",
-            "The project is created at once.",
+            "The project is created immediately.",
             "Create project",
         ),
         BillingActionKind::UpdateSubscription => (
@@ -268,12 +268,12 @@ fn action(kind: BillingActionKind) -> BillingAction {
         ),
         BillingActionKind::Checkout => (
             "Check out",
-            "A first payment is needed; it is made on a page of this platform.",
+            "A first payment is required; you make it on a page of this platform.",
             "Continue to checkout",
         ),
         BillingActionKind::BillingSetup => (
             "Set up billing",
-            "The subscription of the workspace cannot be charged; its billing has to be set up.",
+            "The subscription of the workspace cannot be charged; set up its billing first.",
             "Set up billing",
         ),
     };
@@ -291,13 +291,14 @@ pub(crate) fn explain(reason: UnavailableReason) -> &'static str {
         UnavailableReason::NoCapacity => "No region has room for this plan at the moment.",
         UnavailableReason::ByArrangement => "This plan is sold by arrangement with the operator.",
         UnavailableReason::ServerConfirmationDisabled => {
-            "This plan would change the subscription, which cannot be confirmed here."
+            "This plan would change the subscription, which cannot be confirmed with this \
+             credential."
         }
         UnavailableReason::CheckoutDisabled => {
-            "This plan needs a first payment, and there is no checkout here."
+            "This plan requires a first payment, and no checkout is configured."
         }
         UnavailableReason::ProjectLimit => {
-            "The workspace has as many projects of this plan as it may have."
+            "The workspace has reached its limit of projects with this plan."
         }
     }
 }

@@ -154,7 +154,7 @@ impl CatalogSection {
                 .parse()
                 .map_err(|_| ConfigError::new(key("plan"), "expected basic, pro or enterprise"))?;
             if seen.contains(&plan) {
-                return Err(ConfigError::new(key("plan"), "this plan is there twice"));
+                return Err(ConfigError::new(key("plan"), "this plan is repeated"));
             }
             seen.push(plan);
             if let Some(terms) = plans.get_mut(&plan) {
@@ -172,10 +172,7 @@ impl CatalogSection {
                     .iter()
                     .any(|other| other.is_named(region.provider, &region.region))
                 {
-                    return Err(ConfigError::new(
-                        key("region"),
-                        "this region is there twice",
-                    ));
+                    return Err(ConfigError::new(key("region"), "this region is repeated"));
                 }
                 regions.push(region);
             }
@@ -255,7 +252,7 @@ impl RegionSection {
             (None, None) => {
                 return Err(ConfigError::new(
                     key("cluster_domain"),
-                    "is needed where no engine is configured",
+                    "is required because no engine is configured",
                 ));
             }
         };

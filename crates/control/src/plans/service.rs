@@ -69,7 +69,7 @@ impl PlanService {
     /// The stored plan is unknown.
     pub fn terms_of(&self, project: &projects::Project) -> Answer<&Terms> {
         let plan = project.plan.parse().map_err(|_| {
-            tracing::error!(project.id = %project.id, "the plan is not a known word");
+            tracing::error!(project.id = %project.id, "the plan is not known");
             Problem::internal()
         })?;
         Ok(self.catalogue.terms(plan))

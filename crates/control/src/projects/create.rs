@@ -135,7 +135,7 @@ async fn attempt(
     }
     let most = app.config.limits.projects_per_workspace;
     if projects::count_of_workspace(&mut tx, workspace.id).await? >= u64::from(most) {
-        let detail = format!("The workspace has {most} projects already.");
+        let detail = format!("The workspace already has {most} projects.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let body = &order.body;
@@ -290,7 +290,7 @@ fn not_offered(app: &App, body: &CreateProject) -> Problem {
             .with_detail("The region has no room for this plan.")
             .with_field("region")
     } else {
-        field("region", "not a region of this provider for this plan")
+        field("region", "not a region of this provider with this plan")
     }
 }
 

@@ -15,10 +15,10 @@ impl ProjectName {
             return Err(BadText("expected 1 to 64 characters"));
         }
         if given.trim() != given {
-            return Err(BadText("may not begin or end with white space"));
+            return Err(BadText("must not start or end with white space"));
         }
         if given.chars().any(is_invisible) {
-            return Err(BadText("may not contain control characters"));
+            return Err(BadText("must not contain control characters"));
         }
         Ok(Self(given))
     }

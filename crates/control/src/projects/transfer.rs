@@ -37,7 +37,7 @@ pub(super) async fn transfer(
     let (from, to) = (found.project.workspace_id, target.id);
     if from == to {
         return Err(Problem::conflict()
-            .with_detail("The project is in this workspace already.")
+            .with_detail("The project is already in this workspace.")
             .with_field("workspaceId")
             .into());
     }

@@ -16,7 +16,7 @@ pub(crate) fn view(app: &App, project: &projects::Project) -> Answer<Project> {
         .ok()
         .zip(project.provider.parse().ok())
         .ok_or_else(|| {
-            tracing::error!(project.id = %project.id, "plan or provider is not a known word");
+            tracing::error!(project.id = %project.id, "plan or provider is not known");
             Problem::internal()
         })?;
     let (domain, engine_port) = region_of(app, project).map_or_else(

@@ -109,7 +109,7 @@ async fn write(
         }
     }
     Err(Problem::conflict()
-        .with_detail("Somebody else is changing these settings; try again.")
+        .with_detail("Another user is changing these settings; try again.")
         .into())
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn project_policy(project: &projects::Project) -> Answer<ProjectSetti
 
 fn read(stored: &Value) -> Answer<ProjectSettings> {
     ProjectSettings::deserialize(stored).map_err(|_| {
-        tracing::error!("the settings of a project are not what was written");
+        tracing::error!("the stored settings of a project cannot be read");
         Problem::internal().into()
     })
 }

@@ -102,11 +102,11 @@ pub(super) async fn retry(
         return Err(Problem::conflict().with_detail(detail).into());
     }
     if old.attempts >= MAX_ATTEMPTS {
-        let detail = "It was tried often enough.";
+        let detail = "It has reached the limit of attempts.";
         return Err(Problem::conflict().with_detail(detail).into());
     }
     if !deliveries::retry(&mut tx, webhook.id, old.id, now).await? {
-        let detail = "Only what failed or was canceled is tried again by hand.";
+        let detail = "Only failed or canceled deliveries can be retried.";
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let details = json!({"webhook": webhook.id, "delivery": old.id});
@@ -146,7 +146,7 @@ async fn shown(conn: &mut Conn, delivery: &Delivery, project: &Project) -> Answe
 /// Number of attempts that the API returns.
 const MAX_ATTEMPTS: i64 = 100;
 const READ: Permission = Permission::NetworkWebhooksReadOnly;
-const TIME: &str = "a date and time as in RFC 3339";
+const TIME: &str = "an RFC 3339 date and time";
 const STATUSES: [(&str, Status); 6] = [
     ("pending", Status::Pending),
     ("delivering", Status::Delivering),

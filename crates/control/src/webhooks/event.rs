@@ -29,7 +29,10 @@ pub async fn on_event(tx: &mut Tx, event: &Event, now: Timestamp) -> Answer<u64>
         }
         if deliveries::count_open(tx, webhook.id, MAX_WAITING).await? >= u64::from(MAX_WAITING) {
             metrics::webhook_event_dropped();
-            tracing::warn!(webhook.id = %webhook.id, "too much waits for a webhook; an event is left out");
+            tracing::warn!(
+                webhook.id = %webhook.id,
+                "too many events are waiting for a webhook; an event is dropped"
+            );
             continue;
         }
         let delivery = NewDelivery {

@@ -51,7 +51,7 @@ pub(super) async fn create(
     let project = locked(&mut tx, &who, &project_id).await?;
     require_plan(&app, &project)?;
     if stored::count(&mut tx, project.id).await? >= MAX_WEBHOOKS {
-        let detail = format!("The project has {MAX_WEBHOOKS} webhooks already.");
+        let detail = format!("The project already has {MAX_WEBHOOKS} webhooks.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let webhook = stored::Webhook {
@@ -231,7 +231,7 @@ fn events(given: &[WebhookEventType]) -> Answer<Vec<String>> {
     words.sort_unstable();
     words.dedup();
     if words.is_empty() {
-        return Err(bad("events", "at least one type of event"));
+        return Err(bad("events", "expected at least one type of event"));
     }
     Ok(words)
 }
@@ -239,7 +239,7 @@ fn events(given: &[WebhookEventType]) -> Answer<Vec<String>> {
 fn url(app: &App, config: &WebhookConfig) -> Answer<String> {
     let text = config.url.trim();
     if text.len() > MAX_URL_BYTES {
-        let detail = format!("an address has at most {MAX_URL_BYTES} bytes");
+        let detail = format!("an address must have at most {MAX_URL_BYTES} bytes");
         return Err(bad("config.url", detail));
     }
     let parsed = app.webhooks.sender.targets.parse(text);

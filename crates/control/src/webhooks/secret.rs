@@ -46,7 +46,10 @@ pub(super) fn active_secrets(
             let opened = seal.open(webhook.id.as_str(), sealed);
             let text = opened.as_ref().and_then(|text| std::str::from_utf8(text).ok());
             text.and_then(WebhookSecret::parse).ok_or_else(|| {
-                tracing::error!(webhook.id = %webhook.id, "a signing secret cannot be opened: was the platform's key changed?");
+                tracing::error!(
+                    webhook.id = %webhook.id,
+                    "a signing secret cannot be decrypted: was the platform's key changed?"
+                );
                 Problem::internal().into()
             })
         })

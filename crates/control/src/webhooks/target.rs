@@ -23,7 +23,7 @@ pub(super) struct Targets(Arc<[IpNet]>);
 
 /// Webhooks may not be sent to the address.
 #[derive(Debug, thiserror::Error)]
-#[error("webhooks do not go to this address")]
+#[error("webhooks are not sent to this address")]
 pub(super) struct RefusedTarget;
 
 impl Targets {
@@ -39,13 +39,13 @@ impl Targets {
         let url =
             Url::parse(text).map_err(|_| "expected an address such as https://example.com/in")?;
         if url.scheme() != "https" {
-            return Err("webhooks go to https addresses alone");
+            return Err("webhooks are only sent to https addresses");
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err("the address must not have a user or a password");
         }
         if !self.permits_host(&url) {
-            return Err("webhooks go to public addresses alone");
+            return Err("webhooks are only sent to public addresses");
         }
         Ok(url)
     }

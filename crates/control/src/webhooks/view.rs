@@ -145,10 +145,10 @@ pub(super) fn attempt(number: i64, found: &Attempt) -> WebhookAttempt {
 
 fn sentence(error: &str) -> String {
     let sentence = match error {
-        "http_status" => "The endpoint did not answer with a 2xx status.",
-        "timeout" => "The endpoint did not answer within 15 seconds.",
+        "http_status" => "The endpoint did not respond with a 2xx status.",
+        "timeout" => "The endpoint did not respond within 15 seconds.",
         "connection" => "The endpoint could not be reached, or its certificate is not trusted.",
-        "refused_target" => "Webhooks do not go to this address.",
+        "refused_target" => "Webhooks are not sent to this address.",
         _ => "The attempt failed.",
     };
     sentence.to_owned()

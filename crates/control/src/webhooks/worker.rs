@@ -362,7 +362,10 @@ fn attempt_status(end: &AttemptOutcome) -> (&'static str, Option<&'static str>) 
 fn failed(refusal: &Refusal) {
     metrics::job_failed();
     let problem = refusal.problem();
-    tracing::error!(job = "webhooks", problem = %problem.detail, "a delivery failed on our side; it is tried again");
+    tracing::error!(
+        job = "webhooks", problem = %problem.detail,
+        "a delivery failed with an internal error; it will be retried"
+    );
 }
 
 /// Attempts to record a result. A busy database is usually free after a moment. If it is

@@ -57,7 +57,8 @@ pub(super) async fn enroll(
             return Ok(Json(shown(&server, &project)?));
         }
         let detail =
-            "The server is enrolled with other keys; a host with new keys is a new server.";
+            "The server is already enrolled with other keys; register a host with new keys as a \
+             new server.";
         return Err(Problem::new(409, "already_enrolled", detail).into());
     }
     stored::enrol(&mut tx, project.id, server.id, &json!(enrolled), now).await?;
@@ -77,13 +78,13 @@ pub(super) async fn enroll(
 
 fn checked(body: EnrollWebttyServer) -> Answer<EnrollmentRecord> {
     if body.server_key_algorithm != KEY_ALGORITHM {
-        let detail = format!("the algorithm is {KEY_ALGORITHM}");
+        let detail = format!("the algorithm must be {KEY_ALGORITHM}");
         return Err(bad("serverKeyAlgorithm", detail));
     }
     let encryption = encryption_key(&body.server_public_key)
-        .map_err(|_| bad("serverPublicKey", "not a key of X25519 in base64url"))?;
+        .map_err(|_| bad("serverPublicKey", "not an X25519 key in base64url"))?;
     let signing = SigningPublicKey::parse(&body.server_signing_public_key).map_err(|_| {
-        let detail = "not a public key on P-256 as DER in base64url";
+        let detail = "not a P-256 public key as DER in base64url";
         bad("serverSigningPublicKey", detail)
     })?;
     if signing.id() != body.server_signing_key_id {

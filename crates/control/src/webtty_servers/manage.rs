@@ -49,7 +49,7 @@ pub(super) async fn create(
     let project = locked(&mut tx, &who, &project_id).await?;
     access::require_usable(&project)?;
     if stored::count(&mut tx, project.id).await? >= MAX_SERVERS {
-        let detail = format!("The project has {MAX_SERVERS} registered servers already.");
+        let detail = format!("The project already has {MAX_SERVERS} registered servers.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let server = stored::WebttyServer {
@@ -100,7 +100,7 @@ pub(super) async fn update(
     let project = locked(&mut tx, &who, &project_id).await?;
     let old = named(&mut tx, &project, &server_id).await?;
     if body.status.is_some() && old.enrolment.is_none() {
-        let detail = "The server is not enrolled; it is active when it is.";
+        let detail = "The server is not enrolled; it becomes active when it is.";
         let refusal = Problem::new(409, "not_enrolled", detail).with_field("status");
         return Err(refusal.into());
     }
@@ -162,7 +162,7 @@ pub(super) async fn delete(
 fn taken(error: Error) -> Refusal {
     match error {
         Error::Conflict(Conflict::ServerNameTaken) => {
-            let detail = "The project has a registered server of this name already.";
+            let detail = "The project already has a registered server with this name.";
             let refusal = Problem::new(409, "name_taken", detail).with_field("name");
             refusal.into()
         }

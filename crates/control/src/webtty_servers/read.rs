@@ -106,7 +106,7 @@ fn read<T: DeserializeOwned>(
     stored: serde_json::Value,
 ) -> Answer<T> {
     T::deserialize(stored).map_err(|_| {
-        tracing::error!(server.id = %row.id, "the record of a server is not what was written");
+        tracing::error!(server.id = %row.id, "the stored record of a server cannot be read");
         Problem::internal().into()
     })
 }

@@ -132,7 +132,9 @@ pub(super) async fn delete(
     let found = access::workspace(&mut tx, who, &id, NEEDED).await?;
     require_owner(found.member_role.into())?;
     if found.kind == Type::Personal {
-        return Err(conflict("A personal workspace stays with its account."));
+        return Err(conflict(
+            "A personal workspace cannot be deleted: it belongs to its account.",
+        ));
     }
     workspaces::lock(&mut tx, found.id).await?;
     if !workspaces::delete(&mut tx, found.id, now).await? {
@@ -195,7 +197,7 @@ pub(super) fn word<T>(
         .text(name)
         .map(|text| {
             read(&text).ok_or_else(|| {
-                let detail = format!("{name} has no such value");
+                let detail = format!("{name} has an unknown value");
                 Problem::invalid_request(detail).with_field(name).into()
             })
         })

@@ -78,7 +78,7 @@ pub async fn send(
     store::workspaces::lock(&mut tx, workspace.id).await?;
     let most = app.config.limits.open_invitations;
     if invitations::count_open(&mut tx, workspace.id, now).await? >= u64::from(most) {
-        let detail = format!("{most} invitations are open already; revoke some of them first.");
+        let detail = format!("{most} invitations are already open; revoke some of them first.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     invitations::insert(&mut tx, &new).await?;
@@ -110,8 +110,8 @@ pub async fn send(
     let proof = MailProof::of(app, &secret)?.reveal();
     let mailed = format!("{url}?{MAIL_PROOF}={proof}");
     let text = format!(
-        "Hello,\n\n{inviter} invites you to the workspace \"{workspace}\" at {platform}. Join with \
-         this link; it works once, within a week:\n\n{mailed}\n",
+        "Hello,\n\n{inviter} invites you to the workspace \"{workspace}\" at {platform}. Open this \
+         link to join; it works once, within a week:\n\n{mailed}\n",
         inviter = printable(&who.user.name),
         workspace = printable(&workspace.name),
         platform = app.config.base_url,
@@ -136,11 +136,12 @@ async fn require_invitation_quota(tx: &mut Tx, who: &Principal, now: Timestamp) 
     let since = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
     let (open, sent) = invitations::count_of_inviter(tx, who.user.id, since, now).await?;
     if open >= MAX_OPEN {
-        let detail = format!("You have {MAX_OPEN} open invitations; take some back first.");
+        let detail = format!("You have {MAX_OPEN} open invitations; revoke some first.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     if sent >= MAX_PER_DAY {
-        let detail = format!("You have sent {MAX_PER_DAY} invitations within a day; try tomorrow.");
+        let detail =
+            format!("You have sent {MAX_PER_DAY} invitations within a day; try again tomorrow.");
         let problem = Problem::too_many_requests().with_detail(detail);
         return Err(problem.with_retry_after(RETRY_AFTER_SECONDS).into());
     }
@@ -211,7 +212,7 @@ pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<
         .is_some();
     Ok(workspace.map(|workspace| OpenInvitation {
         workspace,
-        invited_by: inviter.map_or_else(|| "Somebody".to_owned(), |user| user.name),
+        invited_by: inviter.map_or_else(|| "Someone".to_owned(), |user| user.name),
         has_account,
         has_mail_proof: is_mailed,
         creates_accounts: is_mailed || app.config.mail.links_create_accounts,
@@ -414,7 +415,7 @@ async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> A
     store::workspaces::lock(tx, workspace).await?;
     let most = app.config.limits.members_per_workspace;
     if members::count(tx, workspace).await? >= u64::from(most) {
-        let detail = format!("The workspace has {most} members already.");
+        let detail = format!("The workspace already has {most} members.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let invited = Some(invitation.created_at);

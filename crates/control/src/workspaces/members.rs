@@ -171,7 +171,7 @@ pub(super) fn require_power(own: Role, other: Role) -> Answer<()> {
 /// A personal workspace keeps its one owner.
 pub(super) fn require_place(kind: Type, role: Role) -> Answer<()> {
     if kind == Type::Personal && role == Role::Owner {
-        return Err(conflict("A personal workspace has one owner."));
+        return Err(conflict("A personal workspace has exactly one owner."));
     }
     Ok(())
 }
@@ -179,4 +179,4 @@ pub(super) fn require_place(kind: Type, role: Role) -> Answer<()> {
 /// Leaving changes the workspace, so the credential needs this permission although the role does
 /// not matter.
 const CHANGE: Permission = Permission::AccountWorkspaceProtectionReadWrite;
-const LAST_OWNER: &str = "A workspace always has an owner: name another one first.";
+const LAST_OWNER: &str = "A workspace must always have an owner: assign another one first.";

@@ -144,7 +144,7 @@ async fn an_address_in_use_is_neither_revealed_nor_taken(control: TestControl) {
     assert_eq!((free.status, free.location), (taken.status, taken.location));
     let mails = control.mails().await;
     let mail = mails.last().unwrap();
-    assert!(mail.contains("in use by an account already"), "{mail}");
+    assert!(mail.contains("already belongs to an account"), "{mail}");
     assert!(!mail.contains("/account/email/"), "{mail}");
     // Another user registered the address in the meantime.
     control.clock.advance(1);

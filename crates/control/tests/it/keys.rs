@@ -118,7 +118,7 @@ async fn a_process_without_the_secret_asks_to_copy_it() {
         let refused = TestControl::opened(config, clock(), directory).await;
         let text = refused.err().unwrap().to_string();
         assert!(
-            text.contains("not the secret that the database was sealed with"),
+            text.contains("not the secret that encrypted the database"),
             "{text}"
         );
 
@@ -357,7 +357,7 @@ async fn keys_in_files_sign_in_their_order() {
         refused
             .unwrap_err()
             .to_string()
-            .contains("an Ed25519 key is wanted")
+            .contains("expected an Ed25519 key")
     );
 }
 

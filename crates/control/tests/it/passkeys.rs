@@ -287,7 +287,7 @@ async fn a_passkey_of_another_user_is_refused(control: TestControl) {
     let mut browser = control.signed_in("Grace").await;
     let refused = register(&mut browser, &device).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(refused.text.contains("registered already"));
+    assert!(refused.text.contains("already registered"));
     let mut own = Authenticator::at(BASE_URL, Key::es256());
     own.credential_id = vec![3; 8];
     assert_eq!(register(&mut browser, &own).await.status, StatusCode::OK);

@@ -236,7 +236,8 @@ async fn joining_twice_in_parallel_succeeds() {
         let (mut one, mut two) = (control.browser(), control.browser());
         let (one, two) = tokio::join!(one.submit(link, &form), two.submit(link, &form));
         let is_in = |answer: &crate::support::Answer| {
-            answer.location.as_deref() == Some("/account") || answer.text.contains("You are in")
+            answer.location.as_deref() == Some("/account")
+                || answer.text.contains("You have joined")
         };
         assert!(is_in(&one) && is_in(&two), "{one:?} {two:?}");
     }

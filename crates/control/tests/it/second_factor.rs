@@ -220,7 +220,7 @@ async fn wrong_codes_cause_waits_in_every_process_and_a_mail(control: TestContro
     assert_eq!(failed.count(), 15);
     let mut mails = control.mails().await;
     mails.extend(second.mails().await);
-    let is_told = |mail: &&String| mail.contains("Somebody tries to guess your second factor");
+    let is_told = |mail: &&String| mail.contains("Someone is trying to guess your second factor");
     assert_eq!(
         mails.iter().filter(is_told).count(),
         2,

@@ -141,7 +141,7 @@ impl Writer {
             Ok(()) => {
                 self.shared.failing.store(false, Ordering::Relaxed);
                 if std::mem::take(&mut self.is_open) {
-                    tracing::info!("the access log is written again");
+                    tracing::info!("the access log can be written again");
                 }
             }
             Err(error) => self.failed(&error),

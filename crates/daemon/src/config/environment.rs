@@ -77,7 +77,7 @@ fn set(root: &mut Node, parts: &[&str], node: Node, origin: &Origin) -> Result<(
     let Value::Section(entries) = &mut root.value else {
         return Err(ConfigError::new(
             "",
-            "a part of this key is a value and not a section",
+            "a part of this key has a value and is not a section",
         ));
     };
     let position = entries

@@ -93,7 +93,7 @@ impl Pair {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| content(&files.cert, pem_problem(&error)))?;
         let Some(own) = chain.first() else {
-            return Err(content(&files.cert, "holds no certificate".to_owned()));
+            return Err(content(&files.cert, "contains no certificate".to_owned()));
         };
         let (not_before, not_after) = parse_x509_certificate(own)
             .map(|(_, parsed)| {
@@ -104,7 +104,10 @@ impl Pair {
                 )
             })
             .map_err(|error| {
-                content(&files.cert, format!("holds a broken certificate: {error}"))
+                content(
+                    &files.cert,
+                    format!("contains an invalid certificate: {error}"),
+                )
             })?;
         let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
             .map_err(|error| content(&files.key, pem_problem(&error)))?;
@@ -114,7 +117,7 @@ impl Pair {
                     cert: files.cert.clone(),
                     key: files.key.clone(),
                 },
-                error => content(&files.key, format!("holds no usable key: {error}")),
+                error => content(&files.key, format!("contains no usable key: {error}")),
             })?;
         Ok(Self {
             certified,
@@ -158,7 +161,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
 /// The library's message without the offending text.
 fn pem_problem(error: &pem::Error) -> String {
     match error {
-        pem::Error::NoItemsFound => "holds no PEM section of the right kind".to_owned(),
+        pem::Error::NoItemsFound => "contains no PEM section of the right kind".to_owned(),
         pem::Error::MissingSectionEnd { .. } => "ends within a PEM section".to_owned(),
         _ => "is not valid PEM".to_owned(),
     }

@@ -208,7 +208,7 @@ impl ReloadState {
                     metrics::counter!(RELOADS_METRIC, "outcome" => "error").increment(1);
                     tracing::warn!(
                         %error,
-                        "the new certificate is refused, the old one stays in service"
+                        "the new certificate was refused, the old one stays in use"
                     );
                     look.refused = Some(error);
                 }
@@ -241,7 +241,7 @@ impl ReloadState {
         self.current.store(Arc::new(pair.into()));
         self.reloads.fetch_add(1, Ordering::Relaxed);
         metrics::counter!(RELOADS_METRIC, "outcome" => "ok").increment(1);
-        tracing::info!(cert.file = %self.files.cert.display(), "a new certificate is in service");
+        tracing::info!(cert.file = %self.files.cert.display(), "a new certificate is in use");
     }
 }
 

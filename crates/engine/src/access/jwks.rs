@@ -20,18 +20,18 @@ pub struct JwksSource {
 #[derive(Debug, thiserror::Error)]
 pub enum JwksError {
     /// `auth.jwt.jwks_url` is not an address that keys may be fetched from.
-    #[error("expected an https address (http on loopback alone)")]
+    #[error("expected an https address (http only on loopback)")]
     Address,
     /// The message does not contain the address, which may contain a secret.
     #[error("the key set could not be fetched")]
     Fetch(#[source] reqwest::Error),
-    #[error("the key set's address answered {0}")]
+    #[error("the address of the key set responded with {0}")]
     Status(u16),
     #[error("the key set is larger than {MAX_DOCUMENT_BYTES} bytes")]
     TooLarge,
     #[error("the key set is not UTF-8")]
     NotText,
-    #[error("the key set holds no usable keys")]
+    #[error("the key set contains no usable keys")]
     Keys(#[from] credentials::BadKey),
 }
 
@@ -75,7 +75,10 @@ impl JwksSource {
                 Ok(()) => REFRESH_INTERVAL,
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "key set not refreshed, the known keys stay in force");
+                    tracing::warn!(
+                        error,
+                        "the key set was not refreshed, the known keys stay valid"
+                    );
                     RETRY_INTERVAL
                 }
             };

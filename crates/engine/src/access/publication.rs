@@ -14,7 +14,7 @@ pub enum PublicationError {
     #[error("the project forbids published tunnels")]
     Forbidden,
     /// `publicAccessPolicy: auth-required`.
-    #[error("the project asks for `token_auth`, `svc_auth` or `mtls_auth` on published tunnels")]
+    #[error("the project requires `token_auth`, `svc_auth` or `mtls_auth` on published tunnels")]
     ProofNeeded,
     /// `publishedTcpEnabled: false`.
     #[error("published TCP tunnels are not available in this project")]

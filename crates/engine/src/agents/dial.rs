@@ -147,7 +147,7 @@ async fn open(
         .find(&project.id, &request.tunnel_id_name)
         // A published tunnel has its address at the edge, and a dial would bypass its access rules.
         .filter(|tunnel| tunnel.view.properties.publish == Some(false))
-        .ok_or_else(|| Error::tunnel_not_found("no such private tunnel is online"))?;
+        .ok_or_else(|| Error::tunnel_not_found("no private tunnel with this name is online"))?;
     record.tunnel(&tunnel);
     record.set_rule(Rule::Boundary.as_str(), None);
     access::reaches_stream(&credential, project, &tunnel.view)

@@ -57,7 +57,7 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
             worker.spawn(async move { dial::serve(stream, request, &project, &at).await });
         }
         _ => {
-            let error = Error::invalid_request("a connection begins with a hello");
+            let error = Error::invalid_request("a connection must start with a hello");
             refuse(&mut stream, error).await;
         }
     }
@@ -69,7 +69,7 @@ pub(crate) async fn refuse_until_ready(mut stream: TlsStream) {
     let Ok(Ok(first)) = first_message(&mut stream).await else {
         return;
     };
-    let error = Error::service_unavailable("the engine waits for its platform");
+    let error = Error::service_unavailable("the engine has no data from its platform yet");
     if let Some(Kind::StreamReq(_)) = first.kind {
         let outcome = Some(StreamOutcome::Error(error));
         farewell(&mut stream, Kind::StreamRsp(StreamRsp { outcome }).into()).await;
@@ -82,7 +82,7 @@ pub(crate) async fn refuse_until_ready(mut stream: TlsStream) {
 fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     let secret = token(request.client_details.as_ref());
     let Some(agent) = worker.core.pending_streams.claim_pool(secret) else {
-        debug!("a standing connection with a secret that is not good");
+        debug!("a data connection with an invalid secret");
         return;
     };
     // From here on it counts as one of its agent's connections.
@@ -114,7 +114,7 @@ async fn deliver_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<
     let zero_rtt = request.zero_rtt.is_some_and(|zero_rtt| zero_rtt.value);
     let error = match claimed {
         Some(_) => None,
-        None => Some(Error::invalid_stream("no such stream is waited for")),
+        None => Some(Error::invalid_stream("no pending stream has this id")),
     };
     if !zero_rtt
         && send(&mut stream, Kind::ProxyRsp(ProxyRsp { error }).into())

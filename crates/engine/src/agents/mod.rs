@@ -52,7 +52,7 @@ use crate::random::random_bytes;
 fn token_refused(refused: TokenError) -> wire::Error {
     match refused {
         TokenError::Refused(TokenRefusal::NotYetValid) => wire::Error::service_unavailable(
-            "the token is not valid yet: the clock of the engine, or of who signed it, is wrong",
+            "the token is not valid yet: the clock of the engine or of the token's issuer is wrong",
         ),
         TokenError::Refused(_) | TokenError::Revoked | TokenError::NoCredential(_) => {
             wire::Error::unauthorized("the token is not valid here")
@@ -132,10 +132,10 @@ pub(crate) enum ControlCommand {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
     /// The agent has gone, or does not read its control channel.
-    #[error("the agent is not there")]
+    #[error("the agent is not connected")]
     Gone,
     /// The agent did not open a stream in time.
-    #[error("the agent did not answer in time")]
+    #[error("the agent did not respond in time")]
     Deadline,
     /// The agent refused, with its reason.
     #[error("the agent refused: {}", .0.text())]

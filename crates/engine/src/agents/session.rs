@@ -57,7 +57,7 @@ pub(super) async fn run(
             debug!(
                 code = error.code,
                 reason = error.text(),
-                "a control channel is refused"
+                "a control channel was refused"
             );
             worker.core.metrics.agent_refused(error.kind());
             refuse(&mut stream, error).await;
@@ -66,10 +66,10 @@ pub(super) async fn run(
     };
     let agent = Arc::clone(&session.agent);
     worker.core.metrics.agents_connected.increment(1);
-    info!(client = %agent.client_id, "an agent is connected");
+    info!(client = %agent.client_id, "an agent connected");
     let end = session.serve(stream, answer).await;
     worker.core.metrics.agent_gone(end.as_str());
-    info!(client = %agent.client_id, reason = %end, "an agent is gone");
+    info!(client = %agent.client_id, reason = %end, "an agent disconnected");
 }
 
 struct Session {
@@ -96,19 +96,19 @@ struct Session {
 /// Reasons why a control channel ended.
 #[derive(Debug, thiserror::Error)]
 enum SessionEnd {
-    #[error("the connection ended")]
+    #[error("the connection was closed")]
     Closed,
     #[error("the connection failed: {0}")]
     Failed(#[from] io::Error),
     #[error("no sign of life within the agreed time")]
     Silent,
-    #[error("the agent broke the protocol: {0}")]
+    #[error("the agent violated the protocol: {0}")]
     Violation(String),
     #[error("the agent said goodbye")]
     Goodbye,
-    #[error("the engine stops")]
+    #[error("the engine is stopping")]
     Stopping,
-    #[error("the agent may no longer be here: {0}")]
+    #[error("the agent is no longer authorized: {0}")]
     Revoked(String),
 }
 
@@ -384,7 +384,7 @@ impl Session {
                 }
                 // The arrival of the stream itself is the better signal.
                 Kind::ProxyConnRsp(_) | Kind::DatagramChannelClose(_) | Kind::ServerMessage(_) => {}
-                _ => return Err(violation("a message that has no place here".to_owned())),
+                _ => return Err(violation("a message that is not allowed here".to_owned())),
             }
         }
         Ok(())
@@ -460,7 +460,7 @@ impl Session {
     /// Queues a message. The queue is bounded by what one round of the loop can produce.
     fn queue_message(&mut self, message: &Message) -> Result<(), SessionEnd> {
         wire::encode(message, &mut self.out).map_err(|error| {
-            SessionEnd::Violation(format!("an answer does not fit a frame: {error}"))
+            SessionEnd::Violation(format!("a response does not fit into a frame: {error}"))
         })
     }
 

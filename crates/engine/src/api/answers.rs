@@ -53,9 +53,11 @@ pub(super) struct Charge {
 /// The budget does not have so many bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BudgetError {
-    #[error("answers that wait for their readers hold as much memory as they may")]
+    #[error("the engine has reached its memory limit for responses that clients have not read yet")]
     Engine,
-    #[error("answers to this project hold as much memory as they may; ask for less with `params`")]
+    #[error(
+        "the project has reached its memory limit for responses; limit the result with `params`"
+    )]
     Project,
 }
 
@@ -282,7 +284,7 @@ pub(super) struct TimedAnswer {
 
 /// The client has not read its answer in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answer was not read in time")]
+#[error("the client did not read the response in time")]
 pub(super) struct ReadTimeoutError;
 
 impl TimedAnswer {

@@ -82,7 +82,7 @@
     while (performance.now() < until) {
       for (let i = 0; i < 64; i += 1, number += 1) {
         if (solves(number)) {
-          send(number).catch(() => fail("That did not work. Load the page again to have another try."));
+          send(number).catch(() => fail("That did not work. Reload the page to try again."));
           return;
         }
       }
@@ -91,9 +91,9 @@
   };
 
   if (!navigator.cookieEnabled) {
-    fail("Cookies are switched off. Allow them for this address, and load the page again.");
+    fail("Cookies are disabled. Allow them for this address, and reload the page.");
     return;
   }
-  say("Checking your browser. This takes a moment, and needs nothing from you.");
+  say("Checking your browser. This takes a moment; you do not have to do anything.");
   channel.port2.postMessage(0);
 })();

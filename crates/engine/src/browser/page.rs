@@ -29,11 +29,10 @@ impl Page {
         let attributes =
             attributes.map(|(name, value)| format!(" data-{name}=\"{}\"", escaped(value)));
         let body = format!(
-            "<main{}><h1>One moment</h1>\
-             <p id=\"status\" role=\"status\">This page needs scripts. Allow them for this address and \
-             load the page again, or come with a token.</p>\
-             <a class=\"button\" id=\"again\" href=\"{}\" hidden>Try again</a></main>\
-             <script>{SCRIPT}</script>",
+            "<main{}><h1>One moment</h1><p id=\"status\" role=\"status\">This page needs \
+             JavaScript. Allow it for this address and reload the page, or use a token.</p><a \
+             class=\"button\" id=\"again\" href=\"{}\" hidden>Try \
+             again</a></main><script>{SCRIPT}</script>",
             attributes.concat(),
             escaped(target),
         );
@@ -58,9 +57,9 @@ impl Page {
 
     /// Page after the sign-out.
     pub(crate) fn signed_out() -> Self {
-        let body = "<main><h1>You are signed out</h1><p>Your session at this address is over. You \
-                    may still be signed in to the platform, which signs you in here again when \
-                    you come back.</p><a class=\"button\" href=\"/\">Sign in again</a></main>";
+        let body = "<main><h1>You are signed out</h1><p>Your session at this address has ended. \
+            You may still be signed in to the platform, which signs you in here again when you \
+            open this address.</p><a class=\"button\" href=\"/\">Sign in again</a></main>";
         Self {
             html: document("You are signed out", body),
             policy: PLAIN_POLICY.as_str(),

@@ -61,8 +61,8 @@ pub(crate) fn in_text(problem: &Problem) -> String {
 /// Sentence about the time of a retry.
 fn again(problem: &Problem) -> String {
     match problem.retry_after {
-        Some(1) => " Load the page again in a second.".to_owned(),
-        Some(seconds) => format!(" Load the page again in {seconds} seconds."),
+        Some(1) => " Reload the page in a second.".to_owned(),
+        Some(seconds) => format!(" Reload the page in {seconds} seconds."),
         None => String::new(),
     }
 }
@@ -85,54 +85,54 @@ struct Steps {
 fn steps(problem: &Problem) -> Steps {
     let (visitor, owner) = match problem.code {
         "tunnel_not_found" => (
-            "Check the spelling of the address with whoever gave it to you.",
+            "Check the spelling of the address, or ask its owner.",
             "Start the agent that publishes it: `svc tunnels` shows the names that are online.",
         ),
         "tunnel_offline" => (
-            "It was here a short while ago, and comes back by itself.",
-            "See whether the agent runs and reaches the engine: `svc doctor` looks from where it \
-             is started, `svc clients` shows the agents that are connected.",
+            "It was online a short while ago. It reconnects automatically.",
+            "Check that the agent runs and reaches the engine: run `svc doctor` on its machine; \
+             `svc clients` shows the connected agents.",
         ),
         "upstream_unreachable" => (
-            "The tunnel is there, the service at its other end is not. Try again later.",
-            "Start the service, or correct the address that the agent has for it: the output of \
-             its `svc forward` shows each stream and what failed.",
+            "The tunnel is online, but the service behind it is not. Try again later.",
+            "Start the service, or correct its address in the agent's configuration: the output of \
+             `svc forward` shows each stream and what failed.",
         ),
         "upstream_timeout" => (
-            "The tunnel is there, the service at its other end is slow or stuck. Try again later.",
-            "See what the service is busy with: the output of its `svc forward` shows each stream.",
+            "The tunnel is online, but the service behind it is slow or stuck. Try again later.",
+            "Check what the service is busy with: the output of its `svc forward` shows each \
+             stream.",
         ),
         "loop_detected" => (
-            "Nothing that you can change: the service has to be set up in another way.",
-            "Point the agent, or the service behind it, at the service itself instead of at a \
-             public name of this engine.",
+            "You cannot fix this: the service has to be configured differently.",
+            "Point the agent, or the service behind it, at the service itself instead of a public \
+             name of this engine.",
         ),
         "rate_limited" => (
             "Too many requests right now; try again shortly.",
-            "The plan of the project says how often its tunnels may be visited: `svc project \
-             usage` shows it beside what is used.",
+            "The project's plan limits how often its tunnels may be visited: `svc project usage` \
+             shows the limit and the current use.",
         ),
         "service_unavailable" => (
             "Temporary; try again in a moment.",
-            "The engine starts, stops, or carries as much as it may: its log and its metrics say \
-             which.",
+            "The engine is starting, stopping or at its limits; see its log and metrics.",
         ),
         "sign_in_failed" => (
-            "It was not begun in this browser, or took too long, or cookies are switched off. Open \
-             the address that you wanted again.",
-            "If it happens to everybody, compare the clocks of the engine and of its platform.",
+            "The sign-in was not started in this browser, took too long, or cookies are disabled. \
+             Open the original address again.",
+            "If it happens to all users, compare the clocks of the engine and of its platform.",
         ),
         "not_a_member" => (
-            "Ask somebody of the project to invite you, or sign in as somebody else.",
-            "Invite them: `svc workspace invite`.",
+            "Ask a member of the project to invite you, or sign in with another account.",
+            "Invite the user: `svc workspace invite`.",
         ),
         "challenge_required" | "challenge_failed" => (
-            "Open the address in a browser that runs scripts and keeps cookies.",
-            "Programs pass with a valid token: `svc token create` makes one.",
+            "Open the address in a browser with JavaScript and cookies enabled.",
+            "Programs need a valid token: `svc token create` creates one.",
         ),
         "misdirected_request" => (
-            "Load the page again: the browser will open a connection of its own for this name.",
-            "Clients send the same name in TLS (SNI) and in `Host`.",
+            "Reload the page: the browser will open a separate connection for this name.",
+            "Clients must send the same name in TLS (SNI) and in `Host`.",
         ),
         "address_not_trusted" => (
             "Connect from an allowed network, for example your company VPN.",
@@ -147,49 +147,48 @@ fn steps(problem: &Problem) -> Steps {
             "Change `minTlsVersion` with `svc project settings set`.",
         ),
         "public_access_not_allowed" => (
-            "Ask whoever gave you the address for another way.",
-            "Put a guard before the tunnel (`--token-auth`, `--svc-auth`), or change \
+            "Ask the person who gave you the address for another way.",
+            "Add a guard to the tunnel (`--token-auth`, `--svc-auth`), or change \
              `publicAccessPolicy` with `svc project settings set`.",
         ),
         "invalid_certificate" => (
             "Choose another client certificate, or ask the publisher to register yours.",
-            "`svc credential list` shows the certificates that are registered.",
+            "`svc credential list` shows the registered certificates.",
         ),
         "insufficient_scope" => (
-            "Ask whoever gave you the token for one that reaches this address.",
-            "Make a credential that may open streams (`tunnels.streams.create-delete`) and whose \
-             `resources` reach this project, tunnel and path.",
+            "Ask the person who gave you the token for one that is valid for this address.",
+            "Create a credential with the permission `tunnels.streams.create-delete` whose \
+             `resources` include this project, tunnel and path.",
         ),
         "ambiguous_credentials" => (
-            "Show one proof of who you are: a client certificate, or a token or a session.",
-            "With `mtls_auth` beside other proofs, visitors choose one of them.",
+            "Send only one proof of identity: a client certificate, a token or a session.",
+            "If `mtls_auth` is combined with other proofs, visitors must choose one of them.",
         ),
         "https_required" => (
             "Open the same address with https.",
-            "Plain requests other than GET and HEAD are not redirected: their body has already \
-             travelled in clear.",
+            "Plain requests other than GET and HEAD are not redirected: their body was already \
+             sent unencrypted.",
         ),
         "internal_error" => (
             "Try again later.",
-            "This is a defect of the engine: its log knows more.",
+            "This is a defect of the engine; see its log for details.",
         ),
         _ => match problem.status {
             401 => (
-                "Open it with the token or the link that you were given for it; it may have \
-                 expired.",
-                "`svc token create` makes a token, `svc token inspect` shows what one says.",
+                "Open it with the token or link that you received; it may have expired.",
+                "`svc token create` creates a token, `svc token inspect` shows its content.",
             ),
             403 => (
-                "Ask whoever gave you the address.",
-                "The settings of the tunnel and of its project say who may come.",
+                "Ask the person who gave you the address.",
+                "The settings of the tunnel and of its project define who may visit it.",
             ),
             404 | 405 => (
                 "Go back, or open the address without its path.",
-                "Paths below `/.well-known/svc/` are the edge's own.",
+                "Paths below `/.well-known/svc/` are reserved for the edge.",
             ),
             _ => (
-                "Go back and try again; if it stays, delete the cookies of this address.",
-                "The edge takes only what is well-formed and within its limits.",
+                "Go back and try again; if the error remains, delete the cookies of this address.",
+                "The edge accepts only well-formed requests within its limits.",
             ),
         },
     };

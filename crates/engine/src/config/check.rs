@@ -75,26 +75,26 @@ fn refuse_what_is_not_built(file: &EngineFile) -> CheckResult<()> {
     if file.quic.enabled {
         return refused(
             "quic.enabled",
-            "QUIC is not built yet; agents connect over TLS",
+            "QUIC is not supported yet; agents connect over TLS",
         );
     }
     if !file.tls.enabled {
         return refused(
             "tls.enabled",
-            "an engine is reached over TLS alone; it must be true",
+            "the engine is only reachable over TLS; this must be true",
         );
     }
     if !file.certs.files.enabled {
         return refused(
             "certs.static.enabled",
-            "the TLS listener needs a certificate and there is no other source; it must be true",
+            "the TLS listener needs a certificate, and there is no other source; this must be true",
         );
     }
     if !file.auth.jwt.enabled {
         return refused(
             "auth.jwt.enabled",
-            "no authentication method is enabled: nobody could connect, and an open engine is not \
-             offered; it must be true",
+            "no authentication method is enabled: no agent could connect, and an open engine is \
+             not supported; this must be true",
         );
     }
     Ok(())
@@ -136,13 +136,15 @@ fn host(value: &str) -> CheckResult<String> {
         ))
     };
     if value.contains("://") || value.contains('/') {
-        return refused("is an address; the host alone is wanted");
+        return refused("is an address; expected only a host name");
     }
     if value.parse::<IpAddr>().is_ok() || value.starts_with('[') {
-        return refused("is an IP address; published names need a DNS name above them");
+        return refused(
+            "is an IP address; expected a DNS name, because published names are below it",
+        );
     }
     if value.contains(':') {
-        return refused("has a port; ports belong to tls.listen_addr");
+        return refused("has a port; set the port in tls.listen_addr");
     }
     if value.len() > MAX_HOST_BYTES {
         return refused("is too long for names below it");
@@ -189,14 +191,15 @@ fn jwt(section: JwtSection) -> CheckResult<JwtAuth> {
     let mut secrets: Vec<SecretString> = Vec::new();
     for (key, secret) in single.into_iter().chain(listed) {
         if secret.expose().len() < MIN_SECRET_BYTES {
-            let message = format!("a secret of HS256 tokens has at least {MIN_SECRET_BYTES} bytes");
+            let message =
+                format!("a secret for HS256 tokens must have at least {MIN_SECRET_BYTES} bytes");
             return Err(ConfigError::new(key, message));
         }
         if secrets.contains(&secret) {
             continue;
         }
         if secrets.len() == MAX_SECRETS {
-            let message = format!("at most {MAX_SECRETS} secrets are valid at once");
+            let message = format!("at most {MAX_SECRETS} secrets can be active");
             return Err(ConfigError::new(key, message));
         }
         secrets.push(secret);
@@ -211,7 +214,7 @@ fn jwt(section: JwtSection) -> CheckResult<JwtAuth> {
     if secrets.is_empty() && public_keys.is_empty() && jwks_url.is_none() {
         return Err(ConfigError::new(
             "auth.jwt",
-            "no key verifies a token: set token_jwt_secret, public_keys or jwks_url",
+            "no key to verify tokens is configured: set token_jwt_secret, public_keys or jwks_url",
         ));
     }
     Ok(JwtAuth {
@@ -233,8 +236,7 @@ fn no_keys(section: &JwtSection) -> CheckResult<()> {
         None => Ok(()),
         Some((key, _)) => Err(ConfigError::new(
             format!("auth.jwt.{key}"),
-            "a managed engine takes its keys from the platform; leave this out, or leave \
-             control_plane out",
+            "a managed engine gets its keys from the platform; remove this key or control_plane",
         )),
     }
 }
@@ -251,8 +253,8 @@ fn control_plane(
     let data_dir = match optional_path(key, section.data_dir)? {
         Some(given) => given,
         None => state_dir.ok_or_else(|| {
-            let message = "this key is required where $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME \
-                           are not set";
+            let message = "this key is required if $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME are \
+                not set";
             ConfigError::new(key, message)
         })?,
     };
@@ -284,7 +286,7 @@ fn jwks_url(value: &str) -> CheckResult<Uri> {
         Some("http") if is_loopback(host) => Ok(uri),
         Some("http") => Err(ConfigError::new(
             key,
-            "http is accepted on loopback only; use https",
+            "http is allowed only on loopback; use https",
         )),
         _ => Err(invalid()),
     }
@@ -330,11 +332,9 @@ fn port_range(value: &str) -> CheckResult<RangeInclusive<u16>> {
         ))
     });
     match parsed {
-        None => Err(refused(
-            "is not a first and a last port, such as 20000-20999",
-        )),
-        Some((0, _)) => Err(refused("begins with port 0, which is no port")),
-        Some((low, high)) if low > high => Err(refused("ends before it begins")),
+        None => Err(refused("is not a range of ports, such as 20000-20999")),
+        Some((0, _)) => Err(refused("starts with port 0, which is not a valid port")),
+        Some((low, high)) if low > high => Err(refused("ends before it starts")),
         Some((low, high)) => Ok(low..=high),
     }
 }
@@ -349,7 +349,7 @@ fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
         if network != network.trunc() {
             let meant = network.trunc();
             return Err(refused(format!(
-                "{value:?} is not the start of a network; is {meant} meant?"
+                "{value:?} is not the start of a network; did you mean {meant}?"
             )));
         }
         Ok(network)
@@ -371,7 +371,7 @@ const RATES: RangeInclusive<u32> = 10..=1_000_000;
 fn rate(name: &str, value: u32) -> CheckResult<NonZeroU32> {
     let key = format!("limits.{name}");
     let value = within(&key, value, RATES)?;
-    NonZeroU32::new(value).ok_or_else(|| ConfigError::new(key, "there must be some"))
+    NonZeroU32::new(value).ok_or_else(|| ConfigError::new(key, "must not be empty"))
 }
 
 /// More than any machine can handle; a larger number is a typo.
@@ -478,7 +478,7 @@ fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
         if let Some((earlier, _)) = earlier {
             return Err(ConfigError::new(
                 *key,
-                format!("port {port} is that of {earlier} already"),
+                format!("port {port} is already used by {earlier}"),
             ));
         }
         if config
@@ -486,7 +486,7 @@ fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
             .as_ref()
             .is_some_and(|range| range.contains(&port))
         {
-            let message = format!("the range holds port {port} of {key}");
+            let message = format!("the range contains port {port} of {key}");
             return Err(ConfigError::new("tcp.port_range", message));
         }
     }

@@ -21,7 +21,7 @@ pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, Co
     if config.metrics.enabled && config.metrics.listen_addr.is_none() {
         warn(
             "metrics.prometheus.listen_addr",
-            "metrics are enabled and nothing listens; set an address".to_owned(),
+            "metrics are enabled, but no listener is configured; set an address".to_owned(),
         );
     }
     if config
@@ -31,8 +31,8 @@ pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, Co
     {
         warn(
             "edge.trusted_proxies",
-            "every visitor is believed to be a proxy, so every visitor chooses the address that \
-             is judged and logged"
+            "every visitor is trusted as a proxy, so every visitor can choose the address that is \
+             checked and logged"
                 .to_owned(),
         );
     }
@@ -98,7 +98,10 @@ fn certificate(
         missing
     });
     for name in names.unwrap_or_default() {
-        warn(key, format!("the certificate lacks the name {name}"));
+        warn(
+            key,
+            format!("the certificate does not include the name {name}"),
+        );
     }
     Ok(())
 }

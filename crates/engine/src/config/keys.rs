@@ -26,7 +26,7 @@ pub(super) fn keyring(auth: &JwtAuth, compat: bool) -> Result<Keyring, ConfigErr
         let pem = String::from_utf8(bytes).map_err(|_| refused("is not PEM"))?;
         keyring = keyring
             .with_pem(&pem)
-            .map_err(|error| refused(&format!("holds no usable public key: {error}")))?;
+            .map_err(|error| refused(&format!("contains no usable public key: {error}")))?;
     }
     Ok(keyring)
 }

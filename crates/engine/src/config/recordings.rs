@@ -153,7 +153,7 @@ pub(super) fn check(
     let path = super::check::optional_path("webtty.recordings.path", section.path)?;
     let place = match (path, section.s3) {
         (Some(_), Some(_)) => {
-            let message = "recordings are in one place: leave this out, or leave s3 out";
+            let message = "recordings have one storage: remove this key or s3";
             return Err(ConfigError::new("webtty.recordings.path", message));
         }
         (Some(path), None) => Some(RecordingLocation::Folder(path)),
@@ -168,7 +168,7 @@ pub(super) fn check(
     };
     let key_file = given.or_else(|| beside.map(|dir| dir.join("recordings.key")));
     if place.is_some() && key_file.is_none() {
-        let message = "this key is required: there is no other place for the key";
+        let message = "this key is required: there is no default location for the key";
         return Err(ConfigError::new("webtty.recordings.key_file", message));
     }
     let owner_file = match &place {

@@ -189,7 +189,7 @@ fn unknown_keys_are_refused_with_the_nearest() {
 /// EN-11.
 #[test]
 fn en_11_unavailable_features_are_refused_by_name() {
-    refuses("quic.enabled", "true", "not built");
+    refuses("quic.enabled", "true", "not supported");
     refuses("tls.enabled", "false", "must be true");
     refuses("certs.static.enabled", "false", "must be true");
 }
@@ -206,8 +206,8 @@ fn an_engine_without_authentication_is_refused() {
 #[test]
 fn a_host_is_a_dns_name_with_room_below_it() {
     for (host, why) in [
-        ("https://tunnel.example.com", "host alone"),
-        ("tunnel.example.com/", "host alone"),
+        ("https://tunnel.example.com", "only a host name"),
+        ("tunnel.example.com/", "only a host name"),
         ("tunnel.example.com:443", "has a port"),
         ("10.0.0.1", "IP address"),
         ("::1", "IP address"),
@@ -295,7 +295,7 @@ fn two_secrets_are_valid_during_a_rotation() {
 #[test]
 fn keys_are_not_fetched_over_plain_http() {
     let key = "auth.jwt.jwks_url";
-    refuses(key, "http://id.example.com/keys", "loopback only");
+    refuses(key, "http://id.example.com/keys", "only on loopback");
     refuses(key, "ftp://id.example.com/keys", "not an https address");
     refuses(key, "id.example.com", "not an https address");
     refuses(key, "https://me@id.example.com/", "user name");
@@ -384,10 +384,10 @@ fn timeouts_and_limits_have_bounds() {
 #[test]
 fn a_port_range_has_an_order() {
     let key = "tcp.port_range";
-    refuses(key, "20999-20000", "ends before it begins");
+    refuses(key, "20999-20000", "ends before it starts");
     refuses(key, "0-10", "port 0");
     for value in ["20000", "a-b", "1-70000", "", "-"] {
-        refuses(key, value, "is not a first and a last port");
+        refuses(key, value, "is not a range of ports");
     }
     assert_eq!(
         with(&[(key, "20000-20000")]).unwrap().tcp_ports,

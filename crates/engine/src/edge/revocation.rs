@@ -159,7 +159,7 @@ pub(crate) async fn reauthorize_on_changes(core: Arc<Core>, mut changes: watch::
             worker.runtime.spawn(async move {
                 let cut = at.active_visits.reauthorize(&at.core, &concerns);
                 if cut > 0 {
-                    info!(cut, "visits ended with what had let them in");
+                    info!(cut, "visits ended because their authorization ended");
                 }
             });
         }

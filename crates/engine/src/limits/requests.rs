@@ -11,7 +11,7 @@ use crate::directory::Project;
 
 /// A limit that a visitor has exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more than the plan allows: `{limit}` is {per_second}")]
+#[error("the limit of the plan is exceeded: `{limit}` is {per_second}")]
 pub(crate) struct RateExceeded {
     limit: &'static str,
     per_second: u64,
@@ -58,7 +58,7 @@ pub(crate) fn count(
 impl From<RateExceeded> for Problem {
     fn from(exceeded: RateExceeded) -> Self {
         let seconds = exceeded.wait.as_secs() + u64::from(exceeded.wait.subsec_nanos() > 0);
-        let detail = format!("This tunnel is visited too often: {exceeded}.");
+        let detail = format!("This tunnel received too many requests: {exceeded}.");
         Self::new(429, "rate_limited", "")
             .with_detail(detail)
             .with_retry_after(u32::try_from(seconds.max(1)).unwrap_or(u32::MAX))

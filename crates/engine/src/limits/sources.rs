@@ -40,7 +40,7 @@ pub(crate) struct SourceVisit(Arc<VisitCount>);
 
 /// The source has reached its limit of visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("your address has as many requests in flight as one may have here: {0}")]
+#[error("your address has reached its limit of requests in progress: {0}")]
 pub(crate) struct SourceBusy(usize);
 
 impl SourceVisits {
@@ -97,7 +97,7 @@ impl Drop for VisitCount {
 impl From<SourceBusy> for Problem {
     fn from(busy: SourceBusy) -> Self {
         Self::unavailable()
-            .with_detail(format!("This tunnel cannot be visited now: {busy}."))
+            .with_detail(format!("This tunnel cannot accept requests now: {busy}."))
             .with_retry_after(RETRY)
     }
 }

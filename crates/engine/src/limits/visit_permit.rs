@@ -14,9 +14,9 @@ pub(crate) struct VisitPermit(Arc<Project>);
 /// There is no capacity for a further visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ConcurrencyError {
-    #[error("the engine has as many visits under way as it may have: {0}")]
+    #[error("the engine has reached its limit of visits in progress: {0}")]
     Engine(usize),
-    #[error("the project has as many visits under way as one project may have here: {0}")]
+    #[error("the project has reached its limit of visits in progress: {0}")]
     Project(usize),
 }
 
@@ -56,7 +56,7 @@ impl Drop for VisitPermit {
 impl From<ConcurrencyError> for Problem {
     fn from(none: ConcurrencyError) -> Self {
         Self::unavailable()
-            .with_detail(format!("This tunnel cannot be visited now: {none}."))
+            .with_detail(format!("This tunnel cannot accept requests now: {none}."))
             .with_retry_after(RETRY)
     }
 }

@@ -87,7 +87,7 @@ async fn apply_proxy_header(mut socket: Socket, peer: SocketAddr, core: &Core) -
         }
         ParsedHeader::Malformed => {
             core.metrics.proxy_header(ProxyHeader::Malformed);
-            debug!(%peer, "a PROXY header that is none");
+            debug!(%peer, "a PROXY header is malformed");
             None
         }
         // The connection closed without data.

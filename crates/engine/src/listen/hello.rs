@@ -105,7 +105,7 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
         let base = core.namespace.base().as_str();
         let project = core.project_at(server_name.as_deref().unwrap_or(base));
         if agent_only && project.is_none() && core.has_platform_snapshot() {
-            debug!("the agent protocol for a project that is not here");
+            debug!("an agent connection for an unknown project");
             return None;
         }
         let stream = finish(start, Arc::clone(&core.tls.base), core).await.ok()?;
@@ -113,7 +113,7 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
     };
     if agent_only {
         // EN-10: agents use the base host, and this name could belong to a tunnel.
-        debug!("the agent protocol on a name that is not the base host");
+        debug!("an agent connection to a name that is not the base host");
         return None;
     }
     if !super::admit::admits_visitor(&mut start.io, core) {

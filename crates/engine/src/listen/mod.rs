@@ -92,7 +92,7 @@ async fn accept_loop(
                 // Accepting fails repeatedly until a connection closes. The interval limits the
                 // warnings.
                 if last_warning.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
-                    warn!(%error, "connections cannot be accepted; they wait");
+                    warn!(%error, "connections cannot be accepted at the moment");
                     last_warning = Some(Instant::now());
                 }
                 tokio::time::sleep(ACCEPT_PAUSE).await;

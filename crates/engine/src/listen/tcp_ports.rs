@@ -253,7 +253,7 @@ impl TcpPorts {
                 match rebound {
                     Ok(new_listeners) => new_listeners,
                     Err(error) => {
-                        warn!(%error, "a TCP tunnel's port cannot be bound again");
+                        warn!(%error, "the port of a TCP tunnel cannot be bound again");
                         return;
                     }
                 }

@@ -22,7 +22,7 @@ pub(crate) fn accept_visitors(
         worker.spawn(async move {
             match TcpListener::from_std(listener) {
                 Ok(listener) => accept(listener, &port, &visitors).await,
-                Err(error) => warn!(%error, "a TCP tunnel's port cannot be served"),
+                Err(error) => warn!(%error, "the port of a TCP tunnel cannot be used"),
             }
         });
     }

@@ -195,7 +195,7 @@ fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyEr
             .any(|suite| is(name, suite))
     });
     if let Some(place) = unknown {
-        let message = "not a cipher suite of this engine; names are those of the IANA registry";
+        let message = "not a cipher suite of this engine; use the names of the IANA registry";
         return Err(PropertyError::new(format!("tls_ciphers.{place}"), message));
     }
     let allowed = |suite: &SupportedCipherSuite| {
@@ -205,7 +205,7 @@ fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyEr
     let mut tunnel_provider = CryptoProvider::clone(&engine_provider);
     tunnel_provider.cipher_suites.retain(allowed);
     if tunnel_provider.cipher_suites.is_empty() {
-        let message = "no suite of the version that tls_min_version asks for";
+        let message = "no suite of the version that tls_min_version requires";
         return Err(PropertyError::new("tls_ciphers", message));
     }
     Ok(Arc::new(tunnel_provider))

@@ -20,7 +20,9 @@ pub enum HostnameError {
     #[error("a custom domain (`hostname`) is not available on this engine")]
     CustomDomain,
     /// A name of this engine that ends with another project's endpoint.
-    #[error("`hostname` belongs to another project: names end with the project's own endpoint")]
+    #[error(
+        "`hostname` belongs to another project: names must end with the project's own endpoint"
+    )]
     OtherProject,
     /// A label that makes the full name longer than a name may be.
     #[error("`hostname` is too long below this engine's own name")]

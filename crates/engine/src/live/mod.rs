@@ -130,16 +130,16 @@ pub enum OpenTunnelError {
     AlreadyYours,
     /// The name is shared, and the new tunnel's access rules or protocol differ from those of the
     /// other holders.
-    #[error("the tunnels that share this name have another protocol or other guards")]
+    #[error("the tunnels with this name have another protocol or other guards")]
     ShareDiffers,
     /// The engine, or this client, has reached its limit of tunnels.
     #[error("no more tunnels can be opened")]
     Full,
     /// The project has as many tunnels online as its plan allows.
-    #[error("the project has as many tunnels online as its plan allows: {0}")]
+    #[error("the project has reached its plan's limit of online tunnels: {0}")]
     ProjectFull(u32),
     /// The project has as many tunnels online as one of several projects may have.
-    #[error("the project has as many tunnels online as one project may have here: {0}")]
+    #[error("the project has reached the limit of online tunnels for one project: {0}")]
     ShareFull(usize),
     /// The control channel has ended, or never existed.
     #[error("the client is not connected")]
@@ -150,13 +150,13 @@ pub enum OpenTunnelError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClientLimitError {
     /// The engine has reached its limit.
-    #[error("the engine has as many agents as it may have")]
+    #[error("the engine has reached its limit of agents")]
     Engine,
     /// The project has reached the limit of its plan.
-    #[error("the project has as many agents connected as its plan allows: {0}")]
+    #[error("the project has reached its plan's limit of connected agents: {0}")]
     Project(u32),
     /// The project has reached the share of one of several projects.
-    #[error("the project has as many agents connected as one project may have here: {0}")]
+    #[error("the project has reached the limit of connected agents for one project: {0}")]
     Share(usize),
 }
 

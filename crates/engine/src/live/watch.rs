@@ -44,7 +44,7 @@ pub struct Events {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriptionEnd {
     /// More events were waiting for the watcher than its queue can contain.
-    #[error("too slow: events came faster than they were read")]
+    #[error("too slow: events arrived faster than they were read")]
     TooSlow,
     /// The engine is stopping.
     #[error("the engine is stopping")]

@@ -147,7 +147,7 @@ impl link::Handler for LinkHandler {
     fn snapshot(&self, platform: Platform, items: Vec<Item>) -> Result<(), String> {
         if platform.cluster_domain != self.cluster_domain {
             return Err(format!(
-                "the enrolment secret is that of the cluster {}, and `engine.host` is {}",
+                "the enrolment secret belongs to the cluster {}, but `engine.host` is {}",
                 platform.cluster_domain, self.cluster_domain
             ));
         }
@@ -173,7 +173,10 @@ impl LinkHandler {
             if let Item::Keys(keys) = item
                 && let Err(error) = self.tokens.replace_jwks(keys.jwks.to_string())
             {
-                warn!(%error, "keys of the platform are not used, the known ones stay in force");
+                warn!(
+                    %error,
+                    "the keys from the platform cannot be used, the known ones stay valid"
+                );
             }
         }
     }
@@ -212,7 +215,7 @@ impl Task {
     async fn finish(self) {
         self.stop.cancel();
         if let Err(error) = self.handle.await {
-            warn!(%error, "a task of the link did not stop in order");
+            warn!(%error, "a task of the link did not shut down cleanly");
         }
     }
 }

@@ -43,7 +43,7 @@ pub(super) const METRICS: &[Metric] = &[
         DROPPED_METRIC,
         Kind::Counter,
         &[],
-        "Lines that the access log lost because its file was slow, full or gone.",
+        "Lines that the access log lost because its file was slow, full or missing.",
     ),
     metric(
         AGENTS_CONNECTED,
@@ -66,9 +66,9 @@ pub(super) const METRICS: &[Metric] = &[
                 "stopping",
             ],
         )],
-        "Control channels that ended: the connection ended or failed, no sign of life came in \
-         time, the agent broke the protocol or said goodbye, what had let it in \
-         ended, the engine stopped.",
+        "Control channels that ended: the connection was closed or failed, no sign of life arrived \
+         in time, the agent violated the protocol or said goodbye, its authorization ended, the \
+         engine stopped.",
     ),
     metric(
         AGENTS_REFUSED,
@@ -90,14 +90,14 @@ pub(super) const METRICS: &[Metric] = &[
         BUFFERED,
         Kind::Gauge,
         &[],
-        "Bytes that streams hold for readers that do not take them, at most \
+        "Bytes buffered for streams whose readers do not read them, at most \
          `limits.max_buffered_bytes`.",
     ),
     metric(
         BUILD_INFO,
         Kind::Gauge,
         &[("version", &[env!("CARGO_PKG_VERSION")])],
-        "Always 1; the version that runs is its label.",
+        "Always 1; the label is the running version.",
     ),
     metric(
         BYTES,
@@ -109,59 +109,60 @@ pub(super) const METRICS: &[Metric] = &[
         EXPIRY_METRIC,
         Kind::Gauge,
         &[],
-        "When the certificate in service expires, in seconds since 1970.",
+        "When the active certificate expires, in seconds since 1970.",
     ),
     metric(
         RELOADS_METRIC,
         Kind::Counter,
         &[("outcome", &["ok", "error"])],
-        "Changes of the certificate's files: in service, or refused while the old one stays.",
+        "Reloads of the certificate's files: accepted, or refused while the old certificate stays \
+         active.",
     ),
-    metric(CLIENTS, Kind::Gauge, &[], "Agents that are connected."),
+    metric(CLIENTS, Kind::Gauge, &[], "Connected agents."),
     metric(
         CONNECTIONS_REFUSED,
         Kind::Counter,
         &[("reason", &["total", "source"])],
-        "Connections that were closed unread: there were as many as there may be, or their source had \
-         as many as it may have.",
+        "Connections that were closed without reading them: the limit of all connections or of one \
+         source was reached.",
     ),
     metric(
         CONTROL_PLANE_CHANGES,
         Kind::Counter,
         &[],
-        "Changes that the platform told and that are in force.",
+        "Changes received from the platform and applied.",
     ),
     metric(
         CONTROL_PLANE_CONNECTED,
         Kind::Gauge,
         &[],
-        "1 while connected to the platform; while it is 0 the engine serves with what it \
-         knows. Only in managed engines, as all of these.",
+        "1 while connected to the platform; while it is 0, the engine serves with the last known \
+         state. Only in managed engines, like all metrics of this group.",
     ),
     metric(
         CONTROL_PLANE_REPORTS,
         Kind::Counter,
         &[("outcome", &["sent", "dropped"])],
-        "Records of visits, events and usage: those that the platform has, and those that had no \
-         room while it was away.",
+        "Records of visits, events and usage: received by the platform, or dropped because the \
+         buffer was full while the platform was unreachable.",
     ),
     metric(
         CONTROL_PLANE_REPORTS_WAITING,
         Kind::Gauge,
         &[],
-        "Records that wait for the platform, in memory and on disk.",
+        "Records waiting to be sent to the platform, in memory and on disk.",
     ),
     metric(
         CONTROL_PLANE_SILENCE,
         Kind::Gauge,
         &[],
-        "Seconds since the platform said something last.",
+        "Seconds since the last message from the platform.",
     ),
     metric(
         CONTROL_PLANE_SNAPSHOTS,
         Kind::Counter,
         &[],
-        "Times that the platform told everything from the beginning.",
+        "Complete snapshots received from the platform.",
     ),
     metric(
         CONTROL_PLANE_SAVED,
@@ -174,8 +175,8 @@ pub(super) const METRICS: &[Metric] = &[
         CONTROL_PLANE_VERSION,
         Kind::Gauge,
         &[],
-        "Version of what is in force, as the platform counts: engines of one cluster that differ \
-         for long do not know the same.",
+        "Version of the active state, as counted by the platform: if engines of one cluster differ \
+         for long, their states differ.",
     ),
     metric(
         EDGE_REQUESTS,
@@ -190,59 +191,58 @@ pub(super) const METRICS: &[Metric] = &[
         FIRST_BYTE,
         Kind::Histogram,
         &[],
-        "From the head of a request to the first byte of the service's answer.",
+        "Time from the head of a request to the first byte of the service's response.",
     ),
     metric(
         JWKS_REFRESHES,
         Kind::Counter,
         &[("outcome", &["ok", "error"])],
-        "Readings of the key set of `auth.jwt.jwks_url`; after a failure the known keys stay in \
-         force.",
+        "Reads of the key set of `auth.jwt.jwks_url`; after a failure the known keys stay valid.",
     ),
     metric(
         LANE_STREAMS,
         Kind::Gauge,
         &[],
-        "Streams on lanes, those included that wait for the next request.",
+        "Streams on lanes, including those that wait for the next request.",
     ),
     metric(
         POOL_CONNECTIONS,
         Kind::Gauge,
         &[("state", &["idle", "busy", "lane"])],
-        "Standing data connections of agents: idle, busy with one stream, or a lane that many small \
-         ones share.",
+        "Open data connections of agents: idle, used by one stream, or a lane that many small \
+         streams share.",
     ),
     metric(
         PROXY_HEADERS,
         Kind::Counter,
         &[("outcome", &["accepted", "absent", "malformed"])],
-        "Connections from `edge.trusted_proxies`, by the PROXY header that they began with.",
+        "Connections from `edge.trusted_proxies`, by the PROXY header at their start.",
     ),
     metric(
         GIVEN_UP,
         Kind::Counter,
         &[],
-        "Streams that ended because their readers took nothing and `limits.max_buffered_bytes`, or \
-         what a lane holds, was reached.",
+        "Streams that ended because their readers did not read and `limits.max_buffered_bytes`, or \
+         the buffer of a lane, was full.",
     ),
     metric(
         STREAM_OPEN_FAILURES,
         Kind::Counter,
         &[("reason", &["gone", "deadline", "refused", "full"])],
-        "Streams that no agent took: it was gone, did not answer in time, refused, or had as many \
-         as it may have.",
+        "Streams that no agent accepted: it had disconnected, did not respond in time, refused, or \
+         had reached its limit of streams.",
     ),
     metric(
         STREAM_OPEN,
         Kind::Histogram,
         &[],
-        "From the wish for a stream to the stream: 0 where a standing connection waited.",
+        "Time to open a stream: 0 if an idle connection was available.",
     ),
     metric(
         STREAMS_ACTIVE,
         Kind::Gauge,
         &[],
-        "Requests and connections of visitors that are being served.",
+        "Requests and connections of visitors in progress.",
     ),
     metric(
         STREAMS,
@@ -251,8 +251,8 @@ pub(super) const METRICS: &[Metric] = &[
             ("kind", &["http", "tls", "tcp", "dial"]),
             ("outcome", &["served", "refused", "failed", "abandoned"]),
         ],
-        "Requests and connections of visitors that have ended: by the service's end, refused by \
-         the edge, failed at the service, left by the visitor.",
+        "Requests and connections of visitors that have ended: completed by the service, refused \
+         by the edge, failed at the service, aborted by the visitor.",
     ),
     metric(
         TLS_HANDSHAKES,
@@ -261,15 +261,15 @@ pub(super) const METRICS: &[Metric] = &[
             "outcome",
             &["ok", "failed", "no_hello", "timed_out", "crowded"],
         )],
-        "TLS handshakes: completed, failed, connections that said no ClientHello, those that took \
-         too long, and those whose source had too many at once.",
+        "TLS handshakes: completed, failed, connections without a ClientHello, those that took too \
+         long, and those whose source had too many simultaneously.",
     ),
-    metric(TUNNELS, Kind::Gauge, &[], "Tunnels that are online."),
+    metric(TUNNELS, Kind::Gauge, &[], "Online tunnels."),
     metric(
         VISIT_DURATION,
         Kind::Histogram,
         &[],
-        "From the head of a request, or the start of a connection, to its end.",
+        "Time from the head of a request, or the start of a connection, to its end.",
     ),
     metric(
         WATCHERS,

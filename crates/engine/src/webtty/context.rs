@@ -18,9 +18,9 @@ pub(crate) struct SessionContext {
 pub(crate) enum ContextError {
     #[error(transparent)]
     Form(#[from] BadForm),
-    #[error("`{0}` is not one of the words that it can be")]
+    #[error("`{0}` is not one of the allowed values")]
     Word(&'static str),
-    #[error("`{0}` is longer than {MAX_TEXT} bytes, or has control characters")]
+    #[error("`{0}` is longer than {MAX_TEXT} bytes, or contains control characters")]
     Text(&'static str),
 }
 

@@ -30,7 +30,7 @@ pub(crate) async fn open_attachment(
         Ok(Some(Ok(_))) => SessionRefusalError::BadGrant.to_string(),
         Ok(Some(Err(broken))) => broken.fault()?,
         Ok(None) => return None,
-        Err(_) => "nothing was shown in time".to_owned(),
+        Err(_) => "no grant was received in time".to_owned(),
     };
     farewell(peer, Some(refused)).await;
     None

@@ -23,7 +23,7 @@ pub(crate) struct Policy {
 /// Reasons for which a client may not use a server.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ServerAccessError {
-    #[error("the server is not registered any more, or is suspended")]
+    #[error("the server is no longer registered, or is suspended")]
     Gone,
     #[error("the server is restricted: {0}")]
     Restricted(BoundaryDenial),

@@ -60,16 +60,16 @@ pub(crate) enum SessionEntry {
 /// The limit of sessions is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SessionLimitError {
-    #[error("the engine has as many terminal sessions as it may have: {MAX_SESSIONS}")]
+    #[error("the engine has reached its limit of terminal sessions: {MAX_SESSIONS}")]
     Engine,
-    #[error("the project has as many terminal sessions as one may have: {MAX_PROJECT_SESSIONS}")]
+    #[error("the project has reached its limit of terminal sessions: {MAX_PROJECT_SESSIONS}")]
     Project,
 }
 
 impl From<SessionLimitError> for Problem {
     fn from(full: SessionLimitError) -> Self {
         Self::unavailable()
-            .with_detail(format!("No terminal can be opened now: {full}."))
+            .with_detail(format!("The terminal cannot be opened now: {full}."))
             .with_retry_after(RETRY_AFTER_SECONDS)
     }
 }

@@ -53,7 +53,8 @@ impl From<StartError> for Problem {
             StartError::NotRecorded(_) => Self::new(
                 503,
                 "recording_unavailable",
-                "Terminals here are recorded, and that cannot be done now.",
+                "Terminals of this server are recorded, and recordings cannot be stored at the \
+                 moment.",
             )
             .with_retry_after(RETRY_AFTER_SECONDS),
         }

@@ -20,9 +20,9 @@ pub(crate) struct Server {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerError {
     /// The server's label names an unsupported transport.
-    #[error("the server speaks a transport that is not offered here")]
+    #[error("the server uses a transport that this engine does not support")]
     Transport,
-    #[error("the server's label `{EXEC_PATH}` is no path")]
+    #[error("the server's label `{EXEC_PATH}` is not a path")]
     Path,
     #[error("the server did not open a WebSocket: {0}")]
     Handshake(#[from] tungstenite::Error),

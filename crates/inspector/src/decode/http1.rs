@@ -174,7 +174,7 @@ impl Http1 {
             return Ok(rest);
         };
         if self.waiting.len() >= WAITING {
-            return Err("too many requests wait for their answers");
+            return Err("too many requests are waiting for responses");
         }
         let authority = match head.authority.port() {
             Some(port) => format!("{}:{port}", head.authority.host()),
@@ -214,7 +214,7 @@ impl Http1 {
     ) -> Result<&'b [u8], DecodeError> {
         let step = body
             .advance(rest)
-            .map_err(|_| "a malformed body of a request")?;
+            .map_err(|_| "a malformed request body")?;
         let data = rest.get(step.data).unwrap_or_default();
         // The last pending request, or none if it was already answered.
         let mut pending = self.waiting.back_mut().filter(|pending| pending.coming);
@@ -254,7 +254,7 @@ impl Http1 {
             return Ok(rest);
         };
         let Some(pending) = self.waiting.front_mut() else {
-            return Err("an answer that nobody asked for");
+            return Err("a response without a request");
         };
         let head = parse_response(lines, &LIMITS, pending.to_head, &mut self.slots);
         let Progress::Complete { head, head_len } = head.map_err(|bad| bad.reason)? else {
@@ -307,7 +307,7 @@ impl Http1 {
     ) -> Result<&'b [u8], DecodeError> {
         let step = body
             .advance(rest)
-            .map_err(|_| "a malformed body of an answer")?;
+            .map_err(|_| "a malformed response body")?;
         let data = rest.get(step.data).unwrap_or_default();
         if let Some(pending) = self.waiting.front_mut() {
             pending.flow.response_body(data, store, now);
@@ -417,6 +417,6 @@ const LIMITS: Limits = Limits {
     headers: MAX_FIELDS,
 };
 
-const BROKE_OFF: &str = "the connection ended before the answer did";
-const OVERTAKEN: &str = "the connection was upgraded before this was answered";
-const NO_ANSWER: &str = "the connection ended without an answer";
+const BROKE_OFF: &str = "the connection ended before the response was complete";
+const OVERTAKEN: &str = "the connection was upgraded before this request was answered";
+const NO_ANSWER: &str = "the connection ended without a response";

@@ -20,7 +20,7 @@ use crate::{
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Error of an exchange without a response when its connection has ended.
-pub(super) const CONNECTION_ENDED: &str = "the connection ended before the answer did";
+pub(super) const CONNECTION_ENDED: &str = "the connection ended before the response was complete";
 
 /// Both directions of a connection.
 #[derive(Default)]
@@ -188,7 +188,7 @@ impl Http2 {
         scene: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         if self.side(from).block.is_some() && frame.kind != CONTINUATION {
-            return Err("an HTTP/2 head that breaks off");
+            return Err("an incomplete HTTP/2 head");
         }
         match frame.kind {
             DATA => {
@@ -215,7 +215,7 @@ impl Http2 {
             CONTINUATION => {
                 let mut block = self.side(from).block.take();
                 let block = block.take().filter(|block| block.stream == frame.stream);
-                let mut block = block.ok_or("an HTTP/2 head that goes on without a beginning")?;
+                let mut block = block.ok_or("an HTTP/2 CONTINUATION frame without a HEADERS frame")?;
                 block.bytes.extend_from_slice(payload);
                 self.block(from, frame, block, scene)
             }
@@ -228,7 +228,7 @@ impl Http2 {
                 self.settings(from, payload);
                 Ok(())
             }
-            PUSH_PROMISE => Err("a pushed answer"),
+            PUSH_PROMISE => Err("a pushed response"),
             _ => Ok(()),
         }
     }
@@ -305,7 +305,7 @@ impl Http2 {
                     read.push(&name, &value);
                 }
             })
-            .map_err(|_| "an HTTP/2 head that cannot be unfolded")?;
+            .map_err(|_| "an HTTP/2 head that cannot be decompressed")?;
         match from {
             MessageSender::Visitor => self.request(&block, read, scene),
             MessageSender::Service => self.response(&block, read, scene),
@@ -328,7 +328,7 @@ impl Http2 {
             return Ok(());
         };
         if self.streams.len() >= WAITING {
-            return Err("too many requests wait for their answers");
+            return Err("too many requests are waiting for responses");
         }
         let host = match read.authority {
             Some(authority) => authority,
@@ -375,7 +375,7 @@ impl Http2 {
             }
             return Ok(());
         }
-        let status = read.status.ok_or("an HTTP/2 answer without a status")?;
+        let status = read.status.ok_or("an HTTP/2 response without a status")?;
         if status < 200 {
             return Ok(());
         }

@@ -152,10 +152,10 @@ fn a_response_may_precede_the_end_of_the_request() {
 #[test]
 fn truncated_exchanges_have_an_error() {
     for (told, error) in [
-        ("", "the connection ended without an answer"),
+        ("", "the connection ended without a response"),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal",
-            "the connection ended before the answer did",
+            "the connection ended before the response was complete",
         ),
     ] {
         let store = follow(&passing(&[(Visitor, &get("/")), (Service, told)]));
@@ -175,7 +175,7 @@ fn a_decoding_error_is_reported_once() {
     assert_eq!(store.iter().len(), 1);
     let error = store.get(1).unwrap().summary.error.clone().unwrap();
     assert!(
-        error.starts_with("this connection cannot be read further"),
+        error.starts_with("the rest of this connection cannot be parsed"),
         "{error}"
     );
     // Without a request there is no exchange to report an error for.

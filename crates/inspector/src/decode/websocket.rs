@@ -187,11 +187,11 @@ impl Messages {
             return Err("a WebSocket frame of an unknown kind");
         }
         if opcode >= CLOSE && (!last || left > CONTROL_BYTES || compressed) {
-            return Err("a control frame of a WebSocket that is too long or in parts");
+            return Err("a WebSocket control frame that is too long or fragmented");
         }
         match (opcode, &self.data) {
-            (0, None) => return Err("a WebSocket message that goes on without having begun"),
-            (1 | 2, Some(_)) => return Err("a WebSocket message that begins within another"),
+            (0, None) => return Err("a WebSocket continuation frame without a message"),
+            (1 | 2, Some(_)) => return Err("a WebSocket message that starts within another"),
             (1 | 2, None) => {
                 let inflates = compressed && self.inflate.is_some();
                 self.data = Some(Data {

@@ -45,7 +45,7 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
         return displayed;
     }
     if codings.len() > MAX_CODINGS {
-        displayed.decode_error = Some("it is encoded too many times".to_owned());
+        displayed.decode_error = Some("too many content encodings".to_owned());
         return displayed;
     }
     for one in codings.iter().rev() {
@@ -84,10 +84,10 @@ fn unfold(coding: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool), String> {
                 ruzstd::decoding::StreamingDecoder::new_with_max_window_size(bytes, ZSTD_WINDOW);
             match decoder {
                 Ok(decoder) => bounded(decoder),
-                Err(error) => Err(format!("it is not zstd: {error}")),
+                Err(error) => Err(format!("not zstd: {error}")),
             }
         }
-        other => Err(format!("the encoding {other} is not known here")),
+        other => Err(format!("the encoding {other} is not supported")),
     }
 }
 
@@ -102,7 +102,7 @@ fn bounded(mut reader: impl Read) -> Result<(Vec<u8>, bool), String> {
             Ok((out, !matches!(reader.read(&mut one), Ok(0))))
         }
         Err(_) if !out.is_empty() => Ok((out, true)),
-        Err(error) => Err(format!("it cannot be decompressed: {error}")),
+        Err(error) => Err(format!("cannot be decompressed: {error}")),
     }
 }
 

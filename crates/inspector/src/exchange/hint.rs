@@ -24,10 +24,12 @@ impl Hint {
                 server,
                 rewrite: true,
             } => format!(
-                "{server} refuses the tunnel's host name; with --host-header rewrite it sees its own"
+                "{server} refuses the tunnel's host name; use --host-header rewrite to send the \
+                 service's own"
             ),
             Self::HostRefused { server, .. } => {
-                format!("{server} refuses the tunnel's host name; let it answer to that name, too")
+                format!("{server} refuses the tunnel's host name; add that name to its allowed \
+                         hosts")
             }
         }
     }

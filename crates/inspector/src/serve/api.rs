@@ -59,7 +59,7 @@ impl ApiError {
         Self::new(
             StatusCode::NOT_FOUND,
             "not_found",
-            "the exchange is not kept any more",
+            "the exchange is no longer stored",
         )
     }
 }

@@ -34,7 +34,7 @@ pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, 
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "cross_site",
-            "another site may not use the inspector",
+            "the inspector refuses requests from other sites",
         ));
     }
     Ok(next.run(request).await)
@@ -53,7 +53,7 @@ pub(super) async fn token(
         return Err(ApiError::new(
             StatusCode::UNAUTHORIZED,
             "unauthenticated",
-            "open the whole address that svc has printed; its end is the token of this run",
+            "open the complete address that svc printed; it ends with the token of this run",
         ));
     }
     Ok(next.run(request).await)

@@ -10,10 +10,12 @@ use crate::tools::schema::{CONTROL_PLANE, ENGINE};
 
 /// Description of this server for the model of a client.
 pub(crate) const INSTRUCTIONS: &str = "svc publishes private services through tunnels. Call \
-     svc_discovery first: it says which tools exist and which permissions each needs. Ask the \
-     person for a bundle of permissions, not for single ones. Before you create a project, show \
-     the billing impact of svc_project_creation_options to the person and ask. Tokens and TURN \
-     credentials are secrets: use them, do not show them.";
+                                       svc_discovery first: it lists the tools and the permissions \
+                                       that each needs. Ask the user for a bundle of permissions, \
+                                       not for single ones. Before you create a project, show the \
+                                       billing impact of svc_project_creation_options to the user \
+                                       and ask. Tokens and TURN credentials are secrets: use them, \
+                                       do not show them.";
 
 /// A short overview of the server; local tools are listed separately, if there are any.
 pub(crate) fn discovery(base_url: &str, local: &[LocalTool]) -> Value {
@@ -34,7 +36,7 @@ pub(crate) fn discovery(base_url: &str, local: &[LocalTool]) -> Value {
         "summary": "A tunnel platform. Workspaces hold projects; an agent beside a private \
                     service publishes it through the engine of a project, or offers it for \
                     dialling. A tool whose scopes are null needs no sign-in; the others need a \
-                    token that holds their scopes. Bundles are what to ask a person for.",
+                    token that holds their scopes. Ask a user for bundles.",
         "resource": base_url,
         "authorization": {
             "protectedResourceMetadata": format!("{base_url}/.well-known/oauth-protected-resource"),
@@ -68,8 +70,8 @@ fn beside(local: &[LocalTool]) -> Value {
         .collect();
     json!({
         "summary": "These act on the machine that this server runs on, with the token of its \
-                    command line (svc login). The bundle is the one to ask a person for; where it \
-                    is null, whoever is signed in may call.",
+                    command line (svc login). Ask the user for this bundle; if it is null, every \
+                    signed-in user may call the tools.",
         "tools": tools,
     })
 }
@@ -94,7 +96,7 @@ pub(crate) fn openapi(arguments: &Map<String, Value>) -> Result<Value, BadArgume
         .keys()
         .find(|name| !["document", "operation_id"].contains(&name.as_str()))
     {
-        return Err(BadArgument::new(name, "there is no such argument"));
+        return Err(BadArgument::new(name, "unknown argument"));
     }
     let document = match arguments.get("document").map(Value::as_str) {
         None | Some(Some("control-plane")) => &*CONTROL_PLANE,
@@ -104,7 +106,8 @@ pub(crate) fn openapi(arguments: &Map<String, Value>) -> Result<Value, BadArgume
     match arguments.get("operation_id").map(Value::as_str) {
         None => Ok(json!({"operations": operations(document)})),
         Some(Some(id)) => operation(document, id)
-            .ok_or_else(|| BadArgument::new("operation_id", "the document has no such operation")),
+            .ok_or_else(|| BadArgument::new("operation_id", "the document does not have this \
+                                                             operation")),
         Some(None) => Err(BadArgument::new("operation_id", "expected text")),
     }
 }

@@ -87,7 +87,7 @@ where
                     Err(refusal) => refusal,
                 },
                 Line::TooLong => Some(refusal(&Value::Null, -32600, TOO_LONG)),
-                Line::NoText => Some(refusal(&Value::Null, -32700, "The line is no UTF-8.")),
+                Line::NoText => Some(refusal(&Value::Null, -32700, "The line is not UTF-8.")),
             };
         }
     }
@@ -105,7 +105,7 @@ fn read(text: &str) -> Result<RxJsonRpcMessage<RoleServer>, Option<String>> {
         return Err(None);
     }
     let Ok(value) = serde_json::from_str::<Value>(text) else {
-        return Err(Some(refusal(&Value::Null, -32700, "The line is no JSON.")));
+        return Err(Some(refusal(&Value::Null, -32700, "The line is not JSON.")));
     };
     let id = value
         .get("id")
@@ -116,7 +116,7 @@ fn read(text: &str) -> Result<RxJsonRpcMessage<RoleServer>, Option<String>> {
     let is_notification = value.get("method").is_some() && id.is_null();
     let is_answer = value.get("error").is_some() || value.get("result").is_some();
     serde_json::from_value(value).map_err(|_| {
-        let refusal = refusal(&id, -32600, "The line is no message of the protocol.");
+        let refusal = refusal(&id, -32600, "The line is not a message of the protocol.");
         (!is_notification && !is_answer).then_some(refusal)
     })
 }

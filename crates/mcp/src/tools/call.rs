@@ -69,7 +69,7 @@ pub(crate) fn request(
 ) -> Result<Request<Bytes>, BadArgument> {
     let known = arguments(tool, operation);
     if let Some(name) = given.keys().find(|name| !is_known(known, name)) {
-        return Err(BadArgument::new(name, "there is no such argument"));
+        return Err(BadArgument::new(name, "unknown argument"));
     }
     let mut address = operation.path.to_owned();
     let mut query = String::new();
@@ -78,14 +78,14 @@ pub(crate) fn request(
     for argument in known {
         let Some(value) = given.get(&argument.name) else {
             if argument.required {
-                return Err(BadArgument::new(&argument.name, "it is missing"));
+                return Err(BadArgument::new(&argument.name, "missing"));
             }
             continue;
         };
         match &argument.place {
             ArgumentPlace::Path(name) => {
                 let text = segment(value)
-                    .ok_or_else(|| BadArgument::new(&argument.name, "it is no identifier"))?;
+                    .ok_or_else(|| BadArgument::new(&argument.name, "not an identifier"))?;
                 address = address.replace(&format!("{{{name}}}"), text);
             }
             ArgumentPlace::Query(name) => {
@@ -119,7 +119,7 @@ pub(crate) fn request(
     let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
     request
         .body(body)
-        .map_err(|_| BadArgument::new("arguments", "they make no address"))
+        .map_err(|_| BadArgument::new("arguments", "they do not form an address"))
 }
 
 /// Returns the argument for `field` of an operation, if there is one.

@@ -65,7 +65,7 @@ impl LiveList {
         let mut properties = project_properties();
         properties.insert(FILTERS.to_owned(), schema::reference(self.filter));
         let limit = json!({
-            "description": "At most this many, oldest first; without it all of them.",
+            "description": "At most this many, oldest first; all of them if absent.",
             "type": "integer",
             "minimum": 1,
             "maximum": types::filter::MAX_LIMIT,
@@ -98,7 +98,7 @@ impl LiveList {
         let project = project(&mut arguments)?;
         let known = |name: &str| [FILTERS, LIMIT].contains(&name);
         if let Some(name) = arguments.keys().find(|name| !known(name)) {
-            return Err(BadArgument::new(name, "there is no such argument"));
+            return Err(BadArgument::new(name, "unknown argument"));
         }
         let mut address = self.path.to_owned();
         if !arguments.is_empty() {
@@ -136,7 +136,7 @@ pub(crate) fn project(arguments: &mut Map<String, Value>) -> Result<ProjectName,
         let value = arguments.remove(name);
         let read = |value: Value| segment(&value).map(str::to_owned);
         value
-            .map(|value| read(value).ok_or_else(|| BadArgument::new(name, "it is no identifier")))
+            .map(|value| read(value).ok_or_else(|| BadArgument::new(name, "not an identifier")))
             .transpose()
     };
     match (named(PROJECT_ID)?, named(PROJECT_ENDPOINT)?) {

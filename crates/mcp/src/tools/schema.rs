@@ -179,8 +179,8 @@ pub(crate) fn output(tool: &Tool) -> Value {
                     "description": "The operations of the document.",
                     "items": {"type": "object"},
                 },
-                "operation": {"type": "object", "description": "The operation that was asked for."},
-                "components": {"type": "object", "description": "What that operation refers to."},
+                "operation": {"type": "object", "description": "The requested operation."},
+                "components": {"type": "object", "description": "The schemas that the operation refers to."},
             },
         }),
         None => json!({
@@ -208,7 +208,7 @@ pub(crate) const CONFIRMED: &str = "confirmed";
 fn confirmed() -> Value {
     json!({
         "type": "boolean",
-        "description": "True only after the person has seen the billing impact of this \
+        "description": "True only after the user has seen the billing impact of this \
                         creation_fingerprint and agreed to it.",
     })
 }
@@ -217,7 +217,7 @@ fn which_document() -> Value {
     json!({
         "type": "string",
         "enum": ["control-plane", "engine"],
-        "description": "Which document; control-plane where it is absent.",
+        "description": "Which document; control-plane if absent.",
     })
 }
 

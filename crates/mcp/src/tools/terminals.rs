@@ -166,12 +166,12 @@ impl TerminalTool {
         let project = live::project(&mut given)?;
         let is_known = |name: &str| self.arguments.iter().any(|argument| argument.name == name);
         if let Some(name) = given.keys().find(|name| !is_known(name)) {
-            return Err(BadArgument::new(name, "there is no such argument"));
+            return Err(BadArgument::new(name, "unknown argument"));
         }
         for argument in self.arguments {
             match (given.get(argument.name), argument.shape) {
                 (None, _) if argument.required => {
-                    return Err(BadArgument::new(argument.name, "it is missing"));
+                    return Err(BadArgument::new(argument.name, "missing"));
                 }
                 (None, Shape::Number(_, _, Some(usual))) => {
                     given.insert(argument.name.to_owned(), usual.into());
@@ -198,7 +198,7 @@ impl TerminalTool {
             match argument.to {
                 ArgumentTarget::Path(name) => {
                     let id = segment(value)
-                        .ok_or_else(|| BadArgument::new(argument.name, "it is no identifier"))?;
+                        .ok_or_else(|| BadArgument::new(argument.name, "not an identifier"))?;
                     address = address.replace(&format!("{{{name}}}"), id);
                 }
                 ArgumentTarget::Param("from_seq") => {

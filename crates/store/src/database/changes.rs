@@ -133,7 +133,7 @@ statements! {
 /// The end of the log.
 pub async fn head(conn: &mut Conn) -> Result<Version, Error> {
     let head = sql(HEAD).one(conn).await?;
-    head.ok_or_else(|| Bug::Schema("the log of changes has no head".to_owned()).into())
+    head.ok_or_else(|| Bug::Schema("the change log has no head".to_owned()).into())
 }
 
 /// True if the log continues from here without a gap: the position is in the log or is its end.
@@ -184,7 +184,7 @@ impl Notes {
         let mark = format!("{:016x}", u64::from_be_bytes(mark));
         let version: Option<i64> = sql(ADVANCE).bind(&mark).one(tx).await?;
         let Some(version) = version else {
-            return Err(Bug::Schema("the log of changes has no head".to_owned()).into());
+            return Err(Bug::Schema("the change log has no head".to_owned()).into());
         };
         let mut kinds: BTreeMap<Kind, (Timestamp, Vec<String>)> = BTreeMap::new();
         for (change, at) in self.0 {

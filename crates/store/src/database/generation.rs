@@ -129,8 +129,8 @@ pub(crate) async fn check(database: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!(
-        "{} belongs to another database than {}; `svc platform restore FILE` puts a backup in the \
-         place of both",
+        "{} belongs to another database than {}; `svc platform restore FILE` replaces both with a \
+         backup",
         beside(database, "-wal").display(),
         database.display()
     );
@@ -168,7 +168,7 @@ pub(crate) async fn set(connection: &mut SqliteConnection, generation: i32) -> R
 pub(crate) fn draw() -> Result<i32, Error> {
     let mut bytes = [0; 4];
     aws_lc_rs::rand::fill(&mut bytes)
-        .map_err(|_| Bug::File("the system has no randomness".to_owned()))?;
+        .map_err(|_| Bug::File("the operating system provides no random numbers".to_owned()))?;
     // 0 is the generation of databases that were never assigned one.
     Ok(match i32::from_be_bytes(bytes) {
         0 => 1,
@@ -269,7 +269,7 @@ pub(crate) fn in_use(database: &Path) -> Error {
 }
 
 fn being_replaced() -> Error {
-    let message = "the database is being restored, or another process brings its schema up to date";
+    let message = "the database is being restored, or another process is upgrading its schema";
     Bug::File(message.to_owned()).into()
 }
 

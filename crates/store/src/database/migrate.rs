@@ -76,7 +76,7 @@ pub(crate) async fn check_sqlite(connection: &mut SqliteConnection) -> Result<()
         .fetch_one(&mut *connection)
         .await?;
     if tables == 0 {
-        return Err(Bug::Schema("this is no database of a platform".to_owned()).into());
+        return Err(Bug::Schema("not the database of a platform".to_owned()).into());
     }
     let applied = sqlx::query(APPLIED).fetch_all(connection).await?;
     let applied = applied

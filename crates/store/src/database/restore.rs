@@ -25,14 +25,14 @@ use crate::error::{Bug, Error};
 pub(crate) async fn restore(source: &Path, database: &Path) -> Result<(), Error> {
     let refused = |message: String| Err(Bug::File(message).into());
     if !source.is_file() {
-        return refused(format!("there is no file {}", source.display()));
+        return refused(format!("file {} does not exist", source.display()));
     }
     if fs::canonicalize(source).ok() == fs::canonicalize(database).ok() {
         return refused(format!("{} is the database itself", source.display()));
     }
     if generation::has_log(source)? {
         return refused(format!(
-            "{} has a write-ahead log beside it, so it is no backup but a database in use",
+            "{} has a write-ahead log next to it, so it is not a backup but a database in use",
             source.display()
         ));
     }
@@ -71,17 +71,17 @@ pub(crate) async fn restore(source: &Path, database: &Path) -> Result<(), Error>
 
 /// Checks a copy of a backup and sets a new generation.
 async fn prepare(copy: &Path) -> Result<i32, Error> {
-    let no_backup = |message: &str| Error::from(Bug::File(format!("this is no backup: {message}")));
+    let no_backup = |message: &str| Error::from(Bug::File(format!("not a backup: {message}")));
     let options = SqliteConnectOptions::new()
         .filename(copy)
         .foreign_keys(true);
     let opened = SqliteConnection::connect_with(&options).await;
-    let mut connection = opened.map_err(|_| no_backup("it is no SQLite database"))?;
+    let mut connection = opened.map_err(|_| no_backup("not a SQLite database"))?;
     let checked = async {
         let found: Vec<String> = sqlx::query_scalar("PRAGMA integrity_check(1)")
             .fetch_all(&mut connection)
             .await
-            .map_err(|_| no_backup("it is no SQLite database, or a damaged one"))?;
+            .map_err(|_| no_backup("not a SQLite database, or damaged"))?;
         if found != ["ok"] {
             return Err(no_backup("it is damaged"));
         }
@@ -89,7 +89,7 @@ async fn prepare(copy: &Path) -> Result<i32, Error> {
             .fetch_optional(&mut connection)
             .await?;
         if dangling.is_some() {
-            return Err(no_backup("rows that others refer to are missing"));
+            return Err(no_backup("referenced rows are missing"));
         }
         migrate::check_sqlite(&mut connection).await?;
         // A single file, without a log beside it.

@@ -110,7 +110,7 @@ impl Store {
             .await
             .map_err(sqlx::Error::Io)?
         {
-            let message = format!("there is no database at {}", path.display());
+            let message = format!("no database exists at {}", path.display());
             return Err(Bug::Address(message).into());
         }
         let _use_lock = UseLock::of_reader(&path).await?;
@@ -411,8 +411,8 @@ async fn mark_backup(path: &Path) -> Result<(), Error> {
 }
 
 fn only_embedded() -> Error {
-    let message = "only the embedded database is backed up and restored here; use pg_dump and \
-                   pg_restore"
+    let message = "only the embedded SQLite database can be backed up and restored here; for \
+                   PostgreSQL use pg_dump and pg_restore"
         .to_owned();
     Bug::Address(message).into()
 }

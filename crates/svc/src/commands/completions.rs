@@ -22,7 +22,7 @@ use crate::{failure::Failure, output};
   svc completions powershell >> $PROFILE
   svc completions elvish > ~/.config/elvish/lib/svc.elv   (and `use svc`)
 
-The script asks `svc` itself what comes next. Write it anew when another version is installed.")]
+The script asks `svc` itself what comes next. Regenerate it after each upgrade.")]
 pub(crate) struct Args {
     /// The shell
     #[arg(value_enum)]
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => Err(io::ErrorKind::Unsupported.into()),
     };
     written
-        .map_err(|error| Failure::from_error(&format!("there is no script for {name}"), error))?;
+        .map_err(|error| Failure::from_error(&format!("no script is available for {name}"), error))?;
     if args.shell == Shell::Zsh {
         script.extend_from_slice(ZSH_AUTOLOAD.as_bytes());
     }

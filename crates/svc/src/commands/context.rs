@@ -54,7 +54,7 @@ struct Place {
 impl Place {
     fn directory(&self) -> Result<PathBuf, Failure> {
         config_directory(self.config.as_ref())
-            .ok_or_else(|| Failure::usage("there is no home directory").hint("give --config"))
+            .ok_or_else(|| Failure::usage("no home directory is set").hint("give --config"))
     }
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct UseArgs {
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc context set work --engine engine.example.com:443 --token-file token.txt --use
-  svc context set work --ca-file ''      (an empty value takes it away)")]
+  svc context set work --ca-file ''      (an empty value removes it)")]
 pub(crate) struct SetArgs {
     /// Name of the context
     #[arg(value_name = "NAME", add = contexts())]
@@ -268,12 +268,12 @@ fn select(args: &UseArgs) -> Result<(), Failure> {
     let Some(name) = &args.name else {
         context::select(&directory, None)?;
         let (name, _why) = context::choose(&directory, None)?;
-        output::message(&format!("no context is selected; `{name}` is used"));
+        output::message(&format!("no context is selected; using `{name}`"));
         return Ok(());
     };
     existing(&directory, name)?;
     context::select(&directory, Some(name))?;
-    output::message(&format!("`{name}` is used where no context is named"));
+    output::message(&format!("`{name}` is now the default context"));
     Ok(())
 }
 
@@ -314,14 +314,14 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
         context.token = TokenStorage::Token(token);
     }
     if context.engine.is_none() && context.api_url.is_none() {
-        return Err(Failure::usage("a context is for an engine or a platform")
+        return Err(Failure::usage("a context needs the address of an engine or a platform")
             .hint("give --engine or --api-url"));
     }
     context.save(&directory, &args.name)?;
     if args.select {
         context::select(&directory, Some(&args.name))?;
     }
-    let what = if is_new { "there is now" } else { "changed" };
+    let what = if is_new { "created" } else { "changed" };
     output::message(&format!("{what}: context `{}`", args.name));
     Ok(())
 }
@@ -336,9 +336,9 @@ fn keeps_its_token(context: &Context, args: &SetArgs) -> Result<(), Failure> {
     if moves(&context.engine, &args.engine) || moves(&context.api_url, &args.api_url) {
         let name = &args.name;
         return Err(Failure::usage(format!(
-            "the token of `{name}` is for the place that it names now"
+            "the token of `{name}` belongs to its current engine and platform"
         ))
-        .hint("give the token for the new place, too; `--token ''` goes on without one"));
+        .hint("give the token for the new address too; `--token ''` removes the token"));
     }
     Ok(())
 }
@@ -362,8 +362,8 @@ fn given_token(args: &SetArgs) -> Result<Option<String>, Failure> {
     };
     let token = text.trim();
     if !token.is_empty() && credentials::inspect(token).is_none() {
-        return Err(Failure::usage("what is given is no token")
-            .hint("a token has three parts with dots between them"));
+        return Err(Failure::usage("the given value is not a token")
+            .hint("a token has three parts separated by dots"));
     }
     Ok(Some(token.to_owned()))
 }
@@ -372,7 +372,7 @@ fn rename(args: &RenameArgs) -> Result<(), Failure> {
     let directory = args.place.directory()?;
     let mut context = existing(&directory, &args.from)?;
     if Context::read(&directory, &args.to)?.is_some() {
-        let message = format!("there is a context `{}` already", args.to);
+        let message = format!("context `{}` exists already", args.to);
         return Err(Failure::new(Code::Conflict, message)
             .named("context_exists")
             .hint(format!("`svc context delete {}` removes it", args.to)));
@@ -391,7 +391,7 @@ fn rename(args: &RenameArgs) -> Result<(), Failure> {
     if context::selected(&directory).as_ref() == Some(&args.from) {
         context::select(&directory, Some(&args.to))?;
     }
-    output::message(&format!("`{}` is called `{}` now", args.from, args.to));
+    output::message(&format!("context `{}` is now called `{}`", args.from, args.to));
     Ok(())
 }
 
@@ -411,7 +411,7 @@ fn delete(args: &DeleteArgs) -> Result<(), Failure> {
     if context::selected(&directory).as_ref() == Some(&args.name) {
         context::select(&directory, None)?;
     }
-    output::message(&format!("context `{}` is gone", args.name));
+    output::message(&format!("context `{}` is deleted", args.name));
     Ok(())
 }
 

@@ -164,7 +164,7 @@ impl Material {
                 failure
             }
             Some(key) => failure.hint(format!(
-                "it is not known whether the credential was made; its key is in {}; see `svc \
+                "it is unknown whether the credential was created; its key is in {}; check `svc \
                  credential list`",
                 key.path.display()
             )),
@@ -248,10 +248,10 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     let wanted = match args.kind {
         CredentialKind::Pat if has_key || has_certificate => "a pat has no key and no certificate",
         CredentialKind::App if !has_key || has_certificate => {
-            "an app has a key: give --key-file, where a new one is written, or --public-key-file"
+            "an app needs a key: give --key-file (a new key is written there) or --public-key-file"
         }
         CredentialKind::Mtls if has_key || !has_certificate => {
-            "an mtls credential has a certificate: give --certificate-file or --issuer-file"
+            "an mtls credential needs a certificate: give --certificate-file or --issuer-file"
         }
         _ => "",
     };
@@ -286,7 +286,7 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
         && args.output == Format::Text
     {
         output::message(&format!(
-            "its tokens are made with `svc token mint --type app --client {} --key-file {}`",
+            "create its tokens with `svc token mint --type app --client {} --key-file {}`",
             issued.credential.id,
             path.display()
         ));
@@ -336,8 +336,8 @@ async fn revoke(args: RevokeArgs) -> Result<(), Failure> {
 
 fn known(error: PlatformError, id: &str) -> Failure {
     if error.is_not_found() {
-        return Failure::new(Code::Failed, format!("there is no credential `{id}`"))
-            .hint("`svc credential list` shows those that there are");
+        return Failure::new(Code::Failed, format!("credential `{id}` does not exist"))
+            .hint("`svc credential list` shows the existing ones");
     }
     error.into()
 }
@@ -385,10 +385,10 @@ impl NewKey {
     /// Published SDKs sign application tokens with P-521 (ES512).
     fn write(path: &Path) -> Result<Self, Failure> {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512)
-            .map_err(|error| Failure::from_error("a key cannot be made", error))?;
+            .map_err(|error| Failure::from_error("cannot create a key", error))?;
         let mut file = private::new_file().open(path).map_err(|error| {
             Failure::from_error(&format!("cannot write {}", path.display()), error)
-                .hint("--key-file makes a new key and replaces none")
+                .hint("--key-file creates a new key and does not replace an existing file")
         })?;
         let key = Self {
             path: path.to_owned(),
@@ -421,7 +421,7 @@ fn read(path: &Path) -> Result<String, Failure> {
 }
 
 fn end(ttl: Duration) -> Result<String, Failure> {
-    let too_long = || Failure::usage("--ttl is longer than time is counted");
+    let too_long = || Failure::usage("--ttl is too long");
     let ttl = SignedDuration::try_from(ttl).map_err(|_too_long| too_long())?;
     let at = Timestamp::now()
         .checked_add(ttl)

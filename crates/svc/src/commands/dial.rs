@@ -81,14 +81,14 @@ fn dial_mode(tunnels: Vec<DialTarget>, listen: Option<LocalAddress>) -> Result<D
             Some(local),
         ) => Ok(DialMode::Local(vec![(tunnel.clone(), local)])),
         (_, Some(_)) => Err(
-            Failure::usage("--listen is for one tunnel without an address")
+            Failure::usage("--listen needs exactly one tunnel without an address")
                 .hint("write NAME=LISTEN for each of several"),
         ),
         (_, None) => {
             let place = |DialTarget { tunnel, local }| match local {
                 Some(local) => Ok((tunnel, local)),
                 None => Err(Failure::usage(format!(
-                    "where is `{tunnel}` served? stdin and stdout are for one tunnel alone"
+                    "`{tunnel}` has no local address: stdin and stdout can serve only one tunnel"
                 ))
                 .hint(format!("write {tunnel}=PORT"))),
             };
@@ -180,7 +180,7 @@ fn name(text: &str) -> Result<String, String> {
     let name = text.strip_prefix("svc://").unwrap_or(text);
     let name = name.strip_suffix('/').unwrap_or(name);
     if name.is_empty() || name.contains(['/', ':']) {
-        return Err(format!("`{text}` is no svc://NAME"));
+        return Err(format!("`{text}` is not svc://NAME"));
     }
     Ok(name.to_owned())
 }

@@ -76,7 +76,8 @@ async fn within(limit: Duration, name: &'static str, check: impl Future<Output =
         .await
         .unwrap_or_else(|_elapsed| {
             Check::fail(name, format!("no answer in {limit:?}"))
-                .with_next_step("something on the way holds it back; --timeout waits longer")
+                .with_next_step("a proxy or firewall on the path may delay it; use a longer \
+                                 --timeout")
         })
 }
 
@@ -89,10 +90,11 @@ fn check_context(connection: &Connection, context: &Result<Option<Context>, Fail
             let name = chosen.map(|(name, _why)| name).unwrap_or_default();
             Check::pass(
                 "context",
-                format!("`{name}`; `svc context show` tells what is in it"),
+                format!("`{name}`; `svc context show` shows its contents"),
             )
         }
-        Ok(None) => Check::skip("context", "there is none: flags and the environment decide"),
+        Ok(None) => Check::skip("context", "no context is selected: flags and the environment are \
+                                            used"),
         Err(failure) => Check::failed("context", failure),
     }
 }
@@ -115,7 +117,7 @@ async fn check_platform(connection: &Connection, context: Option<&Context>) -> C
         Ok::<_, Failure>(whoami)
     };
     match asked.await {
-        Ok(whoami) => Check::pass(NAME, format!("{address} knows the token of {}", whoami.id)),
+        Ok(whoami) => Check::pass(NAME, format!("{address} accepts the token of {}", whoami.id)),
         Err(failure) => Check::failed(NAME, &failure),
     }
 }
@@ -168,7 +170,7 @@ async fn check_engine(config: &Config, args: &Args, report: &mut Report) -> Resu
 fn check_link(platform: Option<PlatformLink>) -> Check {
     const NAME: &str = "control_plane";
     let Some(link) = platform else {
-        return Check::skip(NAME, "the engine follows no platform");
+        return Check::skip(NAME, "the engine is not connected to a platform");
     };
     let silence = link.silence.as_secs();
     if link.is_up {
@@ -177,11 +179,11 @@ fn check_link(platform: Option<PlatformLink>) -> Check {
         Check::pass(NAME, message)
     } else {
         let message = format!(
-            "the engine has lost its platform (last message {silence} s ago): it \
-             serves with what it knew, and what was issued or revoked since is not in force"
+            "the engine has lost its platform (last message {silence} s ago): it serves with its \
+             last known state, and credentials issued or revoked since then have not taken effect"
         );
         Check::warn(NAME, message)
-            .with_next_step("is the platform running, and does the engine reach it?")
+            .with_next_step("is the platform running, and can the engine reach it?")
     }
 }
 

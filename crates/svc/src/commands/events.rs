@@ -162,7 +162,7 @@ impl EventHandler {
                 FeedItem::Event(event) if is_snapshot(&event) => output::message("following"),
                 FeedItem::Event(_) => {}
                 FeedItem::Lost { reason, wait } => {
-                    output::message(&format!("{reason}; following again in {wait:.1?}"));
+                    output::message(&format!("{reason}; reconnecting in {wait:.1?}"));
                 }
             }
         }
@@ -218,8 +218,8 @@ fn event_type(text: &str) -> Result<EventType, String> {
     text.parse().map_err(|_unknown| {
         let names = EventType::ALL.iter().map(|known| known.as_str());
         match suggest::nearest(text, names.clone()) {
-            Some(known) => format!("there is no such type; did you mean `{known}`?"),
-            None => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
+            Some(known) => format!("unknown event type; did you mean `{known}`?"),
+            None => format!("valid types: {}", names.collect::<Vec<_>>().join(", ")),
         }
     })
 }

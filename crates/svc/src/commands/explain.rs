@@ -126,7 +126,7 @@ fn subject(text: &str) -> Result<Subject, String> {
             && url.password().is_none()
     });
     url.map(|url| Subject::Address(Box::new(url)))
-        .ok_or_else(|| "a reference has 24 hex digits, an address begins with https://".to_owned())
+        .ok_or_else(|| "a reference has 24 hex digits, an address starts with https://".to_owned())
 }
 
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
@@ -136,7 +136,7 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let name = name
         .trim()
         .parse()
-        .map_err(|_invalid| format!("`{}` is no name of a field", name.trim()))?;
+        .map_err(|_invalid| format!("`{}` is not the name of a header field", name.trim()))?;
     let mut value = HeaderValue::from_str(value.trim())
         .map_err(|_invalid| format!("the value of {name} cannot be sent"))?;
     // The value may be a credential, so it is never printed.
@@ -161,8 +161,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 
 async fn explain_reference(args: &Args, reference: StreamId) -> Result<VisitReport, Failure> {
     if !args.headers.is_empty() {
-        return Err(Failure::usage("--header goes with an address")
-            .hint("give the address instead of the reference to ask it again"));
+        return Err(Failure::usage("--header needs an address")
+            .hint("give the address instead of the reference to send the request again"));
     }
     let session = args
         .platform(args.token.clone().or_else(token_of_environment))
@@ -271,8 +271,8 @@ impl Args {
             return failure;
         }
         Failure::usage(NO_PLATFORM).hint(
-            "the engine's access log has a line with this id; `svc explain URL` asks the address \
-             again and tells what can be seen from outside",
+            "the engine's access log has a line with this id; `svc explain URL` sends a request to \
+             the address and reports what is visible from outside",
         )
     }
 }
@@ -283,7 +283,7 @@ fn token_of_environment() -> Option<String> {
     std::env::var("SVC_TOKEN").ok()
 }
 
-const NO_PLATFORM: &str = "no platform is known, and an engine alone keeps no records";
+const NO_PLATFORM: &str = "no platform is configured, and an engine without one keeps no records";
 
 #[cfg(test)]
 mod tests {

@@ -55,7 +55,7 @@ use crate::{
   svc forward 5432 --bytestream --name db         # private: svc dial svc://db
   svc forward 22 --tcp                            # a port of its own
 
-`svc help forward` has the rest: labels, more visitors' rules, TLS, what the service speaks.")]
+See `svc help forward` for labels, more access rules, TLS and protocols.")]
 pub(crate) struct Args {
     /// The service: `PORT`, `HOST:PORT`, `https://HOST:PORT`, `unix:/PATH` or a folder
     #[arg(value_name = "TARGET", value_hint = ValueHint::AnyPath)]
@@ -125,7 +125,7 @@ pub(crate) struct Args {
 /// Forwards until a signal or a refusal. Network failures are reported, and the tunnel is restored.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let workers = Workers::per_core("svc-agent")
-        .map_err(|error| Failure::from_error("the workers cannot be started", error))?;
+        .map_err(|error| Failure::from_error("cannot start the worker threads", error))?;
     // The folder is served until this guard is dropped.
     let (target, _folder) = args.target(workers.handles())?;
     let properties = args.tunnel.properties(&target)?;
@@ -240,7 +240,7 @@ impl Args {
     fn target(&self, runtimes: &[Handle]) -> Result<(Target, Option<Folder>), Failure> {
         let path = match &self.source {
             Source::Service(_) if self.hidden || self.spa => {
-                return Err(Failure::usage("--hidden and --spa are about a folder")
+                return Err(Failure::usage("--hidden and --spa need a folder")
                     .hint("give a folder as the target: svc forward ./dist"));
             }
             Source::Service(target) => return Ok((target.clone(), None)),
@@ -263,7 +263,7 @@ impl Args {
             return Err(Failure::usage(
                 "a folder is served over http, without TLS on this machine",
             )
-            .hint("leave out what says otherwise"));
+            .hint("leave out the conflicting options"));
         }
         // A PROXY header names one visitor, so the connection must belong to that visitor.
         if self.proxy_protocol.is_some() && is_http {
@@ -277,20 +277,20 @@ impl Args {
             && let Some(other) = unsupported_for_rewrite(properties)
         {
             return Err(Failure::usage(format!(
-                "--host-header is for services that speak http/1.1 without TLS, and this one \
-                 speaks {other}"
+                "--host-header is for services that use http/1.1 without TLS, and this one uses \
+                 {other}"
             ))
             .hint("omit the option and add the public name to the service's allowed hosts"));
         }
         if self.qr && self.output == Format::Json {
             return Err(
-                Failure::usage("--qr is for people, and --output json is not")
-                    .hint("`forwarding` has the address"),
+                Failure::usage("--qr cannot be combined with --output json")
+                    .hint("the member `forwarding` has the address"),
             );
         }
         if self.qr && (!is_http || properties.publish == Some(false)) {
             return Err(Failure::usage(
-                "--qr is for public http tunnels: no phone opens another address",
+                "--qr is for public http tunnels: a phone cannot open other addresses",
             ));
         }
         let mut destination = Destination::new(target);
@@ -343,7 +343,7 @@ impl InteractiveOutput {
                 let shown = panel.over().await;
                 self.panel = None;
                 if let Some(error) = shown.failure {
-                    output::message(&format!("the panel ended: {error}; the tunnel goes on"));
+                    output::message(&format!("the panel failed: {error}; the tunnel stays open"));
                 }
             }
             Self {
@@ -418,7 +418,8 @@ pub(crate) fn closed_failure(closed: &CloseReason) -> Failure {
         CloseReason::Refused(refusal) => refusal.into(),
         CloseReason::Asked => Failure::new(Code::Failed, "the agent ended"),
         _ => Failure::new(Code::Failed, "the engine closed the tunnel")
-            .hint("its log says why; run the command again to open it anew"),
+            .hint("see the engine's log for the reason; run the command again to reopen the \
+                   tunnel"),
     }
 }
 

@@ -88,7 +88,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         keyring::ready()?;
     }
     let directory = config_directory(args.flags.config.as_ref())
-        .ok_or_else(|| Failure::usage("there is no home directory").hint("give --config"))?;
+        .ok_or_else(|| Failure::usage("no home directory is set").hint("give --config"))?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let name = given(&args.flags.context)
         .or_else(|| context::selected(&directory))
@@ -96,7 +96,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     let before = Context::read(&directory, &name)?;
     let kept_url = before.as_ref().and_then(|context| context.api_url.clone());
     let api_url = given(&args.flags.api_url).or(kept_url).ok_or_else(|| {
-        Failure::usage("no platform is named").hint("give --api-url (or SVC_API_URL)")
+        Failure::usage("no platform is given").hint("give --api-url (or SVC_API_URL)")
     })?;
     let address = parse(&api_url)?;
     let given_ca = non_empty_path(args.flags.ca_file.as_ref())
@@ -201,7 +201,7 @@ async fn keep(place: &LoginTarget, token: String, format: Format) -> Result<(), 
         && let Err(failure) = left.forget()
     {
         output::message(&format!(
-            "the token before is still in the keyring: {failure}"
+            "the previous token is still in the keyring: {failure}"
         ));
     }
     let who = whoami.email.as_deref().unwrap_or(&whoami.id);
@@ -210,7 +210,8 @@ async fn keep(place: &LoginTarget, token: String, format: Format) -> Result<(), 
     ));
     if name != context::LOCAL && Context::read(directory, context::LOCAL)?.is_some() {
         output::message(&format!(
-            "while `svc up` runs, commands mean its own context; add --context {name} for this one"
+            "while `svc up` runs, commands use its own context; add --context {name} to use this \
+             one"
         ));
     }
     match format {
@@ -272,7 +273,7 @@ pub(crate) async fn whoami(args: WhoamiArgs) -> Result<(), Failure> {
             whoami
                 .resources
                 .as_ref()
-                .map_or_else(|| "not narrowed".to_owned(), ToString::to_string),
+                .map_or_else(|| "not restricted".to_owned(), ToString::to_string),
         ),
     ])
 }
@@ -309,8 +310,8 @@ fn token(args: &LoginArgs) -> Result<Option<String>, Failure> {
     };
     let text = text.trim();
     if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(Failure::new(Code::Usage, "this is no token")
-            .hint("a token is one word of three parts with dots between them"));
+        return Err(Failure::new(Code::Usage, "this is not a token")
+            .hint("a token is one word of three parts separated by dots"));
     }
     Ok(Some(text.to_owned()))
 }
@@ -327,7 +328,7 @@ pub(super) fn read(source: impl Read) -> Result<String, Failure> {
 
 fn absolute(path: &PathBuf) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::from_error(&format!("{} is no file", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("{} is not a file", path.display()), error))
 }
 
 /// A token has at most 8 KiB. Longer input is not a token.

@@ -42,7 +42,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let name = given
         .or_else(|| directory.as_deref().and_then(context::selected))
         .unwrap_or_else(|| context::DEFAULT.to_owned());
-    let none = || output::message(&format!("there is no context `{name}`"));
+    let none = || output::message(&format!("context `{name}` does not exist"));
     let Some(directory) = directory else {
         none();
         return Ok(());
@@ -69,15 +69,15 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
     output::message(&match end {
         Ok(RevokeOutcome::Revoked) => {
-            format!("context `{name}` is forgotten, its token is revoked")
+            format!("context `{name}` is deleted, and its token is revoked")
         }
         Ok(RevokeOutcome::Valid) => format!(
-            "context `{name}` is forgotten; the token in it came from elsewhere and is valid until \
-             it ends or is revoked (`svc credential revoke`)"
+            "context `{name}` is deleted; its token was issued elsewhere and stays valid \
+             until it expires or is revoked (`svc credential revoke`)"
         ),
-        Ok(RevokeOutcome::Unknown) => format!("context `{name}` is forgotten"),
+        Ok(RevokeOutcome::Unknown) => format!("context `{name}` is deleted"),
         Err(failure) => {
-            format!("{failure}\ncontext `{name}` is forgotten; its token was not revoked")
+            format!("{failure}\ncontext `{name}` is deleted; its token was not revoked")
         }
     });
     Ok(())

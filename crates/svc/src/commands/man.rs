@@ -62,14 +62,13 @@ pub(crate) fn topic() -> ExitCode {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done, or stopped by a signal
-  1  something failed, was not found, or was answered with no
+  1  something failed, was not found, or was declined
   2  the command line or a configuration is wrong
   3  refused: authentication, a permission, a boundary
-  4  a name or hostname is held by somebody else, or was taken over; an offer that was confirmed
-     has changed
-  5  the option or the plan is not available there
+  4  another client holds or took over a name or host name; a confirmed offer has changed
+  5  the option or the plan is not available there, or the command is not in this build
 
-A failure is a line on stderr, `error[code]: cause`, and mostly a second one with the next step,
-`hint: …`. With --output json it is one object there:
+A failure prints one line on stderr, `error[code]: cause`, and usually a second line with the next
+step, `hint: …`. With --output json it prints the same as one object on stderr:
 `{\"error\": {\"code\", \"message\", \"hint\", \"exit_code\"}}`.
 ";

@@ -232,7 +232,7 @@ async fn list(args: ListArgs) -> Result<(), Failure> {
 fn more(paging: &Paging) {
     if paging.total_pages > u64::from(paging.page) {
         output::message(&format!(
-            "page {} of {}; the next one with --page {}",
+            "page {} of {}; use --page {} for the next one",
             paging.page,
             paging.total_pages,
             paging.page.saturating_add(1)
@@ -245,7 +245,7 @@ async fn select(args: UseArgs) -> Result<(), Failure> {
     let project = session.find_project(&args.project).await?;
     let Some(kept) = &session.context else {
         return Err(Failure::usage(format!(
-            "no context keeps a token for {}",
+            "no context has a token for {}",
             session.platform.address()
         ))
         .hint("sign in there with `svc login`"));
@@ -269,7 +269,7 @@ async fn select(args: UseArgs) -> Result<(), Failure> {
         ..kept.clone()
     })?;
     output::message(&format!(
-        "commands mean {} ({}) from now on",
+        "now using project {} ({})",
         project.name, project.endpoint
     ));
     match args.output {
@@ -321,10 +321,10 @@ pub(super) fn confirm_deletion(what: &str, yes: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if !prompt::is_possible() {
-        return Err(Failure::usage(format!("{what} would be deleted for good"))
-            .hint("add --yes where nobody can be asked"));
+        return Err(Failure::usage(format!("{what} would be deleted permanently"))
+            .hint("add --yes to confirm without a prompt"));
     }
-    if prompt::confirm(&format!("Delete {what} for good?"))? {
+    if prompt::confirm(&format!("Delete {what} permanently?"))? {
         Ok(())
     } else {
         Err(Failure::new(Code::Failed, "nothing was deleted"))

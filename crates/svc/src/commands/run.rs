@@ -59,8 +59,8 @@ use crate::{
   svc run tunnels.yaml --check
   svc run --docker
 
-A change of the file is applied while it runs; SIGHUP applies it at once, and asks once more for
-what was refused. A file that is wrong changes nothing.")]
+Changes to the file are applied while it runs; SIGHUP applies them immediately, and retries refused
+tunnels. An invalid file changes nothing.")]
 pub(crate) struct Args {
     /// Configuration file (YAML). Default: `svc.yaml` in the current directory, or else
     /// `agent.yaml` in the configuration directory
@@ -111,7 +111,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let hangups = Signals::new(Signal::HangUp)
         .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
     let workers = Workers::per_core("svc-agent")
-        .map_err(|error| Failure::from_error("the workers cannot be started", error))?;
+        .map_err(|error| Failure::from_error("cannot start the worker threads", error))?;
     let (sender, reports) = mpsc::channel(LINES);
     let agents = AgentSet::new(workers.handles().to_vec(), shutdown.clone(), sender);
     let docker = args.docker.start()?;
@@ -312,7 +312,7 @@ impl RunTasks {
         let error = match contents.get(path) {
             Some(Ok(bytes)) => return Plan::read(&name, bytes),
             Some(Err(error)) => error.as_str(),
-            None => "it was not looked at",
+            None => "it was not checked",
         };
         let message = format!("{name} cannot be read: {error}");
         Err(vec![ConfigError::new("", message)])
@@ -367,7 +367,7 @@ impl RunTasks {
             over => format!(", {over} refused"),
         };
         let file = if self.rejected {
-            "; the file is refused, what ran before goes on"
+            "; the file is invalid, the previous configuration stays active"
         } else {
             ""
         };
@@ -428,7 +428,7 @@ fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
         };
         output::message(&format!("warning: {at}{}", failure.message()));
     }
-    output::line("the configuration is good")
+    output::line("the configuration is valid")
 }
 
 /// Prints all errors but the last one, and returns the last as the failure.

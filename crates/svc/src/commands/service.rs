@@ -100,11 +100,11 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
     expect(dead_code, reason = "used on systems without systemd")
 )]
 fn elsewhere() -> Failure {
-    let message = "services are installed with systemd, which this system does not have";
+    let message = "services are installed with systemd, which is not available on this system";
     Failure::new(Code::NotAvailable, message).hint(if cfg!(target_os = "macos") {
         "write a launchd job that starts `svc run FILE` and keeps it alive"
     } else {
-        "have the system start `svc run FILE`, and start it again when it ends"
+        "configure the system to start `svc run FILE`, and to restart it when it exits"
     })
 }
 
@@ -114,6 +114,6 @@ fn name(text: &str) -> Result<String, String> {
     if !text.is_empty() && text.len() <= 200 && text.bytes().all(fits) && !text.starts_with('-') {
         Ok(text.to_owned())
     } else {
-        Err("a name has letters, digits and - _ .".to_owned())
+        Err("a name consists of letters, digits and - _ .".to_owned())
     }
 }

@@ -176,7 +176,7 @@ fn mint(args: &MintArgs) -> Result<String, Failure> {
     let now = Timestamp::now().as_second();
     let token = credentials::mint(&key, &request, now).map_err(|error| match error {
         MintError::Param(error) => Failure::usage(error.to_string()),
-        error @ MintError::Signing => Failure::from_error("the token cannot be made", error),
+        error @ MintError::Signing => Failure::from_error("cannot create the token", error),
     })?;
     String::from_utf8(token.expose().to_vec())
         .map_err(|error| Failure::from_error("the token cannot be written", error))
@@ -184,11 +184,11 @@ fn mint(args: &MintArgs) -> Result<String, Failure> {
 
 fn signing_key(args: &MintArgs) -> Result<SigningKey, Failure> {
     let bad =
-        |error: credentials::BadKey| Failure::usage(format!("the key cannot be used: {error}"));
+        |error: credentials::BadKey| Failure::usage(format!("cannot use the key: {error}"));
     let key = match (&args.secret, &args.secret_file, &args.key_file) {
         (Some(secret), _, _) => {
             output::message(
-                "warning: other people of this machine see a secret in its list of processes; give \
+                "warning: other users of this machine can see the secret in the process list; use \
                  --secret-file",
             );
             SigningKey::from_secret(&Secret::new(secret.as_bytes()))
@@ -238,13 +238,13 @@ pub(super) fn permissions(names: &[String]) -> Result<Option<Vec<Permission>>, F
     let parse = |name: &String| {
         name.parse::<Permission>().map_err(|_unknown| {
             let known = Permission::ALL.iter().map(|known| known.as_str());
-            let failure = Failure::usage(format!("there is no permission `{name}`"));
+            let failure = Failure::usage(format!("permission `{name}` does not exist"));
             match suggest::nearest(name, known.clone()) {
                 Some(meant) => failure.hint(format!(
                     "did you mean `{meant}`? `svc token permissions` lists them"
                 )),
                 None => failure.hint(format!(
-                    "there are {}",
+                    "valid permissions: {}",
                     known.collect::<Vec<_>>().join(", ")
                 )),
             }
@@ -255,7 +255,7 @@ pub(super) fn permissions(names: &[String]) -> Result<Option<Vec<Permission>>, F
 
 pub(super) fn resources(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text)
-        .map_err(|error| Failure::usage(format!("--resources is no JSON: {error}")))
+        .map_err(|error| Failure::usage(format!("--resources is not JSON: {error}")))
 }
 
 fn seconds(ttl: Duration) -> Result<u32, Failure> {
@@ -272,8 +272,8 @@ fn inspect(args: &InspectArgs) -> Result<(), Failure> {
         None => args.connection.token()?,
     };
     let Some(mut inspected) = credentials::inspect(token.expose()) else {
-        return Err(Failure::new(Code::Failed, "this is no token")
-            .hint("a token has three parts with dots between them"));
+        return Err(Failure::new(Code::Failed, "this is not a token")
+            .hint("a token has three parts separated by dots"));
     };
     let expires = inspected.pointer("/claims/exp").and_then(Value::as_i64);
     if let (Some(at), Some(fields)) = (expires, inspected.as_object_mut()) {
@@ -310,7 +310,7 @@ fn summary(inspected: &Value) -> Vec<(&'static str, String)> {
     fields.push((
         "expires",
         match (ends, inspected.get("expired").and_then(Value::as_bool)) {
-            (Some(at), Some(true)) => format!("{at}: it has expired"),
+            (Some(at), Some(true)) => format!("{at} (expired)"),
             (Some(at), _) => at.to_owned(),
             (None, _) => "never".to_owned(),
         },
@@ -321,14 +321,14 @@ fn summary(inspected: &Value) -> Vec<(&'static str, String)> {
             .iter()
             .filter_map(|word| word.as_str().map(str::to_owned))
             .collect(),
-        None => vec!["not narrowed".to_owned()],
+        None => vec!["not restricted".to_owned()],
     };
     fields.extend(permissions.into_iter().map(|word| ("permission", word)));
     fields.push((
         "resources",
         match claims.get("resources").filter(|claim| !claim.is_null()) {
             Some(claim) => claim.to_string(),
-            None => "not narrowed".to_owned(),
+            None => "not restricted".to_owned(),
         },
     ));
     let algorithm = inspected.pointer("/header/alg").and_then(Value::as_str);

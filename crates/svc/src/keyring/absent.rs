@@ -3,7 +3,7 @@
 use crate::failure::{Code, Failure};
 
 pub(super) fn ready() -> Result<(), Failure> {
-    Err(absent().hint("leave --token-storage out: the file is for its owner alone"))
+    Err(absent().hint("leave --token-storage out: the file is readable only by its owner"))
 }
 
 pub(super) fn keep(_account: &str, _token: &str) -> Result<(), Failure> {
@@ -21,15 +21,15 @@ pub(super) fn forget(_account: &str) -> Result<(), Failure> {
 /// The failure for a context that was written by a build with a keyring.
 fn elsewhere() -> Failure {
     absent().hint(
-        "the token of this context is in one: use the build that signed in, or give --token (or \
-         SVC_TOKEN)",
+        "the token of this context is in a keyring: use the build that signed in, or give --token \
+         (or SVC_TOKEN)",
     )
 }
 
 fn absent() -> Failure {
     Failure::new(
         Code::NotAvailable,
-        "this build cannot keep tokens in a keyring",
+        "this build cannot store tokens in a keyring",
     )
 }
 

@@ -49,12 +49,12 @@ fn failed(error: &Error) -> Failure {
     match error {
         // The stored value may be part of the error, so its text is not reported.
         Error::BadEncoding(_) | Error::BadDataFormat(..) => {
-            Failure::new(Code::Failed, "what the keyring holds is no token")
+            Failure::new(Code::Failed, "the keyring's entry is not a token")
                 .hint("sign in again with `svc login`")
         }
         Error::Ambiguous(_) => Failure::new(Code::Failed, "the keyring holds several tokens for one context")
             .hint("remove those of `svc` in the system's password manager, and sign in again with `svc login`"),
-        Error::NoStorageAccess(_) => Failure::from_error("the keyring stays locked", error)
+        Error::NoStorageAccess(_) => Failure::from_error("the keyring is locked", error)
             .hint("unlock it in your session; on a machine without one, keep the token in a file (--token-storage file)"),
         error => Failure::from_error("the keyring failed", error).hint(NEXT),
     }

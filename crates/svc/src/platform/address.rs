@@ -83,8 +83,8 @@ pub(crate) enum ApiUrlError {
 impl fmt::Display for ApiUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotAnOrigin => "no address such as https://svc.example.com",
-            Self::Unencrypted => "not https: the token would travel in clear",
+            Self::NotAnOrigin => "not an address such as https://svc.example.com",
+            Self::Unencrypted => "not https: the token would be sent unencrypted",
         })
     }
 }

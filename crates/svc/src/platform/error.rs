@@ -112,7 +112,7 @@ impl From<PlatformError> for Failure {
             }
             PlatformError::Unexpected(what) => Self::new(
                 Code::Failed,
-                format!("the platform's answer is not understood: {}", plain(&what)),
+                format!("the platform's response cannot be parsed: {}", plain(&what)),
             )
             .hint("is --api-url the address of a platform?"),
         }
@@ -134,7 +134,7 @@ fn refused(refusal: &Refusal) -> Failure {
             None => failure(Code::Refused).hint("`svc whoami` shows what the token allows"),
         },
         (402, _) => match &refusal.url {
-            Some(url) => failure(Code::Failed).hint(format!("go on at {}", plain(url))),
+            Some(url) => failure(Code::Failed).hint(format!("continue at {}", plain(url))),
             None => failure(Code::Failed),
         },
         (409 | 422, _) => failure(Code::Conflict),

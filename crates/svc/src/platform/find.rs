@@ -25,9 +25,9 @@ impl Session {
         match self.project_by_id(&selected.id).await {
             Err(error) if error.is_not_found() => Err(Failure::new(
                 Code::Failed,
-                format!("the selected project {} is gone", selected.endpoint),
+                format!("the selected project {} no longer exists", selected.endpoint),
             )
-            .hint("`svc project list` shows those that there are")),
+            .hint("`svc project list` shows the existing ones")),
             other => Ok(other?),
         }
     }
@@ -55,7 +55,7 @@ impl Session {
                     Code::Failed,
                     format!("several projects are called `{text}`"),
                 )
-                .hint("name it by its endpoint; `svc project list` shows them"));
+                .hint("select it by its endpoint; `svc project list` shows them"));
             }
             (None, _) => {}
         }
@@ -87,10 +87,10 @@ impl Session {
         let text = match (given.or(kept), all.as_slice()) {
             (Some(text), _) => text,
             (None, [only]) => return Ok(only.clone()),
-            (None, []) => return Err(Failure::new(Code::Failed, "you are in no workspace")),
+            (None, []) => return Err(Failure::new(Code::Failed, "you are not a member of a workspace")),
             (None, _) => {
-                return Err(Failure::usage("you are in several workspaces")
-                    .hint("name one with --workspace; `svc workspace list` shows them"));
+                return Err(Failure::usage("you are a member of several workspaces")
+                    .hint("select one with --workspace; `svc workspace list` shows them"));
             }
         };
         let mut same = all
@@ -101,7 +101,7 @@ impl Session {
             (Some(_), Some(_)) => {
                 let message = format!("several workspaces are called `{text}`");
                 Err(Failure::new(Code::Failed, message)
-                    .hint("name it by its id; `svc workspace list` shows them"))
+                    .hint("select it by its id; `svc workspace list` shows them"))
             }
             (None, _) => {
                 let known = all.iter().map(|workspace| workspace.name.as_str());
@@ -142,7 +142,7 @@ pub(crate) fn not_found<'a>(
     known: impl Iterator<Item = &'a str>,
     list: &str,
 ) -> Failure {
-    let failure = Failure::new(Code::Failed, format!("there is no {kind} `{text}`"));
+    let failure = Failure::new(Code::Failed, format!("{kind} `{text}` does not exist"));
     let lower = text.to_lowercase();
     let nearest = known
         .map(|name| (strsim::jaro_winkler(&name.to_lowercase(), &lower), name))
@@ -150,7 +150,7 @@ pub(crate) fn not_found<'a>(
         .max_by(|one, other| one.0.total_cmp(&other.0));
     match nearest {
         Some((_, name)) => failure.hint(format!("did you mean `{name}`?")),
-        None => failure.hint(format!("`{list}` shows those that there are")),
+        None => failure.hint(format!("`{list}` shows the existing ones")),
     }
 }
 

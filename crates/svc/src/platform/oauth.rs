@@ -62,7 +62,7 @@ impl AuthorizationServer {
             &metadata.revocation_endpoint,
         ] {
             if !is_within(&origin, endpoint) {
-                return Err(unexpected("it names an endpoint of somebody else").into());
+                return Err(unexpected("its metadata contains an endpoint on another origin").into());
             }
         }
         Ok(Self {
@@ -95,7 +95,7 @@ impl AuthorizationServer {
             .iter()
             .all(|text| is_within(&origin, text) && is_plain(text));
         if !are_within_origin || !is_plain(&given.user_code) {
-            return Err(unexpected("it names an address of somebody else").into());
+            return Err(unexpected("its response contains an address on another origin").into());
         }
         Ok(given)
     }
@@ -196,7 +196,7 @@ async fn send(address: &ApiUrl, request: RequestBuilder) -> Result<Vec<u8>, Oaut
 
 fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, PlatformError> {
     serde_json::from_slice(body)
-        .map_err(|error| unexpected(&format!("not what was asked for: {error}")))
+        .map_err(|error| unexpected(&format!("unexpected content: {error}")))
 }
 
 fn unexpected(what: &str) -> PlatformError {

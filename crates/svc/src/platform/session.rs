@@ -98,7 +98,7 @@ impl SessionFlags {
     fn merge(&self, context: Option<Context>) -> Result<Access, Failure> {
         let kept_url = context.as_ref().and_then(|context| context.api_url.clone());
         let Some(url) = non_empty(self.api_url.as_ref()).or(kept_url) else {
-            return Err(Failure::usage("no platform is known")
+            return Err(Failure::usage("no platform is configured")
                 .hint("sign in with `svc login --api-url URL`, or start one here with `svc up`"));
         };
         let address = parse(&url)?;
@@ -133,7 +133,7 @@ impl Session {
         let directory = self
             .directory
             .as_ref()
-            .ok_or_else(|| Failure::usage("there is no home directory").hint("give --config"))?;
+            .ok_or_else(|| Failure::usage("no home directory is set").hint("give --config"))?;
         context.save(directory, &self.context_name)
     }
 }

@@ -41,12 +41,12 @@ pub(super) async fn exec(
     let servers = servers(&config).await?;
     let wanted = args.server.strip_prefix("svc://").unwrap_or(&args.server);
     let server = inventory::find(&servers, wanted).map_err(|error| {
-        let detail = format!("{error}; svc_webtty_list names those that are online");
+        let detail = format!("{error}; svc_webtty_list lists the servers that are online");
         failed(404, "webtty_server_not_found", &detail)
     })?;
     if server.requires_seal() {
-        let why = "This server takes end-to-end encrypted sessions alone, and those are between it \
-                   and a person's own program: `svc webtty exec`.";
+        let why = "This server accepts only end-to-end encrypted sessions, which run between it \
+                   and the user's own program: `svc webtty exec`.";
         return Err(failed(501, "webtty_e2e", why));
     }
     let endpoint = endpoint(server, config, &args, agent)?;

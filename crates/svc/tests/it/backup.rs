@@ -47,7 +47,7 @@ async fn without_a_database_there_is_no_backup() {
         .run(&["platform", "backup", "today.db", "--data-dir", "none"])
         .await;
     assert_eq!(output.code, Some(1), "{output:?}");
-    assert!(output.stderr.contains("there is no database"), "{output:?}");
+    assert!(output.stderr.contains("no database exists"), "{output:?}");
     assert!(!home.path().join("today.db").exists());
     assert!(!home.path().join("none").exists());
 }

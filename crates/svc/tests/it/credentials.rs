@@ -156,7 +156,7 @@ async fn a_new_key_is_kept_unless_its_credential_certainly_does_not_exist() {
             let args = [&["credential"], what, &flags, &[platform.as_str()]].concat();
             let output = home.run(&args).await;
             assert_eq!(output.code, Some(code), "{output:?}");
-            let says = "its key is in ci.key; see `svc credential list`";
+            let says = "its key is in ci.key; check `svc credential list`";
             assert_eq!(output.stderr.contains(says), is_kept, "{output:?}");
             assert_eq!(key.exists(), is_kept, "{output:?}");
             if is_kept {

@@ -80,7 +80,7 @@ async fn a_token_is_only_sent_to_the_address_it_was_given_for() {
     let clear = url.replace("https://", "http://");
     let output = home.run(&["explain", &clear, "--token", token]).await;
     assert_eq!(output.code, Some(2), "{output:?}");
-    assert!(output.stderr.contains("not sent in clear"), "{output:?}");
+    assert!(output.stderr.contains("not sent without TLS"), "{output:?}");
     let strangers = home.run(&["explain", &url, "--ca-file", "none.pem"]).await;
     assert_eq!(strangers.code, Some(2), "{strangers:?}");
     up.stop().await;

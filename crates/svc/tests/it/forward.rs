@@ -208,8 +208,8 @@ async fn contradicting_options_are_refused_first() {
             &["3000", "--host-header", "a", "--bytestream"],
             "speaks a byte stream",
         ),
-        (&["https://a", "--host-header", "rewrite"], "speaks TLS"),
-        (&["3000", "--host-header", "a b"], "a host is `rewrite`"),
+        (&["https://a", "--host-header", "rewrite"], "uses TLS"),
+        (&["3000", "--host-header", "a b"], "expected `rewrite`"),
         (&["./dist", "--tcp"], "a folder is served over http"),
         (
             &["./dist", "--upstream-tls"],
@@ -217,8 +217,8 @@ async fn contradicting_options_are_refused_first() {
         ),
         (&["./missing"], "the folder ./missing cannot be served"),
         (&["missing"], "a target is a port"),
-        (&["3000", "--spa"], "are about a folder"),
-        (&["3000", "--qr", "-o", "json"], "--qr is for people"),
+        (&["3000", "--spa"], "need a folder"),
+        (&["3000", "--qr", "-o", "json"], "--qr cannot be combined"),
         (
             &["3000", "--qr", "--tcp"],
             "--qr is for public http tunnels",

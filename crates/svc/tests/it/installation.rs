@@ -190,7 +190,7 @@ async fn the_community_engine_runs_alone() {
 async fn text_output_shows_how_to_sign_in() {
     let home = Home::new();
     let mut running = home.start(&["up", "--port", "0", "--tcp-ports", &tcp_ports()]);
-    let panel = running.until("Ctrl-C stops it").await;
+    let panel = running.until("Ctrl-C shuts it down").await;
     for text in [
         "base_url",
         "Sign in at http://localhost:",

@@ -130,7 +130,7 @@ async fn a_token_in_the_keyring_works_for_every_command_until_logout() {
 
     let logout = desktop.run(&["logout"]).await;
     assert_eq!(logout.code, Some(0), "{logout:?}");
-    assert!(logout.stderr.contains("came from elsewhere"), "{logout:?}");
+    assert!(logout.stderr.contains("was issued elsewhere"), "{logout:?}");
     assert_eq!(kept(home), None);
     is_forgotten(&desktop, &path).await;
 
@@ -147,7 +147,7 @@ async fn is_forgotten(desktop: &Desktop, account: &std::path::Path) {
     let args = ["whoami", "--context", "default"];
     let whoami = desktop.run(&args).await;
     assert_eq!(whoami.code, Some(1), "{whoami:?}");
-    for said in ["holds no token", "svc login"] {
+    for said in ["has no token", "svc login"] {
         assert!(whoami.stderr.contains(said), "{whoami:?}");
     }
 }

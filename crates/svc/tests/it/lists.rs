@@ -39,7 +39,7 @@ async fn a_watch_prints_changes_and_tunnels_lost_with_an_engine() {
 
     // The engine restarts, and the tunnel gets another id.
     up.stop().await;
-    watch.wait_for_stderr("following again").await;
+    watch.wait_for_stderr("reconnecting in").await;
     let up = alone_at(&home, &port).await;
     watch.until("removed\tweb\t").await;
     watch.until("added\tweb\t").await;
@@ -92,7 +92,7 @@ async fn an_invalid_filter_is_reported_with_a_suggestion() {
     let up = alone(&home, &[]).await;
     for (args, hint) in [
         (["tunnels", "--filter", "nmae=web"], "did you mean `name`?"),
-        (["clients", "--filter", "colour=red"], "there are agent, "),
+        (["clients", "--filter", "colour=red"], "valid keys: agent, "),
     ] {
         let ended = home.run(&args).await;
         assert_eq!(ended.code, Some(2), "{ended:?}");

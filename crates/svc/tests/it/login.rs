@@ -298,7 +298,7 @@ async fn oa_4_a_login_fails_when_its_code_expires() {
         let output = home.run(&["login", "--api-url", &origin]).await;
         assert_eq!(output.code, Some(1), "{output:?}");
         assert!(output.stderr.contains("ABCD-EFGH"), "{output:?}");
-        assert!(output.stderr.contains("nobody approved"), "{output:?}");
+        assert!(output.stderr.contains("was not approved"), "{output:?}");
     }
     assert!(!file(&home).exists());
 }
@@ -347,10 +347,10 @@ async fn a_logout_reports_the_state_of_the_token() {
     let signed_in = home.run_with_input(&login, token.as_bytes()).await;
     assert_eq!(signed_in.code, Some(0), "{signed_in:?}");
     let logout = home.run(&["logout"]).await;
-    assert!(logout.stderr.contains("came from elsewhere"), "{logout:?}");
+    assert!(logout.stderr.contains("was issued elsewhere"), "{logout:?}");
     assert!(!file(&home).exists());
     let again = home.run(&["logout"]).await;
-    assert!(again.stderr.contains("there is no context"), "{again:?}");
+    assert!(again.stderr.contains("does not exist"), "{again:?}");
 
     let signed_in = home.run_with_input(&login, token.as_bytes()).await;
     assert_eq!(signed_in.code, Some(0), "{signed_in:?}");
@@ -376,7 +376,7 @@ async fn a_logout_removes_the_context_of_a_login_and_its_selection() {
         }
         let output = home.run(logout).await;
         assert_eq!(output.code, Some(0), "{output:?}");
-        assert!(output.stderr.contains("`work` is forgotten"), "{output:?}");
+        assert!(output.stderr.contains("`work` is deleted"), "{output:?}");
         assert!(!contexts.join("work.json").exists(), "{logout:?}");
         assert!(contexts.join("default.json").exists(), "{logout:?}");
         assert!(!selected.exists(), "{logout:?}");
@@ -423,5 +423,5 @@ async fn a_later_login_keeps_the_authority_of_its_platform() {
     let elsewhere = platform(1, None).await;
     let output = home.run(&["login", "--api-url", &elsewhere]).await;
     assert_eq!(output.code, Some(1), "{output:?}");
-    assert!(output.stderr.contains("nobody approved"), "{output:?}");
+    assert!(output.stderr.contains("was not approved"), "{output:?}");
 }

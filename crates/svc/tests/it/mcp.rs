@@ -191,7 +191,7 @@ async fn a_model_publishes_and_unpublishes_a_port() {
     let again = client
         .call_error("svc_local_tunnel_stop", json!({"id": id}))
         .await;
-    assert!(again.contains("no such tunnel"), "{again}");
+    assert!(again.contains("does not exist"), "{again}");
 
     for wrong in [
         json!({}),

@@ -85,7 +85,7 @@ async fn a_platform_configuration_is_checked_without_a_start() {
     let output = home.run(&check).await;
     assert_eq!(
         (output.code, output.stdout.as_str()),
-        (Some(0), "the configuration is good\n")
+        (Some(0), "the configuration is valid\n")
     );
     assert!(!home.path().join("data").exists());
     let output = home.run(&["platform", "--check"]).await;

@@ -37,7 +37,7 @@ async fn without_a_platform_the_next_step_is_shown() {
     ];
     let output = home.run(&in_clear).await;
     assert_eq!(output.code, Some(2), "{output:?}");
-    assert!(output.stderr.contains("in clear"), "{output:?}");
+    assert!(output.stderr.contains("unencrypted"), "{output:?}");
 }
 
 #[tokio::test]

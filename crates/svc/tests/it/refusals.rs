@@ -82,7 +82,7 @@ async fn a_port_in_use_is_named() {
     assert_eq!(
         output.stderr,
         format!(
-            "error[usage]: port {port} is in use on this machine\nhint: `--port 0` takes free ports\n"
+            "error[usage]: port {port} is in use on this machine\nhint: `--port 0` selects free ports\n"
         )
     );
 }

@@ -334,12 +334,12 @@ tunnels:
     let good = home.run(&["run", "--check"]).await;
     assert_eq!(
         (good.code, good.stdout.as_str()),
-        (Some(0), "the configuration is good\n"),
+        (Some(0), "the configuration is valid\n"),
         "{good:?}"
     );
     // The engine is not part of the check.
     assert!(
-        good.stderr.starts_with("warning: no engine is known"),
+        good.stderr.starts_with("warning: no engine is configured"),
         "{good:?}"
     );
     let wrong = home.run(&["run"]).await;

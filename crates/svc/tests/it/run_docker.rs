@@ -333,7 +333,7 @@ async fn invalid_answers_are_limited_and_retried() {
     let served = engine.serve(home.path());
     let labels = json!({"svc.enable": "true", "svc.port": port, "svc.publish": "false"});
     let mut agent = home.start(&["run", &served.flag(), "-o", "json"]);
-    agent.wait_for_stderr("an answer is not understood").await;
+    agent.wait_for_stderr("a response cannot be parsed").await;
     engine.listed(2).await;
 
     // An event without an end, then a list without one.
@@ -342,7 +342,7 @@ async fn invalid_answers_are_limited_and_retried() {
     for _ in 0..17 {
         engine.send_chunk(&vec![b'x'; 64 * 1024]);
     }
-    agent.wait_for_stderr("an answer is too large").await;
+    agent.wait_for_stderr("a response is too large").await;
     engine.listed(4).await;
     engine.put("a1", "db", true, &labels);
     engine.send_event("start", "a1");

@@ -129,7 +129,7 @@ async fn from_the_login_to_the_last_delete() {
     assert_eq!((deleted.code, deleted.stdout.as_str()), (Some(0), ""));
     let gone = home.run(&["turn-credentials"]).await;
     assert_eq!(gone.code, Some(1), "{gone:?}");
-    assert!(gone.stderr.contains("is gone"), "{gone:?}");
+    assert!(gone.stderr.contains("no longer exists"), "{gone:?}");
     let deleted = home.run(&["workspace", "delete", "Engines", "--yes"]).await;
     assert_eq!(deleted.code, Some(0), "{deleted:?}");
 

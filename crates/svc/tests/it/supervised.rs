@@ -91,7 +91,7 @@ async fn an_agent_notifies_ready_reload_watchdog_and_stop() {
     assert!(notified.step().await.starts_with("RELOADING=1"));
     assert_eq!(notified.step().await, "READY=1");
     let status = notified.step().await;
-    assert!(status.contains("the file is refused"), "{status}");
+    assert!(status.contains("the file is invalid"), "{status}");
 
     agent.signal(Signal::SIGTERM);
     notified.next("STOPPING=1").await;

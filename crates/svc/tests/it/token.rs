@@ -105,7 +105,7 @@ async fn a_secret_comes_from_a_file_or_from_stdin() {
     for line in [
         "type\tapp\n",
         "client\tci\n",
-        "permission\tnot narrowed\n",
+        "permission\tnot restricted\n",
         "signed\tHS256",
     ] {
         assert!(inspected.stdout.contains(line), "{inspected:?}");

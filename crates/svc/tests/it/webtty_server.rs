@@ -193,15 +193,15 @@ async fn insecure_or_contradicting_options_are_usage_errors() {
         (&listen, "could run commands"),
         (
             &[listen[0], listen[1], "--transport", "plain"],
-            "no place for a token",
+            "cannot carry a token",
         ),
         (&["--transport", "plain"], "private tunnels"),
-        (&["--execution-mode", "login"], "who logs in"),
+        (&["--execution-mode", "login"], "needs an account"),
         (
             &["--execution-mode", "spawn", "--login-user", "root"],
             "for --execution-mode login",
         ),
-        (&["--login-user", "nobody-is-called-so"], "no account"),
+        (&["--login-user", "nobody-is-called-so"], "does not exist"),
         (
             &["--no-publish", "--engine", "e.example:1", "--token", "t"],
             "needs a name",

@@ -44,7 +44,7 @@ async fn wt_2_control_is_requested_refused_and_granted() {
     other.until_text("begun-2").await;
     other.until_text("read-only").await;
     other.press("x");
-    other.until_text("typing does nothing yet").await;
+    other.until_text("read-only: typing has no effect").await;
     other.press("~r");
     owner.until_text("to help").await;
     owner.press("\r~n");
@@ -79,7 +79,7 @@ async fn wt_2_control_is_requested_refused_and_granted() {
         "revoke",
     ];
     ok(&home.run(&revoke).await);
-    other.until_text("control was taken back").await;
+    other.until_text("control was revoked").await;
     other.press("~.");
     assert_eq!(other.ended().await.0, Some(0));
 

@@ -39,7 +39,7 @@ pub enum ConnectionError {
     #[error(transparent)]
     Dial(#[from] ConnectError),
     /// The server was unreachable, or its certificate is not trusted.
-    #[error("{address} cannot be reached")]
+    #[error("cannot reach {address}")]
     Unreachable {
         /// Its address.
         address: String,
@@ -50,10 +50,10 @@ pub enum ConnectionError {
     #[error("{0}")]
     Refused(Problem),
     /// The connection broke.
-    #[error("the connection broke")]
+    #[error("the connection was lost")]
     Network(#[source] io::Error),
     /// The peer violated the WebSocket protocol.
-    #[error("the other side does not speak WebTTY: {0}")]
+    #[error("the server does not support WebTTY: {0}")]
     Protocol(String),
     /// A received message is invalid, or a message to send is.
     #[error("a message cannot be read")]

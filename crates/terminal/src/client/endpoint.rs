@@ -215,7 +215,7 @@ fn request(url: &str, bearer: Option<&Token>) -> Result<Request<()>, ConnectionE
     let bad = |what: &str| ConnectionError::Protocol(what.to_owned());
     let mut request = url
         .into_client_request()
-        .map_err(|_invalid| bad("the address cannot be asked for"))?;
+        .map_err(|_invalid| bad("cannot send a request to the address"))?;
     let headers = request.headers_mut();
     if let Some(token) = bearer {
         // The token may contain control characters, if its file has another content.

@@ -108,10 +108,10 @@ pub struct Server {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// No server has this name.
-    #[error("there is no server `{0}`")]
+    #[error("server `{0}` does not exist")]
     Unknown(String),
     /// Several servers have this name.
-    #[error("`{wanted}` is the name of several servers: {}", ids.join(", "))]
+    #[error("several servers are called `{wanted}`: {}", ids.join(", "))]
     Ambiguous {
         /// The requested name.
         wanted: String,
@@ -127,7 +127,7 @@ pub enum FindError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnreachableError {
     /// The server states an unknown transport.
-    #[error("`{target}` cannot be reached: {why}")]
+    #[error("cannot reach `{target}`: {why}")]
     Transport {
         /// Display name of the server.
         target: String,
@@ -135,10 +135,10 @@ pub enum UnreachableError {
         why: String,
     },
     /// The server only supports a transport that this client does not support.
-    #[error("`{0}` speaks WebTransport alone")]
+    #[error("`{0}` supports only WebTransport")]
     WebTransport(String),
     /// Its tunnel has an invalid host, or its label an invalid path.
-    #[error("`{0}` is no address of a server")]
+    #[error("`{0}` is not the address of a server")]
     Address(String),
 }
 
@@ -197,7 +197,7 @@ impl Server {
             transport_error: transport
                 .as_ref()
                 .err()
-                .map(|word| format!("`{word}` is no transport")),
+                .map(|word| format!("`{word}` is not a transport")),
             transport: transport.ok(),
             managed,
             tunnel_name: text("name"),

@@ -99,7 +99,7 @@ pub enum SessionError {
     #[error(transparent)]
     Server(#[from] ClientError),
     /// The encryption failed.
-    #[error("the end-to-end encryption does not hold")]
+    #[error("the end-to-end encryption failed")]
     Seal(#[from] SealError),
     /// The server reports that its identity or ours is unproven.
     #[error("the server refused the end-to-end encryption: {said}")]
@@ -110,13 +110,14 @@ pub enum SessionError {
         said: String,
     },
     /// The peer sent unsealed data.
-    #[error("the other side does not keep to the end-to-end encryption")]
+    #[error("the server violated the end-to-end encryption protocol")]
     NotSealed,
     /// The server closed the connection before the end.
-    #[error("the server hung up")]
+    #[error("the server closed the connection")]
     HungUp,
     /// The server closed the connection after the client's hello.
-    #[error("the server hung up before the end-to-end encryption began; perhaps it has none")]
+    #[error("the server closed the connection before the end-to-end encryption started; it may not \
+             support it")]
     NoHello,
 }
 

@@ -40,7 +40,7 @@ pub enum FilesError {
     #[error("{0}: {1}")]
     Root(PathBuf, #[source] io::Error),
     /// The path is not a folder.
-    #[error("{0} is no folder")]
+    #[error("{0} is not a folder")]
     NoFolder(PathBuf),
 }
 
@@ -99,20 +99,20 @@ impl Files {
     fn refuse(&self, request: &Request<Incoming>) -> Option<Response<Body>> {
         let (status, why) = match *request.method() {
             _ if self.read_only && !is_reading(request.method()) => {
-                (StatusCode::FORBIDDEN, "these files can only be read")
+                (StatusCode::FORBIDDEN, "the files are read-only")
             }
             // The size of a response with a whole tree is unlimited (RFC 4918 section 9.1 permits
             // to refuse it).
             _ if request.method().as_str() == "PROPFIND" && !is_shallow(request) => {
-                (StatusCode::FORBIDDEN, "a depth of 0 or 1 is answered")
+                (StatusCode::FORBIDDEN, "only a depth of 0 or 1 is supported")
             }
             // The size is checked before the existing file is truncated.
             Method::PUT if request.headers().contains_key(header::CONTENT_RANGE) => (
                 StatusCode::BAD_REQUEST,
-                "a file is written whole, not in parts",
+                "a file must be written whole, not in parts",
             ),
             Method::PUT => match request.body().size_hint().exact() {
-                None => (StatusCode::LENGTH_REQUIRED, "the length has to be told"),
+                None => (StatusCode::LENGTH_REQUIRED, "the length is required"),
                 Some(len) if len > self.max_upload => {
                     (StatusCode::PAYLOAD_TOO_LARGE, "the file is too large")
                 }

@@ -178,7 +178,7 @@ async fn answer(
     if let Some(token) = &web.token
         && !token.is_shown(request.headers())
     {
-        let mut refused = text(StatusCode::UNAUTHORIZED, "a token is needed");
+        let mut refused = text(StatusCode::UNAUTHORIZED, "a token is required");
         let ask = HeaderValue::from_static("Bearer");
         refused.headers_mut().insert(header::WWW_AUTHENTICATE, ask);
         return refused;

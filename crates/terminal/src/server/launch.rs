@@ -39,7 +39,7 @@ pub enum Execution {
 pub(crate) enum LaunchError {
     #[error("{0}")]
     Text(&'static str),
-    #[error("commands run as `{0}` here")]
+    #[error("commands run as `{0}` on this server")]
     OtherAccount(String),
     #[error(transparent)]
     Account(#[from] AccountError),
@@ -116,12 +116,13 @@ impl Policy {
                         return Err(LaunchError::OtherAccount(fixed.name().to_owned()));
                     }
                     (Some(_), None) => {
-                        return Err(LaunchError::Text("clients do not choose the account here"));
+                        return Err(LaunchError::Text("clients cannot choose the account on this \
+                                                      server"));
                     }
                     (None, Some(fixed)) => fixed.clone(),
                     (None, None) => {
                         return Err(LaunchError::Text(
-                            "name the account that the command runs as",
+                            "give the account that runs the command",
                         ));
                     }
                 };
@@ -322,11 +323,11 @@ mod tests {
         let fixed = login(Some(own.name()), false);
         assert!(fixed.spec(&start(user(own.name()))).is_ok());
         assert!(refused(&fixed, user("daemon")).contains("run as"));
-        assert!(refused(&fixed, user("nobody-is-called-so")).contains("no account"));
+        assert!(refused(&fixed, user("nobody-is-called-so")).contains("does not exist"));
         let open = login(None, true);
-        assert!(refused(&open, Config::default()).contains("name the account"));
+        assert!(refused(&open, Config::default()).contains("give the account"));
         assert!(open.spec(&start(user(own.name()))).is_ok());
-        assert!(refused(&login(None, false), user("daemon")).contains("do not choose"));
+        assert!(refused(&login(None, false), user("daemon")).contains("cannot choose"));
         let empty = Config {
             cmd_args: vec![String::new()],
             ..Config::default()

@@ -140,7 +140,7 @@ impl EncryptionState {
         let Some(hello) = hello else {
             return refuse(
                 ProtocolErrorCode::ClientProofRequired,
-                "this server serves sealed sessions alone",
+                "this server accepts only end-to-end encrypted sessions",
             );
         };
         let secrets = match (random(), random()) {
@@ -175,7 +175,7 @@ impl EncryptionState {
             }
             return refuse(
                 ProtocolErrorCode::ClientProofRequired,
-                "an open has to follow the hello",
+                "an open message must follow the hello",
             );
         };
         let client = handshake.client();
@@ -199,7 +199,7 @@ fn open_data(channel: &mut Channel, kind: Kind) -> OpenedMessage {
     };
     let stream = data.r#type();
     let Some(Payload::EncryptedData(payload)) = data.payload else {
-        return OpenedMessage::Refuse(Kind::error("data that is not sealed"));
+        return OpenedMessage::Refuse(Kind::error("unencrypted data in an encrypted session"));
     };
     match channel.opener.open(stream, &payload) {
         Ok(Content::Data(bytes)) => OpenedMessage::Hear(Kind::data(stream, bytes)),

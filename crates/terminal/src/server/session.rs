@@ -356,7 +356,7 @@ impl Session {
             SessionEvent::Drain => {
                 self.is_draining = true;
                 let reason = TerminationReason::Drain;
-                self.machine.terminate(reason, "the server goes down", now);
+                self.machine.terminate(reason, "the server is shutting down", now);
             }
             // Dropping the process kills it.
             SessionEvent::Kill => return AfterEvent::Over,
@@ -419,7 +419,7 @@ impl Session {
 
     async fn start(&mut self, start: Start) {
         let Ok(permit) = Arc::clone(&self.shared.sessions).try_acquire_owned() else {
-            let why = "the server has as many sessions as it may have";
+            let why = "the server has reached its session limit";
             self.machine.on_start_failed(why, Instant::now());
             return;
         };

@@ -56,7 +56,7 @@ async fn a_shell_outlives_its_connection_and_its_output_is_repeated() {
     // A connection that is still open is replaced, and its token is not valid any more.
     let mut thief = host.plain();
     thief.send(&Kind::Open(Box::new(back(&first, 0)))).await;
-    assert!(thief.refused().await.contains("no session"));
+    assert!(thief.refused().await.contains("session to resume"));
     let mut third = host.plain();
     let received = "one\r\nx\r\ntwo x\r\n".len().try_into().unwrap();
     third.open(back(&again, received)).await;
@@ -85,7 +85,7 @@ async fn a_forged_token_is_refused() {
         forge(&mut resume.token);
         let mut thief = host.plain();
         thief.send(&Kind::Open(Box::new(open))).await;
-        assert!(thief.refused().await.contains("no session"));
+        assert!(thief.refused().await.contains("session to resume"));
     }
     assert_eq!(host.server.sessions(), 1);
     client.input("\n").await;
@@ -104,11 +104,11 @@ async fn only_the_account_that_opened_a_session_can_resume_it() {
     for heads in [&[(ACCOUNT, "usr_bob")][..], &[], &twice] {
         let mut other = host.websocket_with(heads).await;
         other.send(&Kind::Open(Box::new(back(&ack, 0)))).await;
-        assert!(other.refused().await.contains("no session"), "{heads:?}");
+        assert!(other.refused().await.contains("session to resume"), "{heads:?}");
     }
     let mut other = host.plain();
     other.send(&Kind::Open(Box::new(back(&ack, 0)))).await;
-    assert!(other.refused().await.contains("no session"));
+    assert!(other.refused().await.contains("session to resume"));
     let mut ann = host.websocket_with(&[(ACCOUNT, "usr_ann")]).await;
     ann.open(back(&ack, 0)).await;
     ann.input("x\n").await;
@@ -125,7 +125,7 @@ async fn a_client_that_does_not_reconnect_loses_its_shell() {
     host.empty().await;
     let mut client = host.plain();
     client.send(&Kind::Open(Box::new(back(&ack, 0)))).await;
-    assert!(client.refused().await.contains("no session"));
+    assert!(client.refused().await.contains("session to resume"));
 }
 
 #[tokio::test]
@@ -234,7 +234,7 @@ async fn sessions_have_a_limit() {
     third
         .send(&Kind::Open(Box::new(script("true", false))))
         .await;
-    assert!(third.refused().await.contains("as many sessions"));
+    assert!(third.refused().await.contains("session limit"));
     for client in &mut clients {
         client.input("\n").await;
         client.finish().await;
@@ -267,7 +267,7 @@ async fn a_server_that_stops_notifies_its_clients_and_leaves_no_process() {
         );
     }
     let mut late = host.plain();
-    assert!(late.refused().await.contains("goes down"));
+    assert!(late.refused().await.contains("shutting down"));
     drop((shell, pipe, late));
     tokio::time::timeout(SOON, drained).await.unwrap().unwrap();
     // A signal takes a moment to take effect.

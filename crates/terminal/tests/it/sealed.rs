@@ -150,21 +150,21 @@ async fn unknown_or_unencrypted_clients_are_refused_before_anything_starts() {
     client
         .send(&Kind::Open(Box::new(script("true", false))))
         .await;
-    assert!(client.refused().await.contains("sealed sessions alone"));
+    assert!(client.refused().await.contains("only end-to-end encrypted sessions"));
     let mut client = host.plain();
     let hello = ClientHello {
         protocol_version: 1,
         seal: None,
     };
     client.send(&Kind::ClientHello(hello)).await;
-    assert!(client.refused().await.contains("sealed sessions alone"));
+    assert!(client.refused().await.contains("only end-to-end encrypted sessions"));
     // Unencrypted, within an encrypted session.
     let mut client = host.plain();
     open(&mut client, &me, &server, script("cat", false))
         .await
         .unwrap();
     client.input("in the clear").await;
-    assert!(client.refused().await.contains("not sealed"));
+    assert!(client.refused().await.contains("unencrypted data"));
     // A replayed message.
     let mut client = host.plain();
     let (_, mut channel) = open(&mut client, &me, &server, script("cat", false))
@@ -238,7 +238,7 @@ async fn only_its_client_can_resume_an_encrypted_session() {
     assert!(refused.await.unwrap_err().contains("could not prove"));
     let mut thief = host.plain();
     let refused = open(&mut thief, &other, &server, back.clone()).await;
-    assert!(refused.unwrap_err().contains("no session"));
+    assert!(refused.unwrap_err().contains("session to resume"));
     drop(client);
     let mut client = host.plain();
     let (_, mut channel) = open(&mut client, &me, &server, back).await.unwrap();

@@ -215,7 +215,7 @@ impl State {
     /// The engine opens a stream. Returns `false` if it is aborted immediately.
     fn begin(&mut self, number: u32, open: &StreamOpen) -> io::Result<bool> {
         if self.side != Side::Agent || number <= self.last {
-            return Err(violation("an opening that may not be"));
+            return Err(violation("an opening that is not allowed"));
         }
         self.last = number;
         let mut entry = Entry::new(Side::Agent, open);
@@ -223,12 +223,12 @@ impl State {
         let is_full = self.streams.len() >= MAX_STREAMS && {
             let is_open = |entry: &&Entry| !entry.state.is_over();
             if self.streams.values().filter(is_open).count() >= MAX_STREAMS {
-                return Err(violation("more streams than a lane has"));
+                return Err(violation("more streams than a lane allows"));
             }
             self.streams.len() >= MOST_HELD
         };
         if is_full {
-            let full = wire::Error::capacity_exhausted("too many streams wait to be read");
+            let full = wire::Error::capacity_exhausted("too many streams have unread data");
             entry.state.on_send(FrameStep::Reset).map_err(violation)?;
             wire::lane::encode_reset(number, Some(&full), &mut self.out);
             entry.dropped = true;
@@ -255,7 +255,7 @@ impl State {
             if matches!(step, FrameStep::Reset | FrameStep::Taken) && number <= self.last {
                 return Ok(());
             }
-            return Err(violation("a frame of a stream that is not there"));
+            return Err(violation("a frame of an unknown stream"));
         };
         let received = entry.state.on_receive(step).map_err(violation)?;
         match received {

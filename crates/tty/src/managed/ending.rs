@@ -40,9 +40,9 @@ impl EndReason {
         match self {
             Self::Terminated => "the session was terminated",
             Self::Recording => "the session could not be recorded any more",
-            Self::Revoked => "what had let this session in was taken back",
-            Self::Drain => "the engine goes down",
-            Self::Abandoned => "nobody was there to go on with the session",
+            Self::Revoked => "the permission for this session was revoked",
+            Self::Drain => "the engine is shutting down",
+            Self::Abandoned => "no client returned to the session",
         }
     }
 
@@ -96,7 +96,7 @@ impl Session {
         if self.opened {
             self.fail("the server did not answer in time".to_owned(), now);
         } else {
-            self.send_to(self.initiator, Kind::error("nothing was opened in time"));
+            self.send_to(self.initiator, Kind::error("no command was opened in time"));
             self.leave(self.initiator, now);
         }
     }

@@ -134,7 +134,7 @@ impl Session {
         if self.status == SessionStatus::Closing {
             let message = Kind::error(
                 self.ending
-                    .map_or("the session is over", EndReason::message),
+                    .map_or("the session has ended", EndReason::message),
             );
             self.end(SessionStatus::Closed, &message, now);
         } else {

@@ -252,7 +252,7 @@ pub enum ChainFault {
         found: u64,
     },
     /// The record does not follow its predecessor.
-    #[error("it does not follow the record before it")]
+    #[error("it does not follow the previous record")]
     Link,
     /// The record was changed.
     #[error("it was changed")]

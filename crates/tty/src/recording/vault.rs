@@ -172,7 +172,7 @@ pub enum VaultError {
     #[error("this is not a recording")]
     NotARecording,
     /// A chunk was changed, moved or added, or the key is wrong.
-    #[error("the recording was changed, or the key is another one")]
+    #[error("the recording was changed, or the key is wrong")]
     Broken,
     /// The end is missing: the file was truncated, or its writer did not finish.
     #[error("the end of the recording is missing")]

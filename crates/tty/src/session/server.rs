@@ -304,7 +304,7 @@ impl Server {
         }
         // Only acknowledged output was dropped, and output of a pipe must not be lost.
         if !self.has_tty && self.output.from() > resume.received {
-            self.fail("less was received than was said to be", now);
+            self.fail("less was received than was reported", now);
             return;
         }
         self.acknowledge(token, Some(self.output.from()));
@@ -365,7 +365,7 @@ impl Server {
     pub fn on_time(&mut self, now: Instant) {
         match self.phase {
             Phase::Opening { until } if until <= now => {
-                self.fail("nothing was opened in time", now);
+                self.fail("no command was opened in time", now);
             }
             Phase::Draining { exit, until, .. } if until <= now => self.close(exit, now),
             Phase::Leaving { until } if until <= now => self.release(),

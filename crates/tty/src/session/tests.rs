@@ -169,7 +169,7 @@ fn a_message_out_of_order_ends_the_session_with_an_error() {
         ),
         (
             Kind::Attach(Box::default()),
-            "this server has no sessions to join",
+            "this server does not support joining sessions",
         ),
         (heartbeat(Some(9)), "a signal before the open"),
         (
@@ -177,7 +177,7 @@ fn a_message_out_of_order_ends_the_session_with_an_error() {
                 session_key_grant: Some(crate::message::SessionKeyGrant::default()),
                 ..OpenCommand::default()
             })),
-            "this server does not know this encryption",
+            "this server does not support this encryption",
         ),
         (
             Kind::Open(Box::new(OpenCommand {
@@ -187,7 +187,7 @@ fn a_message_out_of_order_ends_the_session_with_an_error() {
                 }),
                 ..OpenCommand::default()
             })),
-            "there is no session to come back to",
+            "the session to resume does not exist",
         ),
     ] {
         let now = Instant::now();
@@ -268,7 +268,7 @@ fn deadlines_apply_exactly() {
     server.on_time(now + OPEN_DEADLINE);
     assert_eq!(
         sent_texts(&mut server),
-        ["error: nothing was opened in time", "Disconnect"]
+        ["error: no command was opened in time", "Disconnect"]
     );
     server.on_time(now + OPEN_DEADLINE + CLOSE_DEADLINE);
     assert_eq!(drain(&mut server), [Command::Release]);
@@ -441,7 +441,7 @@ fn limits_and_operators_end_a_command_with_a_reason() {
     }
     for (terminal, signal) in [(true, Signal::Hangup), (false, Signal::Terminate)] {
         let mut server = running(our_open(terminal), now);
-        server.terminate(TerminationReason::Drain, "the server goes down", now);
+        server.terminate(TerminationReason::Drain, "the server is shutting down", now);
         server.terminate(TerminationReason::Terminated, "", now);
         assert_eq!(drain(&mut server), [Command::Signal(signal)]);
         assert_eq!(server.ended(), Some(TerminationReason::Drain));

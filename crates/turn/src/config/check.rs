@@ -20,7 +20,7 @@ pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> CheckResult<T
     let section = file.turn;
     let listen = addresses("turn.listen_addr", &section.listen_addr)?;
     if listen.is_empty() {
-        let message = "a relay without a listener is none; name an address";
+        let message = "the relay needs at least one listener; set an address";
         return Err(ConfigError::new("turn.listen_addr", message));
     }
     let tls_listen = addresses("turn.tls_listen_addr", &section.tls_listen_addr)?;
@@ -33,8 +33,8 @@ pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> CheckResult<T
     let control_plane = control_plane.transpose()?;
     let secret_file = optional_path("turn.secret_file", section.secret_file)?;
     if secret_file.is_none() && control_plane.is_none() {
-        let message = "nothing tells which credentials are good: set turn.secret_file or \
-                       turn.control_plane";
+        let message = "no source of credentials is configured: set turn.secret_file or \
+            turn.control_plane";
         return Err(ConfigError::new("turn.secret_file", message));
     }
     let (quota, limits) = limits(&section.limits)?;
@@ -78,7 +78,7 @@ fn certificate(files: [Option<String>; 2], is_needed: bool) -> CheckResult<Optio
         return Ok(None);
     }
     let file = |key, value: Option<String>| {
-        let message = "this key is required where there is a TLS listener";
+        let message = "this key is required with a TLS listener";
         path(key, value.ok_or_else(|| ConfigError::new(key, message))?)
     };
     Ok(Some(CertFiles {
@@ -120,19 +120,19 @@ fn relay(section: &TurnSection, listen: &[SocketAddr]) -> CheckResult<RelayConfi
         *announced = match (bind, external) {
             (Some(ip), None) if ip.is_unspecified() => {
                 let message = format!(
-                    "relayed addresses are bound to {ip}, which is no address that a peer can \
-                     send to: name the one that it can"
+                    "relayed addresses are bound to {ip}, to which peers cannot send: set the \
+                     address that they can reach"
                 );
                 return Err(ConfigError::new("turn.external_ip", message));
             }
             (None, Some(ip)) => {
-                let message = format!("there is no relayed address of the family of {ip}");
+                let message = format!("no relayed address of the family of {ip} is configured");
                 return Err(ConfigError::new("turn.external_ip", message));
             }
             (bind, external) => external.or(bind),
         };
         if announced.is_some_and(|ip| ip.is_unspecified() || ip.is_multicast()) {
-            let message = "this is no address that a peer can send to";
+            let message = "this is not an address that a peer can send to";
             return Err(ConfigError::new("turn.external_ip", message));
         }
     }
@@ -153,7 +153,10 @@ fn one_of_each(key: &str, values: &[String]) -> CheckResult<[Option<IpAddr>; 2]>
             .map_err(|_| ConfigError::new(&*key, format!("{value:?} is not an address")))?;
         let place = if ip.is_ipv4() { &mut v4 } else { &mut v6 };
         if place.replace(ip).is_some() {
-            return Err(ConfigError::new(key, "there is one of this family already"));
+            return Err(ConfigError::new(
+                key,
+                "an address of this family is already set",
+            ));
         }
     }
     Ok([v4, v6])
@@ -218,8 +221,8 @@ fn control_plane(
     let data_dir = match optional_path(key, section.data_dir)? {
         Some(given) => given,
         None => state_dir.ok_or_else(|| {
-            let message = "this key is required where $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME \
-                           are not set";
+            let message = "this key is required if $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME are \
+                not set";
             ConfigError::new(key, message)
         })?,
     };
@@ -252,7 +255,7 @@ fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
         if network != network.trunc() {
             let meant = network.trunc();
             return Err(refused(format!(
-                "{value:?} is not the start of a network; is {meant} meant?"
+                "{value:?} is not the start of a network; did you mean {meant}?"
             )));
         }
         Ok(network)
@@ -269,11 +272,9 @@ fn port_range(key: &str, value: &str) -> CheckResult<RangeInclusive<u16>> {
         ))
     });
     match parsed {
-        None => Err(refused(
-            "is not a first and a last port, such as 49152-65535",
-        )),
-        Some((0, _)) => Err(refused("begins with port 0, which is no port")),
-        Some((low, high)) if low > high => Err(refused("ends before it begins")),
+        None => Err(refused("is not a range of ports, such as 49152-65535")),
+        Some((0, _)) => Err(refused("starts with port 0, which is not a valid port")),
+        Some((low, high)) if low > high => Err(refused("ends before it starts")),
         Some((low, high)) => Ok(low..=high),
     }
 }
@@ -318,7 +319,7 @@ fn ports_do_not_collide(config: &TurnConfig) -> CheckResult<()> {
         .map(|address| ("turn.tls_listen_addr", address));
     for (key, address) in plain.chain(tls) {
         if config.relay.ports.contains(&address.port()) {
-            let message = format!("the range holds port {} of {key}", address.port());
+            let message = format!("the range contains port {} of {key}", address.port());
             return Err(ConfigError::new("turn.relay_ports", message));
         }
     }
@@ -331,7 +332,7 @@ fn ports_do_not_collide(config: &TurnConfig) -> CheckResult<()> {
         };
         if config.listen.iter().find(is_taken).is_some() {
             let message = format!(
-                "port {} is that of turn.listen_addr already",
+                "port {} is already used by turn.listen_addr",
                 address.port()
             );
             return Err(ConfigError::new("turn.tls_listen_addr", message));

@@ -20,8 +20,8 @@ pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, Config
             .map_err(|problem| ConfigError::new("turn.control_plane.token_file", problem))?,
         None => warn(
             "turn.control_plane",
-            "without a platform nobody tells who was suspended, and credentials that clients \
-             derive themselves are refused"
+            "without a platform the relay does not learn of suspensions, and refuses credentials \
+             that clients derive themselves"
                 .to_owned(),
         ),
     }
@@ -32,13 +32,13 @@ pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, Config
     {
         warn(
             "turn.allowed_peers",
-            "every address may be a peer, this machine and its network among them".to_owned(),
+            "any address may be a peer, including this machine and its network".to_owned(),
         );
     }
     if config.metrics.enabled && config.metrics.listen_addr.is_none() {
         warn(
             "metrics.prometheus.listen_addr",
-            "metrics are enabled and nothing listens; set an address".to_owned(),
+            "metrics are enabled, but no listener is configured; set an address".to_owned(),
         );
     }
     Ok(warnings)

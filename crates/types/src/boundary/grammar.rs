@@ -218,7 +218,7 @@ impl Reader {
                 let condition = self.text(value, at, |text| field.canonical(text))?;
                 match condition {
                     TextCondition::Matches(_) if field.kind() == Kind::Word => {
-                        Err(ParamError::new(at, "takes its words, no pattern"))
+                        Err(ParamError::new(at, "takes fixed values, not a pattern"))
                     }
                     condition => Ok(Condition::Text(condition)),
                 }
@@ -233,7 +233,7 @@ impl Reader {
                 let canonical = |text: String| {
                     field
                         .canonical(&text)
-                        .ok_or_else(|| ParamError::new(at, "has an entry that cannot be"))
+                        .ok_or_else(|| ParamError::new(at, "contains an invalid value"))
                 };
                 let list = texts(value, at)?
                     .into_iter()
@@ -267,7 +267,7 @@ impl Reader {
             let text = value
                 .as_str()
                 .ok_or_else(|| ParamError::new(at, "expected a string"))?;
-            canonical(text).ok_or_else(|| ParamError::new(at, "the field has no such value"))
+            canonical(text).ok_or_else(|| ParamError::new(at, "is not a valid value"))
         };
         if value.is_string() {
             return exact(value, at).map(|text| TextCondition::OneOf(vec![text]));

@@ -65,14 +65,12 @@ impl<F: ToSchema> PartialSchema for ListParams<F> {
             .schema_type(SchemaType::Type(Type::Integer))
             .minimum(Some(1))
             .maximum(Some(MAX_LIMIT))
-            .description(Some(
-                "At most this many objects; the whole list without it.",
-            ));
+            .description(Some("At most this many objects; default all."));
         ObjectBuilder::new()
             .property("limit", limit)
             .property("filters", Ref::from_schema_name(F::name()))
             .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
-            .description(Some("Narrows a list."))
+            .description(Some("Filters a list."))
             .into()
     }
 }
@@ -164,14 +162,14 @@ pub fn params_of_query(query: &str) -> Result<Option<String>, ParamError> {
         return Ok(None);
     };
     if pieces.next().is_some() {
-        return Err(ParamError::new("params", "is there more than once"));
+        return Err(ParamError::new("params", "is repeated"));
     }
     let value = piece.split_once('=').map_or("", |(_, value)| value);
     if value.is_empty() {
         return Err(ParamError::new("params", "is empty"));
     }
     let bytes =
-        form_decode(value).ok_or_else(|| ParamError::new("params", "has a broken escape"))?;
+        form_decode(value).ok_or_else(|| ParamError::new("params", "contains an invalid escape"))?;
     String::from_utf8(bytes)
         .map(Some)
         .map_err(|_| ParamError::new("params", "is not UTF-8"))

@@ -118,12 +118,12 @@ fn en_2_errors_name_the_field() {
         (
             r#"{"filters":{"name":"a","name":"a"}}"#,
             "filters.name",
-            "a member is there twice",
+            "a member is repeated",
         ),
         (
             r#"{"limit":1,"limit":1}"#,
             "limit",
-            "a member is there twice",
+            "a member is repeated",
         ),
     ] {
         let error = list(text).unwrap_err();
@@ -209,10 +209,10 @@ fn en_2_params_are_in_the_query_once() {
     for (query, message) in [
         ("params", "is empty"),
         ("params=", "is empty"),
-        ("params={}&params={}", "is there more than once"),
-        ("params={}&p%61rams", "is there more than once"),
-        ("params=%7", "has a broken escape"),
-        ("params=%zz", "has a broken escape"),
+        ("params={}&params={}", "is repeated"),
+        ("params={}&p%61rams", "is repeated"),
+        ("params=%7", "contains an invalid escape"),
+        ("params=%zz", "contains an invalid escape"),
         ("params=%22%ff%22", "is not UTF-8"),
         ("params=%22%c0%80%22", "is not UTF-8"),
     ] {

@@ -198,7 +198,7 @@ impl TunnelProperties {
         }
         let distinct: BTreeSet<_> = self.tls_alpns.iter().collect();
         if distinct.len() != self.tls_alpns.len() {
-            return Err(PropertyError::new("tls_alpns", "a protocol is named twice"));
+            return Err(PropertyError::new("tls_alpns", "a protocol is repeated"));
         }
         if self.port == Some(0) {
             return Err(PropertyError::new("port", "a port is 1 to 65535"));
@@ -223,7 +223,7 @@ impl TunnelProperties {
             if self.tunnel_type == Some(TunnelType::Datagram) {
                 return Err(PropertyError::new(
                     "protocol",
-                    "a published datagram tunnel names its protocol",
+                    "a published datagram tunnel needs a protocol",
                 ));
             }
             self.protocol = Some(Protocol::Http);
@@ -233,7 +233,7 @@ impl TunnelProperties {
             Some(Protocol::Dtls | Protocol::Quic) if !publish => {
                 return Err(PropertyError::new(
                     "protocol",
-                    "dtls and quic tunnels are published",
+                    "dtls and quic tunnels must be published",
                 ));
             }
             Some(Protocol::Dtls | Protocol::Quic) => TunnelType::Datagram,
@@ -254,14 +254,14 @@ impl TunnelProperties {
         if self.tls_mode == Some(TlsMode::Passthrough) {
             return Err(PropertyError::new(
                 "tls_mode",
-                "HTTP tunnels end TLS at the edge",
+                "HTTP tunnels terminate TLS at the edge",
             ));
         }
         match (self.upstream_tls, self.http_version) {
             (Some(true), Some(_)) => {
                 return Err(PropertyError::new(
                     "http_version",
-                    "upstream_tls negotiates the version itself",
+                    "upstream_tls negotiates the version automatically",
                 ));
             }
             (_, Some(HttpVersion::H2)) => {

@@ -72,11 +72,11 @@ fn a_response_for_another_origin_or_purpose_is_refused() {
         elsewhere.origin = origin.to_owned();
         let client_data = elsewhere.client_data("webauthn.get", CHALLENGE);
         let response = device.sign(client_data, device.authenticator_data(UP));
-        assert_eq!(why(&response), "the page that asked is of another origin");
+        assert_eq!(why(&response), "the requesting page has another origin");
         let client_data = elsewhere.client_data("webauthn.create", CHALLENGE);
         assert_eq!(
             refused(&client_data, &device.attestation()),
-            "the page that asked is of another origin"
+            "the requesting page has another origin"
         );
     }
     let mut other_host = Authenticator::at(ORIGIN, Key::es256());
@@ -87,14 +87,14 @@ fn a_response_for_another_origin_or_purpose_is_refused() {
     let response = device.show(b"another challenge");
     assert_eq!(
         why(&response),
-        "the challenge is not one of ours, or too old"
+        "the challenge is unknown or too old"
     );
     let create = device.client_data("webauthn.create", CHALLENGE);
     let response = device.sign(create.clone(), device.authenticator_data(UP));
-    assert_eq!(why(&response), "this was asked for something else");
+    assert_eq!(why(&response), "the response is for another operation");
     assert_eq!(
         refused(&client_data, &device.attestation()),
-        "this was asked for something else"
+        "the response is for another operation"
     );
 }
 
@@ -104,10 +104,10 @@ fn absent_users_and_contradicting_flags_are_refused() {
     let key = device.key.cose();
     let client_data = device.client_data("webauthn.get", CHALLENGE);
     for (flags, why) in [
-        (0, "nobody was present"),
-        (UV, "nobody was present"),
+        (0, "the user was not present"),
+        (UV, "the user was not present"),
         (UP | 0x10, "a copy exists of what cannot be copied"),
-        (UP | 0x40, "the authenticator data breaks off"),
+        (UP | 0x40, "the authenticator data is truncated"),
         (UP | 0x80, "the CBOR is malformed"),
     ] {
         let response = device.sign(client_data.clone(), device.authenticator_data(flags));
@@ -127,16 +127,16 @@ fn a_signature_of_another_key_or_over_other_data_is_refused() {
         let why = |response: &AssertionResponse| verify(&key, response).unwrap_err().0;
         let mut counter = valid.clone();
         counter.authenticator_data[36] ^= 1;
-        assert_eq!(why(&counter), "the signature is not the key's");
+        assert_eq!(why(&counter), "the signature does not match the key");
         let mut signature = valid.clone();
         *signature.signature.last_mut().unwrap() ^= 1;
-        assert_eq!(why(&signature), "the signature is not the key's");
+        assert_eq!(why(&signature), "the signature does not match the key");
         signature.signature.clear();
-        assert_eq!(why(&signature), "the signature is not the key's");
+        assert_eq!(why(&signature), "the signature does not match the key");
         let mut client_data = valid.clone();
         let at = client_data.client_data.len() - 2;
         client_data.client_data[at] = b'2';
-        assert_eq!(why(&client_data), "the signature is not the key's");
+        assert_eq!(why(&client_data), "the signature does not match the key");
         let another = Authenticator::at(ORIGIN, Key::es256());
         assert!(verify(&another.key.cose(), &valid).is_err());
     }
@@ -195,7 +195,7 @@ fn an_attestation_object_is_complete_and_has_no_extra_bytes() {
     // An attestation without a credential cannot be registered.
     let mut bare = b"\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58\x25".to_vec();
     bare.extend(device.authenticator_data(UP));
-    assert_eq!(refused(&client_data, &bare), "there is no credential");
+    assert_eq!(refused(&client_data, &bare), "the credential is missing");
     // An unrequested attestation statement is ignored.
     let stated = good
         .windows(9)

@@ -107,7 +107,7 @@ impl ReceiveWindow {
 
 /// More unread bytes of one stream than a lane allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more of one stream than a lane takes")]
+#[error("more data of one stream than a lane accepts")]
 pub struct WindowExceededError;
 
 /// A `TAKEN` for bytes that were not sent.

@@ -136,6 +136,6 @@ pub enum HeadError {
         len: usize,
     },
     /// Streams are numbered from 1.
-    #[error("there is no stream 0")]
+    #[error("stream 0 does not exist")]
     Stream,
 }

@@ -12,7 +12,7 @@ pub const LIST_DELIVERIES: &Operation = &Operation {
     query: &[
         Parameter {
             name: "status",
-            description: "Deliveries with this status alone.",
+            description: "Only deliveries with this status.",
             shape: Shape::OneOf(&[
                 "pending",
                 "delivering",
@@ -24,24 +24,24 @@ pub const LIST_DELIVERIES: &Operation = &Operation {
         },
         Parameter {
             name: "eventType",
-            description: "Deliveries of events of this type alone.",
+            description: "Only deliveries of events of this type.",
             shape: Shape::Text,
         },
         Parameter {
             name: "start",
-            description: "Deliveries that were made at this time or later.",
+            description: "Only deliveries created at this time or later.",
             shape: Shape::Time,
         },
         Parameter {
             name: "end",
-            description: "Deliveries that were made before this time.",
+            description: "Only deliveries created before this time.",
             shape: Shape::Time,
         },
         PAGE,
         PAGE_SIZE,
         Parameter {
             name: "order",
-            description: "The direction in time; `desc`, newest first, where it is absent.",
+            description: "The direction in time; default `desc`, newest first.",
             shape: Shape::OneOf(&["asc", "desc"]),
         },
     ],
@@ -70,7 +70,7 @@ pub const RETRY_DELIVERY: &Operation = &Operation {
     id: "retry_project_webhook_delivery",
     method: Method::Post,
     path: "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}/retry",
-    summary: "Try a delivery again that failed or was canceled",
+    summary: "Retry a failed or canceled delivery",
     access: UPDATES,
     refusals: &[409],
     ..*GET_DELIVERY

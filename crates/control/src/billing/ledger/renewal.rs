@@ -69,7 +69,7 @@ pub(super) async fn step(
     }
     let until = end_of_period(row.started_at, was, now);
     if until <= was {
-        tracing::error!(subscription.id = %row.id, "a period does not end after it began");
+        tracing::error!(subscription.id = %row.id, "a period does not end after its start");
         return Err(Problem::internal().into());
     }
     if !renew(tx, row.id, Some(was), until, now).await? {

@@ -24,7 +24,7 @@ export const page = {
 /** A refused request. Its message is for the user. */
 export class Refused extends Error {
   constructor(status, problem) {
-    super(problem.detail || problem.title || problem.error || `The answer was ${status}.`);
+    super(problem.detail || problem.title || problem.error || `The server responded with status ${status}.`);
     this.status = status;
     this.code = problem.code;
   }

@@ -55,7 +55,7 @@ function system(tunnel) {
   const facts = ["os_pretty_name", "os_family", "arch", "hostname"].map((key) => labels[`svc.webtty.${key}`]);
   const [pretty, family, arch, host] = facts;
   const known = [pretty ?? family, arch, host].filter(Boolean);
-  if (tunnel.publish === false) known.push("private: svc webtty opens it");
+  if (tunnel.publish === false) known.push("private: open it with svc webtty");
   return known.join(" · ") || "online";
 }
 
@@ -63,7 +63,7 @@ function sessionEntry(base, session, servers) {
   const server = servers.find((server) => server.id === session.server_id);
   const begun = new Date(session.started_at).toLocaleString();
   const name = `${server?.name ?? session.server_id ?? session.tunnel_id}, ${begun}`;
-  const people = `${session.live.participant_count} take part`;
+  const people = `${session.live.participant_count} participants`;
   const end = session.error_message ?? (session.exit_code === undefined ? "ended" : `ended with ${session.exit_code}`);
   const detail = session.live.available ? people : end;
   const at = `${base}/sessions/${session.id}`;

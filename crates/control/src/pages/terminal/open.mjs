@@ -28,20 +28,20 @@ async function find() {
     online.find((tunnel) => tunnel.id === page.subject);
   if (!tunnel) throw new Error("This server is not online.");
   const server = serverOf(tunnel);
-  if (!server) throw new Error("This tunnel is no terminal server.");
+  if (!server) throw new Error("This tunnel is not a terminal server.");
   const { isManaged, label } = server;
   if (tunnel.publish === false || !tunnel.hostname || !tunnel.protocol) {
-    throw new Error("This server is private: svc webtty client opens it.");
+    throw new Error("This server is private: open it with svc webtty client.");
   }
   if (label("e2e") === "required") {
-    throw new Error("This server wants end-to-end encryption: svc webtty client speaks it.");
+    throw new Error("This server requires end-to-end encryption: open it with svc webtty client.");
   }
   if (!isManaged && label("transport") === "plain") {
-    throw new Error("This server takes no browsers: svc webtty client opens it.");
+    throw new Error("This server does not accept browsers: open it with svc webtty client.");
   }
   one("#name").textContent = `on ${server.name ?? tunnel.name ?? page.subject}`;
   const restricted = isManaged && (await isRestricted(server.id));
-  if (restricted && !mayManage) throw new Error("This server is for those who manage servers.");
+  if (restricted && !mayManage) throw new Error("Only users who can manage servers may open this server.");
   restrictTo(restricted ? tunnel.id : undefined);
   return { tunnel, at: label("exec.path") ?? "/", isManaged, isRestricted: restricted };
 }
@@ -51,7 +51,7 @@ function make() {
   screen ??= new Screen(one("#terminal"), { typed: type });
   screen.terminal.reset();
   for (const button of [open, goBack]) button.hidden = true;
-  const full = () => say("There is more output than is drawn.");
+  const full = () => say("There is more output than can be displayed.");
   return new Shell({ find, screen, on: { opened, notice, lost, over, full } });
 }
 
@@ -67,7 +67,7 @@ async function begin() {
 async function goOn(kept) {
   left = undefined;
   shell = make();
-  say("Coming back to your terminal …");
+  say("Reconnecting to your terminal …");
   await shell.goOn(kept);
 }
 
@@ -75,7 +75,7 @@ function opened(isAgain) {
   complain();
   one("#hang-up").hidden = false;
   if (isAgain) {
-    say("You are back in your terminal.");
+    say("You are connected to your terminal again.");
     // The user has not pressed a button. So the focus is not moved into the terminal but next to
     // it.
     if (document.activeElement === document.body) one("#terminal").focus();
@@ -118,7 +118,7 @@ function enter() {
 /** Requests control after a reconnect. It is granted unless another participant has control. */
 async function takeControl() {
   try {
-    if (!(await shell.askForControl())) say("You are back, and somebody else has control.");
+    if (!(await shell.askForControl())) say("You are connected again, but another user has control.");
   } catch (error) {
     complain(error);
   }
@@ -170,7 +170,7 @@ function control(has) {
 
 /** Handles a lost connection. */
 function lost() {
-  say("The connection is lost. Coming back …");
+  say("The connection is lost. Reconnecting …");
   idle();
 }
 
@@ -256,7 +256,7 @@ async function start() {
   }
   left = kept;
   goBack.hidden = !left;
-  say(left ? "The terminal that you left is still open." : "Nothing is open yet.");
+  say(left ? "The terminal that you left is still open." : "No terminal is open yet.");
 }
 
 void knowMembers();

@@ -21,7 +21,7 @@ export function question(text) {
   const shown = lines.slice(0, LINES).map((line) => (line.length > WIDTH ? `${line.slice(0, WIDTH)} …` : line));
   if (lines.length > LINES) shown.push(`… and ${lines.length - LINES} more`);
   const what = lines.length === 1 ? "a line, which runs" : `${lines.length} lines, which run`;
-  return `Paste ${what} at once?\n\n${shown.join("\n")}`;
+  return `Paste ${what} immediately?\n\n${shown.join("\n")}`;
 }
 
 /** Number of characters that a question shows. */

@@ -24,7 +24,7 @@ async function load() {
   one("#name").textContent = `of ${new Date(session.started_at).toLocaleString()}`;
   if (session.recording_mode !== "recorded") throw new Error("This session was not recorded.");
   if (session.encryption_mode === "e2e") {
-    throw new Error("Only the two ends of this session can read what was recorded.");
+    throw new Error("Only the client and the server of this session can read the recording.");
   }
   let from = 1n;
   let begin;
@@ -40,7 +40,7 @@ async function load() {
     }
     say(`${player.steps.length} steps were read …`);
     if (events.length === 0) return "";
-    if (bytes > MAX_BYTES) return " It is too long for a page: this is its begin.";
+    if (bytes > MAX_BYTES) return " It is too long for a page: only its start is shown.";
   }
 }
 

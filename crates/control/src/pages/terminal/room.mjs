@@ -34,7 +34,7 @@ export async function knowMembers() {
 }
 
 /** Display name of a user, from the id or name of the engine. */
-export const nameOf = (user) => members?.get(user) || user || "Somebody";
+export const nameOf = (user) => members?.get(user) || user || "A user";
 
 /** A button for an action that can be refused. */
 export function button(label, does, name = label) {
@@ -120,7 +120,7 @@ export class Room {
     box.className = "request";
     const text = document.createElement("p");
     const why = reason ? `: “${reason}”` : " and gives no reason.";
-    text.textContent = `${who} asks for control${why}`;
+    text.textContent = `${who} requests control${why}`;
     const answer = (grant) => async () => {
       await this.decide(id, grant);
       this.forget(id);
@@ -233,12 +233,12 @@ export const endOf = ({ exit_code: code }) =>
 
 const REASONS = {
   2: "a signal ended it",
-  3: "its client was gone for too long",
-  4: "nothing happened for too long",
-  5: "it ran for as long as it may",
-  6: "the server goes down",
-  7: "somebody ended it",
-  8: "its recording could not go on",
+  3: "its client was disconnected for too long",
+  4: "it was idle for too long",
+  5: "it reached its maximum duration",
+  6: "the server is shutting down",
+  7: "a user ended it",
+  8: "its recording could not continue",
 };
 
 const PEOPLE = [

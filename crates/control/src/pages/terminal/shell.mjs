@@ -125,7 +125,7 @@ export class Shell {
         break;
       case "error":
       case "protocolError":
-        if (this.#lostAt && message.msg.includes(NOTHING)) this.end(GONE);
+        if (this.#lostAt && NOTHING.some((text) => message.msg.includes(text))) this.end(GONE);
         else this.end("The session ended.", message.msg);
         break;
       default:
@@ -163,7 +163,7 @@ export class Shell {
     if (notice.kind === NOTICE.kicked) {
       if (Date.now() < (this.until ?? Infinity)) this.end("You were removed from this session.");
       // The engine also ends streams whose token has expired.
-      else void this.#lost(new Error("The time of the connection was over."));
+      else void this.#lost(new Error("The connection has expired."));
       return;
     }
     this.#on.notice(notice);
@@ -204,7 +204,7 @@ export class Shell {
       this.#lostAt = Date.now();
     }
     if (error.status === 403) {
-      this.end("You may not come back to this terminal.", error);
+      this.end("You may not reconnect to this terminal.", error);
       return;
     }
     if (isGone(error) || Date.now() > this.#lostAt + this.#grace) {
@@ -265,10 +265,10 @@ const fromText = (text) => Uint8Array.from(atob(text), (byte) => byte.charCodeAt
 
 const FEATURES = [FEATURE.signals, FEATURE.resume, FEATURE.notices];
 
-const GONE = "The terminal has ended: nobody came back to it in time.";
+const GONE = "The terminal has ended: no user reconnected to it in time.";
 /** The server's response to a late reconnect. */
-const NOTHING = "no session to come back to";
-const LISTED = " What runs may go on for a while: the list of sessions has it.";
+const NOTHING = ["the session to resume does not exist", "no session to come back to"];
+const LISTED = " Running programs may continue for a while: see the list of sessions.";
 
 /** Maximum bytes of one message. Typed input is small, but pasted text may be large. */
 const PIECE = 16 * 1024;

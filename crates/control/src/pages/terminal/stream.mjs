@@ -32,11 +32,11 @@ export class Stream {
   #take(data) {
     let message;
     try {
-      if (typeof data === "string") throw new TypeError("text is no message");
+      if (typeof data === "string") throw new TypeError("text is not a message");
       message = decode(data);
     } catch (error) {
       console.warn(error);
-      this.#end("The other side said something that is not WebTTY.");
+      this.#end("The server sent a message that is not WebTTY.");
       return;
     }
     this.#watch();
@@ -56,7 +56,7 @@ export class Stream {
   /** Period without a message after which a peer counts as lost. */
   #watch() {
     clearTimeout(this.silence);
-    this.silence = setTimeout(() => this.#end("Nothing was heard any more."), SILENCE);
+    this.silence = setTimeout(() => this.#end("The server stopped responding."), SILENCE);
   }
 
   #end(why) {

@@ -28,7 +28,7 @@ async function begin() {
     return;
   }
   if (!session.live.attachable) {
-    throw new Error("Nobody can watch this session: only its two ends can read it.");
+    throw new Error("This session cannot be watched: only its client and its server can read it.");
   }
   rules = isMine(session) || page.may.has(OWNERS);
   terminate.hidden = !rules;
@@ -54,7 +54,7 @@ function hear(message) {
     case "error":
     case "protocolError":
       complain(message.msg);
-      ended("The session is over for you.");
+      ended("You have left the session.");
       break;
     default:
       break;
@@ -76,18 +76,18 @@ function notice(notice) {
       else if (screen.typing) control(false);
       break;
     case NOTICE.revoked:
-      if (isMe || !notice.participantId) over("Control went back.");
+      if (isMe || !notice.participantId) over("Control was taken back.");
       break;
     case NOTICE.refused:
-      if (isMe) over("You were refused.");
+      if (isMe) over("Your request was refused.");
       break;
     case NOTICE.expired:
-      if (isMe) over("Nobody answered in time.");
+      if (isMe) over("Your request was not answered in time.");
       break;
     case NOTICE.kicked:
       if (Date.now() >= until) {
         // The engine also ends streams whose token has expired.
-        void reattach("The time to watch was over.");
+        void reattach("The time to watch has expired.");
         break;
       }
       ended("You were removed from this session.");
@@ -108,7 +108,7 @@ function seen() {
   };
   room = new Room({ session: page.subject, me, decide, rules });
   ask.hidden = !mayAsk;
-  say("You watch.");
+  say("You are watching.");
 }
 
 function control(has, of) {
@@ -186,7 +186,7 @@ ask.addEventListener("submit", (event) => {
     const asked = path("sessions", page.subject, "control-requests");
     const made = await engine(asked, { method: "POST", body });
     request ??= made.id;
-    if (!screen.typing) say("You asked for control. Somebody has to grant it.");
+    if (!screen.typing) say("You asked for control. The controller or the owner has to grant it.");
   });
 });
 giveBack.addEventListener("click", () =>
@@ -202,7 +202,7 @@ again.addEventListener("click", () =>
 );
 terminate.addEventListener("click", () =>
   attempt(terminate, async () => {
-    if (confirm("End the session for everybody?")) {
+    if (confirm("End the session for all participants?")) {
       await engine(path("sessions", page.subject), { method: "DELETE" });
     }
   }),

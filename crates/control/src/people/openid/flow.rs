@@ -182,7 +182,7 @@ pub async fn complete(
     app.people
         .ip_throttle
         .take_back(&source_network(browser.ip));
-    tracing::debug!(issuer, "somebody signed in by the OpenID provider");
+    tracing::debug!(issuer, "a user signed in with the OpenID provider");
     Ok(arrived)
 }
 

@@ -71,22 +71,22 @@ impl TryFrom<String> for Endpoint {
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
     /// The provider does not answer, or not in time.
-    #[error("the provider did not answer")]
+    #[error("the provider did not respond")]
     Unavailable(#[source] reqwest::Error),
     /// The provider did not answer a moment ago.
-    #[error("the provider did not answer a moment ago")]
+    #[error("the provider did not respond a moment ago")]
     RecentlyFailed,
     /// Too many users sign in at the same time.
-    #[error("too many sign-ins wait for the provider")]
+    #[error("too many sign-ins are waiting for the provider")]
     Busy,
     /// The provider refuses.
-    #[error("the provider answered with status {0}")]
+    #[error("the provider responded with status {0}")]
     Status(u16),
     /// The response is too large.
-    #[error("the provider's answer is too large")]
+    #[error("the provider's response is too large")]
     TooLarge,
     /// The response is not the expected JSON.
-    #[error("the provider's answer is not the JSON that was asked for")]
+    #[error("the provider's response is not the expected JSON")]
     NotJson,
     /// The metadata is invalid.
     #[error("the provider's metadata: {0}")]
@@ -95,10 +95,10 @@ pub enum ProviderError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The callback is from another provider (RFC 9207).
-    #[error("the answer names another issuer, or none")]
+    #[error("the response names another issuer, or none")]
     MixedUp,
     /// The user did not authenticate again, as was requested.
-    #[error("the person did not sign in anew")]
+    #[error("the user did not authenticate again")]
     NotReauthenticated,
 }
 
@@ -225,7 +225,7 @@ impl Provider {
             let user_info: UserInfo = json(request).await?;
             // Section 5.3.2: the response may be about another user.
             if user_info.sub != claims.sub {
-                return Err(TokenError::Refused("userinfo is about somebody else").into());
+                return Err(TokenError::Refused("userinfo is about another user").into());
             }
             profile = user_info.profile;
         }

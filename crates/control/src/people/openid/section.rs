@@ -102,16 +102,22 @@ impl OpenIdSection {
             self.scopes
         };
         if let Some(at) = scopes.iter().position(|scope| !is_scope(scope)) {
-            return Err(wrong(&format!("scopes.{at}"), "this is not one scope"));
+            return Err(wrong(&format!("scopes.{at}"), "must be a single scope"));
         }
         if !scopes.iter().any(|scope| scope == "openid") {
-            return Err(wrong("scopes", "without openid nobody is identified"));
+            return Err(wrong(
+                "scopes",
+                "the scope openid is required to identify users",
+            ));
         }
         let sign_up = match (self.sign_up, self.domains) {
             (SignUpWord::Invited, none) if none.is_empty() => SignUp::Invited,
             (SignUpWord::Anyone, none) if none.is_empty() => SignUp::Anyone,
             (SignUpWord::Domains, none) if none.is_empty() => {
-                return Err(wrong("domains", "sign_up: domains needs at least one"));
+                return Err(wrong(
+                    "domains",
+                    "sign_up: domains requires at least one domain",
+                ));
             }
             (SignUpWord::Domains, domains) => SignUp::Domains(
                 domains
@@ -121,7 +127,7 @@ impl OpenIdSection {
                     .collect::<Result<_, _>>()?,
             ),
             (SignUpWord::Invited | SignUpWord::Anyone, _) => {
-                return Err(wrong("domains", "these count with sign_up: domains alone"));
+                return Err(wrong("domains", "only allowed with sign_up: domains"));
             }
         };
         let file = |key: &str, value: Option<String>| {
@@ -144,17 +150,17 @@ impl OpenIdSection {
 /// The host of an issuer, if the issuer is valid.
 fn issuer_host(issuer: &str) -> Result<String, &'static str> {
     let Ok(uri) = issuer.parse::<Uri>() else {
-        return Err("this is no address such as https://id.example.com");
+        return Err("this is not an address such as https://id.example.com");
     };
     // OpenID Connect Core 1.0 section 2: neither a query nor a fragment.
     if uri.query().is_some() || issuer.contains(['#', '@']) {
-        return Err("an issuer has no query, no fragment and no user");
+        return Err("an issuer must not have a query, a fragment or a user");
     }
     let host = uri.host().unwrap_or_default();
     match uri.scheme_str() {
         Some("https") if !host.is_empty() => Ok(host.to_owned()),
         Some("http") if is_loopback(host) => Ok(host.to_owned()),
-        _ => Err("it says who signs in: it must be https, or on loopback"),
+        _ => Err("users are identified with it: it must be https, or on loopback"),
     }
 }
 

@@ -12,7 +12,7 @@ use super::secrets::FlowSecrets;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The key is unknown. It may be a new one.
-    #[error("no known key is the one that signed the ID token")]
+    #[error("the ID token was not signed with a known key")]
     UnknownKey,
     /// Any other reason, as text for the operator.
     #[error("the ID token is refused: {0}")]
@@ -41,7 +41,9 @@ impl KeySet {
         let key = found.next().ok_or(TokenError::UnknownKey)?;
         // Section 10.1: if there are several keys, the token names one.
         if kid.is_none() && found.next().is_some() {
-            return Err(TokenError::Refused("it does not say which key signed it"));
+            return Err(TokenError::Refused(
+                "it does not name the key that signed it",
+            ));
         }
         Ok(key)
     }
@@ -108,24 +110,24 @@ pub(super) fn check(
     let refused = |why| Err(TokenError::Refused(why));
     // `none` is not an algorithm of this parser.
     let Ok(header) = decode_header(token) else {
-        return refused("it is not signed by an algorithm that we know");
+        return refused("its signature algorithm is not supported");
     };
     let algorithm = header.alg;
     // Symmetric algorithms are not in the list, because a public key is not a secret.
     if !ALGORITHMS.contains(&algorithm) {
-        return refused("it is not signed by a key pair");
+        return refused("its signature algorithm does not use a key pair");
     }
     if !expected.algorithms.is_empty() && !expected.algorithms.iter().any(|a| *a == name(algorithm))
     {
-        return refused("it is signed by an algorithm that the provider does not announce");
+        return refused("its signature algorithm is not announced by the provider");
     }
     // RFC 7515 section 4.1.11: critical extensions that are not understood must be rejected.
     if header.crit.is_some() {
-        return refused("it has critical parts");
+        return refused("it has critical header parameters");
     }
     let key = keys.find(header.kid.as_deref(), algorithm)?;
     let Ok(key) = DecodingKey::from_jwk(key) else {
-        return refused("its key is not usable");
+        return refused("its key cannot be used");
     };
     let mut signature = Validation::new(algorithm);
     // Only signature and shape are checked here. The claims are checked below, at the time `now`.
@@ -133,24 +135,24 @@ pub(super) fn check(
     signature.validate_exp = false;
     signature.validate_aud = false;
     let Ok(token) = decode::<IdClaims>(token, &key, &signature) else {
-        return refused("its signature or its shape is wrong");
+        return refused("its signature or its format is wrong");
     };
     let claims = token.claims;
     if claims.iss != expected.issuer {
-        return refused("it is of another issuer");
+        return refused("it is from another issuer");
     }
     if !claims
         .aud
         .iter()
         .any(|audience| audience == expected.client_id)
     {
-        return refused("it is for somebody else");
+        return refused("its audience is another client");
     }
     let party = claims.azp.as_deref();
     if party.is_some_and(|party| party != expected.client_id)
         || (claims.aud.len() > 1 && party.is_none())
     {
-        return refused("it was given to somebody else");
+        return refused("its authorized party is another client");
     }
     let second = now.as_second();
     if claims.exp.saturating_add(LEEWAY) <= second {
@@ -161,18 +163,18 @@ pub(super) fn check(
             .nbf
             .is_some_and(|from| from.saturating_sub(LEEWAY) > second)
     {
-        return refused("it is of the future");
+        return refused("it was issued in the future");
     }
     if !claims
         .nonce
         .as_deref()
         .is_some_and(|nonce| secrets.is_nonce(nonce))
     {
-        return refused("it is of another sign-in");
+        return refused("it belongs to another sign-in");
     }
     // Section 2: at most 255 ASCII characters, which are compared byte for byte.
     if claims.sub.is_empty() || claims.sub.len() > MAX_SUBJECT || !claims.sub.is_ascii() {
-        return refused("its subject is none");
+        return refused("its subject is not valid");
     }
     Ok(claims)
 }

@@ -165,7 +165,10 @@ async fn consume(
     let count = shown.sign_count.into();
     let is_next = passkeys::used(tx, known.id, count, shown.user_verified, now).await?;
     if !is_next {
-        tracing::warn!(user.id = %known.user_id, passkey.id = %known.id, "a passkey's counter did not grow: there may be a copy of it");
+        tracing::warn!(
+            user.id = %known.user_id, passkey.id = %known.id,
+            "the counter of a passkey did not increase: a copy of it may exist"
+        );
     }
     Ok(is_next)
 }

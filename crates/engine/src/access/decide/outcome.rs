@@ -186,43 +186,43 @@ macro_rules! rules {
 
 rules! {
     /// The tunnel has no access rules.
-    Public "public" "Nothing guards the tunnel."
+    Public "public" "The tunnel has no guard."
     /// The tunnel is not published.
-    Private "private" "The tunnel is private: it is dialled, not visited."
+    Private "private" "The tunnel is private: clients dial it, and it has no public address."
     /// The project is suspended.
     Suspended "suspended" "The project is suspended."
     /// The tunnel requires a rule that this engine cannot enforce.
-    Unenforceable "unenforceable" "The tunnel or its project asks for a guard that this engine cannot keep."
+    Unenforceable "unenforceable" "The tunnel or its project requires a guard that this engine does not support."
     /// `trusted_ips` of the tunnel or the project.
-    TrustedIps "trusted_ips" "Visitors come from the addresses in `trusted_ips` alone."
+    TrustedIps "trusted_ips" "Only visitors from the addresses in `trusted_ips` are allowed."
     /// `geo_ip` of the tunnel or the project.
-    GeoIp "geo_ip" "Visitors come from certain countries alone."
+    GeoIp "geo_ip" "Only visitors from certain countries are allowed."
     /// The project's minimum TLS version.
-    TlsVersion "tls_version" "The project asks for a newer version of TLS."
+    TlsVersion "tls_version" "The project requires a newer version of TLS."
     /// The project's `publicAccessPolicy`.
     PublicAccess "public_access" "The project's policy for public access does not allow this tunnel to be visited."
     /// Requests per second, of the tunnel or the project.
-    RateLimit "rate_limit" "There were more visits in a second than the plan of the project allows."
+    RateLimit "rate_limit" "The requests per second exceed the limit of the project's plan."
     /// Two proofs (ED-5).
-    Ambiguous "ambiguous" "A client certificate came together with another proof."
+    Ambiguous "ambiguous" "The request has a client certificate and another proof."
     /// The form of the query credential (ED-1b).
-    QueryCredential "query_credential" "The token in the address is empty, malformed or there more than once."
+    QueryCredential "query_credential" "The token in the address is empty, malformed or repeated."
     /// `challenge_mode` (ED-6).
-    Challenge "challenge" "Browsers pass a challenge first."
+    Challenge "challenge" "Browsers must pass a challenge first."
     /// `token_auth` (ED-1), or a token instead of a challenge.
-    Token "token" "The tunnel takes visitors with a valid token."
+    Token "token" "Visitors need a valid token."
     /// A session's cookie with a request that a page of another origin may have caused.
-    CrossSite "cross_site" "With a person's session only pages of the tunnel, and of `allowed_origins`, change something or open WebSockets."
+    CrossSite "cross_site" "With a user's session, only pages of the tunnel and of `allowed_origins` may send requests that change something or open WebSockets."
     /// `svc_auth` (ED-2).
     Session "session" "Visitors must sign in as a member of the project."
     /// `mtls_auth` (ED-3).
-    Certificate "certificate" "The tunnel takes visitors with a client certificate that is known here."
+    Certificate "certificate" "Visitors need a registered client certificate."
     /// `tunnels.streams.create-delete` (ED-1c).
     Permission "permission" "The visitor lacks the permission to open streams in the project."
     /// `resources.tunnels` (ED-1c).
     Boundary "boundary" "The boundary of the credential excludes the project, the tunnel or the path."
     /// A path that cannot be checked (ED-7).
-    Path "path" "The boundary asks for a path, and this one cannot be judged."
+    Path "path" "The boundary requires a path, and the path of this request cannot be checked."
 }
 
 impl Decision {

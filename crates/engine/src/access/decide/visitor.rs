@@ -66,7 +66,7 @@ pub fn refuse<A>(
         return forbidden(
             Rule::GeoIp,
             "country_not_allowed",
-            "This tunnel does not take visitors from this country.",
+            "This tunnel does not allow visitors from this country.",
             if visitor.country.is_some() {
                 "a country that may not come near"
             } else {
@@ -82,7 +82,7 @@ pub fn refuse<A>(
         return forbidden(
             Rule::TlsVersion,
             "tls_version_too_low",
-            "This tunnel asks for a newer version of TLS.",
+            "This tunnel requires a newer version of TLS.",
             "an older version of TLS than the project allows",
         );
     }

@@ -107,8 +107,9 @@ impl Session {
                 let hostname = self.hostname(requested)?;
                 let is_raw = properties.protocol == Some(Protocol::Tls);
                 if is_raw && self.has_sessions_of_others(&hostname) {
-                    let reason = "`hostname`: people signed in at another publisher's tunnel there, \
-                        whose cookies this one would get; it is free when their sessions are over";
+                    let reason = "`hostname`: visitors signed in at another publisher's tunnel \
+                        with this name, and this tunnel would receive their cookies; the name is \
+                        free when their sessions have ended";
                     return Err(Error::invalid_request(reason));
                 }
                 properties.hostname = Some(hostname);

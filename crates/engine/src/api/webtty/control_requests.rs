@@ -103,7 +103,7 @@ pub(super) async fn resolve<A: LoadMetric>(
         },
         None if api.owns(&caller, &session) => Approver::Owner(person_of(&caller.token)),
         None => {
-            let why = "only the controller or an owner answers a request";
+            let why = "only the controller or an owner can answer a request";
             return Err(not_allowed(why).into());
         }
     };
@@ -122,7 +122,7 @@ fn own<N>(
     participant: &str,
 ) -> Result<ParticipantId, Refusal> {
     let not_there = || {
-        let problem = Problem::invalid_request("no participant of yours has this id");
+        let problem = Problem::invalid_request("you have no participant with this id");
         problem.with_field("participant_id")
     };
     let id: ParticipantId = participant.parse().map_err(|_| not_there())?;

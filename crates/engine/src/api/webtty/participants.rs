@@ -117,7 +117,10 @@ fn check(asked: &AttachBody) -> Result<(), Refusal> {
         return Err(refused(SessionRefusalError::NotAsController).into());
     }
     if asked.transport.is_some_and(|by| by != Transport::Websocket) {
-        return invalid("transport", "a participant's stream is a WebSocket");
+        return invalid(
+            "transport",
+            "the stream of a participant must be a WebSocket",
+        );
     }
     let state = asked.grant_state.as_deref();
     if state.is_some_and(|state| state != "requested") {

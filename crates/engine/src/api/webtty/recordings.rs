@@ -114,7 +114,7 @@ async fn export<A: LoadMetric>(
         .recorder
         .export(&caller.project.id, &session, export);
     let pieces = exporting.await.map_err(|why| unreadable(&why))?;
-    info!(session = id, user = ?caller.token.user_id, "a recording is exported");
+    info!(session = id, user = ?caller.token.user_id, "a recording was exported");
     let (media, extension) = match export.format {
         Format::Text => ("text/plain; charset=utf-8", "txt"),
         Format::Json => ("application/json", "json"),
@@ -167,7 +167,7 @@ async fn remove<A: LoadMetric>(
         .recorder
         .delete(&caller.project.id, &session, by);
     removing.await.map_err(|why| unreadable(&why))?;
-    info!(%session, user = by, "a recording is deleted");
+    info!(%session, user = by, "a recording was deleted");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -243,7 +243,7 @@ pub(super) fn unreadable(why: &ReadError) -> Problem {
         }
         ReadError::Store(error) => {
             warn!(%error, "recordings cannot be read");
-            let away = "Recordings cannot be read now.";
+            let away = "The storage of the recordings cannot be read at the moment.";
             return Problem::new(503, "recording_unavailable", away).with_retry_after(BUSY_RETRY);
         }
         ReadError::Running => "recording_running",

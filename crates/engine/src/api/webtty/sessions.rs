@@ -72,7 +72,7 @@ pub(super) async fn terminate<A: LoadMetric>(
     let permission = Permission::WebttySessionsReadWrite;
     let session = api.running_of(&caller, &path(id)?, permission)?;
     if !api.owns(&caller, &session) {
-        return Err(not_allowed("only an owner ends a session").into());
+        return Err(not_allowed("only an owner can end a session").into());
     }
     session
         .update(|session, now| session.terminate(None, now))

@@ -82,7 +82,7 @@ fn is_relevant(field: &Field<'_>) -> bool {
 
 /// The response to a request whose session is not accepted.
 pub(in crate::edge) fn problem() -> Problem {
-    let detail = "With a session, only pages of this address may ask for this.";
+    let detail = "With a session, only pages of this address may send this request.";
     Problem::new(403, "cross_site_request", detail)
 }
 

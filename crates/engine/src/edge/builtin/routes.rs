@@ -279,7 +279,7 @@ impl BuiltinRequest<'_, '_> {
         record: &mut AccessRecord,
     ) -> Result<Answer, Box<Problem>> {
         let failed = || {
-            let detail = "Signing in did not work. Begin again.";
+            let detail = "Signing in did not work. Start again.";
             Box::new(Problem::new(403, "sign_in_failed", detail))
         };
         if !self.request.tunnel.policy.required_proofs().session {
@@ -357,7 +357,7 @@ impl BuiltinRequest<'_, '_> {
         self.require_same_origin(headers)?;
         let given = self.parameters(["puzzle", "number"]);
         let [puzzle, number] = given.ok_or_else(|| {
-            Box::new(Problem::invalid_request("a puzzle and a number are needed"))
+            Box::new(Problem::invalid_request("puzzle and number are required"))
         })?;
         let solution = Solution {
             puzzle: &puzzle,
@@ -410,7 +410,7 @@ impl BuiltinRequest<'_, '_> {
         if is_same_origin {
             return Ok(());
         }
-        let detail = "Only pages of this address may ask for this.";
+        let detail = "Only pages of this address may send this request.";
         Err(Box::new(Problem::new(403, "cross_origin", detail)))
     }
 }

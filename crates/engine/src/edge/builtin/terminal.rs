@@ -28,7 +28,7 @@ use crate::webtty::{self, Opener, Peer, Policy, Server, ServerError, SessionCont
 
 /// Detail of the refusal over HTTP/2. Current browsers do not open WebSockets over HTTP/2
 /// automatically.
-pub(in crate::edge) const HTTP1: &str = "A terminal is opened with a WebSocket over HTTP/1.1.";
+pub(in crate::edge) const HTTP1: &str = "A terminal requires a WebSocket over HTTP/1.1.";
 
 /// A request of a visitor to open a terminal.
 #[derive(Debug)]

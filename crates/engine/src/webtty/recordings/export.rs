@@ -133,7 +133,7 @@ impl Job {
             deadline: ReadDeadline::default(),
         };
         if let Err(error) = self.write(handle, &mut out).and_then(|()| out.flush()) {
-            warn!(session = self.id, %error, "an export ends early");
+            warn!(session = self.id, %error, "an export was aborted");
             // The reader may be gone.
             let sending = self.to.send(Err(error));
             handle

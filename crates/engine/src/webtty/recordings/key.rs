@@ -18,7 +18,7 @@ pub(super) fn read(path: &Path) -> io::Result<VaultKey> {
     let bytes = daemon::files::read_bounded(path, MAX_FILE)?;
     let text = std::str::from_utf8(&bytes).unwrap_or_default();
     let key = digits(text.trim().as_bytes());
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is not 64 hex digits");
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "expected 64 hex digits");
     key.map(VaultKey::new).ok_or_else(wrong)
 }
 

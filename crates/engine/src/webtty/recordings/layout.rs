@@ -103,10 +103,10 @@ pub enum StoreError {
     #[error(transparent)]
     Vault(#[from] VaultError),
     /// The object was opened, but does not have the format of this version.
-    #[error("this is of another form")]
+    #[error("the object has another format")]
     Form(#[from] serde_json::Error),
     /// The store took too long.
-    #[error("the store does not answer")]
+    #[error("the store does not respond")]
     Slow,
 }
 

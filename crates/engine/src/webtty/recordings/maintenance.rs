@@ -43,7 +43,7 @@ async fn maintain(inner: &Inner) {
             checked = match inner.store.has_its_key().await {
                 Ok(true) => true,
                 Ok(false) => {
-                    inner.not_stored(&"the recordings that are there were made with another key");
+                    inner.not_stored(&"the existing recordings were encrypted with another key");
                     sleep(MAINTENANCE_INTERVAL).await;
                     continue;
                 }
@@ -58,10 +58,10 @@ async fn maintain(inner: &Inner) {
         if next_round <= Instant::now() {
             next_round = Instant::now() + MAINTENANCE_INTERVAL;
             if let Err(error) = inner.close_lost().await {
-                warn!(%error, "sessions that were left open are not ended yet");
+                warn!(%error, "sessions that were left open cannot be ended yet; this is retried");
             }
             if let Err(error) = inner.remove_old().await {
-                warn!(%error, "old recordings are not removed yet");
+                warn!(%error, "old recordings cannot be removed yet; this is retried");
             }
             if !counted {
                 counted = inner.count().await.is_ok();
@@ -91,9 +91,12 @@ impl Inner {
                 Ok(()) => info!(
                     project,
                     session = id,
-                    "a session that was left open is ended"
+                    "a session that was left open was ended"
                 ),
-                Err(error) => warn!(project, session = id, %error, "a session is left open"),
+                Err(error) => warn!(
+                    project, session = id, %error,
+                    "a session that was left open cannot be ended yet"
+                ),
             }
         }
         Ok(())
@@ -156,7 +159,7 @@ impl Inner {
                 self.ended.lock().remove(&id);
                 self.usage.change(&project, bytes, 0);
                 self.changed();
-                info!(project, session = id, bytes, "an old recording is removed");
+                info!(project, session = id, bytes, "an old recording was removed");
             }
         }
         Ok(())

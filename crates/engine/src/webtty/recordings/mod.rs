@@ -287,7 +287,7 @@ impl Inner {
 
     fn stored(&self) {
         if !self.healthy.send_replace(true) {
-            info!("recordings are stored again");
+            info!("recordings can be stored again");
         }
     }
 

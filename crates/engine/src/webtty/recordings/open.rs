@@ -35,7 +35,10 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The existing recordings were made with another key.
-    #[error("`webtty.recordings.key_file`: {} is not the key of the recordings that are there", .0.display())]
+    #[error(
+        "`webtty.recordings.key_file`: {} is not the key of the existing recordings",
+        .0.display()
+    )]
     OtherKey(PathBuf),
     /// The secret of the store cannot be read.
     #[error("`webtty.recordings.s3.secret_access_key_file`: {}", .path.display())]

@@ -16,13 +16,13 @@ use super::{Inner, RecordedSession, Recorder};
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The session does not exist, or no store is configured.
-    #[error("there is no such recording")]
+    #[error("the recording does not exist")]
     NotFound,
     /// Its records were removed.
     #[error("the recording was deleted")]
     Deleted,
     /// The recording is in progress.
-    #[error("the session is being recorded")]
+    #[error("the session is still being recorded")]
     Running,
     /// Only the two ends can read it.
     #[error("the session is end-to-end encrypted")]
@@ -31,10 +31,10 @@ pub enum ReadError {
     #[error("too many recordings are being read")]
     Busy,
     /// Its records deviate from the chain.
-    #[error("the recording was changed: {0}")]
+    #[error("the recording was modified: {0}")]
     Broken(#[from] ChainError),
     /// A part of it cannot be opened.
-    #[error("the recording was changed from record {seq} on")]
+    #[error("the recording was modified from record {seq} on")]
     Unopened {
         /// The first record of that part.
         seq: u64,
@@ -158,7 +158,7 @@ impl Recorder {
                     break Some((seq, fault.to_string()));
                 }
                 Err(ReadError::Unopened { seq }) => {
-                    break Some((seq, "it cannot be opened".to_owned()));
+                    break Some((seq, "the record cannot be decrypted".to_owned()));
                 }
                 Err(error) => return Err(error),
             }
@@ -221,7 +221,7 @@ impl Inner {
         match self.store.get_session(project, id).await {
             Err(error) if error.is_missing() => Err(ReadError::NotFound),
             Err(StoreError::Vault(error)) => {
-                warn!(project, session = id, %error, "what is known of a session was changed");
+                warn!(project, session = id, %error, "the stored data of a session was modified");
                 Err(ReadError::Unopened { seq: 1 })
             }
             read => Ok(read?),

@@ -222,7 +222,7 @@ impl Writer {
             self.inner.not_stored(&error);
             let stopping = self.inner.stop.is_cancelled();
             if stopping || Instant::now() + between > until {
-                warn!(session = self.id, %error, "the end of a session is not stored");
+                warn!(session = self.id, %error, "the end of a session could not be stored");
                 return;
             }
             tokio::select! {
@@ -327,5 +327,5 @@ pub(super) fn interrupt(session: &mut api::webtty::Session, at: Timestamp) {
         .get_or_insert_with(|| INTERRUPTED.to_owned());
     session
         .error_message
-        .get_or_insert_with(|| "The engine stopped while the session ran.".to_owned());
+        .get_or_insert_with(|| "The engine stopped during the session.".to_owned());
 }

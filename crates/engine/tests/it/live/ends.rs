@@ -82,7 +82,7 @@ async fn a_slow_event_stream_is_closed_with_a_reason() {
         assert_eq!(stream.next().await.unwrap()["type"], "client.created");
         assert_eq!(
             stream.end().await,
-            "too slow: events came faster than they were read"
+            "too slow: events arrived faster than they were read"
         );
     }
 }

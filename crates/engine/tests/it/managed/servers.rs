@@ -159,7 +159,7 @@ async fn cp_12_a_server_without_a_valid_proof_is_refused() {
     assert!(reason.contains("has expired"), "{reason}");
     let ahead = now.checked_add(SignedDuration::from_secs(60)).unwrap();
     let reason = refused(&agent, host.labels(ahead)).await;
-    assert!(reason.contains("not good yet"), "{reason}");
+    assert!(reason.contains("not valid yet"), "{reason}");
 
     // Another server's key, under this server's name.
     let mut thief = Host {

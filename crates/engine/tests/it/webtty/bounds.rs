@@ -82,7 +82,7 @@ async fn a_silent_participant_is_hung_up_on() {
     let shows_nothing = async {
         mute.wait_for_close().await;
         let error = mute.error.as_deref();
-        assert_eq!(error, Some("nothing was shown in time"));
+        assert_eq!(error, Some("no grant was received in time"));
         assert!(started_at.elapsed() >= Duration::from_secs(5));
     };
     let falls_silent = async {

@@ -118,7 +118,7 @@ async fn a_session_without_its_server_has_failed() {
     for person in [&mut ann, &mut bob] {
         person.wait_for_close().await;
         let error = person.error.as_deref();
-        assert_eq!(error, Some("the connection to the server is gone"));
+        assert_eq!(error, Some("the connection to the server was lost"));
     }
     let ended = world
         .wait_for_session(&id, |shown| shown["status"] == "errored")

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 pub(crate) const LIST: Tool = Tool {
     name: "svc_webtty_list",
     title: "List terminal servers",
-    description: "The hosts of a project on which commands can be run at this moment, with what \
-                  each is called (target) and whether its sessions are managed and recorded.",
+    description: "The hosts of a project on which commands can be run at this moment, with the \
+                  name of each (target) and whether its sessions are managed and recorded.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Stream(TerminalAct::List),
@@ -25,9 +25,9 @@ pub(crate) const LIST: Tool = Tool {
 pub(crate) const EXEC: Tool = Tool {
     name: "svc_webtty_exec",
     title: "Run a command on a server",
-    description: "Runs one command on a terminal server and answers with its exit code and what \
-                  it wrote, as far as it fits. There is no shell unless the command is one: \
-                  [\"sh\", \"-c\", \"…\"]. What it does cannot be undone: ask the person first.",
+    description: "Runs one command on a terminal server and answers with its exit code and its \
+                  output, truncated if too long. No shell is used unless the command is one: \
+                  [\"sh\", \"-c\", \"…\"]. Its effects cannot be undone: ask the user first.",
     effect: Effect::Acts,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Stream(TerminalAct::Exec),
@@ -36,36 +36,36 @@ pub(crate) const EXEC: Tool = Tool {
             required(
                 "server",
                 Shape::Text,
-                "What the server is called, as svc_webtty_list says.",
+                "The server's name, as shown by svc_webtty_list.",
             ),
             required("command", Shape::Texts, "The program and its arguments."),
-            stream("stdin", Shape::Text, "What the command reads."),
-            stream("env", Shape::Named, "Variables for the command."),
-            stream("workdir", Shape::Text, "The directory in which it runs."),
+            stream("stdin", Shape::Text, "The standard input of the command."),
+            stream("env", Shape::Named, "Environment variables of the command."),
+            stream("workdir", Shape::Text, "The working directory of the command."),
             stream(
                 "user",
                 Shape::Text,
-                "The account that it runs as, where the server lets clients choose.",
+                "The account that runs the command, if the server lets clients choose.",
             ),
             stream(
                 "purpose",
                 Shape::Text,
-                "Why it is run, for who looks at the session later.",
+                "The reason, shown to users who review the session later.",
             ),
             stream(
                 "timeout_seconds",
                 Shape::Number(1, 120, Some(30)),
-                "The command is ended when it takes longer.",
+                "The command is terminated if it takes longer.",
             ),
         ],
         output: || {
             json!({
                 "type": "object",
                 "properties": {
-                    "exit_code": {"type": ["integer", "null"], "description": "128 and more for a signal; null where it was ended by the timeout."},
+                    "exit_code": {"type": ["integer", "null"], "description": "128 or more for a signal; null if the timeout ended the command."},
                     "stdout": {"type": "string"},
                     "stderr": {"type": "string"},
-                    "truncated": {"type": "object", "description": "How many bytes of each stream are not here."},
+                    "truncated": {"type": "object", "description": "Number of bytes of each stream that were left out."},
                     "timed_out": {"type": "boolean"},
                     "duration_ms": {"type": "integer"},
                     "session_id": {"type": ["string", "null"]},
@@ -79,7 +79,7 @@ pub(crate) const EXEC: Tool = Tool {
 pub(crate) const SESSIONS_LIST: Tool = Tool {
     name: "svc_webtty_sessions_list",
     title: "List terminal sessions",
-    description: "Managed terminal sessions of a project: those that run, and those that ended.",
+    description: "Managed terminal sessions of a project, both active and past.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Operation(
@@ -89,27 +89,27 @@ pub(crate) const SESSIONS_LIST: Tool = Tool {
         ),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[
-            filter("server_id", "Of this registered server."),
-            filter("tunnel_id", "Over this tunnel."),
-            filter("user_id", "Opened by this account."),
-            filter("group_id", "In this group."),
+            filter("server_id", "Only sessions of this registered server."),
+            filter("tunnel_id", "Only sessions over this tunnel."),
+            filter("user_id", "Only sessions opened by this account."),
+            filter("group_id", "Only sessions in this group."),
             filter(
                 "origin",
-                "With this origin: human, agent, api, automation, ci, scheduled-job.",
+                "Only sessions with this origin: human, agent, api, automation, ci, scheduled-job.",
             ),
             Argument {
                 shape: Shape::OneOf(&["opening", "active", "closing", "closed", "errored"]),
-                ..filter("status", "With this status.")
+                ..filter("status", "Only those with this status.")
             },
             Argument {
                 to: ArgumentTarget::Filter("started_from"),
                 shape: Shape::Time,
-                ..filter("started_after", "That began at this time or later.")
+                ..filter("started_after", "Started at this time or later.")
             },
             Argument {
                 to: ArgumentTarget::Filter("started_to"),
                 shape: Shape::Time,
-                ..filter("started_before", "That began at this time or before.")
+                ..filter("started_before", "Started at this time or earlier.")
             },
             param(
                 "limit",
@@ -124,8 +124,8 @@ pub(crate) const SESSIONS_LIST: Tool = Tool {
 pub(crate) const SESSION_GET: Tool = Tool {
     name: "svc_webtty_session_get",
     title: "Get a terminal session",
-    description: "One session: its server, command, who opened it and why, how it ended, and who \
-                  has control now.",
+    description: "One session: its server, command, owner and reason, how it ended, and which \
+                  participant has control.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Operation(
@@ -141,8 +141,9 @@ pub(crate) const SESSION_GET: Tool = Tool {
 
 pub(crate) const SESSION_PARTICIPANTS: Tool = Tool {
     name: "svc_webtty_session_participants",
-    title: "List who takes part in a session",
-    description: "Who takes part in a terminal session, and who did, and who has control.",
+    title: "List the participants of a session",
+    description: "Current and past participants of a terminal session, and which of them has \
+                  control.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Operation(
@@ -159,9 +160,9 @@ pub(crate) const SESSION_PARTICIPANTS: Tool = Tool {
 pub(crate) const SESSION_EVENTS: Tool = Tool {
     name: "svc_webtty_session_events",
     title: "Read the recording of a session",
-    description: "Records of a terminal session in their order: what was typed and shown (base64), \
-                  sizes, who came and who got control. For reading, svc_webtty_session_export is \
-                  shorter.",
+    description: "Records of a terminal session in their order: input and output (base64), sizes, \
+                  participants that joined and changes of control. For reading, \
+                  svc_webtty_session_export is shorter.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Operation(
@@ -190,8 +191,8 @@ pub(crate) const SESSION_EVENTS: Tool = Tool {
 pub(crate) const SESSION_EXPORT: Tool = Tool {
     name: "svc_webtty_session_export",
     title: "Export the recording of a session",
-    description: "What was shown in a terminal session as lines of text, or as JSON or an \
-                  asciicast. A long recording comes in parts: from_seq and max_events.",
+    description: "The output of a terminal session as lines of text, or as JSON or an asciicast. \
+                  Read a long recording in parts, with from_seq and max_events.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Operation(
@@ -207,14 +208,14 @@ pub(crate) const SESSION_EXPORT: Tool = Tool {
                 ..query(
                     "format",
                     Shape::OneOf(&["text", "json", "ndjson", "asciicast", "asciicast-v3"]),
-                    "What is written.",
+                    "The format of the export.",
                 )
             },
-            query("include_stdin", Shape::Flag, "What was typed, too."),
+            query("include_stdin", Shape::Flag, "Include the input."),
             query(
                 "include_markers",
                 Shape::Flag,
-                "Of text: who came, and who got control.",
+                "For text: include participants that joined and changes of control.",
             ),
             query(
                 "from_seq",
@@ -240,10 +241,10 @@ pub(crate) const SESSION_EXPORT: Tool = Tool {
 pub(crate) const SESSION_SCREEN: Tool = Tool {
     name: "svc_webtty_session_screen",
     title: "Watch a terminal session",
-    description: "Takes part in a terminal session as a spectator, which everybody in it sees, and \
-                  answers with the rows of its screen, who has control, and how far a request of \
-                  yours is. With wait_seconds it answers as soon as something changes. Who is not \
-                  asked for ten minutes leaves.",
+    description: "Joins a terminal session as a spectator, which all participants see, and answers \
+                  with the rows of its screen, who has control, and the state of your request for \
+                  control. With wait_seconds it answers as soon as something changes. After ten \
+                  minutes without a call you leave the session.",
     effect: Effect::Changes,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Stream(TerminalAct::Screen),
@@ -264,9 +265,9 @@ pub(crate) const SESSION_SCREEN: Tool = Tool {
 pub(crate) const SESSION_TYPE: Tool = Tool {
     name: "svc_webtty_session_type",
     title: "Type in a terminal session",
-    description: "Types a line in a session where control was given to you, sends it off, and \
-                  answers with the screen a moment later. Without control nothing is typed: ask \
-                  for it with svc_webtty_control_request_create. What it does cannot be undone.",
+    description: "Types a line in a session where you have control, submits it, and answers with \
+                  the screen a moment later. Without control nothing is typed: ask for it with \
+                  svc_webtty_control_request_create. Its effects cannot be undone.",
     effect: Effect::Acts,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Stream(TerminalAct::Type),
@@ -276,12 +277,12 @@ pub(crate) const SESSION_TYPE: Tool = Tool {
             required(
                 "line",
                 Shape::Text,
-                "What is typed, without an end of line.",
+                "The text to type, without a line end.",
             ),
             stream(
                 "wait_seconds",
                 Shape::Number(0, 25, Some(5)),
-                "How long to wait for what it does.",
+                "How long to wait for the output.",
             ),
         ],
         output: screen,
@@ -291,7 +292,7 @@ pub(crate) const SESSION_TYPE: Tool = Tool {
 pub(crate) const CONTROL_REQUESTS_LIST: Tool = Tool {
     name: "svc_webtty_control_requests_list",
     title: "List requests for control",
-    description: "Who asked to type into a terminal session, why, and what became of it.",
+    description: "Requests to type into a terminal session: by whom, why, and with what result.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Operation(
@@ -304,7 +305,7 @@ pub(crate) const CONTROL_REQUESTS_LIST: Tool = Tool {
             SESSION,
             Argument {
                 shape: Shape::OneOf(&["pending", "granted", "refused", "revoked", "expired"]),
-                ..filter("status", "With this status.")
+                ..filter("status", "Only those with this status.")
             },
             param(
                 "limit",
@@ -319,25 +320,26 @@ pub(crate) const CONTROL_REQUESTS_LIST: Tool = Tool {
 pub(crate) const CONTROL_REQUEST_CREATE: Tool = Tool {
     name: "svc_webtty_control_request_create",
     title: "Ask for control",
-    description: "Asks whoever has control of a terminal session, and its owner, to let you type: \
-                  for some lines (1 is one command) or some minutes. A person reads the reason and \
-                  answers; svc_webtty_session_screen with wait_seconds tells what they said.",
+    description: "Asks the participant with control of a terminal session, and its owner, to let \
+                  you type: for some lines (1 is one command) or some minutes. A user reads the \
+                  reason and answers; svc_webtty_session_screen with wait_seconds returns the \
+                  answer.",
     effect: Effect::Adds,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Stream(TerminalAct::RequestControl),
         scopes: &[WebttySessionsReadWrite],
         arguments: &[
             SESSION,
-            required("reason", Shape::Text, "Why, for the person who answers."),
+            required("reason", Shape::Text, "The reason, shown to the user who answers."),
             stream(
                 "lines",
                 Shape::Number(1, 1000, None),
-                "For so many lines; without lines and minutes for one.",
+                "For this many lines; one if neither lines nor minutes is given.",
             ),
             stream(
                 "minutes",
                 Shape::Number(1, 60, None),
-                "For so many minutes.",
+                "For this many minutes.",
             ),
         ],
         output: || object(&["id", "status", "created_at"]),
@@ -347,9 +349,9 @@ pub(crate) const CONTROL_REQUEST_CREATE: Tool = Tool {
 pub(crate) const CONTROL_REQUEST_RESOLVE: Tool = Tool {
     name: "svc_webtty_control_request_resolve",
     title: "Answer a request for control",
-    description: "Grants or refuses a request for control, or takes control back. Whoever made the \
-                  request cannot grant it. Ask the person first: who has control can do whatever \
-                  the person can.",
+    description: "Grants or refuses a request for control, or revokes control. The account that \
+                  made the request cannot grant it. Ask the user first: a participant with control \
+                  can do everything that the user can.",
     effect: Effect::Destroys,
     call: Call::Terminal(&TerminalTool {
         implementation: ToolImplementation::Operation(
@@ -362,14 +364,14 @@ pub(crate) const CONTROL_REQUEST_RESOLVE: Tool = Tool {
             SESSION,
             Argument {
                 to: ArgumentTarget::Path("request_id"),
-                ..required("request_id", Shape::Text, "The request.")
+                ..required("request_id", Shape::Text, "The id of the request.")
             },
             Argument {
                 to: ArgumentTarget::Body("action"),
                 ..required(
                     "action",
                     Shape::OneOf(&["grant", "refuse", "revoke"]),
-                    "What is done.",
+                    "The action.",
                 )
             },
             Argument {
@@ -475,12 +477,13 @@ fn screen() -> Value {
                     "state": {
                         "type": "string",
                         "enum": ["none", "asked", "held", "refused", "expired", "revoked"],
-                        "description": "Of yours: none was asked for, or how far the last request is.",
+                        "description": "Your own control: none requested, or the state of the last \
+                                        request.",
                     },
                     "request_id": {"type": ["string", "null"]},
                     "controller": {
                         "type": ["string", "null"],
-                        "description": "Who else has control.",
+                        "description": "The other participant that has control.",
                     },
                 },
                 "required": ["state"],

@@ -115,7 +115,7 @@ impl Settings {
         };
         let connection = &args.connection;
         let Some(directory) = config_directory(connection.config.as_ref()) else {
-            return Err(Failure::usage("there is no home directory").hint("give --config"));
+            return Err(Failure::usage("no home directory is set").hint("give --config"));
         };
         let of_directory = match non_empty_path(connection.config.as_ref()) {
             Some(_) => args.sources.of("config"),
@@ -139,7 +139,7 @@ impl Settings {
         };
         let shown = match &context {
             Some(_) => name.clone(),
-            None => format!("{name} (not there)"),
+            None => format!("{name} (not found)"),
         };
         all.put("context", Some(shown), of_context);
 
@@ -215,7 +215,8 @@ impl Settings {
         };
         for EffectiveAddress { name, .. } in places.into_iter().filter(|place| place.is_elsewhere) {
             self.notes.push(format!(
-                "the {name} is not that of the context: neither its token nor its CA is for it"
+                "the {name} differs from the context's: the context's token and CA are not used \
+                 for it"
             ));
         }
         self.put("token", Some(shown.to_string()), file.clone());

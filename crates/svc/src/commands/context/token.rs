@@ -63,14 +63,14 @@ impl fmt::Display for StoredToken {
         }
         match &self.kind {
             Some(kind) => f.write_str(kind)?,
-            None => return f.write_str("no token: it cannot be read"),
+            None => return f.write_str("not a readable token"),
         }
         if let Some(identity) = &self.identity {
             write!(f, " of {identity}")?;
         }
         match (&self.expires_at, self.expired) {
-            (Some(at), true) => write!(f, ", expired since {at}"),
-            (Some(at), false) => write!(f, ", until {at}"),
+            (Some(at), true) => write!(f, ", expired at {at}"),
+            (Some(at), false) => write!(f, ", valid until {at}"),
             (None, _) => Ok(()),
         }
     }

@@ -38,7 +38,7 @@ impl FromStr for LocalAddress {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
                 Ok(Self::Tcp(text.to_owned()))
             }
-            _ => Err(format!("`{text}` is no PORT, HOST:PORT or unix:PATH")),
+            _ => Err(format!("`{text}` is not PORT, HOST:PORT or unix:PATH")),
         }
     }
 }
@@ -70,7 +70,7 @@ impl Listener {
                 let listener = TcpListener::bind(address).await.map_err(|error| {
                     failed(error)
                         .named("port_in_use")
-                        .hint("port 0 takes a free one")
+                        .hint("port 0 selects a free one")
                 })?;
                 Ok(Self::Tcp(listener))
             }
@@ -84,7 +84,7 @@ impl Listener {
                     std::fs::remove_file(path).map_err(failed)?;
                 }
                 let listener = UnixListener::bind(path)
-                    .map_err(|error| failed(error).hint("is the file there already?"))?;
+                    .map_err(|error| failed(error).hint("does the file exist already?"))?;
                 private::restrict(path).map_err(failed)?;
                 let path = path.clone();
                 Ok(Self::Unix { listener, path })

@@ -60,7 +60,8 @@ async fn resolve(engine: &HostPort, limit: Duration) -> (Vec<SocketAddr>, Check)
     let found = timeout(limit, engine.resolve()).await;
     let failed = |why: String| {
         let check = Check::fail(NAME, format!("{host} has no address: {why}"))
-            .with_next_step("is the name written right, and does this machine reach its resolver?");
+            .with_next_step("check the spelling of the name, and whether this machine can reach \
+                             its DNS resolver");
         (Vec::new(), check)
     };
     match found {
@@ -88,7 +89,8 @@ async fn connect(addresses: &[SocketAddr], limit: Duration) -> (Option<Socket>, 
                     Check::pass(NAME, reached)
                 } else {
                     Check::warn(NAME, format!("{reached}, but not {}", missed.join(", ")))
-                        .with_next_step("commands lose time with the address that does not answer")
+                        .with_next_step("commands are slower because they try the address that \
+                                         does not answer")
                 };
                 return (Some(Socket::new(stream, *address)), check);
             }
@@ -105,7 +107,7 @@ async fn connect(addresses: &[SocketAddr], limit: Duration) -> (Option<Socket>, 
             "is the engine running, and is the port right? `svc up` starts one here",
         )
     } else {
-        check.with_next_step("a firewall drops it, or the address is not that of the engine")
+        check.with_next_step("a firewall drops the connection, or the address is not the engine's")
     };
     (None, check)
 }
@@ -138,7 +140,7 @@ fn check_tls(
     let seen = recorder.recorded();
     let Err(error) = tls_result else {
         return seen.map_or_else(
-            || Check::pass(NAME, "the certificate is believed"),
+            || Check::pass(NAME, "the certificate is trusted"),
             |certificate| check_certificate(NAME, engine, &certificate),
         );
     };
@@ -162,9 +164,9 @@ fn check_tls(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
         )) => Check::fail(
             NAME,
-            format!("the certificate has expired at {}", recorded.expires_at),
+            format!("the certificate expired at {}", recorded.expires_at),
         )
-        .with_next_step("it is renewed at the engine; or the clock of this machine is wrong"),
+        .with_next_step("renew it on the engine, or correct the clock of this machine"),
         Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
             let message = format!(
                 "the certificate is signed by {}, which is not trusted here",
@@ -172,7 +174,7 @@ fn check_tls(
             );
             let step = match &config.trust {
                 Trust::CaFile(path) => format!(
-                    "{} holds other authorities: take the one of this engine",
+                    "{} holds other CAs: use the CA of this engine",
                     path.display()
                 ),
                 _ => "an engine with a private CA needs --ca-file".to_owned(),
@@ -180,8 +182,8 @@ fn check_tls(
             Check::fail(NAME, message).with_next_step(step)
         }
         Some(rustls::Error::InvalidMessage(_)) => {
-            Check::fail(NAME, "what listens there does not speak TLS").with_next_step(
-                "is it the engine's port? metrics and the plain listener have others",
+            Check::fail(NAME, "the port does not speak TLS").with_next_step(
+                "is it the engine's port? metrics and the plain listener use other ports",
             )
         }
         _ => Check::fail(NAME, format!("the handshake failed: {}", chain(error)))
@@ -200,7 +202,7 @@ fn check_certificate(name: &'static str, engine: &HostPort, certificate: &Certif
     let ends: Option<Timestamp> = expires_at.parse().ok();
     let is_soon = ends.is_some_and(|ends| ends.duration_since(Timestamp::now()) < RENEWAL_WARNING);
     if is_soon {
-        return Check::warn(name, message).with_next_step("it ends soon: renew it at the engine");
+        return Check::warn(name, message).with_next_step("it expires soon: renew it on the engine");
     }
     let is_name = engine.host().parse::<IpAddr>().is_err();
     if is_name && !covers_tunnels(engine.host(), names) {
@@ -241,7 +243,8 @@ async fn check_agents(
         Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(AGENTS) => {
             Check::pass(NAME, "agent protocol svc/1 and HTTP are both offered")
         }
-        Ok(_) => Check::fail(NAME, "it speaks HTTP, and not svc/1 to agents")
+        Ok(_) => Check::fail(NAME, "the engine's port offers HTTP, but not the agent protocol \
+                                    svc/1")
             .with_next_step(PASS_THROUGH),
         Err(error) => {
             let refused = error
@@ -254,11 +257,11 @@ async fn check_agents(
                 ))
             );
             let why = if is_about_alpn {
-                "it refuses svc/1".to_owned()
+                "the server refuses svc/1".to_owned()
             } else {
                 chain(&error)
             };
-            Check::fail(NAME, format!("agents are not spoken to: {why}"))
+            Check::fail(NAME, format!("the agent protocol is not available: {why}"))
                 .with_next_step(PASS_THROUGH)
         }
     }
@@ -269,7 +272,7 @@ async fn check_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> C
     const NAME: &str = "clock";
     let started = Timestamp::now();
     let Ok(Some(theirs)) = timeout(limit, date(engine, stream)).await else {
-        return Check::skip(NAME, "the engine does not tell the time");
+        return Check::skip(NAME, "the engine's response has no Date header");
     };
     // The date has a resolution of one second, and its second started before the response arrived.
     let apart = theirs.duration_since(started);
@@ -286,7 +289,8 @@ async fn check_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> C
     );
     let message = format!("this machine is {seconds} s {direction} the engine");
     Check::warn(NAME, message)
-        .with_next_step("tokens that are signed here are refused: have both follow a time server")
+        .with_next_step("tokens signed on this machine are refused: synchronize both clocks with a \
+                         time server")
 }
 
 async fn date(engine: &HostPort, stream: TlsStream) -> Option<Timestamp> {
@@ -321,7 +325,8 @@ pub(super) fn millis(started: Instant) -> String {
 }
 
 const AGENTS: &[u8] = b"svc/1";
-const PASS_THROUGH: &str = "something before the engine ends TLS: have it pass TLS through";
+const PASS_THROUGH: &str = "a proxy in front of the engine terminates TLS: configure it to pass \
+                            TLS through";
 /// Warns a week before the certificate expires.
 const RENEWAL_WARNING: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// Engines tolerate this much of a token that is not valid yet. The header has a resolution of one

@@ -14,17 +14,17 @@ const PERMISSIONS: &str = "permissions";
 pub(super) fn accepted(config: &Config) -> Check {
     let claims = claims(config);
     let Some(expires_at) = expires_at(&claims) else {
-        return Check::pass(TOKEN, format!("the engine takes it: {}", kind(&claims)));
+        return Check::pass(TOKEN, format!("the engine accepts it: {}", kind(&claims)));
     };
     let left = expires_at.duration_since(Timestamp::now());
     let message = format!(
-        "the engine takes it: {}, for another {}",
+        "the engine accepts it: {}, valid for another {}",
         kind(&claims),
         format_duration(left)
     );
     if left < SOON {
         return Check::warn(TOKEN, message)
-            .with_next_step("an agent that comes back after its end is refused");
+            .with_next_step("an agent that reconnects after the token has expired is refused");
     }
     Check::pass(TOKEN, message)
 }
@@ -35,22 +35,23 @@ pub(super) fn rejected(config: &Config, error: ApiError) -> Check {
     let check = Check::failed(TOKEN, &error.into());
     if claims.is_null() {
         return Check {
-            message: "it cannot be read: a token has three parts with dots between them".to_owned(),
+            message: "the token cannot be parsed: a token has three parts separated by dots".to_owned(),
             ..check
         }
         .with_next_step("sign in with `svc login`, or give --token");
     }
     match expires_at(&claims) {
         Some(expires_at) if expires_at <= Timestamp::now() => Check {
-            message: format!("{} has expired at {expires_at}", kind(&claims)),
+            message: format!("{} expired at {expires_at}", kind(&claims)),
             ..check
         }
-        .with_next_step("sign in again with `svc login`, or make another one (`svc token`)"),
+        .with_next_step("sign in again with `svc login`, or create another one (`svc token`)"),
         _ => Check {
             message: format!("{}: {}", kind(&claims), check.message),
             ..check
         }
-        .with_next_step("is it of this engine, and was it not revoked? `svc context show` tells where it is from"),
+        .with_next_step("was it issued for this engine, and has it been revoked? `svc context \
+                         show` shows where the token comes from"),
     }
 }
 
@@ -79,8 +80,8 @@ pub(super) fn permissions(config: &Config) -> Check {
         .iter()
         .map(|(permission, purpose)| format!("{} ({purpose})", permission.as_str()))
         .collect();
-    Check::warn(PERMISSIONS, format!("it lacks {}", missing.join(", ")))
-        .with_next_step("nothing is wrong where these are not needed")
+    Check::warn(PERMISSIONS, format!("the token lacks {}", missing.join(", ")))
+        .with_next_step("ignore this if you do not need them")
 }
 
 /// Permissions that daily commands need, with their purpose.

@@ -59,7 +59,7 @@ pub(super) async fn run_checks(
                 result = visits => result,
                 // The engine closed the tunnel. All later visits would fail for the same reason.
                 () = accept(&mut tunnel, &shared) => report
-                    .add(Check::fail(PUBLISH, "the engine took the tunnel away"))
+                    .add(Check::fail(PUBLISH, "the engine closed the tunnel"))
                     .map(drop),
             }
         }
@@ -98,7 +98,7 @@ async fn online(tunnel: &mut Tunnel, limit: Duration) -> Result<(Arc<Online>, Ch
             };
             Err(
                 Check::fail(PUBLISH, format!("not published in {limit:?}{why}"))
-                    .with_next_step("the engine's log says more; --timeout waits longer"),
+                    .with_next_step("see the engine's log, or use a longer --timeout"),
             )
         }
     }
@@ -127,7 +127,7 @@ async fn visits(
     let Ok(address) = HostPort::new(hostname, port) else {
         report.add(Check::fail(
             LATENCY,
-            format!("`{hostname}` is no host name"),
+            format!("`{hostname}` is not a host name"),
         ))?;
         return Ok(());
     };
@@ -147,8 +147,8 @@ async fn visits(
     report.add(check)?;
     let streaming = timeout(limit, to_check(STREAMING, streaming(&visitor, shared))).await;
     report.add(streaming.unwrap_or_else(|_elapsed| {
-        Check::fail(STREAMING, "the answer is held back until it is whole").with_next_step(
-            "something on the way buffers answers: event streams do not work through it",
+        Check::fail(STREAMING, "the response is buffered until it is complete").with_next_step(
+            "a proxy on the path buffers responses: event streams do not work through it",
         )
     }))?;
     let check = within(limit, WEBSOCKET, to_check(WEBSOCKET, websocket(&visitor))).await;
@@ -167,7 +167,8 @@ async fn to_check(
         Err((message, step)) => {
             let check = Check::fail(name, message);
             check.with_next_step(step.unwrap_or_else(|| {
-                "the agent and the edge carry it elsewhere: what is between here and the engine?"
+                "agent and edge support it: check proxies and firewalls between this machine and \
+                 the engine"
                     .to_owned()
             }))
         }
@@ -230,13 +231,13 @@ async fn headers(visitor: &Visitor) -> Result<Check, VisitError> {
     };
     let changed = |what: &str| {
         let check = Check::fail(HEADERS, format!("{what} on the way"));
-        Ok(check.with_next_step("something on the way writes requests anew"))
+        Ok(check.with_next_step("a proxy on the path rewrites requests"))
     };
     if received.get("target").and_then(Value::as_str) != Some(TARGET) {
         return changed("the path or the query was changed");
     }
     if values("x-doctor") != ["one", "Two, 2"] {
-        return changed("a field was changed");
+        return changed("a header field was changed");
     }
     if values("host") != [visitor.address.to_string()] {
         return changed("the host was changed");
@@ -252,7 +253,7 @@ async fn headers(visitor: &Visitor) -> Result<Check, VisitError> {
     added.retain(|name| !sent.contains(name));
     added.dedup();
     let message = format!(
-        "as they were sent; added: {}; taken away: authorization",
+        "unchanged; added: {}; removed: authorization",
         added.join(", ")
     );
     Ok(Check::pass(HEADERS, message))
@@ -274,7 +275,7 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Visi
         let wanted = format!("data: {chunk}\n\n");
         while !received.contains(&wanted) {
             let Some(frame) = body.frame().await else {
-                return Err(("the answer broke off".to_owned(), None));
+                return Err(("the response ended early".to_owned(), None));
             };
             let frame = frame.map_err(|error| without_advice(&error))?;
             let bytes = frame.data_ref().map_or(&[][..], |bytes| bytes);
@@ -287,7 +288,7 @@ async fn streaming(visitor: &Visitor, shared: &ProbeState) -> Result<Check, Visi
     Ok(Check::pass(
         STREAMING,
         format!(
-            "{CHUNKS} chunks, each as it was sent; at most {:.1} ms on the way",
+            "{CHUNKS} chunks, each forwarded immediately; at most {:.1} ms delay",
             longest.as_secs_f64() * 1000.0
         ),
     ))
@@ -309,13 +310,13 @@ async fn websocket(visitor: &Visitor) -> Result<Check, VisitError> {
             }
         };
         if back != message {
-            return Err(("a message came back changed".to_owned(), None));
+            return Err(("a message was changed on the way back".to_owned(), None));
         }
     }
     let took = millis(started);
     // A lost close message changes nothing.
     drop(socket.close(None).await);
-    let message = format!("text and {} KiB came back in {took}", MESSAGE / 1024);
+    let message = format!("text and {} KiB echoed in {took}", MESSAGE / 1024);
     Ok(Check::pass(WEBSOCKET, message))
 }
 
@@ -334,14 +335,14 @@ async fn upload(visitor: &Visitor) -> Result<Check, VisitError> {
     let answer: Value = serde_json::from_slice(&answer).map_err(|error| without_advice(&error))?;
     let length = answer.get("length").and_then(Value::as_u64).unwrap_or(0);
     if answer.get("sha256").and_then(Value::as_str) != Some(&hash) {
-        let message = format!("{length} bytes arrived of {BODY}, or others than were sent");
+        let message = format!("{length} of {BODY} bytes arrived, or the content was changed");
         return Err((message, None));
     }
     let mebibytes = BODY / 1024 / 1024;
     Ok(Check::pass(
         UPLOAD,
         format!(
-            "{mebibytes} MiB arrived whole in {:.0} ms",
+            "{mebibytes} MiB arrived complete in {:.0} ms",
             took.as_secs_f64() * 1000.0
         ),
     ))

@@ -93,7 +93,7 @@ impl Visitor {
                     return tls_result.map_err(|error| {
                         (
                             format!("no TLS with {host}: {}", chain(&error)),
-                            Some("the certificate needs the published names, too".to_owned()),
+                            Some("the certificate must cover the published names too".to_owned()),
                         )
                     });
                 }
@@ -147,7 +147,7 @@ impl OpenConnection {
             .collect()
             .await;
         body.map(http_body_util::Collected::to_bytes)
-            .map_err(|error| (format!("the answer broke off: {error}"), None))
+            .map_err(|error| (format!("the response ended early: {error}"), None))
     }
 }
 

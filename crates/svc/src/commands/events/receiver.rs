@@ -83,7 +83,7 @@ impl Receiver {
         }
         let http = builder
             .build()
-            .map_err(|error| Failure::from_error("no connection can be made", error))?;
+            .map_err(|error| Failure::from_error("cannot set up a connection", error))?;
         let mut display_url = url.clone();
         // These calls fail only for a URL without a host.
         let _kept = display_url
@@ -130,11 +130,12 @@ impl Receiver {
                     let message = format!("{} answered {status} to {what}", self.display_url);
                     return Err(Failure::new(Code::Failed, message)
                         .named("receiver_refused")
-                        .hint("the receiver says no, so it is not tried again: see its log"));
+                        .hint("the receiver rejected the event, so it is not sent again: see the \
+                               receiver's log"));
                 }
                 DeliveryError::Temporary(why) if attempts == MAX_ATTEMPTS => {
                     let message = format!(
-                        "{} did not take {what} in {MAX_ATTEMPTS} attempts: {why}",
+                        "{} did not accept {what} in {MAX_ATTEMPTS} attempts: {why}",
                         self.display_url
                     );
                     return Err(Failure::new(Code::Failed, message)

@@ -62,7 +62,7 @@ impl Signer {
             secret
         } else {
             let drawn = WebhookSecret::draw(&random::bytes()?)
-                .ok_or_else(|| Failure::usage("the system gives no randomness"))?;
+                .ok_or_else(|| Failure::usage("the operating system provides no random numbers"))?;
             output::message(&format!("signing with {}", drawn.expose()));
             drawn
         };
@@ -96,7 +96,7 @@ pub(super) fn is_delivered(kind: EventType) -> bool {
 pub(super) fn secret(text: &str) -> Result<WebhookSecret, String> {
     // The message does not repeat the text, which may be a truncated secret.
     WebhookSecret::parse(text.trim())
-        .ok_or_else(|| "a signing secret is `whsec_` and base64 behind it".to_owned())
+        .ok_or_else(|| "a signing secret is `whsec_` followed by base64".to_owned())
 }
 
 #[cfg(test)]

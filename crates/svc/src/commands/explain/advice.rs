@@ -7,13 +7,13 @@
 pub(super) fn sentence(rule: &str) -> Option<&'static str> {
     Some(match rule {
         "host" => "The name is not served on this connection.",
-        "offline" => "The tunnel's agent is away.",
+        "offline" => "The tunnel's agent is not connected.",
         "unknown" => "No tunnel has this name.",
-        "uninformed" => "The engine has not yet heard from its platform what there is.",
+        "uninformed" => "The engine has not yet received its state from the platform.",
         "loop" => {
-            "The request was here many times: the tunnel's service sends it back to the edge."
+            "The request loops: the tunnel's service sends it back to the edge."
         }
-        "http" => "The request is malformed, or larger than the edge takes.",
+        "http" => "The request is malformed, or larger than the edge accepts.",
         "edge" => "This is a route of the edge itself.",
         _ => return None,
     })
@@ -22,31 +22,32 @@ pub(super) fn sentence(rule: &str) -> Option<&'static str> {
 /// Suggested fix after this rule refused a visitor.
 pub(super) fn next_step(rule: &str) -> Option<&'static str> {
     Some(match rule {
-        "private" => "dial it with `svc dial`, or publish it with `svc forward --publish`",
+        "private" => "connect to it with `svc dial`, or publish it with `svc forward --publish`",
         "suspended" => "see the project's status with `svc project list`",
-        "unenforceable" => "take the guard away, or use an engine that has what it needs",
+        "unenforceable" => "remove the access rule, or use an engine that supports it",
         "trusted_ips" => {
-            "come from one of the addresses, or change `trusted_ips` of the tunnel, or `trustedIps` \
-             with `svc project settings set`"
+            "connect from one of the trusted addresses, or change `trusted_ips` of the tunnel, or \
+             `trustedIps` with `svc project settings set`"
         }
         "geo_ip" => {
-            "come from a country that is let in, or change `geo_ip` of the tunnel, or `geoIp` with \
+            "connect from an allowed country, or change `geo_ip` of the tunnel, or `geoIp` with \
              `svc project settings set`"
         }
         "tls_version" => {
             "use a newer client, or change `minTlsVersion` with `svc project settings set`"
         }
         "public_access" => {
-            "put a guard before the tunnel (`--token-auth`, `--svc-auth`), or change \
+            "add an access rule to the tunnel (`--token-auth`, `--svc-auth`), or change \
              `publicAccessPolicy` with `svc project settings set`"
         }
-        "rate_limit" => "come more slowly; the plan of the project says how fast visits may come",
+        "rate_limit" => "send fewer requests; the project's plan sets the rate limit",
         "ambiguous" => "send one proof: the client certificate, or the token or cookie",
-        "query_credential" => "put `svc.token` into the address once, whole, or use the header",
+        "query_credential" => "put the complete `svc.token` into the address exactly once, or use \
+                               the header",
         "challenge" => "open it in a browser, or send a valid token",
         "token" => {
-            "send a valid token: `svc token inspect` shows what one says, `svc token create` makes \
-             one"
+            "send a valid token: `svc token inspect` shows its contents, `svc token create` \
+             creates one"
         }
         "session" => "open it in a browser and sign in as a member of the project's workspace",
         "cross_site" => {
@@ -54,20 +55,21 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
              `--allowed-origins` of the agent"
         }
         "certificate" => {
-            "show a client certificate that is registered: `svc credential list` shows those"
+            "present a registered client certificate: `svc credential list` shows them"
         }
         "permission" => "use a credential with `tunnels.streams.create-delete`",
-        "boundary" => "use a credential whose `resources` reach this project, tunnel and path",
-        "path" => "ask for a plain path: no encoded slashes, no dot segments",
+        "boundary" => "use a credential whose `resources` include this project, tunnel and path",
+        "path" => "request a plain path: no encoded slashes, no dot segments",
         "host" => "use one name for TLS (SNI) and for `Host`",
-        "offline" => "start its agent again; `svc clients` shows those that are connected",
+        "offline" => "restart its agent; `svc clients` shows the connected agents",
         "unknown" => "`svc tunnels` shows the names that are online",
-        "uninformed" => "try again soon; if it lasts, see the engine's link to its platform",
+        "uninformed" => "try again soon; if it persists, check the engine's connection to its \
+                         platform",
         "loop" => {
             "point the agent, or the service behind it, at the service itself instead of at a public \
              name of this engine"
         }
-        "http" => "repair the request: the reason says what is wrong with it",
+        "http" => "correct the request: the reason states what is wrong with it",
         _ => return None,
     })
 }
@@ -76,7 +78,7 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
 pub(super) fn of_problem(code: &str) -> Option<&'static str> {
     Some(match code {
         "upstream_unreachable" | "upstream_timeout" => {
-            "see whether the service behind the agent answers: the output of its `svc forward` \
+            "check whether the service behind the agent answers: the output of its `svc forward` \
              shows each stream"
         }
         "loop_detected" => return next_step("loop"),
@@ -106,7 +108,7 @@ mod tests {
         for rule in Rule::ALL {
             let has_advice = next_step(rule.as_str()).is_some();
             assert_eq!(has_advice, *rule != Rule::Public, "{}", rule.as_str());
-            assert_eq!(sentence(rule.as_str()), None, "the record has it");
+            assert_eq!(sentence(rule.as_str()), None, "the record shows it");
         }
         for rule in ["host", "offline", "unknown", "uninformed", "loop", "http"] {
             assert!(

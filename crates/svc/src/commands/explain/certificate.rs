@@ -46,7 +46,7 @@ impl RecordingVerifier {
     /// Trusts the CA certificates in `ca_file` (PEM). Without it, trusts those of the system.
     pub(in crate::commands) fn new(ca_file: Option<&Path>) -> Result<Arc<Self>, Failure> {
         let cannot = |error: &dyn std::fmt::Display| {
-            Failure::usage(format!("no certificate can be verified: {error}"))
+            Failure::usage(format!("cannot verify certificates: {error}"))
                 .hint("check --ca-file")
         };
         let provider = provider();
@@ -79,7 +79,7 @@ impl RecordingVerifier {
         let recorder: Arc<dyn ServerCertVerifier> = Arc::clone(self) as _;
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(|error| Failure::from_error("no TLS connection can be made", error))?
+            .map_err(|error| Failure::from_error("cannot open a TLS connection", error))?
             .dangerous()
             .with_custom_certificate_verifier(recorder)
             .with_no_client_auth();

@@ -157,14 +157,14 @@ impl Lookup<'_> {
         let (whose, hint) = match self.source {
             RecordSource::One(project) => (
                 format!("project {}", project.endpoint),
-                "if it is of another project, name that with --project; ",
+                "if it belongs to another project, select that with --project; ",
             ),
             RecordSource::All(_) => ("your projects".to_owned(), ""),
         };
         let message = format!("no record of {} in {whose}", self.reference);
         Failure::new(Code::Failed, message).hint(format!(
-            "{hint}records are kept as long as the plan says, and a visit that reached no project \
-             is in the engine's access log alone"
+            "{hint}the plan sets how long records are kept, and a request that reached no project \
+             is only in the engine's access log"
         ))
     }
 }
@@ -269,7 +269,7 @@ mod tests {
             "request": {"downstream": {"ip": "192.0.2.7"}, "http": {"request": {"method": "GET",
                 "scheme": "https", "host": "web.example", "path": "/a"}}},
             "firewall": {"decision": "denied", "rule": {"kind": "none"}, "explanation": {
-                "rule": "token", "sentence": "The tunnel takes visitors with a valid token.",
+                "rule": "token", "sentence": "Visitors need a valid token.",
                 "reason": "the token is expired", "problem": "invalid_token", "status": 401}},
             "routing": {"outcome": "not_routed"},
             "response": {"outcome": "failed", "failure": {"kind": "refused"}},
@@ -289,8 +289,8 @@ mod tests {
             "response": {"outcome": "failed", "failure": {"kind": "not_found"}},
         }));
         assert_eq!(away.outcome, "failed");
-        assert!(away.sentence.unwrap().contains("agent is away"));
-        assert!(away.next_step.unwrap().contains("start its agent"));
+        assert!(away.sentence.unwrap().contains("agent is not connected"));
+        assert!(away.next_step.unwrap().contains("restart its agent"));
         let broken = read(&json!({
             "firewall": {"decision": "allowed", "rule": {"kind": "token"}},
             "routing": {"outcome": "not_routed", "explanation":

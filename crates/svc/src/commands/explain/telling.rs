@@ -87,19 +87,19 @@ fn next_step(visit: &Visit, token: Option<&TokenCheck>, record: Option<&Record>)
     if let Some(certificate) = visit.certificate.as_ref().filter(|seen| !seen.trusted) {
         let why = certificate.problem.as_deref().unwrap_or("unknown");
         return Some(format!(
-            "the certificate is not believed ({why}): give the engine one for this name, or name \
-             its authority with --ca-file"
+            "the certificate is not trusted ({why}): install one for this name on the engine, or \
+             pass its CA with --ca-file"
         ));
     }
     if let Some(error) = &visit.error {
         // With TLS 1.3 this alert arrives with the first bytes after the handshake.
         let asks = error.contains("CertificateRequired");
         return Some(if asks {
-            "the name asks for a client certificate, which is not shown from here: \
-             `curl --cert FILE --key FILE` shows one"
+            "the name requires a client certificate, which `svc explain` does not send: `curl \
+             --cert FILE --key FILE` does"
                 .to_owned()
         } else {
-            "the connection broke off before an answer: the engine's log may say why".to_owned()
+            "the connection was closed before a response: see the engine's log".to_owned()
         });
     }
     let answer = visit.answer.as_ref()?;
@@ -182,20 +182,20 @@ impl Lines {
     }
 
     fn token(&mut self, token: &TokenCheck) {
-        self.heading("token (as it says itself; its signature is the engine's to judge)");
+        self.heading("token (contents only; the signature is verified by the engine)");
         if !token.readable {
-            self.field("form", "it is no token");
+            self.field("form", "not a token");
             return;
         }
         self.field("type", token.kind.as_deref().unwrap_or("unknown"));
         let expiry = match (&token.expires_at, token.expired) {
-            (None, _) => "it does not expire".to_owned(),
-            (Some(at), true) => format!("{at}: it is expired"),
+            (None, _) => "never".to_owned(),
+            (Some(at), true) => format!("{at} (expired)"),
             (Some(at), false) => at.clone(),
         };
         self.field("expires", &expiry);
         let permissions = match &token.permissions {
-            None => "all that its owner has".to_owned(),
+            None => "all permissions of its owner".to_owned(),
             Some(all) => all.join(", "),
         };
         self.field("permits", &permissions);
@@ -219,7 +219,7 @@ impl Lines {
         let code = record.problem.as_deref().map(|code| format!(" {code}"));
         let outcome = match record.outcome {
             "denied" => "refused by the edge",
-            "connected" => "let in",
+            "connected" => "allowed",
             _ => "not served",
         };
         self.field(
@@ -231,7 +231,7 @@ impl Lines {
             ),
         );
         let proof = match record.proof.as_str() {
-            "none" => "none was accepted",
+            "none" => "no valid proof",
             "svc_auth" => "a session",
             "mtls" => "a client certificate",
             other => other,
@@ -271,7 +271,7 @@ mod tests {
             problem: Some("invalid_token".to_owned()),
             proof: "none".to_owned(),
             rule: Some("token".to_owned()),
-            sentence: Some("The tunnel takes visitors with a valid token.".to_owned()),
+            sentence: Some("Visitors need a valid token.".to_owned()),
             reason: Some("the token is expired".to_owned()),
             next_step: advice::next_step("token"),
             ..Record::default()

@@ -92,10 +92,10 @@ impl TokenCheck {
     /// The first problem that the edge would find.
     pub(super) fn first_problem(&self) -> Option<&'static str> {
         if !self.readable {
-            return Some("it is no token: a token has three parts with dots between them");
+            return Some("it is not a token: a token has three parts separated by dots");
         }
         if self.expired {
-            return Some("it is expired");
+            return Some("it has expired");
         }
         if !self.permitted {
             return Some("it lacks the permission tunnels.streams.create-delete");
@@ -144,15 +144,17 @@ impl Verdict {
     /// The verdict as a sentence.
     pub(super) fn sentence(self) -> &'static str {
         match self {
-            Self::None => "none: it reaches wherever the permissions do",
-            Self::Allows => "lets it in here",
-            Self::Malformed => "has a wrong shape, and refuses everything",
-            Self::ExcludesProject => "does not reach this project",
-            Self::ExcludesVisits => "does not allow to connect to tunnels",
-            Self::ExcludesPath => "does not reach this path",
-            Self::UnclearPath => "asks for a path, and this one cannot be judged",
-            Self::DependsOnTunnel => "asks for properties of the tunnel, which are not seen here",
-            Self::DependsOnProject => "names projects, and which one this is cannot be seen here",
+            Self::None => "none: not restricted to resources",
+            Self::Allows => "allows this request",
+            Self::Malformed => "is malformed, and refuses everything",
+            Self::ExcludesProject => "does not include this project",
+            Self::ExcludesVisits => "does not allow connecting to tunnels",
+            Self::ExcludesPath => "does not include this path",
+            Self::UnclearPath => "restricts paths, and this path is ambiguous",
+            Self::DependsOnTunnel => "depends on properties of the tunnel, which are not visible \
+                                      from here",
+            Self::DependsOnProject => "lists projects, and the project of this address is not \
+                                       known here",
         }
     }
 
@@ -161,11 +163,11 @@ impl Verdict {
             Self::None | Self::Allows | Self::DependsOnTunnel | Self::DependsOnProject => {
                 return None;
             }
-            Self::Malformed => "its boundary has a wrong shape, and refuses everything",
-            Self::ExcludesProject => "its boundary does not reach this project",
-            Self::ExcludesVisits => "its boundary does not allow to connect to tunnels",
-            Self::ExcludesPath => "its boundary does not reach this path",
-            Self::UnclearPath => "its boundary asks for a path, and this one cannot be judged",
+            Self::Malformed => "its boundary is malformed, and refuses everything",
+            Self::ExcludesProject => "its boundary does not include this project",
+            Self::ExcludesVisits => "its boundary does not allow connecting to tunnels",
+            Self::ExcludesPath => "its boundary does not include this path",
+            Self::UnclearPath => "its boundary restricts paths, and this path is ambiguous",
         })
     }
 }

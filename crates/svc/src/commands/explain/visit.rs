@@ -88,7 +88,7 @@ impl Visitor<'_> {
             .header("svc-debug", "timing");
         if let Some(token) = self.token {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_invalid| Failure::usage("--token is no token"))?;
+                .map_err(|_invalid| Failure::usage("--token is not a token"))?;
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
@@ -121,7 +121,7 @@ impl Visitor<'_> {
         let has_token = self.token.is_some()
             || query_credential::is_present(query, query_credential::COMPAT_NAMES);
         if has_token && self.url.scheme() != "https" {
-            return Err(Failure::usage("a token is not sent in clear").hint("use https"));
+            return Err(Failure::usage("a token is not sent without TLS").hint("use https"));
         }
         let has_field = self
             .headers
@@ -153,7 +153,7 @@ impl Visitor<'_> {
         }
         builder
             .build()
-            .map_err(|error| Failure::from_error("no connection can be made", error))
+            .map_err(|error| Failure::from_error("cannot set up a connection", error))
     }
 }
 
@@ -232,7 +232,8 @@ fn unreachable(url: &Url, why: &str) -> Failure {
     let host = url.host_str().unwrap_or_default();
     let port = url.port_or_known_default().unwrap_or_default();
     Failure::new(Code::Failed, format!("cannot reach {host}:{port}: {why}")).hint(
-        "is the engine running, and does the name lead to it? nothing of this is in its records",
+        "is the engine running, and does the name resolve to it? this attempt is not in its \
+         records",
     )
 }
 

@@ -44,7 +44,7 @@ impl FromStr for Inspect {
         }
         text.parse()
             .map(|address| Self::On(Some(address)))
-            .map_err(|_| "it is an address such as 127.0.0.1:4040, a port, or off")
+            .map_err(|_| "use an address such as 127.0.0.1:4040, a port, or off")
     }
 }
 
@@ -86,13 +86,13 @@ impl Inspection {
         };
         if let Some(not_inspectable) = not_inspectable {
             output::message(&format!(
-                "the inspector has nothing to show: {not_inspectable}"
+                "the inspector cannot show this tunnel: {not_inspectable}"
             ));
         }
         if address.is_some_and(|address| !address.ip().is_loopback()) {
             output::message(
-                "the inspector listens for other machines, without TLS: whoever has its address \
-                 with the token sees the traffic",
+                "the inspector accepts connections from other machines without TLS: anyone with \
+                 its address and token can see the traffic",
             );
         }
         let opener = match properties.upstream_tls {
@@ -114,7 +114,7 @@ impl Inspection {
         let serving = serve(inspector.clone(), settings).await.map_err(|error| {
             let at = address.map_or_else(|| "loopback".to_owned(), |at| at.to_string());
             Failure::from_error(&format!("the inspector cannot listen on {at}"), error).hint(
-                "give another address with --inspect=ADDRESS, or leave it out with --inspect=off",
+                "give another address with --inspect=ADDRESS, or turn it off with --inspect=off",
             )
         })?;
         Ok(Self {
@@ -176,14 +176,15 @@ fn not_inspectable(properties: &Properties) -> Option<&'static str> {
     }
     let private = properties.publish == Some(false);
     (private && properties.upstream_tls == Some(true)).then_some(
-        "whoever dials a private tunnel speaks TLS with the service, so it is not inspected",
+        "the dialling client uses TLS end to end with the service of a private tunnel, so it is \
+         not inspected",
     )
 }
 
 /// The TLS identity that the edge sees instead of the service's. Its key is made for this run, and
 /// its name does not matter because the edge does not check it.
 fn opener() -> Result<Opener, Failure> {
-    let what = "the inspector cannot open TLS";
+    let what = "the inspector cannot set up TLS";
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
         .map_err(|error| Failure::from_error(what, error))?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());

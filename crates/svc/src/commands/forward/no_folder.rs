@@ -32,7 +32,7 @@ impl Folder {
             "the folder {} cannot be served on this system",
             folder.display()
         ))
-        .hint("run a web server for it, and publish that one's port"))
+        .hint("run a web server for the folder, and publish its port"))
     }
 
     /// Path of the socket.

@@ -85,7 +85,7 @@ impl Panel {
         feeds: Feeds,
         shutdown: Shutdown,
     ) -> Result<Self, Failure> {
-        let cannot = |error: io::Error| Failure::from_error("the panel cannot be shown", error);
+        let cannot = |error: io::Error| Failure::from_error("cannot show the panel", error);
         let end = CancellationToken::new();
         let (tell, ended) = oneshot::channel();
         let until = end.clone();
@@ -119,7 +119,7 @@ impl Panel {
         let shown = (&mut self.ended).await;
         shown.unwrap_or_else(|_panicked| PanelEnd {
             total: 0,
-            failure: Some(io::Error::other("the panel broke")),
+            failure: Some(io::Error::other("the panel failed")),
         })
     }
 

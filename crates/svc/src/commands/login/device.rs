@@ -51,7 +51,7 @@ pub(super) async fn token(
     let issued = wait(server, &given, end).await?;
     if let Some(missing) = missing(scope, &issued.scope) {
         output::message(&format!(
-            "less was granted than was asked for: without {missing}"
+            "fewer permissions were granted than requested; missing: {missing}"
         ));
     }
     Ok(Token::new(&issued.access_token))
@@ -163,7 +163,7 @@ impl PollInterval {
 }
 
 fn expired() -> Failure {
-    Failure::new(Code::Failed, "nobody approved the login in time").hint("try `svc login` again")
+    Failure::new(Code::Failed, "the login was not approved in time").hint("try `svc login` again")
 }
 
 /// Progress line: a countdown at a terminal, a single line otherwise.
@@ -187,7 +187,7 @@ impl Progress {
             let left = self.end.saturating_duration_since(now).as_secs();
             let (minutes, seconds) = (left / 60, left % 60);
             rewrite(&format!(
-                "waiting for approval, the code ends in {minutes}:{seconds:02}"
+                "waiting for approval, the code expires in {minutes}:{seconds:02}"
             ));
             tokio::time::sleep_until(then.min(now + TICK)).await;
             now = Instant::now();

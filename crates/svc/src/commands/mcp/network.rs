@@ -101,7 +101,7 @@ impl Backend for Network {
                 (Err(failure), _) => failed("engine_unreachable", &failure),
                 (_, Err(_control)) => {
                     let failure = Failure::usage("the token of this context cannot be sent")
-                        .hint("have the person run `svc login`, and call again");
+                        .hint("have the user run `svc login`, and call again");
                     failed("not_signed_in", &failure)
                 }
             }
@@ -150,8 +150,8 @@ async fn asked(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> 
     match platform.carry(request).await {
         Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
             // The challenge of the endpoint is replaced: only the user can act on it here.
-            let failure = Failure::usage("the platform takes the token of this context no more")
-                .hint("have the person run `svc login`, and call again");
+            let failure = Failure::usage("the platform no longer accepts the token of this context")
+                .hint("have the user run `svc login`, and call again");
             failed("not_signed_in", &failure)
         }
         Ok(answer) => answer,
@@ -186,7 +186,7 @@ async fn engine_of_project(
     let no_project = || {
         let failure = Failure::new(
             Code::Failed,
-            "the platform does not say where the engine is",
+            "the platform did not send the engine's address",
         );
         failed("engine_unreachable", &failure)
     };

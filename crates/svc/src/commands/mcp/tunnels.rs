@@ -130,7 +130,7 @@ impl Tunnels {
             Ok(Ok(Status::Closed(closed))) => close_reason(&closed),
             Ok(_) => "the agent ended".to_owned(),
             Err(_late) => match &*status.borrow() {
-                Status::Disconnected { error, .. } => format!("the engine is away: {error}"),
+                Status::Disconnected { error, .. } => format!("the engine is not reachable: {error}"),
                 _ => "the engine does not answer".to_owned(),
             },
         };
@@ -148,7 +148,7 @@ impl Tunnels {
         // Tunnels that the engine closed do not count towards the limit.
         state.open.retain(|_, open| !open.task.is_finished());
         if state.open.len() >= MAX_TUNNELS {
-            return Err(format!("there are {MAX_TUNNELS} tunnels; stop one first"));
+            return Err(format!("the limit of {MAX_TUNNELS} tunnels is reached; stop one first"));
         }
         // Read again, because a `svc login` may have changed it since the last tunnel.
         let config = self.connection.resolve();
@@ -193,7 +193,7 @@ impl Tunnels {
 
     async fn stop(&self, id: &str) -> Result<Value, String> {
         let open = self.state.lock().await.open.remove(id);
-        let open = open.ok_or("id: there is no such tunnel; svc_local_tunnel_list names them")?;
+        let open = open.ok_or("id: this tunnel does not exist; svc_local_tunnel_list lists them")?;
         open.stop.cancel();
         // If the engine is unreachable, it is notified when the agent reconnects.
         drop(timeout(CLOSE_TIMEOUT, open.task).await);
@@ -276,16 +276,16 @@ fn tools() -> Vec<LocalTool> {
             name: EXPOSE,
             title: "Expose a local port",
             description: "Publishes a service that listens on a port of this machine, until it is \
-                          stopped or this program ends. Everybody who knows the address reaches \
-                          it, unless token_auth is true or publish is false: ask the person first.",
+                          stopped or this program exits. Anyone who knows the address can reach \
+                          it, unless token_auth is true or publish is false: ask the user first.",
             effect: Effect::Adds,
             scopes: &[Permission::TunnelsTunnelsCreateDelete],
             input: json!({
                 "type": "object",
                 "properties": {
                     "port": {"type": "integer", "minimum": 1, "maximum": 65535},
-                    "name": {"type": "string", "description": "The name in lists, and the stem of the address."},
-                    "publish": {"type": "boolean", "default": true, "description": "False: no public address, it is dialled by its name."},
+                    "name": {"type": "string", "description": "The name in lists, and the start of the address."},
+                    "publish": {"type": "boolean", "default": true, "description": "False: no public address; it can only be dialled by its name."},
                     "protocol": {"type": "string", "enum": ["http", "tls", "tcp"], "default": "http"},
                     "token_auth": {"type": "boolean", "description": "Visitors need a token."},
                 },
@@ -297,7 +297,7 @@ fn tools() -> Vec<LocalTool> {
         LocalTool {
             name: LIST,
             title: "List local tunnels",
-            description: "The tunnels that this program has opened, with their addresses.",
+            description: "The tunnels that this program opened, with their addresses.",
             effect: Effect::Reads,
             scopes: &[],
             input: json!({
@@ -315,7 +315,7 @@ fn tools() -> Vec<LocalTool> {
         LocalTool {
             name: STOP,
             title: "Stop a local tunnel",
-            description: "Takes a local tunnel away. Its address answers no more.",
+            description: "Removes a local tunnel. Its address stops working.",
             effect: Effect::Destroys,
             scopes: &[],
             input: json!({

@@ -76,7 +76,7 @@ async fn release(args: ReleaseArgs) -> Result<(), Failure> {
     let mut addresses = list.addresses.into_iter();
     let port = args.port;
     let Some(address) = addresses.find(|address| address.port == port) else {
-        let text = format!("the project has not reserved port {port}");
+        let text = format!("port {port} is not reserved by the project");
         return Err(Failure::new(Code::Failed, text));
     };
     let call = session.platform.call(RELEASE, &[&project.id, &address.id]);

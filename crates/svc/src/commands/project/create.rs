@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc project create staging --plan basic
-  svc project create --preview --output json        what a program looks at first
+  svc project create --preview --output json        what a program should read first
   svc project create staging --plan basic --confirm <creationFingerprint>")]
 pub(crate) struct CreateArgs {
     /// Name of the project
@@ -67,7 +67,7 @@ pub(crate) struct CreateArgs {
 /// Shows the impact, asks for confirmation and creates the project.
 pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
     if args.yes {
-        return Err(Failure::usage("--yes would confirm a cost that nobody saw")
+        return Err(Failure::usage("--yes would confirm a price that was not shown")
             .hint("`svc project create --preview` shows it; pass its fingerprint with --confirm"));
     }
     let session = args.flags.open()?;
@@ -107,7 +107,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
                     "the offer is not the one that was confirmed; nothing was created",
                 )
                 .hint(format!(
-                    "the one above is confirmed with --confirm {fingerprint}"
+                    "to confirm the offer above, use --confirm {fingerprint}"
                 )));
             }
             Step::Unconfirmed => {
@@ -116,7 +116,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
                     "cannot ask for confirmation: not a terminal",
                 )
                 .hint(format!(
-                    "the offer above is confirmed with --confirm {fingerprint}; programs find it \
+                    "to confirm the offer above, use --confirm {fingerprint}; programs can read it \
                      with --preview --output json"
                 )));
             }
@@ -142,7 +142,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
     }
     Err(Failure::new(
         Code::Conflict,
-        "the offer changes faster than it can be confirmed; nothing was created",
+        "the offer keeps changing before it can be confirmed; nothing was created",
     ))
 }
 
@@ -177,9 +177,9 @@ fn hosted(error: PlatformError, format: Format) -> Result<(), Failure> {
     }
     Err(Failure::new(
         Code::Failed,
-        "a page of the platform comes first; nothing was created",
+        "a page of the platform must be completed first; nothing was created",
     )
-    .hint("open the address above; the project is created there"))
+    .hint("open the address above to create the project"))
 }
 
 fn plan(text: &str) -> Result<Plan, String> {

@@ -65,12 +65,12 @@ impl<'a> Choice<'a> {
             .plans
             .iter()
             .find(|option| option.plan == plan)
-            .ok_or_else(|| Failure::new(Code::Failed, format!("there is no plan {plan}")))?;
+            .ok_or_else(|| Failure::new(Code::Failed, format!("plan {plan} does not exist")))?;
         if !option.available {
             let reason = option.unavailable_reason.as_deref().unwrap_or_default();
             let message = format!("the plan {plan} is not available: {reason}");
             return Err(Failure::new(Code::NotAvailable, message)
-                .hint("`svc project create --preview` shows what is"));
+                .hint("`svc project create --preview` shows the available plans"));
         }
         let regions: Vec<_> = option
             .providers
@@ -96,9 +96,9 @@ impl<'a> Choice<'a> {
                 .collect();
             let message = match place {
                 Some((provider, name)) => {
-                    format!("there is no region {provider}/{name} for {plan}")
+                    format!("region {provider}/{name} does not exist for plan {plan}")
                 }
-                None => format!("the plan {plan} stands in several regions"),
+                None => format!("plan {plan} is available in several regions"),
             };
             return Err(
                 Failure::usage(message).hint(format!("choose with --region: {}", known.join(", ")))

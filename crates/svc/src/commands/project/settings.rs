@@ -111,10 +111,10 @@ fn show(format: Format, settings: &ProjectSettings) -> Result<(), Failure> {
 fn pair(text: &str) -> Result<(String, Value), String> {
     let (key, value) = text
         .split_once('=')
-        .ok_or_else(|| format!("`{text}` is no key=value"))?;
+        .ok_or_else(|| format!("`{text}` is not key=value"))?;
     if !KEYS.contains(&key) {
         return Err(format!(
-            "there is no setting `{key}`; there are {}",
+            "setting `{key}` does not exist; the settings are {}",
             KEYS.join(", ")
         ));
     }
@@ -137,12 +137,12 @@ fn patch(changes: Vec<(String, Value)>) -> Result<ProjectSettingsPatch, Failure>
     let mut object = Map::new();
     for (key, value) in changes {
         if object.contains_key(&key) {
-            return Err(Failure::usage(format!("`{key}` is there twice")));
+            return Err(Failure::usage(format!("`{key}` is given twice")));
         }
         object.insert(key, value);
     }
     serde_json::from_value(Value::Object(object)).map_err(|error| {
-        Failure::usage(format!("that is no setting: {error}"))
+        Failure::usage(format!("not a valid setting: {error}"))
             .hint("`svc project settings set --help` shows the values")
     })
 }
@@ -193,7 +193,7 @@ mod tests {
         assert!(pair("geoIp=CH").is_err());
         for wrong in ["publishedTcpEnabled=yes", "minTlsVersion=tls1.1"] {
             let failure = patch(vec![pair(wrong).unwrap()]).unwrap_err();
-            assert!(failure.to_string().contains("no setting"), "{failure}");
+            assert!(failure.to_string().contains("does not exist"), "{failure}");
         }
         let twice = ["trustedIps=a", "trustedIps=b"].map(|text| pair(text).unwrap());
         assert!(patch(twice.to_vec()).is_err());

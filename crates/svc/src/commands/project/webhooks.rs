@@ -288,7 +288,7 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
     let body = RotateWebhookSecret {
         overlap_seconds: overlap
             .transpose()
-            .map_err(|_| Failure::usage("the overlap is a week at most"))?,
+            .map_err(|_| Failure::usage("the overlap is at most a week"))?,
     };
     let (session, project) = open(&args.on).await?;
     let call = session.platform.call(ROTATE, &[&project, &args.webhook]);
@@ -368,7 +368,7 @@ fn show_secret(format: Format, made: &WebhookWithSecret) -> Result<(), Failure> 
     let mut fields = fields(&made.webhook);
     fields.push(("signing secret", made.signing_secret.clone()));
     output::record(&fields)?;
-    output::message("the signing secret is shown this once");
+    output::message("the signing secret is shown only once");
     Ok(())
 }
 

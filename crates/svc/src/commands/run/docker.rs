@@ -65,8 +65,8 @@ impl DockerFlags {
         let path = socket.strip_prefix("unix://").unwrap_or(socket);
         if !path.starts_with('/') {
             return Err(
-                Failure::usage(format!("--docker: `{socket}` is no path of a socket"))
-                    .hint("write unix:///var/run/docker.sock; other addresses are not reached"),
+                Failure::usage(format!("--docker: `{socket}` is not the path of a socket"))
+                    .hint("use unix:///var/run/docker.sock; other addresses are not supported"),
             );
         }
         let (published, wanted) = watch::channel(BTreeMap::new());
@@ -127,7 +127,7 @@ impl Follower {
             let text = chain(&error);
             if trouble.as_ref() != Some(&text) {
                 output::message(&format!(
-                    "containers cannot be looked at: {}; trying again, tunnels stay",
+                    "cannot list containers: {}; trying again, tunnels stay open",
                     output::plain(&text)
                 ));
                 trouble = Some(text);

@@ -33,11 +33,11 @@ impl Args {
             .find(|path| path.exists());
         if found.is_none() && !self.docker.is_enabled() {
             let places = match in_config_dir {
-                Some(path) => format!("{LOCAL_FILE_NAME} here and no {}", path.display()),
+                Some(path) => format!("{LOCAL_FILE_NAME} in this directory and no {}", path.display()),
                 None => format!("{LOCAL_FILE_NAME} here"),
             };
-            return Err(Failure::usage(format!("there is no {places}"))
-                .hint("name a file, or give --docker; docs/agent-configuration.md has examples"));
+            return Err(Failure::usage(format!("not found: {places}"))
+                .hint("give a file or --docker; see docs/agent-configuration.md for examples"));
         }
         Ok(found)
     }
@@ -126,10 +126,10 @@ fn read_token(path: &str) -> Result<String, Failure> {
     let bytes = daemon::files::read_bounded(Path::new(path), MAX_TOKEN_BYTES)
         .map_err(|error| Failure::usage(format!("the token in {path} cannot be read: {error}")))?;
     let text = String::from_utf8(bytes)
-        .map_err(|_invalid| Failure::usage(format!("what {path} holds is no token")))?;
+        .map_err(|_invalid| Failure::usage(format!("{path} does not contain a token")))?;
     match text.trim() {
         "" => Err(Failure::usage(format!(
-            "{path} is empty: it should hold a token"
+            "{path} is empty: it should contain a token"
         ))),
         token => Ok(token.to_owned()),
     }

@@ -69,10 +69,10 @@ impl Plan {
         let mut wrong = Vec::new();
         match file.version {
             Some(VERSION) => {}
-            Some(_) => wrong.push(ConfigError::new("version", "this program reads version 1")),
+            Some(_) => wrong.push(ConfigError::new("version", "this program supports version 1")),
             None => wrong.push(ConfigError::new(
                 "version",
-                "it is missing; write version: 1",
+                "missing; write version: 1",
             )),
         }
         let heartbeat = file.heartbeat.and_then(|text| {
@@ -150,7 +150,8 @@ impl DesiredTunnel {
         let mut wrong = Vec::new();
         let target: Option<Target> = match &section.target {
             None => {
-                wrong.push(ConfigError::new("target", "it is missing: which service?"));
+                wrong.push(ConfigError::new("target", "missing: give the service's port or \
+                                                       address"));
                 None
             }
             Some(text) => read("target", &text.0, &mut wrong),
@@ -172,7 +173,7 @@ impl DesiredTunnel {
         let mut properties = section.properties();
         if properties.name.is_none() {
             if let Err(error) = types::tunnel::TunnelName::from_str(key) {
-                let message = format!("`{key}` is no name of a tunnel ({error}); give it a `name`");
+                let message = format!("`{key}` is not a tunnel name ({error}); give it a `name`");
                 wrong.push(ConfigError::new("", message));
             } else {
                 properties.name = Some(key.to_owned());
@@ -205,7 +206,7 @@ impl DesiredTunnel {
             && let Some(other) = unsupported_for_rewrite(&properties)
         {
             let message = format!(
-                "it is for services that speak http/1.1 without TLS, and this one speaks {other}"
+                "it is for services that use http/1.1 without TLS, and this one uses {other}"
             );
             return Err(vec![ConfigError::new("host_header", message)]);
         }
@@ -235,8 +236,8 @@ impl DesiredTunnel {
             .keys()
             .min_by_key(|known| strsim::damerau_levenshtein(name, known));
         Err(match nearest {
-            Some(nearest) => format!("there is no engine `{name}`; the nearest is `{nearest}`"),
-            None => format!("there is no engine `{name}`: `engines` has none"),
+            Some(nearest) => format!("engine `{name}` does not exist; did you mean `{nearest}`?"),
+            None => format!("engine `{name}` does not exist: `engines` is empty"),
         })
     }
 }

@@ -156,7 +156,7 @@ impl Report {
         for error in errors {
             output::message(&format!("error: {error}"));
         }
-        output::message("nothing was changed: what ran before goes on");
+        output::message("nothing was changed: the previous configuration stays active");
         match self.format {
             Format::Json => output::json(&RejectedLine {
                 status: "rejected",

@@ -39,7 +39,7 @@ pub(crate) async fn run(command: Command, _log: Option<&str>) -> Result<(), Fail
         Command::Platform(_) => "platform",
         Command::Turn(_) => "turn",
     };
-    let message = format!("this build is an agent alone: it has no `svc {name}`");
+    let message = format!("this build contains only the agent: it has no `svc {name}`");
     Err(Failure::new(Code::NotAvailable, message)
-        .hint("use the whole program: the package `svc`, or a build with the feature `server`"))
+        .hint("use the full program: the package `svc`, or a build with the feature `server`"))
 }

@@ -67,7 +67,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         for warning in &warnings {
             output::message(&format!("warning: {}: {}", warning.key, warning.message));
         }
-        return output::line("the configuration is good");
+        return output::line("the configuration is valid");
     }
     logs::init(config.log_level, log, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
@@ -107,6 +107,6 @@ fn wrong(args: &Args, message: &str) -> Failure {
     let failure = Failure::new(Code::Usage, message);
     match &args.config {
         Some(_) => failure.hint("`svc engine --schema` describes every key"),
-        None => failure.hint("name the configuration with -c FILE"),
+        None => failure.hint("give the configuration file with -c FILE"),
     }
 }

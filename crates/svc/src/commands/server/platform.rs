@@ -80,8 +80,8 @@ enum Command {
   svc platform backup platform-today.db
   svc platform backup -c platform.yaml platform-today.db
 
-`svc platform restore` puts the file back. The other files of the data directory, keys and secrets
-among them, belong to it: keep them too.")]
+`svc platform restore` restores the file. The other files of the data directory, such as keys and
+secrets, belong to it: keep them too.")]
 struct BackupArgs {
     /// The new file, which must not exist yet
     file: PathBuf,
@@ -96,8 +96,8 @@ struct BackupArgs {
   svc platform restore platform-today.db
   svc platform restore -c platform.yaml platform-today.db
 
-What was written since the backup is lost, revocations among it. Engines are told everything anew as
-soon as the platform runs again.")]
+Everything written since the backup is lost, including revocations. Engines receive the
+full state again as soon as the platform runs.")]
 struct RestoreArgs {
     /// The backup file, which is not modified
     file: PathBuf,
@@ -168,7 +168,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     let config = Config::load(args.config.as_deref(), environment::variables())
         .map_err(|error| wrong(&args, &error.to_string()))?;
     if args.check {
-        return output::line("the configuration is good");
+        return output::line("the configuration is valid");
     }
     logs::init(config.log_level, log, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
@@ -217,7 +217,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         })?,
         Format::Text => {
             for (email, password) in admin_email.iter().zip(&admin_password) {
-                output::line(&format!("{email} signs in with the password {password}"))?;
+                output::line(&format!("administrator {email} created; the password is {password}"))?;
             }
         }
     }
@@ -243,11 +243,12 @@ async fn backup(args: &BackupArgs) -> Result<(), Failure> {
         .map_err(|error| {
             Failure::new(
                 Code::Failed,
-                format!("there is no backup: {}", chain(&error)),
+                format!("no backup was created: {}", chain(&error)),
             )
-            .hint("name the platform with -c or --data-dir, and a file that is not there yet")
+            .hint("select the platform with -c or --data-dir, and give a file that does not exist \
+                   yet")
         })?;
-    output::message(&format!("the database is copied to {}", target.display()));
+    output::message(&format!("the database was copied to {}", target.display()));
     Ok(())
 }
 
@@ -259,12 +260,12 @@ async fn restore(args: &RestoreArgs) -> Result<(), Failure> {
         .map_err(|error| {
             Failure::new(
                 Code::Failed,
-                format!("the backup is not restored: {}", chain(&error)),
+                format!("the backup was not restored: {}", chain(&error)),
             )
-            .hint("stop the platform, and name it with -c or --data-dir")
+            .hint("stop the platform, and select it with -c or --data-dir")
         })?;
     output::message(&format!(
-        "{} is restored to {}",
+        "{} was restored to {}",
         source.display(),
         place.data_dir.display()
     ));
@@ -294,7 +295,7 @@ impl DatabaseLocation {
         Ok(Self {
             database_url: None,
             data_dir: data_dir.ok_or_else(|| {
-                Failure::usage("there is no home directory").hint("give --data-dir")
+                Failure::usage("no home directory is set").hint("give --data-dir")
             })?,
         })
     }
@@ -311,7 +312,7 @@ fn running() -> Option<PathBuf> {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::from_error(&format!("{} is no file", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("{} is not a file", path.display()), error))
 }
 
 /// Email address and password of a new operator. `None` if it exists already.
@@ -331,6 +332,6 @@ fn wrong(args: &Args, message: &str) -> Failure {
     let failure = Failure::new(Code::Usage, message);
     match &args.config {
         Some(_) => failure.hint("`svc platform --schema` describes every key"),
-        None => failure.hint("name the configuration with -c FILE"),
+        None => failure.hint("give the configuration file with -c FILE"),
     }
 }

@@ -124,7 +124,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let shutdown = signals::listen(DRAIN)?;
     let data = data_directory(args.data_dir.as_ref())
-        .ok_or_else(|| Failure::usage("there is no home directory").hint("give --data-dir"))?;
+        .ok_or_else(|| Failure::usage("no home directory is set").hint("give --data-dir"))?;
     let data = absolute(&data)?;
     let _only = lock_data_directory(&data)?;
     let ports = Ports::of(&args)?;
@@ -323,7 +323,7 @@ pub(super) fn is_in_use(data: &Path) -> bool {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::from_error(&format!("{} is no directory", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("{} is not a directory", path.display()), error))
 }
 
 /// The lock file.

@@ -31,7 +31,7 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
         return Ok(());
     }
     if !is_booted() {
-        output::message("systemd does not run here: nothing is started");
+        output::message("systemd is not running on this system: the service was not started");
         return Ok(());
     }
     names.systemctl(&["daemon-reload"]).await?;
@@ -39,11 +39,11 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     // A restart also replaces a running older unit.
     names.systemctl(&["restart", &names.unit_name()]).await?;
     output::message(&format!(
-        "{} runs; `svc service status` shows how",
+        "{} is running; see `svc service status`",
         names.name
     ));
     if names.user {
-        output::message("it ends with your last session unless `loginctl enable-linger` was run");
+        output::message("it stops with your last session unless you run `loginctl enable-linger`");
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ pub(super) async fn uninstall(names: &NameArgs) -> Result<(), Failure> {
     names.may_write("uninstall")?;
     let path = names.path()?;
     if !path.exists() {
-        output::message(&format!("there is no {}", path.display()));
+        output::message(&format!("{} does not exist", path.display()));
         return Ok(());
     }
     let booted = is_booted();
@@ -75,7 +75,7 @@ pub(super) async fn uninstall(names: &NameArgs) -> Result<(), Failure> {
 pub(super) async fn status(names: &NameArgs) -> Result<(), Failure> {
     let path = names.path()?;
     if !path.exists() {
-        let message = format!("there is no {}", path.display());
+        let message = format!("{} does not exist", path.display());
         return Err(Failure::new(Code::Failed, message).hint("`svc service install` writes it"));
     }
     let mut command = names.command();
@@ -89,8 +89,8 @@ pub(super) async fn status(names: &NameArgs) -> Result<(), Failure> {
         Some(0) => Ok(()),
         // systemctl has printed the reason. Status 3 means that the service is not running.
         _ => Err(
-            Failure::new(Code::Failed, format!("{} does not run", names.name))
-                .hint("`svc service install` starts it; its log is in `journalctl`"),
+            Failure::new(Code::Failed, format!("{} is not running", names.name))
+                .hint("`svc service install` starts it; see `journalctl` for its log"),
         ),
     }
 }
@@ -106,7 +106,7 @@ impl NameArgs {
             return Ok(Path::new("/etc/systemd/system").join(self.unit_name()));
         }
         let config_dir =
-            config_directory(None).ok_or_else(|| Failure::usage("there is no home directory"))?;
+            config_directory(None).ok_or_else(|| Failure::usage("no home directory is set"))?;
         let home = config_dir.parent().unwrap_or(&config_dir);
         Ok(home.join("systemd/user").join(self.unit_name()))
     }
@@ -115,9 +115,9 @@ impl NameArgs {
         if self.user || geteuid().is_root() {
             return Ok(());
         }
-        let message = "a service of the system is for root to change";
+        let message = "only root can change a system service";
         Err(Failure::new(Code::Refused, message).hint(format!(
-            "`sudo svc service {what}`, or --user for a service of your own"
+            "`sudo svc service {what}`, or --user for a user service"
         )))
     }
 
@@ -141,10 +141,10 @@ impl NameArgs {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&ended.stderr);
-        let said = said.lines().next().unwrap_or("it does not say why");
+        let said = said.lines().next().unwrap_or("no reason given");
         let message = format!("systemctl {}: {}", args.join(" "), output::plain(said));
         Err(Failure::new(Code::Failed, message)
-            .hint("`svc service install --no-start` writes the unit alone"))
+            .hint("`svc service install --no-start` only writes the unit"))
     }
 }
 
@@ -156,19 +156,19 @@ fn check_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
         .flatten()
         .find(|path| !names.user && HIDDEN.iter().any(|directory| path.starts_with(directory)));
     if let Some(path) = hidden {
-        let message = format!("a service of the system cannot see {}", path.display());
+        let message = format!("a system service cannot access {}", path.display());
         return Err(Failure::usage(message)
-            .hint("put the program below /usr/local/bin and its file below /etc/svc, or --user"));
+            .hint("put the program in /usr/local/bin and its file in /etc/svc, or use --user"));
     }
     if let Some(file) = unit.file() {
         let readable = fs::metadata(file).map_err(|error| {
             Failure::from_error(&format!("cannot read {}", file.display()), error)
-                .hint("docs/agent-configuration.md has examples of it")
+                .hint("see docs/agent-configuration.md for examples")
         })?;
         if !names.user && readable.permissions().mode() & 0o004 == 0 {
             output::message(&format!(
-                "warning: {} is read by a user of the service's own: it needs to be readable by \
-                 all (0644); it holds no secrets",
+                "warning: the service runs as its own user and must be able to read {}: make it \
+                 readable by all (0644); it contains no secrets",
                 file.display()
             ));
         }
@@ -208,7 +208,7 @@ fn is_booted() -> bool {
 fn no_systemctl(error: &io::Error) -> Failure {
     Failure::new(
         Code::NotAvailable,
-        format!("systemctl cannot be run: {error}"),
+        format!("cannot run systemctl: {error}"),
     )
-    .hint("have the system start `svc run FILE`, and start it again when it ends")
+    .hint("configure the system to start `svc run FILE`, and to restart it when it exits")
 }

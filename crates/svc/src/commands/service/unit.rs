@@ -27,12 +27,12 @@ impl PrintArgs {
     /// directory.
     pub(super) fn unit(&self) -> Result<Unit, Failure> {
         let program = std::env::current_exe()
-            .map_err(|error| Failure::from_error("the path of this program is not known", error))?;
+            .map_err(|error| Failure::from_error("the path of this program is unknown", error))?;
         let file = match &self.file {
             Some(file) => Some(absolute(file)?),
             None if self.name.user => {
                 let directory = config_directory(None)
-                    .ok_or_else(|| Failure::usage("there is no home directory"))?;
+                    .ok_or_else(|| Failure::usage("no home directory is set"))?;
                 Some(directory.join("agent.yaml"))
             }
             None => Some(PathBuf::from("/etc/svc/agent.yaml")),
@@ -54,7 +54,7 @@ impl PrintArgs {
             let text = path.and_then(|path| path.to_str());
             let plain = |text: &str| !text.chars().any(char::is_control);
             if path.is_some() && !text.is_some_and(plain) {
-                return Err(Failure::usage("a path of the service is no plain text"));
+                return Err(Failure::usage("a path of the service is not valid UTF-8"));
             }
         }
         Ok(unit)
@@ -195,7 +195,7 @@ fn specifiers(text: &str) -> String {
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path)
-        .map_err(|error| Failure::from_error(&format!("{} is no file", path.display()), error))
+        .map_err(|error| Failure::from_error(&format!("{} is not a file", path.display()), error))
 }
 
 #[cfg(test)]

@@ -47,17 +47,17 @@ pub(super) fn reason(ended: &CommandEnd) -> Option<&'static str> {
 pub(super) fn describe(ended: &CommandEnd) -> String {
     let by_limit = match ended.reason {
         Some(TerminationReason::ClientLost) => "the connection was lost for too long",
-        Some(TerminationReason::Idle) => "nothing happened for too long",
-        Some(TerminationReason::Duration) => "the session was as long as one may be",
-        Some(TerminationReason::Drain) => "the server went down",
-        Some(TerminationReason::Terminated) => "somebody ended the session",
-        Some(TerminationReason::Recording) => "it may not go on without being recorded",
+        Some(TerminationReason::Idle) => "the session was idle for too long",
+        Some(TerminationReason::Duration) => "the session reached its maximum duration",
+        Some(TerminationReason::Drain) => "the server shut down",
+        Some(TerminationReason::Terminated) => "the session was terminated",
+        Some(TerminationReason::Recording) => "the session could no longer be recorded",
         _ => "",
     };
     let by_itself = if ended.signal.is_empty() {
         format!("session ended (exit code {})", ended.code)
     } else {
-        format!("it was ended by SIG{}", plain(&ended.signal))
+        format!("session ended by SIG{}", plain(&ended.signal))
     };
     let mut text = match by_limit {
         "" => by_itself,
@@ -88,7 +88,8 @@ pub(super) fn failed(error: SessionError, url: &str) -> Failure {
             let failure = Failure::new(code, message).named(plain(&problem.code));
             match problem.status {
                 401 => failure
-                    .hint("a server that listens itself has a token of its own: --auth-token-file"),
+                    .hint("a server started with --listen has its own token: use \
+                           --auth-token-file"),
                 404 | 502 | 503 => {
                     failure.hint("`svc webtty list` shows the servers that are online")
                 }
@@ -98,7 +99,7 @@ pub(super) fn failed(error: SessionError, url: &str) -> Failure {
         SessionError::Connection(error @ ConnectionError::Unreachable { .. }) => {
             Failure::new(Code::Failed, plain(&chain(&error)))
                 .named("webtty_unreachable")
-                .hint("is `svc webtty server` running there?")
+                .hint("is `svc webtty server` running on that host?")
         }
         SessionError::Connection(error) => {
             Failure::new(Code::Failed, format!("{url}: {}", plain(&chain(&error))))
@@ -112,11 +113,11 @@ pub(super) fn failed(error: SessionError, url: &str) -> Failure {
             ..
         } => Failure::new(Code::Refused, format!("{url}: {}", plain(&chain(&error))))
             .named("webtty_server_key_changed")
-            .hint("nothing was sent in the clear; is it the server that you know?"),
+            .hint("nothing was sent unencrypted; check that it is the expected server"),
         SessionError::Seal(_) | SessionError::NotSealed | SessionError::Unproven { .. } => {
             Failure::new(Code::Refused, format!("{url}: {}", plain(&chain(&error))))
                 .named("webtty_e2e")
-                .hint("nothing was sent in the clear; is it the server that you know?")
+                .hint("nothing was sent unencrypted; check that it is the expected server")
         }
         error => Failure::new(Code::Failed, format!("{url}: {}", plain(&chain(&error))))
             .named("webtty_session"),
@@ -167,7 +168,7 @@ mod tests {
             signal: "KILL".to_owned(),
             ..ended(137)
         };
-        assert_eq!(describe(&killed), "it was ended by SIGKILL");
+        assert_eq!(describe(&killed), "session ended by SIGKILL");
         let idle = CommandEnd {
             reason: Some(TerminationReason::Idle),
             detail: "after 5m\n".to_owned(),
@@ -175,7 +176,7 @@ mod tests {
         };
         assert_eq!(
             describe(&idle),
-            "nothing happened for too long: after 5m\u{fffd}"
+            "the session was idle for too long: after 5m\u{fffd}"
         );
     }
 }

@@ -180,7 +180,7 @@ async fn upload(args: &UploadArgs) -> Result<(), Failure> {
     let file = tokio::fs::File::open(&args.local).await.map_err(failed)?;
     let metadata = file.metadata().await.map_err(failed)?;
     if !metadata.is_file() {
-        let message = format!("{} is no file", args.local.display());
+        let message = format!("{} is not a file", args.local.display());
         return Err(Failure::usage(message));
     }
     let files = args.there.files().await?;
@@ -194,10 +194,10 @@ async fn stdin() -> Result<Vec<u8>, Failure> {
     stdin
         .read_to_end(&mut bytes)
         .await
-        .map_err(|error| Failure::from_error("stdin cannot be read", error))?;
+        .map_err(|error| Failure::from_error("cannot read stdin", error))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_STDIN) {
         return Err(Failure::usage("stdin is longer than 64 MiB")
-            .hint("put it into a file, and upload that"));
+            .hint("write it to a file, and upload the file"));
     }
     Ok(bytes)
 }
@@ -252,7 +252,7 @@ async fn remove(args: &RmArgs) -> Result<(), Failure> {
     if !args.recursive && listing::is_directory(&files, &args.path).await? {
         return Err(Failure::usage("it is a directory")
             .named("is_directory")
-            .hint("--recursive removes it with everything in it"));
+            .hint("use --recursive to remove it with its contents"));
     }
     let answer = files
         .ask(Method::DELETE.as_str(), &args.path, dav::empty(), &[])
@@ -265,7 +265,7 @@ async fn remove(args: &RmArgs) -> Result<(), Failure> {
 fn file_name(remote: &str) -> Result<&str, Failure> {
     let name = remote.trim_end_matches('/').rsplit('/').next();
     name.filter(|name| !matches!(*name, "" | "." | ".."))
-        .ok_or_else(|| Failure::usage("which file? this is a directory"))
+        .ok_or_else(|| Failure::usage("this is a directory; give the path of a file"))
 }
 
 /// Limit of data from stdin in bytes: the default upload limit of a server.

@@ -99,6 +99,6 @@ fn row(server: &Server) -> Vec<String> {
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err(format!("`{text}` is no key=value")),
+        _ => Err(format!("`{text}` is not key=value")),
     }
 }

@@ -28,12 +28,12 @@ pub(super) async fn offline_failure(connection: &Connection, wanted: &str) -> Op
     let name = plain(&server.name);
     let (message, hint) = match server.status {
         ServerStatus::PendingEnrollment => (
-            format!("the server `{name}` is not enrolled yet"),
-            format!("`svc webtty server enroll {name}` on its host does that"),
+            format!("server `{name}` is not enrolled yet"),
+            format!("run `svc webtty server enroll {name}` on its host"),
         ),
         ServerStatus::Suspended => (
             format!("the server `{name}` is suspended"),
-            format!("`svc webtty server resume {name}` lets it come back"),
+            format!("`svc webtty server resume {name}` allows it to connect again"),
         ),
         ServerStatus::Active => (
             format!("the server `{name}` is offline"),

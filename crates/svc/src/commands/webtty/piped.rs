@@ -75,7 +75,7 @@ pub(super) async fn run(
                 }
                 Some(Event::Lost { reason, grace }) => {
                     output::message(&format!(
-                        "the connection is lost ({}); coming back for {grace:.0?}",
+                        "connection lost ({}); reconnecting for up to {grace:.0?}",
                         plain(&reason)
                     ));
                     continue;
@@ -119,8 +119,8 @@ pub(super) async fn run(
 /// The message after a session has reconnected.
 pub(super) fn reconnected_message(missed: u64) -> String {
     match missed {
-        0 => "the connection is back".to_owned(),
-        missed => format!("the connection is back; {missed} bytes of output are lost"),
+        0 => "reconnected".to_owned(),
+        missed => format!("reconnected; {missed} bytes of output are lost"),
     }
 }
 
@@ -132,7 +132,7 @@ async fn type_in(input: Input, reads_stdin: bool) -> Result<(), Failure> {
         loop {
             buffer.reserve(READ);
             let read = stdin.read_buf(&mut buffer).await;
-            let read = read.map_err(|error| Failure::from_error("stdin cannot be read", error))?;
+            let read = read.map_err(|error| Failure::from_error("cannot read stdin", error))?;
             if read == 0 || !input.typed(buffer.split().freeze()).await {
                 break;
             }

@@ -31,7 +31,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc webtty server --name build                  # through the engine of the context
-  svc webtty server --no-publish --name build     # private: reached by its name alone
+  svc webtty server --no-publish --name build     # private: reachable only by name
   svc webtty server --listen 127.0.0.1:8080 --auth-token-file token
   sudo -E svc webtty server --name build --execution-mode login --login-user deploy")]
 pub(crate) struct Args {
@@ -176,7 +176,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let speaks = args.stream_transport(registered.as_ref())?;
     let settings = args.settings(registered.as_ref(), speaks)?;
     let workers = Workers::per_core("svc-webtty")
-        .map_err(|error| Failure::from_error("the workers cannot be started", error))?;
+        .map_err(|error| Failure::from_error("cannot start the worker threads", error))?;
     descriptors::raise_limit();
     let (mut sessions, observer) = Sessions::new(args.output);
     if let Some(address) = args.listen.filter(|_| !args.tunnel) {
@@ -265,7 +265,7 @@ async fn listen(
     sessions: &mut Sessions,
     shutdown: &Shutdown,
 ) -> Result<(), Failure> {
-    let cannot = |error| Failure::from_error(&format!("{address} cannot be listened on"), error);
+    let cannot = |error| Failure::from_error(&format!("cannot listen on {address}"), error);
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     sessions.listening(address, speaks)?;
@@ -326,7 +326,7 @@ impl Args {
         }
         if !publish && self.name.is_none() {
             return Err(Failure::usage("a private server needs a name")
-                .hint("give --name: it is what clients dial"));
+                .hint("give --name: clients connect by this name"));
         }
         Ok(match speaks {
             Transport::WebSocket => {

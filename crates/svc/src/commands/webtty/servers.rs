@@ -80,7 +80,7 @@ struct Common {
   svc webtty server create build-7 --enroll
   svc webtty server create vault --access-policy restricted --label site=bern
 
-Once more with the same name and policies changes nothing and shows what there is.")]
+Repeating it with the same name and policies changes nothing and shows the existing server.")]
 struct CreateArgs {
     /// The name, unique in the project
     name: String,
@@ -301,7 +301,7 @@ async fn matching_server(
             format!("the project has a server `{name}` with another {flag}"),
         )
         .named("name_taken")
-        .hint("`svc webtty server update` changes it; the encryption is for good")),
+        .hint("`svc webtty server update` changes it; the encryption cannot be changed")),
     }
 }
 

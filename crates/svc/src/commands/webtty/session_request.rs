@@ -133,7 +133,7 @@ impl CommandEnvironment {
             let value = match given.split_once('=') {
                 Some((_, value)) => value.to_owned(),
                 None => std::env::var(key).map_err(|_unset| {
-                    Failure::usage(format!("--env {key}: it is not set here"))
+                    Failure::usage(format!("--env {key}: the variable is not set"))
                         .hint("give it a value with KEY=VALUE")
                 })?,
             };
@@ -161,7 +161,7 @@ impl EncryptionArgs {
         let stated_id = server.map_or("", |server| server.host_key_id.as_str());
         if !stated_id.is_empty() && keys::key_id_text(&known) != stated_id {
             let message = format!(
-                "the key of {} is not the one that is known: it says {}, and known is {}",
+                "the key of {} has changed: the server states {}, but {} is the known key",
                 plain(&reached.url),
                 plain(stated_id),
                 keys::key_id_text(&known)
@@ -169,7 +169,7 @@ impl EncryptionArgs {
             return Err(Failure::new(Code::Refused, message)
                 .named("webtty_server_key_changed")
                 .hint(
-                    "ask its owner; after a change that you trust, `svc webtty known-server \
+                    "ask its owner; if the change is legitimate, run `svc webtty known-server \
                      remove`, then `add`",
                 ));
         }
@@ -180,7 +180,8 @@ impl EncryptionArgs {
                 .map_err(|error| failed(&error))?,
         };
         let identity = keys::read_identity(&path).map_err(|error| {
-            failed(&error).hint("make one with `svc webtty identity create`, and have the owner of the server add it to its authorized clients")
+            failed(&error).hint("create one with `svc webtty identity create`, and have the owner \
+                                 of the server add it to its authorized clients")
         })?;
         let id = server.map(|server| server.server_id.as_str());
         let id = id.filter(|id| !id.is_empty()).or(self.server_id.as_deref());
@@ -216,13 +217,14 @@ impl EncryptionArgs {
         }
         let name = names.first().map_or("NAME", String::as_str);
         let message = format!(
-            "{} is to be end-to-end encrypted, and its key is not known",
+            "{} requires end-to-end encryption, and its key is not known",
             plain(&reached.url)
         );
         Err(Failure::new(Code::Refused, message)
             .named("webtty_server_unknown")
             .hint(format!(
-                "have its owner tell you the key, and add it: svc webtty known-server add {} KEY",
+                "get the key from the server's owner, and add it: svc webtty known-server add {} \
+                 KEY",
                 plain(name)
             )))
     }
@@ -233,7 +235,7 @@ pub(super) fn folder() -> Result<Folder, Failure> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.filter(|home| home.is_absolute());
     home.map(|home| Folder::in_home(&home))
-        .ok_or_else(|| Failure::usage("there is no home directory for keys").hint("set HOME"))
+        .ok_or_else(|| Failure::usage("no home directory is set for keys").hint("set HOME"))
 }
 
 /// The failure for an error with keys.

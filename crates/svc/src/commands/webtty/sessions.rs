@@ -122,7 +122,7 @@ async fn get_list(
         Value::Array(list) => Ok(list),
         _ => Err(Failure::new(
             crate::failure::Code::Failed,
-            "the engine's answer is no list",
+            "the engine's response is not a list",
         )
         .named("engine_protocol")),
     }
@@ -181,7 +181,7 @@ fn write_list(
 fn time(text: &str) -> Result<String, String> {
     let at: jiff::Timestamp = text
         .parse()
-        .map_err(|_invalid| format!("`{text}` is no time; write 2026-01-02T03:04:05Z"))?;
+        .map_err(|_invalid| format!("`{text}` is not a time; use e.g. 2026-01-02T03:04:05Z"))?;
     Ok(format!("{at:.3}"))
 }
 

@@ -186,8 +186,8 @@ fn name(text: &str) -> Result<String, Failure> {
     let name = name.strip_suffix('/').unwrap_or(name);
     if name.is_empty() || name.contains(['/', ':']) {
         let shown = text.split('?').next().unwrap_or_default();
-        return Err(Failure::usage(format!("`{}` is no server", plain(shown)))
-            .hint("write svc://NAME, or an address that begins with ws:// or wss://"));
+        return Err(Failure::usage(format!("`{}` is not a server", plain(shown)))
+            .hint("write svc://NAME, or an address that starts with ws:// or wss://"));
     }
     Ok(name.to_owned())
 }
@@ -203,12 +203,12 @@ fn not_found(error: &FindError, servers: &[Server]) -> Failure {
                     "did you mean `{}`? `svc webtty list` shows them all",
                     plain(known)
                 )),
-                None => failure.hint("`svc webtty list` shows those that are online"),
+                None => failure.hint("`svc webtty list` shows the servers that are online"),
             }
         }
         FindError::Ambiguous { .. } => failure
             .named("webtty_server_ambiguous")
-            .hint("take one of these by its id"),
+            .hint("select one of these by its id"),
         FindError::Offline(_) => failure
             .named("webtty_server_offline")
             .hint("is `svc webtty server` running on its host?"),

@@ -50,9 +50,9 @@ impl TerminalView {
     /// Takes over the terminal.
     pub(super) fn enter() -> Result<Self, Failure> {
         if !is_available() {
-            return Err(Failure::usage("this needs a terminal to show it on").named("no_terminal"));
+            return Err(Failure::usage("this command needs a terminal").named("no_terminal"));
         }
-        let cannot = |error| Failure::from_error("the terminal cannot be taken", error);
+        let cannot = |error| Failure::from_error("cannot switch the terminal to raw mode", error);
         Ok(Self {
             resized: Signals::new(Signal::WindowChange).map_err(cannot)?,
             _terminal: screen::Screen::enter().map_err(cannot)?,

@@ -49,7 +49,7 @@ async fn a_client_disconnects_with_an_escape() {
     terminal.press("echo a~.b\r");
     terminal.until_text("a~.b").await;
     terminal.press("~?");
-    terminal.until_text("~.  hang up").await;
+    terminal.until_text("~.  disconnect").await;
     // A program with its own screen is cut off, and the screen is restored.
     terminal.press("printf '\\033[?1049h\\033[?25lfull'; sleep 600\r");
     terminal
@@ -80,9 +80,9 @@ async fn a_lost_connection_is_resumed_with_the_same_shell() {
     let mut terminal = shell(&home, &served.url()).await;
     terminal.press("kept=yes\r");
     served.cut();
-    terminal.until_text("[svc] the connection is lost").await;
+    terminal.until_text("[svc] connection lost").await;
     terminal.press("echo kept=$kept\r");
-    terminal.until_text("[svc] the connection is back").await;
+    terminal.until_text("[svc] reconnected").await;
     terminal.until_text("kept=yes").await;
     terminal.press("exit\r");
     let (code, text) = terminal.ended().await;
@@ -136,7 +136,7 @@ async fn the_controller_answers_control_requests() {
     let mut terminal = TerminalSession::start(&home, &["webtty", "client", &url], 100, 30);
     terminal
         .until(|screen| {
-            let question = "[svc] ada asks for control: to fix it (~y gives it, ~n does not)";
+            let question = "[svc] ada requests control: to fix it (~y grants, ~n refuses)";
             screen.contents().matches(question).count() == 2
         })
         .await;

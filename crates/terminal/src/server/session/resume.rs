@@ -84,7 +84,7 @@ impl Session {
         let Some(token) = token.filter(|_| same && self.machine.accepts(&resume)) else {
             if back
                 .carrier
-                .send(&Kind::error("there is no session to come back to"))
+                .send(&Kind::error("the session to resume does not exist"))
                 .is_ok()
             {
                 self.shared.finish(back.carrier);

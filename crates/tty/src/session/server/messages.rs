@@ -47,21 +47,21 @@ impl Server {
                 Kind::Data(_) | Kind::Parameter(_),
                 Phase::Draining { .. } | Phase::Closed { .. } | Phase::Leaving { .. },
             ) => Ok(()),
-            (Kind::Attach(_), _) => Err("this server has no sessions to join".to_owned()),
+            (Kind::Attach(_), _) => Err("this server does not support joining sessions".to_owned()),
             (kind, _) => Err(format!("an unexpected {}", kind.name())),
         }
     }
 
     fn open(&mut self, open: OpenCommand) -> Result<(), String> {
         if open.session_key_grant.is_some() {
-            return Err("this server does not know this encryption".to_owned());
+            return Err("this server does not support this encryption".to_owned());
         }
         if open
             .session
             .as_ref()
             .is_some_and(|session| session.resume.is_some())
         {
-            return Err("there is no session to come back to".to_owned());
+            return Err("the session to resume does not exist".to_owned());
         }
         let config = open.config.unwrap_or_default();
         self.has_tty = config.options.is_some_and(|options| options.allocate_tty);

@@ -109,7 +109,7 @@ fn acknowledged_bytes_are_not_requested_again() {
         ..OpenSession::default()
     };
     server.on_resume(&open, [9; TOKEN_LEN], now);
-    let error = "error: less was received than was said to be".to_owned();
+    let error = "error: less was received than was reported".to_owned();
     assert!(sent_texts(&mut server).contains(&error));
 
     let mut client = Client::open(config(false), None, now);

@@ -132,12 +132,12 @@ fn state(
         State::Online => (paint.good(), "online".to_owned()),
         State::Disconnected { error, until } => {
             let left = until.saturating_duration_since(now).as_secs_f64().ceil();
-            let text = format!("disconnected, again in {left} s: {error}");
+            let text = format!("disconnected, retry in {left} s: {error}");
             (paint.bad(), text)
         }
         State::Draining => {
             let open = model.open();
-            let text = format!("draining, {open} open; q stops at once");
+            let text = format!("draining, {open} open; q stops immediately");
             (paint.doubtful(), text)
         }
     };
@@ -180,7 +180,7 @@ fn rows(frame: &mut Frame<'_>, model: &Model, now: Instant, area: Rect, paint: P
     let shown = model.visible_rows();
     if shown.is_empty() {
         let nothing = match (model.view.filter.is_empty(), model.about.rows) {
-            (false, _) => "nothing passes the filter",
+            (false, _) => "nothing matches the filter",
             (true, Rows::Requests) => "no requests yet",
             (true, Rows::Streams) => "no streams yet",
         };
@@ -292,16 +292,16 @@ fn foot(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
 
 fn help() -> Vec<String> {
     [
-        "q, ctrl-c  stop: let what is open finish",
-        "           again: stop at once",
+        "q, ctrl-c  finish open requests and stop",
+        "           again: stop immediately",
         "c          copy the address",
         "Q          the address as a QR code",
         "i          the inspector's address",
         "p          pause or resume the list",
         "/          filter the list",
-        "esc        show all again",
-        "up, down   scroll; page, home, end too",
-        "ctrl-z     to the shell; `fg` comes back",
+        "esc        clear the filter",
+        "up, down   scroll; also page, home, end",
+        "ctrl-z     suspend; `fg` resumes",
         "?          these keys",
     ]
     .map(str::to_owned)
@@ -309,7 +309,7 @@ fn help() -> Vec<String> {
 }
 
 fn inspector(model: &Model) -> Vec<String> {
-    let none = || "there is no inspector here".to_owned();
+    let none = || "the inspector is not running".to_owned();
     vec![model.about.inspector.clone().unwrap_or_else(none)]
 }
 
@@ -337,7 +337,7 @@ fn draw_window(frame: &mut Frame<'_>, title: &'static str, text: &[String], styl
 /// Draws the address as a QR code, if it fits.
 fn code(frame: &mut Frame<'_>, model: &Model, paint: Paint) {
     let Some(qr) = model.url.as_deref().and_then(Qr::of) else {
-        let text = "there is no address yet".to_owned();
+        let text = "no address is assigned yet".to_owned();
         return draw_window(frame, "code", &[text], paint.bold());
     };
     let (width, area) = (qr.width(), frame.area());

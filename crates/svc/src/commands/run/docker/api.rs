@@ -30,25 +30,25 @@ pub(super) enum ApiError {
     #[error("cannot reach {socket}")]
     Unreachable { socket: String, source: io::Error },
     /// The connection failed.
-    #[error("the connection broke")]
+    #[error("the connection was lost")]
     Broken(#[from] hyper::Error),
     /// The engine returned an error.
-    #[error("it answers {status} to {path}")]
+    #[error("Docker answered {status} to {path}")]
     Refused { status: StatusCode, path: String },
     /// The response timed out.
     #[error("no answer in time")]
     TimedOut,
     /// The response is larger than the limit.
-    #[error("an answer is too large")]
+    #[error("a response is too large")]
     TooLarge,
     /// The response is not the expected JSON.
-    #[error("an answer is not understood")]
+    #[error("a response cannot be parsed")]
     NotUnderstood(#[from] serde_json::Error),
     /// The event stream ended.
-    #[error("the events ended")]
+    #[error("the event stream ended")]
     Ended,
     /// The request could not be written.
-    #[error("a request cannot be made")]
+    #[error("a request cannot be created")]
     Request(#[from] http::Error),
 }
 

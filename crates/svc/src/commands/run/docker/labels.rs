@@ -253,11 +253,11 @@ fn only_port(container: &Container) -> Result<u16, ConfigError> {
         (Some(port), None) => Ok(port),
         (None, _) => Err(ConfigError::new(
             PORT,
-            "it is missing: which port of the container?",
+            "missing: set the container's port",
         )),
         (Some(_), Some(_)) => Err(ConfigError::new(
             PORT,
-            "it is missing, and the image names several ports",
+            "missing, and the image exposes several ports",
         )),
     }
 }

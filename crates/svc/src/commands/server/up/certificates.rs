@@ -57,10 +57,10 @@ impl Certificates {
                 .and_then(|key| Issuer::from_ca_cert_pem(&cert, key))
                 .map_err(|error| {
                     Failure::from_error(
-                        &format!("the CA in {} cannot be used", self.ca.display()),
+                        &format!("cannot use the CA in {}", self.ca.display()),
                         error,
                     )
-                    .hint("remove ca.pem and ca.key; a new CA is made")
+                    .hint("remove ca.pem and ca.key; a new CA is then created")
                 }),
             (None, None) => {
                 let key = KeyPair::generate().map_err(cannot_make)?;
@@ -73,8 +73,8 @@ impl Certificates {
             (Some(_), None) | (None, Some(_)) => {
                 let directory = key_file.parent().unwrap_or(Path::new(".")).display();
                 Err(
-                    Failure::usage(format!("half of the CA is missing in {directory}"))
-                        .hint("put ca.pem and ca.key back, or remove the other one"),
+                    Failure::usage(format!("{directory} has only one of ca.pem and ca.key"))
+                        .hint("restore the missing file, or remove the other one"),
                 )
             }
         }
@@ -143,7 +143,7 @@ fn write(path: &Path, pem: &str) -> Result<(), Failure> {
 }
 
 fn cannot_make(error: rcgen::Error) -> Failure {
-    Failure::from_error("the certificate cannot be made", error)
+    Failure::from_error("cannot create the certificate", error)
 }
 
 /// Ten years, so that users do not have to import it again.

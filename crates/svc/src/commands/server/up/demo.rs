@@ -38,7 +38,7 @@ pub(crate) async fn start() -> std::io::Result<SocketAddr> {
                     tokio::spawn(async move {
                         let served = http1::Builder::new().serve_connection(io, service);
                         if let Err(error) = served.with_upgrades().await {
-                            debug!(%error, "a connection to the demo broke");
+                            debug!(%error, "a connection to the demo was lost");
                         }
                     });
                 }
@@ -60,7 +60,7 @@ fn answer(mut request: Request<Incoming>) -> Response<Body> {
         "/ws" => {
             let mut refused = text(
                 StatusCode::UPGRADE_REQUIRED,
-                "This is a WebSocket: it sends back what it gets.\n",
+                "This is a WebSocket: it echoes every message.\n",
             );
             let version = header::HeaderValue::from_static("13");
             refused

@@ -67,7 +67,7 @@ impl Ports {
         let after = |steps: u16, flag: &str| match args.port {
             0 => Ok(0),
             port => port.checked_add(steps).ok_or_else(|| {
-                Failure::usage("there is no port after --port").hint(format!("give {flag}"))
+                Failure::usage("no port number is left after --port").hint(format!("give {flag}"))
             }),
         };
         let ports = Self {
@@ -157,9 +157,9 @@ fn must_be_free(port: u16) -> Result<(), Failure> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Failure::usage(format!(
             "port {port} is in use on this machine"
         ))
-        .hint("`--port 0` takes free ports")),
+        .hint("`--port 0` selects free ports")),
         Err(error) => Err(Failure::from_error(
-            &format!("port {port} cannot be used"),
+            &format!("cannot use port {port}"),
             error,
         )),
     }
@@ -175,8 +175,9 @@ pub(super) fn jwt_secret(data: &Path) -> Result<String, Failure> {
 pub(super) fn read_or_create_secret(path: &Path) -> Result<String, Failure> {
     match fs::read_to_string(path) {
         Ok(secret) if secret.trim().len() >= 2 * SECRET_BYTES => Ok(secret.trim().to_owned()),
-        Ok(_short) => Err(Failure::usage(format!("{} is no secret", path.display()))
-            .hint("remove the file; a new one is made, and what the old one signed ends")),
+        Ok(_short) => Err(Failure::usage(format!("{} is not a secret", path.display()))
+            .hint("remove the file; a new one is then created, and tokens signed with the old one \
+                   become invalid")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let secret = random::hex::<SECRET_BYTES>()?;
             write_private(path, secret.as_bytes()).map_err(|error| {
@@ -203,7 +204,7 @@ pub(super) fn administrator_token(secret: &str) -> Result<String, Failure> {
         resources: None,
     };
     let token = credentials::mint(&key, &request, Timestamp::now().as_second())
-        .map_err(|error| Failure::from_error("the token cannot be made", error))?;
+        .map_err(|error| Failure::from_error("cannot create the token", error))?;
     String::from_utf8(token.expose().to_vec())
         .map_err(|error| Failure::from_error("the token cannot be written", error))
 }
@@ -238,7 +239,7 @@ pub(super) async fn wait_until_trusted(config: &Config) -> Result<(), Failure> {
         Ok(result) => Ok(result?),
         Err(_elapsed) => Err(Failure::new(
             Code::Failed,
-            "the engine heard nothing from the platform",
+            "the engine received no message from the platform",
         )),
     }
 }

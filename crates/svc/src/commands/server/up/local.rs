@@ -88,7 +88,7 @@ pub(super) struct LocalPlatform {
 impl Listeners {
     /// Binds both loopback addresses if available, because browsers try both for `localhost`.
     pub(super) async fn bind(port: u16) -> Result<Self, Failure> {
-        let cannot = |error| Failure::from_error("the platform's port cannot be used", error);
+        let cannot = |error| Failure::from_error("cannot use the platform's port", error);
         let first = TcpListener::bind((Ipv4Addr::LOCALHOST, port))
             .await
             .map_err(cannot)?;
@@ -330,7 +330,7 @@ async fn create_project(platform: &Platform, workspace: &str) -> Result<Project,
         Some((option, provider.provider, provider.regions.first()?))
     });
     let (option, provider, region) = place
-        .ok_or_else(|| Failure::new(Code::Failed, "the catalogue has no plan without a charge"))?;
+        .ok_or_else(|| Failure::new(Code::Failed, "the catalogue has no free plan"))?;
     let body = CreateProject {
         name: PROJECT_NAME.to_owned(),
         plan: option.plan,

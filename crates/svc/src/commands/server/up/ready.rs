@@ -81,7 +81,7 @@ impl Ready {
         if let Some(platform) = &self.platform {
             row("base_url", &platform.base_url);
             row("admin_email", &platform.admin_email);
-            let changed = "(the one that you have chosen)";
+            let changed = "(the one you chose)";
             row(
                 "admin_password",
                 platform.admin_password.as_deref().unwrap_or(changed),
@@ -109,7 +109,7 @@ impl Ready {
                 "Sign in at {}/login with the address and the password above.",
                 platform.base_url
             ));
-            lines.push("The TURN relay at turn_url reaches peers on this machine alone.".into());
+            lines.push("The TURN relay at turn_url reaches only peers on this machine.".into());
             lines.push(String::new());
         }
         if let Some(url) = &self.demo_url {
@@ -123,15 +123,15 @@ impl Ready {
         lines.push(
             "  svc forward 3000 --name web     # publish your own service on port 3000".to_owned(),
         );
-        lines.push("  svc events                      # what happens, live".to_owned());
+        lines.push("  svc events                      # live events".to_owned());
         lines.push(if self.platform.is_some() {
-            "  svc project list                # the platform's projects; `svc --help` has more"
+            "  svc project list                # the platform's projects; see `svc --help` for more"
                 .to_owned()
         } else {
-            "  svc tunnels                     # what is published now".to_owned()
+            "  svc tunnels                     # list published tunnels".to_owned()
         });
         lines.push(String::new());
-        lines.push("Ctrl-C stops it in order, a second one at once.".to_owned());
+        lines.push("Ctrl-C shuts it down cleanly; press it again to stop immediately.".to_owned());
         lines.join("\n")
     }
 }

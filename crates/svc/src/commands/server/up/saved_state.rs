@@ -30,7 +30,7 @@ impl SavedUpState {
         match fs::read(&path) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
                 Failure::usage(format!("{} cannot be used: {error}", path.display()))
-                    .hint("remove the file; the account stays, its password is not shown any more")
+                    .hint("remove the file; the account stays, but its password is no longer shown")
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self {
                 admin_email: ADMIN_EMAIL.to_owned(),
@@ -48,7 +48,7 @@ impl SavedUpState {
     pub(super) fn write(&self, data: &Path) -> Result<(), Failure> {
         let path = data.join(FILE);
         let text = serde_json::to_vec_pretty(self)
-            .map_err(|error| Failure::from_error("the password cannot be kept", error))?;
+            .map_err(|error| Failure::from_error("cannot save the password", error))?;
         write_private(&path, &text).map_err(|error| {
             Failure::from_error(&format!("cannot write {}", path.display()), error)
         })

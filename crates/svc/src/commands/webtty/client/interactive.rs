@@ -82,7 +82,7 @@ async fn show(
                 }
             }
             Some(Event::Lost { reason, grace }) => status::line(&format!(
-                "the connection is lost ({}); coming back for {grace:.0?}, ~. hangs up",
+                "connection lost ({}); reconnecting for up to {grace:.0?}, ~. disconnects",
                 plain(&reason)
             )),
             Some(Event::Back { missed }) => status::line(&reconnected_message(missed)),

@@ -18,7 +18,7 @@ impl Raw {
     /// Switches the terminal of stdin to raw mode.
     pub(super) fn enter() -> Result<Self, Failure> {
         enable_raw_mode()
-            .map_err(|error| Failure::from_error("the terminal cannot be taken over", error))?;
+            .map_err(|error| Failure::from_error("cannot switch the terminal to raw mode", error))?;
         Ok(Self {
             screen: Modes::default(),
         })

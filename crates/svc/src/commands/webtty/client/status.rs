@@ -24,29 +24,29 @@ pub(super) fn describe(notice: &Notice) -> Option<String> {
         reason => format!(": {reason}"),
     };
     Some(match notice.kind() {
-        NoticeKind::Joined => format!("{who} watches"),
+        NoticeKind::Joined => format!("{who} is watching"),
         NoticeKind::Left => format!("{who} has left"),
         NoticeKind::Requested => {
-            format!("{who} asks for control{why} (~y gives it, ~n does not)")
+            format!("{who} requests control{why} (~y grants, ~n refuses)")
         }
         NoticeKind::Granted => format!("{who} has control"),
-        NoticeKind::Refused => format!("{who} does not get control"),
+        NoticeKind::Refused => format!("{who} was refused control"),
         // Without a name, the notice concerns the receiver.
         NoticeKind::Revoked if who.is_empty() => format!("you no longer have control{why}"),
         NoticeKind::Revoked => format!("{who} no longer has control{why}"),
-        NoticeKind::Expired => format!("the request of {who} has run out"),
-        NoticeKind::Kicked => format!("{who} was sent away{why}"),
+        NoticeKind::Expired => format!("the request of {who} has expired"),
+        NoticeKind::Kicked => format!("{who} was removed{why}"),
         NoticeKind::Recorded => "this session is recorded".to_owned(),
         NoticeKind::Snapshot | NoticeKind::Resized | NoticeKind::Unspecified => return None,
     })
 }
 
 /// The help for the escape sequences.
-pub(super) const HELP: &str = "~.  hang up\r\n\
+pub(super) const HELP: &str = "~.  disconnect\r\n\
       ~?  this\r\n\
-      ~~  a `~` for the command\r\n\
-      ~y  give control to who asks\r\n\
-      ~n  do not";
+      ~~  send a `~`\r\n\
+      ~y  grant the request for control\r\n\
+      ~n  refuse it";
 
 #[cfg(test)]
 mod tests {
@@ -63,7 +63,7 @@ mod tests {
         };
         assert_eq!(
             describe(&notice).unwrap(),
-            "ada\u{fffd}[2J asks for control: fix\u{fffd}the build (~y gives it, ~n does not)"
+            "ada\u{fffd}[2J requests control: fix\u{fffd}the build (~y grants, ~n refuses)"
         );
     }
 }

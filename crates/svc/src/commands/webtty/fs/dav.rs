@@ -49,7 +49,7 @@ impl Files {
     /// one.
     pub(super) fn of(reached: ResolvedServer, path: &str) -> Result<Self, Failure> {
         let no_files = |why: &str| {
-            let message = format!("{} serves no files{why}", plain(&reached.url));
+            let message = format!("{} does not serve files{why}", plain(&reached.url));
             Failure::new(Code::NotAvailable, message)
                 .named("webtty_no_files")
                 .hint("start the server with --fs-root")
@@ -72,7 +72,7 @@ impl Files {
             return Err(no_files(" over its transport"));
         }
         if !root.starts_with('/') {
-            return Err(Failure::usage("--fs-path begins with a `/`"));
+            return Err(Failure::usage("--fs-path must start with a `/`"));
         }
         Ok(Self {
             endpoint: reached.endpoint,
@@ -173,32 +173,33 @@ impl DavResponse {
             StatusCode::NOT_FOUND => (
                 Code::Failed,
                 "file_not_found",
-                format!("there is no {path}"),
+                format!("{path} does not exist"),
             ),
             StatusCode::UNAUTHORIZED => (
                 Code::Refused,
                 "unauthorized",
-                "the server does not take the token".to_owned(),
+                "the server does not accept the token".to_owned(),
             ),
             StatusCode::FORBIDDEN => (
                 Code::Refused,
                 "forbidden",
-                format!("{path} must not be read or changed"),
+                format!("access to {path} is not allowed"),
             ),
             StatusCode::PAYLOAD_TOO_LARGE => (
                 Code::Failed,
                 "file_too_large",
-                format!("{path} is larger than the server takes"),
+                format!("{path} is larger than the server accepts"),
             ),
             StatusCode::CONFLICT => (
                 Code::Failed,
                 "no_directory",
-                format!("the directory of {path} is not there"),
+                format!("the directory of {path} does not exist"),
             ),
             StatusCode::METHOD_NOT_ALLOWED => (
                 Code::Failed,
                 "file_not_allowed",
-                format!("this cannot be done with {path}: it is there already, or no file"),
+                format!("the operation is not allowed for {path}: it exists already, or is not a \
+                         file"),
             ),
             status => (
                 Code::Failed,
@@ -216,7 +217,7 @@ impl DavResponse {
             let frame = timeout(SILENCE, self.response.body_mut().frame());
             let frame = frame
                 .await
-                .map_err(|_elapsed| broken("the server does not go on".to_owned()))?;
+                .map_err(|_elapsed| broken("the server stopped sending".to_owned()))?;
             match frame {
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data() {
@@ -224,7 +225,7 @@ impl DavResponse {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(broken(format!("the answer broke off: {}", chain(&error))));
+                    return Err(broken(format!("the response ended early: {}", chain(&error))));
                 }
                 None => return Ok(None),
             }

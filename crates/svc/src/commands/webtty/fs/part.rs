@@ -84,7 +84,7 @@ pub(super) fn already_exists(place: &Path) -> Failure {
     let message = format!("{} exists already", place.display());
     Failure::new(Code::Conflict, message)
         .named("file_exists")
-        .hint("--force writes over it")
+        .hint("use --force to overwrite it")
 }
 
 fn write_failure(path: &Path, error: io::Error) -> Failure {

@@ -49,8 +49,8 @@ impl RegisteredServer {
     fn identity(&self) -> Result<EndpointIdentity, Failure> {
         let path = &self.enrollment.identity_file;
         identity_file::load(path).map_err(|error| {
-            Failure::usage(format!("the keys of the server cannot be read: {error}"))
-                .hint("keys that are lost cannot be had again: register another server")
+            Failure::usage(format!("cannot read the keys of the server: {error}"))
+                .hint("lost keys cannot be recovered: register another server")
         })
     }
 
@@ -103,7 +103,7 @@ impl Args {
                 .map_err(|error| Failure::usage(error.to_string()))?,
         };
         let enrollment = Enrollment::load(&path).map_err(|error| {
-            Failure::usage(format!("the enrollment cannot be read: {error}"))
+            Failure::usage(format!("cannot read the enrollment: {error}"))
                 .hint("enroll this host with `svc webtty server enroll`")
         })?;
         if let Some(id) = &self.server_id
@@ -129,11 +129,11 @@ impl Args {
             // the plain transport.
             (None | Some(ConnectionSource::Plain), Some(_)) => Ok(Transport::Plain),
             (Some(ConnectionSource::Websocket), Some(_)) => Err(Failure::usage(
-                "a registered server speaks plain messages with its engine",
+                "a registered server always uses the plain transport to its engine",
             )
-            .hint("leave out --transport: clients of it use WebSockets all the same")),
+            .hint("leave out --transport: clients can still use WebSockets")),
             (Some(ConnectionSource::Plain), None) if is_public => Err(Failure::usage(
-                "--transport plain is for private tunnels and --listen: what is published is HTTP",
+                "--transport plain is for private tunnels and --listen: published tunnels use HTTP",
             )
             .hint("add --no-publish, or leave out --transport")),
             (Some(ConnectionSource::Plain), None) => Ok(Transport::Plain),
@@ -202,7 +202,7 @@ impl Args {
             && !registered.requires_encryption()
         {
             return Err(Failure::usage(format!(
-                "`{}` is registered without end-to-end encryption, which is for good",
+                "`{}` is registered without end-to-end encryption, which cannot be changed",
                 registered.id()
             ))
             .hint("register another server with --encryption-policy explicit_key"));
@@ -211,7 +211,8 @@ impl Args {
         if !is_sealed {
             return match self.authorized_clients_file {
                 Some(_) => Err(
-                    Failure::usage("--authorized-clients-file is for sealed sessions")
+                    Failure::usage("--authorized-clients-file is only for end-to-end encrypted \
+                                    sessions")
                         .hint("add --e2e"),
                 ),
                 None => Ok(None),
@@ -219,7 +220,8 @@ impl Args {
         }
         if self.fs_root.is_some() {
             return Err(
-                Failure::usage("files are not sealed, and --e2e wants everything to be")
+                Failure::usage("files are not end-to-end encrypted, and --e2e requires everything \
+                                to be")
                     .hint("leave out --fs-root, or --e2e"),
             );
         }
@@ -234,7 +236,7 @@ impl Args {
                 };
                 read_identity(&path).map_err(|error| {
                     session_request::failed(&error)
-                        .hint("`svc webtty identity create default` makes one")
+                        .hint("`svc webtty identity create default` creates one")
                 })?
             }
         };
@@ -270,7 +272,7 @@ impl Args {
             )),
             Mode::Spawn => Ok(Execution::Spawn),
             Mode::Login if !asks_for_login => {
-                Err(Failure::usage("login needs to know who logs in").hint(
+                Err(Failure::usage("--execution-mode login needs an account").hint(
                     "give --login-user or --allow-client-user, or --execution-mode spawn to run \
                      commands as this program",
                 ))
@@ -300,8 +302,8 @@ impl Args {
             return Ok(None);
         }
         if speaks == Transport::Plain {
-            return Err(Failure::usage("plain messages have no place for a token")
-                .hint("add --allow-unauthenticated, and guard the address otherwise"));
+            return Err(Failure::usage("the plain transport cannot carry a token")
+                .hint("add --allow-unauthenticated, and protect the address by other means"));
         }
         let text = match &self.auth_token_file {
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
@@ -310,8 +312,9 @@ impl Args {
             None => std::env::var(TOKEN_VARIABLE).unwrap_or_default(),
         };
         let token = AuthToken::new(&text).ok_or_else(|| {
-            Failure::usage("whoever reaches the address could run commands").hint(format!(
-                "give --auth-token-file (or {TOKEN_VARIABLE}), or --allow-unauthenticated where that is meant"
+            Failure::usage("anyone who can reach the address could run commands").hint(format!(
+                "give --auth-token-file (or {TOKEN_VARIABLE}), or --allow-unauthenticated if this \
+                 is intended"
             ))
         })?;
         Ok(Some(token))
@@ -323,7 +326,7 @@ impl Args {
         };
         if speaks == Transport::Plain {
             return Err(
-                Failure::usage("files are served over HTTP, and this server speaks none")
+                Failure::usage("files are served over HTTP, and this server does not use HTTP")
                     .hint("leave out --fs-root, or --transport plain"),
             );
         }
@@ -336,9 +339,10 @@ impl Args {
             && (*client_chooses || !account.as_ref().is_some_and(Account::is_own))
         {
             return Err(Failure::usage(
-                "--fs-root serves files as the account of this program, and commands run as another",
+                "--fs-root serves files as the account of this program, but commands run as \
+                 another account",
             )
-            .hint("leave it out, or run the server as that account"));
+            .hint("leave out --fs-root, or run the server as that account"));
         }
         let files = Files::new(root, self.fs_read_only, self.fs_max_upload_size);
         files

@@ -90,11 +90,11 @@ fn folder() -> Result<PathBuf, Failure> {
     let home = std::env::home_dir().filter(|home| home.is_absolute());
     home.map(|home| home.join(".svc").join("webtty"))
         .ok_or_else(|| {
-            Failure::usage("there is no home directory")
+            Failure::usage("no home directory is set")
                 .hint("give --identity-file and --server-enrollment")
         })
 }
 
 fn not_kept(error: impl std::error::Error) -> Failure {
-    Failure::from_error("the enrollment cannot be kept", error)
+    Failure::from_error("cannot save the enrollment", error)
 }

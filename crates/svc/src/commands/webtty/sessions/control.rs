@@ -169,7 +169,7 @@ pub(super) async fn terminate(args: TerminateArgs) -> Result<(), Failure> {
             return Err(Failure::usage(format!(
                 "{session} would end, with the command that runs in it"
             ))
-            .hint("add --yes where nobody can be asked"));
+            .hint("add --yes to confirm without a prompt"));
         }
         if !prompt::confirm(&format!("End {session}, with the command that runs in it?"))? {
             return Err(Failure::new(Code::Failed, "nothing was ended"));
@@ -184,7 +184,7 @@ pub(super) async fn terminate(args: TerminateArgs) -> Result<(), Failure> {
 
 fn action(text: &str) -> Result<ControlAction, String> {
     text.parse()
-        .map_err(|_unknown| "there are grant, refuse, revoke".to_owned())
+        .map_err(|_unknown| "use grant, refuse or revoke".to_owned())
 }
 
 const FIELDS: &[(&str, &str)] = &[

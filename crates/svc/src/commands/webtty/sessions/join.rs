@@ -30,7 +30,7 @@ use crate::{
 #[derive(Debug, Parser)]
 #[command(
     after_help = "Keys: ~. leaves, ~r requests control, ~y and ~n answer a request, ~~ sends a tilde.
-A participant with control types them at the start of a line.
+If you have control, type them at the start of a line.
 
 Examples:
   svc webtty sessions join wts_…
@@ -223,11 +223,11 @@ impl View {
         let control = match (self.joined.control(), self.joined.controller()) {
             (Control::Granted(_), _) => "you have control".to_owned(),
             (Control::Requested(_), Some(who)) => {
-                format!("read-only · {who} was asked for control")
+                format!("read-only · control requested from {who}")
             }
-            (Control::Requested(_), None) => "read-only · control was asked for".to_owned(),
+            (Control::Requested(_), None) => "read-only · control requested".to_owned(),
             (_, Some(who)) => format!("read-only · {who} has control"),
-            (_, None) => "read-only · nobody has control".to_owned(),
+            (_, None) => "read-only · no participant has control".to_owned(),
         };
         let mut parts = vec![control];
         if let Some(asked) = self.joined.first_request() {
@@ -236,7 +236,7 @@ impl View {
                 reason => reason,
             };
             parts.push(format!(
-                "{} asks: {reason} · ~y grants · ~n refuses",
+                "{} requests control: {reason} · ~y grants · ~n refuses",
                 asked.user
             ));
         }
@@ -247,12 +247,12 @@ impl View {
             parts.push("recorded".to_owned());
         }
         if !self.joined.holds_control() {
-            parts.push("~r asks for control".to_owned());
+            parts.push("~r requests control".to_owned());
         }
         parts.push("~. leaves".to_owned());
         format!(" {}", parts.join(" · "))
     }
 }
 
-const HINT: &str = "typing does nothing yet";
-const HELP: &str = "~. leaves, ~r asks, ~y grants, ~n refuses, ~~ is a tilde";
+const HINT: &str = "read-only: typing has no effect";
+const HELP: &str = "~. leaves, ~r requests control, ~y grants, ~n refuses, ~~ is a tilde";

@@ -157,7 +157,7 @@ fn keeps(session: &Value, filters: &Map<String, Value>) -> bool {
 fn status(text: &str) -> Result<SessionStatus, String> {
     text.parse().map_err(|_unknown| {
         let known: Vec<_> = SessionStatus::ALL.iter().map(|one| one.as_str()).collect();
-        format!("there are {}", known.join(", "))
+        format!("valid values: {}", known.join(", "))
     })
 }
 

@@ -93,7 +93,7 @@ pub(super) async fn search(args: SearchArgs) -> Result<(), Failure> {
         },
     )?;
     if found.get("incomplete").and_then(Value::as_bool) == Some(true) {
-        output::message("there are recordings that could not be read");
+        output::message("some recordings could not be read");
     }
     if let Some(next) = found.get("next").and_then(Value::as_str) {
         output::message(&format!("older sessions: --before {}", output::plain(next)));
@@ -106,10 +106,10 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     let what = format!("the recording of {}", args.on.session);
     if !args.yes {
         if !prompt::is_possible() {
-            return Err(Failure::usage(format!("{what} would be deleted for good"))
-                .hint("add --yes where nobody can be asked"));
+            return Err(Failure::usage(format!("{what} would be deleted permanently"))
+                .hint("add --yes to confirm without a prompt"));
         }
-        if !prompt::confirm(&format!("Delete {what} for good?"))? {
+        if !prompt::confirm(&format!("Delete {what} permanently?"))? {
             return Err(Failure::new(Code::Failed, "nothing was deleted"));
         }
     }

@@ -64,7 +64,7 @@ pub(super) async fn replay(args: ReplayArgs) -> Result<(), Failure> {
     }
     if cell(&session, "/encryption_mode") == "e2e" {
         return refused(
-            "this session is end-to-end encrypted: what was shown only its two ends know",
+            "this session is end-to-end encrypted: its output is only known to its two ends",
         );
     }
     let shutdown = signals::listen(Duration::ZERO)?;
@@ -74,7 +74,7 @@ pub(super) async fn replay(args: ReplayArgs) -> Result<(), Failure> {
     // Before the terminal is taken over, so that a permission error is printed as a plain line.
     match from.next(&api, usize::MAX).await? {
         Some(first) => tape.extend(&first),
-        None => return refused("nothing is recorded of this session"),
+        None => return refused("the recording of this session is empty"),
     }
     let reading = read(&api, from, to);
     let playing = Player::new(tape, args.speed).play(pages);

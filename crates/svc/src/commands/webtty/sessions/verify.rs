@@ -58,12 +58,12 @@ pub(super) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
 }
 
 fn broken_chain_failure(broken: ChainError, is_file: bool) -> Failure {
-    let message = format!("the recording is not what was recorded: {broken}");
+    let message = format!("the recording was altered: {broken}");
     let failure = Failure::new(Code::Failed, message).named("recording_broken");
     match broken.fault {
         ChainFault::Sequence { .. } if is_file => failure.hint(
-            "an export with --from-seq has holes, and so has one of an old recording without \
-             --include-stdin: export it anew with --format ndjson --include-stdin",
+            "an export with --from-seq has gaps, as has one of an old recording without \
+             --include-stdin: export it again with --format ndjson --include-stdin",
         ),
         _ => failure,
     }
@@ -93,7 +93,7 @@ fn print_result(args: &VerifyArgs, found: &VerifyReport) -> Result<(), Failure> 
                 ));
             }
             if !found.end_is_known {
-                output::message("whether more were recorded, these records cannot tell");
+                output::message("these records do not show whether more were recorded");
             }
             Ok(())
         }
@@ -134,7 +134,8 @@ async fn of_engine(on: &SessionArgs) -> Result<VerifyReport, Failure> {
             let seq = verdict.broken_at.unwrap_or_else(|| "-".to_owned());
             let fault = verdict.fault.unwrap_or_default();
             let (seq, fault) = (output::plain(&seq), output::plain(&fault));
-            let message = format!("the engine finds its recording broken at record {seq}: {fault}");
+            let message = format!("the engine reports that its recording is broken at record \
+                                   {seq}: {fault}");
             Err(Failure::new(Code::Failed, message).named("recording_broken"))
         }
         _ => found,
@@ -169,14 +170,14 @@ fn of_file(session: &str, path: &Path) -> Result<VerifyReport, Failure> {
 
 /// The failure for a file that is not an export. Nothing in it was verified.
 fn no_export() -> Failure {
-    Failure::usage("this is no export with records")
+    Failure::usage("the file is not an export with records")
         .named("not_an_export")
         .hint("export it with --format ndjson")
 }
 
 /// The failure for an engine's response that is not an export.
 fn no_answer() -> Failure {
-    Failure::new(Code::Failed, "the engine sends no export with records").named("engine_protocol")
+    Failure::new(Code::Failed, "the engine did not send an export with records").named("engine_protocol")
 }
 
 /// The records of an export, read line by line.
@@ -228,7 +229,7 @@ impl Chain {
         }
         let record: Record = serde_json::from_slice(line).map_err(|error| {
             // Exports of old engines without input have no hashes.
-            Failure::from_error("a line of the recording is no record", error)
+            Failure::from_error("a line of the recording is not a record", error)
                 .hint("export it with --include-stdin")
         })?;
         if self.broken.is_some() {

@@ -124,7 +124,7 @@ fn steps_of(event: &RecordedEvent, is_first: bool) -> Vec<TapeStep> {
             let code = code.and_then(Value::as_i64);
             vec![TapeStep::Message(code.map_or_else(
                 || "it ended".to_owned(),
-                |code| format!("it ended with {code}"),
+                |code| format!("ended with exit code {code}"),
             ))]
         }
         (kind, _) if !detail.is_empty() => {
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(tape.next_at(), Some(Duration::from_secs(61)));
         let end = Duration::from_secs(61);
         assert_eq!(tape.take(end), Some(TapeStep::Output(b"ls".to_vec())));
-        let said = "it ended with 3".to_owned();
+        let said = "ended with exit code 3".to_owned();
         assert_eq!(tape.take(end), Some(TapeStep::Message(said)));
         assert_eq!((tape.len(), tape.last()), (0, end));
     }
