@@ -110,63 +110,19 @@ pub async fn start_with_clock(
     let recorder = daemon::metrics::recorder()?;
     transport::memory::set_limit(config.limits.max_buffered_bytes);
     let readiness = Readiness::default();
-    let (tenancy, tokens, managed, browsers) = match &config.auth {
-        Auth::Keys(keys) => {
-            let tokens = Tokens::new(keys.keyring(config.compat_rstream)?);
-            let project = Arc::new(Project::community());
-            (Tenancy::Community(project), tokens, None, None)
-        }
-        Auth::Platform(platform) => {
-            let directory = Arc::new(Directory::default());
-            let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
-            let managed = PlatformLink::open(
-                platform,
-                &config.host,
-                Arc::clone(&directory),
-                Arc::clone(&tokens),
-            )
-            .await?;
-            let browsers = Browsers::new(platform.seals()?);
-            (
-                Tenancy::Managed(directory),
-                tokens,
-                Some(managed),
-                Some(browsers),
-            )
-        }
-    };
-    let mut names = vec![config.host.clone(), format!("*.t.{}", config.host)];
-    if managed.is_some() {
-        names.push(format!("*.{}", config.host));
-    }
-    let certificate = Arc::new(ReloadingCert::load_for(
-        config.certificate.clone(),
-        daemon::tls::provider(),
-        names,
-    )?);
-    let tls = TlsConfigs::new(certificate)?;
+    let Authority {
+        tenancy,
+        tokens,
+        managed,
+        browsers,
+    } = open_authority(&config).await?;
+    let tls = TlsConfigs::new(certificate(&config, managed.is_some())?)?;
     let countries = countries(&config).await?;
     let (access_log, log_thread) = open_access_log(&config)?;
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
 
     let workers = Workers::per_core("svc-worker").map_err(StartError::Workers)?;
-    let listen = |key, address| {
-        bind(address, workers.count()).map_err(|source| StartError::Listen {
-            key,
-            address,
-            source,
-        })
-    };
-    let tls_listeners = listen("tls.listen_addr", config.tls)?;
-    let http_listeners = config
-        .http
-        .map(|address| listen("http.listen_addr", address))
-        .transpose()?;
-    let tls_addr = local(&tls_listeners, config.tls);
-    let http_addr = config
-        .http
-        .zip(http_listeners.as_ref())
-        .map(|(addr, ls)| local(ls, addr));
+    let listeners = Listeners::bind(&config, workers.count())?;
 
     let live = Live::new(live_limits(&config), Arc::clone(&clock));
     let visits = TaskTracker::new();
@@ -212,39 +168,11 @@ pub async fn start_with_clock(
         workers: OnceLock::new(),
         tls_addr: OnceLock::new(),
     });
-    core.tls_addr.set(tls_addr).ok();
-    let each: Box<[Arc<Worker>]> = workers
-        .handles()
-        .iter()
-        .enumerate()
-        .map(|(index, runtime)| {
-            Arc::new(Worker {
-                index,
-                runtime: runtime.clone(),
-                core: Arc::clone(&core),
-                drain: core.shutdown.drain().child_token(),
-                upstreams: parking_lot::Mutex::new(UpstreamPool::default()),
-                active_visits: ActiveVisits::default(),
-                active: AtomicUsize::new(0),
-            })
-        })
-        .collect();
-    core.workers.set(each).ok();
-    if let Auth::Keys(keys) = &core.config.auth {
-        keep_keys_fresh(keys, &core)?;
-    }
-    if core.tenancy.directory().is_some() {
-        let changes = core.tokens.changes();
-        tokio::spawn(revocation::reauthorize_on_changes(
-            Arc::clone(&core),
-            changes,
-        ));
-    }
-    if let Some(countries) = &core.countries {
-        let stop = core.shutdown.drain().clone();
-        tokio::spawn(Arc::clone(countries).keep_fresh(stop));
-    }
-    serve(&core, tls_listeners, http_listeners.unwrap_or_default());
+    core.tls_addr.set(listeners.tls_addr).ok();
+    core.workers.set(worker_states(&core, &workers)).ok();
+    spawn_refresh_tasks(&core)?;
+    let (tls_addr, http_addr) = (listeners.tls_addr, listeners.http_addr);
+    serve(&core, listeners.tls, listeners.http);
     // A managed engine is ready when it has the state that it serves.
     readiness.set_ready(managed.is_none());
     let managed = managed.map(|managed| managed.follow(&core, &readiness));
@@ -267,6 +195,115 @@ pub async fn start_with_clock(
         link,
         stopping,
     })
+}
+
+/// The source of an engine's tokens: its configuration, or its platform.
+struct Authority {
+    tenancy: Tenancy,
+    tokens: Arc<Tokens>,
+    managed: Option<PlatformLink>,
+    browsers: Option<Browsers>,
+}
+
+async fn open_authority(config: &EngineConfig) -> Result<Authority, StartError> {
+    match &config.auth {
+        Auth::Keys(keys) => Ok(Authority {
+            tokens: Tokens::new(keys.keyring(config.compat_rstream)?),
+            tenancy: Tenancy::Community(Arc::new(Project::community())),
+            managed: None,
+            browsers: None,
+        }),
+        Auth::Platform(platform) => {
+            let directory = Arc::new(Directory::default());
+            let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
+            let (known, revoked) = (Arc::clone(&directory), Arc::clone(&tokens));
+            let managed = PlatformLink::open(platform, &config.host, known, revoked).await?;
+            Ok(Authority {
+                tenancy: Tenancy::Managed(directory),
+                tokens,
+                managed: Some(managed),
+                browsers: Some(Browsers::new(platform.seals()?)),
+            })
+        }
+    }
+}
+
+/// The certificate for the engine's name and the names of tunnels; on a managed engine also for the
+/// names of projects.
+fn certificate(config: &EngineConfig, is_managed: bool) -> Result<Arc<ReloadingCert>, StartError> {
+    let mut names = vec![config.host.clone(), format!("*.t.{}", config.host)];
+    if is_managed {
+        names.push(format!("*.{}", config.host));
+    }
+    let provider = daemon::tls::provider();
+    let certificate = ReloadingCert::load_for(config.certificate.clone(), provider, names)?;
+    Ok(Arc::new(certificate))
+}
+
+/// Bound listeners, one of each kind per worker.
+struct Listeners {
+    tls: Vec<std::net::TcpListener>,
+    /// Empty without a plain listener.
+    http: Vec<std::net::TcpListener>,
+    tls_addr: SocketAddr,
+    http_addr: Option<SocketAddr>,
+}
+
+impl Listeners {
+    fn bind(config: &EngineConfig, workers: usize) -> Result<Self, StartError> {
+        let listen = |key, address| {
+            bind(address, workers).map_err(|source| StartError::Listen {
+                key,
+                address,
+                source,
+            })
+        };
+        let tls = listen("tls.listen_addr", config.tls)?;
+        let http = config
+            .http
+            .map(|address| listen("http.listen_addr", address));
+        let http = http.transpose()?.unwrap_or_default();
+        Ok(Self {
+            tls_addr: local(&tls, config.tls),
+            http_addr: config.http.map(|address| local(&http, address)),
+            tls,
+            http,
+        })
+    }
+}
+
+/// The state of each worker, for its runtime.
+fn worker_states(core: &Arc<Core>, workers: &Workers) -> Box<[Arc<Worker>]> {
+    let runtimes = workers.handles().iter().enumerate();
+    let states = runtimes.map(|(index, runtime)| {
+        Arc::new(Worker {
+            index,
+            runtime: runtime.clone(),
+            core: Arc::clone(core),
+            drain: core.shutdown.drain().child_token(),
+            upstreams: parking_lot::Mutex::new(UpstreamPool::default()),
+            active_visits: ActiveVisits::default(),
+            active: AtomicUsize::new(0),
+        })
+    });
+    states.collect()
+}
+
+/// Starts the tasks that keep keys, authorisations and the file of countries current.
+fn spawn_refresh_tasks(core: &Arc<Core>) -> Result<(), StartError> {
+    if let Auth::Keys(keys) = &core.config.auth {
+        keep_keys_fresh(keys, core)?;
+    }
+    if core.tenancy.directory().is_some() {
+        let changes = core.tokens.changes();
+        let reauthorizing = revocation::reauthorize_on_changes(Arc::clone(core), changes);
+        tokio::spawn(reauthorizing);
+    }
+    if let Some(countries) = &core.countries {
+        let stop = core.shutdown.drain().clone();
+        tokio::spawn(Arc::clone(countries).keep_fresh(stop));
+    }
+    Ok(())
 }
 
 /// The parts that are taken down at the end, in this order.

@@ -142,7 +142,11 @@ fn body(exchange: &Exchange, response: &Response) -> Value {
         }
     }
     if shown.cut {
-        set(&mut value, "comment", json!("truncated: not all of it was stored"));
+        set(
+            &mut value,
+            "comment",
+            json!("truncated: not all of it was stored"),
+        );
     }
     value
 }

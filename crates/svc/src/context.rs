@@ -217,8 +217,9 @@ impl Default for TokenStorage {
 /// unique for this user.
 pub(crate) fn account(directory: &Path, name: &str) -> Result<Account, Failure> {
     let path = file(directory, name)?;
-    let path = std::path::absolute(&path)
-        .map_err(|error| Failure::from_error(&format!("{} is not a file", path.display()), error))?;
+    let path = std::path::absolute(&path).map_err(|error| {
+        Failure::from_error(&format!("{} is not a file", path.display()), error)
+    })?;
     Ok(Account::new(path.to_string_lossy()))
 }
 

@@ -170,9 +170,10 @@ impl From<&Refusal> for Failure {
             RefusalKind::Unauthorized => Self::new(Code::Refused, message)
                 .named("unauthorized")
                 .hint(TOKEN),
-            RefusalKind::Conflict => Self::new(Code::Conflict, message)
-                .hint("`svc tunnels` shows which agent uses it; choose another with --name or \
-                       --hostname"),
+            RefusalKind::Conflict => Self::new(Code::Conflict, message).hint(
+                "`svc tunnels` shows which agent uses it; choose another with --name or \
+                       --hostname",
+            ),
             RefusalKind::TakenOver => Self::new(Code::Conflict, message)
                 .named("taken_over")
                 .hint("`svc clients` shows the agents; give each its own --name to run several"),
@@ -202,9 +203,11 @@ impl From<ConnectError> for Failure {
                 ..
             }
             | ConnectError::Certificate { source, .. }
-            | ConnectError::NotAnEngine { source, .. } => tls_failure(source).unwrap_or_else(|| {
-                failed("engine_handshake").hint("an engine with a private CA needs --ca-file")
-            }),
+            | ConnectError::NotAnEngine { source, .. } => {
+                tls_failure(source).unwrap_or_else(|| {
+                    failed("engine_handshake").hint("an engine with a private CA needs --ca-file")
+                })
+            }
             ConnectError::Network {
                 step: Step::Resolve,
                 ..

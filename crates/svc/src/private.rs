@@ -40,8 +40,14 @@ pub(crate) fn restrict(_path: &Path) -> io::Result<()> {
 }
 
 fn builder() -> DirBuilder {
-    #[cfg_attr(not(unix), expect(unused_mut, reason = "file modes are not supported on this \
-                                                       system"))]
+    #[cfg_attr(
+        not(unix),
+        expect(
+            unused_mut,
+            reason = "file modes are not supported on this \
+                                                       system"
+        )
+    )]
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -147,9 +147,7 @@ impl RelyingParty {
             return Err(CeremonyError("the requesting page has another origin"));
         }
         if !is_ours(&data.challenge) {
-            return Err(CeremonyError(
-                "the challenge is unknown or too old",
-            ));
+            return Err(CeremonyError("the challenge is unknown or too old"));
         }
         Ok(())
     }

@@ -122,7 +122,10 @@ pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> Oper
             .response("200", json_of("WebttySession", "The session.")),
         (Method::Delete, shapes::SESSION) => builder
             .summary(Some("End a terminal session, as its owner"))
-            .response("204", ResponseBuilder::new().description("The session ends."))
+            .response(
+                "204",
+                ResponseBuilder::new().description("The session ends."),
+            )
             .response("409", Ref::from_response_name("Conflict")),
         (Method::Get, shapes::PARTICIPANTS) => builder
             .summary(Some("List the current and past participants of a session"))

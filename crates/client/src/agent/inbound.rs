@@ -29,8 +29,10 @@ pub(crate) fn accept_visitor(
     answer: mpsc::Sender<ProxyConnRsp>,
 ) {
     let Ok(permit) = Arc::clone(&shared.pending_visitors).try_acquire_owned() else {
-        let busy = wire::Error::capacity_exhausted("the agent has too many visitors at the same \
-                                                    time");
+        let busy = wire::Error::capacity_exhausted(
+            "the agent has too many visitors at the same \
+                                                    time",
+        );
         let refusal = ProxyConnRsp {
             stream_id: visitor.stream_id,
             error: Some(busy),
@@ -112,9 +114,9 @@ async fn begin(
     };
     match entry.handler() {
         Handler::Queue(queue) => {
-            let slot = queue
-                .try_reserve_owned()
-                .map_err(|_full| wire::Error::capacity_exhausted("too many visitors are waiting"))?;
+            let slot = queue.try_reserve_owned().map_err(|_full| {
+                wire::Error::capacity_exhausted("too many visitors are waiting")
+            })?;
             let stream = dial_back(shared, path, visitor)
                 .await
                 .map_err(|e| unreachable(&e))?;

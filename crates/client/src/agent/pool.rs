@@ -91,10 +91,7 @@ impl Pool {
                     Ok(None) => {}
                     Ok(Some((io, moves))) => {
                         let Some(lane) = CapacityPermit::take(&lanes, MAX_LANES) else {
-                            debug!(
-                                max = MAX_LANES,
-                                "the engine opens more lanes than allowed"
-                            );
+                            debug!(max = MAX_LANES, "the engine opens more lanes than allowed");
                             return;
                         };
                         let serving = lanes::serve(Arc::clone(&shared), moves, over, io);

@@ -12,6 +12,7 @@ use aws_lc_rs::digest;
 use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
+use jiff::Timestamp;
 use serde_json::json;
 use store::idempotency::{self, Claim};
 use store::workspaces::Membership;
@@ -133,11 +134,7 @@ async fn attempt(
                 .map(Some);
         }
     }
-    let most = app.config.limits.projects_per_workspace;
-    if projects::count_of_workspace(&mut tx, workspace.id).await? >= u64::from(most) {
-        let detail = format!("The workspace already has {most} projects.");
-        return Err(Problem::conflict().with_detail(detail).into());
-    }
+    check_quota(app, &mut tx, &workspace).await?;
     let body = &order.body;
     let snapshot = app
         .plan_service
@@ -155,28 +152,8 @@ async fn attempt(
     let Some(region) = offer.region(body.provider, &body.region) else {
         return Err(not_offered(app, body).into());
     };
-    let due = match offer.decision {
-        Decision::Free => None,
-        Decision::Update { now, monthly, .. } => Some((now, monthly)),
-        Decision::Checkout { monthly } if step == ConfirmedBy::Checkout => {
-            let currency = app.plan_service.catalogue().currency;
-            let billing = app.plan_service.billing();
-            billing
-                .subscribe(&mut tx, workspace.id, currency.as_str(), now)
-                .await?;
-            Some((monthly, monthly))
-        }
-        // CP-4d: a creation that needs a hosted page cannot be confirmed here.
-        Decision::Checkout { .. } => {
-            let url = checkout_url(app, workspace.id.as_str(), body);
-            return Err(Problem::payment_required(url).into());
-        }
-        Decision::Setup { .. } => {
-            let url = setup_url(app, workspace.id.as_str());
-            return Err(Problem::payment_required(url).into());
-        }
-    };
     let region = region.region.clone();
+    let due = payment(app, &mut tx, &workspace, body, (offer.decision, step, now)).await?;
     let (provider, plan) = (body.provider.as_str(), body.plan.as_str());
     if !capacity::take(&mut tx, provider, &region, plan).await? {
         return Err(Problem::creation_preview_stale().into());
@@ -223,6 +200,49 @@ async fn attempt(
     let project = projects::by_id(&mut tx, id).await?;
     tx.commit().await?;
     project.map(Some).ok_or_else(|| Problem::internal().into())
+}
+
+async fn check_quota(app: &App, tx: &mut Tx, workspace: &Membership) -> Answer<()> {
+    let most = app.config.limits.projects_per_workspace;
+    if projects::count_of_workspace(tx, workspace.id).await? >= u64::from(most) {
+        let detail = format!("The workspace already has {most} projects.");
+        return Err(Problem::conflict().with_detail(detail).into());
+    }
+    Ok(())
+}
+
+/// The amounts that are due now and monthly, according to the decision about the creation. `None` if
+/// it is free.
+async fn payment(
+    app: &App,
+    tx: &mut Tx,
+    workspace: &Membership,
+    body: &CreateProject,
+    (decision, step, now): (Decision, ConfirmedBy, Timestamp),
+) -> Answer<Option<(i64, i64)>> {
+    match decision {
+        Decision::Free => Ok(None),
+        Decision::Update {
+            now: rest, monthly, ..
+        } => Ok(Some((rest, monthly))),
+        Decision::Checkout { monthly } if step == ConfirmedBy::Checkout => {
+            let currency = app.plan_service.catalogue().currency;
+            let billing = app.plan_service.billing();
+            billing
+                .subscribe(tx, workspace.id, currency.as_str(), now)
+                .await?;
+            Ok(Some((monthly, monthly)))
+        }
+        // CP-4d: a creation that needs a hosted page cannot be confirmed here.
+        Decision::Checkout { .. } => {
+            let url = checkout_url(app, workspace.id.as_str(), body);
+            Err(Problem::payment_required(url).into())
+        }
+        Decision::Setup { .. } => {
+            let url = setup_url(app, workspace.id.as_str());
+            Err(Problem::payment_required(url).into())
+        }
+    }
 }
 
 /// CP-4a: repeating a request gives the same response. A different request with the same key is

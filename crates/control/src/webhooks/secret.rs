@@ -44,7 +44,9 @@ pub(super) fn active_secrets(
         .flatten()
         .map(|SealedBytes(sealed)| {
             let opened = seal.open(webhook.id.as_str(), sealed);
-            let text = opened.as_ref().and_then(|text| std::str::from_utf8(text).ok());
+            let text = opened
+                .as_ref()
+                .and_then(|text| std::str::from_utf8(text).ok());
             text.and_then(WebhookSecret::parse).ok_or_else(|| {
                 tracing::error!(
                     webhook.id = %webhook.id,

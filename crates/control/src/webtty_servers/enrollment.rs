@@ -56,8 +56,7 @@ pub(super) async fn enroll(
         if same.iter().all(|key| kept.get(key) == new.get(key)) {
             return Ok(Json(shown(&server, &project)?));
         }
-        let detail =
-            "The server is already enrolled with other keys; register a host with new keys as a \
+        let detail = "The server is already enrolled with other keys; register a host with new keys as a \
              new server.";
         return Err(Problem::new(409, "already_enrolled", detail).into());
     }

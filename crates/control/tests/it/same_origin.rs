@@ -82,7 +82,9 @@ async fn no_form_of_another_site_is_accepted() {
                 let answer = asking.submit_from(&path, &[], headers).await;
                 assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
                 assert!(
-                    answer.text.contains("not sent from a page of this platform"),
+                    answer
+                        .text
+                        .contains("not sent from a page of this platform"),
                     "{path}"
                 );
             }

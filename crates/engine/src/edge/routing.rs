@@ -139,12 +139,7 @@ pub(crate) fn route_and_authorize<H: HeaderFields>(
     core: &Core,
     record: &mut AccessRecord,
 ) -> Result<AdmittedRequest, Answer> {
-    let form = {
-        let accepts = headers
-            .fields()
-            .filter(|field| field.kind == FieldKind::Accept);
-        ErrorFormat::from_accept(accepts.map(|field| field.value.as_bytes()))
-    };
+    let form = ErrorFormat::from_accept(values(headers, FieldKind::Accept));
     let host = inbound.authority.host();
     record.request(inbound.method.as_str(), host, inbound.target.path());
     admit(inbound, headers, core, record, form).map_err(|response| {
@@ -177,6 +172,8 @@ impl From<Problem> for LocalResponse {
     }
 }
 
+/// The steps from a request to its admission: find the tunnel, decide, limit, and write the head
+/// for the service.
 fn admit<H: HeaderFields>(
     inbound: &RequestInfo<'_>,
     headers: &H,
@@ -185,63 +182,10 @@ fn admit<H: HeaderFields>(
     form: ErrorFormat,
 ) -> Result<AdmittedRequest, LocalResponse> {
     let connection = inbound.connection;
-    if !inbound
-        .authority
-        .host()
-        .eq_ignore_ascii_case(&connection.server_name)
-    {
-        record.set_rule("host", None);
-        return Err(Problem::misdirected_request().into());
-    }
-    let tunnel = match core.live.route(&connection.server_name) {
-        Route::Online(tunnel) => tunnel,
-        Route::Offline => {
-            record.set_rule("offline", None);
-            return Err(Problem::tunnel_offline(OFFLINE_RETRY).into());
-        }
-        Route::Unknown if !core.has_platform_snapshot() => {
-            record.set_rule("uninformed", None);
-            let problem = Problem::unavailable().with_retry_after(OFFLINE_RETRY);
-            return Err(problem.into());
-        }
-        Route::Unknown => {
-            record.set_rule("unknown", None);
-            return Err(Problem::tunnel_not_found().into());
-        }
-    };
+    let tunnel = find_tunnel(inbound, core, record)?;
     record.tunnel(&tunnel);
     let is_terminal = webtty::is_terminal_tunnel(&tunnel.view);
-    if tunnel.view.properties.protocol != Some(tunnel::Protocol::Http) && !is_terminal {
-        // The name belonged to another kind of tunnel during the handshake, or belongs to one now.
-        record.set_rule("host", None);
-        return Err(Problem::misdirected_request().into());
-    }
-    if tunnel.policy.required_proofs().certificate && !connection.certificate_requested {
-        // The tunnel is newer than the connection. A new handshake will request the certificate.
-        record.set_rule(
-            "host",
-            Some("the handshake did not ask for a certificate".into()),
-        );
-        return Err(Problem::misdirected_request().into());
-    }
-    let authorization = headers
-        .fields()
-        .filter(|field| field.kind == FieldKind::Authorization);
-    let reserved = if core.config.compat_rstream {
-        query_credential::COMPAT_NAMES
-    } else {
-        query_credential::NAMES
-    };
-    let builtin = BuiltinRoute::at_path(inbound.target.path(), core.config.compat_rstream);
-    let cookies = if builtin.is_some() || tunnel.policy.reads_cookies() {
-        let cookies = headers
-            .fields()
-            .filter(|field| field.kind == FieldKind::Cookie);
-        EdgeCookies::from_fields(cookies.map(|field| field.value.as_bytes()))
-    } else {
-        EdgeCookies::default()
-    };
-    let is_get = matches!(inbound.method, Method::Get | Method::Head);
+    check_handshake(&tunnel, inbound, is_terminal, record)?;
     let country = core.country_for(&tunnel, connection.source);
     record.country(country.as_ref());
     let visitor = access::VisitorInfo {
@@ -250,88 +194,35 @@ fn admit<H: HeaderFields>(
         certificate: connection.certificate.as_ref(),
         ..access::VisitorInfo::at(connection.source)
     };
+    let builtin = BuiltinRoute::at_path(inbound.target.path(), core.config.compat_rstream);
     let request = EdgeRequest {
+        cookies: if builtin.is_some() || tunnel.policy.reads_cookies() {
+            EdgeCookies::from_fields(values(headers, FieldKind::Cookie))
+        } else {
+            EdgeCookies::default()
+        },
+        navigation: form == ErrorFormat::Page
+            && matches!(inbound.method, Method::Get | Method::Head)
+            && inbound.upgrade.is_none(),
+        bearer: Bearer::from_values(values(headers, FieldKind::Authorization)),
         tunnel: &tunnel,
         visitor,
         host: &connection.server_name,
-        cookies,
-        navigation: form == ErrorFormat::Page && is_get && inbound.upgrade.is_none(),
-        bearer: Bearer::from_values(authorization.map(|field| field.value.as_bytes())),
         path: inbound.target.path(),
         query: inbound.target.query(),
-        reserved,
+        reserved: reserved_parameters(core),
     };
     if let Some(builtin) = builtin {
         return Err(LocalResponse::Answer(
             builtin.answer(inbound, headers, &request, core, record)?,
         ));
     }
-    let decision = access::decide(&request, core.auth_context());
-    let allowed = match decision.outcome {
-        access::Outcome::Allow(allowed) => {
-            record.set_rule(decision.rule.as_str(), decision.reason);
-            allowed
-        }
-        outcome => {
-            record.refused(decision.rule, decision.reason);
-            return Err(match outcome {
-                access::Outcome::SignIn => {
-                    LocalResponse::Answer(to_sign_in(inbound, &request, core)?)
-                }
-                access::Outcome::Challenge => LocalResponse::Answer(to_challenge(&request, core)?),
-                access::Outcome::Refuse(problem) => problem.into(),
-                access::Outcome::Allow(_) => Problem::internal().into(),
-            });
-        }
-    };
-    if let Some(proof) = &allowed.proof {
-        record.proof(proof);
-        let method_and_upgrade = (inbound.method.as_str(), inbound.upgrade.is_some());
-        let origins = tunnel.policy.allowed_origins();
-        if matches!(proof, Proof::Session(_))
-            && !cross_site::accepts_session(
-                headers,
-                method_and_upgrade,
-                &authority(inbound),
-                origins,
-            )
-        {
-            let reason = "a session's cookie with a request of another origin's page";
-            record.refused(Rule::CrossSite, Some(reason.into()));
-            return Err(cross_site::problem().into());
-        }
-    }
-    let target = match &allowed.query {
-        // Nothing is left of the query, so the question mark is removed as well.
-        Some(rest) if rest.is_empty() => Some(inbound.target.without_query()),
-        Some(rest) => inbound.target.with_query(rest),
-        None => Some(inbound.target),
-    };
-    let target = match &allowed.path {
-        Some(path) => target.and_then(|target| target.with_path(path.as_str())),
-        None => target,
-    };
-    let target = target.ok_or_else(Problem::internal)?;
+    let allowed = decide(inbound, headers, &request, core, record)?;
+    let target = upstream_target(inbound.target, &allowed).ok_or_else(Problem::internal)?;
     let terminal = is_terminal.then(|| Terminal::from_request(inbound, headers, target.query()));
     let terminal = terminal.transpose()?.map(Box::new);
-    let cdn_loop = headers
-        .fields()
-        .filter(|field| field.kind == FieldKind::CdnLoop);
-    if loop_detection::passes(
-        cdn_loop.map(|field| field.value.as_bytes()),
-        &core.config.host,
-    ) >= loop_detection::MAX_PASSES
-    {
-        record.set_rule("loop", None);
-        return Err(Problem::loop_detected().into());
-    }
-    limits::count(&tunnel.project, &tunnel.meters, &*core.clock).map_err(|exceeded| {
-        record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
-        Problem::from(exceeded)
-    })?;
-    record
-        .acquire_slot(&tunnel.project)
-        .map_err(Problem::from)?;
+    check_loop(headers, core, record)?;
+    acquire_capacity(&tunnel, core, record)?;
     record.admitted(&tunnel, visitor, allowed.proof.as_ref());
     let upgrade = inbound.upgrade.filter(|upgrade| may_upgrade_to(*upgrade));
     let upstream_head = UpstreamRequestHead {
@@ -345,7 +236,7 @@ fn admit<H: HeaderFields>(
         proof: allowed.proof.as_ref(),
         strip_authorization: allowed.strip_authorization,
         pass_headers: tunnel.policy.pass_headers(),
-        reserved,
+        reserved: reserved_parameters(core),
     };
     let mut head = Vec::with_capacity(HEAD_CAPACITY);
     upstream_head.write(&mut head, headers.fields());
@@ -364,6 +255,160 @@ fn admit<H: HeaderFields>(
         checked_path: allowed.path,
         tunnel,
     })
+}
+
+/// The tunnel of the host name. The name of the request must be that of the handshake.
+fn find_tunnel(
+    inbound: &RequestInfo<'_>,
+    core: &Core,
+    record: &mut AccessRecord,
+) -> Result<Arc<LiveTunnel<Agent>>, Problem> {
+    let server_name = &inbound.connection.server_name;
+    if !inbound.authority.host().eq_ignore_ascii_case(server_name) {
+        record.set_rule("host", None);
+        return Err(Problem::misdirected_request());
+    }
+    let (rule, problem) = match core.live.route(server_name) {
+        Route::Online(tunnel) => return Ok(tunnel),
+        Route::Offline => ("offline", Problem::tunnel_offline(OFFLINE_RETRY)),
+        Route::Unknown if !core.has_platform_snapshot() => {
+            let problem = Problem::unavailable().with_retry_after(OFFLINE_RETRY);
+            ("uninformed", problem)
+        }
+        Route::Unknown => ("unknown", Problem::tunnel_not_found()),
+    };
+    record.set_rule(rule, None);
+    Err(problem)
+}
+
+/// Checks that the handshake of the connection fits the tunnel that has the name now.
+fn check_handshake(
+    tunnel: &LiveTunnel<Agent>,
+    inbound: &RequestInfo<'_>,
+    is_terminal: bool,
+    record: &mut AccessRecord,
+) -> Result<(), Problem> {
+    if tunnel.view.properties.protocol != Some(tunnel::Protocol::Http) && !is_terminal {
+        // The name belonged to another kind of tunnel during the handshake, or belongs to one now.
+        record.set_rule("host", None);
+        return Err(Problem::misdirected_request());
+    }
+    let is_required = tunnel.policy.required_proofs().certificate;
+    if is_required && !inbound.connection.certificate_requested {
+        // The tunnel is newer than the connection. A new handshake will request the certificate.
+        let reason = "the handshake did not ask for a certificate";
+        record.set_rule("host", Some(reason.into()));
+        return Err(Problem::misdirected_request());
+    }
+    Ok(())
+}
+
+/// Authorises the request.
+fn decide<H: HeaderFields>(
+    inbound: &RequestInfo<'_>,
+    headers: &H,
+    request: &EdgeRequest<'_, Agent>,
+    core: &Core,
+    record: &mut AccessRecord,
+) -> Result<access::Admission, LocalResponse> {
+    let decision = access::decide(request, core.auth_context());
+    let allowed = match decision.outcome {
+        access::Outcome::Allow(allowed) => {
+            record.set_rule(decision.rule.as_str(), decision.reason);
+            allowed
+        }
+        outcome => {
+            record.refused(decision.rule, decision.reason);
+            return Err(match outcome {
+                access::Outcome::SignIn => {
+                    LocalResponse::Answer(to_sign_in(inbound, request, core)?)
+                }
+                access::Outcome::Challenge => LocalResponse::Answer(to_challenge(request, core)?),
+                access::Outcome::Refuse(problem) => problem.into(),
+                access::Outcome::Allow(_) => Problem::internal().into(),
+            });
+        }
+    };
+    if let Some(proof) = &allowed.proof {
+        record.proof(proof);
+        if matches!(proof, Proof::Session(_)) {
+            check_origin(inbound, headers, request, record)?;
+        }
+    }
+    Ok(allowed)
+}
+
+/// Checks that a page of the same host, or of an allowed origin, sent a request with a session.
+fn check_origin<H: HeaderFields>(
+    inbound: &RequestInfo<'_>,
+    headers: &H,
+    request: &EdgeRequest<'_, Agent>,
+    record: &mut AccessRecord,
+) -> Result<(), Problem> {
+    let method_and_upgrade = (inbound.method.as_str(), inbound.upgrade.is_some());
+    let origins = request.tunnel.policy.allowed_origins();
+    if cross_site::accepts_session(headers, method_and_upgrade, &authority(inbound), origins) {
+        return Ok(());
+    }
+    let reason = "a session's cookie with a request of another origin's page";
+    record.refused(Rule::CrossSite, Some(reason.into()));
+    Err(cross_site::problem())
+}
+
+/// The target for the service: the path that was checked, without the credentials of the query.
+fn upstream_target<'b>(inbound: Target<'b>, allowed: &'b access::Admission) -> Option<Target<'b>> {
+    let target = match &allowed.query {
+        // Nothing is left of the query, so the question mark is removed as well.
+        Some(rest) if rest.is_empty() => inbound.without_query(),
+        Some(rest) => inbound.with_query(rest)?,
+        None => inbound,
+    };
+    match &allowed.path {
+        Some(path) => target.with_path(path.as_str()),
+        None => Some(target),
+    }
+}
+
+/// Refuses a request that has passed through this engine too often (RFC 8586).
+fn check_loop<H: HeaderFields>(
+    headers: &H,
+    core: &Core,
+    record: &mut AccessRecord,
+) -> Result<(), Problem> {
+    let cdn_loop = values(headers, FieldKind::CdnLoop);
+    if loop_detection::passes(cdn_loop, &core.config.host) >= loop_detection::MAX_PASSES {
+        record.set_rule("loop", None);
+        return Err(Problem::loop_detected());
+    }
+    Ok(())
+}
+
+/// Counts the request against the plan's rates and the limits of concurrent visits.
+fn acquire_capacity(
+    tunnel: &LiveTunnel<Agent>,
+    core: &Core,
+    record: &mut AccessRecord,
+) -> Result<(), Problem> {
+    limits::count(&tunnel.project, &tunnel.meters, &*core.clock).map_err(|exceeded| {
+        record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
+        Problem::from(exceeded)
+    })?;
+    record.acquire_slot(&tunnel.project).map_err(Problem::from)
+}
+
+/// The values of all fields of a kind.
+fn values<H: HeaderFields>(headers: &H, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
+    let fields = headers.fields().filter(move |field| field.kind == kind);
+    fields.map(|field| field.value.as_bytes())
+}
+
+/// The query parameters that carry credentials.
+fn reserved_parameters(core: &Core) -> &'static [&'static str] {
+    if core.config.compat_rstream {
+        query_credential::COMPAT_NAMES
+    } else {
+        query_credential::NAMES
+    }
 }
 
 /// The key of a WebSocket handshake, if there is exactly one.

@@ -6,6 +6,7 @@ mod routing_index;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use types::client::Client;
 use types::id::{ClientId, TunnelId};
@@ -150,15 +151,13 @@ impl<A: LoadMetric> Live<A> {
             .filter_map(|place| state.tunnels.remove(place))
             .collect();
         for tunnel in &closed {
-            self.unroute(&mut state, tunnel, now);
-            state.count(&tunnel.project.id, |online| online.tunnels -= 1);
-            state
-                .watchers
-                .publish(&Change::tunnel(now, Some(&tunnel.view), None));
+            self.announce_closed(&mut state, tunnel, now);
         }
         state
             .watchers
             .publish(&Change::client(now, Some(&client.view), None));
+        // The client is dropped outside the lock.
+        drop(state);
         closed
     }
 
@@ -253,11 +252,7 @@ impl<A: LoadMetric> Live<A> {
             state.with_client(&old.view.client_id, |client| {
                 client.tunnels.remove(&old.seq)
             });
-            self.unroute(&mut state, old, now);
-            state.count(&old.project.id, |online| online.tunnels -= 1);
-            state
-                .watchers
-                .publish(&Change::tunnel(now, Some(&old.view), None));
+            self.announce_closed(&mut state, old, now);
         }
         state.count(&tunnel.project.id, |online| online.tunnels += 1);
         state.tunnels.insert(seq, Arc::clone(&tunnel));
@@ -265,6 +260,8 @@ impl<A: LoadMetric> Live<A> {
         state
             .watchers
             .publish(&Change::tunnel(now, None, Some(&tunnel.view)));
+        // The displaced tunnels are dropped outside the lock.
+        drop(state);
         let displaced = displaced
             .iter()
             .map(|old| DisplacedTunnel::of(old))
@@ -284,12 +281,17 @@ impl<A: LoadMetric> Live<A> {
             .seq;
         let closed = state.tunnels.remove(&seq)?;
         state.with_client(client, |client| client.tunnels.remove(&seq));
-        self.unroute(&mut state, &closed, now);
-        state.count(&closed.project.id, |online| online.tunnels -= 1);
+        self.announce_closed(&mut state, &closed, now);
+        Some(closed)
+    }
+
+    /// Removes the routes of a tunnel that has left the map of open tunnels: `tunnel.deleted`.
+    fn announce_closed(&self, state: &mut State<A>, tunnel: &LiveTunnel<A>, now: Timestamp) {
+        self.unroute(state, tunnel, now);
+        state.count(&tunnel.project.id, |online| online.tunnels -= 1);
         state
             .watchers
-            .publish(&Change::tunnel(now, Some(&closed.view), None));
-        Some(closed)
+            .publish(&Change::tunnel(now, Some(&tunnel.view), None));
     }
 
     /// Changes the shown properties of a tunnel: `tunnel.updated`. Its keys (id, client, name, host
@@ -327,6 +329,8 @@ impl<A: LoadMetric> Live<A> {
         state
             .watchers
             .publish(&Change::tunnel(now, Some(&old.view), Some(&new.view)));
+        // The old state is dropped outside the lock.
+        drop(state);
         Some(new)
     }
 

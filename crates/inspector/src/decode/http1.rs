@@ -212,9 +212,7 @@ impl Http1 {
         store: &mut Store,
         now: Timestamp,
     ) -> Result<&'b [u8], DecodeError> {
-        let step = body
-            .advance(rest)
-            .map_err(|_| "a malformed request body")?;
+        let step = body.advance(rest).map_err(|_| "a malformed request body")?;
         let data = rest.get(step.data).unwrap_or_default();
         // The last pending request, or none if it was already answered.
         let mut pending = self.waiting.back_mut().filter(|pending| pending.coming);

@@ -215,7 +215,8 @@ impl Http2 {
             CONTINUATION => {
                 let mut block = self.side(from).block.take();
                 let block = block.take().filter(|block| block.stream == frame.stream);
-                let mut block = block.ok_or("an HTTP/2 CONTINUATION frame without a HEADERS frame")?;
+                let mut block =
+                    block.ok_or("an HTTP/2 CONTINUATION frame without a HEADERS frame")?;
                 block.bytes.extend_from_slice(payload);
                 self.block(from, frame, block, scene)
             }

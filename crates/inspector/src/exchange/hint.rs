@@ -28,8 +28,10 @@ impl Hint {
                  service's own"
             ),
             Self::HostRefused { server, .. } => {
-                format!("{server} refuses the tunnel's host name; add that name to its allowed \
-                         hosts")
+                format!(
+                    "{server} refuses the tunnel's host name; add that name to its allowed \
+                         hosts"
+                )
             }
         }
     }

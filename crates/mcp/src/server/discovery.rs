@@ -105,9 +105,13 @@ pub(crate) fn openapi(arguments: &Map<String, Value>) -> Result<Value, BadArgume
     };
     match arguments.get("operation_id").map(Value::as_str) {
         None => Ok(json!({"operations": operations(document)})),
-        Some(Some(id)) => operation(document, id)
-            .ok_or_else(|| BadArgument::new("operation_id", "the document does not have this \
-                                                             operation")),
+        Some(Some(id)) => operation(document, id).ok_or_else(|| {
+            BadArgument::new(
+                "operation_id",
+                "the document does not have this \
+                                                             operation",
+            )
+        }),
         Some(None) => Err(BadArgument::new("operation_id", "expected text")),
     }
 }

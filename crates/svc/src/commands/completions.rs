@@ -40,8 +40,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         None => Err(io::ErrorKind::Unsupported.into()),
     };
-    written
-        .map_err(|error| Failure::from_error(&format!("no script is available for {name}"), error))?;
+    written.map_err(|error| {
+        Failure::from_error(&format!("no script is available for {name}"), error)
+    })?;
     if args.shell == Shell::Zsh {
         script.extend_from_slice(ZSH_AUTOLOAD.as_bytes());
     }

@@ -314,8 +314,10 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
         context.token = TokenStorage::Token(token);
     }
     if context.engine.is_none() && context.api_url.is_none() {
-        return Err(Failure::usage("a context needs the address of an engine or a platform")
-            .hint("give --engine or --api-url"));
+        return Err(
+            Failure::usage("a context needs the address of an engine or a platform")
+                .hint("give --engine or --api-url"),
+        );
     }
     context.save(&directory, &args.name)?;
     if args.select {
@@ -391,7 +393,10 @@ fn rename(args: &RenameArgs) -> Result<(), Failure> {
     if context::selected(&directory).as_ref() == Some(&args.from) {
         context::select(&directory, Some(&args.to))?;
     }
-    output::message(&format!("context `{}` is now called `{}`", args.from, args.to));
+    output::message(&format!(
+        "context `{}` is now called `{}`",
+        args.from, args.to
+    ));
     Ok(())
 }
 

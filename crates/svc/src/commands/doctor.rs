@@ -75,9 +75,10 @@ async fn within(limit: Duration, name: &'static str, check: impl Future<Output =
     tokio::time::timeout(limit, check)
         .await
         .unwrap_or_else(|_elapsed| {
-            Check::fail(name, format!("no answer in {limit:?}"))
-                .with_next_step("a proxy or firewall on the path may delay it; use a longer \
-                                 --timeout")
+            Check::fail(name, format!("no answer in {limit:?}")).with_next_step(
+                "a proxy or firewall on the path may delay it; use a longer \
+                                 --timeout",
+            )
         })
 }
 
@@ -93,8 +94,11 @@ fn check_context(connection: &Connection, context: &Result<Option<Context>, Fail
                 format!("`{name}`; `svc context show` shows its contents"),
             )
         }
-        Ok(None) => Check::skip("context", "no context is selected: flags and the environment are \
-                                            used"),
+        Ok(None) => Check::skip(
+            "context",
+            "no context is selected: flags and the environment are \
+                                            used",
+        ),
         Err(failure) => Check::failed("context", failure),
     }
 }
@@ -117,7 +121,10 @@ async fn check_platform(connection: &Connection, context: Option<&Context>) -> C
         Ok::<_, Failure>(whoami)
     };
     match asked.await {
-        Ok(whoami) => Check::pass(NAME, format!("{address} accepts the token of {}", whoami.id)),
+        Ok(whoami) => Check::pass(
+            NAME,
+            format!("{address} accepts the token of {}", whoami.id),
+        ),
         Err(failure) => Check::failed(NAME, &failure),
     }
 }

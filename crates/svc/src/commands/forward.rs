@@ -22,8 +22,9 @@ use std::{
 use clap::{Parser, ValueHint};
 use client::{
     Agent, CloseReason, Connection as StreamEvent, Destination, ForwardOptions, HostHeader,
-    Properties, ProxyProtocol, Target, properties::Protocol, tap::Tap,
+    HostPort, Properties, ProxyProtocol, Target, properties::Protocol, tap::Tap,
 };
+use daemon::shutdown::Shutdown;
 use inspector::{Inspector, RecordingMode, Subscription, Update};
 use tokio::{runtime::Handle, sync::mpsc};
 use transport::Workers;
@@ -153,27 +154,17 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let mut interactive = InteractiveOutput::default();
     let mut tap = inspection.tap();
     if args.output == Format::Text && !args.no_panel && screen::is_available() {
-        let requests = inspection.subscribe();
-        let rows = match requests {
-            Some(_) => Rows::Requests,
-            None => Rows::Streams,
-        };
-        let about = PanelInfo {
-            target: named,
-            engine: engine.to_string(),
-            inspector: inspection.url(),
-            rows,
-        };
         let feeds = Feeds {
             status: tunnel.status(),
             round_trip: agent.round_trip(),
             streams: stream_events,
             lost: streams.lost,
-            requests,
+            requests: inspection.subscribe(),
             knows_host_header: args.host_header.is_some(),
             show_code: args.qr,
         };
-        interactive.panel = Some(Panel::start(about, feeds, shutdown.clone())?);
+        let panel = start_panel(named, &engine, inspection.url(), feeds, shutdown.clone())?;
+        interactive.panel = Some(panel);
         stream_events = mpsc::channel(1).1;
     } else {
         report = report.with_code(args.qr);
@@ -190,10 +181,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let forwarding = tunnel.forward(forwarding);
     let stopping = async {
         shutdown.drain().cancelled().await;
-        tokio::select! {
-            _drained = agent.close(signals::DRAIN) => {}
-            () = shutdown.hard().cancelled() => drop(agent.close(Duration::ZERO).await),
-        }
+        close(&agent, &shutdown).await;
     };
     tokio::pin!(forwarding, stopping);
     let mut over = false;
@@ -232,6 +220,35 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                 }
             }
         }
+    }
+}
+
+/// Starts the panel with a list of requests if they are inspected, and of streams otherwise.
+fn start_panel(
+    target: String,
+    engine: &HostPort,
+    inspector: Option<String>,
+    feeds: Feeds,
+    shutdown: Shutdown,
+) -> Result<Panel, Failure> {
+    let rows = match feeds.requests {
+        Some(_) => Rows::Requests,
+        None => Rows::Streams,
+    };
+    let info = PanelInfo {
+        target,
+        engine: engine.to_string(),
+        inspector,
+        rows,
+    };
+    Panel::start(info, feeds, shutdown)
+}
+
+/// Drains the agent, until the user asks for an immediate stop.
+async fn close(agent: &Agent, shutdown: &Shutdown) {
+    tokio::select! {
+        _drained = agent.close(signals::DRAIN) => {}
+        () = shutdown.hard().cancelled() => drop(agent.close(Duration::ZERO).await),
     }
 }
 
@@ -283,10 +300,8 @@ impl Args {
             .hint("omit the option and add the public name to the service's allowed hosts"));
         }
         if self.qr && self.output == Format::Json {
-            return Err(
-                Failure::usage("--qr cannot be combined with --output json")
-                    .hint("the member `forwarding` has the address"),
-            );
+            return Err(Failure::usage("--qr cannot be combined with --output json")
+                .hint("the member `forwarding` has the address"));
         }
         if self.qr && (!is_http || properties.publish == Some(false)) {
             return Err(Failure::usage(
@@ -417,9 +432,10 @@ pub(crate) fn closed_failure(closed: &CloseReason) -> Failure {
     match closed {
         CloseReason::Refused(refusal) => refusal.into(),
         CloseReason::Asked => Failure::new(Code::Failed, "the agent ended"),
-        _ => Failure::new(Code::Failed, "the engine closed the tunnel")
-            .hint("see the engine's log for the reason; run the command again to reopen the \
-                   tunnel"),
+        _ => Failure::new(Code::Failed, "the engine closed the tunnel").hint(
+            "see the engine's log for the reason; run the command again to reopen the \
+                   tunnel",
+        ),
     }
 }
 

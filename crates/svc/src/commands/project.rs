@@ -321,8 +321,10 @@ pub(super) fn confirm_deletion(what: &str, yes: bool) -> Result<(), Failure> {
         return Ok(());
     }
     if !prompt::is_possible() {
-        return Err(Failure::usage(format!("{what} would be deleted permanently"))
-            .hint("add --yes to confirm without a prompt"));
+        return Err(
+            Failure::usage(format!("{what} would be deleted permanently"))
+                .hint("add --yes to confirm without a prompt"),
+        );
     }
     if prompt::confirm(&format!("Delete {what} permanently?"))? {
         Ok(())

@@ -183,8 +183,7 @@ fn mint(args: &MintArgs) -> Result<String, Failure> {
 }
 
 fn signing_key(args: &MintArgs) -> Result<SigningKey, Failure> {
-    let bad =
-        |error: credentials::BadKey| Failure::usage(format!("cannot use the key: {error}"));
+    let bad = |error: credentials::BadKey| Failure::usage(format!("cannot use the key: {error}"));
     let key = match (&args.secret, &args.secret_file, &args.key_file) {
         (Some(secret), _, _) => {
             output::message(

@@ -25,7 +25,10 @@ impl Session {
         match self.project_by_id(&selected.id).await {
             Err(error) if error.is_not_found() => Err(Failure::new(
                 Code::Failed,
-                format!("the selected project {} no longer exists", selected.endpoint),
+                format!(
+                    "the selected project {} no longer exists",
+                    selected.endpoint
+                ),
             )
             .hint("`svc project list` shows the existing ones")),
             other => Ok(other?),
@@ -87,7 +90,12 @@ impl Session {
         let text = match (given.or(kept), all.as_slice()) {
             (Some(text), _) => text,
             (None, [only]) => return Ok(only.clone()),
-            (None, []) => return Err(Failure::new(Code::Failed, "you are not a member of a workspace")),
+            (None, []) => {
+                return Err(Failure::new(
+                    Code::Failed,
+                    "you are not a member of a workspace",
+                ));
+            }
             (None, _) => {
                 return Err(Failure::usage("you are a member of several workspaces")
                     .hint("select one with --workspace; `svc workspace list` shows them"));

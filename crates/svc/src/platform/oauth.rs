@@ -62,7 +62,9 @@ impl AuthorizationServer {
             &metadata.revocation_endpoint,
         ] {
             if !is_within(&origin, endpoint) {
-                return Err(unexpected("its metadata contains an endpoint on another origin").into());
+                return Err(
+                    unexpected("its metadata contains an endpoint on another origin").into(),
+                );
             }
         }
         Ok(Self {

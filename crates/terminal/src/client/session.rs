@@ -116,8 +116,10 @@ pub enum SessionError {
     #[error("the server closed the connection")]
     HungUp,
     /// The server closed the connection after the client's hello.
-    #[error("the server closed the connection before the end-to-end encryption started; it may not \
-             support it")]
+    #[error(
+        "the server closed the connection before the end-to-end encryption started; it may not \
+             support it"
+    )]
     NoHello,
 }
 

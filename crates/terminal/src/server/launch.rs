@@ -116,14 +116,14 @@ impl Policy {
                         return Err(LaunchError::OtherAccount(fixed.name().to_owned()));
                     }
                     (Some(_), None) => {
-                        return Err(LaunchError::Text("clients cannot choose the account on this \
-                                                      server"));
+                        return Err(LaunchError::Text(
+                            "clients cannot choose the account on this \
+                                                      server",
+                        ));
                     }
                     (None, Some(fixed)) => fixed.clone(),
                     (None, None) => {
-                        return Err(LaunchError::Text(
-                            "give the account that runs the command",
-                        ));
+                        return Err(LaunchError::Text("give the account that runs the command"));
                     }
                 };
                 account.check()?;

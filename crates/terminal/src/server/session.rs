@@ -356,7 +356,8 @@ impl Session {
             SessionEvent::Drain => {
                 self.is_draining = true;
                 let reason = TerminationReason::Drain;
-                self.machine.terminate(reason, "the server is shutting down", now);
+                self.machine
+                    .terminate(reason, "the server is shutting down", now);
             }
             // Dropping the process kills it.
             SessionEvent::Kill => return AfterEvent::Over,

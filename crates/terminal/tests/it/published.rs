@@ -76,7 +76,10 @@ async fn environment_directory_and_account() {
     let told = client.refused().await;
     assert!(told.contains("/no/such/folder: No such file"), "{told}");
 
-    for (user, told) in [("daemon", "run as"), ("nobody-is-called-so", "does not exist")] {
+    for (user, told) in [
+        ("daemon", "run as"),
+        ("nobody-is-called-so", "does not exist"),
+    ] {
         let mut open = script("", false);
         open.config.as_mut().unwrap().username = Some(Username {
             payload: Some(User::Name(user.to_owned())),

@@ -104,7 +104,10 @@ async fn only_the_account_that_opened_a_session_can_resume_it() {
     for heads in [&[(ACCOUNT, "usr_bob")][..], &[], &twice] {
         let mut other = host.websocket_with(heads).await;
         other.send(&Kind::Open(Box::new(back(&ack, 0)))).await;
-        assert!(other.refused().await.contains("session to resume"), "{heads:?}");
+        assert!(
+            other.refused().await.contains("session to resume"),
+            "{heads:?}"
+        );
     }
     let mut other = host.plain();
     other.send(&Kind::Open(Box::new(back(&ack, 0)))).await;

@@ -150,14 +150,24 @@ async fn unknown_or_unencrypted_clients_are_refused_before_anything_starts() {
     client
         .send(&Kind::Open(Box::new(script("true", false))))
         .await;
-    assert!(client.refused().await.contains("only end-to-end encrypted sessions"));
+    assert!(
+        client
+            .refused()
+            .await
+            .contains("only end-to-end encrypted sessions")
+    );
     let mut client = host.plain();
     let hello = ClientHello {
         protocol_version: 1,
         seal: None,
     };
     client.send(&Kind::ClientHello(hello)).await;
-    assert!(client.refused().await.contains("only end-to-end encrypted sessions"));
+    assert!(
+        client
+            .refused()
+            .await
+            .contains("only end-to-end encrypted sessions")
+    );
     // Unencrypted, within an encrypted session.
     let mut client = host.plain();
     open(&mut client, &me, &server, script("cat", false))

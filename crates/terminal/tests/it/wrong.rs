@@ -15,7 +15,10 @@ async fn messages_out_of_order_are_refused_and_the_command_ends() {
     let before: [(Kind, &str); 4] = [
         (Kind::data(Stream::Stdin, "x"), "an unexpected data"),
         (Kind::Ack(Ack::default()), "an unexpected ack"),
-        (Kind::Attach(Box::default()), "does not support joining sessions"),
+        (
+            Kind::Attach(Box::default()),
+            "does not support joining sessions",
+        ),
         (
             Kind::ClientHello(tty::message::ClientHello::default()),
             "an unexpected client hello",

@@ -168,8 +168,8 @@ pub fn params_of_query(query: &str) -> Result<Option<String>, ParamError> {
     if value.is_empty() {
         return Err(ParamError::new("params", "is empty"));
     }
-    let bytes =
-        form_decode(value).ok_or_else(|| ParamError::new("params", "contains an invalid escape"))?;
+    let bytes = form_decode(value)
+        .ok_or_else(|| ParamError::new("params", "contains an invalid escape"))?;
     String::from_utf8(bytes)
         .map(Some)
         .map_err(|_| ParamError::new("params", "is not UTF-8"))

@@ -120,11 +120,7 @@ fn en_2_errors_name_the_field() {
             "filters.name",
             "a member is repeated",
         ),
-        (
-            r#"{"limit":1,"limit":1}"#,
-            "limit",
-            "a member is repeated",
-        ),
+        (r#"{"limit":1,"limit":1}"#, "limit", "a member is repeated"),
     ] {
         let error = list(text).unwrap_err();
         assert_eq!(

@@ -85,10 +85,7 @@ fn a_response_for_another_origin_or_purpose_is_refused() {
     let response = device.sign(client_data.clone(), other_host.authenticator_data(UP));
     assert_eq!(why(&response), "the passkey is for another host");
     let response = device.show(b"another challenge");
-    assert_eq!(
-        why(&response),
-        "the challenge is unknown or too old"
-    );
+    assert_eq!(why(&response), "the challenge is unknown or too old");
     let create = device.client_data("webauthn.create", CHALLENGE);
     let response = device.sign(create.clone(), device.authenticator_data(UP));
     assert_eq!(why(&response), "the response is for another operation");

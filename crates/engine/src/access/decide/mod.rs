@@ -15,7 +15,7 @@ use std::net::IpAddr;
 
 use types::permission::Permission;
 use types::problem::Problem;
-use types::query_credential;
+use types::query_credential::{self, MalformedCredential};
 use types::tunnel::{Country, TlsVersion};
 
 pub use self::outcome::{Admission, Decision, Outcome, Proof, Rule, TokenForm};
@@ -168,39 +168,54 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
                 let by_token = passed_by.is_some();
                 break if by_token { Rule::Token } else { Rule::Public };
             }
-            Action::Nobody | Action::NoProof => return public_access(step),
-            Action::Ambiguous => {
-                let problem = Problem::ambiguous_credentials();
-                let reason = "a client certificate and another proof";
-                return Decision::refuse(Rule::Ambiguous, problem, reason);
-            }
-            Action::BadQuery => {
-                let problem = Problem::malformed_query_credential();
-                let reason = malformed.map(|malformed| malformed.to_string());
-                return Decision::refuse(
-                    Rule::QueryCredential,
-                    problem,
-                    reason.unwrap_or_default(),
-                );
-            }
-            Action::Challenge => {
-                let problem = Problem::challenge_required();
-                return Decision::refuse(Rule::Challenge, problem, "no challenge was passed")
-                    .or_browser(request.navigation, Outcome::Challenge);
-            }
-            Action::SignIn => return sign_in(request, "no session".into()),
-            Action::Unauthenticated => {
-                let rule = if guards.token {
-                    Rule::Token
-                } else {
-                    Rule::Certificate
-                };
-                return Decision::refuse(rule, Problem::unauthenticated(), "no credential");
-            }
+            refusal => return refuse(refusal, request, malformed),
         }
     };
     allowed.proof = allowed.proof.or(passed_by);
     Decision::allow(rule, allowed)
+}
+
+/// The decision for the actions that admit no visitor.
+fn refuse<A>(
+    action: Action,
+    request: &EdgeRequest<'_, A>,
+    malformed: Option<MalformedCredential>,
+) -> Decision {
+    match action {
+        Action::Ambiguous => {
+            let problem = Problem::ambiguous_credentials();
+            let reason = "a client certificate and another proof";
+            Decision::refuse(Rule::Ambiguous, problem, reason)
+        }
+        Action::BadQuery => {
+            let problem = Problem::malformed_query_credential();
+            let reason = malformed.map(|malformed| malformed.to_string());
+            Decision::refuse(Rule::QueryCredential, problem, reason.unwrap_or_default())
+        }
+        Action::Challenge => {
+            let problem = Problem::challenge_required();
+            Decision::refuse(Rule::Challenge, problem, "no challenge was passed")
+                .or_browser(request.navigation, Outcome::Challenge)
+        }
+        Action::SignIn => sign_in(request, "no session".into()),
+        Action::Unauthenticated => {
+            let needs_token = request.tunnel.policy.required_proofs.token;
+            let rule = if needs_token {
+                Rule::Token
+            } else {
+                Rule::Certificate
+            };
+            Decision::refuse(rule, Problem::unauthenticated(), "no credential")
+        }
+        // The project's conditions. The other actions admit a visitor and do not reach this.
+        Action::Nobody
+        | Action::NoProof
+        | Action::Token(_)
+        | Action::PassBy(_)
+        | Action::Certificate
+        | Action::Session
+        | Action::Open => public_access(action),
+    }
 }
 
 /// Decides about a raw connection (TLS or TCP tunnel), which has no request.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use types::permission::Permission;
-use types::tunnel::{Protocol, TunnelProperties};
+use types::tunnel::{Hostname, Protocol, TunnelProperties};
 use wire::message::{OpenTunnelReq, OpenTunnelRsp, TunnelOutcome};
 use wire::{Error, ErrorCode, Kind, Message};
 
@@ -66,57 +66,7 @@ impl Session {
             }
             _ => Error::unauthorized(refused.to_string()),
         })?;
-        let mut port: Option<BoundPort> = None;
-        let mut is_reserved = false;
-        if properties.publish == Some(true) {
-            if properties.protocol == Some(Protocol::Tcp) {
-                let key = (self.identity.clone(), properties.name.clone());
-                let bound = match properties.port {
-                    Some(port) if !self.project.state().has_reserved(port) => {
-                        let reason = format!("`port` {port} is not reserved for this project");
-                        return Err(Error::unauthorized(reason));
-                    }
-                    Some(port) => {
-                        is_reserved = true;
-                        core.tcp_ports.bind_reserved(port, &key)
-                    }
-                    None => core.tcp_ports.bind(&key, |port| {
-                        let directory = core.tenancy.directory();
-                        directory.is_some_and(|known| known.is_reserved(port))
-                    }),
-                };
-                let bound = bound.map_err(|error| {
-                    let code = match error {
-                        PortError::SwitchedOff => ErrorCode::FeatureNotAvailable,
-                        PortError::Exhausted => ErrorCode::CapacityExhausted,
-                        PortError::Taken(_) => ErrorCode::InvalidRequest,
-                    };
-                    Error::new(code, error.to_string())
-                })?;
-                properties.port = Some(bound.port());
-                properties.hostname = Some(core.namespace.base().clone());
-                port = Some(bound);
-            } else {
-                let shared = properties
-                    .name
-                    .as_ref()
-                    .filter(|_| properties.share == Some(true) && properties.hostname.is_none());
-                let shared = shared
-                    .and_then(|name| core.live.shared_hostname(&self.identity, name.as_str()));
-                let requested = shared.as_ref().or(properties.hostname.as_ref());
-                let hostname = self.hostname(requested)?;
-                let is_raw = properties.protocol == Some(Protocol::Tls);
-                if is_raw && self.has_sessions_of_others(&hostname) {
-                    let reason = "`hostname`: visitors signed in at another publisher's tunnel \
-                        with this name, and this tunnel would receive their cookies; the name is \
-                        free when their sessions have ended";
-                    return Err(Error::invalid_request(reason));
-                }
-                properties.hostname = Some(hostname);
-                // Visitors connect to the listener's port, and agents derive the address from it.
-                properties.port = core.tls_addr.get().map(SocketAddr::port);
-            }
-        }
+        let port = self.publish(&mut properties)?;
         let policy = access::TunnelPolicy::compile(&properties);
         let owner = Owner {
             identity: self.identity.clone(),
@@ -134,11 +84,11 @@ impl Session {
             self.servers.insert(tunnel.view.id, server);
         }
         if let Some(port) = port {
-            if is_reserved {
-                self.reserved.insert(tunnel.view.id, port.port());
+            if port.is_reserved {
+                self.reserved.insert(tunnel.view.id, port.bound.port());
             }
             core.tcp_ports
-                .serve(port, &tunnel, accept_visitors(core.workers()));
+                .serve(port.bound, &tunnel, accept_visitors(core.workers()));
             // If another channel took it over between the two lines, there was no port to close.
             let id = tunnel.view.id.to_string();
             if core.live.find(&self.project.id, &id).is_none() {
@@ -153,18 +103,83 @@ impl Session {
         Ok(wire::properties::opened(&tunnel.view))
     }
 
+    /// Chooses the public address of a tunnel that is published, and writes it into its properties.
+    fn publish(&self, properties: &mut TunnelProperties) -> Result<Option<PublishedPort>, Error> {
+        if properties.publish != Some(true) {
+            return Ok(None);
+        }
+        if properties.protocol == Some(Protocol::Tcp) {
+            let port = self.bind_port(properties)?;
+            properties.port = Some(port.bound.port());
+            properties.hostname = Some(self.core.namespace.base().clone());
+            return Ok(Some(port));
+        }
+        properties.hostname = Some(self.choose_hostname(properties)?);
+        // Visitors connect to the listener's port, and agents derive the address from it.
+        properties.port = self.core.tls_addr.get().map(SocketAddr::port);
+        Ok(None)
+    }
+
+    /// Binds the reserved port that a TCP tunnel requests, or a free one.
+    fn bind_port(&self, properties: &TunnelProperties) -> Result<PublishedPort, Error> {
+        let core = &self.core;
+        let key = (self.identity.clone(), properties.name.clone());
+        let bound = match properties.port {
+            Some(port) if !self.project.state().has_reserved(port) => {
+                let reason = format!("`port` {port} is not reserved for this project");
+                return Err(Error::unauthorized(reason));
+            }
+            Some(port) => core.tcp_ports.bind_reserved(port, &key),
+            None => core.tcp_ports.bind(&key, |port| {
+                let directory = core.tenancy.directory();
+                directory.is_some_and(|known| known.is_reserved(port))
+            }),
+        };
+        let bound = bound.map_err(|error| {
+            let code = match error {
+                PortError::SwitchedOff => ErrorCode::FeatureNotAvailable,
+                PortError::Exhausted => ErrorCode::CapacityExhausted,
+                PortError::Taken(_) => ErrorCode::InvalidRequest,
+            };
+            Error::new(code, error.to_string())
+        })?;
+        Ok(PublishedPort {
+            bound,
+            is_reserved: properties.port.is_some(),
+        })
+    }
+
+    /// The host name of an HTTP or TLS tunnel: that of the tunnels that it shares its name with, the
+    /// requested one, or a free one.
+    fn choose_hostname(&self, properties: &TunnelProperties) -> Result<Hostname, Error> {
+        let shares = properties.share == Some(true) && properties.hostname.is_none();
+        let name = properties.name.as_ref().filter(|_| shares);
+        let shared = name.and_then(|name| {
+            self.core
+                .live
+                .shared_hostname(&self.identity, name.as_str())
+        });
+        let requested = shared.as_ref().or(properties.hostname.as_ref());
+        let hostname = self.hostname(requested)?;
+        let is_raw = properties.protocol == Some(Protocol::Tls);
+        if is_raw && self.has_sessions_of_others(&hostname) {
+            let reason = "`hostname`: visitors signed in at another publisher's tunnel with this \
+                name, and this tunnel would receive their cookies; the name is free when their \
+                sessions have ended";
+            return Err(Error::invalid_request(reason));
+        }
+        Ok(hostname)
+    }
+
     /// Returns true if browsers may have cookies for a name that this agent must not see.
-    fn has_sessions_of_others(&self, hostname: &types::tunnel::Hostname) -> bool {
+    fn has_sessions_of_others(&self, hostname: &Hostname) -> bool {
         let (publisher, now) = (&self.identity.subject, self.core.unix_seconds());
         let signed_in = &self.project.signed_in;
         signed_in.has_foreign_sessions(hostname.as_str(), publisher, now)
     }
 
     /// The name under which a tunnel is published: the requested one, or a free one.
-    fn hostname(
-        &self,
-        requested: Option<&types::tunnel::Hostname>,
-    ) -> Result<types::tunnel::Hostname, Error> {
+    fn hostname(&self, requested: Option<&Hostname>) -> Result<Hostname, Error> {
         let namespace = &self.core.namespace;
         let endpoint = self.project.endpoint.as_deref();
         match requested {
@@ -183,6 +198,13 @@ impl Session {
                 .ok_or_else(|| Error::capacity_exhausted("no free hostname was found")),
         }
     }
+}
+
+/// The port of a published TCP tunnel.
+struct PublishedPort {
+    bound: BoundPort,
+    /// The project has reserved the port.
+    is_reserved: bool,
 }
 
 fn refused(refused: OpenTunnelError) -> Error {

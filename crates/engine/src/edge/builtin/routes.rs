@@ -356,9 +356,8 @@ impl BuiltinRequest<'_, '_> {
     ) -> Result<Answer, Box<Problem>> {
         self.require_same_origin(headers)?;
         let given = self.parameters(["puzzle", "number"]);
-        let [puzzle, number] = given.ok_or_else(|| {
-            Box::new(Problem::invalid_request("puzzle and number are required"))
-        })?;
+        let [puzzle, number] = given
+            .ok_or_else(|| Box::new(Problem::invalid_request("puzzle and number are required")))?;
         let solution = Solution {
             puzzle: &puzzle,
             number: &number,

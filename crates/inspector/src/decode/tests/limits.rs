@@ -74,8 +74,12 @@ fn pending_requests_are_limited() {
     for (requests, is_lost) in [(1024, false), (1025, true)] {
         let store = asked(&[], &vec![GET.to_vec(); requests]);
         let mut errors = store.iter().filter_map(|one| one.summary.error.as_deref());
-        let lost = errors.any(|error| error.ends_with("too many requests are waiting for \
-                                                       responses"));
+        let lost = errors.any(|error| {
+            error.ends_with(
+                "too many requests are waiting for \
+                                                       responses",
+            )
+        });
         assert_eq!(lost, is_lost, "{requests}");
     }
 }

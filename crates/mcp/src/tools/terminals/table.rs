@@ -41,7 +41,11 @@ pub(crate) const EXEC: Tool = Tool {
             required("command", Shape::Texts, "The program and its arguments."),
             stream("stdin", Shape::Text, "The standard input of the command."),
             stream("env", Shape::Named, "Environment variables of the command."),
-            stream("workdir", Shape::Text, "The working directory of the command."),
+            stream(
+                "workdir",
+                Shape::Text,
+                "The working directory of the command.",
+            ),
             stream(
                 "user",
                 Shape::Text,
@@ -274,11 +278,7 @@ pub(crate) const SESSION_TYPE: Tool = Tool {
         scopes: &[WebttySessionsReadWrite],
         arguments: &[
             SESSION,
-            required(
-                "line",
-                Shape::Text,
-                "The text to type, without a line end.",
-            ),
+            required("line", Shape::Text, "The text to type, without a line end."),
             stream(
                 "wait_seconds",
                 Shape::Number(0, 25, Some(5)),
@@ -330,7 +330,11 @@ pub(crate) const CONTROL_REQUEST_CREATE: Tool = Tool {
         scopes: &[WebttySessionsReadWrite],
         arguments: &[
             SESSION,
-            required("reason", Shape::Text, "The reason, shown to the user who answers."),
+            required(
+                "reason",
+                Shape::Text,
+                "The reason, shown to the user who answers.",
+            ),
             stream(
                 "lines",
                 Shape::Number(1, 1000, None),

@@ -241,8 +241,8 @@ mod tests {
 
     #[test]
     fn sentences_are_wrapped_at_the_terminal_width() {
-        let check =
-            Check::fail("tcp", "nothing listens on 127.0.0.1:8443").with_next_step("is it running?");
+        let check = Check::fail("tcp", "nothing listens on 127.0.0.1:8443")
+            .with_next_step("is it running?");
         assert_eq!(
             rows(&check, 50),
             [

@@ -59,9 +59,10 @@ async fn resolve(engine: &HostPort, limit: Duration) -> (Vec<SocketAddr>, Check)
     let started = Instant::now();
     let found = timeout(limit, engine.resolve()).await;
     let failed = |why: String| {
-        let check = Check::fail(NAME, format!("{host} has no address: {why}"))
-            .with_next_step("check the spelling of the name, and whether this machine can reach \
-                             its DNS resolver");
+        let check = Check::fail(NAME, format!("{host} has no address: {why}")).with_next_step(
+            "check the spelling of the name, and whether this machine can reach \
+                             its DNS resolver",
+        );
         (Vec::new(), check)
     };
     match found {
@@ -89,8 +90,10 @@ async fn connect(addresses: &[SocketAddr], limit: Duration) -> (Option<Socket>, 
                     Check::pass(NAME, reached)
                 } else {
                     Check::warn(NAME, format!("{reached}, but not {}", missed.join(", ")))
-                        .with_next_step("commands are slower because they try the address that \
-                                         does not answer")
+                        .with_next_step(
+                            "commands are slower because they try the address that \
+                                         does not answer",
+                        )
                 };
                 return (Some(Socket::new(stream, *address)), check);
             }
@@ -181,11 +184,10 @@ fn check_tls(
             };
             Check::fail(NAME, message).with_next_step(step)
         }
-        Some(rustls::Error::InvalidMessage(_)) => {
-            Check::fail(NAME, "the port does not speak TLS").with_next_step(
+        Some(rustls::Error::InvalidMessage(_)) => Check::fail(NAME, "the port does not speak TLS")
+            .with_next_step(
                 "is it the engine's port? metrics and the plain listener use other ports",
-            )
-        }
+            ),
         _ => Check::fail(NAME, format!("the handshake failed: {}", chain(error)))
             .with_next_step("is --engine the address of an engine?"),
     }
@@ -202,7 +204,8 @@ fn check_certificate(name: &'static str, engine: &HostPort, certificate: &Certif
     let ends: Option<Timestamp> = expires_at.parse().ok();
     let is_soon = ends.is_some_and(|ends| ends.duration_since(Timestamp::now()) < RENEWAL_WARNING);
     if is_soon {
-        return Check::warn(name, message).with_next_step("it expires soon: renew it on the engine");
+        return Check::warn(name, message)
+            .with_next_step("it expires soon: renew it on the engine");
     }
     let is_name = engine.host().parse::<IpAddr>().is_err();
     if is_name && !covers_tunnels(engine.host(), names) {
@@ -243,9 +246,12 @@ async fn check_agents(
         Ok(stream) if stream.get_ref().1.alpn_protocol() == Some(AGENTS) => {
             Check::pass(NAME, "agent protocol svc/1 and HTTP are both offered")
         }
-        Ok(_) => Check::fail(NAME, "the engine's port offers HTTP, but not the agent protocol \
-                                    svc/1")
-            .with_next_step(PASS_THROUGH),
+        Ok(_) => Check::fail(
+            NAME,
+            "the engine's port offers HTTP, but not the agent protocol \
+                                    svc/1",
+        )
+        .with_next_step(PASS_THROUGH),
         Err(error) => {
             let refused = error
                 .get_ref()
@@ -288,9 +294,10 @@ async fn check_clock(engine: &HostPort, stream: TlsStream, limit: Duration) -> C
         },
     );
     let message = format!("this machine is {seconds} s {direction} the engine");
-    Check::warn(NAME, message)
-        .with_next_step("tokens signed on this machine are refused: synchronize both clocks with a \
-                         time server")
+    Check::warn(NAME, message).with_next_step(
+        "tokens signed on this machine are refused: synchronize both clocks with a \
+                         time server",
+    )
 }
 
 async fn date(engine: &HostPort, stream: TlsStream) -> Option<Timestamp> {

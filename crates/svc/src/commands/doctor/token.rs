@@ -35,7 +35,8 @@ pub(super) fn rejected(config: &Config, error: ApiError) -> Check {
     let check = Check::failed(TOKEN, &error.into());
     if claims.is_null() {
         return Check {
-            message: "the token cannot be parsed: a token has three parts separated by dots".to_owned(),
+            message: "the token cannot be parsed: a token has three parts separated by dots"
+                .to_owned(),
             ..check
         }
         .with_next_step("sign in with `svc login`, or give --token");
@@ -50,8 +51,10 @@ pub(super) fn rejected(config: &Config, error: ApiError) -> Check {
             message: format!("{}: {}", kind(&claims), check.message),
             ..check
         }
-        .with_next_step("was it issued for this engine, and has it been revoked? `svc context \
-                         show` shows where the token comes from"),
+        .with_next_step(
+            "was it issued for this engine, and has it been revoked? `svc context \
+                         show` shows where the token comes from",
+        ),
     }
 }
 
@@ -80,8 +83,11 @@ pub(super) fn permissions(config: &Config) -> Check {
         .iter()
         .map(|(permission, purpose)| format!("{} ({purpose})", permission.as_str()))
         .collect();
-    Check::warn(PERMISSIONS, format!("the token lacks {}", missing.join(", ")))
-        .with_next_step("ignore this if you do not need them")
+    Check::warn(
+        PERMISSIONS,
+        format!("the token lacks {}", missing.join(", ")),
+    )
+    .with_next_step("ignore this if you do not need them")
 }
 
 /// Permissions that daily commands need, with their purpose.

@@ -130,8 +130,10 @@ impl Receiver {
                     let message = format!("{} answered {status} to {what}", self.display_url);
                     return Err(Failure::new(Code::Failed, message)
                         .named("receiver_refused")
-                        .hint("the receiver rejected the event, so it is not sent again: see the \
-                               receiver's log"));
+                        .hint(
+                            "the receiver rejected the event, so it is not sent again: see the \
+                               receiver's log",
+                        ));
                 }
                 DeliveryError::Temporary(why) if attempts == MAX_ATTEMPTS => {
                     let message = format!(

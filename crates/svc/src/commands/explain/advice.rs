@@ -10,9 +10,7 @@ pub(super) fn sentence(rule: &str) -> Option<&'static str> {
         "offline" => "The tunnel's agent is not connected.",
         "unknown" => "No tunnel has this name.",
         "uninformed" => "The engine has not yet received its state from the platform.",
-        "loop" => {
-            "The request loops: the tunnel's service sends it back to the edge."
-        }
+        "loop" => "The request loops: the tunnel's service sends it back to the edge.",
         "http" => "The request is malformed, or larger than the edge accepts.",
         "edge" => "This is a route of the edge itself.",
         _ => return None,
@@ -42,8 +40,10 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
         }
         "rate_limit" => "send fewer requests; the project's plan sets the rate limit",
         "ambiguous" => "send one proof: the client certificate, or the token or cookie",
-        "query_credential" => "put the complete `svc.token` into the address exactly once, or use \
-                               the header",
+        "query_credential" => {
+            "put the complete `svc.token` into the address exactly once, or use \
+                               the header"
+        }
         "challenge" => "open it in a browser, or send a valid token",
         "token" => {
             "send a valid token: `svc token inspect` shows its contents, `svc token create` \
@@ -63,8 +63,10 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
         "host" => "use one name for TLS (SNI) and for `Host`",
         "offline" => "restart its agent; `svc clients` shows the connected agents",
         "unknown" => "`svc tunnels` shows the names that are online",
-        "uninformed" => "try again soon; if it persists, check the engine's connection to its \
-                         platform",
+        "uninformed" => {
+            "try again soon; if it persists, check the engine's connection to its \
+                         platform"
+        }
         "loop" => {
             "point the agent, or the service behind it, at the service itself instead of at a public \
              name of this engine"

@@ -46,8 +46,7 @@ impl RecordingVerifier {
     /// Trusts the CA certificates in `ca_file` (PEM). Without it, trusts those of the system.
     pub(in crate::commands) fn new(ca_file: Option<&Path>) -> Result<Arc<Self>, Failure> {
         let cannot = |error: &dyn std::fmt::Display| {
-            Failure::usage(format!("cannot verify certificates: {error}"))
-                .hint("check --ca-file")
+            Failure::usage(format!("cannot verify certificates: {error}")).hint("check --ca-file")
         };
         let provider = provider();
         let verifier: Arc<dyn ServerCertVerifier> = match ca_file {

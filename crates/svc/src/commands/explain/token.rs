@@ -151,10 +151,14 @@ impl Verdict {
             Self::ExcludesVisits => "does not allow connecting to tunnels",
             Self::ExcludesPath => "does not include this path",
             Self::UnclearPath => "restricts paths, and this path is ambiguous",
-            Self::DependsOnTunnel => "depends on properties of the tunnel, which are not visible \
-                                      from here",
-            Self::DependsOnProject => "lists projects, and the project of this address is not \
-                                       known here",
+            Self::DependsOnTunnel => {
+                "depends on properties of the tunnel, which are not visible \
+                                      from here"
+            }
+            Self::DependsOnProject => {
+                "lists projects, and the project of this address is not \
+                                       known here"
+            }
         }
     }
 

@@ -150,8 +150,9 @@ async fn asked(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> 
     match platform.carry(request).await {
         Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
             // The challenge of the endpoint is replaced: only the user can act on it here.
-            let failure = Failure::usage("the platform no longer accepts the token of this context")
-                .hint("have the user run `svc login`, and call again");
+            let failure =
+                Failure::usage("the platform no longer accepts the token of this context")
+                    .hint("have the user run `svc login`, and call again");
             failed("not_signed_in", &failure)
         }
         Ok(answer) => answer,

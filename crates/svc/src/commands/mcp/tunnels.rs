@@ -130,7 +130,9 @@ impl Tunnels {
             Ok(Ok(Status::Closed(closed))) => close_reason(&closed),
             Ok(_) => "the agent ended".to_owned(),
             Err(_late) => match &*status.borrow() {
-                Status::Disconnected { error, .. } => format!("the engine is not reachable: {error}"),
+                Status::Disconnected { error, .. } => {
+                    format!("the engine is not reachable: {error}")
+                }
                 _ => "the engine does not answer".to_owned(),
             },
         };
@@ -148,7 +150,9 @@ impl Tunnels {
         // Tunnels that the engine closed do not count towards the limit.
         state.open.retain(|_, open| !open.task.is_finished());
         if state.open.len() >= MAX_TUNNELS {
-            return Err(format!("the limit of {MAX_TUNNELS} tunnels is reached; stop one first"));
+            return Err(format!(
+                "the limit of {MAX_TUNNELS} tunnels is reached; stop one first"
+            ));
         }
         // Read again, because a `svc login` may have changed it since the last tunnel.
         let config = self.connection.resolve();
@@ -193,7 +197,8 @@ impl Tunnels {
 
     async fn stop(&self, id: &str) -> Result<Value, String> {
         let open = self.state.lock().await.open.remove(id);
-        let open = open.ok_or("id: this tunnel does not exist; svc_local_tunnel_list lists them")?;
+        let open =
+            open.ok_or("id: this tunnel does not exist; svc_local_tunnel_list lists them")?;
         open.stop.cancel();
         // If the engine is unreachable, it is notified when the agent reconnects.
         drop(timeout(CLOSE_TIMEOUT, open.task).await);

@@ -67,8 +67,11 @@ pub(crate) struct CreateArgs {
 /// Shows the impact, asks for confirmation and creates the project.
 pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
     if args.yes {
-        return Err(Failure::usage("--yes would confirm a price that was not shown")
-            .hint("`svc project create --preview` shows it; pass its fingerprint with --confirm"));
+        return Err(
+            Failure::usage("--yes would confirm a price that was not shown").hint(
+                "`svc project create --preview` shows it; pass its fingerprint with --confirm",
+            ),
+        );
     }
     let session = args.flags.open()?;
     let workspace = session.workspace(args.workspace.as_deref()).await?.id;

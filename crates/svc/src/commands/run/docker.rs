@@ -64,10 +64,10 @@ impl DockerFlags {
         };
         let path = socket.strip_prefix("unix://").unwrap_or(socket);
         if !path.starts_with('/') {
-            return Err(
-                Failure::usage(format!("--docker: `{socket}` is not the path of a socket"))
-                    .hint("use unix:///var/run/docker.sock; other addresses are not supported"),
-            );
+            return Err(Failure::usage(format!(
+                "--docker: `{socket}` is not the path of a socket"
+            ))
+            .hint("use unix:///var/run/docker.sock; other addresses are not supported"));
         }
         let (published, wanted) = watch::channel(BTreeMap::new());
         let follower = Follower {

@@ -33,7 +33,10 @@ impl Args {
             .find(|path| path.exists());
         if found.is_none() && !self.docker.is_enabled() {
             let places = match in_config_dir {
-                Some(path) => format!("{LOCAL_FILE_NAME} in this directory and no {}", path.display()),
+                Some(path) => format!(
+                    "{LOCAL_FILE_NAME} in this directory and no {}",
+                    path.display()
+                ),
                 None => format!("{LOCAL_FILE_NAME} here"),
             };
             return Err(Failure::usage(format!("not found: {places}"))

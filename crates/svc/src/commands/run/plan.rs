@@ -69,11 +69,11 @@ impl Plan {
         let mut wrong = Vec::new();
         match file.version {
             Some(VERSION) => {}
-            Some(_) => wrong.push(ConfigError::new("version", "this program supports version 1")),
-            None => wrong.push(ConfigError::new(
+            Some(_) => wrong.push(ConfigError::new(
                 "version",
-                "missing; write version: 1",
+                "this program supports version 1",
             )),
+            None => wrong.push(ConfigError::new("version", "missing; write version: 1")),
         }
         let heartbeat = file.heartbeat.and_then(|text| {
             heartbeat(&text)
@@ -150,8 +150,11 @@ impl DesiredTunnel {
         let mut wrong = Vec::new();
         let target: Option<Target> = match &section.target {
             None => {
-                wrong.push(ConfigError::new("target", "missing: give the service's port or \
-                                                       address"));
+                wrong.push(ConfigError::new(
+                    "target",
+                    "missing: give the service's port or \
+                                                       address",
+                ));
                 None
             }
             Some(text) => read("target", &text.0, &mut wrong),

@@ -217,7 +217,9 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         })?,
         Format::Text => {
             for (email, password) in admin_email.iter().zip(&admin_password) {
-                output::line(&format!("administrator {email} created; the password is {password}"))?;
+                output::line(&format!(
+                    "administrator {email} created; the password is {password}"
+                ))?;
             }
         }
     }
@@ -245,8 +247,10 @@ async fn backup(args: &BackupArgs) -> Result<(), Failure> {
                 Code::Failed,
                 format!("no backup was created: {}", chain(&error)),
             )
-            .hint("select the platform with -c or --data-dir, and give a file that does not exist \
-                   yet")
+            .hint(
+                "select the platform with -c or --data-dir, and give a file that does not exist \
+                   yet",
+            )
         })?;
     output::message(&format!("the database was copied to {}", target.display()));
     Ok(())

@@ -22,6 +22,7 @@ use std::{
 
 use clap::Parser;
 use client::{Agent, Config, HostPort, Properties, Target};
+use daemon::shutdown::Shutdown;
 
 use self::{
     certificates::Certificates,
@@ -206,16 +207,31 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         demo_url: demo.as_ref().map(|demo| demo.url.clone()),
         pid: std::process::id(),
     };
-    match args.output {
-        Format::Json => output::json(&ready)?,
-        Format::Text => output::line(&ready.panel(&data))?,
-    }
-
+    print_ready(&ready, args.output, &data)?;
     supervisor::notify_ready(&shutdown)?;
     shutdown.drain().cancelled().await;
     if args.output == Format::Text {
         output::message("Stopping… press Ctrl-C again to stop immediately.");
     }
+    let parts = (demo, relay, platform);
+    stop(running, parts, &shutdown).await;
+    Ok(())
+}
+
+fn print_ready(ready: &Ready, format: Format, data: &Path) -> Result<(), Failure> {
+    match format {
+        Format::Json => output::json(ready),
+        Format::Text => output::line(&ready.panel(data)),
+    }
+}
+
+/// Waits for the engine, the demo's agent and the relay. The platform stops last, because they
+/// report to it.
+async fn stop(
+    engine: ::engine::RunningEngine,
+    (demo, relay, platform): (Option<Demo>, Option<LocalRelay>, Option<LocalPlatform>),
+    shutdown: &Shutdown,
+) {
     let agent_leaves = async {
         if let Some(demo) = &demo {
             tokio::select! {
@@ -229,11 +245,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             relay.stopped().await;
         }
     };
-    tokio::join!(agent_leaves, running.stopped(), relay_stops);
+    tokio::join!(agent_leaves, engine.stopped(), relay_stops);
     if let Some(platform) = platform {
-        platform.stop(&shutdown).await;
+        platform.stop(shutdown).await;
     }
-    Ok(())
 }
 
 /// The demo service and its agent.
@@ -322,8 +337,9 @@ pub(super) fn is_in_use(data: &Path) -> bool {
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
-    std::path::absolute(path)
-        .map_err(|error| Failure::from_error(&format!("{} is not a directory", path.display()), error))
+    std::path::absolute(path).map_err(|error| {
+        Failure::from_error(&format!("{} is not a directory", path.display()), error)
+    })
 }
 
 /// The lock file.

@@ -206,9 +206,6 @@ fn is_booted() -> bool {
 }
 
 fn no_systemctl(error: &io::Error) -> Failure {
-    Failure::new(
-        Code::NotAvailable,
-        format!("cannot run systemctl: {error}"),
-    )
-    .hint("configure the system to start `svc run FILE`, and to restart it when it exits")
+    Failure::new(Code::NotAvailable, format!("cannot run systemctl: {error}"))
+        .hint("configure the system to start `svc run FILE`, and to restart it when it exits")
 }

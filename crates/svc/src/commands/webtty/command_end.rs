@@ -87,9 +87,10 @@ pub(super) fn failed(error: SessionError, url: &str) -> Failure {
             };
             let failure = Failure::new(code, message).named(plain(&problem.code));
             match problem.status {
-                401 => failure
-                    .hint("a server started with --listen has its own token: use \
-                           --auth-token-file"),
+                401 => failure.hint(
+                    "a server started with --listen has its own token: use \
+                           --auth-token-file",
+                ),
                 404 | 502 | 503 => {
                     failure.hint("`svc webtty list` shows the servers that are online")
                 }

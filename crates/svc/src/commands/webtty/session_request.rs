@@ -180,8 +180,10 @@ impl EncryptionArgs {
                 .map_err(|error| failed(&error))?,
         };
         let identity = keys::read_identity(&path).map_err(|error| {
-            failed(&error).hint("create one with `svc webtty identity create`, and have the owner \
-                                 of the server add it to its authorized clients")
+            failed(&error).hint(
+                "create one with `svc webtty identity create`, and have the owner \
+                                 of the server add it to its authorized clients",
+            )
         })?;
         let id = server.map(|server| server.server_id.as_str());
         let id = id.filter(|id| !id.is_empty()).or(self.server_id.as_deref());

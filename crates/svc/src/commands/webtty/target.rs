@@ -186,8 +186,10 @@ fn name(text: &str) -> Result<String, Failure> {
     let name = name.strip_suffix('/').unwrap_or(name);
     if name.is_empty() || name.contains(['/', ':']) {
         let shown = text.split('?').next().unwrap_or_default();
-        return Err(Failure::usage(format!("`{}` is not a server", plain(shown)))
-            .hint("write svc://NAME, or an address that starts with ws:// or wss://"));
+        return Err(
+            Failure::usage(format!("`{}` is not a server", plain(shown)))
+                .hint("write svc://NAME, or an address that starts with ws:// or wss://"),
+        );
     }
     Ok(name.to_owned())
 }

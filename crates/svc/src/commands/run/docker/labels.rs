@@ -251,10 +251,7 @@ fn only_port(container: &Container) -> Result<u16, ConfigError> {
         .filter_map(|port| port.parse().ok());
     match (ports.next(), ports.next()) {
         (Some(port), None) => Ok(port),
-        (None, _) => Err(ConfigError::new(
-            PORT,
-            "missing: set the container's port",
-        )),
+        (None, _) => Err(ConfigError::new(PORT, "missing: set the container's port")),
         (Some(_), Some(_)) => Err(ConfigError::new(
             PORT,
             "missing, and the image exposes several ports",

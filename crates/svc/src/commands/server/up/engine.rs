@@ -175,9 +175,12 @@ pub(super) fn jwt_secret(data: &Path) -> Result<String, Failure> {
 pub(super) fn read_or_create_secret(path: &Path) -> Result<String, Failure> {
     match fs::read_to_string(path) {
         Ok(secret) if secret.trim().len() >= 2 * SECRET_BYTES => Ok(secret.trim().to_owned()),
-        Ok(_short) => Err(Failure::usage(format!("{} is not a secret", path.display()))
-            .hint("remove the file; a new one is then created, and tokens signed with the old one \
-                   become invalid")),
+        Ok(_short) => Err(
+            Failure::usage(format!("{} is not a secret", path.display())).hint(
+                "remove the file; a new one is then created, and tokens signed with the old one \
+                   become invalid",
+            ),
+        ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let secret = random::hex::<SECRET_BYTES>()?;
             write_private(path, secret.as_bytes()).map_err(|error| {

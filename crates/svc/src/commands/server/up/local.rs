@@ -329,8 +329,8 @@ async fn create_project(platform: &Platform, workspace: &str) -> Result<Project,
         let provider = option.providers.first()?;
         Some((option, provider.provider, provider.regions.first()?))
     });
-    let (option, provider, region) = place
-        .ok_or_else(|| Failure::new(Code::Failed, "the catalogue has no free plan"))?;
+    let (option, provider, region) =
+        place.ok_or_else(|| Failure::new(Code::Failed, "the catalogue has no free plan"))?;
     let body = CreateProject {
         name: PROJECT_NAME.to_owned(),
         plan: option.plan,

@@ -17,8 +17,9 @@ pub(super) struct Raw {
 impl Raw {
     /// Switches the terminal of stdin to raw mode.
     pub(super) fn enter() -> Result<Self, Failure> {
-        enable_raw_mode()
-            .map_err(|error| Failure::from_error("cannot switch the terminal to raw mode", error))?;
+        enable_raw_mode().map_err(|error| {
+            Failure::from_error("cannot switch the terminal to raw mode", error)
+        })?;
         Ok(Self {
             screen: Modes::default(),
         })

@@ -198,8 +198,10 @@ impl DavResponse {
             StatusCode::METHOD_NOT_ALLOWED => (
                 Code::Failed,
                 "file_not_allowed",
-                format!("the operation is not allowed for {path}: it exists already, or is not a \
-                         file"),
+                format!(
+                    "the operation is not allowed for {path}: it exists already, or is not a \
+                         file"
+                ),
             ),
             status => (
                 Code::Failed,
@@ -225,7 +227,10 @@ impl DavResponse {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(broken(format!("the response ended early: {}", chain(&error))));
+                    return Err(broken(format!(
+                        "the response ended early: {}",
+                        chain(&error)
+                    )));
                 }
                 None => return Ok(None),
             }

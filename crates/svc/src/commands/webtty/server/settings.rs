@@ -210,20 +210,20 @@ impl Args {
         let is_sealed = self.e2e || registered.is_some_and(RegisteredServer::requires_encryption);
         if !is_sealed {
             return match self.authorized_clients_file {
-                Some(_) => Err(
-                    Failure::usage("--authorized-clients-file is only for end-to-end encrypted \
-                                    sessions")
-                        .hint("add --e2e"),
-                ),
+                Some(_) => Err(Failure::usage(
+                    "--authorized-clients-file is only for end-to-end encrypted \
+                                    sessions",
+                )
+                .hint("add --e2e")),
                 None => Ok(None),
             };
         }
         if self.fs_root.is_some() {
-            return Err(
-                Failure::usage("files are not end-to-end encrypted, and --e2e requires everything \
-                                to be")
-                    .hint("leave out --fs-root, or --e2e"),
-            );
+            return Err(Failure::usage(
+                "files are not end-to-end encrypted, and --e2e requires everything \
+                                to be",
+            )
+            .hint("leave out --fs-root, or --e2e"));
         }
         let identity = match (registered, &self.identity_file) {
             (Some(registered), _) => registered.identity()?.encryption,
@@ -271,12 +271,13 @@ impl Args {
                 "--login-user and --allow-client-user are for --execution-mode login",
             )),
             Mode::Spawn => Ok(Execution::Spawn),
-            Mode::Login if !asks_for_login => {
-                Err(Failure::usage("--execution-mode login needs an account").hint(
-                    "give --login-user or --allow-client-user, or --execution-mode spawn to run \
+            Mode::Login if !asks_for_login => Err(Failure::usage(
+                "--execution-mode login needs an account",
+            )
+            .hint(
+                "give --login-user or --allow-client-user, or --execution-mode spawn to run \
                      commands as this program",
-                ))
-            }
+            )),
             Mode::Login => {
                 let account = self.login_user.as_deref().map(Account::named);
                 let account = account.transpose().map_err(usage)?;
@@ -325,10 +326,10 @@ impl Args {
             return Ok(None);
         };
         if speaks == Transport::Plain {
-            return Err(
-                Failure::usage("files are served over HTTP, and this server does not use HTTP")
-                    .hint("leave out --fs-root, or --transport plain"),
-            );
+            return Err(Failure::usage(
+                "files are served over HTTP, and this server does not use HTTP",
+            )
+            .hint("leave out --fs-root, or --transport plain"));
         }
         // Files are accessed as the account of this program, which users of another account must
         // not see.

@@ -106,8 +106,10 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     let what = format!("the recording of {}", args.on.session);
     if !args.yes {
         if !prompt::is_possible() {
-            return Err(Failure::usage(format!("{what} would be deleted permanently"))
-                .hint("add --yes to confirm without a prompt"));
+            return Err(
+                Failure::usage(format!("{what} would be deleted permanently"))
+                    .hint("add --yes to confirm without a prompt"),
+            );
         }
         if !prompt::confirm(&format!("Delete {what} permanently?"))? {
             return Err(Failure::new(Code::Failed, "nothing was deleted"));

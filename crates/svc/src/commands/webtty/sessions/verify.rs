@@ -134,8 +134,10 @@ async fn of_engine(on: &SessionArgs) -> Result<VerifyReport, Failure> {
             let seq = verdict.broken_at.unwrap_or_else(|| "-".to_owned());
             let fault = verdict.fault.unwrap_or_default();
             let (seq, fault) = (output::plain(&seq), output::plain(&fault));
-            let message = format!("the engine reports that its recording is broken at record \
-                                   {seq}: {fault}");
+            let message = format!(
+                "the engine reports that its recording is broken at record \
+                                   {seq}: {fault}"
+            );
             Err(Failure::new(Code::Failed, message).named("recording_broken"))
         }
         _ => found,
@@ -177,7 +179,11 @@ fn no_export() -> Failure {
 
 /// The failure for an engine's response that is not an export.
 fn no_answer() -> Failure {
-    Failure::new(Code::Failed, "the engine did not send an export with records").named("engine_protocol")
+    Failure::new(
+        Code::Failed,
+        "the engine did not send an export with records",
+    )
+    .named("engine_protocol")
 }
 
 /// The records of an export, read line by line.
