@@ -42,23 +42,23 @@ use self::error::Code;
 pub use self::routes::routes;
 use crate::people::throttle::{Limits, Throttle};
 
-/// What the handlers of OAuth count: one for a process, a part of [`crate::app::App`].
+/// Throttles of the OAuth handlers of one process; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Oauth {
     /// Typed user codes, by user. All sessions of a user count together.
-    user_throttle: Throttle<UserId>,
+    codes_by_user: Throttle<UserId>,
     /// Typed user codes, by network.
-    network_throttle: Throttle<IpAddr>,
+    codes_by_network: Throttle<IpAddr>,
     /// Device authorization requests, by network.
-    device_throttle: Throttle<IpAddr>,
+    devices_by_network: Throttle<IpAddr>,
 }
 
 impl Default for Oauth {
     fn default() -> Self {
         Self {
-            user_throttle: Throttle::new(Limits::ACCOUNT),
-            network_throttle: Throttle::new(Limits::ADDRESS),
-            device_throttle: Throttle::new(DEVICE_LIMITS),
+            codes_by_user: Throttle::new(Limits::ACCOUNT),
+            codes_by_network: Throttle::new(Limits::ADDRESS),
+            devices_by_network: Throttle::new(DEVICE_LIMITS),
         }
     }
 }

@@ -93,6 +93,7 @@ pub async fn start(config: EngineConfig, shutdown: Shutdown) -> Result<RunningEn
 ///
 /// # Errors
 /// As [`start`].
+#[expect(clippy::too_many_lines, reason = "starts the parts in their order")]
 pub async fn start_with_clock(
     config: EngineConfig,
     shutdown: Shutdown,

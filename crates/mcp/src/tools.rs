@@ -26,7 +26,7 @@ pub struct Tool {
     pub description: &'static str,
     /// Effect of a call.
     pub(crate) effect: Effect,
-    /// ToolImplementation of the tool.
+    /// Implementation of the tool.
     pub(crate) call: Call,
 }
 
@@ -47,7 +47,7 @@ pub enum Effect {
     Acts,
 }
 
-/// ToolImplementation of a tool.
+/// Implementation of a tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Call {
     /// Overview of the server.

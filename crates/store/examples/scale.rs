@@ -88,6 +88,10 @@ impl Size {
     /// Statements that make it all, by the database itself. User 1 is a member of every workspace,
     /// user 2 of workspace 2. Half of the log rows and events are of project 1, in the last thirty
     /// days; the others are spread over a thousand projects.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "an example fills tables in one sequence"
+    )]
     fn fill(self, sqlite: bool) -> Vec<String> {
         let Self {
             workspaces,
@@ -195,6 +199,10 @@ struct Bench {
 }
 
 impl Bench {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "an example fills tables in one sequence"
+    )]
     async fn projects(&mut self) -> Outcome<()> {
         let [everywhere, one] = [1, 2].map(user);
         let mut read = self.store.read().await?;
@@ -302,6 +310,10 @@ impl Bench {
         .await
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "an example fills tables in one sequence"
+    )]
     async fn records(&mut self) -> Outcome<()> {
         let end = Timestamp::from_microsecond(START)?;
         let days = |days: i64| Period {

@@ -15,6 +15,10 @@ use crate::{
 };
 
 /// Runs one command to its end.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table of commands, one arm for each"
+)]
 pub(crate) async fn dispatch(cli: Cli) -> Result<(), Failure> {
     let log = cli.log.as_deref();
     match cli.command {

@@ -47,7 +47,7 @@ struct DirectoryState {
 /// Keys that are derived from the relay keys of the platform.
 #[derive(Debug)]
 struct Keys {
-    relay_keys: RelayKeys,
+    turn: RelayKeys,
     api: Option<Arc<PasswordKey>>,
     relay: Option<RelayPrivateKey>,
 }
@@ -266,11 +266,7 @@ impl DirectoryState {
             }
             Item::CredentialGone { id } => self.forget_credential(&id),
             Item::RelayKeys(update) => {
-                if self
-                    .keys
-                    .as_ref()
-                    .is_none_or(|known| known.relay_keys != update)
-                {
+                if self.keys.as_ref().is_none_or(|known| known.turn != update) {
                     self.keys = Some(Keys::compile(update, realm));
                     for credential in self.credentials.values_mut() {
                         credential.key = OnceLock::new();
@@ -316,7 +312,7 @@ impl Keys {
         }
         let is_ours = relay_keys.realm == realm;
         Self {
-            relay_keys,
+            turn: relay_keys,
             api: api.filter(|_| is_ours).map(Arc::new),
             relay: relay.filter(|_| is_ours),
         }

@@ -5,8 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use super::sources::has_extension;
+
 pub(super) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
-    let code = files.iter().filter(|(path, _)| path.ends_with(".rs"));
+    let code = files
+        .iter()
+        .filter(|(path, _)| has_extension(path, &["rs"]));
     let bare = code.flat_map(|(path, text)| {
         let names = text.lines().filter_map(defined_type);
         let bare = names.filter(|name| is_bare(name));
@@ -31,8 +35,8 @@ fn defined_type(line: &str) -> Option<&str> {
 /// True for a single word that is a participle, a pronoun or a function word.
 fn is_bare(name: &str) -> bool {
     let mut letters = name.chars();
-    let is_one_word = letters.next().is_some_and(char::is_uppercase)
-        && letters.all(|letter| letter.is_lowercase());
+    let is_one_word =
+        letters.next().is_some_and(char::is_uppercase) && letters.all(char::is_lowercase);
     if !is_one_word || NOUNS.contains(&name) {
         return false;
     }

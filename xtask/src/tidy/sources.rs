@@ -79,7 +79,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-fn has_extension(path: &str, extensions: &[&str]) -> bool {
+pub(super) fn has_extension(path: &str, extensions: &[&str]) -> bool {
     path.rsplit_once('.')
         .is_some_and(|(_, extension)| extensions.contains(&extension))
 }

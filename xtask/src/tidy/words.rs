@@ -11,6 +11,8 @@ use anyhow::{Context as _, Result, bail};
 use proc_macro2::{TokenStream, TokenTree};
 use toml_edit::DocumentMut;
 
+use super::sources::has_extension;
+
 /// File of the vocabulary.
 const FILE: &str = "words.toml";
 
@@ -25,7 +27,7 @@ pub(super) fn check(files: &BTreeMap<String, String>) -> Result<Vec<String>> {
             continue;
         }
         complaints.extend(words.check_text(path, text));
-        if path.ends_with(".rs") {
+        if has_extension(path, &["rs"]) {
             complaints.extend(words.check_names(path, text)?);
         }
     }
@@ -71,8 +73,8 @@ impl Vocabulary {
     }
 
     fn check_text(&self, path: &str, text: &str) -> Vec<String> {
-        let is_code = path.ends_with(".rs");
-        if !is_code && !path.ends_with(".md") && !path.ends_with(".html") {
+        let is_code = has_extension(path, &["rs"]);
+        if !is_code && !has_extension(path, &["md", "html"]) {
             return Vec::new();
         }
         let terms = present(&self.phrases, text);

@@ -98,6 +98,7 @@ const fn writes(id: &'static str, method: Method, path: &'static str) -> Operati
 }
 
 /// Describes an operation of terminals. Other operations pass unchanged.
+#[expect(clippy::too_many_lines, reason = "a list of descriptions")]
 pub(super) fn describe(operation: &Operation, builder: OperationBuilder) -> OperationBuilder {
     let builder = path_parameters(operation.path, builder);
     match (operation.method, operation.path) {

@@ -162,11 +162,11 @@ async fn find<'a>(
     typed: &str,
 ) -> Answer<DeviceGrantLookup<'a>> {
     let (now, place) = (app.now(), source_network(ip));
-    if let Err(wait) = app.oauth.network_throttle.record_attempt(&place, now) {
+    if let Err(wait) = app.oauth.codes_by_network.record_attempt(&place, now) {
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
-    if let Err(wait) = app.oauth.user_throttle.record_attempt(&who.user.id, now) {
-        app.oauth.network_throttle.take_back(&place);
+    if let Err(wait) = app.oauth.codes_by_user.record_attempt(&who.user.id, now) {
+        app.oauth.codes_by_network.take_back(&place);
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     let Some(code) = UserCode::parse(typed) else {
@@ -177,8 +177,8 @@ async fn find<'a>(
     let Some(grant) = grant else {
         return Ok(DeviceGrantLookup::Nothing);
     };
-    app.oauth.user_throttle.take_back(&who.user.id);
-    app.oauth.network_throttle.take_back(&place);
+    app.oauth.codes_by_user.take_back(&who.user.id);
+    app.oauth.codes_by_network.take_back(&place);
     let client = app.config.oauth.client(&grant.client_id);
     Ok(client.map_or(DeviceGrantLookup::Nothing, |client| {
         DeviceGrantLookup::Grant {

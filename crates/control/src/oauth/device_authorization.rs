@@ -52,7 +52,7 @@ pub(super) async fn device_authorization(
     let now = app.now();
     if let Err(wait) = app
         .oauth
-        .device_throttle
+        .devices_by_network
         .record_attempt(&source_network(ip), now)
     {
         let refused =

@@ -110,6 +110,10 @@ pub(crate) async fn create_or_find(
 }
 
 /// Runs one transaction. `None` if the random endpoint was taken.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one transaction with its steps in order"
+)]
 async fn attempt(
     app: &App,
     who: &Principal,

@@ -14,6 +14,10 @@ both! {
     events_are_filtered_and_paged,
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn the_plan_and_the_usage_are_returned(control: TestControl) {
     control.clock.set(NOON.parse().unwrap());
     let person = control.person("ada").await;
@@ -113,6 +117,10 @@ async fn the_plan_and_the_usage_are_returned(control: TestControl) {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn logs_are_filtered_and_paged(control: TestControl) {
     control.clock.set(NOON.parse().unwrap());
     let person = control.person("ada").await;

@@ -139,6 +139,10 @@ impl World {
 
 /// CP-11: the whole life of an endpoint. Its secret is shown twice: when it is created and when it
 /// is replaced.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn webhooks_are_added_changed_and_removed(control: TestControl) {
     let world = World::new(control).await;
     let body = json!({

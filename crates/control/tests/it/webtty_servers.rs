@@ -104,6 +104,10 @@ fn keys(identity: &EndpointIdentity) -> Value {
 }
 
 /// CP-12: the whole life of a record, and its entries in the audit log.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn servers_are_registered_enrolled_changed_and_removed(control: TestControl) {
     let world = World::new(control).await;
     let body = json!({"name": " build ", "description": "A host", "labels": {"rack": "7"}});

@@ -82,6 +82,10 @@ struct Steps {
     owner: &'static str,
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table of texts, one for each reason"
+)]
 fn steps(problem: &Problem) -> Steps {
     let (visitor, owner) = match problem.code {
         "tunnel_not_found" => (

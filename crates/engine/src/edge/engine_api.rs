@@ -72,6 +72,10 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
     Box::pin(serve_requests(io, http2, (source, server_name), worker)).await;
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one decision with its cases in order"
+)]
 async fn serve_requests(
     stream: BufferedStream<TlsStream>,
     http2: bool,

@@ -262,11 +262,11 @@ fn find_tunnel(
     inbound: &RequestInfo<'_>,
     core: &Core,
     record: &mut AccessRecord,
-) -> Result<Arc<LiveTunnel<Agent>>, Problem> {
+) -> Result<Arc<LiveTunnel<Agent>>, Box<Problem>> {
     let server_name = &inbound.connection.server_name;
     if !inbound.authority.host().eq_ignore_ascii_case(server_name) {
         record.set_rule("host", None);
-        return Err(Problem::misdirected_request());
+        return Err(Problem::misdirected_request().into());
     }
     let (rule, problem) = match core.live.route(server_name) {
         Route::Online(tunnel) => return Ok(tunnel),
@@ -278,7 +278,7 @@ fn find_tunnel(
         Route::Unknown => ("unknown", Problem::tunnel_not_found()),
     };
     record.set_rule(rule, None);
-    Err(problem)
+    Err(problem.into())
 }
 
 /// Checks that the handshake of the connection fits the tunnel that has the name now.
@@ -287,18 +287,18 @@ fn check_handshake(
     inbound: &RequestInfo<'_>,
     is_terminal: bool,
     record: &mut AccessRecord,
-) -> Result<(), Problem> {
+) -> Result<(), Box<Problem>> {
     if tunnel.view.properties.protocol != Some(tunnel::Protocol::Http) && !is_terminal {
         // The name belonged to another kind of tunnel during the handshake, or belongs to one now.
         record.set_rule("host", None);
-        return Err(Problem::misdirected_request());
+        return Err(Problem::misdirected_request().into());
     }
     let is_required = tunnel.policy.required_proofs().certificate;
     if is_required && !inbound.connection.certificate_requested {
         // The tunnel is newer than the connection. A new handshake will request the certificate.
         let reason = "the handshake did not ask for a certificate";
         record.set_rule("host", Some(reason.into()));
-        return Err(Problem::misdirected_request());
+        return Err(Problem::misdirected_request().into());
     }
     Ok(())
 }
@@ -344,7 +344,7 @@ fn check_origin<H: HeaderFields>(
     headers: &H,
     request: &EdgeRequest<'_, Agent>,
     record: &mut AccessRecord,
-) -> Result<(), Problem> {
+) -> Result<(), Box<Problem>> {
     let method_and_upgrade = (inbound.method.as_str(), inbound.upgrade.is_some());
     let origins = request.tunnel.policy.allowed_origins();
     if cross_site::accepts_session(headers, method_and_upgrade, &authority(inbound), origins) {
@@ -352,7 +352,7 @@ fn check_origin<H: HeaderFields>(
     }
     let reason = "a session's cookie with a request of another origin's page";
     record.refused(Rule::CrossSite, Some(reason.into()));
-    Err(cross_site::problem())
+    Err(cross_site::problem().into())
 }
 
 /// The target for the service: the path that was checked, without the credentials of the query.
@@ -374,11 +374,11 @@ fn check_loop<H: HeaderFields>(
     headers: &H,
     core: &Core,
     record: &mut AccessRecord,
-) -> Result<(), Problem> {
+) -> Result<(), Box<Problem>> {
     let cdn_loop = values(headers, FieldKind::CdnLoop);
     if loop_detection::passes(cdn_loop, &core.config.host) >= loop_detection::MAX_PASSES {
         record.set_rule("loop", None);
-        return Err(Problem::loop_detected());
+        return Err(Problem::loop_detected().into());
     }
     Ok(())
 }
@@ -388,12 +388,13 @@ fn acquire_capacity(
     tunnel: &LiveTunnel<Agent>,
     core: &Core,
     record: &mut AccessRecord,
-) -> Result<(), Problem> {
+) -> Result<(), Box<Problem>> {
     limits::count(&tunnel.project, &tunnel.meters, &*core.clock).map_err(|exceeded| {
         record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
         Problem::from(exceeded)
     })?;
-    record.acquire_slot(&tunnel.project).map_err(Problem::from)
+    let slot = record.acquire_slot(&tunnel.project);
+    slot.map_err(|full| Problem::from(full).into())
 }
 
 /// The values of all fields of a kind.

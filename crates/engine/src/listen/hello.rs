@@ -53,7 +53,7 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
             }
         }
         Ok(Some(ConnectionKind::Early(stream))) => {
-            acceptor.spawn(crate::agents::refuse_until_ready(stream))
+            acceptor.spawn(crate::agents::refuse_until_ready(stream));
         }
         Ok(Some(ConnectionKind::Api(stream, name))) => {
             acceptor.spawn(edge::serve_api(stream, name, worker));

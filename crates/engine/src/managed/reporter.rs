@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_belongs_to_one_hour() {
+    fn usage_counts_belong_to_one_hour() {
         assert_eq!(
             hour_of(at("2026-11-20T17:59:58.9Z")),
             at("2026-11-20T17:00:00Z")
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_online_is_told_when_it_changes() {
+    fn online_objects_are_reported_when_they_change() {
         let online = |clients| Online {
             clients,
             tunnels: 0,
@@ -178,11 +178,15 @@ mod tests {
         assert_eq!(inventory.changes(vec![]), []);
         inventory.changes(one());
         inventory.last_full_report = None;
-        assert_eq!(inventory.changes(one()).len(), 1, "again, though known");
+        assert_eq!(
+            inventory.changes(one()).len(),
+            1,
+            "reported again, although unchanged"
+        );
     }
 
     #[test]
-    fn as_many_events_wait_to_become_records_and_the_rest_is_counted() {
+    fn the_event_queue_is_bounded_and_lost_events_are_counted() {
         let clock = Arc::new(ManualClock::at(at("2026-11-20T17:30:00Z")));
         let live: Arc<Live<()>> = Live::new(LiveLimits::default(), clock);
         let mut events = live.subscribe_all(EVENTS);

@@ -34,6 +34,10 @@ fn documented() -> Vec<String> {
 }
 
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn each_request_leaves_one_record_without_secrets() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
@@ -271,7 +275,7 @@ async fn bytes_to_a_service_are_logged_with_and_without_an_answer() {
     let got = async || {
         within("the body", reports.lock().await.recv())
             .await
-            .unwrap()
+            .unwrap();
     };
     disconnect_midway(&engine, tunnel.hostname(), got).await;
     let script = vec![Step::ReadHead, Step::ReadBytes(SENT), Step::KeepOpen];

@@ -115,6 +115,10 @@ async fn ed_1_ed_1a_the_proof_is_not_forwarded() {
 
 /// ED-1, ED-1b: also next to a valid bearer, and over both versions of HTTP.
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn ed_1_ed_1b_a_refused_request_does_not_reach_the_service() {
     let engine = TestEngine::start().await;
     let upstream = Upstream::http1().await;
@@ -482,6 +486,10 @@ async fn trusted_ips_are_checked_before_every_credential() {
 
 /// ED-1: one record per request, with the rule that decided and the duration, and without secrets.
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn ed_1_the_access_log_has_a_record_for_each_request() {
     let logs = tempfile::tempdir().unwrap();
     let path = logs.path().join("access.log");

@@ -89,6 +89,10 @@ impl ChunkScanner {
         }
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one state machine: its states read in order"
+    )]
     fn scan(&mut self, buf: &[u8]) -> Result<Advance, BodyError> {
         let mut data = 0..0;
         let mut position = 0;

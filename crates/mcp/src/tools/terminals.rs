@@ -61,7 +61,7 @@ pub struct Agent {
     pub version: String,
 }
 
-/// ToolImplementation of a terminal tool.
+/// Implementation of a terminal tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TerminalTool {
     pub(crate) implementation: ToolImplementation,
@@ -72,7 +72,7 @@ pub(crate) struct TerminalTool {
     pub(crate) output: fn() -> Value,
 }
 
-/// ToolImplementation of the tool.
+/// Implementation of the tool.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ToolImplementation {
     /// An operation of the Engine API: method and path.
@@ -214,7 +214,7 @@ impl TerminalTool {
                     push_encoded(&mut query, &text);
                 }
                 ArgumentTarget::Filter(name) => {
-                    drop(filters.insert(name.to_owned(), value.clone()))
+                    drop(filters.insert(name.to_owned(), value.clone()));
                 }
                 ArgumentTarget::Body(name) => drop(body.insert(name.to_owned(), value.clone())),
                 ArgumentTarget::Stream => {}

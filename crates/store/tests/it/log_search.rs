@@ -82,6 +82,10 @@ fn some<T: std::fmt::Debug>(strategy: &impl Strategy<Value = T>, count: usize) -
     (0..count).map(|_| one()).collect()
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn a_search_finds_the_same_rows_as_a_full_scan(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,

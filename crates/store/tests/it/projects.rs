@@ -109,6 +109,10 @@ async fn a_project_is_seen_by_the_active_members_of_its_workspace(database: Data
     );
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn a_list_is_limited_to_its_workspaces_and_boundary(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
@@ -208,6 +212,10 @@ async fn a_list_is_limited_to_its_workspaces_and_boundary(database: Database) {
     assert_eq!(everybodys.total, 5);
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn changes_of_a_project_are_read_back(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
@@ -362,6 +370,10 @@ async fn capacity_is_never_oversold(database: Database) {
     );
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn ports_are_reserved_once_and_the_lowest_free_is_found(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
@@ -453,6 +465,10 @@ async fn ports_are_reserved_once_and_the_lowest_free_is_found(database: Database
     assert_eq!(addresses::purge(&mut tx, at(10), 10).await.unwrap(), 1);
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn a_server_record_has_a_unique_name_and_enrols_once(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
@@ -556,32 +572,20 @@ async fn a_suspended_project_is_unavailable_until_it_is_resumed(database: Databa
             .await
             .unwrap()
     );
-    assert!(
-        !projects::suspend(&mut tx, ann.project, at(2))
-            .await
-            .unwrap(),
-        "once"
-    );
+    let again = projects::suspend(&mut tx, ann.project, at(2)).await;
+    assert!(!again.unwrap(), "once");
     assert!(projects::are_suspended(&mut tx, &only).await.unwrap());
     let other = projects::Status::Active;
-    assert!(
-        !projects::set_status(&mut tx, ann.project, other, at(2))
-            .await
-            .unwrap(),
-        "only an operator ends it"
-    );
-    let found = projects::by_id(&mut tx, ann.project)
-        .await
-        .unwrap()
-        .unwrap();
+    let changed = projects::set_status(&mut tx, ann.project, other, at(2)).await;
+    assert!(!changed.unwrap(), "only an operator ends a suspension");
+    let found = projects::by_id(&mut tx, ann.project).await;
+    let found = found.unwrap().unwrap();
     assert_eq!(found.status, projects::Status::Unavailable);
     assert_eq!(found.suspended_at, Some(at(1)));
     assert!(projects::resume(&mut tx, ann.project, at(3)).await.unwrap());
     assert!(!projects::resume(&mut tx, ann.project, at(3)).await.unwrap());
-    let found = projects::by_id(&mut tx, ann.project)
-        .await
-        .unwrap()
-        .unwrap();
+    let found = projects::by_id(&mut tx, ann.project).await;
+    let found = found.unwrap().unwrap();
     assert_eq!(found.status, projects::Status::Active);
     assert_eq!(found.suspended_at, None);
     workspaces::set_status(&mut tx, ann.workspace, workspaces::Status::Suspended, at(4))

@@ -165,6 +165,10 @@ async fn events_are_chosen_by_time_and_type_and_forgotten_in_time(database: Data
     );
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn logs_are_stored_once_and_filtered(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,

@@ -50,6 +50,10 @@ both! {
     a_webhook_that_fails_is_noted_and_disabled,
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn a_webhook_is_its_projects_and_keeps_both_secrets_for_a_while(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,
@@ -204,6 +208,10 @@ async fn a_delivery_is_claimed_once_and_due_again_when_its_lease_ends(database: 
     );
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn a_delivery_has_the_state_of_its_latest_attempt(database: Database) {
     let (ann, bob) = (
         Person::new(&database, "ann").await,

@@ -124,6 +124,10 @@ pub(crate) struct Args {
 }
 
 /// Forwards until a signal or a refusal. Network failures are reported, and the tunnel is restored.
+#[expect(
+    clippy::too_many_lines,
+    reason = "starts the parts in their order, and one loop over their events"
+)]
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let workers = Workers::per_core("svc-agent")
         .map_err(|error| Failure::from_error("cannot start the worker threads", error))?;

@@ -223,7 +223,7 @@ async fn a_visitor_gets_the_same_error_from_a_service_whose_tls_fails() {
     up.stop().await;
 }
 
-/// Answers without a length, and ends the connection with or without a close_notify.
+/// Answers without a length, and ends the connection with or without a `close_notify`.
 async fn answer_to_the_end(mut stream: TlsStream<TcpStream>) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

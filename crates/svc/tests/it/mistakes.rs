@@ -18,6 +18,10 @@ struct Mistake<'a> {
 }
 
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn mistakes_of_a_new_user_lead_to_the_next_step() {
     let home = Home::new();
     let up = alone(&home, &[]).await;

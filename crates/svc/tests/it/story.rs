@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 use super::{hosted::HostedPlatform, installed::up, program::Home};
 
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn from_the_login_to_the_last_delete() {
     let home = Home::new();
     let platform = HostedPlatform::start(&home, json!({})).await;
@@ -181,6 +185,10 @@ async fn members_are_invited_and_projects_move_to_another_workspace() {
 }
 
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn webhooks_and_addresses_are_managed() {
     let home = Home::new();
     let plans = json!({"plans": [{"plan": "basic", "webhooks": true}]});

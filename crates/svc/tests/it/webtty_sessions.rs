@@ -15,6 +15,10 @@ use super::{
 /// WT-2: a user watches, is refused, and is then granted control by the controller. So does an AI
 /// client, for one line. All of it is recorded, including the typing participant.
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn wt_2_control_is_requested_refused_and_granted() {
     let home = Home::new();
     let up = up(&home, &[]).await;
@@ -200,6 +204,10 @@ async fn an_agent_runs_a_command_on_a_server() {
 }
 
 /// The content of the first test's recording, and its exports.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn recorded(home: &Home, id: &str, participant: &str) {
     // The terminal receives the end before the recording is completely stored.
     let late = Instant::now() + SOON;

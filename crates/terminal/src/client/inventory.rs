@@ -144,6 +144,10 @@ pub enum UnreachableError {
 
 impl Server {
     /// The server behind a tunnel of the Engine API; `None` for other tunnels.
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table of fields, one step for each"
+    )]
     pub fn of_tunnel(tunnel: &Value) -> Option<Self> {
         let text = |key: &str| {
             let value = tunnel.get(key).and_then(Value::as_str);

@@ -28,6 +28,10 @@ fn same(bytes: &str, kind: Kind) {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn messages_of_the_published_programs_have_these_bytes() {
     // Open { options {interactive, allocate_tty, send_heartbeat}, ["ls"], A=b, workdir "/", user "me" }.
     same(
@@ -134,6 +138,10 @@ fn messages_of_the_published_programs_have_these_bytes() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn our_additions_are_in_fields_that_other_programs_skip() {
     same(
         "3a 03 a0 06 0f",

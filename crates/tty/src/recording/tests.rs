@@ -74,6 +74,10 @@ fn a_whole_chain_is_verified_and_survives_json() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn the_first_changed_record_is_reported() {
     type Change = fn(&mut Vec<Record>);
     let changes: &[(&str, Change, u64, ChainFault)] = &[

@@ -126,6 +126,10 @@ fn knows(directory: &Directory, username: &str) -> bool {
 
 /// TU-5: a token and an application are valid while the platform lists all that they depend on.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn tu_5_derived_credentials_are_valid_while_all_their_conditions_hold() {
     let keys = Keys::draw();
     let whole = || {

@@ -123,6 +123,7 @@ fields! {
 
 impl Field {
     /// Reads the field. An absent flag has its default: true for `publish`, false for all others.
+    #[expect(clippy::too_many_lines, reason = "a table of fields, one arm for each")]
     pub(super) fn read(self, subject: Subject<'_>) -> FieldValue<'_> {
         let properties = subject.properties;
         let owned = |read: fn(&Tunnel) -> Option<&str>| {

@@ -26,6 +26,10 @@ fn en_2_params_are_limit_and_filters() {
 
 /// EN-2.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn en_2_errors_name_the_field() {
     for (text, field, message) in [
         ("", "params", "not well-formed JSON"),

@@ -41,6 +41,10 @@ fn values() -> Vec<Value> {
 
 /// EN-7, ED-7. A boundary with every member, and the kinds of values that each position allows.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn en_7_each_position_of_a_boundary_has_its_kind() {
     let boundary = json!({"tunnels": {
         "projects": ["p1"],

@@ -84,6 +84,10 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
 /// ED-1, ED-1b, ED-1c, ED-4: a script passes with a token of the project, in the header or the
 /// query, and with no other. `svc explain` names the rule, by reference and by address.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn ed_1c_a_script_passes_with_its_token_and_with_no_other() -> Result<()> {
     let platform = Platform::up()?;
     let tunnel =

@@ -277,6 +277,10 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a test tells one story from start to end"
+    )]
     fn visitors_and_agents(&mut self) -> Result<()> {
         let managed = self.managed;
         let service = Service::mirror()?.to_string();

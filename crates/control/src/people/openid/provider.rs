@@ -157,12 +157,12 @@ impl Provider {
         &self.config
     }
 
-    /// The address at which the user signs in. `anew` also requires users with a session at the
+    /// The address at which the user signs in. `reauthenticate` also requires users with a session at the
     /// provider to authenticate again.
     pub(super) async fn authorization_url(
         &self,
         secrets: &FlowSecrets<'_>,
-        anew: bool,
+        reauthenticate: bool,
         now: Timestamp,
     ) -> Result<String, ProviderError> {
         let _permit = self.asking.try_acquire().map_err(|_| ProviderError::Busy)?;
@@ -177,7 +177,7 @@ impl Provider {
             .append_pair("nonce", &secrets.nonce())
             .append_pair("code_challenge", &secrets.challenge())
             .append_pair("code_challenge_method", "S256");
-        if anew {
+        if reauthenticate {
             query
                 .append_pair("prompt", "login")
                 .append_pair("max_age", "0");

@@ -169,6 +169,10 @@ fn the_nearest_region_is_marked_and_recommended_with_the_first_plan() {
 
 /// CP-4b: every change of billing, modes or capacity changes the fingerprint.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn cp_4b_the_fingerprint_binds_the_offer_and_the_decision() {
     let key = FingerprintKey::new(&KEY);
     let today = date(2026, 4, 16);

@@ -72,6 +72,10 @@ async fn far_project(control: &TestControl, of: &Person) -> Project {
     Project { id, endpoint }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl) {
     let limits = json!({"plans": [{"plan": "basic", "limits": {"clients": 3}}]});
     let control = linkable_with(control, limits).await;
@@ -203,6 +207,10 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
     served.stop().await;
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn changes_are_sent_in_order(control: TestControl) {
     let (control, served, mut link, ada, project) = linked(control).await;
     let own = credential_of(&control, &ada).await;

@@ -266,6 +266,10 @@ async fn records_have_the_retention_of_the_plan(control: TestControl) {
 
 /// A flood through one tunnel displaces the oldest visits of its own project, but neither its
 /// events nor records of other projects.
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn records_per_project_are_limited(control: TestControl) {
     let control = linkable(control).await;
     let mut config = control.app.config.clone();

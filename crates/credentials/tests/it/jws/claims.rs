@@ -87,6 +87,10 @@ fn times_at_their_limits() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn each_claim_has_its_type_and_appears_once() {
     let mut table = Table::default();
     let mut row = |claims: &str, expected: Result<(), TokenRefusal>| {

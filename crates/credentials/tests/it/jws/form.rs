@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 use super::*;
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn a_token_is_three_parts_in_their_canonical_encoding() {
     let good = token(HEADER, CLAIMS);
     let parts: Vec<&str> = good.split('.').collect();
@@ -123,6 +127,10 @@ fn a_token_is_three_parts_in_their_canonical_encoding() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn a_header_is_one_plain_object_without_key_references() {
     let mut table = Table::default();
     let mut row = |header: &str, expected: Result<(), TokenRefusal>| {

@@ -169,6 +169,10 @@ fn kid_selects_an_existing_key() {
 
 /// Key sets: each key is used as declared, refused, or skipped.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn a_key_is_used_as_declared() {
     let pair = Pair::p256();
     let other = Pair::on(&ECDSA_P384_SHA384_FIXED_SIGNING);

@@ -94,6 +94,10 @@ fn an_ecdsa_signature_is_two_numbers_of_the_group() {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn ecdsa(alg: &str, curve: &'static EcdsaSigningAlgorithm, order: &[u8]) {
     let pair = Pair::on(curve);
     let keys = Keyring::new().with_pem(&pair.pem).unwrap();
@@ -183,6 +187,10 @@ fn ecdsa(alg: &str, curve: &'static EcdsaSigningAlgorithm, order: &[u8]) {
 
 /// RFC 8032, 5.1.7: the second half is below the order, and the whole is 64 bytes.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn an_ed25519_signature_is_canonical() {
     let pair = Ed25519KeyPair::generate().unwrap();
     let x = encoded(aws_lc_rs::signature::KeyPair::public_key(&pair));

@@ -277,6 +277,10 @@ fn ed_2_a_session_is_valid_for_its_host_and_lifetime() {
 
 /// ED-8: addresses, countries and TLS versions of the project, in addition to those of the tunnel.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn ed_8_a_projects_rules_apply_in_addition_to_the_tunnels() {
     let world = World::new();
     let open = world.tunnel(json!({}));

@@ -89,6 +89,10 @@ enum ConnectFailure {
 }
 
 /// Opens a session, and serves its opener while it participates.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one decision with its cases in order"
+)]
 pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
     let Some(terminal) = request.admitted.terminal.take() else {
         return ConnectionState::Abort;

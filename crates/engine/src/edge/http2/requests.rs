@@ -39,6 +39,10 @@ use crate::edge::upstream::{Connection, Http1, Http2, StreamPermit};
 use crate::random::random_bytes;
 
 /// Serves one request.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one decision with its cases in order"
+)]
 pub(in crate::edge) async fn run(
     worker: &Arc<Worker>,
     source: IpAddr,
@@ -233,6 +237,10 @@ fn respond_http2(
 
 /// Serves an extended CONNECT (RFC 8441). It is an upgrade on the service's connection and a stream
 /// on the visitor's.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one decision with its cases in order"
+)]
 pub(in crate::edge) async fn upgrade(
     worker: &Arc<Worker>,
     source: IpAddr,

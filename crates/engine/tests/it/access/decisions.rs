@@ -175,6 +175,10 @@ fn trusted_ips_are_checked_first() {
 
 /// ED-1, ED-1a, ED-1b.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn ed_1_ed_1a_ed_1b_the_edge_credential() {
     let guarded = tunnel(json!({"token_auth": true}));
     let valid = token(&pat());
@@ -324,6 +328,10 @@ fn a_malformed_bearer_is_401_and_not_a_missing_one() {
 
 /// ED-1c.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn ed_1c_types_permissions_and_boundaries() {
     let guarded = tunnel(json!({"token_auth": true, "name": "web"}));
     let connect = |scope: Value| json!({"tunnels": {"scopes": {"tunnels": {"connect": scope}}}});

@@ -106,6 +106,10 @@ const ANSWER: &str = r#"{"action": "refuse"}"#;
 
 /// EN-7 for every operation of the document. An operation that is added without a check fails here.
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn en_7_every_operation_requires_the_documented_permission() {
     let api = TestApi::start().await;
     let reads = [

@@ -30,6 +30,10 @@ fn fields<'a>(host: &'a str, row: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a st
 /// HTTP/2 uses lengths where HTTP/1.1 uses delimiters, so a harmless HTTP/2 field can become a
 /// separate HTTP/1.1 request (RFC 9113, 8.2.1 and 10.3).
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn fields_that_would_change_meaning_in_http1_are_refused() {
     let site = Site::start().await;
     let host = site.host();
@@ -263,6 +267,10 @@ pub(super) fn request(host: &str, stream: u32, flags: u8) -> Frame {
 
 /// Frames in forbidden positions or of forbidden lengths.
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn frames_in_forbidden_positions_end_the_connection() {
     let site = Site::start().await;
     let host = site.host();

@@ -17,6 +17,10 @@ const CLAIMS: &str = r#"{"type":"pat","userId":"ann"}"#;
 const HEADER: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn a_manipulated_token_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let pair = rcgen::KeyPair::generate().unwrap();

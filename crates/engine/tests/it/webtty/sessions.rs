@@ -10,6 +10,10 @@ use super::world::{SERVER, World, project};
 /// EN-8, WT-2: a session of a registered server is listed while it runs and after its end, with its
 /// opener, purpose and exit status.
 #[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn en_8_a_session_runs_and_is_listed() {
     let mut world = World::start().await;
     let query = "?session_mode=interactive&origin=agent&initiator_kind=agent&agent_name=Helper\

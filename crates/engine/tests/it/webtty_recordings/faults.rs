@@ -122,6 +122,10 @@ async fn a_full_disk_ends_sessions_or_leaves_gaps() {
     assert!(stdout.contains("1 passed"), "{stdout}");
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn on_a_small_disk(dir: &Path) {
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs"])

@@ -271,7 +271,7 @@ impl PanelThread {
             PanelEvent::HangUp => self.shutdown.request(),
             PanelEvent::Status => self.status(),
             PanelEvent::RoundTrip => {
-                self.model.latency = *self.feeds.round_trip.borrow_and_update()
+                self.model.latency = *self.feeds.round_trip.borrow_and_update();
             }
             PanelEvent::Stream(stream) => rows::stream(&mut self.model, &stream, now),
             PanelEvent::Request(Some(update)) => self.request(update, now),

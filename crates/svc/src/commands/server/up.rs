@@ -121,6 +121,7 @@ fn reserved_ports(range: &str) -> Option<String> {
 }
 
 /// Starts everything, prints the addresses, and runs until a signal.
+#[expect(clippy::too_many_lines, reason = "starts the parts in their order")]
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let shutdown = signals::listen(DRAIN)?;

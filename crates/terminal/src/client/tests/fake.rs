@@ -98,6 +98,10 @@ impl Drop for Fake {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 async fn serve(stream: TcpStream, shared: Arc<FakeState>, mut breaks: watch::Receiver<u32>) {
     breaks.mark_unchanged();
     let socket = tokio_tungstenite::accept_async(stream).await.unwrap();

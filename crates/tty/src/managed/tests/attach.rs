@@ -3,6 +3,10 @@
 use super::*;
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn a_grant_attaches_once_in_time_to_its_session_for_its_participant() {
     let mut session = active();
     let new = |n: u8| NewParticipant {

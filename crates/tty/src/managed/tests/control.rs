@@ -68,6 +68,10 @@ fn a_grant_gives_control_and_a_revocation_returns_it() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn invalid_requests_and_answers_are_refused() {
     let mut session = active();
     join(&mut session, 1, at(0));

@@ -68,6 +68,10 @@ fn en_7_scopes_allow_the_named_actions() {
 
 /// ED-1c.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn ed_1c_filters_apply_to_every_kind_of_field() {
     let mut tunnel = tunnel("web");
     tunnel.host = Some("web.t.example.com".to_owned());

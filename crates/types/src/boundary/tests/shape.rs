@@ -6,6 +6,10 @@ use super::*;
 
 /// EN-7.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn en_7_a_wrong_shape_anywhere_refuses_everything() {
     let scopes =
         |tunnels: Value| json!({"tunnels": {"projects": ["p1"], "scopes": {"tunnels": tunnels}}});

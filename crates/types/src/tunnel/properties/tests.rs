@@ -77,6 +77,10 @@ fn defaults_follow_from_the_request() {
 }
 
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn contradictions_are_refused_by_name() {
     for (asked, field) in [
         (

@@ -103,6 +103,10 @@ impl Case {
 
 /// ED-1, ED-1a, ED-1b, ED-2, ED-4, ED-5, ED-6, ED-8: sixty thousand requests.
 #[test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
 fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
     let world = World::new();
     let peer: IpAddr = "192.0.2.7".parse().unwrap();

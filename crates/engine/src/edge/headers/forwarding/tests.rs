@@ -86,7 +86,7 @@ fn credentials_of_the_edge_are_not_forwarded() {
                    Cookie: a=1; __Host-svc_auth=secret; b=2\r\n\
                    Referer: https://web.example/x?svc.token=secret&q=1\r\n\r\n";
     let head = upstream_head(request, |upstream_head| {
-        upstream_head.strip_authorization = true
+        upstream_head.strip_authorization = true;
     });
     assert!(!head.contains("secret"), "{head}");
     assert!(head.contains("Cookie: a=1; b=2\n"), "{head}");

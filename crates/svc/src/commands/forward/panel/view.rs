@@ -30,7 +30,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, paint: Pa
     match model.view.overlay {
         Some(Overlay::Help) => draw_window(frame, "keys", &help(), paint.bold()),
         Some(Overlay::Inspector) => {
-            draw_window(frame, "inspector", &inspector(model), paint.bold())
+            draw_window(frame, "inspector", &inspector(model), paint.bold());
         }
         Some(Overlay::Code) => code(frame, model, paint),
         None => {}
