@@ -1,7 +1,7 @@
 //! Reader of the Engine API: lists and the live event stream.
 //!
 //! Objects are returned as the engine wrote them ([`serde_json::Value`]), so that fields of a newer
-//! engine reach the caller. Callers that want a typed value find one in `types`.
+//! engine reach the caller. The crate `types` has types for these objects.
 
 mod call;
 mod error;
@@ -63,7 +63,7 @@ impl PlatformLink {
     }
 
     /// Parses `up;silence=3`. Parameters of later engines are ignored; an unknown first word
-    /// results in no link.
+    /// is parsed as `None`.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let is_up = match parts.next()? {
@@ -99,7 +99,7 @@ impl Api {
     ///
     /// # Cancellation
     /// Safe: dropping the future closes the connection.
-    pub async fn standing(&self) -> Result<EngineStatus, ApiError> {
+    pub async fn status(&self) -> Result<EngineStatus, ApiError> {
         let response = self
             .send(
                 "/api/auth".to_owned(),
@@ -208,7 +208,7 @@ impl Api {
         accept: &str,
         expected: StatusCode,
     ) -> Result<http::Response<Incoming>, ApiError> {
-        self.ask(ApiRequest {
+        self.request_with_retry(ApiRequest {
             method: Method::GET,
             target,
             accept,
@@ -220,35 +220,35 @@ impl Api {
 
     /// Sends one request, and repeats it if the token is refused and the provider has another one.
     /// An unexpected response is an error.
-    async fn ask<E: Fn(&StatusCode) -> bool>(
+    async fn request_with_retry<E: Fn(&StatusCode) -> bool>(
         &self,
-        asked: ApiRequest<'_, E>,
+        request: ApiRequest<'_, E>,
     ) -> Result<http::Response<Incoming>, ApiError> {
         let token = self.tokens.token().await?;
-        let answer = self.ask_with(&asked, &token).await;
+        let answer = self.request_once(&request, &token).await;
         match self.replacement(&token, &answer).await? {
-            Some(token) => self.ask_with(&asked, &token).await,
+            Some(token) => self.request_once(&request, &token).await,
             None => answer,
         }
     }
 
-    async fn ask_with<E: Fn(&StatusCode) -> bool>(
+    async fn request_once<E: Fn(&StatusCode) -> bool>(
         &self,
-        asked: &ApiRequest<'_, E>,
+        request: &ApiRequest<'_, E>,
         token: &Token,
     ) -> Result<http::Response<Incoming>, ApiError> {
-        let mut request = Request::builder()
-            .method(asked.method.clone())
-            .uri(&asked.target)
+        let mut builder = Request::builder()
+            .method(request.method.clone())
+            .uri(&request.target)
             .header(header::HOST, authority(self.connector.address()))
             .header(header::AUTHORIZATION, format!("Bearer {}", token.expose()))
-            .header(header::ACCEPT, asked.accept)
+            .header(header::ACCEPT, request.accept)
             .header(header::USER_AGENT, &self.agent);
-        if asked.body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
+        if request.body.is_some() {
+            builder = builder.header(header::CONTENT_TYPE, "application/json");
         }
-        let request = request
-            .body(Full::new(asked.body.clone().unwrap_or_default()))
+        let http_request = builder
+            .body(Full::new(request.body.clone().unwrap_or_default()))
             // The token contains control characters, for example because it was read from the wrong
             // file.
             .map_err(|_invalid| ApiError::Unexpected("the token cannot be sent".to_owned()))?;
@@ -261,11 +261,11 @@ impl Api {
             // The reader of the body gets the error, if any.
             drop(connection.await);
         });
-        let response = timeout(ANSWER, sender.send_request(request))
+        let response = timeout(HEAD_TIMEOUT, sender.send_request(http_request))
             .await
             .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?
             .map_err(HttpError)?;
-        if (asked.expected)(&response.status()) {
+        if (request.expected)(&response.status()) {
             return Ok(response);
         }
         let status = response.status().as_u16();
@@ -302,7 +302,7 @@ fn target(path: &str, params: serde_json::Map<String, Value>) -> String {
 }
 
 async fn read(body: Incoming) -> Result<Bytes, ApiError> {
-    let collected = timeout(BODY, Limited::new(body, MAX_BODY).collect()).await;
+    let collected = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await;
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) => Err(ApiError::Unexpected(error.to_string())),
@@ -333,14 +333,14 @@ fn percent_encoded(text: &str) -> String {
     out
 }
 
-/// A list of ten thousand tunnels has some megabytes.
+/// Limit of a response body. A list of 10,000 tunnels takes a few megabytes.
 const MAX_BODY: usize = 64 * 1024 * 1024;
 
-/// Time limit of a response head: lists come from memory.
-const ANSWER: Duration = Duration::from_secs(15);
+/// Time limit of a response head: the engine answers from memory.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time limit of a list over a slow line.
-const BODY: Duration = Duration::from_mins(1);
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

@@ -43,10 +43,13 @@ pub fn routes() -> Router<Arc<App>> {
             "/login/second-factor",
             get(second_factor::show).post(second_factor::submit),
         )
-        .route("/login/second-factor/passkey", post(passkeys::step))
+        .route(
+            "/login/second-factor/passkey",
+            post(passkeys::complete_second_factor),
+        )
         .route(
             "/login/second-factor/passkey/options",
-            post(passkeys::step_options),
+            post(passkeys::second_factor_options),
         )
         .route("/login/passkey", post(passkeys::sign_in))
         .route("/login/passkey/options", post(passkeys::sign_in_options))

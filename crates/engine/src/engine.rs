@@ -302,7 +302,7 @@ fn spawn_refresh_tasks(core: &Arc<Core>) -> Result<(), StartError> {
     }
     if let Some(countries) = &core.countries {
         let stop = core.shutdown.drain().clone();
-        tokio::spawn(Arc::clone(countries).keep_fresh(stop));
+        tokio::spawn(Arc::clone(countries).reload_periodically(stop));
     }
     Ok(())
 }

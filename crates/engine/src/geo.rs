@@ -34,13 +34,13 @@ pub enum GeoError {
 }
 
 /// Interval between two checks of the file. A country that is outdated by a second does no harm.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Countries {
     /// Reads the file for the first time. It blocks.
     ///
     /// # Errors
-    /// The file cannot be used, and there is no previous one to keep.
+    /// The file cannot be used.
     pub(crate) fn load(file: &Path) -> Result<Self, GeoError> {
         Ok(Self {
             current: ArcSwap::from_pointee(read(file)?),
@@ -49,10 +49,10 @@ impl Countries {
     }
 
     /// The country of an address. `None` if the file does not contain the address, and for
-    /// loopback, private and link-local addresses.
+    /// special-purpose addresses such as private ones.
     pub(crate) fn country_of(&self, address: IpAddr) -> Option<Country> {
         let address = address.to_canonical();
-        if is_nowhere(address) {
+        if is_special_purpose(address) {
             return None;
         }
         let reader = self.current.load();
@@ -62,10 +62,10 @@ impl Countries {
         code?.parse().ok()
     }
 
-    /// Checks the file periodically until it is cancelled, and starts to use a new one. A file that
-    /// cannot be used leaves the old one in use.
-    pub(crate) async fn keep_fresh(self: Arc<Self>, stop: CancellationToken) {
-        let mut ticks = interval(LOOK);
+    /// Checks the file periodically until `stop` is cancelled, and starts to use a new one. A file
+    /// that cannot be used leaves the old one in use.
+    pub(crate) async fn reload_periodically(self: Arc<Self>, stop: CancellationToken) {
+        let mut ticks = interval(CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut last_check = FileCheck::default();
         loop {
@@ -82,21 +82,21 @@ impl Countries {
         }
     }
 
-    fn check_file(&self, look: &mut FileCheck) {
+    fn check_file(&self, last_check: &mut FileCheck) {
         // Taken before reading: a write during the read changes the stamp and is noticed by the
         // next check.
-        let stamp = Stamp::of(&self.file);
-        let changed = look.seen != stamp;
-        if !changed && look.confirmed {
+        let stamp = FileStamp::of(&self.file);
+        let changed = last_check.stamp != stamp;
+        if !changed && last_check.confirmed {
             return;
         }
         // File times are coarse: a write right after a check may have the same time. So a stamp is
         // trusted only if a second read found the same one.
-        look.confirmed = !changed;
-        look.seen = stamp;
+        last_check.confirmed = !changed;
+        last_check.stamp = stamp;
         match read(&self.file) {
             Ok(reader) => {
-                look.refused = false;
+                last_check.failure_was_logged = false;
                 let build = reader.metadata().build_epoch;
                 if self.current.load().metadata().build_epoch != build {
                     info!(
@@ -107,14 +107,14 @@ impl Countries {
                 self.current.store(Arc::new(reader));
             }
             Err(error) => {
-                if changed || !look.refused {
+                if changed || !last_check.failure_was_logged {
                     let file = self.file.display();
                     warn!(
                         %file, %error,
                         "the geolocation database was not reloaded, the old one stays in use"
                     );
                 }
-                look.refused = true;
+                last_check.failure_was_logged = true;
             }
         }
     }
@@ -123,27 +123,27 @@ impl Countries {
 /// The result of the last check.
 #[derive(Debug, Default)]
 struct FileCheck {
-    seen: Option<Stamp>,
-    /// True if the file with the stamp `seen` was read a second time.
+    stamp: Option<FileStamp>,
+    /// True if the file with this stamp was read a second time.
     confirmed: bool,
-    refused: bool,
+    failure_was_logged: bool,
 }
 
 /// The file's attributes. Any way of replacing the file changes at least one of them.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
+struct FileStamp {
+    device_and_inode: (u64, u64),
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     /// `None` if there is no file.
     fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
         Some(Self {
-            file: (metadata.dev(), metadata.ino()),
+            device_and_inode: (metadata.dev(), metadata.ino()),
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -156,8 +156,9 @@ fn read(file: &Path) -> Result<Reader<Vec<u8>>, GeoError> {
     reader.map_err(|error| GeoError::NotADatabase(error.to_string()))
 }
 
-/// Returns true for addresses that have no country, regardless of the file (RFC 6890).
-fn is_nowhere(address: IpAddr) -> bool {
+/// True for special-purpose addresses that have no country, regardless of the file: private,
+/// shared, loopback, link-local, unspecified and multicast ones (RFC 6890).
+fn is_special_purpose(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => {
             let [first, second, ..] = address.octets();
@@ -232,10 +233,10 @@ mod tests {
             "fe80::1",
             "ff02::1",
         ] {
-            assert!(is_nowhere(address.parse().unwrap()), "{address}");
+            assert!(is_special_purpose(address.parse().unwrap()), "{address}");
         }
         for address in ["192.0.2.1", "100.128.0.1", "172.32.0.1", "2001:db8::1"] {
-            assert!(!is_nowhere(address.parse().unwrap()), "{address}");
+            assert!(!is_special_purpose(address.parse().unwrap()), "{address}");
         }
     }
 
@@ -250,22 +251,22 @@ mod tests {
             let country = countries.country_of("192.0.2.9".parse().unwrap());
             country.map(|country| country.to_string())
         };
-        let mut look = FileCheck::default();
+        let mut last_check = FileCheck::default();
         for bytes in [b"garbage".as_slice(), b""] {
             fs::write(&file, bytes).unwrap();
-            countries.check_file(&mut look);
+            countries.check_file(&mut last_check);
             assert_eq!(country().as_deref(), Some("FR"));
         }
         fs::remove_file(&file).unwrap();
-        countries.check_file(&mut look);
+        countries.check_file(&mut last_check);
         assert_eq!(country().as_deref(), Some("FR"));
-        let moved = String::from_utf8_lossy(&first).contains("BFR");
-        assert!(moved, "the file contains the code as a two-byte string");
-        let place = first.windows(3).position(|bytes| bytes == b"BFR").unwrap();
+        let has_code = String::from_utf8_lossy(&first).contains("BFR");
+        assert!(has_code, "the file contains the code as a two-byte string");
+        let position = first.windows(3).position(|bytes| bytes == b"BFR").unwrap();
         let mut second = first;
-        second[place + 1..place + 3].copy_from_slice(b"BE");
+        second[position + 1..position + 3].copy_from_slice(b"BE");
         fs::write(&file, second).unwrap();
-        countries.check_file(&mut look);
+        countries.check_file(&mut last_check);
         assert_eq!(country().as_deref(), Some("BE"));
     }
 

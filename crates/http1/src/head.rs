@@ -94,11 +94,11 @@ pub fn may_complete(buf: &[u8], seen: usize, limits: &Limits) -> bool {
 
 /// The longest method that is parsed (RFC 9110 registers none above 17 bytes). Neither this edge
 /// nor an upstream implements a longer one.
-pub const METHOD_BYTES: usize = 32;
+pub const MAX_METHOD_BYTES: usize = 32;
 
 /// With this many bytes plus those of the longest target in the buffer, a target that has not ended
 /// is too long: an ignored empty line, the method, a space, and one byte of excess.
-const LONGEST_BEFORE_TARGET: usize = 2 + METHOD_BYTES + 1 + 1;
+const LONGEST_BEFORE_TARGET: usize = 2 + MAX_METHOD_BYTES + 1 + 1;
 
 const DEFAULT_FIELDS: usize = 128;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::head::METHOD_BYTES;
+use crate::head::MAX_METHOD_BYTES;
 use crate::token::is_token;
 
 /// Method of a request. Methods are case-sensitive (RFC 9110 §9.1).
@@ -28,7 +28,7 @@ pub enum Method<'b> {
     Other(OtherMethod<'b>),
 }
 
-/// A method without a variant here: a token, never `CONNECT`.
+/// A method that `Method` does not list. Always a valid token, never `CONNECT`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtherMethod<'b>(&'b str);
 
@@ -37,7 +37,7 @@ pub struct OtherMethod<'b>(&'b str);
 pub enum MethodError {
     /// It is not a token.
     Malformed,
-    /// `CONNECT`, or longer than any registered method ([`METHOD_BYTES`]).
+    /// `CONNECT`, or longer than [`MAX_METHOD_BYTES`].
     NotImplemented,
 }
 
@@ -54,7 +54,7 @@ impl<'b> Method<'b> {
             "PATCH" => Self::Patch,
             "TRACE" => Self::Trace,
             "CONNECT" => return Err(MethodError::NotImplemented),
-            other if other.len() > METHOD_BYTES => return Err(MethodError::NotImplemented),
+            other if other.len() > MAX_METHOD_BYTES => return Err(MethodError::NotImplemented),
             other if is_token(other.as_bytes()) => Self::Other(OtherMethod(other)),
             _ => return Err(MethodError::Malformed),
         })
@@ -80,7 +80,7 @@ impl<'b> Method<'b> {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }
 
-    /// Returns true if the request may be sent again after a failure, when it is unknown if it was
+    /// Returns true if the request may be repeated even if the first attempt may have been
     /// processed (RFC 9110 §9.2.2).
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)

@@ -7,7 +7,7 @@ use httparse::Status;
 use crate::authority::Authority;
 use crate::facts::{BARE_LINE_FEED, Facts};
 use crate::fields::{Fields, MAX_FIELDS, Slots};
-use crate::head::{Limits, METHOD_BYTES, Progress, Version};
+use crate::head::{Limits, MAX_METHOD_BYTES, Progress, Version};
 use crate::method::{Method, MethodError};
 use crate::protocol::Protocols;
 use crate::target::Target;
@@ -209,7 +209,7 @@ fn check_lengths(
         .map(str::len)
         .or_else(first_space)
         .unwrap_or(message.len());
-    if method_len > METHOD_BYTES {
+    if method_len > MAX_METHOD_BYTES {
         // RFC 9112 §3: longer than any method that is implemented.
         return Err(Refusal::not_implemented("the method is not known"));
     }

@@ -55,13 +55,14 @@ pub struct MalformedResponseError {
     pub reason: &'static str,
 }
 
-/// Parses the head of a response from the start of `buf`. `to_head`: the request was a `HEAD`.
+/// Parses the head of a response from the start of `buf`. `is_head_request`: the request was
+/// a `HEAD`.
 ///
 /// Limits: `head_bytes` and `headers`. No empty line is ignored before a response.
 pub fn parse_response<'b>(
     buf: &'b [u8],
     limits: &Limits,
-    to_head: bool,
+    is_head_request: bool,
     slots: &'b mut Slots,
 ) -> Result<Progress<ResponseHead<'b>>, MalformedResponseError> {
     let bad = |reason| MalformedResponseError { reason };
@@ -86,7 +87,7 @@ pub fn parse_response<'b>(
         Err(error) => return Err(bad(reason_of(error))),
     };
     let message = window.get(..head_len).unwrap_or_default();
-    let head = interpret_head(message, &tokens, to_head, slots).map_err(bad)?;
+    let head = interpret_head(message, &tokens, is_head_request, slots).map_err(bad)?;
     Ok(Progress::Complete { head, head_len })
 }
 
@@ -94,7 +95,7 @@ pub fn parse_response<'b>(
 fn interpret_head<'b>(
     message: &'b [u8],
     tokens: &httparse::Response<'_, 'b>,
-    to_head: bool,
+    is_head_request: bool,
     slots: &'b mut Slots,
 ) -> Result<ResponseHead<'b>, &'static str> {
     if !message.ends_with(b"\r\n\r\n") {
@@ -123,7 +124,7 @@ fn interpret_head<'b>(
             ResponseBody::Empty
         }
         304 => ResponseBody::Empty,
-        _ if to_head => ResponseBody::Empty,
+        _ if is_head_request => ResponseBody::Empty,
         _ if facts.chunked => ResponseBody::Chunked,
         _ => facts
             .content_length

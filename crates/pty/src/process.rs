@@ -16,7 +16,8 @@ use crate::{Size, members};
 
 /// A started command, and all processes that it starts.
 ///
-/// It has one owner, which polls it. Dropping it kills all remaining processes of its session.
+/// It has one owner, which polls it. Dropping it before its exit was observed kills all processes
+/// of its session.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -125,7 +126,8 @@ impl Process {
         }
     }
 
-    /// Writes input. Returns the number of written bytes; 0 if the process does not read any more.
+    /// Writes input. Returns the number of written bytes; with pipes, 0 after
+    /// [`end_input`](Self::end_input).
     ///
     /// # Errors
     /// The process does not read any more.
@@ -190,7 +192,7 @@ impl Process {
     }
 
     /// Sends a signal to the foreground processes of its terminal, as a key would, or with pipes to
-    /// its group. A signal that ends processes is sent to everything that it started
+    /// its group. SIGHUP, SIGTERM, SIGKILL and SIGCONT are sent to the whole session
     /// ([`signal_all`](Self::signal_all)).
     pub fn signal(&self, signal: Signal) {
         if matches!(
@@ -201,7 +203,7 @@ impl Process {
             return;
         }
         if let Some(group) = self.foreground().or(self.leader) {
-            send(killpg(group, signal));
+            ignore_error(killpg(group, signal));
         }
     }
 
@@ -212,17 +214,18 @@ impl Process {
         let rounds = if signal == Signal::SIGKILL { 2 } else { 1 };
         for _ in 0..rounds {
             let members = members::of(leader);
+            // Not Linux, or no /proc: the known groups only.
             if members.is_empty() && self.exit.is_none() {
-                send(killpg(leader, signal));
+                ignore_error(killpg(leader, signal));
                 if let Some(group) = self.foreground() {
-                    send(killpg(group, signal));
+                    ignore_error(killpg(group, signal));
                 }
             }
             for member in members {
-                send(kill(member, signal));
+                ignore_error(kill(member, signal));
                 // A stopped process does not handle the signal until it continues.
                 if matches!(signal, Signal::SIGHUP | Signal::SIGTERM) {
-                    send(kill(member, Signal::SIGCONT));
+                    ignore_error(kill(member, Signal::SIGCONT));
                 }
             }
         }
@@ -266,8 +269,8 @@ fn name(number: i32) -> &'static str {
 }
 
 /// A process that is already gone needs no signal.
-fn send(sent: nix::Result<()>) {
-    sent.unwrap_or_default();
+fn ignore_error(result: nix::Result<()>) {
+    result.unwrap_or_default();
 }
 
 /// Linux reports `EIO` once no process has the other side of a terminal open: it is the end of the

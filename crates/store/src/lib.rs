@@ -7,10 +7,10 @@
 //! constraint is a [`Conflict`], and a single-use object is consumed by one conditional statement
 //! that returns its success.
 //!
-//! Ids, times and randomness are arguments, except for the marks of the change log, which no caller
-//! could choose better. Times have microseconds. Data of a tenant is queried together with the
-//! tenant: a user, a workspace or a project that was found through one of them. The crate does not
-//! deal with HTTP, permissions or keys (sealed data stays sealed).
+//! Ids, times and randomness are arguments. The exception: the change log generates a random mark
+//! for each version. Times have microseconds. Queries for tenant data filter by its owner: a user,
+//! a workspace, or a project found through one of them. The crate does not deal with HTTP,
+//! permissions or keys (sealed data stays sealed).
 
 mod accounts;
 mod database;
@@ -61,6 +61,6 @@ pub use database::page::{Order, Page, Paging, fold};
 pub use database::secret::{PasswordHash, SealedBytes, SecretHash};
 pub use database::sql::QUERY_SECONDS;
 pub use database::store::{Pool, Store};
-pub use database::timeline::{COUNTED, Period, SEARCHED};
+pub use database::timeline::{COUNTED, MAX_SCANNED_ROWS, Period};
 pub use error::{Bug, Conflict, Error, Reason};
-pub use logs::search::FOUND;
+pub use logs::search::MAX_SEARCH_TOTAL;

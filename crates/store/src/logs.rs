@@ -93,8 +93,8 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
 }
 
 /// One page of a project's streams. The total is exact up to [`crate::COUNTED`], that of a search
-/// up to [`crate::FOUND`]. A search without an index only covers the first [`crate::SEARCHED`]
-/// streams of the list.
+/// up to [`crate::MAX_SEARCH_TOTAL`]. A search without an index only covers the first
+/// [`crate::MAX_SCANNED_ROWS`] streams of the list.
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Log>, Error> {
     if let Some(search) = list.search.filter(|search| !search.is_empty()) {
         let pattern = pattern(Some(search));

@@ -24,5 +24,5 @@ pub use pump::{BidirectionalCopy, CopyResult, pump};
 pub use scratch::Scratch;
 pub use socket::Socket;
 pub use stream::Stream;
-pub use tls::{TlsStream, accepted, connect, service_client};
+pub use tls::{TlsStream, connect, service_client_config, wrap_server_session};
 pub use workers::Workers;

@@ -11,33 +11,39 @@ use tokio_rustls::{TlsConnector, server};
 
 use crate::{Scratch, Socket};
 
-/// A TLS session over a [`Socket`], as a client or a server. Boxed, because it has one and a half
-/// kilobytes and moves through the futures of its connection, each of which would reserve space for
-/// it.
+/// Lets a session accept a bulk chunk and its framing in one piece. With the library's smaller
+/// default each chunk is split, which costs 50 % more CPU per byte (measured).
+const TLS_BUFFER_LIMIT: usize = Scratch::LARGE + Scratch::SMALL;
+
+/// A TLS session over a [`Socket`], as a client or a server. Boxed: it is 1.5 KB, and each future
+/// that holds it would be that much larger.
 pub type TlsStream = Box<tokio_rustls::TlsStream<Socket>>;
 
 /// Opens a session as a client.
 ///
 /// # Errors
-/// Any error of the handshake. Cancel safe in the sense that dropping it closes the socket.
+/// Any error of the handshake.
+///
+/// # Cancellation
+/// Dropping the future closes the socket.
 pub async fn connect(
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     socket: Socket,
 ) -> io::Result<TlsStream> {
     let mut stream = TlsConnector::from(config).connect(name, socket).await?;
-    stream.get_mut().1.set_buffer_limit(Some(LIMIT));
+    stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_LIMIT));
     Ok(Box::new(stream.into()))
 }
 
-/// Wraps a session whose handshake was completed as a server.
-pub fn accepted(mut stream: server::TlsStream<Socket>) -> TlsStream {
-    stream.get_mut().1.set_buffer_limit(Some(LIMIT));
+/// Wraps a server session after its handshake.
+pub fn wrap_server_session(mut stream: server::TlsStream<Socket>) -> TlsStream {
+    stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_LIMIT));
     Box::new(stream.into())
 }
 
-/// A client configuration for services behind tunnels that use TLS themselves. It offers
-/// `protocols`, the preferred one first.
+/// A client configuration for private services that use TLS. It offers `protocols`, the preferred
+/// one first.
 ///
 /// It accepts any certificate of a service. The identity of the service is established already: the
 /// agent, authenticated by its token, chose to publish it, under a name that only the agent's own
@@ -45,7 +51,7 @@ pub fn accepted(mut stream: server::TlsStream<Socket>) -> TlsStream {
 ///
 /// # Errors
 /// The provider has no cipher suite of TLS 1.3 or 1.2.
-pub fn service_client(
+pub fn service_client_config(
     provider: Arc<CryptoProvider>,
     protocols: &[&[u8]],
 ) -> Result<ClientConfig, rustls::Error> {
@@ -98,7 +104,3 @@ impl ServerCertVerifier for AnyCertificate {
         self.0.signature_verification_algorithms.supported_schemes()
     }
 }
-
-/// Lets a session accept a bulk chunk and its framing in one piece. With the library's smaller
-/// default each chunk is split, which costs half as much again per byte (measured).
-const LIMIT: usize = Scratch::LARGE + Scratch::SMALL;

@@ -132,7 +132,7 @@ impl Boundary {
     /// True if the boundary includes the workspace as a whole, not only single projects of it.
     pub fn reaches_workspace(&self, workspace: &str) -> bool {
         self.evaluate(|leaf| match leaf.coverage {
-            Some(Coverage::Projects(_)) => Err(BoundaryRefusal::Place),
+            Some(Coverage::Projects(_)) => Err(BoundaryRefusal::ProjectOrWorkspace),
             _ => leaf.at("", Some(workspace)).map(drop),
         })
         .is_ok()
@@ -145,7 +145,7 @@ impl Boundary {
             if leaf.has_whole_action() {
                 Ok(())
             } else {
-                Err(BoundaryRefusal::Filters)
+                Err(BoundaryRefusal::FilterMismatch)
             }
         })
         .is_ok()
@@ -163,7 +163,7 @@ impl Boundary {
             let scopes = leaf.at(project, workspace)?.rule(Action::List)?;
             match scopes.and_then(|scopes| scopes.list.as_ref()) {
                 Some(list) if list.filters.is_some() || list.select.is_some() => {
-                    Err(BoundaryRefusal::Filters)
+                    Err(BoundaryRefusal::FilterMismatch)
                 }
                 _ => Ok(()),
             }
@@ -231,7 +231,7 @@ impl Boundary {
         match &self.0 {
             BoundaryExpression::Everywhere => Ok(()),
             BoundaryExpression::Nowhere => Err(Refusal {
-                outside: BoundaryRefusal::Shape,
+                outside: BoundaryRefusal::Malformed,
                 field: None,
             }),
             BoundaryExpression::Within(tree) => {
@@ -250,7 +250,7 @@ impl Boundary {
     ) -> Result<(), BoundaryRefusal> {
         match &self.0 {
             BoundaryExpression::Everywhere => Ok(()),
-            BoundaryExpression::Nowhere => Err(BoundaryRefusal::Shape),
+            BoundaryExpression::Nowhere => Err(BoundaryRefusal::Malformed),
             BoundaryExpression::Within(tree) => tree.first_refusal(&judge),
         }
     }
@@ -310,18 +310,18 @@ pub struct Refusal {
 /// Part of a boundary that refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoundaryRefusal {
-    /// The boundary has a wrong shape and refuses everything.
+    /// The boundary is malformed and refuses everything.
     #[error("shape")]
-    Shape,
+    Malformed,
     /// Another project or workspace.
     #[error("place")]
-    Place,
+    ProjectOrWorkspace,
     /// The action is not among the scopes.
     #[error("action")]
     Action,
     /// The tunnel does not match the filters.
     #[error("filters")]
-    Filters,
+    FilterMismatch,
     /// The path does not match.
     #[error("path")]
     Path,
@@ -360,7 +360,7 @@ impl<L> Tree<L> {
                         Err(outside) => _ = first.get_or_insert(outside),
                     }
                 }
-                Err(first.unwrap_or(BoundaryRefusal::Shape))
+                Err(first.unwrap_or(BoundaryRefusal::Malformed))
             }
         }
     }
@@ -423,7 +423,7 @@ impl Leaf {
         if inside {
             Ok(self)
         } else {
-            Err(BoundaryRefusal::Place)
+            Err(BoundaryRefusal::ProjectOrWorkspace)
         }
     }
 
@@ -468,7 +468,7 @@ fn filters_hold(
     if holds {
         Ok(())
     } else {
-        Err(BoundaryRefusal::Filters)
+        Err(BoundaryRefusal::FilterMismatch)
     }
 }
 

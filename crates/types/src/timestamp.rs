@@ -1,6 +1,6 @@
-//! Times on the wire: RFC 3339 in UTC with milliseconds.
+//! Times on the wire, for serde's attribute `with`: RFC 3339 in UTC with milliseconds.
 //!
-//! Always three digits, because the parsers of some SDKs accept nothing else.
+//! Always three fractional digits, because the parsers of some SDKs accept nothing else.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serializer};

@@ -5,7 +5,7 @@ use prost::Message as _;
 
 use crate::message::Message;
 
-/// Largest payload of a frame, in bytes, as in the published clients.
+/// Largest payload of a frame, in bytes: the limit that existing SDKs enforce.
 pub const MAX_PAYLOAD: usize = 65_535;
 
 /// Bytes before the payload.
@@ -17,9 +17,9 @@ pub const HEADER_LEN: usize = 4;
 /// [`FrameError::TooLong`] or [`FrameError::Empty`]; `out` is unchanged.
 pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), FrameError> {
     let len = message.encoded_len();
-    let prefix = prefix(len)?;
+    let header = encode_header(len)?;
     out.reserve(HEADER_LEN + len);
-    out.extend_from_slice(&prefix);
+    out.extend_from_slice(&header);
     // A `Vec` grows as needed, so encoding cannot run out of space.
     message.encode_raw(out);
     Ok(())
@@ -29,13 +29,13 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) -> Result<(), FrameError> {
 ///
 /// Received bytes are added with [`push`](Self::push), and messages are taken with
 /// [`next`](Self::next). [`into_rest`](Self::into_rest) returns the bytes after the last message,
-/// because on a data connection the visitor's bytes follow the hello directly. An error is final:
-/// the connection must be closed.
+/// because on a data connection the visitor's bytes directly follow the agent's first message
+/// (hello). An error is final: the connection must be closed.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: Vec<u8>,
     /// Bytes at the front of `buffer` that were already decoded.
-    taken: usize,
+    consumed: usize,
 }
 
 impl Decoder {
@@ -44,11 +44,11 @@ impl Decoder {
         Self::default()
     }
 
-    /// Adds received bytes. The decoder keeps all of them, so a caller limits memory by its reads.
+    /// Adds received bytes. There is no limit here: the caller bounds memory by how much it reads.
     pub fn push(&mut self, bytes: &[u8]) {
-        if self.taken > 0 {
-            self.buffer.drain(..self.taken);
-            self.taken = 0;
+        if self.consumed > 0 {
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
         }
         self.buffer.extend_from_slice(bytes);
     }
@@ -63,31 +63,31 @@ impl Decoder {
         reason = "`None` means later, not the end"
     )]
     pub fn next(&mut self) -> Result<Option<Message>, FrameError> {
-        match split(self.buffer.get(self.taken..).unwrap_or_default())? {
-            Split::Partial { .. } => Ok(None),
-            Split::Whole { payload, frame_len } => {
+        match parse_frame(self.buffer.get(self.consumed..).unwrap_or_default())? {
+            FrameParse::Partial { .. } => Ok(None),
+            FrameParse::Whole { payload, frame_len } => {
                 let message = Message::decode(payload).map_err(FrameError::Undecodable)?;
-                self.taken += frame_len;
+                self.consumed += frame_len;
                 Ok(Some(message))
             }
         }
     }
 
     /// Minimum number of bytes that are missing for the next message; 0 if it is complete. A reader
-    /// that must not read beyond a hello reads exactly this many.
+    /// that must not read beyond the agent's first message (hello) reads exactly this many.
     ///
     /// # Errors
     /// A frame that is too long or empty.
     pub fn missing(&self) -> Result<usize, FrameError> {
-        match split(self.buffer.get(self.taken..).unwrap_or_default())? {
-            Split::Partial { missing } => Ok(missing),
-            Split::Whole { .. } => Ok(0),
+        match parse_frame(self.buffer.get(self.consumed..).unwrap_or_default())? {
+            FrameParse::Partial { missing } => Ok(missing),
+            FrameParse::Whole { .. } => Ok(0),
         }
     }
 
     /// The bytes after the last decoded message.
     pub fn into_rest(mut self) -> Vec<u8> {
-        self.buffer.drain(..self.taken);
+        self.buffer.drain(..self.consumed);
         self.buffer
     }
 }
@@ -107,44 +107,44 @@ pub enum FrameError {
 }
 
 impl From<&FrameError> for crate::Error {
-    /// The error for the peer, if something can still be sent.
+    /// The error to send to the peer before closing.
     fn from(error: &FrameError) -> Self {
         Self::invalid_request(error.to_string())
     }
 }
 
-enum Split<'a> {
+enum FrameParse<'a> {
     Partial { missing: usize },
     Whole { payload: &'a [u8], frame_len: usize },
 }
 
-fn split(bytes: &[u8]) -> Result<Split<'_>, FrameError> {
-    let Some((prefix, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
-        return Ok(Split::Partial {
+fn parse_frame(bytes: &[u8]) -> Result<FrameParse<'_>, FrameError> {
+    let Some((header, rest)) = bytes.split_first_chunk::<HEADER_LEN>() else {
+        return Ok(FrameParse::Partial {
             missing: HEADER_LEN - bytes.len(),
         });
     };
-    let len = usize::try_from(u32::from_be_bytes(*prefix)).unwrap_or(usize::MAX);
-    check(len)?;
+    let len = usize::try_from(u32::from_be_bytes(*header)).unwrap_or(usize::MAX);
+    check_payload_len(len)?;
     match rest.get(..len) {
-        Some(payload) => Ok(Split::Whole {
+        Some(payload) => Ok(FrameParse::Whole {
             payload,
             frame_len: HEADER_LEN + len,
         }),
-        None => Ok(Split::Partial {
+        None => Ok(FrameParse::Partial {
             missing: len - rest.len(),
         }),
     }
 }
 
-fn prefix(len: usize) -> Result<[u8; HEADER_LEN], FrameError> {
-    check(len)?;
+fn encode_header(len: usize) -> Result<[u8; HEADER_LEN], FrameError> {
+    check_payload_len(len)?;
     u32::try_from(len)
         .map(u32::to_be_bytes)
         .map_err(|_| FrameError::TooLong(len))
 }
 
-fn check(len: usize) -> Result<(), FrameError> {
+fn check_payload_len(len: usize) -> Result<(), FrameError> {
     match len {
         0 => Err(FrameError::Empty),
         1..=MAX_PAYLOAD => Ok(()),

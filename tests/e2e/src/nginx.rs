@@ -46,7 +46,7 @@ impl Nginx {
             .arg(directory.path());
         let process = Process::start(&mut command, &directory.path().join("log"))?;
         // Its first notice is logged when it listens.
-        process.line("notice", |line| line.contains("[notice]"))?;
+        process.wait_for_line("notice", |line| line.contains("[notice]"))?;
         Ok(Self {
             _process: process,
             directory,

@@ -16,7 +16,7 @@ use serde_json::Value;
 pub struct Process {
     child: Child,
     lines: mpsc::Receiver<String>,
-    log: PathBuf,
+    log_path: PathBuf,
 }
 
 impl Process {
@@ -34,7 +34,7 @@ impl Process {
         let stdout = child.stdout.take().context("no standard output")?;
         LOGS.with_borrow_mut(|logs| logs.push(log.to_owned()));
         let (sender, lines) = mpsc::channel();
-        // Reads to the end, so that the program never blocks on a reader.
+        // Reads to the end, so that a full pipe never blocks the program.
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 // The receiver is dropped with the test.
@@ -44,13 +44,17 @@ impl Process {
         Ok(Self {
             child,
             lines,
-            log: log.to_owned(),
+            log_path: log.to_owned(),
         })
     }
 
     /// The next matching line. Earlier lines are dropped.
-    pub(crate) fn line(&self, what: &str, mut wanted: impl FnMut(&str) -> bool) -> Result<String> {
-        let deadline = Instant::now() + WAIT_LIMIT;
+    pub(crate) fn wait_for_line(
+        &self,
+        what: &str,
+        mut wanted: impl FnMut(&str) -> bool,
+    ) -> Result<String> {
+        let deadline = Instant::now() + OUTPUT_TIMEOUT;
         let mut last = String::new();
         loop {
             match self.lines.recv_timeout(deadline - Instant::now()) {
@@ -58,7 +62,7 @@ impl Process {
                 Ok(other) => last = other,
                 Err(RecvTimeoutError::Timeout) => {
                     bail!(
-                        "{what} was expected within {WAIT_LIMIT:?}; the last line was `{last}`; {}",
+                        "{what} was expected within {OUTPUT_TIMEOUT:?}; the last line was `{last}`; {}",
                         logs()
                     )
                 }
@@ -75,10 +79,11 @@ impl Process {
     /// The next matching line of JSON. Earlier lines are dropped.
     ///
     /// # Errors
-    /// There is none in time, or the program exits.
+    /// No line matches in time, or the program exits.
     pub fn json(&self, what: &str, mut wanted: impl FnMut(&Value) -> bool) -> Result<Value> {
         let parse = |line: &str| serde_json::from_str::<Value>(line).ok();
-        let line = self.line(what, |line| parse(line).is_some_and(|value| wanted(&value)))?;
+        let line =
+            self.wait_for_line(what, |line| parse(line).is_some_and(|value| wanted(&value)))?;
         Ok(serde_json::from_str(&line)?)
     }
 
@@ -97,7 +102,7 @@ impl Process {
     /// Sends SIGTERM.
     ///
     /// # Errors
-    /// It has ended already.
+    /// It was already waited for, or the signal cannot be sent.
     pub fn terminate(&self) -> Result<()> {
         let pid = i32::try_from(self.child.id()).context("a process id")?;
         kill(Pid::from_raw(pid), Signal::SIGTERM).context("SIGTERM")
@@ -108,7 +113,7 @@ impl Process {
     /// # Errors
     /// It does not end in time.
     pub fn wait_for_exit(&mut self) -> Result<Option<i32>> {
-        let deadline = Instant::now() + ENDING;
+        let deadline = Instant::now() + EXIT_TIMEOUT;
         // It has exited when its output ends, because no other process inherits it.
         loop {
             match self.lines.recv_timeout(deadline - Instant::now()) {
@@ -116,7 +121,7 @@ impl Process {
                 Err(RecvTimeoutError::Disconnected) => return Ok(self.child.wait()?.code()),
                 Err(RecvTimeoutError::Timeout) => {
                     bail!(
-                        "the program was expected to end within {ENDING:?}; {}",
+                        "the program was expected to end within {EXIT_TIMEOUT:?}; {}",
                         logs()
                     )
                 }
@@ -126,7 +131,7 @@ impl Process {
 
     /// The end of its log, for messages of failed tests.
     pub fn log(&self) -> String {
-        end_of(&self.log)
+        end_of(&self.log_path)
     }
 }
 
@@ -164,8 +169,8 @@ impl Drop for Process {
 const LOG_LINES: usize = 60;
 
 /// Enough for a debug build on a busy machine with two processors.
-const WAIT_LIMIT: Duration = Duration::from_mins(1);
+const OUTPUT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Time limit for the exit of a program. It is no longer than the drain after the first signal,
-/// since an exit after the second signal is faster.
-const ENDING: Duration = Duration::from_secs(30);
+/// Time limit for the exit of a program. It is no longer than the drains in tests of the second
+/// signal, so that they fail if the program exits only at the end of its drain.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);

@@ -77,7 +77,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn asked(self, accept: &'static str) -> ApiRequest<'static, fn(&StatusCode) -> bool> {
+    fn into_request(self, accept: &'static str) -> ApiRequest<'static, fn(&StatusCode) -> bool> {
         ApiRequest {
             method: self.method,
             target: target(self.path, self.params),
@@ -98,7 +98,9 @@ impl Api {
     /// # Cancellation
     /// Dropping the future closes the connection; the engine may have executed the operation.
     pub async fn call(&self, call: Call<'_>) -> Result<Value, ApiError> {
-        let response = self.ask(call.asked("application/json")).await?;
+        let response = self
+            .request_with_retry(call.into_request("application/json"))
+            .await?;
         let body = read(response.into_body()).await?;
         if body.is_empty() {
             return Ok(Value::Null);
@@ -115,7 +117,7 @@ impl Api {
     /// # Cancellation
     /// Safe: dropping the future closes the connection.
     pub async fn download(&self, call: Call<'_>) -> Result<Download, ApiError> {
-        let response = self.ask(call.asked("*/*")).await?;
+        let response = self.request_with_retry(call.into_request("*/*")).await?;
         let body = response.into_body();
         Ok(Download { body })
     }

@@ -12,7 +12,7 @@ use tokio_tungstenite::{
 use transport::TlsStream;
 
 use super::{
-    ANSWER, ApiError, Problem,
+    ApiError, HEAD_TIMEOUT, Problem,
     events::{MAX_EVENT, SILENCE},
 };
 use crate::{ConnectError, Token, error::Step};
@@ -42,7 +42,7 @@ pub(super) async fn open(
         .max_message_size(Some(MAX_EVENT))
         .max_frame_size(Some(MAX_EVENT));
     let opening = client_async_with_config(request, stream, Some(config));
-    let (stream, _response) = timeout(ANSWER, opening)
+    let (stream, _response) = timeout(HEAD_TIMEOUT, opening)
         .await
         .map_err(|_elapsed| ConnectError::TimedOut(Step::Exchange))?
         .map_err(failed)?;

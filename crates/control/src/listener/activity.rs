@@ -11,7 +11,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// Requests of one connection. Responses to pings do not count as activity.
+/// Requests of one connection. HTTP/2 PING replies do not count as requests.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
     state: Mutex<State>,
@@ -20,7 +20,7 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 struct State {
     /// Number of all requests so far.
-    begun: u64,
+    started: u64,
     open: usize,
     /// Responses with bytes that the connection does not accept, with their start time. The size is
     /// limited by the number of streams of the connection.
@@ -37,18 +37,18 @@ pub(super) struct RequestGuard {
 impl Activity {
     pub(super) fn start_request(self: &Arc<Self>) -> RequestGuard {
         let mut state = self.state.lock();
-        state.begun += 1;
+        state.started += 1;
         state.open += 1;
         RequestGuard {
             activity: Arc::clone(self),
-            number: state.begun,
+            number: state.started,
         }
     }
 
     /// Completes after `period` if no request has started until then. Never completes if one has.
     pub(super) async fn wait_without_request(&self, period: Duration) {
         sleep(period).await;
-        if self.state.lock().begun > 0 {
+        if self.state.lock().started > 0 {
             std::future::pending::<()>().await;
         }
     }
@@ -59,10 +59,10 @@ impl Activity {
         loop {
             let before = {
                 let state = self.state.lock();
-                (state.open == 0).then_some(state.begun)
+                (state.open == 0).then_some(state.started)
             };
             sleep(period).await;
-            if before.is_some_and(|before| self.state.lock().begun == before) {
+            if before.is_some_and(|before| self.state.lock().started == before) {
                 return;
             }
         }
@@ -101,8 +101,9 @@ impl Drop for RequestGuard {
     }
 }
 
-/// The body of a response. It counts as unread from the moment that it has bytes until the
-/// connection requests more. A body without bytes waits for the platform and not for the client.
+/// The body of a response. It counts as unread from its creation (the head is unsent), then from
+/// each piece of bytes until the connection requests more. A body without bytes waits for the
+/// platform and not for the client.
 pub(super) struct WatchedBody {
     body: Body,
     request: RequestGuard,

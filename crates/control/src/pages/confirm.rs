@@ -11,7 +11,7 @@ use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
 use super::login::{WRONG, refusal};
 use super::openid::Button;
-use super::passkeys::{WRONG as WRONG_PASSKEY, json, passkey_response};
+use super::passkeys::{PASSKEY_NOT_ACCEPTED, json, passkey_response};
 use super::{signed_in, with_next};
 use crate::app::App;
 use crate::extract::{ClientIp, Query};
@@ -38,7 +38,11 @@ struct ConfirmPage<'a> {
 
 /// The user, if the last authentication is recent. Otherwise a redirect to the page that
 /// authenticates again and then returns to `path`.
-pub(super) fn proved(app: &App, who: SignedIn, path: &str) -> Result<SignedIn, PageRefusal> {
+pub(super) fn require_recent_authentication(
+    app: &App,
+    who: SignedIn,
+    path: &str,
+) -> Result<SignedIn, PageRefusal> {
     if who.is_proved(app.now()) {
         return Ok(who);
     }
@@ -96,9 +100,9 @@ pub(super) async fn options(
     _form: Form,
 ) -> Result<Response, PageRefusal> {
     let who = signed_in(visitor, "/account")?;
-    let bound_to = who.session.id.to_string();
+    let binding = who.session.id.to_string();
     let user = Some(who.user.id);
-    let options = passkeys::request(&app, Purpose::Confirm, bound_to.as_bytes(), user).await?;
+    let options = passkeys::request(&app, Purpose::Confirm, binding.as_bytes(), user).await?;
     Ok(json(&options))
 }
 
@@ -114,7 +118,7 @@ pub(super) async fn passkey(
         return Ok(see_other(next.as_str()));
     };
     let mut retry_page = confirm_page(&app, &who, &next).await?;
-    refusal(error, WRONG_PASSKEY, |text| {
+    refusal(error, PASSKEY_NOT_ACCEPTED, |text| {
         retry_page.passkey_error = Some(text);
         retry_page
     })

@@ -13,7 +13,7 @@ use serde_json::Value;
 use types::id::PasskeyId;
 use webauthn::Registration;
 
-use super::confirm::proved;
+use super::confirm::require_recent_authentication;
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
 use super::login::LoginPage;
@@ -36,20 +36,22 @@ struct AddPage<'a> {
 }
 
 /// Passkey options for the sign-in page. The challenge is bound to a cookie, because there is no
-/// session yet.
+/// session yet. The form is extracted so that a request that is not a form is refused.
 pub(super) async fn sign_in_options(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
     let cookie = Cookie::passkey(&app.config.base_url);
-    let browser = match cookie_of(cookie, &headers) {
-        Some(browser) => browser,
+    let browser_secret = match cookie_of(cookie, &headers) {
+        Some(secret) => secret,
         None => LinkSecret::draw()?,
     };
-    let options = passkeys::request(&app, Purpose::SignIn, &browser.hash(), None).await?;
+    let binding = browser_secret.hash();
+    let options = passkeys::request(&app, Purpose::SignIn, &binding, None).await?;
     let seconds = u32::try_from(LIFETIME.as_secs()).unwrap_or(u32::MAX);
-    Ok(with_cookie(json(&options), &cookie.set(&browser, seconds)))
+    let set_cookie = cookie.set(&browser_secret, seconds);
+    Ok(with_cookie(json(&options), &set_cookie))
 }
 
 /// Signs in.
@@ -60,27 +62,27 @@ pub(super) async fn sign_in(
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&form.text("next"));
-    let bound_to = cookie_of(Cookie::passkey(&app.config.base_url), &headers);
-    let Some(bound_to) = bound_to else {
+    let browser_secret = cookie_of(Cookie::passkey(&app.config.base_url), &headers);
+    let Some(browser_secret) = browser_secret else {
         return Ok(see_other(&with_next("/login", next.as_str())));
     };
     match passkeys::sign_in(
         &app,
         &passkey_response(&mut form),
-        &bound_to.hash(),
+        &browser_secret.hash(),
         &browser,
     )
     .await
     {
         Ok(begun) => Ok(with_cookie(see_other(next.as_str()), &begun.set_cookie)),
-        Err(error) => super::login::refusal(error, WRONG, |text| {
+        Err(error) => super::login::refusal(error, PASSKEY_NOT_ACCEPTED, |text| {
             LoginPage::new(&app, next.as_str()).after_passkey(text)
         }),
     }
 }
 
 /// Passkey options for the page of the second factor.
-pub(super) async fn step_options(
+pub(super) async fn second_factor_options(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     _form: Form,
@@ -88,14 +90,14 @@ pub(super) async fn step_options(
     let Visitor::SecondFactorPending(who) = visitor else {
         return Err(PageRefusal::SeeOther("/login".to_owned()));
     };
-    let bound_to = who.id.to_string();
+    let binding = who.id.to_string();
     let purpose = Purpose::SecondFactor;
-    let options = passkeys::request(&app, purpose, bound_to.as_bytes(), Some(who.user.id)).await?;
+    let options = passkeys::request(&app, purpose, binding.as_bytes(), Some(who.user.id)).await?;
     Ok(json(&options))
 }
 
-/// Completes a sign-in.
-pub(super) async fn step(
+/// Completes a sign-in with a passkey as second factor.
+pub(super) async fn complete_second_factor(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     visitor: Visitor,
@@ -111,7 +113,7 @@ pub(super) async fn step(
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
         Err(error) => {
             let mut retry_page = second_factor::step_page(&app, &who, next.as_str()).await?;
-            super::login::refusal(error, WRONG, |text| {
+            super::login::refusal(error, PASSKEY_NOT_ACCEPTED, |text| {
                 retry_page.passkey_error = Some(text);
                 retry_page
             })
@@ -124,7 +126,7 @@ pub(super) async fn show_new(
     State(app): State<Arc<App>>,
     visitor: Visitor,
 ) -> Result<Response, PageRefusal> {
-    proved(&app, signed_in(visitor, NEW)?, NEW)?;
+    require_recent_authentication(&app, signed_in(visitor, NEW_PATH)?, NEW_PATH)?;
     let page = AddPage {
         name: "",
         error: None,
@@ -132,13 +134,13 @@ pub(super) async fn show_new(
     Ok(script_page(StatusCode::OK, &page))
 }
 
-/// Passkey options for that page.
+/// Options for creating a passkey.
 pub(super) async fn creation_options(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = proved(&app, signed_in(visitor, NEW)?, NEW)?;
+    let who = require_recent_authentication(&app, signed_in(visitor, NEW_PATH)?, NEW_PATH)?;
     Ok(json(&passkeys::creation(&app, &who).await?))
 }
 
@@ -149,7 +151,7 @@ pub(super) async fn create(
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = proved(&app, signed_in(visitor, NEW)?, NEW)?;
+    let who = require_recent_authentication(&app, signed_in(visitor, NEW_PATH)?, NEW_PATH)?;
     let name = form.text("name");
     let (client_data, attestation) = (
         bytes(&form.text("clientData")),
@@ -184,7 +186,7 @@ pub(super) async fn remove(
     Path(passkey): Path<String>,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
+    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     if let Ok(passkey) = passkey.parse::<PasskeyId>() {
         passkeys::remove(&app, &who, passkey, ip).await?;
     }
@@ -213,7 +215,7 @@ fn bytes(text: &str) -> Vec<u8> {
 }
 
 /// Message for a refused passkey.
-pub(super) const WRONG: &str =
+pub(super) const PASSKEY_NOT_ACCEPTED: &str =
     "That passkey was not accepted. Try again, or use another way to sign in.";
 
-const NEW: &str = "/account/passkeys/new";
+const NEW_PATH: &str = "/account/passkeys/new";

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::confirm::proved;
+use super::confirm::require_recent_authentication;
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, page, page_with, script_page, see_other};
 use super::login::{WRONG, refusal};
@@ -96,7 +96,7 @@ pub(super) async fn set_up(
     visitor: Visitor,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
+    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     let secret = second_factor::set_up(&app, &who).await?;
     Ok(page(&enrol_page(&app, &who, &secret, None)))
 }
@@ -110,7 +110,7 @@ pub(super) async fn confirm(
 ) -> Result<Response, PageRefusal> {
     // A secret that was shown and not confirmed is kept. Without this check, an attacker at an
     // unattended browser could guess its code and would see the recovery codes.
-    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
+    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     match second_factor::confirm(&app, &who, &form.text("code"), ip).await? {
         ConfirmationOutcome::On(Some(codes)) => {
             let codes = codes.iter().map(RecoveryCode::reveal).collect();
@@ -138,7 +138,7 @@ pub(super) async fn remove(
     visitor: Visitor,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = proved(&app, signed_in(visitor, "/account")?, "/account")?;
+    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     second_factor::remove(&app, &who, ip).await?;
     Ok(see_other("/account?done=second-factor-off"))
 }

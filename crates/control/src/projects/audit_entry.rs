@@ -8,11 +8,15 @@ use types::id::{AuditId, ProjectId, WorkspaceId};
 use crate::caller::{Principal, Source};
 use crate::problem::Answer;
 use crate::random;
+use crate::wire::unix_millis;
 
-/// Writes an entry, in the transaction of the action.
+/// Writes an audit entry in the same transaction as the action.
+///
+/// It is separate from [`crate::audit::record`], because the actions of projects are names that
+/// their callers choose, not an [`Action`](crate::audit::Action).
 pub(crate) async fn record(
     tx: &mut Tx,
-    who: &Principal,
+    actor: &Principal,
     workspace: WorkspaceId,
     project: ProjectId,
     action: &str,
@@ -20,10 +24,10 @@ pub(crate) async fn record(
     now: Timestamp,
 ) -> Answer<()> {
     let entry = audit::Entry {
-        id: AuditId::new(random::millis(now), random::bytes()?),
+        id: AuditId::new(unix_millis(now), random::bytes()?),
         workspace_id: Some(workspace),
-        actor_user_id: Some(who.user.id),
-        actor_credential_id: match who.source {
+        actor_user_id: Some(actor.user.id),
+        actor_credential_id: match actor.source {
             Source::Credential(id) => Some(id),
             Source::Session(_) => None,
         },
@@ -31,6 +35,7 @@ pub(crate) async fn record(
         target_kind: "project".to_owned(),
         target_id: project.to_string(),
         details,
+        // The handlers that use this function do not extract the client's address.
         ip: None,
         created_at: now,
     };

@@ -412,7 +412,7 @@ fn reserved_parameters(core: &Core) -> &'static [&'static str] {
     }
 }
 
-/// The key of a WebSocket handshake, if there is exactly one.
+/// The first key of a WebSocket handshake.
 fn websocket_key<H: HeaderFields>(headers: &H) -> Option<FieldValue<'_>> {
     let mut keys = headers
         .fields()

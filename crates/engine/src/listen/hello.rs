@@ -8,7 +8,7 @@ use rustls::server::{Acceptor, ClientHello};
 use rustls::{ProtocolVersion, ServerConfig};
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 use tracing::debug;
-use transport::{Socket, TlsStream, accepted};
+use transport::{Socket, TlsStream, wrap_server_session};
 use types::tunnel::{Protocol, TlsMode};
 use wire::handshake::{ALPN_RSTRM, ALPN_SVC};
 
@@ -193,7 +193,7 @@ async fn finish(
     match start.into_stream(config).await {
         Ok(stream) => {
             core.metrics.tls_handshake(Handshake::Completed);
-            Ok(accepted(stream))
+            Ok(wrap_server_session(stream))
         }
         Err(error) => {
             debug!(%error, "a TLS handshake failed");

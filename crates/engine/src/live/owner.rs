@@ -211,7 +211,7 @@ impl<A: LoadMetric> Live<A> {
             .client_seqs
             .get(&owner.client_id)
             .ok_or(OpenTunnelError::NotConnected)?;
-        let displaced = self.holders(&state, &owner, &properties, &policy)?;
+        let displaced = self.tunnels_to_displace(&state, &owner, &properties, &policy)?;
         let client = state
             .clients
             .get(&place)

@@ -5,13 +5,13 @@ use crate::{Limits, MAX_FIELDS, Progress, Slots, Version};
 
 fn parse<R>(
     bytes: &[u8],
-    to_head: bool,
+    is_head_request: bool,
     judge: impl FnOnce(Result<Progress<ResponseHead<'_>>, MalformedResponseError>) -> R,
 ) -> R {
     judge(parse_response(
         bytes,
         &Limits::default(),
-        to_head,
+        is_head_request,
         &mut Slots::new(),
     ))
 }
@@ -19,11 +19,11 @@ fn parse<R>(
 /// Parses a head that must be complete and must end at the end of the bytes.
 fn accept<R>(
     bytes: impl AsRef<[u8]>,
-    to_head: bool,
+    is_head_request: bool,
     judge: impl FnOnce(ResponseHead<'_>) -> R,
 ) -> R {
     let bytes = bytes.as_ref();
-    parse(bytes, to_head, |result| match result {
+    parse(bytes, is_head_request, |result| match result {
         Ok(Progress::Complete { head, head_len }) => {
             assert_eq!(head_len, bytes.len());
             judge(head)
@@ -72,6 +72,7 @@ fn status_lines_may_lack_a_reason() {
     for (line, reason) in [
         ("200 ", ""),
         ("200", ""),
+        // A reason that is not ASCII is dropped.
         ("200 \u{e4}", ""),
         ("999 a b\tc", "a b\tc"),
     ] {
@@ -156,7 +157,7 @@ fn ambiguous_responses_are_refused() {
 #[test]
 fn bodies_are_framed_according_to_rfc_9112_6_3() {
     use ResponseBody::{Chunked, Empty, Length, UntilClose};
-    for (status, to_head, fields, body, keep_alive) in [
+    for (status, is_head_request, fields, body, keep_alive) in [
         (200, false, "Content-Length: 3\r\n", Length(3), true),
         (200, false, "Content-Length: 0\r\n", Length(0), true),
         (200, false, "Transfer-Encoding: chunked\r\n", Chunked, true),
@@ -192,7 +193,7 @@ fn bodies_are_framed_according_to_rfc_9112_6_3() {
     ] {
         accept(
             format!("HTTP/1.1 {status} x\r\n{fields}\r\n"),
-            to_head,
+            is_head_request,
             |head| {
                 assert_eq!(
                     (head.body, head.keep_alive),
@@ -227,7 +228,7 @@ fn the_length_of_a_body_that_is_not_sent_is_known() {
 }
 
 #[test]
-fn a_101_or_a_426_must_name_its_upgrade() {
+fn only_a_101_or_426_that_names_its_upgrade_has_one() {
     for (status, fields, upgrade) in [
         (
             101,
@@ -317,20 +318,20 @@ fn nearly_responses() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(pieces, 0..16).prop_map(|pieces| pieces.concat().into_bytes())
 }
 
-fn judge_any(bytes: &[u8], to_head: bool) -> Result<(), TestCaseError> {
+fn check_against_httparse(bytes: &[u8], is_head_request: bool) -> Result<(), TestCaseError> {
     let limits = Limits::default();
     let mut slots = Slots::new();
     let Ok(Progress::Complete { head, head_len }) =
-        parse_response(bytes, &limits, to_head, &mut slots)
+        parse_response(bytes, &limits, is_head_request, &mut slots)
     else {
         return Ok(());
     };
-    let mut room = [httparse::EMPTY_HEADER; MAX_FIELDS];
-    let mut other = httparse::Response::new(&mut room);
+    let mut header_buffer = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut other = httparse::Response::new(&mut header_buffer);
     prop_assert_eq!(other.parse(bytes), Ok(httparse::Status::Complete(head_len)));
     prop_assert_eq!(other.code, Some(head.status));
     prop_assert_eq!(other.headers.len(), head.fields.len());
-    prop_assert!(!to_head || head.body == ResponseBody::Empty);
+    prop_assert!(!is_head_request || head.body == ResponseBody::Empty);
     let head_bytes = &bytes[..head_len];
     let line_feeds = head_bytes.split(|byte| *byte == b'\n').count() - 1;
     prop_assert_eq!(
@@ -339,7 +340,7 @@ fn judge_any(bytes: &[u8], to_head: bool) -> Result<(), TestCaseError> {
     );
     for end in 0..head_len {
         let mut slots = Slots::new();
-        let early = parse_response(&bytes[..end], &limits, to_head, &mut slots);
+        let early = parse_response(&bytes[..end], &limits, is_head_request, &mut slots);
         prop_assert!(
             matches!(early, Ok(Progress::Partial)),
             "{}: {:?}",
@@ -354,16 +355,16 @@ proptest! {
     #[test]
     fn any_bytes_are_parsed_without_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..256),
-        to_head: bool,
+        is_head_request: bool,
     ) {
-        judge_any(&bytes, to_head)?;
+        check_against_httparse(&bytes, is_head_request)?;
     }
 
     #[test]
-    fn accepted_heads_are_accepted_by_the_tokenizer(
+    fn accepted_heads_are_accepted_by_httparse(
         bytes in nearly_responses(),
-        to_head: bool,
+        is_head_request: bool,
     ) {
-        judge_any(&bytes, to_head)?;
+        check_against_httparse(&bytes, is_head_request)?;
     }
 }

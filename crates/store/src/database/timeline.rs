@@ -28,7 +28,7 @@ pub const COUNTED: u32 = 100_000;
 
 /// Number of rows that a search without an index reads, from the start of the list: this takes a
 /// fraction of a second.
-pub const SEARCHED: u32 = 100_000;
+pub const MAX_SCANNED_ROWS: u32 = 100_000;
 
 /// Builder of a list.
 pub(crate) struct Timeline {
@@ -61,10 +61,10 @@ impl Timeline {
         }
     }
 
-    /// Searches for a pattern in the column `search` of the first [`SEARCHED`] rows that match the
-    /// other conditions.
+    /// Searches for a pattern in the column `search` of the first [`MAX_SCANNED_ROWS`] rows that
+    /// match the other conditions.
     pub(crate) fn search(&mut self, pattern: Option<String>) {
-        self.search_first(SEARCHED, pattern);
+        self.search_first(MAX_SCANNED_ROWS, pattern);
     }
 
     /// As [`Timeline::search`], with this number of rows.

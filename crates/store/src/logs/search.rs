@@ -12,13 +12,13 @@ use crate::database::connection::{Conn, Tx};
 use crate::database::page::{Order, Page, fold};
 use crate::database::row::{Record, Row};
 use crate::database::sql::sql;
-use crate::database::timeline::{SEARCHED, Timeline, bind};
+use crate::database::timeline::{MAX_SCANNED_ROWS, Timeline, bind};
 use crate::error::{Bug, Error};
 use crate::logs::{self, List, Log};
 
 /// Maximum total of a search; its pages end here as well. Callers that want more rows continue
 /// after the last one.
-pub const FOUND: u32 = 1_000;
+pub const MAX_SEARCH_TOTAL: u32 = 1_000;
 
 /// The statement of one page of a search, for either database.
 pub(crate) struct LogSearch {
@@ -34,7 +34,7 @@ pub(crate) struct LogSearch {
 /// A row of a page.
 struct Hit {
     log: Log,
-    /// Number of rows found, at most one more than [`FOUND`].
+    /// Number of rows found, at most one more than [`MAX_SEARCH_TOTAL`].
     found: i64,
     /// True if no other row can precede this one.
     is_settled: bool,
@@ -70,7 +70,7 @@ pub(crate) async fn page(
     }
     let in_order = async |conn: &mut Conn| {
         let items = read_in_order(conn, list, pattern).await?;
-        let total = FOUND.into();
+        let total = MAX_SEARCH_TOTAL.into();
         Ok::<_, Error>(Some(Page { items, total }))
     };
     if !is_embedded && is_frequent(conn, list, pattern).await? {
@@ -79,9 +79,9 @@ pub(crate) async fn page(
     let search = LogSearch::new(list, &text, pattern, is_embedded);
     let paging = list.paging;
     let before = u64::try_from(paging.offset()).unwrap_or_default();
-    if before >= FOUND.into() {
+    if before >= MAX_SEARCH_TOTAL.into() {
         let query = bind(sql(search.count_text()), search.timeline.values());
-        let total = query.bind(FOUND).count(conn).await?;
+        let total = query.bind(MAX_SEARCH_TOTAL).count(conn).await?;
         let items = Vec::new();
         return Ok(Some(Page { items, total }));
     }
@@ -96,7 +96,7 @@ pub(crate) async fn page(
             0
         } else {
             let query = bind(sql(search.count_text()), search.timeline.values());
-            query.bind(FOUND).count(conn).await?
+            query.bind(MAX_SEARCH_TOTAL).count(conn).await?
         };
         let items = Vec::new();
         return Ok(Some(Page { items, total }));
@@ -106,16 +106,16 @@ pub(crate) async fn page(
     }
     let total = u64::try_from(last.found)
         .unwrap_or_default()
-        .min(FOUND.into());
+        .min(MAX_SEARCH_TOTAL.into());
     let items = hits.into_iter().map(|hit| hit.log).collect();
     Ok(Some(Page { items, total }))
 }
 
-/// A page of a search with at least [`FOUND`] matches: the list is read in order until the page is
-/// full.
+/// A page of a search with at least [`MAX_SEARCH_TOTAL`] matches: the list is read in order until
+/// the page is full.
 async fn read_in_order(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Result<Vec<Log>, Error> {
     let paging = list.paging;
-    if paging.offset() >= FOUND.into() {
+    if paging.offset() >= MAX_SEARCH_TOTAL.into() {
         return Ok(Vec::new());
     }
     let mut timeline = logs::conditions(list);
@@ -134,10 +134,10 @@ async fn is_short(conn: &mut Conn, list: &List<'_>) -> Result<bool, Error> {
     Ok(query.bind(SHORT).count(conn).await? < SHORT.into())
 }
 
-/// True if [`FOUND`] matching rows are found quickly. The first rows of the list indicate if it is
-/// worth trying.
+/// True if [`MAX_SEARCH_TOTAL`] matching rows are found quickly. The first rows of the list
+/// indicate if it is worth trying.
 async fn is_frequent(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Result<bool, Error> {
-    for (rows, least) in [(SAMPLE, FREQUENT), (SEARCHED, FOUND)] {
+    for (rows, least) in [(SAMPLE, FREQUENT), (MAX_SCANNED_ROWS, MAX_SEARCH_TOTAL)] {
         let mut timeline = logs::conditions(list);
         timeline.search_first(rows, Some(pattern.to_owned()));
         let query = bind(sql(timeline.count_text(list.order)), timeline.values());
@@ -243,11 +243,12 @@ impl LogSearch {
         )
     }
 
-    /// Rows beyond [`FOUND`] are left out. On SQLite the position of a row is therefore final if
-    /// its hour is before that of the last one, and on PostgreSQL if no rows were left out.
+    /// Rows beyond [`MAX_SEARCH_TOTAL`] are left out. On SQLite the position of a row is therefore
+    /// final if its hour is before that of the last one, and on PostgreSQL if no rows were left
+    /// out.
     pub(crate) fn list_text(&self, order: Order) -> String {
         let direction = order.sql();
-        let found = self.found(order, &(FOUND + 1).to_string());
+        let found = self.found(order, &(MAX_SEARCH_TOTAL + 1).to_string());
         let hour = match order {
             _ if !self.is_embedded => "FALSE".to_owned(),
             Order::Asc => format!("search_key / {HOUR} < MAX(search_key) OVER () / {HOUR}"),
@@ -255,7 +256,7 @@ impl LogSearch {
         };
         format!(
             "SELECT {}, found, settled FROM (SELECT id AS hit, created_at AS hit_at, COUNT(*) OVER () AS found, \
-             CAST(CASE WHEN COUNT(*) OVER () <= {FOUND} OR {hour} THEN 1 ELSE 0 END AS BIGINT) AS settled \
+             CAST(CASE WHEN COUNT(*) OVER () <= {MAX_SEARCH_TOTAL} OR {hour} THEN 1 ELSE 0 END AS BIGINT) AS settled \
              FROM ({found}) AS searched ORDER BY created_at {direction}, id {direction} LIMIT ${} OFFSET ${}) AS page \
              CROSS JOIN logs WHERE logs.id = page.hit ORDER BY hit_at {direction}, hit {direction}",
             logs::COLUMNS,

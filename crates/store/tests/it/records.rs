@@ -373,7 +373,7 @@ async fn a_search_examines_a_limited_number_of_rows(database: Database) {
          created_at, expires_at) WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n \
          WHERE i < {}) SELECT 'x' || i, '{}', '{}', 'x' || i, 'connected', 'hay', '{{}}', \
          {} + i, {} FROM n",
-        store::SEARCHED - 1,
+        store::MAX_SCANNED_ROWS - 1,
         ann.workspace,
         ann.project,
         at(100).as_microsecond(),

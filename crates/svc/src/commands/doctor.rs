@@ -141,8 +141,8 @@ async fn check_engine(config: &Config, args: &Args, report: &mut Report) -> Resu
             return Ok(());
         }
     };
-    let standing = match api.standing().await {
-        Ok(standing) => Ok(standing),
+    let status = match api.status().await {
+        Ok(status) => Ok(status),
         // The engine responded, so it is reachable and rejects the token.
         Err(refused @ ApiError::Refused(_)) => Err(refused),
         Err(error) => {
@@ -151,8 +151,8 @@ async fn check_engine(config: &Config, args: &Args, report: &mut Report) -> Resu
         }
     };
     report.add(Check::pass("engine", format!("{} answers", config.engine)))?;
-    let EngineStatus { platform, .. } = match standing {
-        Ok(standing) => standing,
+    let EngineStatus { platform, .. } = match status {
+        Ok(status) => status,
         Err(error) => {
             report.add(token::rejected(config, error))?;
             return Ok(());

@@ -65,7 +65,7 @@ pub(super) fn settle(
     properties
         .fold_deprecated_alias()
         .map_err(|error| Refusal {
-            outside: BoundaryRefusal::Filters,
+            outside: BoundaryRefusal::FilterMismatch,
             field: Some(error.field),
         })?;
     demand.fix(&mut properties)?;
@@ -115,13 +115,13 @@ impl RequiredProperties<'_> {
                     (Some(only), true) => *properties = only,
                     (Some(_), false) => {
                         return Err(Refusal {
-                            outside: BoundaryRefusal::Filters,
+                            outside: BoundaryRefusal::FilterMismatch,
                             field: None,
                         });
                     }
                     (None, _) => {
                         return Err(first_refusal.unwrap_or(Refusal {
-                            outside: BoundaryRefusal::Shape,
+                            outside: BoundaryRefusal::Malformed,
                             field: None,
                         }));
                     }
@@ -142,7 +142,7 @@ impl RequiredProperties<'_> {
                 fields
                     .first_that_fails(Subject::planned(properties))
                     .map(|field| Refusal {
-                        outside: BoundaryRefusal::Filters,
+                        outside: BoundaryRefusal::FilterMismatch,
                         field: Some(field.as_str().to_owned()),
                     })
             }
@@ -194,7 +194,7 @@ impl Fields {
                 }
             };
             fixed.map_err(|error| Refusal {
-                outside: BoundaryRefusal::Filters,
+                outside: BoundaryRefusal::FilterMismatch,
                 field: Some(error.field),
             })?;
         }

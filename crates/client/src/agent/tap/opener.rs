@@ -29,7 +29,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
-use transport::{CopyResult, Stream, memory::Source, pump, service_client};
+use transport::{CopyResult, Stream, memory::Source, pump, service_client_config};
 
 use super::{StreamTap, TappedStream};
 use crate::trust::TlsError;
@@ -66,7 +66,7 @@ impl Opener {
             .with_single_cert(vec![certificate], key)?;
         Ok(Self {
             server: Arc::new(server),
-            client: Arc::new(service_client(provider(), &[])?),
+            client: Arc::new(service_client_config(provider(), &[])?),
         })
     }
 
@@ -142,7 +142,8 @@ pub(super) async fn connect<S: Stream>(
     protocol: &str,
     service: S,
 ) -> io::Result<TlsStream<S>> {
-    let client = service_client(provider(), &[protocol.as_bytes()]).map_err(io::Error::other)?;
+    let client =
+        service_client_config(provider(), &[protocol.as_bytes()]).map_err(io::Error::other)?;
     handshake(client, name, service).await
 }
 

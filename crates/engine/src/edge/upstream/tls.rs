@@ -49,7 +49,7 @@ fn client_config(alpn: &[&[u8]]) -> Arc<ClientConfig> {
         clippy::expect_used,
         reason = "the provider has suites of both versions"
     )]
-    let config = transport::service_client(daemon::tls::provider(), alpn)
+    let config = transport::service_client_config(daemon::tls::provider(), alpn)
         .expect("the provider supports both versions");
     Arc::new(config)
 }

@@ -12,7 +12,7 @@ use crate::access::TunnelPolicy;
 
 impl<A: LoadMetric> Live<A> {
     /// The tunnels that a new one displaces.
-    pub(super) fn holders(
+    pub(super) fn tunnels_to_displace(
         &self,
         state: &State<A>,
         owner: &Owner<A>,

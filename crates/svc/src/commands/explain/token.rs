@@ -32,18 +32,19 @@ pub(super) struct TokenCheck {
     /// Permissions that it is restricted to. Absent without a restriction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) permissions: Option<Vec<String>>,
-    /// True if these permissions allow visits.
+    /// True if these permissions allow opening streams (visits).
     pub(super) permitted: bool,
-    pub(super) boundary: Verdict,
+    pub(super) boundary: BoundaryVerdict,
 }
 
 /// Result of checking the boundary against the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub(super) enum BoundaryVerdict {
     /// The token has no boundary.
     #[default]
-    None,
+    #[serde(rename = "none")]
+    NoBoundary,
     Allows,
     /// The boundary is malformed, so it allows nothing.
     Malformed,
@@ -51,7 +52,8 @@ pub(super) enum Verdict {
     ExcludesVisits,
     ExcludesPath,
     /// The path is ambiguous, so it is refused.
-    UnclearPath,
+    #[serde(rename = "unclear_path")]
+    AmbiguousPath,
     /// The boundary has conditions on the tunnel's properties, which are not available here.
     DependsOnTunnel,
     /// The boundary names projects or workspaces, and the project of the address is unknown here.
@@ -61,31 +63,31 @@ pub(super) enum Verdict {
 impl TokenCheck {
     /// Checks a token against an address, and the project if it is known.
     pub(super) fn of(token: &str, url: &Url, project: Option<&Project>) -> Self {
-        let Some(seen) = credentials::inspect(token) else {
+        let Some(decoded) = credentials::inspect(token) else {
             return Self::default();
         };
-        let claims = seen.get("claims").unwrap_or(&Value::Null);
+        let claims = decoded.get("claims").unwrap_or(&Value::Null);
         let text = |name: &str| Some(claims.get(name)?.as_str()?.to_owned());
-        let ends = claims.get("exp").and_then(Value::as_i64);
+        let expires_at_seconds = claims.get("exp").and_then(Value::as_i64);
         let permissions = claims.get("permissions").and_then(Value::as_array);
         let permissions = permissions.map(|all| {
-            let words = all.iter().filter_map(Value::as_str);
-            words.map(str::to_owned).collect::<Vec<_>>()
+            let names = all.iter().filter_map(Value::as_str);
+            names.map(str::to_owned).collect::<Vec<_>>()
         });
         let needed = Permission::TunnelsStreamsCreateDelete.as_str();
         let resources = claims.get("resources").filter(|value| !value.is_null());
         Self {
             readable: true,
             kind: text("type").filter(|kind| kind.parse::<TokenKind>().is_ok()),
-            expires_at: ends
+            expires_at: expires_at_seconds
                 .and_then(|at| Timestamp::from_second(at).ok())
                 .map(|at| at.to_string()),
-            expired: ends.is_some_and(|at| at <= Timestamp::now().as_second()),
+            expired: expires_at_seconds.is_some_and(|at| at <= Timestamp::now().as_second()),
             permitted: permissions
                 .as_ref()
-                .is_none_or(|held| held.iter().any(|word| word == needed)),
+                .is_none_or(|granted| granted.iter().any(|name| name == needed)),
             permissions,
-            boundary: Verdict::of(&Boundary::parse(resources, true), url, project),
+            boundary: BoundaryVerdict::of(&Boundary::parse(resources, true), url, project),
         }
     }
 
@@ -100,26 +102,26 @@ impl TokenCheck {
         if !self.permitted {
             return Some("it lacks the permission tunnels.streams.create-delete");
         }
-        self.boundary.trouble()
+        self.boundary.problem()
     }
 }
 
-impl Verdict {
+impl BoundaryVerdict {
     fn of(boundary: &Boundary, url: &Url, project: Option<&Project>) -> Self {
         if !boundary.has_tunnel_resource() {
-            return Self::None;
+            return Self::NoBoundary;
         }
         let path = NormalPath::parse(url.path());
         if path.is_err() && boundary.needs_path() {
-            return Self::UnclearPath;
+            return Self::AmbiguousPath;
         }
         let is_managed = url.host_str().and_then(endpoint_of).is_some();
         let (id, workspace) = match project {
             Some(project) => (project.id.as_str(), Some(project.workspace_id.as_str())),
             None => (COMMUNITY_PROJECT, None),
         };
-        // The only tunnel properties that are visible from outside. A filter on any other property
-        // does not match.
+        // From outside only the host is known. Any other filter does not match, which becomes
+        // `DependsOnTunnel`. The ids are placeholders.
         let tunnel = Tunnel {
             host: url.host_str().map(str::to_owned),
             ..Tunnel::online(
@@ -131,11 +133,13 @@ impl Verdict {
         match boundary.connect(id, workspace, &tunnel, path.as_ref().ok()) {
             Ok(()) => Self::Allows,
             Err(refusal) => match refusal.outside {
-                BoundaryRefusal::Shape => Self::Malformed,
-                BoundaryRefusal::Place if project.is_none() && is_managed => Self::DependsOnProject,
-                BoundaryRefusal::Place => Self::ExcludesProject,
+                BoundaryRefusal::Malformed => Self::Malformed,
+                BoundaryRefusal::ProjectOrWorkspace if project.is_none() && is_managed => {
+                    Self::DependsOnProject
+                }
+                BoundaryRefusal::ProjectOrWorkspace => Self::ExcludesProject,
                 BoundaryRefusal::Action => Self::ExcludesVisits,
-                BoundaryRefusal::Filters => Self::DependsOnTunnel,
+                BoundaryRefusal::FilterMismatch => Self::DependsOnTunnel,
                 BoundaryRefusal::Path => Self::ExcludesPath,
             },
         }
@@ -144,34 +148,34 @@ impl Verdict {
     /// The verdict as a sentence.
     pub(super) fn sentence(self) -> &'static str {
         match self {
-            Self::None => "none: not restricted to resources",
+            Self::NoBoundary => "none: the token is not restricted by resource",
             Self::Allows => "allows this request",
             Self::Malformed => "is malformed, and refuses everything",
             Self::ExcludesProject => "does not include this project",
             Self::ExcludesVisits => "does not allow connecting to tunnels",
             Self::ExcludesPath => "does not include this path",
-            Self::UnclearPath => "restricts paths, and this path is ambiguous",
+            Self::AmbiguousPath => "restricts paths, and this path is ambiguous",
             Self::DependsOnTunnel => {
                 "depends on properties of the tunnel, which are not visible \
                                       from here"
             }
             Self::DependsOnProject => {
-                "lists projects, and the project of this address is not \
+                "lists projects or workspaces, and the project of this address is not \
                                        known here"
             }
         }
     }
 
-    fn trouble(self) -> Option<&'static str> {
+    fn problem(self) -> Option<&'static str> {
         Some(match self {
-            Self::None | Self::Allows | Self::DependsOnTunnel | Self::DependsOnProject => {
+            Self::NoBoundary | Self::Allows | Self::DependsOnTunnel | Self::DependsOnProject => {
                 return None;
             }
             Self::Malformed => "its boundary is malformed, and refuses everything",
             Self::ExcludesProject => "its boundary does not include this project",
             Self::ExcludesVisits => "its boundary does not allow connecting to tunnels",
             Self::ExcludesPath => "its boundary does not include this path",
-            Self::UnclearPath => "its boundary restricts paths, and this path is ambiguous",
+            Self::AmbiguousPath => "its boundary restricts paths, and this path is ambiguous",
         })
     }
 }
@@ -199,16 +203,20 @@ mod tests {
         String::from_utf8(token.expose().to_vec()).unwrap()
     }
 
-    fn trouble(token: &str) -> Option<&'static str> {
+    fn first_problem(token: &str) -> Option<&'static str> {
         TokenCheck::of(token, &ADDRESS.parse().unwrap(), None).first_problem()
     }
 
     #[test]
     fn a_token_is_checked_against_the_address() {
-        assert_eq!(trouble(&token(None, None)), None);
-        assert!(trouble("a.b").unwrap().contains("no token"));
+        assert_eq!(first_problem(&token(None, None)), None);
+        assert!(first_problem("a.b").unwrap().contains("not a token"));
         let narrow = token(Some(vec![Permission::AccountProjectsReadOnly]), None);
-        assert!(trouble(&narrow).unwrap().contains("lacks the permission"));
+        assert!(
+            first_problem(&narrow)
+                .unwrap()
+                .contains("lacks the permission")
+        );
     }
 
     #[test]
@@ -220,19 +228,34 @@ mod tests {
             Some(json!({"tunnels": {"workspaces": ["wks_1"],
                 "scopes": {"tunnels": {"connect": true}}}}))
         };
-        assert_eq!(judged(ADDRESS, anywhere()), Verdict::DependsOnProject);
-        assert_eq!(judged(ADDRESS, None), Verdict::None);
+        assert_eq!(
+            judged(ADDRESS, anywhere()),
+            BoundaryVerdict::DependsOnProject
+        );
+        assert_eq!(judged(ADDRESS, None), BoundaryVerdict::NoBoundary);
         let community = "https://web.t.engine.example/reports/1";
-        assert_eq!(judged(community, anywhere()), Verdict::ExcludesProject);
+        assert_eq!(
+            judged(community, anywhere()),
+            BoundaryVerdict::ExcludesProject
+        );
         let here = |params: Value| {
             Some(json!({"tunnels": {"projects": ["default"],
                 "scopes": {"tunnels": {"connect": params}}}}))
         };
-        assert_eq!(judged(community, here(json!(true))), Verdict::Allows);
+        assert_eq!(
+            judged(community, here(json!(true))),
+            BoundaryVerdict::Allows
+        );
         let path = |regex: &str| here(json!({"params": {"path": {"regex": regex}}}));
-        assert_eq!(judged(community, path("/reports/.*")), Verdict::Allows);
-        assert_eq!(judged(community, path("/other")), Verdict::ExcludesPath);
+        assert_eq!(
+            judged(community, path("/reports/.*")),
+            BoundaryVerdict::Allows
+        );
+        assert_eq!(
+            judged(community, path("/other")),
+            BoundaryVerdict::ExcludesPath
+        );
         let named = here(json!({"filters": {"name": "web"}}));
-        assert_eq!(judged(community, named), Verdict::DependsOnTunnel);
+        assert_eq!(judged(community, named), BoundaryVerdict::DependsOnTunnel);
     }
 }

@@ -60,7 +60,7 @@ impl Folder {
                 error,
             )
         };
-        let place = FolderRoot::new(folder, options.hidden).map_err(|error| {
+        let root = FolderRoot::new(folder, options.hidden).map_err(|error| {
             let folder = folder.display();
             Failure::usage(format!("the folder {folder} cannot be served: {error}"))
         })?;
@@ -72,7 +72,7 @@ impl Folder {
         let _entered = runtime.enter();
         let listener = UnixListener::bind(socket).map_err(named)?;
         let files = Arc::new(Files {
-            place,
+            root,
             spa: options.spa,
         });
         let router = Router::new().fallback(answer).with_state(files);
@@ -102,7 +102,7 @@ impl Drop for Folder {
 
 /// State of the handler.
 struct Files {
-    place: FolderRoot,
+    root: FolderRoot,
     spa: bool,
 }
 
@@ -126,7 +126,7 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     let found = tokio::task::spawn_blocking(move || match files.find(uri.path()) {
         PathTarget::File(path) if undated::is_undated(&path) => Answer::Undated(path),
         PathTarget::File(path) => Answer::File(path),
-        PathTarget::Folder { path, at } => Answer::Whole(listing::page(&path, &at, &files.place)),
+        PathTarget::Folder { path, at } => Answer::Whole(listing::page(&path, &at, &files.root)),
         PathTarget::Moved(path) => Answer::Whole(moved(&path, uri.query())),
         PathTarget::Nothing => Answer::Whole(listing::not_found()),
     });
@@ -152,11 +152,11 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
 
 impl Files {
     fn find(&self, path: &str) -> PathTarget {
-        let found = self.place.find(path);
+        let found = self.root.find(path);
         let is_route = !path.rsplit('/').next().unwrap_or_default().contains('.');
         match found {
             PathTarget::Nothing | PathTarget::Folder { .. } if self.spa && is_route => {
-                match self.place.find("/index.html") {
+                match self.root.find("/index.html") {
                     PathTarget::Nothing => found,
                     index => index,
                 }

@@ -1,4 +1,4 @@
-//! Server commands in a build without servers. They fail with a message about the full build.
+//! Server commands in the small agent. They fail with a message about the full build.
 
 use std::ffi::OsString;
 
@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::failure::{Code, Failure};
 
-/// The missing commands.
+/// The server commands, which this build does not have.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Not in this build
@@ -39,7 +39,7 @@ pub(crate) async fn run(command: Command, _log: Option<&str>) -> Result<(), Fail
         Command::Platform(_) => "platform",
         Command::Turn(_) => "turn",
     };
-    let message = format!("this build contains only the agent: it has no `svc {name}`");
+    let message = format!("this build is the small agent: it has no `svc {name}`");
     Err(Failure::new(Code::NotAvailable, message)
-        .hint("use the full program: the package `svc`, or a build with the feature `server`"))
+        .hint("use the full build: the package `svc`, or a build with the feature `server`"))
 }

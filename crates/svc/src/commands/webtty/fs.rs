@@ -161,7 +161,7 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
         Command::Mkdir(args) => {
             let files = args.there.files().await?;
             let answer = files.ask("MKCOL", &args.path, dav::empty(), &[]).await?;
-            answer.expect(&[StatusCode::CREATED]).map(drop)
+            answer.require_status(&[StatusCode::CREATED]).map(drop)
         }
         Command::Rm(args) => remove(&args).await,
     }
@@ -169,8 +169,8 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
 
 impl RemoteTarget {
     async fn files(&self) -> Result<Files, Failure> {
-        let reached = self.reach.find(&self.target, false).await?;
-        Files::of(reached, &self.fs_path)
+        let server = self.reach.find(&self.target, false).await?;
+        Files::from_server(server, &self.fs_path)
     }
 }
 
@@ -206,7 +206,7 @@ async fn put(files: &Files, path: &str, body: Body, length: u64) -> Result<(), F
     let length = [("content-length", length.to_string())];
     let answer = files.ask(Method::PUT.as_str(), path, body, &length).await?;
     let done = [StatusCode::CREATED, StatusCode::NO_CONTENT, StatusCode::OK];
-    answer.expect(&done).map(drop)
+    answer.require_status(&done).map(drop)
 }
 
 /// An interrupted download leaves no file that looks complete.
@@ -237,7 +237,7 @@ async fn read(
     let answer = files
         .ask(Method::GET.as_str(), path, dav::empty(), &[])
         .await?;
-    let mut answer = answer.expect(&[StatusCode::OK])?;
+    let mut answer = answer.require_status(&[StatusCode::OK])?;
     let mut length = 0_u64;
     while let Some(bytes) = answer.next().await? {
         length = length.saturating_add(u64::try_from(bytes.len()).unwrap_or_default());
@@ -258,7 +258,7 @@ async fn remove(args: &RmArgs) -> Result<(), Failure> {
         .ask(Method::DELETE.as_str(), &args.path, dav::empty(), &[])
         .await?;
     let done = [StatusCode::NO_CONTENT, StatusCode::OK];
-    answer.expect(&done).map(drop)
+    answer.require_status(&done).map(drop)
 }
 
 /// The last segment of a remote path, as a local file name.

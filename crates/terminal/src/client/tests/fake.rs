@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::Message;
-use tty::message::{self, Data, Kind, Payload, ServerHello, Stream};
+use tty::message::{self, Data, Kind, Payload, SealHello, ServerHello, Stream};
 use tty::seal::{Channel, Content, Identity, Mark, PublicKey, ServerHandshake};
 use tty::session::{Command, Exit, Server, Settings, TOKEN_LEN};
 
-/// Action of a command.
+/// The action of the fake command.
 pub(super) enum Act {
     Write(Stream, Bytes),
     End(Stream),
@@ -27,14 +27,14 @@ pub(super) struct Fake {
     pub(super) url: String,
     /// Received requests, input and signals, as text.
     pub(super) seen: mpsc::UnboundedReceiver<String>,
-    /// Breaks the existing connections when it changes.
-    pub(super) broken: watch::Sender<u32>,
+    /// Closes the existing connections when it changes.
+    disconnects: watch::Sender<u32>,
     task: tokio::task::JoinHandle<()>,
 }
 
 /// Keys and authorized clients of a sealed server.
 #[derive(Clone)]
-pub(super) struct Lock {
+pub(super) struct SealKeys {
     pub(super) identity: Arc<Identity>,
     pub(super) authorized: Vec<PublicKey>,
 }
@@ -44,51 +44,64 @@ type Script = Arc<dyn Fn(&str) -> Vec<Act> + Send + Sync>;
 struct FakeState {
     script: Script,
     seen: mpsc::UnboundedSender<String>,
-    lock: Option<Lock>,
+    seal_keys: Option<SealKeys>,
+    /// Sessions without a connection, by the number of their first connection.
     sessions: Mutex<HashMap<u32, Server>>,
-    tokens: Mutex<u32>,
+    last_connection: Mutex<u32>,
+}
+
+/// One connection of a client, and its session.
+struct FakeConnection {
+    shared: Arc<FakeState>,
+    /// The token that this connection issues: its number in each byte.
+    token: [u8; TOKEN_LEN],
+    /// Number of the session's first connection.
+    session: u32,
+    server: Server,
+    handshake: Option<ServerHandshake>,
+    channel: Option<Channel>,
 }
 
 impl Fake {
     /// Starts a server. `script` returns the actions of the command for `open` and for each piece
     /// of input.
     pub(super) async fn start(
-        lock: Option<Lock>,
+        seal_keys: Option<SealKeys>,
         script: impl Fn(&str) -> Vec<Act> + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("ws://{}/", listener.local_addr().unwrap());
         let (seen_to, seen) = mpsc::unbounded_channel();
-        let (broken, breaks) = watch::channel(0);
+        let (disconnects, disconnected) = watch::channel(0);
         let shared = Arc::new(FakeState {
             script: Arc::new(script),
             seen: seen_to,
-            lock,
+            seal_keys,
             sessions: Mutex::default(),
-            tokens: Mutex::default(),
+            last_connection: Mutex::default(),
         });
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _peer) = listener.accept().await.unwrap();
-                tokio::spawn(serve(stream, Arc::clone(&shared), breaks.clone()));
+                tokio::spawn(serve(stream, Arc::clone(&shared), disconnected.clone()));
             }
         });
         Self {
             url,
             seen,
-            broken,
+            disconnects,
             task,
         }
     }
 
     /// The next received item.
-    pub(super) async fn sees(&mut self) -> String {
+    pub(super) async fn next_received(&mut self) -> String {
         let seen = tokio::time::timeout(Duration::from_mins(1), self.seen.recv());
         seen.await.unwrap().unwrap()
     }
 
-    pub(super) fn break_all(&self) {
-        self.broken.send_modify(|count| *count += 1);
+    pub(super) fn disconnect_all(&self) {
+        self.disconnects.send_modify(|count| *count += 1);
     }
 }
 
@@ -98,62 +111,110 @@ impl Drop for Fake {
     }
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "a test tells one story from start to end"
-)]
-async fn serve(stream: TcpStream, shared: Arc<FakeState>, mut breaks: watch::Receiver<u32>) {
-    breaks.mark_unchanged();
+async fn serve(stream: TcpStream, shared: Arc<FakeState>, mut disconnects: watch::Receiver<u32>) {
+    disconnects.mark_unchanged();
     let socket = tokio_tungstenite::accept_async(stream).await.unwrap();
     let (mut sink, mut stream) = socket.split();
-    let mut id = {
-        let mut tokens = shared.tokens.lock();
-        *tokens += 1;
-        *tokens
-    };
-    let settings = Settings {
-        session_id: format!("session-{id}"),
-        grace: Duration::from_mins(10),
-        idle: None,
-        duration: None,
-    };
-    let mut server = Some(Server::new(settings, Instant::now()));
-    let mut handshake = None;
-    let mut channel: Option<Channel> = None;
+    let mut connection = FakeConnection::new(shared);
     loop {
-        let machine = server.as_mut().unwrap();
+        let (kinds, hangs_up) = connection.run_commands();
+        for kind in kinds {
+            let bytes = message::encode(&kind).unwrap();
+            if sink.send(Message::Binary(bytes)).await.is_err() {
+                break;
+            }
+        }
+        if hangs_up {
+            sink.close().await.ok();
+        }
+        tokio::select! {
+            changed = disconnects.changed() => {
+                changed.unwrap();
+                connection.detach();
+                return;
+            }
+            message = stream.next() => {
+                let kind = match message {
+                    Some(Ok(Message::Binary(bytes))) => message::decode(bytes).unwrap(),
+                    Some(Ok(_)) => continue,
+                    _ => {
+                        connection.shared.record("hung up");
+                        return;
+                    }
+                };
+                if let Some(answer) = connection.receive(kind) {
+                    let bytes = message::encode(&answer).unwrap();
+                    sink.send(Message::Binary(bytes)).await.unwrap();
+                }
+            }
+        }
+    }
+}
+
+impl FakeState {
+    fn record(&self, item: &str) {
+        self.seen.send(item.to_owned()).ok();
+    }
+
+    /// Records an item that the command receives, and returns the actions of the command.
+    fn react(&self, item: &str) -> Vec<Act> {
+        self.record(item);
+        (self.script)(item)
+    }
+}
+
+impl FakeConnection {
+    fn new(shared: Arc<FakeState>) -> Self {
+        let number = {
+            let mut last_connection = shared.last_connection.lock();
+            *last_connection += 1;
+            *last_connection
+        };
+        let settings = Settings {
+            session_id: format!("session-{number}"),
+            grace: Duration::from_mins(10),
+            idle: None,
+            duration: None,
+        };
+        Self {
+            shared,
+            token: [u8::try_from(number).unwrap(); TOKEN_LEN],
+            session: number,
+            server: Server::new(settings, Instant::now()),
+            handshake: None,
+            channel: None,
+        }
+    }
+
+    /// Executes all commands of the session. Returns the messages to send, and true if the
+    /// connection ends after them.
+    fn run_commands(&mut self) -> (Vec<Kind>, bool) {
         let mut out = Vec::new();
         let mut hangs_up = false;
-        while let Some(command) = machine.command() {
+        while let Some(command) = self.server.command() {
             let now = Instant::now();
             let acts = match command {
                 Command::Start(start) => {
-                    machine.on_started([u8::try_from(id).unwrap(); TOKEN_LEN], now);
+                    self.server.on_started(self.token, now);
                     let words = start.config.cmd_args.join(" ");
-                    shared.seen.send(format!("open {words}")).ok();
-                    (shared.script)(&format!("open {words}"))
+                    self.shared.react(&format!("open {words}"))
                 }
                 Command::Input(bytes) => {
-                    machine.on_input_taken(bytes.len());
-                    let text = String::from_utf8_lossy(&bytes).into_owned();
-                    shared.seen.send(text.clone()).ok();
-                    (shared.script)(&text)
+                    self.server.on_input_taken(bytes.len());
+                    self.shared.react(&String::from_utf8_lossy(&bytes))
                 }
-                Command::EndInput => {
-                    shared.seen.send("end".to_owned()).ok();
-                    (shared.script)("end")
-                }
+                Command::EndInput => self.shared.react("end"),
                 Command::Resize(size) => {
-                    let text = format!("size {}x{}", size.cols, size.rows);
-                    shared.seen.send(text).ok();
+                    let item = format!("size {}x{}", size.cols, size.rows);
+                    self.shared.record(&item);
                     Vec::new()
                 }
                 Command::Signal(signal) => {
-                    shared.seen.send(format!("signal {}", signal.name())).ok();
-                    (shared.script)(&format!("signal {}", signal.name()))
+                    let item = format!("signal {}", signal.name());
+                    self.shared.react(&item)
                 }
                 Command::Send(kind) => {
-                    out.extend(sealed(&mut channel, kind));
+                    out.extend(sealed(&mut self.channel, kind));
                     Vec::new()
                 }
                 Command::Disconnect => {
@@ -164,87 +225,78 @@ async fn serve(stream: TcpStream, shared: Arc<FakeState>, mut breaks: watch::Rec
             };
             for act in acts {
                 match act {
-                    Act::Write(stream, bytes) => machine.on_output(stream, bytes, now),
-                    Act::End(stream) => machine.on_output_end(stream, now),
-                    Act::Exit(exit) => machine.on_exit(exit, now),
+                    Act::Write(stream, bytes) => self.server.on_output(stream, bytes, now),
+                    Act::End(stream) => self.server.on_output_end(stream, now),
+                    Act::Exit(exit) => self.server.on_exit(exit, now),
                 }
             }
         }
-        for kind in out {
-            let bytes = message::encode(&kind).unwrap();
-            if sink.send(Message::Binary(bytes)).await.is_err() {
-                break;
+        (out, hangs_up)
+    }
+
+    /// Handles a message. Returns the answer if it is the first one of a sealed connection.
+    fn receive(&mut self, kind: Kind) -> Option<Kind> {
+        let shared = Arc::clone(&self.shared);
+        let kind = match (&shared.seal_keys, kind) {
+            (Some(keys), Kind::ClientHello(hello)) => {
+                let hello = hello.seal.unwrap();
+                return Some(self.answer_hello(keys, &hello));
             }
-        }
-        if hangs_up {
-            sink.close().await.ok();
-        }
-        tokio::select! {
-            changed = breaks.changed() => {
-                changed.unwrap();
-                let mut machine = server.take().unwrap();
-                machine.on_lost(Instant::now());
-                shared.sessions.lock().insert(id, machine);
-                return;
+            (Some(_), Kind::Open(open)) => {
+                let ready = self.handshake.take().unwrap();
+                self.channel = Some(ready.confirm(&open).unwrap());
+                Kind::Open(open)
             }
-            message = stream.next() => {
-                let kind = match message {
-                    Some(Ok(Message::Binary(bytes))) => message::decode(bytes).unwrap(),
-                    Some(Ok(_)) => continue,
-                    _ => {
-                        shared.seen.send("hung up".to_owned()).ok();
-                        return;
-                    }
-                };
-                let now = Instant::now();
-                let kind = match (&shared.lock, kind) {
-                    (Some(lock), Kind::ClientHello(hello)) => {
-                        let hello = hello.seal.unwrap();
-                        let accepted = ServerHandshake::accept(
-                            &lock.identity, b"", &hello,
-                            |client| lock.authorized.contains(client), [[1; 32], [2; 32]],
-                        );
-                        let answer = match accepted {
-                            Ok((shaken, answer)) => {
-                                handshake = Some(shaken);
-                                Kind::ServerHello(Box::new(ServerHello {
-                                    seal: Some(answer),
-                                    ..ServerHello::default()
-                                }))
-                            }
-                            Err(error) => Kind::error(&error.to_string()),
-                        };
-                        let bytes = message::encode(&answer).unwrap();
-                        sink.send(Message::Binary(bytes)).await.unwrap();
-                        continue;
-                    }
-                    (Some(_), Kind::Open(open)) => {
-                        channel = Some(handshake.take().unwrap().confirm(&open).unwrap());
-                        Kind::Open(open)
-                    }
-                    (Some(_), Kind::Data(data)) => opened(channel.as_mut().unwrap(), data),
-                    (_, kind) => kind,
-                };
-                let resume = match &kind {
-                    Kind::Open(open) => open.session.clone().filter(|s| s.resume.is_some()),
-                    _ => None,
-                };
-                match resume {
-                    Some(session) => {
-                        let resume = session.resume.as_ref().unwrap();
-                        let mut all = shared.sessions.lock();
-                        let known = all.iter().find(|(_, server)| server.accepts(resume));
-                        let known = *known.unwrap().0;
-                        let mut machine = all.remove(&known).unwrap();
-                        machine.on_resume(&session, [u8::try_from(id).unwrap(); TOKEN_LEN], now);
-                        server = Some(machine);
-                        id = known;
-                        shared.seen.send("back".to_owned()).ok();
-                    }
-                    None => server.as_mut().unwrap().on_message(kind, now),
-                }
+            (Some(_), Kind::Data(data)) => opened(self.channel.as_mut().unwrap(), data),
+            (_, kind) => kind,
+        };
+        let resume = match &kind {
+            Kind::Open(open) => open.session.clone().filter(|s| s.resume.is_some()),
+            _ => None,
+        };
+        let now = Instant::now();
+        match resume {
+            Some(session) => {
+                let resume = session.resume.as_ref().unwrap();
+                let mut all = shared.sessions.lock();
+                let found = all.iter().find(|(_, server)| server.accepts(resume));
+                let resumed_id = *found.unwrap().0;
+                let mut server = all.remove(&resumed_id).unwrap();
+                server.on_resume(&session, self.token, now);
+                self.server = server;
+                self.session = resumed_id;
+                shared.record("resumed");
             }
+            None => self.server.on_message(kind, now),
         }
+        None
+    }
+
+    fn answer_hello(&mut self, keys: &SealKeys, hello: &SealHello) -> Kind {
+        let accepted = ServerHandshake::accept(
+            &keys.identity,
+            b"",
+            hello,
+            |client| keys.authorized.contains(client),
+            [[1; 32], [2; 32]],
+        );
+        match accepted {
+            Ok((ready, answer)) => {
+                self.handshake = Some(ready);
+                Kind::ServerHello(Box::new(ServerHello {
+                    seal: Some(answer),
+                    ..ServerHello::default()
+                }))
+            }
+            Err(error) => Kind::error(&error.to_string()),
+        }
+    }
+
+    /// Keeps the session for another connection.
+    fn detach(mut self) {
+        self.server.on_lost(Instant::now());
+        let mut sessions = self.shared.sessions.lock();
+        sessions.insert(self.session, self.server);
     }
 }
 
@@ -287,7 +339,7 @@ fn sealed(channel: &mut Option<Channel>, kind: Kind) -> Vec<Kind> {
 fn opened(channel: &mut Channel, data: Data) -> Kind {
     let stream = data.r#type();
     let Some(Payload::EncryptedData(payload)) = data.payload else {
-        panic!("in the clear");
+        panic!("unsealed data from the client");
     };
     match channel.opener.open(stream, &payload).unwrap() {
         Content::Data(bytes) => Kind::data(stream, bytes),

@@ -16,7 +16,7 @@ use tty::size::Size;
 use super::super::{
     CommandEnd, ConnectionError, Endpoint, Event, Request, Seal, Session, SessionError,
 };
-use super::fake::{Act, Fake, Lock};
+use super::fake::{Act, Fake, SealKeys};
 
 fn endpoint(url: &str) -> Endpoint {
     Endpoint::url(url, None, Trust::Platform).unwrap()
@@ -82,11 +82,11 @@ async fn a_command_runs_with_its_input_and_its_end() {
         next(&mut session).await,
         Event::Opened { session_id: Some(id) } if id == "session-1"
     ));
-    assert_eq!(fake.sees().await, "open cat -n");
+    assert_eq!(fake.next_received().await, "open cat -n");
     assert!(input.typed(Bytes::from_static(b"hello")).await);
-    assert_eq!(fake.sees().await, "hello");
+    assert_eq!(fake.next_received().await, "hello");
     assert!(input.signal(Signal::User1).await);
-    assert_eq!(fake.sees().await, "signal USR1");
+    assert_eq!(fake.next_received().await, "signal USR1");
     assert!(input.end().await);
     let (shown, ended) = rest(&mut session).await;
     assert_eq!(shown, "hellosignal USR1");
@@ -100,10 +100,10 @@ async fn input_and_output_are_complete_after_a_lost_connection() {
     let mut fake = Fake::start(None, echo).await;
     let (mut session, input) = Session::start(endpoint(&fake.url), terminal());
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
-    assert_eq!(fake.sees().await, "open ");
+    assert_eq!(fake.next_received().await, "open ");
     input.typed(Bytes::from_static(b"one ")).await;
     assert!(matches!(next(&mut session).await, Event::Output(_, bytes) if bytes == "one "));
-    fake.break_all();
+    fake.disconnect_all();
     assert!(matches!(next(&mut session).await, Event::Lost { .. }));
     input.typed(Bytes::from_static(b"two ")).await;
     assert!(matches!(
@@ -117,7 +117,7 @@ async fn input_and_output_are_complete_after_a_lost_connection() {
             cols: 132,
         })
         .await;
-    while fake.sees().await != "size 132x50" {}
+    while fake.next_received().await != "size 132x50" {}
     input.typed(Bytes::from_static(b"exit")).await;
     let (_, ended) = rest(&mut session).await;
     assert_eq!(ended.unwrap().code, 7);
@@ -132,7 +132,7 @@ async fn a_failed_resume_is_reported_with_its_reason() {
     };
     let (mut session, _input) = Session::start(endpoint(&fake.url), request);
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
-    fake.break_all();
+    fake.disconnect_all();
     let (_, ended) = rest(&mut session).await;
     assert!(
         matches!(
@@ -148,12 +148,12 @@ async fn leaving_ends_the_command() {
     let mut fake = Fake::start(None, echo).await;
     let (mut session, _input) = Session::start(endpoint(&fake.url), terminal());
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
-    assert_eq!(fake.sees().await, "open ");
+    assert_eq!(fake.next_received().await, "open ");
     session.leave().await;
     // Size that follows the open, then the end.
-    let mut seen = fake.sees().await;
+    let mut seen = fake.next_received().await;
     while seen.starts_with("size") {
-        seen = fake.sees().await;
+        seen = fake.next_received().await;
     }
     assert_eq!(seen, "signal HUP");
 }
@@ -209,8 +209,8 @@ impl Keys {
         Self { client, server }
     }
 
-    fn lock(&self, authorized: &[PublicKey]) -> Lock {
-        Lock {
+    fn seal_keys(&self, authorized: &[PublicKey]) -> SealKeys {
+        SealKeys {
             identity: Arc::clone(&self.server),
             authorized: authorized.to_vec(),
         }
@@ -232,15 +232,15 @@ impl Keys {
 #[tokio::test]
 async fn a_sealed_session_runs_and_resumes() {
     let keys = Keys::new();
-    let mut fake = Fake::start(Some(keys.lock(&[keys.client.public()])), echo).await;
+    let mut fake = Fake::start(Some(keys.seal_keys(&[keys.client.public()])), echo).await;
     let request = keys.request(keys.server.public());
     let (mut session, input) = Session::start(endpoint(&fake.url), request);
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
-    assert_eq!(fake.sees().await, "open cat");
+    assert_eq!(fake.next_received().await, "open cat");
     input.typed(Bytes::from_static(b"secret")).await;
-    assert_eq!(fake.sees().await, "secret");
+    assert_eq!(fake.next_received().await, "secret");
     assert!(matches!(next(&mut session).await, Event::Output(_, bytes) if bytes == "secret"));
-    fake.break_all();
+    fake.disconnect_all();
     assert!(matches!(next(&mut session).await, Event::Lost { .. }));
     assert!(matches!(
         next(&mut session).await,
@@ -297,7 +297,7 @@ enum ConnectionFate {
 #[tokio::test]
 async fn a_client_resumes_after_several_attempts() {
     let keys = Keys::new();
-    let fake = Fake::start(Some(keys.lock(&[keys.client.public()])), echo).await;
+    let fake = Fake::start(Some(keys.seal_keys(&[keys.client.public()])), echo).await;
     let fates = &[
         ConnectionFate::Forward,
         ConnectionFate::Drop,
@@ -308,7 +308,7 @@ async fn a_client_resumes_after_several_attempts() {
     let request = keys.request(keys.server.public());
     let (mut session, input) = Session::start(endpoint(&url), request);
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
-    fake.break_all();
+    fake.disconnect_all();
     assert!(matches!(next(&mut session).await, Event::Lost { .. }));
     assert!(matches!(next(&mut session).await, Event::Back { .. }));
     input.end().await;
@@ -335,7 +335,7 @@ async fn a_connection_that_is_closed_at_the_start_is_reported() {
 async fn unknown_keys_are_rejected() {
     let keys = Keys::new();
     let stranger = Identity::generate().unwrap().public();
-    let mut fake = Fake::start(Some(keys.lock(&[stranger])), echo).await;
+    let mut fake = Fake::start(Some(keys.seal_keys(&[stranger])), echo).await;
     let request = keys.request(keys.server.public());
     let (mut session, _input) = Session::start(endpoint(&fake.url), request);
     let (_, ended) = rest(&mut session).await;

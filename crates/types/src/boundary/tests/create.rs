@@ -20,7 +20,7 @@ fn create(filters: Value, mut properties: TunnelProperties) -> Result<TunnelProp
 
 fn contradicts(field: &str) -> Refusal {
     Refusal {
-        outside: BoundaryRefusal::Filters,
+        outside: BoundaryRefusal::FilterMismatch,
         field: Some(field.to_owned()),
     }
 }
@@ -148,7 +148,7 @@ fn en_7_forced_values_under_or_need_one_branch() {
     assert_eq!(
         ambiguous,
         Refusal {
-            outside: BoundaryRefusal::Filters,
+            outside: BoundaryRefusal::FilterMismatch,
             field: None
         }
     );

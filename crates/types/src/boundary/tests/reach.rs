@@ -161,7 +161,7 @@ fn ed_1c_filters_apply_to_every_kind_of_field() {
         assert_eq!(connects(&holding), Ok(()), "{holding}");
         assert_eq!(
             connects(&failing),
-            Err(BoundaryRefusal::Filters),
+            Err(BoundaryRefusal::FilterMismatch),
             "{failing}"
         );
     }

@@ -76,7 +76,7 @@ impl OpenerPair {
         has: &[&str],
     ) -> (TlsStream<DuplexStream>, TlsStream<DuplexStream>, Rest) {
         let offered: Vec<_> = offered.iter().map(|name| name.as_bytes()).collect();
-        let client = service_client(provider(), &offered).unwrap();
+        let client = service_client_config(provider(), &offered).unwrap();
         let edge = handshake(client, "web.test", self.edge);
         let (certificate, key) = certificate("elsewhere.test");
         let mut server = ServerConfig::builder_with_provider(provider())
@@ -164,7 +164,7 @@ async fn a_service_without_tls_prevents_the_edge_session() {
         .write_all(b"HTTP/1.1 400 Bad\r\n\r\n")
         .await
         .unwrap();
-    let client = service_client(provider(), &[]).unwrap();
+    let client = service_client_config(provider(), &[]).unwrap();
     let edge = handshake(client, "web.test", between.edge).await;
     assert!(edge.is_err());
     let pumped = between.carried.await.unwrap();

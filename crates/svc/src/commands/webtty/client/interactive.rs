@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::{
     escape::{Escape, EscapeInput},
-    raw::{self, Raw},
+    raw::{self, RawMode},
     status,
 };
 use crate::{
@@ -28,7 +28,7 @@ pub(super) async fn run(
 ) -> Result<Result<CommandEnd, SessionError>, Failure> {
     let mut signals = EndSignals::listen().map_err(no_handlers)?;
     let resized = ResizeEvents::listen().map_err(no_handlers)?;
-    let raw = RefCell::new(Raw::enter()?);
+    let raw = RefCell::new(RawMode::enter()?);
     let pending_requests = RefCell::new(VecDeque::new());
     let left = {
         let output = show(&mut session, &raw, &pending_requests);
@@ -55,7 +55,7 @@ pub(super) async fn run(
 /// Shows the output until the session ends.
 async fn show(
     session: &mut Session,
-    raw: &RefCell<Raw>,
+    raw: &RefCell<RawMode>,
     pending_requests: &RefCell<VecDeque<String>>,
 ) -> Result<Result<CommandEnd, SessionError>, Failure> {
     let mut stdout = tokio::io::stdout();

@@ -8,36 +8,36 @@ use tty::size::Size;
 
 use crate::failure::Failure;
 
-/// A terminal in raw mode, without line editing, echo and signals. Dropping it restores the
-/// terminal, also after a failure, a signal or a panic.
-pub(super) struct Raw {
-    screen: Modes,
+/// A terminal in raw mode, without line editing, echo and signal keys (Ctrl-C). Dropping it
+/// restores the terminal, also after a failure, a signal or a panic.
+pub(super) struct RawMode {
+    modes: TerminalModes,
 }
 
-impl Raw {
+impl RawMode {
     /// Switches the terminal of stdin to raw mode.
     pub(super) fn enter() -> Result<Self, Failure> {
         enable_raw_mode().map_err(|error| {
             Failure::from_error("cannot switch the terminal to raw mode", error)
         })?;
         Ok(Self {
-            screen: Modes::default(),
+            modes: TerminalModes::default(),
         })
     }
 
     /// Records the terminal modes that a program sets, so that they can be reset if the program
     /// cannot do it.
     pub(super) fn record_output(&mut self, bytes: &[u8]) {
-        self.screen.see(bytes);
+        self.modes.scan_output(bytes);
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         // Errors are ignored, because the terminal may be closed.
         let mut out = io::stdout().lock();
-        let undo = self.screen.undo();
-        drop(out.write_all(undo.as_bytes()).and_then(|()| out.flush()));
+        let reset = self.modes.reset_sequences();
+        drop(out.write_all(reset.as_bytes()).and_then(|()| out.flush()));
         drop(disable_raw_mode());
     }
 }
@@ -48,34 +48,34 @@ pub(super) fn size() -> Option<Size> {
     Size::new(height.0.into(), width.0.into())
 }
 
-/// Terminal modes that remain after a program was interrupted.
+/// Terminal modes that an interrupted program leaves set.
 #[derive(Debug, Default)]
-struct Modes {
+struct TerminalModes {
     /// Private modes that differ from their default.
-    on: Vec<&'static str>,
+    changed_modes: Vec<&'static str>,
     /// The keyboard protocols of the main and the alternate screen. Each screen has its own.
-    keyboard: [Keyboard; 2],
+    keyboard: [KeyboardStack; 2],
     /// xterm's `modifyOtherKeys` is active: keys with modifiers send their own sequences.
     modified_keys: bool,
     /// A scroll region is set.
     scroll_region: bool,
-    /// Any output was shown.
-    shown: bool,
+    /// True if there was any output.
+    has_output: bool,
     /// The end of the output, if it may be the start of a sequence.
     tail: Vec<u8>,
 }
 
 /// kitty's keyboard protocol: a stack of flags, of which the top entry is active.
 #[derive(Debug, Default)]
-struct Keyboard {
+struct KeyboardStack {
     pushed: usize,
     /// True if flags are set below the pushed entries.
-    is_set: bool,
+    base_flags_set: bool,
 }
 
-impl Modes {
-    fn see(&mut self, bytes: &[u8]) {
-        self.shown |= !bytes.is_empty();
+impl TerminalModes {
+    fn scan_output(&mut self, bytes: &[u8]) {
+        self.has_output |= !bytes.is_empty();
         let joined;
         let seen = if self.tail.is_empty() {
             bytes
@@ -91,15 +91,17 @@ impl Modes {
             let length = rest.iter().position(|byte| !is_parameter(*byte));
             if let Some((parameters, rest)) =
                 length.and_then(|length| rest.split_at_checked(length))
-                && let Some(last) = rest.first()
+                && let Some(final_byte) = rest.first()
             {
-                self.sequence(parameters, *last);
+                self.apply_sequence(parameters, *final_byte);
             }
         }
-        let keep = seen.len().saturating_sub(LONGEST);
-        let last = memrchr(ESCAPE, seen).filter(|last| *last >= keep);
-        let rest = last.and_then(|last| seen.get(last..)).unwrap_or_default();
-        // Complete sequences were processed.
+        let keep = seen.len().saturating_sub(MAX_SEQUENCE_LEN);
+        let last_escape = memrchr(ESCAPE, seen).filter(|at| *at >= keep);
+        let rest = last_escape
+            .and_then(|at| seen.get(at..))
+            .unwrap_or_default();
+        // Complete sequences were processed above, so only an incomplete one is kept.
         let is_incomplete = match rest {
             [ESCAPE] => true,
             [ESCAPE, b'[', parameters @ ..] => parameters.iter().all(|byte| is_parameter(*byte)),
@@ -110,16 +112,19 @@ impl Modes {
         }
     }
 
-    /// A control sequence (ECMA-48 section 5.4): the bytes between `CSI` and the final byte.
-    fn sequence(&mut self, parameters: &[u8], last: u8) {
-        match (parameters, last) {
+    /// Applies a control sequence (ECMA-48 section 5.4): the bytes between `CSI` and the final
+    /// byte, and the final byte.
+    fn apply_sequence(&mut self, parameters: &[u8], final_byte: u8) {
+        match (parameters, final_byte) {
             ([b'?', modes @ ..], b'h' | b'l') => {
                 for mode in modes.split(|byte| *byte == b';') {
-                    let known = MODES.iter().find(|(number, _)| number.as_bytes() == mode);
-                    if let Some((number, usual)) = known {
-                        self.on.retain(|on| on != number);
-                        if (last == b'h') != *usual {
-                            self.on.push(number);
+                    let known = TRACKED_MODES
+                        .iter()
+                        .find(|(number, _)| number.as_bytes() == mode);
+                    if let Some((number, default_on)) = known {
+                        self.changed_modes.retain(|changed| changed != number);
+                        if (final_byte == b'h') != *default_on {
+                            self.changed_modes.push(number);
                         }
                     }
                 }
@@ -133,13 +138,13 @@ impl Modes {
                 let count = count.and_then(|count| count.parse().ok()).unwrap_or(1);
                 let keyboard = self.keyboard();
                 // If the stack becomes empty, no flags remain.
-                keyboard.is_set &= count <= keyboard.pushed;
+                keyboard.base_flags_set &= count <= keyboard.pushed;
                 keyboard.pushed = keyboard.pushed.saturating_sub(count);
             }
             ([b'=', flags @ ..], b'u') => {
                 let keyboard = self.keyboard();
                 if keyboard.pushed == 0 {
-                    keyboard.is_set = flags.first() != Some(&b'0');
+                    keyboard.base_flags_set = flags.first() != Some(&b'0');
                 }
             }
             (b">4" | b">4;0" | b">", b'm') => self.modified_keys = false,
@@ -152,32 +157,36 @@ impl Modes {
 
     fn is_alternate(&self) -> bool {
         let alternate = ["47", "1047", "1049"];
-        self.on.iter().any(|on| alternate.contains(on))
+        self.changed_modes
+            .iter()
+            .any(|changed| alternate.contains(changed))
     }
 
     /// The keyboard state of the active screen.
-    fn keyboard(&mut self) -> &mut Keyboard {
+    fn keyboard(&mut self) -> &mut KeyboardStack {
         let is_alternate = self.is_alternate();
-        let [usual, alternate] = &mut self.keyboard;
-        if is_alternate { alternate } else { usual }
+        let [main, alternate] = &mut self.keyboard;
+        if is_alternate { alternate } else { main }
     }
 
     /// The sequences that restore the default modes.
-    fn undo(&self) -> String {
-        if !self.shown {
+    fn reset_sequences(&self) -> String {
+        if !self.has_output {
             return String::new();
         }
         let mut text = String::new();
-        let [usual, alternate] = &self.keyboard;
+        let [main, alternate] = &self.keyboard;
         if self.is_alternate() {
-            text.push_str(&alternate.undo());
+            text.push_str(&alternate.reset_sequences());
         }
-        let back = |number: &&str| {
-            let usual = MODES.iter().any(|(known, usual)| known == number && *usual);
-            format!("\x1b[?{number}{}", if usual { 'h' } else { 'l' })
+        let reset_mode = |number: &&str| {
+            let default_on = TRACKED_MODES
+                .iter()
+                .any(|(known, default_on)| known == number && *default_on);
+            format!("\x1b[?{number}{}", if default_on { 'h' } else { 'l' })
         };
-        text.extend(self.on.iter().map(back));
-        text.push_str(&usual.undo());
+        text.extend(self.changed_modes.iter().map(reset_mode));
+        text.push_str(&main.reset_sequences());
         if self.modified_keys {
             text.push_str("\x1b[>4m");
         }
@@ -185,18 +194,18 @@ impl Modes {
             // This sequence also moves the cursor, so the position is saved around it.
             text.push_str("\x1b7\x1b[r\x1b8");
         }
-        text.push_str(PLAIN);
+        text.push_str(RESET_ATTRIBUTES);
         text
     }
 }
 
-impl Keyboard {
-    fn undo(&self) -> String {
+impl KeyboardStack {
+    fn reset_sequences(&self) -> String {
         let mut text = String::new();
         if self.pushed > 0 {
             text = format!("\x1b[<{}u", self.pushed);
         }
-        if self.is_set {
+        if self.base_flags_set {
             text.push_str("\x1b[=0u");
         }
         text
@@ -210,11 +219,11 @@ fn is_parameter(byte: u8) -> bool {
 
 /// Resets attributes, character set and keypad mode. Has no effect on a terminal that is in this
 /// state already.
-const PLAIN: &str = "\x1b[0m\x1b(B\x0f\x1b>";
+const RESET_ATTRIBUTES: &str = "\x1b[0m\x1b(B\x0f\x1b>";
 
 /// Cursor keys, mouse, focus, alternate screen, bracketed paste and cursor visibility: the number
 /// of the mode and its default.
-const MODES: [(&str, bool); 12] = [
+const TRACKED_MODES: [(&str, bool); 12] = [
     ("1", false),
     ("7", true),
     ("25", true),
@@ -231,24 +240,28 @@ const MODES: [(&str, bool); 12] = [
 
 const ESCAPE: u8 = 0x1b;
 
-/// The longest mode-setting sequence that programs write.
-const LONGEST: usize = 64;
+/// An incomplete sequence is kept only if it starts within this many bytes of the end. A sequence
+/// that sets all of [`TRACKED_MODES`] has 53 bytes.
+const MAX_SEQUENCE_LEN: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn undone(pieces: &[&str]) -> String {
-        let mut modes = Modes::default();
+        let mut modes = TerminalModes::default();
         for piece in pieces {
-            modes.see(piece.as_bytes());
+            modes.scan_output(piece.as_bytes());
         }
-        modes.undo()
+        modes.reset_sequences()
     }
 
     /// The sequences in addition to those that are always sent.
     fn extra(pieces: &[&str]) -> String {
-        undone(pieces).strip_suffix(PLAIN).unwrap().to_owned()
+        undone(pieces)
+            .strip_suffix(RESET_ATTRIBUTES)
+            .unwrap()
+            .to_owned()
     }
 
     #[test]

@@ -47,27 +47,27 @@ pub(super) struct DavResponse {
 impl Files {
     /// The files of a server, if it offers any. `path` is the default if the server does not state
     /// one.
-    pub(super) fn of(reached: ResolvedServer, path: &str) -> Result<Self, Failure> {
+    pub(super) fn from_server(server: ResolvedServer, path: &str) -> Result<Self, Failure> {
         let no_files = |why: &str| {
-            let message = format!("{} does not serve files{why}", plain(&reached.url));
+            let message = format!("{} does not serve files{why}", plain(&server.url));
             Failure::new(Code::NotAvailable, message)
                 .named("webtty_no_files")
                 .hint("start the server with --fs-root")
         };
         let mut root = path.to_owned();
-        if let Some(server) = &reached.server {
-            if !server.capabilities.iter().any(|word| word == "fs") {
+        if let Some(record) = &server.server {
+            if !record.capabilities.iter().any(|word| word == "fs") {
                 return Err(no_files(""));
             }
-            if server.fs_backend != "webdav" {
+            if record.fs_backend != "webdav" {
                 return Err(no_files(" over WebDAV"));
             }
-            root.clone_from(&server.fs_path);
+            root.clone_from(&record.fs_path);
         }
         if let Endpoint::Private {
             transport: Transport::Plain,
             ..
-        } = &reached.endpoint
+        } = &server.endpoint
         {
             return Err(no_files(" over its transport"));
         }
@@ -75,8 +75,8 @@ impl Files {
             return Err(Failure::usage("--fs-path must start with a `/`"));
         }
         Ok(Self {
-            endpoint: reached.endpoint,
-            url: reached.url,
+            endpoint: server.endpoint,
+            url: server.url,
             root: root.trim_end_matches('/').to_owned(),
         })
     }
@@ -95,7 +95,7 @@ impl Files {
         body: Body,
         headers: &[(&'static str, String)],
     ) -> Result<DavResponse, Failure> {
-        let broken = |error: &dyn std::error::Error| self.broken(&chain(error));
+        let failure = |error: &dyn std::error::Error| self.failure(&chain(error));
         let mut request = Request::builder()
             .method(method)
             .uri(self.path(path))
@@ -105,7 +105,7 @@ impl Files {
                 request = request.header(HOST, url.address.to_string());
                 if let Some(token) = bearer {
                     let bearer = HeaderValue::try_from(format!("Bearer {}", token.expose()));
-                    let bearer = bearer.map_err(|error| broken(&error))?;
+                    let bearer = bearer.map_err(|error| failure(&error))?;
                     request = request.header(AUTHORIZATION, bearer);
                 }
             }
@@ -114,7 +114,7 @@ impl Files {
         for (name, value) in headers {
             request = request.header(HeaderName::from_static(name), value);
         }
-        let request = request.body(body).map_err(|error| broken(&error))?;
+        let request = request.body(body).map_err(|error| failure(&error))?;
         let opened = self.endpoint.open().await;
         let stream = opened
             .map_err(|error| command_end::failed(SessionError::Connection(error), &self.url))?;
@@ -130,7 +130,7 @@ impl Files {
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         request: Request<Body>,
     ) -> Result<Response<Incoming>, Failure> {
-        let broken = |error| self.broken(&chain(&error));
+        let failure = |error| self.failure(&chain(&error));
         // An upload takes time, as does the removal of a directory with its contents.
         let is_long = !request.body().is_end_stream() || request.method() == Method::DELETE;
         let bound = if is_long { LONG_SILENCE } else { SILENCE };
@@ -139,7 +139,7 @@ impl Files {
             progress.send_replace(());
         });
         let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-        let (mut sender, connection) = shaken.map_err(broken)?;
+        let (mut sender, connection) = shaken.map_err(failure)?;
         // The task ends with the response. Errors reach the reader of the response.
         tokio::spawn(async move { drop(connection.await) });
         let answer = sender.send_request(request);
@@ -147,15 +147,15 @@ impl Files {
         loop {
             tokio::select! {
                 biased;
-                response = &mut answer => return response.map_err(broken),
+                response = &mut answer => return response.map_err(failure),
                 // Progress of the upload resets the timeout.
                 Ok(()) = sent.changed() => {}
-                () = sleep(bound) => return Err(self.broken("the server does not answer")),
+                () = sleep(bound) => return Err(self.failure("the server does not answer")),
             }
         }
     }
 
-    fn broken(&self, why: &str) -> Failure {
+    fn failure(&self, why: &str) -> Failure {
         let message = format!("{}: {}", plain(&self.url), plain(why));
         Failure::new(Code::Failed, message).named("webtty_files")
     }
@@ -163,7 +163,7 @@ impl Files {
 
 impl DavResponse {
     /// The response if it has one of these statuses, or else the failure.
-    pub(super) fn expect(self, wanted: &[StatusCode]) -> Result<Self, Failure> {
+    pub(super) fn require_status(self, wanted: &[StatusCode]) -> Result<Self, Failure> {
         let status = self.response.status();
         if wanted.contains(&status) {
             return Ok(self);
@@ -214,12 +214,12 @@ impl DavResponse {
 
     /// The next piece of the body. `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
-        let broken = |what: String| Failure::new(Code::Failed, what).named("webtty_files");
+        let failure = |what: String| Failure::new(Code::Failed, what).named("webtty_files");
         loop {
             let frame = timeout(SILENCE, self.response.body_mut().frame());
             let frame = frame
                 .await
-                .map_err(|_elapsed| broken("the server stopped sending".to_owned()))?;
+                .map_err(|_elapsed| failure("the server stopped sending".to_owned()))?;
             match frame {
                 Some(Ok(frame)) => {
                     if let Ok(bytes) = frame.into_data() {
@@ -227,7 +227,7 @@ impl DavResponse {
                     }
                 }
                 Some(Err(error)) => {
-                    return Err(broken(format!(
+                    return Err(failure(format!(
                         "the response ended early: {}",
                         chain(&error)
                     )));
@@ -294,14 +294,14 @@ const PATH: &AsciiSet = &CONTROLS
 /// One read of a file.
 const READ: usize = 64 * 1024;
 
-/// Limit of silence of a server. A disk that must spin up responds within it.
+/// Longest wait for the next bytes; long enough for a disk to spin up.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// The limit for long operations. It covers the removal of some hundred thousand files, and the
 /// last megabytes of an upload that a system buffers for a slow line.
 const LONG_SILENCE: Duration = Duration::from_mins(10);
 
-/// A directory of some ten thousand files.
+/// Limit of a listing: enough for a directory of some ten thousand files.
 const MAX_LISTING: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]
