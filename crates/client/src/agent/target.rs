@@ -139,9 +139,9 @@ impl From<Target> for Destination {
 /// their observers.
 ///
 /// ```
-/// # use svc_client::{Forwarding, Target};
-/// # fn forwarding() -> Result<Forwarding, Box<dyn std::error::Error>> {
-/// let forwarding = Forwarding::to("3000".parse::<Target>()?)
+/// # use svc_client::{ForwardOptions, Target};
+/// # fn forwarding() -> Result<ForwardOptions, Box<dyn std::error::Error>> {
+/// let forwarding = ForwardOptions::to("3000".parse::<Target>()?)
 ///     .with_observer(|connection| println!("{connection:?}"));
 /// # Ok(forwarding)
 /// # }
