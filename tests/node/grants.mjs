@@ -69,7 +69,7 @@ async function device(world, options, look, person) {
     await page.keyboard.type(code.toLowerCase());
     await page.keyboard.press("Enter");
     await page.getByText(code, { exact: true }).waitFor();
-    await page.getByText("The device says of itself:").waitFor();
+    await page.getByText("The device reports:").waitFor();
     await see("device-approval");
     await press(page, button);
     await page.getByRole("heading", { name: heading, exact: true }).waitFor();

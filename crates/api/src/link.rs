@@ -380,7 +380,7 @@ pub enum Record {
     Unknown,
 }
 
-/// The end of a session at a tunnel. The platform sends it to all engines as [`Item::EndedToken`], with
+/// The end of a session at a tunnel. The platform sends it to all engines as [`Item::Ended`], with
 /// the prefix [`EDGE_SESSION`] before the id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionEndedRecord {

@@ -4,7 +4,7 @@
 //! An engine authenticates with the secret of its cluster ([`caller`]) and keeps a stream of
 //! changes open. One task of [`link`] serves each stream. It first sends the whole state, unless
 //! the engine has a cursor from which the change log continues. Then it sends changes. A commit
-//! wakes the task, immediately in this process and over the database from others ([`listen`]). The
+//! wakes the task, immediately in this process and over the database from others ([`listen()`]). The
 //! task also polls every second, so a lost wake-up costs only a second.
 //!
 //! Engines send reports in batches ([`reports`]). Each batch counts once. Browsers that an engine

@@ -1,6 +1,6 @@
 //! Rate limits of credentials and of users.
 //!
-//! [`limit`] is a layer over all operations of the document. Operations that are not public need an
+//! [`limit_callers`] is a layer over all operations of the document. Operations that are not public need an
 //! authenticated caller. Each of their requests takes a token out of two buckets: that of its
 //! credential and that of its user. A bucket holds the tokens of one minute. Buckets are per
 //! process, so several platforms allow several times as much. Requests without a valid credential

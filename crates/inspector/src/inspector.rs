@@ -66,7 +66,7 @@ impl Inspector {
         }
     }
 
-    /// The tap for the agent of a tunnel to this target: [`client::Forwarding::with_tap`].
+    /// The tap for the agent of a tunnel to this target: [`client::ForwardOptions::with_tap`].
     pub fn tap(&self, to: Target) -> Arc<dyn Tap> {
         self.tap_opened(to, None)
     }

@@ -96,7 +96,7 @@ pub enum Command {
     DropInput,
     /// Close the connection to the server, which ends its command.
     HangUpServer,
-    /// This participant has a message in its queue ([`Session::take`]).
+    /// This participant has a message in its queue ([`Session::next_message`]).
     Wake(ParticipantId),
     /// Close the connection to this participant, once its queue is empty or it does not read.
     HangUp(ParticipantId),

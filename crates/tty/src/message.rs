@@ -126,7 +126,7 @@ impl Kind {
 /// The bytes of [`Data`] share the memory of `bytes`.
 ///
 /// # Errors
-/// All errors of [`BadMessage`]. Sizes are checked before memory is allocated.
+/// All errors of [`MessageError`]. Sizes are checked before memory is allocated.
 pub fn decode(bytes: Bytes) -> Result<Kind, MessageError> {
     scan::scan(&bytes)?;
     let message = Message::decode(bytes).map_err(|_| MessageError::Malformed)?;
@@ -138,7 +138,7 @@ pub fn decode(bytes: Bytes) -> Result<Kind, MessageError> {
 /// Encodes one message, without a frame.
 ///
 /// # Errors
-/// [`BadMessage`] if the peer would reject it: too large, or invalid.
+/// [`MessageError`] if the peer would reject it: too large, or invalid.
 pub fn encode(kind: &Kind) -> Result<Bytes, MessageError> {
     check::check(kind)?;
     // The tag of a kind and the length of its content take at most five bytes more.

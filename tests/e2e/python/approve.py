@@ -11,7 +11,7 @@ WORLD = json.loads(os.environ["SVC_TEST_WORLD"])
 def main():
     given = WORLD["given"]
     if "user_code" in given:
-        Person(WORLD).let_in(given["address"], given["user_code"])
+        Person(WORLD).approve_device(given["address"], given["user_code"])
         print(json.dumps({}))
     else:
         print(json.dumps({"returned": Person(WORLD).approve(given["address"])}))

@@ -60,7 +60,7 @@ def device_grant(metadata):
         raise AssertionError("a token before the approval")
     except OAuthError as error:
         assert error.error == "authorization_pending", error
-    Person(WORLD).let_in(started["verification_uri"], started["user_code"])
+    Person(WORLD).approve_device(started["verification_uri"], started["user_code"])
     # The server sets the polling interval.
     time.sleep(started["interval"])
     poll()

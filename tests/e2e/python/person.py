@@ -39,7 +39,7 @@ class Person:
         assert location.startswith(self.callback + "?"), location
         return location
 
-    def let_in(self, address, code):
+    def approve_device(self, address, code):
         """Enters the code of a device, and approves."""
         page = self.visit(self.browser.get(address))
         page = self.send(page, "/login", self.login)

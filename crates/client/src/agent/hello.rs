@@ -120,7 +120,7 @@ mod tests {
             Some(RefusalKind::Conflict)
         );
         assert_eq!(
-            invalid("this client already uses the name or hostname"),
+            invalid("this client has the name or hostname already"),
             Some(RefusalKind::Conflict)
         );
         assert_eq!(invalid("name: too long"), Some(RefusalKind::Invalid));

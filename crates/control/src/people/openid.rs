@@ -1,7 +1,7 @@
 //! Sign-in through an OpenID Connect provider (OpenID Connect Core 1.0, authorization code with
 //! PKCE).
 //!
-//! Steps of a sign-in: [`flow::record`] draws one secret for the browser's cookie. `state`, `nonce`
+//! Steps of a sign-in: [`flow::begin`] draws one secret for the browser's cookie. `state`, `nonce`
 //! and the PKCE verifier are derived from it, so all three are bound to this browser and none of
 //! them is stored. The provider sends the browser back to [`flow::complete`]. It redeems the code
 //! ([`provider`]), checks the ID token ([`token`]) and finds or creates the user.

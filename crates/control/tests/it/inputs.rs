@@ -10,7 +10,7 @@ mod fuzz_targets;
 mod replay;
 
 #[test]
-fn corpus_inputs_are_read_or_refused() {
+fn kept_inputs_are_read_or_refused() {
     replay::replay("control_query", fuzz_targets::control_query);
     replay::replay("control_body", fuzz_targets::control_body);
     replay::replay("control_cookie", fuzz_targets::control_cookie);

@@ -163,7 +163,7 @@ pub(super) fn parse(
         // The lines around an error may contain secrets.
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options)
+    serde_saphyr::from_str_with_options::<Spanned<RawNode>>(text, options)
         .map(|raw| raw_node(raw, place))
         .map_err(|error| ConfigError {
             key: String::new(),
@@ -181,16 +181,16 @@ fn message(error: &serde_saphyr::Error) -> String {
     }
 }
 
-fn raw_node(raw: Spanned<Raw>, place: &dyn Fn(&Location) -> Option<Origin>) -> Node {
+fn raw_node(raw: Spanned<RawNode>, place: &dyn Fn(&Location) -> Option<Origin>) -> Node {
     let value = match raw.value {
-        Raw::Scalar(value) => value,
-        Raw::List(items) => Value::List(
+        RawNode::Scalar(value) => value,
+        RawNode::List(items) => Value::List(
             items
                 .into_iter()
                 .map(|item| raw_node(item, place))
                 .collect(),
         ),
-        Raw::Section(entries) => Value::Section(
+        RawNode::Section(entries) => Value::Section(
             entries
                 .into_iter()
                 .map(|(key, value)| Entry {
@@ -208,13 +208,13 @@ fn raw_node(raw: Spanned<Raw>, place: &dyn Fn(&Location) -> Option<Origin>) -> N
 }
 
 /// YAML of any kind with the parser's locations.
-enum Raw {
+enum RawNode {
     Scalar(Value),
-    List(Vec<Spanned<Raw>>),
-    Section(Vec<(Spanned<String>, Spanned<Raw>)>),
+    List(Vec<Spanned<RawNode>>),
+    Section(Vec<(Spanned<String>, Spanned<RawNode>)>),
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(RawVisitor)
     }
@@ -223,59 +223,59 @@ impl<'de> Deserialize<'de> for Raw {
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {
-    type Value = Raw;
+    type Value = RawNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Scalar(Value::Null))
+    fn visit_unit<E>(self) -> Result<RawNode, E> {
+        Ok(RawNode::Scalar(Value::Null))
     }
 
-    fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Scalar(Value::Null))
+    fn visit_none<E>(self) -> Result<RawNode, E> {
+        Ok(RawNode::Scalar(Value::Null))
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-        Raw::deserialize(deserializer)
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawNode, D::Error> {
+        RawNode::deserialize(deserializer)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
-        Ok(Raw::Scalar(Value::Bool(value)))
+    fn visit_bool<E>(self, value: bool) -> Result<RawNode, E> {
+        Ok(RawNode::Scalar(Value::Bool(value)))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
-        Ok(Raw::Scalar(Value::Number(value.into())))
+    fn visit_i64<E>(self, value: i64) -> Result<RawNode, E> {
+        Ok(RawNode::Scalar(Value::Number(value.into())))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
-        Ok(Raw::Scalar(Value::Number(value.into())))
+    fn visit_u64<E>(self, value: u64) -> Result<RawNode, E> {
+        Ok(RawNode::Scalar(Value::Number(value.into())))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Raw, E> {
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<RawNode, E> {
         Number::from_f64(value)
-            .map(|value| Raw::Scalar(Value::Number(value)))
+            .map(|value| RawNode::Scalar(Value::Number(value)))
             .ok_or_else(|| E::custom("a number must be finite"))
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
-        Ok(Raw::Scalar(Value::Text(value.to_owned())))
+    fn visit_str<E>(self, value: &str) -> Result<RawNode, E> {
+        Ok(RawNode::Scalar(Value::Text(value.to_owned())))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawNode, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
         }
-        Ok(Raw::List(items))
+        Ok(RawNode::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawNode, A::Error> {
         let mut entries = Vec::new();
         while let Some(entry) = map.next_entry()? {
             entries.push(entry);
         }
-        Ok(Raw::Section(entries))
+        Ok(RawNode::Section(entries))
     }
 }

@@ -148,7 +148,7 @@ impl Tokens {
     /// has to check its claims.
     ///
     /// # Errors
-    /// [`Refused`], for the log.
+    /// [`TokenRefusal`], for the log.
     pub fn sign_in(&self, code: &str) -> Result<SignInClaims, TokenRefusal> {
         let keys = self.keys.load();
         let claims = credentials::verify_statement(code, SIGN_IN_TYPE, &keys.keyring)

@@ -167,7 +167,7 @@ fn required_keys_are_named() {
     );
     let error = missing(&[host, cert, ("certs.static.key_file", "k")]);
     assert!(
-        error.starts_with("auth.jwt: no key verifies a token"),
+        error.starts_with("auth.jwt: no key to verify tokens is configured"),
         "{error}"
     );
 }
@@ -410,7 +410,7 @@ fn trusted_proxies_are_networks() {
     refused_at(
         "[10.0.0.0/8, 10.0.0.1/8]",
         "edge.trusted_proxies.1",
-        "is 10.0.0.0/8 meant?",
+        "did you mean 10.0.0.0/8?",
     );
     refused_at("[10.0.0.0/33]", "edge.trusted_proxies.0", "not an address");
 }

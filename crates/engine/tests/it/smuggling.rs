@@ -228,14 +228,14 @@ fn assert_fields_of_the_edge(fields: &[(&[u8], &[u8])]) {
 
 /// An HTTP/2 request as bytes that no library has checked.
 #[derive(Debug)]
-struct Raw {
+struct RawRequest {
     fields: Vec<(Vec<u8>, Vec<u8>)>,
     body: Option<Vec<u8>>,
     trailers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The same requests in each run.
-fn requests(host: &str, count: usize) -> Vec<Raw> {
+fn requests(host: &str, count: usize) -> Vec<RawRequest> {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     let strategy = raw(host);
@@ -243,7 +243,7 @@ fn requests(host: &str, count: usize) -> Vec<Raw> {
     made.collect()
 }
 
-fn raw(host: &str) -> impl Strategy<Value = Raw> {
+fn raw(host: &str) -> impl Strategy<Value = RawRequest> {
     let pseudo = (
         part(&["GET", "POST", "CONNECT", "M-SEARCH"]),
         part(&["https"]),
@@ -267,7 +267,7 @@ fn raw(host: &str) -> impl Strategy<Value = Raw> {
             all.push((b":protocol".to_vec(), protocol));
         }
         all.append(&mut fields);
-        Raw {
+        RawRequest {
             fields: all,
             body,
             trailers,
@@ -322,7 +322,7 @@ fn part(good: &[&str]) -> impl Strategy<Value = Vec<u8>> + use<> {
 }
 
 /// Sends a request on its own connection and waits for its end. Returns the data of the answer.
-async fn send(engine: &TestEngine, host: &str, request: &Raw) -> Vec<u8> {
+async fn send(engine: &TestEngine, host: &str, request: &RawRequest) -> Vec<u8> {
     let config = engine.ca().client(&["h2"]);
     let mut stream = engine.visitor().connect(host, &config).await;
     let mut out = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t)]
     transport: TransportOption,
 
-    /// POST each event to this URL, in order; failed deliveries are retried for a while
+    /// POST each event to this URL, in order, with retries
     #[arg(long, value_name = "URL", value_parser = target)]
     forward_to: Option<Url>,
 

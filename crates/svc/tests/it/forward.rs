@@ -197,16 +197,16 @@ async fn contradicting_options_are_refused_first() {
     for (args, text) in [
         (
             &["3000", "--host-header", "rewrite", "--tcp"][..],
-            "speaks tcp",
+            "uses tcp",
         ),
-        (&["3000", "--host-header", "rewrite", "--tls"], "speaks tls"),
+        (&["3000", "--host-header", "rewrite", "--tls"], "uses tls"),
         (
             &["3000", "--host-header", "a", "--http-version", "h2c"],
-            "speaks h2c",
+            "uses h2c",
         ),
         (
             &["3000", "--host-header", "a", "--bytestream"],
-            "speaks a byte stream",
+            "uses a byte stream",
         ),
         (&["https://a", "--host-header", "rewrite"], "uses TLS"),
         (&["3000", "--host-header", "a b"], "expected `rewrite`"),

@@ -389,7 +389,7 @@ async fn a_logout_removes_the_context_of_a_login_and_its_selection() {
     assert!(selected.exists());
     let nothing = home.run(&["logout", "--context", "default"]).await;
     assert!(
-        nothing.stderr.contains("no context `default`"),
+        nothing.stderr.contains("context `default` does not exist"),
         "{nothing:?}"
     );
 }

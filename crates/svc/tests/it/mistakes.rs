@@ -141,7 +141,7 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
             vec!["dial", "nobody"],
             1,
             "tunnel_not_found",
-            "no such",
+            "no private tunnel with this name",
             "svc tunnels",
         ),
         mistake(

@@ -348,7 +348,7 @@ tunnels:
     fs::remove_file(&file).unwrap();
     let missing = home.run(&["run"]).await;
     assert_eq!(missing.code, Some(2), "{missing:?}");
-    assert!(missing.stderr.contains("hint: name a file"), "{missing:?}");
+    assert!(missing.stderr.contains("hint: give a file"), "{missing:?}");
 }
 
 #[tokio::test]

@@ -370,8 +370,8 @@ impl<S, P> Core<S, P> {
     ) -> Option<(Client, Wrap)> {
         let transaction = transaction_bytes(self.next_transaction());
         let found = self.allocation(id).and_then(|allocation| {
-            let is_let_in = now.at < allocation.expires && allocation.permits(peer.ip(), now.at);
-            is_let_in.then_some(allocation)
+            let is_admitted = now.at < allocation.expires && allocation.permits(peer.ip(), now.at);
+            is_admitted.then_some(allocation)
         });
         let Some(allocation) = found else {
             self.counts.dropped += 1;
@@ -391,7 +391,7 @@ impl<S, P> Core<S, P> {
         Some((client, wrap))
     }
 
-    /// Handles the result of the last [`Action::OpenRequest`]. Returns the response to the client.
+    /// Handles the result of the last [`Action::Open`]. Returns the response to the client.
     pub fn opened(
         &mut self,
         now: Time,

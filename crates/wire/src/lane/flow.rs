@@ -42,7 +42,7 @@ impl SendWindow {
         window(self.from) - self.waiting
     }
 
-    /// Records that bytes are sent, at most [`available`](Self::room).
+    /// Records that bytes are sent, at most [`available`](Self::available).
     pub fn on_send(&mut self, len: usize) {
         self.waiting = (self.waiting + len).min(window(self.from));
     }

@@ -115,7 +115,7 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
         store::credentials::insert(tx, &credential).await.unwrap();
         credential.id.to_string()
     };
-    let let_in = of_client("svc-cli", &mut tx).await;
+    let approved = of_client("svc-cli", &mut tx).await;
     of_client("gone", &mut tx).await;
     // A credential without access to this cluster.
     let elsewhere = control::credentials::issue_pat(&control.app, bob.user, "x", None).unwrap();
@@ -140,7 +140,7 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
         ("person", bob.user.as_str()),
         ("credential", &ada_pat),
         ("credential", &bob_pat),
-        ("credential", &let_in),
+        ("credential", &approved),
     ]);
     assert_eq!(kinds_and_ids(&items), wanted);
     let Some(Item::Project(sent)) = items.iter().find(|item| matches!(item, Item::Project(_)))

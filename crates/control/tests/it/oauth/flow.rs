@@ -197,7 +197,11 @@ async fn oa_2_a_restricted_session_grants_no_more_than_it_has(control: TestContr
     // its boundary allows it.
     let scope = format!("{SCOPE} account.plan.read-only tunnels.tunnels.create-delete");
     let page = browser.open(&authorize(&[("scope", &scope)])).await;
-    assert!(page.text.contains("does not get the rest"), "{}", page.text);
+    assert!(
+        page.text.contains("more than your session can grant"),
+        "{}",
+        page.text
+    );
     assert!(
         !page.text.contains("<code>account.plan") && !page.text.contains("<code>tunnels.tunnels")
     );

@@ -159,7 +159,10 @@ async fn one_project_leaves_capacity_for_others() {
     assert_eq!(answer.status, 503, "{}", answer.text());
     assert_eq!(answer.header("retry-after"), Some("1"));
     let error = answer.text();
-    assert!(error.contains("one project may have here: 4"), "{error}");
+    assert!(
+        error.contains("the project has reached its limit of visits in progress: 4"),
+        "{error}"
+    );
     assert_eq!(visit(&engine, &bens, "/").await.status, 200);
     // The slot of a finished visit is free once the edge has noticed its end.
     drop(held.pop());

@@ -55,7 +55,7 @@ impl Report {
         self.inspector = url;
     }
 
-    /// Reports a status change. [`Report::write_failure`] reports the end.
+    /// Reports a status change. [`Report::closed`] reports the end.
     pub(crate) fn status(&mut self, status: &Status) -> Result<(), Failure> {
         match status {
             Status::Online(online) => self.online(online),

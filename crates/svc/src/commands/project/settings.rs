@@ -193,7 +193,10 @@ mod tests {
         assert!(pair("geoIp=CH").is_err());
         for wrong in ["publishedTcpEnabled=yes", "minTlsVersion=tls1.1"] {
             let failure = patch(vec![pair(wrong).unwrap()]).unwrap_err();
-            assert!(failure.to_string().contains("does not exist"), "{failure}");
+            assert!(
+                failure.to_string().contains("not a valid setting"),
+                "{failure}"
+            );
         }
         let twice = ["trustedIps=a", "trustedIps=b"].map(|text| pair(text).unwrap());
         assert!(patch(twice.to_vec()).is_err());
