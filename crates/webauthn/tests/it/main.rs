@@ -14,6 +14,6 @@ mod fuzz_targets;
 mod replay;
 
 #[test]
-fn corpus_inputs_are_read_or_refused() {
+fn kept_inputs_are_read_or_refused() {
     replay::replay("webauthn", fuzz_targets::webauthn);
 }
