@@ -1,4 +1,4 @@
-//! What `bench/platform.py` compares the platform with: a server that answers a constant, and one
+//! The comparison for the platform in `bench/platform.py`: a server that answers a constant, and one
 //! that asks the database the one thing that matters, with nothing around it. It also fills a
 //! platform's database for the bench.
 //!
@@ -119,7 +119,7 @@ async fn person(app: &App, number: u64, each: u64) -> Outcome<Value> {
     }))
 }
 
-/// What the command line has after a person approved a login.
+/// State of the command line after a user approved a login.
 fn access_token(app: &App, user: UserId) -> Outcome<CredentialWithSecret> {
     let scope = [
         Permission::AccountProjectsReadOnly,
@@ -143,7 +143,7 @@ fn text(token: Option<Secret>) -> Outcome<String> {
     Ok(String::from_utf8(token.expose().to_vec())?)
 }
 
-/// Where the queries go.
+/// The database of the queries.
 #[derive(Clone)]
 enum Database {
     None,

@@ -4,8 +4,8 @@
 //! An engine authenticates with the secret of its cluster ([`caller`]) and keeps a stream of
 //! changes open. One task of [`link`] serves each stream. It first sends the whole state, unless
 //! the engine has a cursor from which the change log continues. Then it sends changes. A commit
-//! wakes the task, immediately in this process and over the database from others ([`listen()`]). The
-//! task also polls every second, so a lost wake-up costs only a second.
+//! wakes the task, immediately in this process and over the database from others ([`listen()`]).
+//! The task also polls every second, so a lost wake-up costs only a second.
 //!
 //! Engines send reports in batches ([`reports`]). Each batch counts once. Browsers that an engine
 //! does not recognise are sent to [`sign_in`].
@@ -43,7 +43,7 @@ use crate::keys::{KeyError, cluster_secret};
 use crate::people::throttle::{Limits, Throttle};
 use crate::problem::Answer;
 
-/// What the handlers of the link share; a part of [`crate::app::App`].
+/// State of the engine links of one process; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Engines {
     enrolled: Vec<EnrolledCluster>,

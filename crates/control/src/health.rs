@@ -17,7 +17,8 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// What readiness depends on. The keys do not: without them there is no [`crate::app::App`].
+/// State that readiness depends on. Keys are not part of it: without them [`crate::app::App`] does
+/// not exist.
 #[derive(Debug)]
 pub struct Health {
     drain: OnceLock<CancellationToken>,

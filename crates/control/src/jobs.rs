@@ -16,7 +16,7 @@ pub(crate) use self::purge::ago;
 pub use self::purge::purge;
 pub use self::stale::Stale;
 
-/// How far the task is; a part of [`crate::app::App`].
+/// Progress of the maintenance task; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Jobs(watch::Sender<u64>);
 

@@ -36,7 +36,7 @@ pub use self::routes::routes;
 use crate::config::Config;
 use crate::mail::{Mailer, MailerError};
 
-/// What handlers about people share: one for a process, a part of [`crate::app::App`].
+/// State of the account handlers of one process; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct People {
     /// Hashes passwords.

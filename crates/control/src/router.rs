@@ -74,8 +74,8 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
         .layer(middleware::from_fn(metrics::count_request))
 }
 
-/// What is not made to be cached is not: tokens, credentials and what an account holds stay out of
-/// caches between here and the caller, and out of the browser's own.
+/// Responses without their own cache policy are not cached. Tokens, credentials and account data
+/// stay out of the browser's cache and of caches on the way.
 async fn keep_out_of_caches(mut response: Response) -> Response {
     let no_store = HeaderValue::from_static("no-store");
     response

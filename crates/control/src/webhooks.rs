@@ -29,7 +29,7 @@ pub use self::send::SenderError;
 pub(crate) use self::worker::run;
 pub use self::worker::{POLL, deliver_due};
 
-/// What sends webhooks; a part of [`crate::app::App`].
+/// The sender of webhooks; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct Webhooks {
     sender: Sender,

@@ -62,7 +62,7 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// How much there is.
+/// Numbers of rows.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     workspaces: u32,

@@ -75,7 +75,7 @@ pub(crate) fn record(fields: &[(&str, String)]) -> Result<(), Failure> {
     })
 }
 
-/// Whether a person reads stdout at a terminal.
+/// True if stdout is a terminal.
 pub(crate) fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }

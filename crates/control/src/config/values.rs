@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 type CheckResult<T> = Result<T, ConfigError>;
 
-/// Whether a host's name says that it is this machine.
+/// True for host names and addresses of this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     host == "localhost"
         || host.ends_with(".localhost")

@@ -43,7 +43,7 @@ pub(crate) async fn limit_callers(
     response
 }
 
-/// Whether the request is for an operation that asks for a caller.
+/// True if the operation of the request requires a caller.
 fn is_guarded(request: &Request) -> bool {
     static GUARDED: LazyLock<HashMap<(&str, &str), bool>> = LazyLock::new(|| {
         operations()

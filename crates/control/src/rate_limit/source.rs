@@ -27,7 +27,7 @@ pub(super) struct SourceLimiter {
 }
 
 tokio::task_local! {
-    /// Whether a credential of the request in this task turned out to be valid.
+    /// True once a credential of the request in this task was valid.
     pub(super) static HAS_CREDENTIAL: Cell<bool>;
 }
 

@@ -61,7 +61,7 @@ struct State {
 pub(crate) struct Port {
     number: u16,
     owner: PortOwner,
-    /// Where visitors go; another one after a take-over.
+    /// The tunnel of the visitors; replaced by a take-over.
     pub(super) tunnel: ArcSwap<LiveTunnel<Agent>>,
     pub(super) closed: CancellationToken,
 }

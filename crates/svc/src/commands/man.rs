@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 /// Prints the page of the program, or writes all of them.
 pub(crate) fn run(args: &Args, mut root: Command) -> Result<(), Failure> {
-    // Whose text is in none of the flags.
+    // No flag documents the exit codes.
     root = root.after_long_help(EXIT_CODES);
     match &args.dir {
         None => {

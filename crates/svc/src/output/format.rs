@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::{ArgMatches, ValueEnum};
 
-/// How a command writes its data.
+/// Output format of a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For people.
@@ -25,7 +25,7 @@ impl Format {
         asked.copied().unwrap_or_default()
     }
 
-    /// Whether a command line that cannot be read asks for JSON.
+    /// True if a command line with errors requests JSON.
     pub(crate) fn is_requested(arguments: &[OsString]) -> bool {
         let mut before = None;
         arguments.iter().any(|argument| {
