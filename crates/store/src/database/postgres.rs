@@ -84,14 +84,19 @@ impl PostgresPool {
 }
 
 /// Retries if a server is just starting, or temporarily has no free slot.
+///
+/// # Errors
+/// The last answer of the server. An attempt that the deadline cuts off does not replace it:
+/// "too many connections" says more than "no answer".
 async fn first_connection(options: &PgConnectOptions) -> Result<PgConnection, Error> {
     let deadline = Instant::now() + ACQUIRE_TIMEOUT;
+    let mut last_answer = None;
     loop {
         let connected = timeout_at(deadline, PgConnection::connect_with(options)).await;
         let error = match connected {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(error)) => error,
-            Err(_) => return Err(Reason::Silent.into()),
+            Err(_) => return Err(last_answer.map_or_else(|| Reason::Silent.into(), Error::from)),
         };
         let is_transient = match &error {
             sqlx::Error::Io(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
@@ -103,6 +108,7 @@ async fn first_connection(options: &PgConnectOptions) -> Result<PgConnection, Er
         if !is_transient || Instant::now() + CONNECT_AGAIN >= deadline {
             return Err(error.into());
         }
+        last_answer = Some(error);
         sleep(CONNECT_AGAIN).await;
     }
 }

@@ -7,6 +7,7 @@ use std::str::FromStr as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use store::{Bug, Error, Reason, Store, users};
+use tokio::io::AsyncWriteExt as _;
 
 use crate::database::{Database, both, commit};
 use crate::postgres::Server;
@@ -420,6 +421,39 @@ async fn a_start_without_a_database_reports_the_cause() {
         assert!(!source.contains("timed out"), "{source}");
         assert_eq!(reason(error), Reason::Connection);
     }
+}
+
+/// A server that has no free slot and then stops responding: the error is the server's answer, not
+/// the attempt that the deadline cut off.
+#[tokio::test]
+async fn a_start_reports_the_last_answer_of_a_server_that_stops_responding() {
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .unwrap();
+    let url = format!(
+        "postgres://svc@{}/t?sslmode=disable",
+        listener.local_addr().unwrap()
+    );
+    let server = tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.unwrap();
+        let fields = b"SFATAL\0VFATAL\0C53300\0Mtoo many connections\0\0";
+        first.write_u8(b'E').await.unwrap();
+        first
+            .write_u32(u32::try_from(fields.len()).unwrap() + 4)
+            .await
+            .unwrap();
+        first.write_all(fields).await.unwrap();
+        let silent = listener.accept().await.unwrap();
+        std::future::pending::<()>().await;
+        drop((first, silent));
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let error = Store::open(Some(&url), directory.path()).await.unwrap_err();
+    let source = std::error::Error::source(&error)
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    assert!(source.contains("too many connections"), "{error:?}");
+    server.abort();
 }
 
 async fn postgres_url() -> String {
