@@ -174,20 +174,18 @@ impl Fields {
                 }
                 Condition::Number(allowed) => {
                     if let (Some(only), 1) = (allowed.first(), allowed.len()) {
-                        properties.port.get_or_insert(*only);
+                        field.set_number(properties, *only);
                     }
                     Ok(())
                 }
-                Condition::List(entries) => {
-                    field.set_list(properties, entries.iter().map(String::as_str))
-                }
+                Condition::List(entries) => field.set_list(properties, entries),
                 Condition::Map(wanted) => {
+                    let Some(labels) = field.map(properties) else {
+                        continue;
+                    };
                     for (key, text) in wanted {
                         if let Some(only) = text.only() {
-                            properties
-                                .labels
-                                .entry(key.clone())
-                                .or_insert_with(|| only.to_owned());
+                            labels.entry(key.clone()).or_insert_with(|| only.to_owned());
                         }
                     }
                     Ok(())

@@ -1,6 +1,8 @@
 //! The fields of a tunnel that a filter may name, with functions to read and set each.
 
 use std::borrow::Cow;
+use std::fmt::Display;
+use std::str::FromStr;
 
 use crate::client::Labels;
 use crate::tunnel::{PropertyError, Tunnel, TunnelProperties};
@@ -56,6 +58,9 @@ macro_rules! fields {
         pub(super) enum Field { $($variant),* }
 
         impl Field {
+            #[cfg(test)]
+            const ALL: &[Self] = &[$(Self::$variant),*];
+
             pub(super) const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name),* }
             }
@@ -230,50 +235,95 @@ impl Field {
         properties: &mut TunnelProperties,
         text: &str,
     ) -> Result<(), PropertyError> {
-        match self {
-            Self::Name => set(self, &mut properties.name, text),
-            Self::Hostname => set(self, &mut properties.hostname, text),
-            Self::Type => set(self, &mut properties.tunnel_type, text),
-            Self::Protocol => set(self, &mut properties.protocol, text),
-            Self::TlsMode => set(self, &mut properties.tls_mode, text),
-            Self::TlsMinVersion => set(self, &mut properties.tls_min_version, text),
-            Self::HttpVersion => set(self, &mut properties.http_version, text),
+        match self.slot(properties) {
+            FieldSlot::Text(slot) => slot.fill(text).map_err(|error| self.invalid(error)),
             _ => Ok(()),
         }
     }
 
     /// Sets a flag that the client left open.
     pub(super) fn set_flag(self, properties: &mut TunnelProperties, flag: bool) {
-        let place = match self {
-            Self::Publish => &mut properties.publish,
-            Self::MtlsAuth => &mut properties.mtls_auth,
-            Self::UpstreamTls => &mut properties.upstream_tls,
-            Self::DatagramGuaranteedDelivery => &mut properties.datagram_guaranteed_delivery,
-            Self::AllowCrossRegionRouting => &mut properties.allow_cross_region_routing,
-            Self::TokenAuth => &mut properties.token_auth,
-            Self::SvcAuth => &mut properties.svc_auth,
-            Self::ChallengeMode => &mut properties.challenge_mode,
-            Self::Share => &mut properties.share,
-            _ => return,
-        };
-        place.get_or_insert(flag);
+        if let FieldSlot::Flag(slot) = self.slot(properties) {
+            slot.get_or_insert(flag);
+        }
+    }
+
+    /// Sets a number that the client left open.
+    pub(super) fn set_number(self, properties: &mut TunnelProperties, number: u16) {
+        if let FieldSlot::Number(slot) = self.slot(properties) {
+            slot.get_or_insert(number);
+        }
     }
 
     /// Sets a list that the client left open.
-    pub(super) fn set_list<'a>(
+    pub(super) fn set_list(
         self,
         properties: &mut TunnelProperties,
-        entries: impl Iterator<Item = &'a str>,
+        entries: &[String],
     ) -> Result<(), PropertyError> {
-        match self {
-            Self::GeoIp => set_all(self, &mut properties.geo_ip, entries),
-            Self::TrustedIps => set_all(self, &mut properties.trusted_ips, entries),
-            Self::TlsAlpns => set_all(self, &mut properties.tls_alpns, entries),
-            Self::AllowedOrigins => set_all(self, &mut properties.allowed_origins, entries),
-            Self::PassHeaders => set_all(self, &mut properties.pass_headers, entries),
-            Self::TlsCiphers => set_all(self, &mut properties.tls_ciphers, entries),
+        match self.slot(properties) {
+            FieldSlot::List(slot) => slot.fill(entries).map_err(|error| self.invalid(error)),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the map of the field, if it is one.
+    pub(super) fn map(self, properties: &mut TunnelProperties) -> Option<&mut Labels> {
+        match self.slot(properties) {
+            FieldSlot::Map(labels) => Some(labels),
+            _ => None,
+        }
+    }
+
+    /// The field's place in the properties. The match has no default arm, and a test compares the
+    /// variants with [`Self::kind`], so a new field cannot be forgotten.
+    fn slot(self, properties: &mut TunnelProperties) -> FieldSlot<'_> {
+        match self {
+            Self::Id
+            | Self::ClientId
+            | Self::UserId
+            | Self::WorkspaceId
+            | Self::ProjectId
+            | Self::ClusterId
+            | Self::Plan
+            | Self::Provider
+            | Self::Region
+            | Self::Status
+            | Self::CreationDate
+            | Self::Host => FieldSlot::ReadOnly,
+            Self::Name => FieldSlot::Text(&mut properties.name),
+            Self::Hostname => FieldSlot::Text(&mut properties.hostname),
+            Self::Type => FieldSlot::Text(&mut properties.tunnel_type),
+            Self::Protocol => FieldSlot::Text(&mut properties.protocol),
+            Self::TlsMode => FieldSlot::Text(&mut properties.tls_mode),
+            Self::TlsMinVersion => FieldSlot::Text(&mut properties.tls_min_version),
+            Self::HttpVersion => FieldSlot::Text(&mut properties.http_version),
+            Self::Publish => FieldSlot::Flag(&mut properties.publish),
+            Self::MtlsAuth => FieldSlot::Flag(&mut properties.mtls_auth),
+            Self::UpstreamTls => FieldSlot::Flag(&mut properties.upstream_tls),
+            Self::DatagramGuaranteedDelivery => {
+                FieldSlot::Flag(&mut properties.datagram_guaranteed_delivery)
+            }
+            Self::AllowCrossRegionRouting => {
+                FieldSlot::Flag(&mut properties.allow_cross_region_routing)
+            }
+            Self::TokenAuth => FieldSlot::Flag(&mut properties.token_auth),
+            Self::SvcAuth => FieldSlot::Flag(&mut properties.svc_auth),
+            Self::ChallengeMode => FieldSlot::Flag(&mut properties.challenge_mode),
+            Self::Share => FieldSlot::Flag(&mut properties.share),
+            Self::Port => FieldSlot::Number(&mut properties.port),
+            Self::GeoIp => FieldSlot::List(&mut properties.geo_ip),
+            Self::TrustedIps => FieldSlot::List(&mut properties.trusted_ips),
+            Self::TlsAlpns => FieldSlot::List(&mut properties.tls_alpns),
+            Self::AllowedOrigins => FieldSlot::List(&mut properties.allowed_origins),
+            Self::PassHeaders => FieldSlot::List(&mut properties.pass_headers),
+            Self::TlsCiphers => FieldSlot::List(&mut properties.tls_ciphers),
+            Self::Labels => FieldSlot::Map(&mut properties.labels),
+        }
+    }
+
+    fn invalid(self, message: String) -> PropertyError {
+        PropertyError::new(self.as_str(), message)
     }
 
     /// Returns the only spelling of the value in this field, or `None` if the field has no such
@@ -296,33 +346,99 @@ impl Field {
             Self::TlsMode => word(text.parse::<TlsMode>().is_ok()),
             Self::TlsMinVersion => word(text.parse::<TlsVersion>().is_ok()),
             Self::HttpVersion => word(text.parse::<HttpVersion>().is_ok()),
-            _ => Some(text.to_owned()),
+            // Any text, and fields whose values are not text.
+            Self::Id
+            | Self::ClientId
+            | Self::UserId
+            | Self::WorkspaceId
+            | Self::ProjectId
+            | Self::ClusterId
+            | Self::Plan
+            | Self::Provider
+            | Self::Region
+            | Self::CreationDate
+            | Self::Host
+            | Self::Name
+            | Self::TlsAlpns
+            | Self::TlsCiphers
+            | Self::Publish
+            | Self::Labels
+            | Self::Port
+            | Self::MtlsAuth
+            | Self::UpstreamTls
+            | Self::DatagramGuaranteedDelivery
+            | Self::AllowCrossRegionRouting
+            | Self::TokenAuth
+            | Self::SvcAuth
+            | Self::ChallengeMode
+            | Self::Share => Some(text.to_owned()),
         }
     }
 }
 
-fn set<T: std::str::FromStr<Err: std::fmt::Display>>(
-    field: Field,
-    place: &mut Option<T>,
-    text: &str,
-) -> Result<(), PropertyError> {
-    if place.is_none() {
-        *place = Some(
-            text.parse()
-                .map_err(|error| PropertyError::new(field.as_str(), format!("{error}")))?,
-        );
-    }
-    Ok(())
+/// Place of a field's value in the properties of a new tunnel.
+enum FieldSlot<'p> {
+    Text(&'p mut dyn TextSlot),
+    Flag(&'p mut Option<bool>),
+    Number(&'p mut Option<u16>),
+    List(&'p mut dyn ListSlot),
+    Map(&'p mut Labels),
+    /// The engine sets the field.
+    ReadOnly,
 }
 
-fn set_all<'a, T: std::str::FromStr<Err: std::fmt::Display>>(
-    field: Field,
-    place: &mut Vec<T>,
-    entries: impl Iterator<Item = &'a str>,
-) -> Result<(), PropertyError> {
-    if place.is_empty() {
-        let parsed = entries.map(str::parse).collect::<Result<_, _>>();
-        *place = parsed.map_err(|error| PropertyError::new(field.as_str(), format!("{error}")))?;
+/// A value that is parsed from text.
+trait TextSlot {
+    /// Parses the text, unless the client has set a value.
+    fn fill(&mut self, text: &str) -> Result<(), String>;
+}
+
+/// A list whose entries are parsed from text.
+trait ListSlot {
+    /// Parses the entries, unless the client has set any.
+    fn fill(&mut self, entries: &[String]) -> Result<(), String>;
+}
+
+impl<T: FromStr<Err: Display>> TextSlot for Option<T> {
+    fn fill(&mut self, text: &str) -> Result<(), String> {
+        if self.is_none() {
+            *self = Some(text.parse().map_err(|error: T::Err| error.to_string())?);
+        }
+        Ok(())
     }
-    Ok(())
+}
+
+impl<T: FromStr<Err: Display>> ListSlot for Vec<T> {
+    fn fill(&mut self, entries: &[String]) -> Result<(), String> {
+        if self.is_empty() {
+            let parsed = entries.iter().map(|entry| entry.parse());
+            *self = parsed
+                .collect::<Result<_, _>>()
+                .map_err(|error: T::Err| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_field_has_a_slot_of_its_kind() {
+        for field in Field::ALL {
+            let mut properties = TunnelProperties::default();
+            let fits = match field.slot(&mut properties) {
+                FieldSlot::Text(_) => matches!(field.kind(), Kind::Text | Kind::Word),
+                FieldSlot::Flag(_) => field.kind() == Kind::Flag,
+                FieldSlot::Number(_) => field.kind() == Kind::Number,
+                FieldSlot::List(_) => field.kind() == Kind::List,
+                FieldSlot::Map(_) => field.kind() == Kind::Map,
+                FieldSlot::ReadOnly => !field.is_settable(),
+            };
+            assert!(fits, "{}", field.as_str());
+            let is_read_only = matches!(field.slot(&mut properties), FieldSlot::ReadOnly);
+            assert_eq!(is_read_only, !field.is_settable(), "{}", field.as_str());
+        }
+    }
 }
