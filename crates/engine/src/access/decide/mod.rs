@@ -21,7 +21,7 @@ use types::tunnel::{Country, TlsVersion};
 pub use self::outcome::{Admission, Decision, Outcome, Proof, Rule, TokenForm};
 pub use self::proof::proof_covers;
 use self::proof::{BoundaryTarget, ProofRefusal};
-use self::table::{Action, ConditionBits, PresentedProofs};
+use self::table::{Action, ConditionBits, PresentedProofs, QueryProof};
 pub use self::visitor::{reauthorize_visit, refuse as refuse_visitor};
 use super::bearer::Bearer;
 use super::certificate::ClientCertificate;
@@ -99,21 +99,23 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
     // The parameter is reserved on every published tunnel. The upstream must never see a token in
     // the address, and a token that cannot be removed cleanly is refused (ED-1b).
     let query = request.query.unwrap_or_default();
-    let (credential, rest, malformed) = match query_credential::extract(query, request.reserved) {
-        Ok(Some(extracted)) => (Some(extracted.token), Some(extracted.rest), None),
-        Ok(None) => (None, None, None),
-        Err(malformed) => (None, None, Some(malformed)),
+    let (query_proof, extracted) = match query_credential::extract(query, request.reserved) {
+        Ok(Some(extracted)) => (QueryProof::WellFormed, Some(extracted)),
+        Ok(None) => (QueryProof::Absent, None),
+        Err(MalformedCredential) => (QueryProof::Malformed, None),
     };
+    let (credential, rest) = extracted
+        .map(|extracted| (extracted.token, extracted.rest))
+        .unzip();
     let guards = tunnel.policy.required_proofs;
     let has = PresentedProofs {
         certificate: request.visitor.certificate.is_some(),
-        query: credential.is_some(),
-        bad_query: malformed.is_some(),
+        query: query_proof,
         bearer: request.bearer != Bearer::Absent,
         session: request.cookies.session.is_present(),
         challenge_passed: guards.challenge && has_worked(request, context),
     };
-    let mut facts = ConditionBits::of(guards, visitor::project_conditions(tunnel), has);
+    let mut facts = ConditionBits::of(guards, visitor::project_policy(tunnel), has);
     let mut allowed = Admission {
         query: rest,
         ..Admission::default()
@@ -168,7 +170,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
                 let by_token = passed_by.is_some();
                 break if by_token { Rule::Token } else { Rule::Public };
             }
-            refusal => return refuse(refusal, request, malformed),
+            refusal => return refuse(refusal, request),
         }
     };
     allowed.proof = allowed.proof.or(passed_by);
@@ -176,11 +178,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
 }
 
 /// The decision for the actions that admit no visitor.
-fn refuse<A>(
-    action: Action,
-    request: &EdgeRequest<'_, A>,
-    malformed: Option<MalformedCredential>,
-) -> Decision {
+fn refuse<A>(action: Action, request: &EdgeRequest<'_, A>) -> Decision {
     match action {
         Action::Ambiguous => {
             let problem = Problem::ambiguous_credentials();
@@ -189,8 +187,8 @@ fn refuse<A>(
         }
         Action::BadQuery => {
             let problem = Problem::malformed_query_credential();
-            let reason = malformed.map(|malformed| malformed.to_string());
-            Decision::refuse(Rule::QueryCredential, problem, reason.unwrap_or_default())
+            let reason = MalformedCredential.to_string();
+            Decision::refuse(Rule::QueryCredential, problem, reason)
         }
         Action::Challenge => {
             let problem = Problem::challenge_required();
@@ -208,8 +206,8 @@ fn refuse<A>(
             Decision::refuse(rule, Problem::unauthenticated(), "no credential")
         }
         // The project's conditions. The other actions admit a visitor and do not reach this.
-        Action::Nobody
-        | Action::NoProof
+        Action::VisitsForbidden
+        | Action::ProofRequired
         | Action::Token(_)
         | Action::PassBy(_)
         | Action::Certificate
@@ -237,7 +235,7 @@ pub fn decide_connection<A>(
         certificate: visitor.certificate.is_some(),
         ..PresentedProofs::default()
     };
-    match ConditionBits::of(guards, visitor::project_conditions(tunnel), has).step() {
+    match ConditionBits::of(guards, visitor::project_policy(tunnel), has).step() {
         Action::Open => Decision::allow(Rule::Public, Admission::default()),
         Action::Certificate => {
             let target = BoundaryTarget {
@@ -260,7 +258,7 @@ pub fn decide_connection<A>(
                 Err(refused) => refused.into(),
             }
         }
-        step @ (Action::Nobody | Action::NoProof) => public_access(step),
+        step @ (Action::VisitsForbidden | Action::ProofRequired) => public_access(step),
         _ => Decision::refuse(
             Rule::Certificate,
             Problem::unauthenticated(),
@@ -294,7 +292,7 @@ fn sign_in<A>(request: &EdgeRequest<'_, A>, reason: std::borrow::Cow<'static, st
 
 fn public_access(step: Action) -> Decision {
     let reason = match step {
-        Action::NoProof => "the project asks for a proof, and the tunnel takes none",
+        Action::ProofRequired => "the project asks for a proof, and the tunnel takes none",
         _ => "the project forbids published tunnels",
     };
     let problem = Problem::new(

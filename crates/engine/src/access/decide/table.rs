@@ -3,6 +3,8 @@
 //! It only depends on the presence of proofs, before anything is verified. The step that the table
 //! selects verifies its proof, and an invalid proof is never skipped for another one.
 
+use api::control::settings::PublicAccessPolicy;
+
 use super::super::policy::RequiredProofs;
 use super::outcome::TokenForm;
 
@@ -10,9 +12,9 @@ use super::outcome::TokenForm;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// The project forbids visits.
-    Nobody,
+    VisitsForbidden,
     /// The project requires a proof, and the tunnel does not.
-    NoProof,
+    ProofRequired,
     /// Two proofs.
     Ambiguous,
     /// The query credential is malformed.
@@ -36,8 +38,8 @@ pub(super) enum Action {
 }
 
 use Action::{
-    Ambiguous, BadQuery, Certificate, Challenge, NoProof, Nobody, Open, PassBy, Session, SignIn,
-    Token, Unauthenticated,
+    Ambiguous, BadQuery, Certificate, Challenge, Open, PassBy, ProofRequired, Session, SignIn,
+    Token, Unauthenticated, VisitsForbidden,
 };
 use TokenForm::{Header, Query};
 
@@ -53,8 +55,8 @@ use TokenForm::{Header, Query};
 /// | `N` | the project forbids visits | | `W` | the challenge passed |
 const TABLE: &[DecisionRow] = &[
     //  TSMC PN XQFBKW
-    row(".... .1 ......", Nobody),          // ED-8
-    row("000. 1. ......", NoProof),         // ED-8
+    row(".... .1 ......", VisitsForbidden), // ED-8
+    row("000. 1. ......", ProofRequired),   // ED-8
     row("..1. .. 11....", Ambiguous),       // ED-5
     row("..1. .. 1.1...", Ambiguous),       // ED-5
     row("1.1. .. 1..1..", Ambiguous),       // ED-5
@@ -82,17 +84,25 @@ pub(super) struct ConditionBits(u16);
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PresentedProofs {
     pub(super) certificate: bool,
-    pub(super) query: bool,
-    pub(super) bad_query: bool,
+    pub(super) query: QueryProof,
     pub(super) bearer: bool,
     pub(super) session: bool,
     pub(super) challenge_passed: bool,
 }
 
+/// The credential in a request's query.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum QueryProof {
+    #[default]
+    Absent,
+    WellFormed,
+    Malformed,
+}
+
 impl ConditionBits {
     pub(super) fn of(
         guards: RequiredProofs,
-        [proof, nobody]: [bool; 2],
+        project: PublicAccessPolicy,
         has: PresentedProofs,
     ) -> Self {
         let columns = [
@@ -100,11 +110,11 @@ impl ConditionBits {
             guards.session,
             guards.certificate,
             guards.challenge,
-            proof,
-            nobody,
+            project == PublicAccessPolicy::AuthRequired,
+            project == PublicAccessPolicy::Forbidden,
             has.certificate,
-            has.query,
-            has.bad_query,
+            has.query == QueryProof::WellFormed,
+            has.query == QueryProof::Malformed,
             has.bearer,
             has.session,
             has.challenge_passed,
@@ -125,7 +135,7 @@ impl ConditionBits {
     /// without one the visitor would be refused.
     pub(super) fn step(self) -> Action {
         let matching = TABLE.iter().find(|row| self.0 & row.asked == row.so);
-        matching.map_or(Nobody, |row| row.step)
+        matching.map_or(VisitsForbidden, |row| row.step)
     }
 }
 

@@ -102,9 +102,11 @@ pub fn reauthorize_visit<A>(
     }
     // A private tunnel has no rules of the edge: its stream was dialled.
     if tunnel.policy.published {
-        let [needs_proof, visits_forbidden] = project_conditions(tunnel);
-        let forbidden =
-            visits_forbidden || needs_proof && !tunnel.policy.required_proofs.identify_visitor();
+        let forbidden = match project_policy(tunnel) {
+            PublicAccessPolicy::Allowed => false,
+            PublicAccessPolicy::AuthRequired => !tunnel.policy.required_proofs.identify_visitor(),
+            PublicAccessPolicy::Forbidden => true,
+        };
         if forbidden || refuse(tunnel, visitor, context).is_some() {
             return false;
         }
@@ -114,12 +116,8 @@ pub fn reauthorize_visit<A>(
 }
 
 /// The columns `P` and `N` of the table (ED-8).
-pub(super) fn project_conditions<A>(tunnel: &LiveTunnel<A>) -> [bool; 2] {
-    match tunnel.project.state().policy.public_access {
-        PublicAccessPolicy::Allowed => [false, false],
-        PublicAccessPolicy::AuthRequired => [true, false],
-        PublicAccessPolicy::Forbidden => [false, true],
-    }
+pub(super) fn project_policy<A>(tunnel: &LiveTunnel<A>) -> PublicAccessPolicy {
+    tunnel.project.state().policy.public_access
 }
 
 /// Returns true if this engine can enforce the tunnel's rules. Other tunnels are not opened

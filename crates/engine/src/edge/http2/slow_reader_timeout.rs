@@ -4,7 +4,8 @@
 //! The library polls a response body for the next frame after it has sent the previous one. So a
 //! stream waits for its visitor from the time when the body returned a frame until the next poll.
 //! The body records its polls in a thread-local, and the wrapper around the library's task measures
-//! the time.
+//! the time. No type can connect the two: the library builds the task of a stream itself, before
+//! there is a response, and passes it to the executor as an opaque future.
 //!
 //! The body is not polled during that time, so the wrapper also checks for revocation. Revocation
 //! therefore also ends a stream that its visitor does not read.

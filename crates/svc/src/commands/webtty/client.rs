@@ -13,8 +13,8 @@ use tty::size::Size;
 
 use super::{
     command_end, piped,
-    session_request::{CommandEnvironment, EncryptionArgs},
-    target::TargetArgs,
+    session_request::{CommandEnvironment, EncryptionArgs, StdinMode, StreamMode},
+    target::{SessionMode, TargetArgs},
 };
 use crate::failure::Failure;
 
@@ -67,19 +67,29 @@ pub(crate) struct Args {
 /// Runs the session, and exits with the command's exit code.
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-    let has_terminal = args.tty || (is_terminal && !args.no_tty);
-    let reads = !args.no_interactive;
-    let reached = args.reach.find(&args.target, has_terminal).await?;
+    let streams = if args.tty || (is_terminal && !args.no_tty) {
+        StreamMode::Terminal
+    } else {
+        StreamMode::Pipes
+    };
+    let stdin = if args.no_interactive {
+        StdinMode::Closed
+    } else {
+        StdinMode::Forward
+    };
+    let mode = match streams {
+        StreamMode::Terminal => SessionMode::Interactive,
+        StreamMode::Pipes => SessionMode::NonInteractive,
+    };
+    let reached = args.reach.find(&args.target, mode).await?;
     let seal = args.sealing.seal(&reached)?;
-    let config = args
-        .surroundings
-        .config(&args.command, reads, has_terminal)?;
+    let config = args.surroundings.config(&args.command, stdin, streams)?;
     let request = Request {
-        size: has_terminal.then(|| raw::size().unwrap_or(Size::DEFAULT)),
+        size: (streams == StreamMode::Terminal).then(|| raw::size().unwrap_or(Size::DEFAULT)),
         seal,
         ..Request::new(config)
     };
-    let is_raw = is_terminal && has_terminal && reads;
+    let is_raw = is_terminal && (stdin, streams) == (StdinMode::Forward, StreamMode::Terminal);
     let (session, input) = Session::start(reached.endpoint, request);
     let ended = if is_raw {
         Box::pin(interactive::run(session, input)).await?
@@ -88,7 +98,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
             session,
             input,
             &mut piped::StandardStreams,
-            reads,
+            stdin,
             None,
         ))
         .await?

@@ -10,8 +10,8 @@ use tty::{message::Stream, size::Size};
 
 use super::{
     command_end, piped,
-    session_request::{CommandEnvironment, EncryptionArgs},
-    target::TargetArgs,
+    session_request::{CommandEnvironment, EncryptionArgs, StdinMode, StreamMode},
+    target::{SessionMode, TargetArgs},
 };
 use crate::{failure::Failure, output, output::Format, time};
 
@@ -63,11 +63,22 @@ pub(crate) struct Args {
 
 /// Runs the command, and exits with its exit code.
 pub(super) async fn run(args: Args) -> Result<(), Failure> {
-    let reached = args.reach.find(&args.target, false).await?;
+    let reached = args
+        .reach
+        .find(&args.target, SessionMode::NonInteractive)
+        .await?;
     let seal = args.sealing.seal(&reached)?;
-    let config = args
-        .surroundings
-        .config(&args.command, args.interactive, args.tty)?;
+    let stdin = if args.interactive {
+        StdinMode::Forward
+    } else {
+        StdinMode::Closed
+    };
+    let streams = if args.tty {
+        StreamMode::Terminal
+    } else {
+        StreamMode::Pipes
+    };
+    let config = args.surroundings.config(&args.command, stdin, streams)?;
     let began = Instant::now();
     let (session, input) = Session::start(
         reached.endpoint,
@@ -84,13 +95,13 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
     });
     if format == Format::Text {
         let mut live = piped::StandardStreams;
-        let shown = piped::run(session, input, &mut live, args.interactive, args.timeout);
+        let shown = piped::run(session, input, &mut live, stdin, args.timeout);
         let ended = Box::pin(shown).await?;
         let ended = ended.map_err(|error| command_end::failed(error, &reached.url))?;
         return command_end::exit_like(&ended);
     }
     let mut kept = CapturedOutput::default();
-    let shown = piped::run(session, input, &mut kept, args.interactive, args.timeout);
+    let shown = piped::run(session, input, &mut kept, stdin, args.timeout);
     let ended = Box::pin(shown).await?;
     let ended = ended.map_err(|error| command_end::failed(error, &reached.url))?;
     let mut result = json!({

@@ -14,7 +14,10 @@ use self::{
     dav::{Body, Files},
     part::Part,
 };
-use super::{signalled::EndSignals, target::TargetArgs};
+use super::{
+    signalled::EndSignals,
+    target::{SessionMode, TargetArgs},
+};
 use crate::{failure::Failure, output, output::Format};
 
 /// The subcommands of `svc webtty fs`.
@@ -169,7 +172,10 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
 
 impl RemoteTarget {
     async fn files(&self) -> Result<Files, Failure> {
-        let server = self.reach.find(&self.target, false).await?;
+        let server = self
+            .reach
+            .find(&self.target, SessionMode::NonInteractive)
+            .await?;
         Files::from_server(server, &self.fs_path)
     }
 }

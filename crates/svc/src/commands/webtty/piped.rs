@@ -10,7 +10,7 @@ use tokio::{
 };
 use tty::message::{NoticeKind, Signal, Stream};
 
-use super::signalled::EndSignals;
+use super::{session_request::StdinMode, signalled::EndSignals};
 use crate::{
     failure::{Code, Failure},
     output::{self, plain},
@@ -54,14 +54,14 @@ pub(super) async fn run(
     mut session: Session,
     input: Input,
     show: &mut impl OutputSink,
-    reads_stdin: bool,
+    stdin: StdinMode,
     limit: Option<Duration>,
 ) -> Result<Result<CommandEnd, SessionError>, Failure> {
     let until = limit.map(|limit| Instant::now() + limit);
     let failed = |error| Failure::from_error("signal handlers cannot be installed", error);
     let mut signals = EndSignals::listen().map_err(failed)?;
     let mut signalled = false;
-    let mut typing = Box::pin(type_in(input.clone(), reads_stdin));
+    let mut typing = Box::pin(type_in(input.clone(), stdin));
     let mut types = true;
     let ended = loop {
         let sent = tokio::select! {
@@ -125,8 +125,8 @@ pub(super) fn reconnected_message(missed: u64) -> String {
 }
 
 /// Passes on stdin until it ends.
-async fn type_in(input: Input, reads_stdin: bool) -> Result<(), Failure> {
-    if reads_stdin {
+async fn type_in(input: Input, mode: StdinMode) -> Result<(), Failure> {
+    if mode == StdinMode::Forward {
         let mut stdin = tokio::io::stdin();
         let mut buffer = BytesMut::new();
         loop {

@@ -19,6 +19,24 @@ use crate::{
     output::plain,
 };
 
+/// Input of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StdinMode {
+    /// The client forwards its stdin.
+    Forward,
+    /// The command gets no input.
+    Closed,
+}
+
+/// Streams of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamMode {
+    /// The server allocates a terminal.
+    Terminal,
+    /// The command has a pipe for each stream.
+    Pipes,
+}
+
 /// The flags for the command's environment.
 #[derive(Debug, Args)]
 pub(super) struct CommandEnvironment {
@@ -89,17 +107,17 @@ impl CommandEnvironment {
     pub(super) fn config(
         &self,
         command: &[String],
-        is_interactive: bool,
-        has_terminal: bool,
+        stdin: StdinMode,
+        streams: StreamMode,
     ) -> Result<Config, Failure> {
         Ok(Config {
             options: Some(Options {
-                interactive: is_interactive,
-                allocate_tty: has_terminal,
+                interactive: stdin == StdinMode::Forward,
+                allocate_tty: streams == StreamMode::Terminal,
                 send_heartbeat: true,
             }),
             cmd_args: command.to_vec(),
-            env_vars: self.environment(has_terminal)?,
+            env_vars: self.environment(streams)?,
             workdir: self.workdir.clone().map(|value| Workdir { value }),
             username: self.user.as_deref().map(|user| Username {
                 payload: Some(match user.parse() {
@@ -110,10 +128,10 @@ impl CommandEnvironment {
         })
     }
 
-    fn environment(&self, has_terminal: bool) -> Result<Vec<Environment>, Failure> {
+    fn environment(&self, streams: StreamMode) -> Result<Vec<Environment>, Failure> {
         let mut all = Vec::new();
         // Describes the user's terminal. A command without a terminal draws nothing.
-        if has_terminal
+        if streams == StreamMode::Terminal
             && let Ok(value) = std::env::var("TERM")
             && !self.variables.iter().any(|given| key(given) == "TERM")
         {

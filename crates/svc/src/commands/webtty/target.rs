@@ -49,12 +49,30 @@ pub(super) struct ResolvedServer {
     pub(super) server: Option<Server>,
 }
 
+/// Kind of session that the client announces to the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionMode {
+    /// A person at a terminal.
+    Interactive,
+    /// A script.
+    NonInteractive,
+}
+
+impl SessionMode {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Interactive => "interactive",
+            Self::NonInteractive => "non-interactive",
+        }
+    }
+}
+
 impl TargetArgs {
     /// Finds the named server: an address, or the name of a tunnel of the engine.
     pub(super) async fn find(
         &self,
         target: &str,
-        is_interactive: bool,
+        mode: SessionMode,
     ) -> Result<ResolvedServer, Failure> {
         let mut reached = if target.starts_with("ws://") || target.starts_with("wss://") {
             self.at_address(target).await?
@@ -64,12 +82,7 @@ impl TargetArgs {
         if reached.server.is_some()
             && let Endpoint::Url { url, .. } = &mut reached.endpoint
         {
-            let mode = if is_interactive {
-                "interactive"
-            } else {
-                "non-interactive"
-            };
-            *url = url.clone().with_parameter("session_mode", mode);
+            *url = url.clone().with_parameter("session_mode", mode.as_str());
         }
         Ok(reached)
     }
