@@ -1,6 +1,6 @@
 //go:build never
 
-// Package peers pins the Go programs that the bench runs beside ours; install.py builds them.
+// Package peers pins the versions of the Go peers. install.py builds them.
 package peers
 
 import (

@@ -10,6 +10,8 @@ mod limits;
 pub(crate) mod links;
 mod manifests;
 mod names;
+mod prose;
+mod sentences;
 mod sources;
 mod words;
 
@@ -40,6 +42,7 @@ fn check(repository: &Repository) -> Result<Vec<String>> {
     complaints.extend(links::check(&files));
     complaints.extend(circles::check(&files)?);
     complaints.extend(names::check(&files));
+    complaints.extend(sentences::check(&files));
     complaints.extend(words::check(&files)?);
     complaints.extend(rules::check(&files));
     Ok(complaints)

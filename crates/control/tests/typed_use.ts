@@ -1,5 +1,5 @@
-// A program as somebody would write it with the types that openapi-typescript makes of our
-// documents. It is compiled and not run.
+// A typical program that uses the types which openapi-typescript generates from the OpenAPI
+// documents. It is compiled, not run.
 import type { components, operations, paths } from "./control-plane.js";
 import type { paths as enginePaths } from "./engine.js";
 
@@ -18,7 +18,7 @@ const order: components["schemas"]["CreateProject"] = {
   creationFingerprint: "qk6nq1v0r1cY3yW5c1mVb3x2D8r4m2X0hA7uXjvQdZk",
   idempotencyKey: "0192f0c1-7c1e-7b43-9c59-6f6d0c6f7a11",
 };
-// @ts-expect-error: no caller chooses a billing mode (CP-4c).
+// @ts-expect-error: a caller cannot choose the billing mode (CP-4c).
 const refused: typeof order = { ...order, billingMode: "invoice" };
 const online = (tunnels: Tunnels): number => tunnels.length;
 

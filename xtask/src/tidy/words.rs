@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use proc_macro2::{TokenStream, TokenTree};
 use toml_edit::DocumentMut;
 
+use super::prose;
 use super::sources::has_extension;
 
 /// File of the vocabulary.
@@ -73,18 +74,13 @@ impl Vocabulary {
     }
 
     fn check_text(&self, path: &str, text: &str) -> Vec<String> {
-        let is_code = has_extension(path, &["rs"]);
-        if !is_code && !has_extension(path, &["md", "html"]) {
-            return Vec::new();
-        }
         let terms = present(&self.phrases, text);
         if terms.is_empty() {
             return Vec::new();
         }
         let mut complaints = Vec::new();
-        for (number, line) in (1..).zip(text.lines()) {
-            let prose = if is_code { comment(line) } else { Some(line) };
-            let Some(prose) = prose else { continue };
+        for (number, line) in prose::lines(path, text) {
+            let Some(prose) = line else { continue };
             let words = split(prose, |letter| letter.is_alphanumeric() || letter == '\'');
             for term in terms.iter().filter(|term| contains(&words, &term.avoid)) {
                 complaints.push(term.complaint(path, number));
@@ -125,13 +121,6 @@ fn present<'t>(terms: &'t [Term], text: &str) -> Vec<&'t Term> {
     let text = text.to_lowercase();
     let has_all = |term: &&Term| term.avoid.split(' ').all(|word| text.contains(word));
     terms.iter().filter(has_all).collect()
-}
-
-/// The text of a line that is a comment.
-fn comment(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    line.starts_with("//")
-        .then(|| line.trim_start_matches(['/', '!']))
 }
 
 /// The words of a text in lower case, between single spaces.
