@@ -36,7 +36,7 @@ use crate::repository::Repository;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Flavour {
     /// The complete program.
-    Whole,
+    Complete,
     /// The agent, for machines with private services and for desktops.
     Agent,
 }
@@ -45,20 +45,20 @@ impl Flavour {
     /// The name of its packages.
     fn package(self) -> &'static str {
         match self {
-            Self::Whole => "svc",
+            Self::Complete => "svc",
             Self::Agent => "svc-agent",
         }
     }
 
     fn named(package: &str) -> Result<Self> {
-        let flavours = [Self::Whole, Self::Agent];
+        let flavours = [Self::Complete, Self::Agent];
         let named = flavours.into_iter().find(|one| one.package() == package);
         named.with_context(|| format!("there is no package {package}\n\n{USAGE}"))
     }
 
     fn features(self) -> &'static [&'static str] {
         match self {
-            Self::Whole => &[],
+            Self::Complete => &[],
             Self::Agent => &["--no-default-features"],
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
             .with_context(|| format!("{flag} needs a value\n\n{USAGE}"));
         match flag.as_str() {
             "--out" => out = value?.into(),
-            "--svc" => programs.push((Flavour::Whole, PathBuf::from(value?))),
+            "--svc" => programs.push((Flavour::Complete, PathBuf::from(value?))),
             "--agent" => programs.push((Flavour::Agent, PathBuf::from(value?))),
             "--only-build" => only = Some(Flavour::named(value?)?),
             "--sign" => key = Some(PathBuf::from(value?)),
@@ -91,7 +91,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     // Before the build, which would otherwise fail after minutes because of a missing key.
     let key = SigningKey::find(repository, key)?;
     if programs.is_empty() {
-        for flavour in [Flavour::Whole, Flavour::Agent] {
+        for flavour in [Flavour::Complete, Flavour::Agent] {
             programs.push((flavour, build::build(repository, flavour, &out)?));
         }
     }

@@ -138,7 +138,7 @@ pub const OPERATIONS: &[Operation] = &[
     terminals::DETACH,
     terminals::STREAM,
     terminals::CONTROL_REQUESTS,
-    terminals::ASK,
+    terminals::REQUEST_CONTROL,
     terminals::RESOLVE,
     terminals::KEY_GRANTS,
     terminals::GROUPS,

@@ -179,7 +179,7 @@ async fn record(
 ) -> Answer<()> {
     let details = json!({"address": id, "port": port});
     let workspace = project.workspace_id;
-    audit_entry::record(tx, who, workspace, project.id, action, details, now).await
+    audit_entry::record_project_action(tx, who, workspace, project.id, action, details, now).await
 }
 
 fn shown(address: Address) -> Answer<TcpAddress> {

@@ -150,7 +150,7 @@ pub(crate) fn job_failed() {
 }
 
 fn method(method: &Method) -> &'static str {
-    const KNOWN: [(Method, &str); 7] = [
+    const METHODS: [(Method, &str); 7] = [
         (Method::GET, "GET"),
         (Method::HEAD, "HEAD"),
         (Method::POST, "POST"),
@@ -159,7 +159,7 @@ fn method(method: &Method) -> &'static str {
         (Method::DELETE, "DELETE"),
         (Method::OPTIONS, "OPTIONS"),
     ];
-    let known = KNOWN.iter().find(|(known, _)| known == method);
+    let known = METHODS.iter().find(|(known, _)| known == method);
     known.map_or("other", |(_, name)| name)
 }
 

@@ -31,7 +31,7 @@ async fn by_id(
 ) -> Answer<Json<TurnCredential>> {
     let ttl = issue::Ttl::parse(body.unwrap_or_default())?;
     let mut read = app.store.read().await?;
-    let found = access::project(&mut read, &who, &project_id, NEEDED).await?;
+    let found = access::project(&mut read, &who, &project_id, CREATE_PERMISSION).await?;
     drop(read);
     access::require_usable(&found.project)?;
     issue::issue(&app, &who, &found.project, ttl)
@@ -47,7 +47,8 @@ async fn by_endpoint(
 ) -> Answer<Json<TurnCredential>> {
     let ttl = issue::Ttl::parse(body.unwrap_or_default())?;
     let mut read = app.store.read().await?;
-    let found = access::project_of_endpoint(&mut read, &who, &project_endpoint, NEEDED).await?;
+    let found =
+        access::project_of_endpoint(&mut read, &who, &project_endpoint, CREATE_PERMISSION).await?;
     drop(read);
     access::require_usable(&found.project)?;
     issue::issue(&app, &who, &found.project, ttl)
@@ -55,4 +56,4 @@ async fn by_endpoint(
         .map(Json)
 }
 
-const NEEDED: Permission = Permission::TurnCredentialsCreate;
+const CREATE_PERMISSION: Permission = Permission::TurnCredentialsCreate;

@@ -61,5 +61,5 @@ async fn record(
 ) -> Answer<()> {
     let details = json!({"server": server.id, "name": server.name});
     let workspace = project.workspace_id;
-    audit_entry::record(tx, who, workspace, project.id, action, details, now).await
+    audit_entry::record_project_action(tx, who, workspace, project.id, action, details, now).await
 }

@@ -123,7 +123,7 @@ impl Inspector {
     /// Sets the description of the inspected tunnel.
     pub fn describe(&self, about: InspectorInfo) {
         self.shared.about.lock().clone_from(&about);
-        drop(self.shared.updates.send(Update::About(about)));
+        drop(self.shared.updates.send(Update::Info(about)));
     }
 
     /// A tap for a replayed request.

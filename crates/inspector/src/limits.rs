@@ -35,4 +35,4 @@ pub(crate) const HEAD_BYTES: usize = 64 * 1024 - 1;
 
 /// Pending requests of one connection: the engine sends them one at a time, and 100 at a time with
 /// HTTP/2 unless the service allows more.
-pub(crate) const WAITING: usize = 1024;
+pub(crate) const PENDING_REQUESTS: usize = 1024;

@@ -82,7 +82,7 @@ fn delimited(value: &[u8], depth: usize, room: &mut usize) -> Value {
     }
     // Failed attempts count as well, or nested attempts would be unlimited.
     *room = room.saturating_sub(1 + value.len() / 16);
-    Value::Bytes(hex::encode(value.get(..SHOWN).unwrap_or(value)))
+    Value::Bytes(hex::encode(value.get(..PREVIEW_BYTES).unwrap_or(value)))
 }
 
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
@@ -110,7 +110,7 @@ const MAX_FIELDS: usize = 4000;
 /// The largest valid field number.
 const MAX_NUMBER: u64 = (1 << 29) - 1;
 /// Displayed bytes of a value that is neither text nor a message.
-const SHOWN: usize = 1024;
+const PREVIEW_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -230,7 +230,7 @@ impl Store {
     pub(crate) fn clear(&mut self) {
         self.exchanges.clear();
         self.bytes = 0;
-        self.updates.push(Update::Gone {
+        self.updates.push(Update::Removed {
             up_to: self.last_id,
         });
     }
@@ -283,7 +283,7 @@ impl Store {
             left = Some(oldest.summary.id);
         }
         self.updates
-            .extend(left.map(|up_to| Update::Gone { up_to }));
+            .extend(left.map(|up_to| Update::Removed { up_to }));
     }
 }
 

@@ -23,14 +23,14 @@ pub enum Update {
     Exchange(Summary),
     /// Exchanges were removed: the oldest because of the limits, or all of them by a user. Their
     /// ids are at most this one.
-    Gone {
+    Removed {
         /// The newest removed id.
         up_to: u64,
     },
     /// Recording was paused or resumed.
     Paused(bool),
     /// The inspected tunnel or its address changed.
-    About(InspectorInfo),
+    Info(InspectorInfo),
     /// The receiver was too slow and missed updates: [`Subscription::list`](crate::Subscription::list) has the current state.
     Missed,
 }

@@ -52,7 +52,7 @@ enum Disconnect {
     #[error("the connection failed")]
     Failed(#[source] reqwest::Error),
     #[error("the platform did not respond in time")]
-    Late,
+    TimedOut,
     #[error("the platform sent nothing for too long")]
     Silent,
     #[error("the platform closed the connection")]
@@ -167,7 +167,7 @@ impl Link {
 
     async fn read<H: Handler>(&self, handler: &H) -> Result<std::convert::Infallible, Disconnect> {
         let opening = timeout(self.pace.first_contact, self.open_stream());
-        let (mut response, grounded) = opening.await.map_err(|_| Disconnect::Late)??;
+        let (mut response, grounded) = opening.await.map_err(|_| Disconnect::TimedOut)??;
         let mut reader = Reader::new(grounded);
         let mut time_limit = self.pace.first_contact;
         loop {
@@ -215,7 +215,7 @@ impl Link {
 
     fn take<H: Handler>(&self, step: LinkEvent, handler: &H) -> Result<(), Disconnect> {
         match step {
-            LinkEvent::Nothing => return Ok(()),
+            LinkEvent::Ignored => return Ok(()),
             LinkEvent::Snapshot {
                 platform,
                 items,
@@ -229,7 +229,7 @@ impl Link {
                 self.storage.replace(state);
             }
             LinkEvent::Change { items, cursor } => {
-                self.storage.fold(&items, &cursor);
+                self.storage.apply(&items, &cursor);
                 handler.change(items);
                 self.status.change(&cursor);
             }

@@ -36,7 +36,7 @@ pub enum LinkEvent {
         cursor: Cursor,
     },
     /// A line without an event.
-    Nothing,
+    Ignored,
 }
 
 /// Reason why a stream cannot be read further. The text never contains data of the stream.
@@ -104,7 +104,7 @@ impl Reader {
                 // The platform may abort a snapshot and start again.
                 self.snapshot = Some((platform, Vec::new()));
                 self.gathered = 0;
-                Ok(LinkEvent::Nothing)
+                Ok(LinkEvent::Ignored)
             }
             LinkMessage::Item { item } => {
                 let (_, items) = self
@@ -116,7 +116,7 @@ impl Reader {
                     return Err(StreamError::Endless);
                 }
                 items.push(item);
-                Ok(LinkEvent::Nothing)
+                Ok(LinkEvent::Ignored)
             }
             LinkMessage::SnapshotEnd { cursor } => {
                 let (platform, items) = self.snapshot.take().ok_or(StreamError::Misplaced(
@@ -136,7 +136,7 @@ impl Reader {
                 Err(StreamError::Misplaced("a change before any snapshot"))
             }
             LinkMessage::Change { cursor, items } => Ok(LinkEvent::Change { items, cursor }),
-            LinkMessage::Alive {} | LinkMessage::Unknown => Ok(LinkEvent::Nothing),
+            LinkMessage::Alive {} | LinkMessage::Unknown => Ok(LinkEvent::Ignored),
         }
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     fn a_snapshot_is_delivered_complete_before_changes() {
         let mut reader = Reader::new(false);
         let early = read(&mut reader, &format!("{BEGIN}\n{GONE}\n{GONE}\n")).unwrap();
-        assert!(early.iter().all(|step| *step == LinkEvent::Nothing));
+        assert!(early.iter().all(|step| *step == LinkEvent::Ignored));
         let steps = read(&mut reader, &format!("{END}\n{CHANGE}\n")).unwrap();
         let [
             LinkEvent::Snapshot { items, cursor, .. },
@@ -204,7 +204,7 @@ mod tests {
     fn messages_of_later_versions_are_ignored() {
         let later = "{\"type\":\"song\",\"verse\":1}\n{\"type\":\"alive\",\"mood\":\"good\"}\n";
         let steps = read(&mut Reader::new(true), later).unwrap();
-        assert_eq!(steps, [LinkEvent::Nothing, LinkEvent::Nothing]);
+        assert_eq!(steps, [LinkEvent::Ignored, LinkEvent::Ignored]);
     }
 
     /// Sets the byte count directly, because reading a gibibyte takes a while.

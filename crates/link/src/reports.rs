@@ -92,7 +92,7 @@ enum SendError {
     #[error("the connection failed")]
     Failed(#[source] reqwest::Error),
     #[error("the platform did not respond in time")]
-    Late,
+    TimedOut,
     #[error("the receipt is not valid")]
     Receipt,
     #[error("the report cannot be read from disk: {0}")]
@@ -476,7 +476,7 @@ impl Sender {
             .header(CONTENT_TYPE, "application/json")
             .body(report);
         let answering = timeout(self.pace.receipt, answer(request));
-        let receipt = answering.await.map_err(|_| SendError::Late)??;
+        let receipt = answering.await.map_err(|_| SendError::TimedOut)??;
         if receipt.through < batch.sequence {
             return Err(SendError::Receipt);
         }

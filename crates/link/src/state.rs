@@ -56,7 +56,7 @@ impl State {
 
     /// Applies a change. Returns true if the change may revoke an earlier permission. This is the
     /// case for all items except those with a new key.
-    pub fn fold(&mut self, items: &[Item], cursor: Cursor) -> bool {
+    pub fn apply(&mut self, items: &[Item], cursor: Cursor) -> bool {
         let mut restricts = false;
         for item in items {
             restricts |= self.put(item);
@@ -163,7 +163,7 @@ impl State {
 pub enum StateFileError {
     /// The file is truncated or was changed.
     #[error("it is corrupt: {0}")]
-    Broken(&'static str),
+    Corrupt(&'static str),
     /// The file was written by a version with another file format.
     #[error("its format is of another version")]
     Version,
@@ -235,18 +235,18 @@ impl State {
     pub fn from_file(file: &[u8], address: &str) -> Result<Self, StateFileError> {
         let body = file
             .strip_suffix(b"\n")
-            .ok_or(StateFileError::Broken("it is truncated"))?;
+            .ok_or(StateFileError::Corrupt("it is truncated"))?;
         let cut = body.iter().rposition(|byte| *byte == b'\n');
         let (body, trailer) = body.split_at(cut.map_or(0, |at| at + 1));
-        let trailer: Trailer =
-            serde_json::from_slice(trailer).map_err(|_| StateFileError::Broken("its last line"))?;
+        let trailer: Trailer = serde_json::from_slice(trailer)
+            .map_err(|_| StateFileError::Corrupt("its last line"))?;
         if trailer.sha256 != sha256(body) {
-            return Err(StateFileError::Broken("its checksum"));
+            return Err(StateFileError::Corrupt("its checksum"));
         }
         let mut lines = body.split_inclusive(|byte| *byte == b'\n');
-        let first = lines.next().ok_or(StateFileError::Broken("it is empty"))?;
+        let first = lines.next().ok_or(StateFileError::Corrupt("it is empty"))?;
         let header: Header =
-            serde_json::from_slice(first).map_err(|_| StateFileError::Broken("its first line"))?;
+            serde_json::from_slice(first).map_err(|_| StateFileError::Corrupt("its first line"))?;
         if header.format != FORMAT || header.version != VERSION {
             return Err(StateFileError::Version);
         }
@@ -262,11 +262,11 @@ impl State {
         };
         for line in lines {
             let item =
-                serde_json::from_slice(line).map_err(|_| StateFileError::Broken("an item"))?;
+                serde_json::from_slice(line).map_err(|_| StateFileError::Corrupt("an item"))?;
             state.put(&item);
         }
         if state.items.len() != trailer.items {
-            return Err(StateFileError::Broken("its count"));
+            return Err(StateFileError::Corrupt("its count"));
         }
         Ok(state)
     }

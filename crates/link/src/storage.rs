@@ -111,13 +111,13 @@ impl Storage {
     }
 
     /// Applies a change to the effective state.
-    pub(crate) fn fold(&self, items: &[Item], cursor: &Cursor) {
+    pub(crate) fn apply(&self, items: &[Item], cursor: &Cursor) {
         let restricts = {
             let mut memory = self.memory.lock();
             let Some(state) = &mut memory.state else {
                 return;
             };
-            let restricts = state.fold(items, cursor.clone());
+            let restricts = state.apply(items, cursor.clone());
             memory.restricted |= restricts;
             restricts
         };

@@ -299,7 +299,7 @@ impl<B: Backend> Server<B> {
     /// CP-4g: nothing is created; the response contains the information that the user has to see.
     async fn unconfirmed(&self, arguments: &Map<String, Value>, caller: &Extensions) -> CallFuture {
         let Some(preview) = Tool::find("svc_project_creation_options") else {
-            return Ok(result::failure(UNCONFIRMED));
+            return Ok(result::failure(CONFIRMATION_REQUIRED));
         };
         let workspace = arguments
             .get("workspace_id")
@@ -326,7 +326,7 @@ impl<B: Backend> Server<B> {
             .find(|option| option.get("plan").and_then(Value::as_str) == plan);
         match option {
             Some(option) => Ok(result::failure(format!(
-                "{UNCONFIRMED} It is: {}\nThe preview: {option}",
+                "{CONFIRMATION_REQUIRED} It is: {}\nThe preview: {option}",
                 option.get("billingImpact").unwrap_or(&Value::Null),
             ))),
             None => Err(BadArgument::new("plan", "the preview has no such plan")),
@@ -385,7 +385,7 @@ impl<B: Backend> Server<B> {
 /// The result of a call, or an invalid argument.
 type CallFuture = Result<CallToolResult, BadArgument>;
 
-const UNCONFIRMED: &str = "Nothing was created. Show the billing impact of this plan to the user, \
+const CONFIRMATION_REQUIRED: &str = "Nothing was created. Show the billing impact of this plan to the user, \
                            and call again with confirmed: true and the creation_fingerprint of the \
                            preview once they have agreed.";
 

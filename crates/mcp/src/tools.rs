@@ -59,7 +59,7 @@ pub(crate) enum Call {
     /// An operation whose body is the argument of this name.
     WithBody(&'static Operation, &'static str),
     /// One of two operations: the one whose path parameters are among the arguments.
-    Either(&'static Operation, &'static Operation),
+    ByPathParameters(&'static Operation, &'static Operation),
     /// A creation, once the user has confirmed its cost (CP-4g).
     CreateProject,
     /// A list of the Engine API of the project's engine.
@@ -119,7 +119,7 @@ pub const TOOLS: &[Tool] = &[
         title: "Get a project",
         description: "One project, by its id or by its endpoint (eight hexadecimal characters).",
         effect: Effect::Reads,
-        call: Call::Either(projects::GET, projects::RESOLVE),
+        call: Call::ByPathParameters(projects::GET, projects::RESOLVE),
     },
     Tool {
         name: "svc_project_creation_options",
@@ -402,7 +402,7 @@ pub const TOOLS: &[Tool] = &[
         description: "A username and a credential for the TURN relay, valid for some minutes, by \
                       project id or by project endpoint.",
         effect: Effect::Adds,
-        call: Call::Either(turn::ISSUE_BY_ID, turn::ISSUE_BY_ENDPOINT),
+        call: Call::ByPathParameters(turn::ISSUE_BY_ID, turn::ISSUE_BY_ENDPOINT),
     },
     Tool {
         name: "svc_token_create",
@@ -425,7 +425,7 @@ impl Tool {
         match self.call {
             Call::Discovery | Call::OpenApi | Call::Live(_) | Call::Terminal(_) => Vec::new(),
             Call::Operation(operation) | Call::WithBody(operation, _) => vec![operation],
-            Call::Either(one, other) => vec![one, other],
+            Call::ByPathParameters(one, other) => vec![one, other],
             Call::CreateProject => vec![projects::CREATE],
         }
     }

@@ -8,7 +8,7 @@ use types::id::{CredentialId, UserId, WorkspaceId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern};
 use crate::database::row::{record, words};
 use crate::database::secret::SecretHash;
 use crate::database::sql::{sorted, sql, statements};
@@ -243,7 +243,7 @@ pub async fn insert(tx: &mut Tx, new: &Credential) -> Result<(), Error> {
         .bind(new.oauth_client.as_ref())
         .bind(new.issued_by)
         .bind(new.root_id)
-        .bind(fold(&new.name))
+        .bind(fold_case(&new.name))
         .execute(tx)
         .await?;
     tx.note(Change::credential(new.id), new.updated_at);

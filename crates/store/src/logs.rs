@@ -7,7 +7,7 @@ use types::id::{LogId, ProjectId, StreamId, TunnelId, WorkspaceId};
 
 pub use self::search::index;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern};
 use crate::database::row::record;
 use crate::database::sql::{sql, statements};
 use crate::database::timeline::{Period, Timeline};
@@ -87,7 +87,7 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
         .bind(&log.summary)
         .bind(log.created_at)
         .bind(log.expires_at)
-        .bind(fold(search))
+        .bind(fold_case(search))
         .changed(tx)
         .await
 }

@@ -14,7 +14,7 @@ use types::id::{ProjectId, UserId, WorkspaceId};
 pub(crate) use self::filter::Filter;
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern};
 use crate::database::row::{record, words};
 use crate::database::sql::{Value, sql, statements};
 use crate::error::{Conflict, Error};
@@ -295,7 +295,7 @@ pub async fn insert(tx: &mut Tx, new: &NewProject) -> Result<(), Error> {
         .bind(new.workspace_id)
         .bind(&new.endpoint)
         .bind(&new.name)
-        .bind(format!("{} {}", fold(&new.name), new.endpoint))
+        .bind(format!("{} {}", fold_case(&new.name), new.endpoint))
         .bind(&new.plan)
         .bind(&new.provider)
         .bind(new.region.as_ref())
@@ -423,7 +423,7 @@ pub async fn rename(tx: &mut Tx, id: ProjectId, name: &str, now: Timestamp) -> R
     sql(RENAME)
         .bind(id)
         .bind(name)
-        .bind(fold(name))
+        .bind(fold_case(name))
         .bind(now)
         .changed(tx)
         .await

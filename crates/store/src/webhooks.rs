@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WebhookId};
 
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern};
 use crate::database::row::{record, words};
 use crate::database::secret::SealedBytes;
 use crate::database::sql::{sorted, sql, statements};
@@ -174,7 +174,11 @@ pub async fn insert(tx: &mut Tx, webhook: &Webhook) -> Result<(), Error> {
         .bind(webhook.created_by)
         .bind(webhook.created_at)
         .bind(webhook.updated_at)
-        .bind(format!("{} {}", fold(&webhook.name), fold(&webhook.url)))
+        .bind(format!(
+            "{} {}",
+            fold_case(&webhook.name),
+            fold_case(&webhook.url)
+        ))
         .execute(tx)
         .await?;
     Ok(())
@@ -237,7 +241,11 @@ pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<bool, Error> {
         .bind(&serde_json::json!(webhook.events))
         .bind(&webhook.url)
         .bind(webhook.updated_at)
-        .bind(format!("{} {}", fold(&webhook.name), fold(&webhook.url)))
+        .bind(format!(
+            "{} {}",
+            fold_case(&webhook.name),
+            fold_case(&webhook.url)
+        ))
         .bind(webhook.failing_since)
         .changed(tx)
         .await

@@ -5,7 +5,7 @@ use types::id::{ProjectId, UserId, WebttyServerId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Page, Paging, fold, pattern};
+use crate::database::page::{Page, Paging, fold_case, pattern};
 use crate::database::row::record;
 use crate::database::sql::{sql, statements};
 use crate::error::Error;
@@ -87,7 +87,7 @@ pub async fn insert(tx: &mut Tx, server: &WebttyServer) -> Result<(), Error> {
         .bind(server.created_by)
         .bind(server.created_at)
         .bind(server.updated_at)
-        .bind(fold(&server.name))
+        .bind(fold_case(&server.name))
         .execute(tx)
         .await?;
     tx.note(Change::webtty_server(server.id), server.created_at);
@@ -151,7 +151,7 @@ pub async fn update(tx: &mut Tx, server: &WebttyServer) -> Result<bool, Error> {
         .bind(&server.access_policy)
         .bind(&server.labels)
         .bind(server.updated_at)
-        .bind(fold(&server.name))
+        .bind(fold_case(&server.name))
         .changed(tx)
         .await
 }

@@ -8,7 +8,7 @@ use types::id::{UserId, WorkspaceId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern};
 use crate::database::row::{record, words};
 use crate::database::sql::{sorted, sql, statements};
 use crate::error::Error;
@@ -167,7 +167,7 @@ pub async fn insert(
         .bind(id)
         .bind(kind)
         .bind(name)
-        .bind(fold(name))
+        .bind(fold_case(name))
         .bind(now)
         .execute(tx)
         .await?;
@@ -237,7 +237,7 @@ pub async fn rename(
     sql(RENAME)
         .bind(id)
         .bind(name)
-        .bind(fold(name))
+        .bind(fold_case(name))
         .bind(now)
         .changed(tx)
         .await

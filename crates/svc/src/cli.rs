@@ -169,7 +169,7 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/snapshots");
         for file in std::fs::read_dir(folder).unwrap() {
             let file = file.unwrap().file_name().into_string().unwrap();
-            let is_of_help = file.starts_with("help-") && !file.ends_with(PENDING);
+            let is_of_help = file.starts_with("help-") && !file.ends_with(UNREVIEWED_EXTENSION);
             assert!(
                 !is_of_help || names.contains(&file),
                 "{file} does not belong to a command"
@@ -229,7 +229,7 @@ mod tests {
     }
 
     /// Extension of a snapshot that is not reviewed yet.
-    const PENDING: &str = ".new";
+    const UNREVIEWED_EXTENSION: &str = ".new";
 
     /// Lines of a terminal window that is slightly larger than the default.
     const SCREEN: usize = 40;

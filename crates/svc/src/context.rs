@@ -159,14 +159,14 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>, Failure> {
 
 /// The context that was selected with `svc context use`.
 pub(crate) fn selected(directory: &Path) -> Option<String> {
-    let text = fs::read_to_string(directory.join(SELECTED)).ok()?;
+    let text = fs::read_to_string(directory.join(SELECTED_FILE)).ok()?;
     let name = text.trim();
     is_name(name).then(|| name.to_owned())
 }
 
 /// Selects a context, or clears the selection.
 pub(crate) fn select(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let path = directory.join(SELECTED);
+    let path = directory.join(SELECTED_FILE);
     let written = match name {
         Some(name) => write_private(&path, format!("{name}\n").as_bytes()),
         None => match fs::remove_file(&path) {
@@ -345,7 +345,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// The file with the name of the selected context, beside `contexts/`.
-const SELECTED: &str = "selected";
+const SELECTED_FILE: &str = "selected";
 
 #[cfg(test)]
 mod tests {

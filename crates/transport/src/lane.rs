@@ -42,7 +42,7 @@ use crate::memory::{self, MemoryReservation, Source};
 
 /// Bytes that may wait to be written to a lane before its streams have to wait: two responses of
 /// the largest kind. More would only wait longer, in front of later ones.
-const OUT: usize = 2 * wire::lane::DOWN_LIMIT;
+const WRITE_BUFFER_LIMIT: usize = 2 * wire::lane::DOWN_LIMIT;
 
 /// Limit of the unread bytes of all streams of a lane, if the [process](memory) has capacity for
 /// them. New streams use other connections long before (see [`Lane::has_room`]). Above the limit,
@@ -51,11 +51,11 @@ const OUT: usize = 2 * wire::lane::DOWN_LIMIT;
 const UNREAD: usize = 32 * 1024 * 1024;
 
 /// Granularity with which a lane's unread bytes are counted in the process.
-const COUNTED: usize = 16 * 1024;
+const ACCOUNTING_UNIT: usize = 16 * 1024;
 
 /// Turns of the driver after which a stream that has read none of its waiting bytes is slow. Its
 /// reader was woken in the first one, and has run before the next.
-const SLOW: u64 = 2;
+const SLOW_TURNS: u64 = 2;
 
 /// A lane, for opening streams on it. Clones are handles of the same lane.
 #[derive(Clone, Debug)]
@@ -226,13 +226,13 @@ impl State {
         !self.retiring
             && self.broken.is_none()
             && self.streams.len() < MAX_STREAMS
-            && self.out.len() < OUT
+            && self.out.len() < WRITE_BUFFER_LIMIT
             && self.unread < most_unread() / 2
     }
 
     /// Updates the count of the process, if the unread bytes have changed by much.
     fn count_unread(&mut self) {
-        if self.unread.abs_diff(self.holding.bytes()) >= COUNTED || self.unread == 0 {
+        if self.unread.abs_diff(self.holding.bytes()) >= ACCOUNTING_UNIT || self.unread == 0 {
             self.holding.set(self.unread);
         }
     }
@@ -245,7 +245,7 @@ impl State {
                 return;
             };
             let turn = self.turn;
-            let unread = |entry: &Entry| (entry.turn + SLOW <= turn, entry.unread());
+            let unread = |entry: &Entry| (entry.turn + SLOW_TURNS <= turn, entry.unread());
             let of_source = self.streams.iter_mut();
             let of_source =
                 of_source.filter(|(_, entry)| entry.source == source && entry.unread() > 0);

@@ -19,7 +19,7 @@ const LOAD: u64 = 2_000;
 
 /// Number of periods after which memory is returned again: connections that are idle after a load,
 /// such as standing connections, are closed within a minute and a half.
-const AGED: u32 = 20;
+const PERIODS_BETWEEN_TRIMS: u32 = 20;
 
 /// Detects the end of a load, once in each period.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl LoadMonitor {
             return true;
         }
         match &mut self.since {
-            Some(AGED) => {
+            Some(PERIODS_BETWEEN_TRIMS) => {
                 self.since = None;
                 true
             }
@@ -88,7 +88,7 @@ mod tests {
             assert!(!calm.has_subsided(taken), "{taken}");
         }
         assert!(calm.has_subsided(400));
-        for _ in 0..AGED {
+        for _ in 0..PERIODS_BETWEEN_TRIMS {
             assert!(!calm.has_subsided(400));
         }
         assert!(calm.has_subsided(400));

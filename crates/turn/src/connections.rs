@@ -179,11 +179,11 @@ async fn read_frames(
         loop {
             let rest = buffer.get(start..).unwrap_or_default();
             match frame(rest) {
-                Frame::Whole { bytes, padding } => {
+                Frame::Complete { bytes, padding } => {
                     let message = rest.get(..bytes).unwrap_or_default();
                     start += bytes + padding;
                     match worker.handle_frame(now, client, message) {
-                        InputOutcome::Nothing => {}
+                        InputOutcome::NoResponse => {}
                         InputOutcome::Answer(answer) => outbound.answer(&answer),
                         InputOutcome::Joined(joined) => {
                             return Ok(Some((joined, buffer.split_off(start))));
@@ -191,7 +191,7 @@ async fn read_frames(
                     }
                 }
                 Frame::Partial => break,
-                Frame::Broken => return Err(io::ErrorKind::InvalidData.into()),
+                Frame::Invalid => return Err(io::ErrorKind::InvalidData.into()),
             }
         }
         buffer.drain(..start);

@@ -210,16 +210,16 @@ impl Worker {
     ) -> InputOutcome {
         let mut core = self.core.lock();
         match core.on_client_packet(now, client, bytes) {
-            Action::Nothing => InputOutcome::Nothing,
+            Action::NoAction => InputOutcome::NoResponse,
             Action::Answer(answer) => InputOutcome::Answer(answer),
             Action::Send { peer, .. } if !self.server.reaches(Transport::Udp, peer) => {
-                InputOutcome::Nothing
+                InputOutcome::NoResponse
             }
             Action::Send { socket, peer, data } => {
                 let peer = self.server.relays.addresses.outward(peer);
                 // A lost datagram is acceptable.
                 socket.send(data, peer).ok();
-                InputOutcome::Nothing
+                InputOutcome::NoResponse
             }
             Action::Open(open) => {
                 let reader = SocketReader {
@@ -237,7 +237,7 @@ impl Worker {
                 let origin = relay.origin();
                 drop(core);
                 self.dial(number, origin, peer);
-                InputOutcome::Nothing
+                InputOutcome::NoResponse
             }
             Action::Join(join) => {
                 let held = ConnectionGuard {
@@ -389,7 +389,7 @@ impl Worker {
 #[derive(Debug)]
 pub(crate) enum InputOutcome {
     /// There is no response now.
-    Nothing,
+    NoResponse,
     /// This response is sent.
     Answer(Vec<u8>),
     /// The connection now carries a peer's data.

@@ -144,19 +144,19 @@ impl FromStr for StreamId {
     type Err = BadId;
 
     fn from_str(given: &str) -> Result<Self, BadId> {
-        const BAD: BadId = BadId {
+        const INVALID_ID: BadId = BadId {
             expected: "a stream id of 24 hex digits",
         };
         let (pairs, rest) = given.as_bytes().as_chunks::<2>();
         let mut bytes = [0; 12];
         if pairs.len() != bytes.len() || !rest.is_empty() {
-            return Err(BAD);
+            return Err(INVALID_ID);
         }
         for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
             *byte = hex_value(*high)
                 .zip(hex_value(*low))
                 .map(|(h, l)| h << 4 | l)
-                .ok_or(BAD)?;
+                .ok_or(INVALID_ID)?;
         }
         Ok(Self(bytes))
     }

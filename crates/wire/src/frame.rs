@@ -65,7 +65,7 @@ impl Decoder {
     pub fn next(&mut self) -> Result<Option<Message>, FrameError> {
         match parse_frame(self.buffer.get(self.consumed..).unwrap_or_default())? {
             FrameParse::Partial { .. } => Ok(None),
-            FrameParse::Whole { payload, frame_len } => {
+            FrameParse::Complete { payload, frame_len } => {
                 let message = Message::decode(payload).map_err(FrameError::Undecodable)?;
                 self.consumed += frame_len;
                 Ok(Some(message))
@@ -81,7 +81,7 @@ impl Decoder {
     pub fn missing(&self) -> Result<usize, FrameError> {
         match parse_frame(self.buffer.get(self.consumed..).unwrap_or_default())? {
             FrameParse::Partial { missing } => Ok(missing),
-            FrameParse::Whole { .. } => Ok(0),
+            FrameParse::Complete { .. } => Ok(0),
         }
     }
 
@@ -115,7 +115,7 @@ impl From<&FrameError> for crate::Error {
 
 enum FrameParse<'a> {
     Partial { missing: usize },
-    Whole { payload: &'a [u8], frame_len: usize },
+    Complete { payload: &'a [u8], frame_len: usize },
 }
 
 fn parse_frame(bytes: &[u8]) -> Result<FrameParse<'_>, FrameError> {
@@ -127,7 +127,7 @@ fn parse_frame(bytes: &[u8]) -> Result<FrameParse<'_>, FrameError> {
     let len = usize::try_from(u32::from_be_bytes(*header)).unwrap_or(usize::MAX);
     check_payload_len(len)?;
     match rest.get(..len) {
-        Some(payload) => Ok(FrameParse::Whole {
+        Some(payload) => Ok(FrameParse::Complete {
             payload,
             frame_len: HEADER_LEN + len,
         }),

@@ -30,7 +30,7 @@ pub(super) fn build(repository: &Repository, flavour: Flavour, out: &Path) -> Re
     for unification in UNIFICATION {
         cargo.env_remove(unification);
     }
-    if flavour == Flavour::Whole {
+    if flavour == Flavour::Complete {
         // With this variable, the build includes the web terminal or fails.
         cargo.env("SVC_WEB_DIR", web::run(repository)?);
     }
@@ -187,7 +187,7 @@ mod tests {
             ([b"before".as_slice(), &style, b"after"].concat(), true),
         ] {
             fs::write(&program, bytes).unwrap();
-            let checked = check(&repository, Flavour::Whole, &program);
+            let checked = check(&repository, Flavour::Complete, &program);
             assert_eq!(checked.is_ok(), is_whole);
             // The agent has no web pages.
             check(&repository, Flavour::Agent, &program).unwrap();

@@ -102,11 +102,11 @@ impl Contents {
         contents.add(Kind::Program, "svc", fs::read(program)?);
         for unit in listed(&root.join("deploy/systemd"))? {
             let is_server = SERVERS.iter().any(|server| unit.ends_with(server));
-            if flavour == Flavour::Whole || !is_server {
+            if flavour == Flavour::Complete || !is_server {
                 contents.add_file(Kind::Unit, &unit)?;
             }
         }
-        if flavour == Flavour::Whole {
+        if flavour == Flavour::Complete {
             for file in listed(&root.join("deploy/etc"))? {
                 contents.add_file(Kind::Example, &file)?;
             }

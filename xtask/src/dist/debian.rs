@@ -23,7 +23,7 @@ pub(super) fn package(
     stage::write(stage, &contents.entries(&DEBIAN))?;
     stage::write(stage, &told(packing, version, contents)?)?;
     compress(stage, contents)?;
-    if flavour == Flavour::Whole {
+    if flavour == Flavour::Complete {
         // The folder for configurations; no service starts without one.
         fs::create_dir_all(stage.join("etc/svc"))?;
     }
@@ -134,7 +134,7 @@ fn control(
         Entry::new("md5sums", sums(stage)?),
         Entry::new("control", described),
     ];
-    if flavour == Flavour::Whole {
+    if flavour == Flavour::Complete {
         let sources = packing.repository.root().join("deploy/debian");
         let read = |name: &str| {
             fs::read(sources.join(name)).with_context(|| format!("cannot read {name}"))
@@ -164,7 +164,7 @@ fn described(
     // Both packages install the same program path, and the complete one includes the agent.
     // daemontools has another program of this name there.
     let (relations, summary, text) = match flavour {
-        Flavour::Whole => (
+        Flavour::Complete => (
             "Provides: svc-agent\nConflicts: svc-agent, daemontools\nReplaces: svc-agent\n",
             "tunnel platform: agent, engine, control plane, TURN relay",
             " Gives private services public names: an agent beside the service dials out\n \
@@ -179,7 +179,7 @@ fn described(
         ),
     };
     let mut depends = depends(program);
-    if flavour == Flavour::Whole {
+    if flavour == Flavour::Complete {
         // Its script creates the user of the services.
         depends.push_str(", systemd | systemd-standalone-sysusers | systemd-sysusers");
     }

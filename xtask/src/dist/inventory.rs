@@ -105,7 +105,7 @@ impl Inventory {
                 .extend(bundled::in_crate(folder, &mut component)?);
             inventory.others.push(component);
         }
-        if flavour == Flavour::Whole {
+        if flavour == Flavour::Complete {
             inventory.others.extend(bundled::pages(repository)?);
         }
         inventory.others.push(bundled::standard_library()?);
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn each_program_has_its_own_inventory() {
         let repository = Repository::of_this_package().unwrap();
-        let [whole, agent] = [Flavour::Whole, Flavour::Agent].map(|flavour| {
+        let [whole, agent] = [Flavour::Complete, Flavour::Agent].map(|flavour| {
             let inventory = Inventory::gather(&repository, flavour).unwrap();
             let names = inventory.others.into_iter().map(|component| component.name);
             names.collect::<BTreeSet<_>>()

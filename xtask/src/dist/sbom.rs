@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn every_edge_of_the_bill_leads_to_a_component() {
         let repository = Repository::of_this_package().unwrap();
-        for flavour in [Flavour::Whole, Flavour::Agent] {
+        for flavour in [Flavour::Complete, Flavour::Agent] {
             let inventory = Inventory::gather(&repository, flavour).unwrap();
             let sum = "0".repeat(64);
             let bill = bill(&inventory, flavour, "1.2.3", &sum, "1970-01-01T00:00:00Z").unwrap();

@@ -140,7 +140,7 @@ impl Root {
 
 #[test]
 fn the_package_installs_keeps_configurations_and_uninstalls() {
-    let (out, packages) = packed("whole", Flavour::Whole);
+    let (out, packages) = packed("whole", Flavour::Complete);
     let deb = deb(&packages);
     let root = Root::new(directory("root"));
     root.install(&out.join(deb));
@@ -284,7 +284,7 @@ fn the_agent_package_has_no_servers() {
 fn the_umask_does_not_change_the_packages() {
     const OUT: &str = "SVC_XTASK_PACK_INTO";
     if let Some(out) = env::var_os(OUT) {
-        packed_script(Path::new(&out), Flavour::Whole);
+        packed_script(Path::new(&out), Flavour::Complete);
         return;
     }
     let mut sums = Vec::new();
@@ -312,7 +312,7 @@ fn the_umask_does_not_change_the_packages() {
 #[test]
 fn pages_of_the_package_are_complete() {
     let out = directory("pages");
-    let packages = packed_script(&out, Flavour::Whole);
+    let packages = packed_script(&out, Flavour::Complete);
     assert_eq!(deb(&packages).split('_').nth(1), Some("1.2.3~rc.1-1"));
     let root = unpacked(&out, deb(&packages));
     let documents = root.join("usr/share/doc/svc");
@@ -362,7 +362,7 @@ fn pages_of_the_package_are_complete() {
 #[test]
 fn copyright_names_every_component() {
     let repository = Repository::of_this_package().unwrap();
-    let inventory = Inventory::gather(&repository, Flavour::Whole).unwrap();
+    let inventory = Inventory::gather(&repository, Flavour::Complete).unwrap();
     let allowed = AllowedLicences::read(&repository).unwrap();
     let file = copyright::debian(&inventory, &allowed, "svc").unwrap();
     let (mut named, mut explained) = (Vec::new(), Vec::new());
@@ -444,7 +444,7 @@ const SERVERS_ONLY: [&str; 3] = [
 fn units_wait_for_a_configuration() {
     let repository = Repository::of_this_package().unwrap();
     let out = directory("conditions");
-    let packages = packed_script(&out, Flavour::Whole);
+    let packages = packed_script(&out, Flavour::Complete);
     let root = unpacked(&out, deb(&packages));
     for name in ["engine", "platform", "turn"] {
         let unit = repository.read(&format!("deploy/systemd/svc-{name}.service"));

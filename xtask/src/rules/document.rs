@@ -53,17 +53,17 @@ fn open(report: &Report) -> String {
 fn cell(places: &[String]) -> String {
     let mut listed: Vec<_> = places
         .iter()
-        .take(SHOWN)
+        .take(TESTS_PER_RULE)
         .map(|place| format!("`{place}`"))
         .collect();
-    if places.len() > SHOWN {
-        listed.push(format!("+{}", places.len() - SHOWN));
+    if places.len() > TESTS_PER_RULE {
+        listed.push(format!("+{}", places.len() - TESTS_PER_RULE));
     }
     listed.join("<br>")
 }
 
 /// Enough to start reading from, and few enough for a table.
-const SHOWN: usize = 3;
+const TESTS_PER_RULE: usize = 3;
 
 const HEAD: &str = "\
 # The rules and their proofs

@@ -56,7 +56,7 @@ pub(super) const CONTROL_REQUESTS: Operation = reads(
     Method::Get,
     shapes::CONTROL_REQUESTS,
 );
-pub(super) const ASK: Operation = writes(
+pub(super) const REQUEST_CONTROL: Operation = writes(
     "create_engine_webtty_control_request",
     Method::Post,
     shapes::CONTROL_REQUESTS,

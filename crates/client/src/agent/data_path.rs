@@ -82,11 +82,11 @@ mod tests {
     fn failures_in_a_row_break_it_and_a_success_between_them_does_not() {
         let path = DataPath::default();
         for _ in 0..3 {
-            fail(&path, IN_A_ROW - 1, REFUSED);
+            fail(&path, IN_A_ROW - 1, ECONNREFUSED);
             path.works();
         }
         assert!(!is_broken(&path));
-        fail(&path, IN_A_ROW, REFUSED);
+        fail(&path, IN_A_ROW, ECONNREFUSED);
         assert!(is_broken(&path));
     }
 
@@ -98,5 +98,5 @@ mod tests {
     }
 
     /// `ECONNREFUSED` of Linux.
-    const REFUSED: i32 = 111;
+    const ECONNREFUSED: i32 = 111;
 }

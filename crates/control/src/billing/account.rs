@@ -42,7 +42,7 @@ impl Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaymentStatus {
     /// All payments are made.
-    Good,
+    Paid,
     /// A payment is overdue.
     PastDue,
 }
@@ -100,7 +100,7 @@ mod tests {
     fn since(year: i16, month: i8, day: i8) -> Subscription {
         Subscription {
             id: "sub".to_owned(),
-            payment_status: PaymentStatus::Good,
+            payment_status: PaymentStatus::Paid,
             since: date(year, month, day),
         }
     }
@@ -166,7 +166,7 @@ mod tests {
         ) {
             let since = date(2020, 1, 1).saturating_add(Span::new().days(first));
             let today = since.saturating_add(Span::new().days(later));
-            let subscription = Subscription { id: String::new(), payment_status: PaymentStatus::Good, since };
+            let subscription = Subscription { id: String::new(), payment_status: PaymentStatus::Paid, since };
             let period = subscription.period(today);
             prop_assert!(period.start <= today && today < period.end);
             let rest = period.prorated_amount(monthly, today);

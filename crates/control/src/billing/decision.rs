@@ -46,7 +46,7 @@ pub fn decide(terms: &Terms, account: &Account, today: Date) -> Decision {
         return Decision::Checkout { monthly };
     };
     let now = subscription.period(today).prorated_amount(monthly, today);
-    if account.has_payment_method && subscription.payment_status == PaymentStatus::Good {
+    if account.has_payment_method && subscription.payment_status == PaymentStatus::Paid {
         Decision::Update {
             subscription: subscription.id.clone(),
             now,
@@ -106,7 +106,7 @@ mod tests {
                 monthly: pro.monthly
             }
         );
-        let good = account(PaymentStatus::Good, true);
+        let good = account(PaymentStatus::Paid, true);
         assert_eq!(decide(basic, &good, today), Decision::Free);
         assert_eq!(
             decide(pro, &good, today),
@@ -118,7 +118,7 @@ mod tests {
         );
         for broken in [
             account(PaymentStatus::PastDue, true),
-            account(PaymentStatus::Good, false),
+            account(PaymentStatus::Paid, false),
         ] {
             assert_eq!(
                 decide(pro, &broken, today).action(),

@@ -39,7 +39,7 @@ impl Billing for Ledger {
                 subscription: subscription.map(|row| Subscription {
                     id: row.id.to_string(),
                     payment_status: if row.status == ACTIVE {
-                        PaymentStatus::Good
+                        PaymentStatus::Paid
                     } else {
                         PaymentStatus::PastDue
                     },
@@ -283,7 +283,7 @@ fn end_of_period(since: Timestamp, at: Timestamp, now: Timestamp) -> Timestamp {
 fn period_of(since: Timestamp, at: Timestamp) -> Period {
     let terms = Subscription {
         id: String::new(),
-        payment_status: PaymentStatus::Good,
+        payment_status: PaymentStatus::Paid,
         since: day_of(since),
     };
     terms.period(day_of(at))

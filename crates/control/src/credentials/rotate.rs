@@ -61,7 +61,7 @@ pub(super) async fn rotate(
     // Tokens have whole seconds. A successor with less than a second left is useless.
     let has_ended = |end: Timestamp| end.as_second() <= now.as_second();
     if old.expires_at.is_some_and(has_ended) {
-        return Err(Problem::conflict().with_detail(ENDED).into());
+        return Err(Problem::conflict().with_detail(NOT_ROTATABLE).into());
     }
     let successor = issue(
         &app,
@@ -80,7 +80,7 @@ pub(super) async fn rotate(
         .saturating_add(SignedDuration::from_secs(i64::from(overlap)))
         .unwrap_or(Timestamp::MAX);
     if !stored::rotate(&mut tx, who.user.id, id, new, ends_at, now).await? {
-        return Err(Problem::conflict().with_detail(ENDED).into());
+        return Err(Problem::conflict().with_detail(NOT_ROTATABLE).into());
     }
     stored::insert(&mut tx, &successor.credential).await?;
     require_credential_quota(&mut tx, who.user.id, now).await?;
@@ -94,4 +94,4 @@ pub(super) async fn rotate(
     successor.shown(now).map(Json)
 }
 
-const ENDED: &str = "It was already rotated, or has ended.";
+const NOT_ROTATABLE: &str = "It was already rotated, or has ended.";

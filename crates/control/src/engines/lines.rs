@@ -55,7 +55,7 @@ impl Lines {
             return Ok(());
         }
         let chunk = Bytes::from(std::mem::take(&mut self.buffer));
-        match timeout(STALLED, self.sender.send(chunk)).await {
+        match timeout(WRITE_TIMEOUT, self.sender.send(chunk)).await {
             Ok(Ok(())) => {
                 self.flushed = Instant::now();
                 Ok(())
@@ -99,7 +99,7 @@ const CHUNK_BYTES: usize = 32 * 1024;
 const QUEUE: usize = 4;
 /// Time limit for a write. Engines process lines immediately. An engine that receives nothing for
 /// twice as long considers the link broken anyway.
-const STALLED: Duration = Duration::from_secs(8);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(8);
 
 #[cfg(test)]
 mod tests {

@@ -31,7 +31,7 @@ pub(super) async fn open(
     let mut is_new = false;
     if config.secret_file.is_none() && !files::exists(&path)? {
         if mark.is_some() {
-            return Err(wrong(MISSING));
+            return Err(wrong(SECRET_MISSING));
         }
         is_new = files::create_once(&path, files::new_secret)?;
     }
@@ -52,9 +52,9 @@ pub(super) async fn open(
             path: path.clone(),
             source,
         })?;
-        return Err(wrong(MISSING));
+        return Err(wrong(SECRET_MISSING));
     }
-    Err(wrong(OTHER))
+    Err(wrong(WRONG_SECRET))
 }
 
 /// A key for one purpose (RFC 5869).
@@ -94,7 +94,7 @@ async fn store_mark(
     mark(store).await?.ok_or(KeyError::Cryptography)
 }
 
-const MISSING: &str = "the file does not exist, but the database was encrypted with the secret of \
+const SECRET_MISSING: &str = "the file does not exist, but the database was encrypted with the secret of \
     another process: copy the file from there, or set platform.secret_file";
-const OTHER: &str = "this is not the secret that encrypted the database: copy the file from the \
+const WRONG_SECRET: &str = "this is not the secret that encrypted the database: copy the file from the \
     other process, or from a backup";

@@ -75,7 +75,7 @@ pub(super) async fn submit(
             let page = approval_page(&app, &who, ip, code, &grant, client).await?;
             Ok(page)
         }
-        DeviceGrantLookup::Nothing => Ok(page_with(
+        DeviceGrantLookup::NotFound => Ok(page_with(
             StatusCode::UNPROCESSABLE_ENTITY,
             &CodePage {
                 user_code: &typed,
@@ -148,7 +148,7 @@ enum DeviceGrantLookup<'a> {
         grant: Box<DeviceGrant>,
         client: &'a Client,
     },
-    Nothing,
+    NotFound,
     TooSoon(TooSoon),
 }
 
@@ -170,17 +170,17 @@ async fn find<'a>(
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     let Some(code) = UserCode::parse(typed) else {
-        return Ok(DeviceGrantLookup::Nothing);
+        return Ok(DeviceGrantLookup::NotFound);
     };
     let hash = code.hash(app)?;
     let grant = device_grants::pending(&mut *app.store.read().await?, hash, now).await?;
     let Some(grant) = grant else {
-        return Ok(DeviceGrantLookup::Nothing);
+        return Ok(DeviceGrantLookup::NotFound);
     };
     app.oauth.codes_by_user.take_back(&who.user.id);
     app.oauth.codes_by_network.take_back(&place);
     let client = app.config.oauth.client(&grant.client_id);
-    Ok(client.map_or(DeviceGrantLookup::Nothing, |client| {
+    Ok(client.map_or(DeviceGrantLookup::NotFound, |client| {
         DeviceGrantLookup::Grant {
             code,
             grant: Box::new(grant),

@@ -40,7 +40,7 @@ pub(super) async fn show(
     };
     Ok(page(&NewEmailPage {
         action: &action,
-        is_change: store::fold(&email) != store::fold(&who.user.email),
+        is_change: store::fold_case(&email) != store::fold_case(&who.user.email),
         email: &email,
     }))
 }

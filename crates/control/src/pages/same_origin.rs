@@ -76,9 +76,9 @@ pub fn is_same_origin(headers: &HeaderMap, base_url: &str) -> bool {
     match (site, origin) {
         (OriginEvidence::Repeated, _) | (_, OriginEvidence::Repeated) => false,
         (OriginEvidence::Absent, OriginEvidence::Absent) => false,
-        (OriginEvidence::Absent, OriginEvidence::Once(origin)) => origin == base_url.as_bytes(),
-        (OriginEvidence::Once(site), OriginEvidence::Absent) => site == b"same-origin",
-        (OriginEvidence::Once(site), OriginEvidence::Once(origin)) => {
+        (OriginEvidence::Absent, OriginEvidence::Single(origin)) => origin == base_url.as_bytes(),
+        (OriginEvidence::Single(site), OriginEvidence::Absent) => site == b"same-origin",
+        (OriginEvidence::Single(site), OriginEvidence::Single(origin)) => {
             site == b"same-origin" && origin == base_url.as_bytes()
         }
     }
@@ -92,7 +92,7 @@ pub fn refusal() -> Problem {
 
 enum OriginEvidence<'a> {
     Absent,
-    Once(&'a [u8]),
+    Single(&'a [u8]),
     Repeated,
 }
 
@@ -100,7 +100,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &str) -> OriginEvidence<'a> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => OriginEvidence::Absent,
-        (Some(value), None) => OriginEvidence::Once(value.as_bytes()),
+        (Some(value), None) => OriginEvidence::Single(value.as_bytes()),
         (Some(_), Some(_)) => OriginEvidence::Repeated,
     }
 }

@@ -112,11 +112,13 @@ pub(super) async fn confirm(
     // unattended browser could guess its code and would see the recovery codes.
     let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     match second_factor::confirm(&app, &who, &form.text("code"), ip).await? {
-        ConfirmationOutcome::On(Some(codes)) => {
+        ConfirmationOutcome::Active(Some(codes)) => {
             let codes = codes.iter().map(RecoveryCode::reveal).collect();
             return Ok(page(&CodesPage { codes }));
         }
-        ConfirmationOutcome::On(None) => return Ok(see_other("/account?done=second-factor-on")),
+        ConfirmationOutcome::Active(None) => {
+            return Ok(see_other("/account?done=second-factor-on"));
+        }
         ConfirmationOutcome::No => {}
     }
     // The app was set up in another window, or never. There is nothing to confirm.

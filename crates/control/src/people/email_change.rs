@@ -77,7 +77,7 @@ pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -
 pub async fn pending(app: &App, user: &User) -> Answer<Option<String>> {
     let mut read = app.store.read().await?;
     let link = links::pending(&mut read, user.id, Kind::Email, app.now()).await?;
-    let other = link.filter(|link| store::fold(&link.email) != store::fold(&user.email));
+    let other = link.filter(|link| store::fold_case(&link.email) != store::fold_case(&user.email));
     Ok(other.map(|link| link.email))
 }
 
@@ -106,7 +106,7 @@ pub async fn complete(
     let Some(link) = link.filter(|link| link.user_id == user.id) else {
         return Ok(false);
     };
-    let is_change = store::fold(&link.email) != store::fold(&user.email);
+    let is_change = store::fold_case(&link.email) != store::fold_case(&user.email);
     let changed = users::set_email(&mut tx, user.id, &user.name, &link.email, true, now).await;
     match changed {
         Ok(_) => {}

@@ -175,7 +175,7 @@ async fn start_afresh(tx: &mut Tx, user: &User, now: Timestamp) -> Answer<()> {
 }
 
 fn may_use(user: &User, link: &Link) -> bool {
-    user.status == Status::Active && store::fold(&user.email) == store::fold(&link.email)
+    user.status == Status::Active && store::fold_case(&user.email) == store::fold_case(&link.email)
 }
 
 /// Lifetime of a link. It is long enough for slow mail, and short because other people may read the

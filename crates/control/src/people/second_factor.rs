@@ -38,7 +38,7 @@ pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
 pub enum ConfirmationOutcome {
     /// The authenticator app is active. If it is the user's first second factor, these are the
     /// recovery codes.
-    On(Option<Vec<RecoveryCode>>),
+    Active(Option<Vec<RecoveryCode>>),
     /// The code is wrong, or there is no pending secret (any more).
     No,
 }
@@ -73,7 +73,7 @@ pub async fn confirm(
     audit::record(&mut tx, &actor, None, Action::SecondFactorOn, target, now).await?;
     tx.commit().await?;
     notices::send(app, &user, &Notice::SecondFactorOn, ip, now);
-    Ok(ConfirmationOutcome::On(codes))
+    Ok(ConfirmationOutcome::Active(codes))
 }
 
 /// Removes the authenticator app and ends the user's other sessions. Removing the last second

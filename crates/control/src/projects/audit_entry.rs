@@ -14,7 +14,7 @@ use crate::wire::unix_millis;
 ///
 /// It is separate from [`crate::audit::record`], because the actions of projects are names that
 /// their callers choose, not an [`Action`](crate::audit::Action).
-pub(crate) async fn record(
+pub(crate) async fn record_project_action(
     tx: &mut Tx,
     actor: &Principal,
     workspace: WorkspaceId,

@@ -38,7 +38,7 @@ pub(super) async fn rename(
     }
     let details = json!({"from": project.name, "to": name.as_str()});
     let (workspace, action) = (project.workspace_id, "project.renamed");
-    audit_entry::record(
+    audit_entry::record_project_action(
         &mut tx,
         &caller.principal,
         workspace,
@@ -81,7 +81,7 @@ pub(super) async fn delete(
     billing.remove(&mut tx, workspace, project.id, now).await?;
     let details = json!({"name": project.name, "endpoint": project.endpoint});
     let action = "project.deleted";
-    audit_entry::record(
+    audit_entry::record_project_action(
         &mut tx,
         &caller.principal,
         workspace,

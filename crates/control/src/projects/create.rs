@@ -191,7 +191,7 @@ async fn attempt(
         app.plan_service.billing().add(&mut tx, &item, now).await?;
     }
     let details = json!({"plan": plan, "provider": provider, "region": new.region});
-    audit_entry::record(
+    audit_entry::record_project_action(
         &mut tx,
         who,
         workspace.id,

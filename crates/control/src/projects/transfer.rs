@@ -88,7 +88,10 @@ pub(super) async fn transfer(
     }
     for (workspace, action) in [(from, "project.transferred"), (to, "project.received")] {
         let details = json!({"from": from, "to": to});
-        audit_entry::record(&mut tx, who, workspace, project.id, action, details, now).await?;
+        audit_entry::record_project_action(
+            &mut tx, who, workspace, project.id, action, details, now,
+        )
+        .await?;
     }
     tx.commit().await?;
     let moved = projects::Project {

@@ -103,7 +103,8 @@ async fn write(
         if projects::set_settings(&mut tx, id, &project.settings, &text, now).await? {
             let details = json!({"settings": text});
             let action = "project.settings_changed";
-            audit_entry::record(&mut tx, who, workspace, id, action, details, now).await?;
+            audit_entry::record_project_action(&mut tx, who, workspace, id, action, details, now)
+                .await?;
             tx.commit().await?;
             return Ok(new);
         }

@@ -111,7 +111,7 @@ pub(super) async fn retry(
     }
     let details = json!({"webhook": webhook.id, "delivery": old.id});
     let (workspace, action) = (project.workspace_id, "webhook.delivery_retried");
-    audit_entry::record(
+    audit_entry::record_project_action(
         &mut tx,
         &caller.principal,
         workspace,

@@ -216,7 +216,7 @@ async fn record(
 ) -> Answer<()> {
     let details = json!({"webhook": webhook.id, "name": webhook.name});
     let workspace = project.workspace_id;
-    audit_entry::record(tx, who, workspace, project.id, action, details, now).await
+    audit_entry::record_project_action(tx, who, workspace, project.id, action, details, now).await
 }
 
 fn status(given: WebhookStatus) -> Status {

@@ -244,7 +244,7 @@ async fn record_attempt(
     let kind = EndKind::of(&report.end);
     let outcome = match kind {
         EndKind::Success => Outcome::Succeeded,
-        EndKind::Gone => Outcome::Failed,
+        EndKind::EndpointGone => Outcome::Failed,
         EndKind::Refusal | EndKind::Silence => {
             next_attempt(delivery.attempts, now)?.map_or(Outcome::Failed, Outcome::RetryAt)
         }
@@ -282,7 +282,7 @@ async fn record_attempt(
 enum EndKind {
     Success,
     /// The endpoint reports that it is gone for good.
-    Gone,
+    EndpointGone,
     /// Any other response.
     Refusal,
     /// No response.
@@ -293,7 +293,7 @@ impl EndKind {
     fn of(end: &AttemptOutcome) -> Self {
         match end {
             end if end.is_success() => Self::Success,
-            end if end.is_gone() => Self::Gone,
+            end if end.is_gone() => Self::EndpointGone,
             AttemptOutcome::Answered { .. } => Self::Refusal,
             AttemptOutcome::Timeout | AttemptOutcome::Unreachable | AttemptOutcome::Refused => {
                 Self::Silence
@@ -323,8 +323,8 @@ async fn note_once(
     }
     webhooks::note_failure(&mut tx, webhook.id, began).await?;
     let since = webhook.failing_since.unwrap_or(began);
-    if kind == EndKind::Gone || now.duration_since(since) >= DISABLED_AFTER {
-        disable(&mut tx, webhook, kind == EndKind::Gone, now).await?;
+    if kind == EndKind::EndpointGone || now.duration_since(since) >= DISABLED_AFTER {
+        disable(&mut tx, webhook, kind == EndKind::EndpointGone, now).await?;
     } else if kind == EndKind::Silence {
         let until = now.saturating_add(PAUSE).unwrap_or(now);
         deliveries::postpone(&mut tx, webhook.id, until).await?;

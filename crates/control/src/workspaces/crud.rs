@@ -64,7 +64,7 @@ pub(super) async fn create(
     let id = WorkspaceId::new(unix_millis(now), random::bytes()?);
     // A credential with a boundary must not create a workspace outside the boundary.
     if !who.limits.boundary().reaches_workspace(id.as_str()) {
-        return Err(Problem::insufficient_scope(NEEDED).into());
+        return Err(Problem::insufficient_scope(PROTECTION_PERMISSION).into());
     }
     let mut tx = app.store.begin().await?;
     require_workspace_quota(&mut tx, who).await?;
@@ -73,7 +73,7 @@ pub(super) async fn create(
     let actor = Actor::caller(who).at(ip);
     let (action, target) = (Action::WorkspaceCreated, Target::Workspace(id));
     audit::record(&mut tx, &actor, Some(id), action, target, now).await?;
-    let made = access::workspace(&mut tx, who, id.as_str(), NEEDED).await?;
+    let made = access::workspace(&mut tx, who, id.as_str(), PROTECTION_PERMISSION).await?;
     tx.commit().await?;
     Ok((StatusCode::CREATED, Json(view::workspace(made))))
 }
@@ -102,7 +102,7 @@ pub(super) async fn rename(
     let now = app.now();
     let who = &caller.principal;
     let mut tx = app.store.begin().await?;
-    let found = access::workspace(&mut tx, who, &id, NEEDED).await?;
+    let found = access::workspace(&mut tx, who, &id, PROTECTION_PERMISSION).await?;
     workspaces::rename(&mut tx, found.id, &name, now).await?;
     audit::record_with(
         &mut tx,
@@ -114,7 +114,7 @@ pub(super) async fn rename(
         now,
     )
     .await?;
-    let renamed = access::workspace(&mut tx, who, &id, NEEDED).await?;
+    let renamed = access::workspace(&mut tx, who, &id, PROTECTION_PERMISSION).await?;
     tx.commit().await?;
     Ok(Json(view::workspace(renamed)))
 }
@@ -129,7 +129,7 @@ pub(super) async fn delete(
     let now = app.now();
     let who = &caller.principal;
     let mut tx = app.store.begin().await?;
-    let found = access::workspace(&mut tx, who, &id, NEEDED).await?;
+    let found = access::workspace(&mut tx, who, &id, PROTECTION_PERMISSION).await?;
     require_owner(found.member_role.into())?;
     if found.kind == Type::Personal {
         return Err(conflict(
@@ -172,7 +172,7 @@ pub(super) async fn role_of(
     who: &Principal,
     workspace: &str,
 ) -> Answer<(WorkspaceId, Role)> {
-    let found = access::workspace(tx, who, workspace, NEEDED).await?;
+    let found = access::workspace(tx, who, workspace, PROTECTION_PERMISSION).await?;
     Ok((found.id, found.member_role.into()))
 }
 
@@ -184,7 +184,7 @@ fn require_owner(role: Role) -> Answer<()> {
     if role == Role::Owner {
         Ok(())
     } else {
-        Err(Problem::insufficient_scope(NEEDED).into())
+        Err(Problem::insufficient_scope(PROTECTION_PERMISSION).into())
     }
 }
 
@@ -204,4 +204,4 @@ pub(super) fn word<T>(
         .transpose()
 }
 
-const NEEDED: Permission = Permission::AccountWorkspaceProtectionReadWrite;
+const PROTECTION_PERMISSION: Permission = Permission::AccountWorkspaceProtectionReadWrite;

@@ -237,7 +237,7 @@ async fn is_inviter_authorized(conn: &mut Conn, invitation: &Invitation) -> Answ
 
 /// True if the invitation is for this user. No other user can join with the link.
 pub fn is_for(invitation: &Invitation, user: &User) -> bool {
-    store::fold(&user.email) == store::fold(&invitation.email)
+    store::fold_case(&user.email) == store::fold_case(&invitation.email)
 }
 
 /// Joins the workspace as an existing user. The link of the mail also verifies the address. False
@@ -354,8 +354,9 @@ pub(crate) async fn invites(
     email: &Email,
 ) -> Answer<bool> {
     let invitation = invitations::live(tx, SecretHash(secret.hash()), app.now()).await?;
-    Ok(invitation
-        .is_some_and(|invitation| store::fold(&invitation.email) == store::fold(email.as_str())))
+    Ok(invitation.is_some_and(|invitation| {
+        store::fold_case(&invitation.email) == store::fold_case(email.as_str())
+    }))
 }
 
 /// Creates an account and joins with it. `None` if the link does not work (any more) or is for

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, PartialEq, Eq)]
 pub enum StateDir {
     /// Exclusive to this service (systemd.exec(5), `StateDirectory=`).
-    Own(PathBuf),
+    Exclusive(PathBuf),
     /// Shared by all programs of a user (XDG Base Directory Specification).
     Shared(PathBuf),
 }
@@ -22,17 +22,19 @@ impl StateDir {
             Some(PathBuf::from(first)).filter(|path| path.is_absolute())
         };
         let home = || variable("HOME").map(|home| home.join(".local/state"));
-        variable("STATE_DIRECTORY").map(Self::Own).or_else(|| {
-            let shared = variable("XDG_STATE_HOME").or_else(home);
-            shared.map(Self::Shared)
-        })
+        variable("STATE_DIRECTORY")
+            .map(Self::Exclusive)
+            .or_else(|| {
+                let shared = variable("XDG_STATE_HOME").or_else(home);
+                shared.map(Self::Shared)
+            })
     }
 
     /// The directory of `part` (`engine`); in a shared state directory with a subdirectory for
     /// `name` (a host).
     pub fn subdirectory(self, part: &str, name: &str) -> PathBuf {
         match self {
-            Self::Own(path) => path,
+            Self::Exclusive(path) => path,
             Self::Shared(path) => path.join("svc").join(part).join(name),
         }
     }

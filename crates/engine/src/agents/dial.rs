@@ -180,7 +180,9 @@ async fn open(
         match error {
             OpenError::Refused(refusal) => refusal,
             OpenError::Full => Error::capacity_exhausted(error.to_string()),
-            OpenError::Gone | OpenError::Deadline => Error::service_unavailable(error.to_string()),
+            OpenError::AgentDisconnected | OpenError::Deadline => {
+                Error::service_unavailable(error.to_string())
+            }
         }
     })?;
     Ok(DialledStream {

@@ -31,7 +31,7 @@ const MAX_LANES_PER_WORKER: usize = 1;
 const STREAMS_BEFORE_NEXT_LANE: usize = 256;
 
 /// Time that a lane may be without a stream.
-const UNUSED: Duration = Duration::from_mins(1);
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Time that the peer's system may acknowledge nothing in flight before a lane is aborted. Waiting
 /// streams then use another connection. It is long enough for a change of network, because streams
@@ -39,7 +39,7 @@ const UNUSED: Duration = Duration::from_mins(1);
 const STALL: Duration = Duration::from_secs(30);
 
 /// Interval for checking that a stream of this engine is still on a lane whose agent is gone.
-const HELD: Duration = Duration::from_secs(15);
+const ORPHAN_CHECK_INTERVAL: Duration = Duration::from_secs(15);
 
 /// One worker's lanes.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ impl Lanes {
             if used.lane.streams() > 0 {
                 used.last_used = now;
             }
-            let idle = now.saturating_duration_since(used.last_used) >= UNUSED;
+            let idle = now.saturating_duration_since(used.last_used) >= IDLE_TIMEOUT;
             if idle {
                 used.lane.retire();
             }
@@ -144,7 +144,7 @@ impl Agent {
                 Ok(self.on_lane(stream, slot, worker, open, budget))
             }
             (None, Some(idle), _) => self.open_standing(slot, worker, idle, open),
-            (None, None, _) => Err(OpenError::Gone),
+            (None, None, _) => Err(OpenError::AgentDisconnected),
         }
     }
 
@@ -195,7 +195,7 @@ async fn serve(
     let abandoned = async {
         gone.cancelled().await;
         loop {
-            tokio::time::sleep(HELD).await;
+            tokio::time::sleep(ORPHAN_CHECK_INTERVAL).await;
             if lane.streams_in_use() == 0 {
                 return;
             }

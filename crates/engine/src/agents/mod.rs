@@ -133,7 +133,7 @@ pub(crate) enum ControlCommand {
 pub(crate) enum OpenError {
     /// The agent has gone, or does not read its control channel.
     #[error("the agent is not connected")]
-    Gone,
+    AgentDisconnected,
     /// The agent did not open a stream in time.
     #[error("the agent did not respond in time")]
     Deadline,
@@ -149,7 +149,7 @@ impl OpenError {
     /// Name in metrics.
     fn as_str(&self) -> &'static str {
         match self {
-            Self::Gone => "gone",
+            Self::AgentDisconnected => "gone",
             Self::Deadline => "deadline",
             Self::Refused(_) => "refused",
             Self::Full => "full",
@@ -210,7 +210,7 @@ impl Agent {
         purpose: Purpose,
     ) -> Result<(TunnelStream, StreamId), OpenError> {
         if self.ended.is_cancelled() {
-            return Err(OpenError::Gone);
+            return Err(OpenError::AgentDisconnected);
         }
         let slot = StreamSlot::take(self).ok_or(OpenError::Full)?;
         let id = StreamId(random_bytes());
@@ -250,14 +250,14 @@ impl Agent {
         idle: pool::IdleConnection,
         open: &StreamOpen,
     ) -> Result<TunnelStream, OpenError> {
-        let opened = idle.open(open).map_err(|_| OpenError::Gone)?;
+        let opened = idle.open(open).map_err(|_| OpenError::AgentDisconnected)?;
         let seated = PooledStream::new(opened, Arc::clone(self), worker);
         Ok(TunnelStream::standing(seated, slot))
     }
 
     /// Takes a standing connection, and waits for a new one if none is idle.
     async fn take_standing(&self, worker: usize) -> Result<pool::IdleConnection, OpenError> {
-        let pool = self.pools.get(worker).ok_or(OpenError::Gone)?;
+        let pool = self.pools.get(worker).ok_or(OpenError::AgentDisconnected)?;
         match pool.take(Instant::now()) {
             Checkout::Ready(idle, demand) => {
                 self.demand(demand);
@@ -269,8 +269,8 @@ impl Agent {
                 tokio::pin!(deadline);
                 loop {
                     tokio::select! {
-                        idle = &mut arrival => return idle.map_err(|_| OpenError::Gone),
-                        () = self.ended.cancelled() => return Err(OpenError::Gone),
+                        idle = &mut arrival => return idle.map_err(|_| OpenError::AgentDisconnected),
+                        () = self.ended.cancelled() => return Err(OpenError::AgentDisconnected),
                         () = &mut deadline => return Err(OpenError::Deadline),
                         // The agent's dial may have failed. It is requested again within the time
                         // that this visitor has.
@@ -280,7 +280,7 @@ impl Agent {
                     }
                 }
             }
-            Checkout::Closed => Err(OpenError::Gone),
+            Checkout::Closed => Err(OpenError::AgentDisconnected),
         }
     }
 
@@ -297,7 +297,7 @@ impl Agent {
         let _asked = asking
             .await
             .map_err(|_| OpenError::Deadline)?
-            .map_err(|_| OpenError::Gone)?;
+            .map_err(|_| OpenError::AgentDisconnected)?;
         let secret = hex::encode(random_bytes::<32>());
         let request = ProxyConnReq {
             tunnel_id: tunnel.to_string(),
@@ -309,15 +309,15 @@ impl Agent {
         let (expected, arrival) = PendingStream::new(secret, self.client_id, worker);
         let _expectation = self.pending.expect_stream(id, expected);
         self.send(Kind::ProxyConnReq(request).into())
-            .map_err(|()| OpenError::Gone)?;
+            .map_err(|()| OpenError::AgentDisconnected)?;
         let arrived = tokio::select! {
             arrived = tokio::time::timeout(OPEN_DEADLINE, arrival) => arrived,
-            () = self.ended.cancelled() => return Err(OpenError::Gone),
+            () = self.ended.cancelled() => return Err(OpenError::AgentDisconnected),
         };
         match arrived {
             Ok(Ok(Ok(stream))) => Ok(TunnelStream::own(stream, slot)),
             Ok(Ok(Err(refusal))) => Err(OpenError::Refused(refusal)),
-            Ok(Err(_)) => Err(OpenError::Gone),
+            Ok(Err(_)) => Err(OpenError::AgentDisconnected),
             Err(_) => Err(OpenError::Deadline),
         }
     }

@@ -51,7 +51,7 @@ enum Step {
     /// The client's close frame; the response to it is waiting to be sent.
     Closed,
     Violation(u16),
-    Gone,
+    Disconnected,
     Ping,
 }
 
@@ -72,8 +72,8 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
             message = socket.recv() => match message {
                 Some(Ok(Message::Close(_))) => Step::Closed,
                 Some(Ok(_)) => Step::Received,
-                Some(Err(error)) => violation(error).map_or(Step::Gone, Step::Violation),
-                None => Step::Gone,
+                Some(Err(error)) => violation(error).map_or(Step::Disconnected, Step::Violation),
+                None => Step::Disconnected,
             },
             next = watch.next() => match next {
                 Ok(frame) => Step::Frame(frame),
@@ -89,7 +89,7 @@ async fn serve(mut socket: WebSocket, initial: Option<(Bytes, Option<Charge>)>, 
                 last_received = Instant::now();
                 continue;
             }
-            Step::Gone => return,
+            Step::Disconnected => return,
             Step::Closed => return finish(socket).await,
             Step::Violation(code) => return close(socket, code, "").await,
             Step::End(end) => return close(socket, code_of(end), &end.to_string()).await,

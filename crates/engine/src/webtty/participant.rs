@@ -67,32 +67,32 @@ pub(crate) async fn participate(
         };
         tokio::select! {
             received = receiving => match received {
-                Err(broken) => broken.fault().map_or(ParticipantEnd::Gone, ParticipantEnd::Fault),
-                Ok(()) => ParticipantEnd::Gone,
+                Err(broken) => broken.fault().map_or(ParticipantEnd::Disconnected, ParticipantEnd::Fault),
+                Ok(()) => ParticipantEnd::Disconnected,
             },
             sent = sending => {
-                if sent.is_ok() { ParticipantEnd::Over } else { ParticipantEnd::Gone }
+                if sent.is_ok() { ParticipantEnd::Complete } else { ParticipantEnd::Disconnected }
             }
-            () = close_deadline => ParticipantEnd::Gone,
-            () = dismissed => ParticipantEnd::Gone,
+            () = close_deadline => ParticipantEnd::Disconnected,
+            () = dismissed => ParticipantEnd::Disconnected,
         }
     };
     // This comes before the farewell, so that nothing waits for a participant that leaves.
     session.on_disconnected(seat.id);
     match ended {
-        ParticipantEnd::Over => farewell(&mut peer, None).await,
+        ParticipantEnd::Complete => farewell(&mut peer, None).await,
         ParticipantEnd::Fault(fault) => farewell(&mut peer, Some(fault)).await,
-        ParticipantEnd::Gone => {}
+        ParticipantEnd::Disconnected => {}
     }
 }
 
 enum ParticipantEnd {
     /// All messages were sent.
-    Over,
+    Complete,
     /// The participant sent an invalid message.
     Fault(String),
     /// The participant disconnected or does not read.
-    Gone,
+    Disconnected,
 }
 
 /// Receives messages from a participant until it closes or is silent for too long.

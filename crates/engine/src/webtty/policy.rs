@@ -24,7 +24,7 @@ pub(crate) struct Policy {
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum ServerAccessError {
     #[error("the server is no longer registered, or is suspended")]
-    Gone,
+    ServerUnavailable,
     #[error("the server is restricted: {0}")]
     Restricted(BoundaryDenial),
 }
@@ -32,7 +32,9 @@ pub(crate) enum ServerAccessError {
 impl From<ServerAccessError> for Problem {
     fn from(not: ServerAccessError) -> Self {
         match not {
-            ServerAccessError::Gone => Self::unavailable().with_detail(not.to_string()),
+            ServerAccessError::ServerUnavailable => {
+                Self::unavailable().with_detail(not.to_string())
+            }
             ServerAccessError::Restricted(denied) => denied.into(),
         }
     }
@@ -49,7 +51,8 @@ impl Policy {
         proof: Option<&Proof>,
         tenancy: &Tenancy,
     ) -> Result<Self, ServerAccessError> {
-        let server = server_of(tunnel, project, tenancy).ok_or(ServerAccessError::Gone)?;
+        let server =
+            server_of(tunnel, project, tenancy).ok_or(ServerAccessError::ServerUnavailable)?;
         if let Some(permission) = server.needs() {
             let user_id = proof.and_then(Proof::user_id);
             let required = match proof {

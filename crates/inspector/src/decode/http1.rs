@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{DecodeError, flow::Flow, websocket::WebSocket};
 use crate::{
     exchange::{Fields, MessageSender, Request, Response, Version},
-    limits::{HEAD_BYTES, WAITING},
+    limits::{HEAD_BYTES, PENDING_REQUESTS},
     store::{self, Origin, Store},
 };
 
@@ -173,7 +173,7 @@ impl Http1 {
         let Progress::Complete { head, head_len } = head else {
             return Ok(rest);
         };
-        if self.waiting.len() >= WAITING {
+        if self.waiting.len() >= PENDING_REQUESTS {
             return Err("too many requests are waiting for responses");
         }
         let authority = match head.authority.port() {

@@ -12,7 +12,7 @@ use loona_hpack::Decoder as Hpack;
 use super::{DecodeError, flow::Flow};
 use crate::{
     exchange::{Fields, MessageSender, Request, Response, Version, text},
-    limits::{HEAD_BYTES, WAITING},
+    limits::{HEAD_BYTES, PENDING_REQUESTS},
     store::{Origin, Store},
 };
 
@@ -328,7 +328,7 @@ impl Http2 {
         let Some(origin) = scene.origin else {
             return Ok(());
         };
-        if self.streams.len() >= WAITING {
+        if self.streams.len() >= PENDING_REQUESTS {
             return Err("too many requests are waiting for responses");
         }
         let host = match read.authority {
@@ -485,16 +485,16 @@ impl Frame {
 
 /// Removes padding and priority from a header block.
 fn unpadded(frame: Frame, payload: &[u8]) -> Result<&[u8], DecodeError> {
-    const BAD: DecodeError = "an HTTP/2 frame of padding alone";
+    const ONLY_PADDING: DecodeError = "an HTTP/2 frame of padding alone";
     let (padding, rest) = if frame.has(PADDED) {
-        let (padding, rest) = payload.split_first().ok_or(BAD)?;
+        let (padding, rest) = payload.split_first().ok_or(ONLY_PADDING)?;
         (usize::from(*padding), rest)
     } else {
         (0, payload)
     };
     let start = if frame.has(PRIORITY) { 5 } else { 0 };
-    let end = rest.len().checked_sub(padding).ok_or(BAD)?;
-    rest.get(start..end).ok_or(BAD)
+    let end = rest.len().checked_sub(padding).ok_or(ONLY_PADDING)?;
+    rest.get(start..end).ok_or(ONLY_PADDING)
 }
 
 /// A decoded header block.

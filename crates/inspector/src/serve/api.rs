@@ -324,9 +324,9 @@ async fn events(State(state): SharedState) -> Sse<impl Stream<Item = Result<Even
             let update = stop.run_until_cancelled(subscription.next()).await??;
             let event = match update {
                 Update::Exchange(summary) => event("exchange", &json!(summary)),
-                Update::Gone { up_to } => event("gone", &json!({"up_to": up_to})),
+                Update::Removed { up_to } => event("gone", &json!({"up_to": up_to})),
                 Update::Paused(paused) => event("paused", &json!({"paused": paused})),
-                Update::About(about) => event("about", &json!(about)),
+                Update::Info(about) => event("about", &json!(about)),
                 Update::Missed => snapshot(&mut subscription),
             };
             Some((Ok(event), (None, subscription, stop)))

@@ -173,7 +173,10 @@ async fn a_slow_subscriber_is_asked_to_reload_the_list() {
     assert_eq!(list.len(), inspector::limits::MAX_EXCHANGES);
     stream.to_service(b"GET /next HTTP/1.1\r\nHost: h\r\n\r\n");
     // The oldest one is removed for it.
-    assert_eq!(subscription.next().await, Some(Update::Gone { up_to: 101 }));
+    assert_eq!(
+        subscription.next().await,
+        Some(Update::Removed { up_to: 101 })
+    );
     let Some(Update::Exchange(summary)) = subscription.next().await else {
         panic!("no exchange");
     };

@@ -86,15 +86,15 @@ fn cp_12_registered_servers_are_kept_until_they_are_deleted() {
     };
     let mut state = sample();
     let others = state.items().len();
-    state.fold(
+    state.apply(
         &[server("wsv_1", "active"), server("wsv_2", "active")],
         cursor(6),
     );
-    state.fold(&[server("wsv_1", "suspended")], cursor(7));
+    state.apply(&[server("wsv_1", "suspended")], cursor(7));
     let gone = Item::WebttyServerGone {
         id: "wsv_2".to_owned(),
     };
-    state.fold(&[gone], cursor(8));
+    state.apply(&[gone], cursor(8));
     let kept = State::from_file(&state.to_file(ADDRESS), ADDRESS).unwrap();
     let items = kept.items();
     assert_eq!(items.len(), others + 1);
@@ -104,7 +104,7 @@ fn cp_12_registered_servers_are_kept_until_they_are_deleted() {
 #[test]
 fn items_replace_earlier_ones_and_removals_delete_them() {
     let mut state = sample();
-    state.fold(
+    state.apply(
         &[
             person("usr_1", "wks_2"),
             Item::CredentialGone {
@@ -155,7 +155,7 @@ fn a_broken_or_foreign_file_is_refused() {
     ] {
         assert!(matches!(
             State::from_file(broken, ADDRESS),
-            Err(StateFileError::Broken(_))
+            Err(StateFileError::Corrupt(_))
         ));
     }
     for at in (0..file.len()).step_by(7) {
@@ -214,7 +214,7 @@ proptest! {
         let (first, rest) = items.split_at(cut.min(items.len()));
         let mut folded = State::new(platform(), first, cursor(1));
         for item in rest {
-            folded.fold(std::slice::from_ref(item), cursor(1));
+            folded.apply(std::slice::from_ref(item), cursor(1));
         }
         let at_once = State::new(platform(), &items, cursor(1));
         prop_assert_eq!(&folded, &at_once);
@@ -247,7 +247,7 @@ fn revocations_are_distinguished_from_additions() {
         let first = [credential("crd_1", 1), person("usr_1", "wks_1")];
         let before = State::new(platform(), &first, cursor(1));
         let mut after = before.clone();
-        assert_eq!(after.fold(&items, cursor(2)), restricts, "{items:?}");
+        assert_eq!(after.apply(&items, cursor(2)), restricts, "{items:?}");
         // The same for a snapshot, which does not state the changes in between.
         let by_snapshot = State::new(platform(), &after.items(), cursor(2));
         let back_and_forth = items.len() == 2 && restricts;

@@ -61,7 +61,7 @@ fn lines_of_released_platforms_are_read() {
             match step {
                 LinkEvent::Snapshot { .. } => snapshots += 1,
                 LinkEvent::Change { .. } => changes += 1,
-                LinkEvent::Nothing => {}
+                LinkEvent::Ignored => {}
             }
         }
         assert_eq!((snapshots, changes), (1, 3));

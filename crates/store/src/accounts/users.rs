@@ -5,7 +5,7 @@ use types::id::UserId;
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern};
 use crate::database::row::{record, words};
 use crate::database::secret::{PasswordHash, SealedBytes, SecretHash};
 use crate::database::sql::{sorted, sql, statements};
@@ -170,13 +170,13 @@ pub(crate) const LIST: &str = concat!(
 /// # Errors
 /// [`crate::Conflict::EmailTaken`].
 pub async fn insert(tx: &mut Tx, new: &NewUser) -> Result<(), Error> {
-    let email_key = fold(&new.email);
+    let email_key = fold_case(&new.email);
     sql(INSERT)
         .bind(new.id)
         .bind(&new.email)
         .bind(&email_key)
         .bind(&new.name)
-        .bind(format!("{} {email_key}", fold(&new.name)))
+        .bind(format!("{} {email_key}", fold_case(&new.name)))
         .bind(new.password_hash.as_ref())
         .bind(new.role)
         .bind(new.email_verified)
@@ -193,7 +193,7 @@ pub async fn by_id(conn: &mut Conn, id: UserId) -> Result<Option<User>, Error> {
 
 /// The person with this address, ignoring case.
 pub async fn by_email(conn: &mut Conn, email: &str) -> Result<Option<User>, Error> {
-    sql(BY_EMAIL).bind(fold(email)).one(conn).await
+    sql(BY_EMAIL).bind(fold_case(email)).one(conn).await
 }
 
 /// The person with this subject at an OpenID provider.
@@ -239,7 +239,7 @@ pub async fn set_name(tx: &mut Tx, id: UserId, name: &str, now: Timestamp) -> Re
     sql(SET_NAME)
         .bind(id)
         .bind(name)
-        .bind(fold(name))
+        .bind(fold_case(name))
         .bind(now)
         .changed(tx)
         .await
@@ -260,8 +260,8 @@ pub async fn set_email(
     sql(SET_EMAIL)
         .bind(id)
         .bind(email)
-        .bind(fold(email))
-        .bind(fold(name))
+        .bind(fold_case(email))
+        .bind(fold_case(name))
         .bind(verified)
         .bind(now)
         .changed(tx)
@@ -277,7 +277,7 @@ pub async fn verify_email(
 ) -> Result<bool, Error> {
     sql(VERIFY_EMAIL)
         .bind(id)
-        .bind(fold(email))
+        .bind(fold_case(email))
         .bind(now)
         .changed(tx)
         .await

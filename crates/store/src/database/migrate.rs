@@ -53,7 +53,7 @@ migrations! {
 pub(crate) async fn sqlite(pool: &SqlitePool) -> Result<(), Error> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::raw_sql(TABLE_SQLITE).execute(&mut *tx).await?;
-    let applied = sqlx::query(APPLIED).fetch_all(&mut *tx).await?;
+    let applied = sqlx::query(SELECT_APPLIED).fetch_all(&mut *tx).await?;
     let applied = applied
         .iter()
         .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
@@ -78,7 +78,7 @@ pub(crate) async fn check_sqlite(connection: &mut SqliteConnection) -> Result<()
     if tables == 0 {
         return Err(Bug::Schema("not the database of a platform".to_owned()).into());
     }
-    let applied = sqlx::query(APPLIED).fetch_all(connection).await?;
+    let applied = sqlx::query(SELECT_APPLIED).fetch_all(connection).await?;
     let applied = applied
         .iter()
         .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
@@ -99,7 +99,7 @@ pub(crate) async fn postgres(pool: &PgPool) -> Result<(), Error> {
         .execute(&mut *tx)
         .await?;
     sqlx::raw_sql(TABLE_POSTGRES).execute(&mut *tx).await?;
-    let applied = sqlx::query(APPLIED).fetch_all(&mut *tx).await?;
+    let applied = sqlx::query(SELECT_APPLIED).fetch_all(&mut *tx).await?;
     let applied = applied
         .iter()
         .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
@@ -154,7 +154,7 @@ const TABLE_SQLITE: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum BLOB NOT NULL) STRICT";
 const TABLE_POSTGRES: &str = "CREATE TABLE IF NOT EXISTS schema_versions (
     version BIGINT PRIMARY KEY, name TEXT NOT NULL, checksum BYTEA NOT NULL)";
-const APPLIED: &str = "SELECT version, checksum FROM schema_versions ORDER BY version";
+const SELECT_APPLIED: &str = "SELECT version, checksum FROM schema_versions ORDER BY version";
 const IS_PLATFORM: &str =
     "SELECT COUNT(*) FROM sqlite_schema WHERE type = 'table' AND name = 'schema_versions'";
 const RECORD: &str = "INSERT INTO schema_versions (version, name, checksum) VALUES ($1, $2, $3)";

@@ -1,6 +1,6 @@
 //! Paging and search, the same for every list.
 
-use crate::database::timeline::COUNTED;
+use crate::database::timeline::COUNT_LIMIT;
 
 /// Number of a page of a list, from 1, and the page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Paging {
     /// True if the page starts after all counted rows. A database reads all rows before a page to
     /// find its start. Long lists therefore end here, and later pages are empty.
     pub(crate) fn is_beyond_count(self) -> bool {
-        self.begins_at() >= COUNTED.into()
+        self.begins_at() >= COUNT_LIMIT.into()
     }
 
     /// Zero if the page starts after the counted rows: no list is read further.
@@ -50,7 +50,7 @@ impl Paging {
 
     /// At most [`COUNTED`].
     pub(crate) fn offset(self) -> i64 {
-        self.begins_at().min(COUNTED.into())
+        self.begins_at().min(COUNT_LIMIT.into())
     }
 
     fn begins_at(self) -> i64 {
@@ -90,7 +90,7 @@ impl Order {
 
 /// Text in case-insensitive columns: full Unicode lower case, which the two databases do not
 /// implement alike.
-pub fn fold(text: &str) -> String {
+pub fn fold_case(text: &str) -> String {
     text.to_lowercase()
 }
 
@@ -98,7 +98,7 @@ pub fn fold(text: &str) -> String {
 /// matches everything.
 pub(crate) fn pattern(search: Option<&str>) -> String {
     let mut pattern = String::from("%");
-    for character in fold(search.unwrap_or_default()).chars() {
+    for character in fold_case(search.unwrap_or_default()).chars() {
         if matches!(character, '%' | '_' | '!') {
             pattern.push('!');
         }
@@ -121,7 +121,7 @@ mod tests {
         }
         let last = Paging::new(u32::MAX, 100).unwrap();
         // No list is read that far.
-        assert_eq!((last.limit(), last.offset()), (0, COUNTED.into()));
+        assert_eq!((last.limit(), last.offset()), (0, COUNT_LIMIT.into()));
         let counted = Paging::new(1000, 100).unwrap();
         assert_eq!((counted.limit(), counted.offset()), (100, 99_900));
         assert_eq!(Paging::new(1, 1).unwrap().offset(), 0);

@@ -36,7 +36,9 @@ impl PostgresPool {
                 ("idle_in_transaction_session_timeout", STATEMENT_TIMEOUT_MS),
             ]);
         let mut first = first_connection(&options).await?;
-        let allowed: i64 = sqlx::query_scalar(ALLOWED).fetch_one(&mut first).await?;
+        let allowed: i64 = sqlx::query_scalar(CONNECTION_LIMIT)
+            .fetch_one(&mut first)
+            .await?;
         first.close().await?;
         let allowed = u32::try_from(allowed.max(1)).unwrap_or(u32::MAX);
         let trust = PoolHealth::new();
@@ -114,7 +116,7 @@ async fn first_connection(options: &PgConnectOptions) -> Result<PgConnection, Er
 }
 
 /// Number of connections that this user may have to this database if there are no other clients.
-const ALLOWED: &str = "SELECT LEAST( \
+const CONNECTION_LIMIT: &str = "SELECT LEAST( \
     CAST(current_setting('max_connections') AS BIGINT) \
         - CAST(current_setting('superuser_reserved_connections') AS BIGINT), \
     (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = session_user), \

@@ -52,7 +52,7 @@ pub(crate) async fn restore(source: &Path, database: &Path) -> Result<(), Error>
         .and_then(|file| file.sync_all())
         .map_err(sqlx::Error::Io)?;
     if database.try_exists().map_err(sqlx::Error::Io)? {
-        fold(database).await?;
+        checkpoint(database).await?;
     }
     // If a log is left over, no start mistakes it for one of the new database.
     let old = generation::in_header(database).await.unwrap_or_default();
@@ -110,7 +110,7 @@ async fn prepare(copy: &Path) -> Result<i32, Error> {
 ///
 /// # Errors
 /// Another process has it open: a version that took no lock, or another program.
-async fn fold(database: &Path) -> Result<(), Error> {
+async fn checkpoint(database: &Path) -> Result<(), Error> {
     if generation::check(database).await.is_err() {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use sqlx::{Arguments as _, AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as
 use crate::database::connection::{Conn, Db, Tx, within};
 use crate::database::page::Order;
 use crate::database::row::{Record, Row};
-use crate::database::timeline::COUNTED;
+use crate::database::timeline::COUNT_LIMIT;
 use crate::error::{Bug, Error};
 
 /// An argument. `None` is a NULL with its type, which PostgreSQL needs.
@@ -209,7 +209,7 @@ impl Query {
 fn bounded(text: Cow<'static, str>) -> Cow<'static, str> {
     match text.strip_prefix(COUNT_OF) {
         Some(rows) if !rows.contains(" LIMIT ") => {
-            format!("{COUNT_OF}(SELECT 1 FROM {rows} LIMIT {COUNTED}) AS counted").into()
+            format!("{COUNT_OF}(SELECT 1 FROM {rows} LIMIT {COUNT_LIMIT}) AS counted").into()
         }
         _ => text,
     }

@@ -24,7 +24,7 @@ pub struct Period {
 
 /// Totals are exact up to this number, and capped at it. Counting a million index entries takes
 /// tens of milliseconds; an unlimited count can take any time.
-pub const COUNTED: u32 = 100_000;
+pub const COUNT_LIMIT: u32 = 100_000;
 
 /// Number of rows that a search without an index reads, from the start of the list: this takes a
 /// fraction of a second.
@@ -132,10 +132,10 @@ impl Timeline {
         let before = u64::try_from(paging.offset()).unwrap_or_default();
         let is_last = here < u64::from(paging.page_size()) && (here > 0 || before == 0);
         let total = if is_last {
-            (before + here).min(COUNTED.into())
+            (before + here).min(COUNT_LIMIT.into())
         } else {
             let count = bind(sql(self.count_text(order)), &self.values);
-            count.bind(COUNTED).count(conn).await?
+            count.bind(COUNT_LIMIT).count(conn).await?
         };
         Ok(Page { items, total })
     }

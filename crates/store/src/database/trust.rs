@@ -36,7 +36,7 @@ impl PoolHealth {
     /// True if this connection must be tested first.
     pub(crate) fn must_probe(&self, connection: &PoolConnectionMetadata) -> bool {
         let until = self.doubted_until.load(Ordering::Relaxed);
-        connection.idle_for >= TRUSTED || millis(self.began.elapsed()) < until
+        connection.idle_for >= HEALTHY_PERIOD || millis(self.began.elapsed()) < until
     }
 }
 
@@ -46,7 +46,7 @@ fn millis(duration: Duration) -> u64 {
 
 /// Time for which a returned connection counts as healthy: under load few are tested, and without
 /// load the test does not matter.
-const TRUSTED: Duration = Duration::from_secs(1);
+const HEALTHY_PERIOD: Duration = Duration::from_secs(1);
 /// Longer than it takes to use every connection of the pool once, and far longer than [`TRUSTED`],
 /// after which all are tested anyway.
 const DOUBT: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use types::id::ProjectId;
 
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, fold};
+use crate::database::page::{Order, Page, fold_case};
 use crate::database::row::{Record, Row};
 use crate::database::sql::sql;
 use crate::database::timeline::{MAX_SCANNED_ROWS, Timeline, bind};
@@ -58,7 +58,7 @@ pub(crate) async fn page(
     text: &str,
     pattern: &str,
 ) -> Result<Option<Page<Log>>, Error> {
-    let text = fold(text);
+    let text = fold_case(text);
     let is_embedded = conn.is_embedded();
     let helps = if is_embedded {
         has_pieces(&text)

@@ -4,7 +4,7 @@ use super::{COLUMNS, Project, Sort};
 use crate::database::connection::Conn;
 use crate::database::page::{Order, Page, Paging};
 use crate::database::sql::{Query, Value, sorting, sql};
-use crate::database::timeline::COUNTED;
+use crate::database::timeline::COUNT_LIMIT;
 use crate::error::Error;
 
 /// The conditions of a list. Each combination is a separate statement, so that a list without a
@@ -34,7 +34,7 @@ impl Filter {
         paging: Paging,
     ) -> Result<Page<Project>, Error> {
         let bind = |text: String| values.iter().cloned().fold(sql(text), Query::bind);
-        let count = bind(self.count_text()).bind(COUNTED);
+        let count = bind(self.count_text()).bind(COUNT_LIMIT);
         let total = count.count(conn).await?;
         if paging.is_beyond_count() {
             let items = Vec::new();

@@ -354,8 +354,8 @@ impl RunTasks {
             self.agents.count(State::Pending),
         );
         let (away, over) = (
-            self.agents.count(State::Away),
-            self.agents.count(State::Over),
+            self.agents.count(State::Reconnecting),
+            self.agents.count(State::Rejected),
         );
         if !self.ready && (pending == 0 || late) {
             self.ready = true;

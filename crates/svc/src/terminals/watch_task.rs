@@ -39,7 +39,7 @@ struct WatchView {
 enum WatchCommand {
     /// A call was made, so the session is still in use.
     Stay,
-    Ask(ControlOptions, oneshot::Sender<Result<Value, Failure>>),
+    RequestControl(ControlOptions, oneshot::Sender<Result<Value, Failure>>),
     /// Types a text. The answer is true if this participant had control.
     Type(String, oneshot::Sender<bool>),
 }
@@ -93,7 +93,10 @@ impl WatchTask {
         // A request needs the established stream.
         self.screen(Duration::ZERO).await?;
         let (answer, answered) = oneshot::channel();
-        self.todo.send(WatchCommand::Ask(ask, answer)).await.ok()?;
+        self.todo
+            .send(WatchCommand::RequestControl(ask, answer))
+            .await
+            .ok()?;
         answered.await.ok()
     }
 
@@ -200,7 +203,7 @@ impl Task {
     async fn act(&mut self, todo: WatchCommand) {
         match todo {
             WatchCommand::Stay => {}
-            WatchCommand::Ask(ask, answer) => {
+            WatchCommand::RequestControl(ask, answer) => {
                 let result = self.joined.requester().ask(&ask).await;
                 if let Ok(request) = &result {
                     self.joined.set_requested(request);

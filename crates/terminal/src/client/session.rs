@@ -67,7 +67,7 @@ pub enum Event {
         grace: Duration,
     },
     /// The client has reconnected, and the command still runs.
-    Back {
+    Reconnected {
         /// Number of output bytes that were lost meanwhile.
         missed: u64,
     },
@@ -205,7 +205,7 @@ enum ConnectionEnd {
     /// The connection is lost.
     Lost(SessionError),
     /// The receiver of the events is gone.
-    Left,
+    ReceiverDropped,
 }
 
 impl Driver {
@@ -229,7 +229,7 @@ impl Driver {
                     tokio::join!(self.tell_last(ended), link.0.close());
                     return;
                 }
-                ConnectionEnd::Left => return leave(link).await,
+                ConnectionEnd::ReceiverDropped => return leave(link).await,
                 ConnectionEnd::Lost(why) => why,
             };
             drop(link);
@@ -263,13 +263,13 @@ impl Driver {
             }
             if over.is_some() && self.pending.is_empty() {
                 // Queued messages are sent when the connection closes.
-                return over.unwrap_or(ConnectionEnd::Left);
+                return over.unwrap_or(ConnectionEnd::ReceiverDropped);
             }
             let deadline = client.deadline().filter(|_| over.is_none());
             let writer = &mut connection.writer;
             let has_room = over.is_none() && writer.queued() < MAX_QUEUED;
             tokio::select! {
-                () = self.stop.cancelled() => return ConnectionEnd::Left,
+                () = self.stop.cancelled() => return ConnectionEnd::ReceiverDropped,
                 permit = self.events.reserve(), if !self.pending.is_empty() => match permit {
                     Ok(permit) => {
                         if let Some(event) = self.pending.pop_front() {
@@ -277,7 +277,7 @@ impl Driver {
                         }
                         client.on_read_paused(Instant::now());
                     }
-                    Err(_gone) => return ConnectionEnd::Left,
+                    Err(_gone) => return ConnectionEnd::ReceiverDropped,
                 },
                 flushed = writer.flush(), if !writer.is_flushed() && over.is_none() => {
                     if let Err(error) = flushed {
@@ -335,7 +335,7 @@ impl Driver {
                 ClientCommand::Opened(false) => Event::Opened {
                     session_id: client.session_id().map(str::to_owned),
                 },
-                ClientCommand::Opened(true) => Event::Back {
+                ClientCommand::Opened(true) => Event::Reconnected {
                     missed: std::mem::take(&mut self.missed),
                 },
                 ClientCommand::Output(stream, bytes) => Event::Output(stream, bytes),

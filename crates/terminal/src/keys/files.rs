@@ -104,7 +104,7 @@ fn private_folder() -> fs::DirBuilder {
 /// True if users other than the owner can read or write the file.
 #[cfg(unix)]
 fn is_open(metadata: &fs::Metadata) -> bool {
-    std::os::unix::fs::MetadataExt::mode(metadata) & OTHERS != 0
+    std::os::unix::fs::MetadataExt::mode(metadata) & GROUP_AND_OTHERS != 0
 }
 
 #[cfg(not(unix))]
@@ -120,7 +120,7 @@ fn beside(path: &Path, what: &str) -> PathBuf {
 
 /// The permissions of group and others.
 #[cfg(unix)]
-const OTHERS: u32 = 0o077;
+const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// Maximum size: some ten thousand keys.
 const MAX_FILE: u64 = 1024 * 1024;

@@ -49,7 +49,7 @@ pub(crate) enum CarrierError {
     /// The connection is lost, or was closed.
     Lost,
     /// The data is not a valid message; the text is for the peer.
-    Bad(String),
+    Invalid(String),
 }
 
 impl Carrier {
@@ -202,7 +202,7 @@ impl PlainCarrier {
             match self.decoder.next() {
                 Ok(Some(kind)) => return Poll::Ready(Ok(kind)),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Err(CarrierError::Bad(error.to_string()))),
+                Err(error) => return Poll::Ready(Err(CarrierError::Invalid(error.to_string()))),
             }
             let mut buffer = ReadBuf::uninit(&mut space);
             match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
@@ -232,11 +232,11 @@ fn poll_websocket(
 ) -> Poll<Result<Kind, CarrierError>> {
     loop {
         let read = ready!(Pin::new(&mut *socket).poll_next(cx));
-        let bad = |what: &str| Poll::Ready(Err(CarrierError::Bad(what.to_owned())));
+        let bad = |what: &str| Poll::Ready(Err(CarrierError::Invalid(what.to_owned())));
         match read {
             Some(Ok(Message::Binary(payload))) => {
                 let read = message::decode(payload);
-                return Poll::Ready(read.map_err(|error| CarrierError::Bad(error.to_string())));
+                return Poll::Ready(read.map_err(|error| CarrierError::Invalid(error.to_string())));
             }
             Some(Ok(Message::Text(_))) => return bad("a text message"),
             // The library answers pings and closes.

@@ -83,13 +83,13 @@ pub(crate) struct Session {
 /// Events of a session.
 enum SessionEvent {
     Message(Kind),
-    Broken(CarrierError),
+    CarrierFailed(CarrierError),
     Output(Output, usize),
     OutputEnd(Output),
     Exit(pty::Exit),
     Wrote(usize),
     Return(Box<Reconnect>),
-    Left(bool),
+    ClientLeft(bool),
     Drain,
     Kill,
     Time,
@@ -98,8 +98,8 @@ enum SessionEvent {
 /// State of the session after an event.
 #[derive(PartialEq, Eq)]
 enum AfterEvent {
-    On,
-    Over,
+    Continue,
+    End,
 }
 
 impl Session {
@@ -154,7 +154,7 @@ impl Session {
     pub(crate) async fn run(mut self) {
         loop {
             let event = self.next_event().await;
-            if self.handle(event).await == AfterEvent::Over {
+            if self.handle(event).await == AfterEvent::End {
                 break;
             }
         }
@@ -191,7 +191,9 @@ impl Session {
         let mut is_idle = true;
         if let Some(carrier) = &mut self.carrier {
             match carrier.poll_flush(cx) {
-                Poll::Ready(Err(broken)) => return Poll::Ready(SessionEvent::Broken(broken)),
+                Poll::Ready(Err(broken)) => {
+                    return Poll::Ready(SessionEvent::CarrierFailed(broken));
+                }
                 Poll::Ready(Ok(())) => {}
                 Poll::Pending => is_idle = false,
             }
@@ -207,7 +209,7 @@ impl Session {
         if let Some(Poll::Ready(left)) = self.leaving.as_mut().map(|leaving| leaving.poll_unpin(cx))
         {
             self.leaving = None;
-            return Poll::Ready(SessionEvent::Left(left.unwrap_or_default()));
+            return Poll::Ready(SessionEvent::ClientLeft(left.unwrap_or_default()));
         }
         // If the command does not read, the client's messages are not read either.
         if self.reads_messages()
@@ -216,7 +218,7 @@ impl Session {
         {
             return Poll::Ready(match read {
                 Ok(kind) => SessionEvent::Message(kind),
-                Err(broken) => SessionEvent::Broken(broken),
+                Err(broken) => SessionEvent::CarrierFailed(broken),
             });
         }
         if let Some(process) = &mut self.process {
@@ -309,7 +311,7 @@ impl Session {
                 OpenedMessage::Hear(kind) => match self.hand_over_resume(kind) {
                     Some(kind) => self.machine.on_message(kind, now),
                     // The connection now belongs to another session.
-                    None => return AfterEvent::Over,
+                    None => return AfterEvent::End,
                 },
                 OpenedMessage::Answer(kind) => self.send(&kind, now),
                 OpenedMessage::Refuse(kind) => {
@@ -317,8 +319,10 @@ impl Session {
                     self.hang_up(now);
                 }
             },
-            SessionEvent::Broken(CarrierError::Bad(why)) => self.machine.on_bad_message(&why, now),
-            SessionEvent::Broken(CarrierError::Lost) => {
+            SessionEvent::CarrierFailed(CarrierError::Invalid(why)) => {
+                self.machine.on_bad_message(&why, now)
+            }
+            SessionEvent::CarrierFailed(CarrierError::Lost) => {
                 self.carrier = None;
                 self.machine.on_lost(now);
             }
@@ -351,8 +355,8 @@ impl Session {
                 self.schedule_checks(now);
             }
             SessionEvent::Return(back) => self.resume(*back, now),
-            SessionEvent::Left(true) => self.machine.on_end_received(),
-            SessionEvent::Left(false) => {}
+            SessionEvent::ClientLeft(true) => self.machine.on_end_received(),
+            SessionEvent::ClientLeft(false) => {}
             SessionEvent::Drain => {
                 self.is_draining = true;
                 let reason = TerminationReason::Drain;
@@ -360,7 +364,7 @@ impl Session {
                     .terminate(reason, "the server is shutting down", now);
             }
             // Dropping the process kills it.
-            SessionEvent::Kill => return AfterEvent::Over,
+            SessionEvent::Kill => return AfterEvent::End,
             SessionEvent::Time => self.on_time(now),
         }
         self.run_commands().await
@@ -409,13 +413,13 @@ impl Session {
                 Command::ReadOutput => self.held = false,
                 Command::Redraw => self.redraw(now),
                 Command::Disconnect => self.hang_up(now),
-                Command::Release => return AfterEvent::Over,
+                Command::Release => return AfterEvent::End,
             }
         }
         if self.machine.is_closed() {
             self.end();
         }
-        AfterEvent::On
+        AfterEvent::Continue
     }
 
     async fn start(&mut self, start: Start) {

@@ -289,7 +289,7 @@ async fn through(
     loop {
         match session.event().await {
             Some(Event::Opened { .. } | Event::Lost { .. }) => {}
-            Some(Event::Back { .. }) => break,
+            Some(Event::Reconnected { .. }) => break,
             Some(Event::Ended(ended)) => return (String::new(), ended),
             other => panic!("{other:?}"),
         }

@@ -277,13 +277,13 @@ impl State {
                 }
                 woken.extend(entry.waiting());
             }
-            FrameEffect::Late if entry.state.continues_elsewhere() && !entry.arrived => {
+            FrameEffect::Ignored if entry.state.continues_elsewhere() && !entry.arrived => {
                 entry.refusal = error;
                 entry.abandoned = true;
                 woken.extend(entry.waiting());
             }
             FrameEffect::End | FrameEffect::Move => woken.extend(entry.reader.take()),
-            FrameEffect::Discard | FrameEffect::Late => {}
+            FrameEffect::Discard | FrameEffect::Ignored => {}
         }
         self.forget_if_over(number);
         Ok(())

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::io::ReadBuf;
 use wire::lane::{FrameStep, FrameType, encode_data, encode_empty};
 
-use super::{Budget, Entry, Lane, OUT, State, wake};
+use super::{Budget, Entry, Lane, State, WRITE_BUFFER_LIMIT, wake};
 
 /// One stream of a lane. Dropping it aborts it, if it has not ended.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl LaneStream {
         if state.broken.is_some() || !entry.state.may_send() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if state.out.len() >= OUT {
+        if state.out.len() >= WRITE_BUFFER_LIMIT {
             state.is_full = true;
             remember(&mut entry.writer, cx);
             return Poll::Pending;

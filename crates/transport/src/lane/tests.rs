@@ -532,7 +532,7 @@ async fn the_queue_for_a_peer_that_never_reads_is_bounded() {
     })
     .await;
     // The bytes in `writing` have the same limit.
-    assert!(lane.0.lock().out.len() < OUT + HEAD_LEN + MAX_DATA);
+    assert!(lane.0.lock().out.len() < WRITE_BUFFER_LIMIT + HEAD_LEN + MAX_DATA);
     // A lane without capacity is not over: further streams use other connections.
     assert!(!lane.is_over());
 }

@@ -90,7 +90,7 @@ impl Sealer {
                 Aad::from(self.header),
                 &mut sealed,
             )
-            .map_err(|_| VaultError::Broken)?;
+            .map_err(|_| VaultError::Modified)?;
         // A nonce is never used twice. This many chunks of one record each would take years.
         self.number = self.number.checked_add(1).ok_or(VaultError::TooLarge)?;
         let len = u32::try_from(sealed.len()).map_err(|_| VaultError::TooLarge)?;
@@ -119,7 +119,7 @@ impl<R: Read> Opener<R> {
             return Err(VaultError::NotARecording);
         }
         Ok(Self {
-            key: derive(key, session_id, &header).ok_or(VaultError::Broken)?,
+            key: derive(key, session_id, &header).ok_or(VaultError::Modified)?,
             from,
             header,
             number: 0,
@@ -136,7 +136,7 @@ impl<R: Read> Opener<R> {
             let mut more = [0];
             return match self.from.read(&mut more)? {
                 0 => Ok(None),
-                _ => Err(VaultError::Broken),
+                _ => Err(VaultError::Modified),
             };
         }
         let mut len = [0; 4];
@@ -161,7 +161,7 @@ impl<R: Read> Opener<R> {
                 return Ok(Some(clear));
             }
         }
-        Err(VaultError::Broken)
+        Err(VaultError::Modified)
     }
 }
 
@@ -173,7 +173,7 @@ pub enum VaultError {
     NotARecording,
     /// A chunk was changed, moved or added, or the key is wrong.
     #[error("the recording was changed, or the key is wrong")]
-    Broken,
+    Modified,
     /// The end is missing: the file was truncated, or its writer did not finish.
     #[error("the end of the recording is missing")]
     Truncated,

@@ -21,8 +21,8 @@ pub struct Channel {
 impl Channel {
     pub(super) fn new(side: Side, up: &[u8; 32], down: &[u8; 32]) -> Result<Self, SealError> {
         let (ours, theirs) = match side {
-            Side::Client => ((up, UP), (down, DOWN)),
-            Side::Server => ((down, DOWN), (up, UP)),
+            Side::Client => ((up, CLIENT_TO_SERVER), (down, SERVER_TO_CLIENT)),
+            Side::Server => ((down, SERVER_TO_CLIENT), (up, CLIENT_TO_SERVER)),
         };
         Ok(Self {
             sealer: Sealer(Direction::new(ours.0, ours.1)?),
@@ -241,8 +241,8 @@ fn aad(label: &[u8], stream: Stream, number: u64) -> Aad<Vec<u8>> {
     Aad::from([label, &stream, &number.to_be_bytes()].concat())
 }
 
-const UP: &[u8] = b"svc-webtty-seal-v2 client to server\0";
-const DOWN: &[u8] = b"svc-webtty-seal-v2 server to client\0";
+const CLIENT_TO_SERVER: &[u8] = b"svc-webtty-seal-v2 client to server\0";
+const SERVER_TO_CLIENT: &[u8] = b"svc-webtty-seal-v2 server to client\0";
 const DATA: u8 = 0;
 const END: u8 = 1;
 const EXIT: u8 = 2;

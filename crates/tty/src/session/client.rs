@@ -76,7 +76,7 @@ enum State {
     Opening { until: Instant, again: bool },
     Open,
     Lost,
-    Over,
+    Ended,
 }
 
 impl Client {
@@ -108,7 +108,7 @@ impl Client {
 
     /// True if the session is over.
     pub fn is_over(&self) -> bool {
-        self.state == State::Over
+        self.state == State::Ended
     }
 
     /// True if the input buffer has capacity. Otherwise no input should be read from the person,
@@ -161,7 +161,7 @@ impl Client {
     pub fn on_message(&mut self, kind: Kind, now: Instant) {
         self.heard_at = now;
         match (kind, self.state) {
-            (_, State::Over | State::Lost) => {}
+            (_, State::Ended | State::Lost) => {}
             (Kind::Ack(ack), State::Opening { again, .. }) => self.opened(ack.session, again),
             (Kind::Error(error), _) => self.fail(ClientError::Refused(error.msg)),
             (Kind::ProtocolError(error), _) => self.fail(ClientError::Refused(error.msg)),
@@ -191,7 +191,7 @@ impl Client {
                 }
             }
             (Kind::Close(close), State::Open) => {
-                self.state = State::Over;
+                self.state = State::Ended;
                 self.commands.push_back(ClientCommand::Closed(close));
             }
             (kind, _) => self.fail(ClientError::Unexpected(kind.name())),
@@ -200,7 +200,7 @@ impl Client {
 
     /// Handles a lost connection. Returns `true` if the session can be resumed over another one.
     pub fn on_lost(&mut self) -> bool {
-        if self.state == State::Over {
+        if self.state == State::Ended {
             return false;
         }
         self.state = State::Lost;
@@ -230,7 +230,7 @@ impl Client {
                 let silent = self.beats.then(|| self.heard_at + SILENCE);
                 Some(silent.map_or(self.beat_at, |at| at.min(self.beat_at)))
             }
-            State::Lost | State::Over => None,
+            State::Lost | State::Ended => None,
         }
     }
 
@@ -384,7 +384,7 @@ impl Client {
     }
 
     fn fail(&mut self, error: ClientError) {
-        self.state = State::Over;
+        self.state = State::Ended;
         self.commands.push_back(ClientCommand::Failed(error));
     }
 }

@@ -51,7 +51,8 @@ pub(super) fn refusal(
                 out.add_attribute(&realm).ok();
                 out.add_attribute(&nonce).ok();
             }
-            out.add_attribute(&PasswordAlgorithms::new(&OFFERED)).ok();
+            out.add_attribute(&PasswordAlgorithms::new(&PASSWORD_ALGORITHMS))
+                .ok();
         }
     }
     if let Some((key, integrity)) = signer {
@@ -61,7 +62,7 @@ pub(super) fn refusal(
 }
 
 /// Offered algorithms in the order of preference.
-const OFFERED: [PasswordAlgorithmValue; 2] =
+const PASSWORD_ALGORITHMS: [PasswordAlgorithmValue; 2] =
     [PasswordAlgorithmValue::SHA256, PasswordAlgorithmValue::MD5];
 
 /// The response to an Allocate request, after its addresses were opened.

@@ -133,8 +133,9 @@ pub(super) fn check_attributes(message: &Message<'_>) -> Result<(), StunError> {
     let mut unknown: Vec<AttributeType> = Vec::new();
     for (_, raw) in message.iter_attributes() {
         let kind = raw.get_type();
-        let is_new =
-            kind.comprehension_required() && !KNOWN.contains(&kind) && !unknown.contains(&kind);
+        let is_new = kind.comprehension_required()
+            && !COMPREHENDED.contains(&kind)
+            && !unknown.contains(&kind);
         if is_new && unknown.len() < MAX_UNKNOWN {
             unknown.push(kind);
         }
@@ -151,7 +152,7 @@ const MAX_UNKNOWN: usize = 8;
 
 /// Known attributes that require comprehension. USERHASH is not supported: a relay without a table
 /// of users cannot resolve it.
-const KNOWN: [AttributeType; 18] = [
+const COMPREHENDED: [AttributeType; 18] = [
     stun_types::attribute::Username::TYPE,
     MessageIntegrity::TYPE,
     MessageIntegritySha256::TYPE,
@@ -205,7 +206,7 @@ pub(super) fn read_send(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
                 let start = offset + 4;
                 data.get_or_insert(bytes.get(start..start + raw.value.len())?);
             }
-            kind if kind.comprehension_required() && !KNOWN.contains(&kind) => return None,
+            kind if kind.comprehension_required() && !COMPREHENDED.contains(&kind) => return None,
             // The relay might fragment the data, which this attribute forbids.
             DontFragment::TYPE => return None,
             _ => {}

@@ -10,7 +10,7 @@ pub const MAX_FRAME_BYTES: usize = 65_535 + 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// One message of `bytes`, then `padding` to ignore.
-    Whole {
+    Complete {
         /// Bytes of the message.
         bytes: usize,
         /// Number of padding bytes.
@@ -19,14 +19,14 @@ pub enum Frame {
     /// More bytes are needed.
     Partial,
     /// Neither a STUN message nor channel data: the start of the next message is unknown.
-    Broken,
+    Invalid,
 }
 
 /// Examines the start of a stream's buffer.
 pub fn frame(bytes: &[u8]) -> Frame {
     let Some((&[kind, _, high, low], rest)) = bytes.split_first_chunk() else {
         return match bytes.first() {
-            Some(0x80..) => Frame::Broken,
+            Some(0x80..) => Frame::Invalid,
             _ => Frame::Partial,
         };
     };
@@ -36,20 +36,20 @@ pub fn frame(bytes: &[u8]) -> Frame {
         0x00..=0x3f => {
             let cookie = rest.get(..4);
             if !length.is_multiple_of(4) || cookie.is_some_and(|cookie| cookie != MAGIC_COOKIE) {
-                return Frame::Broken;
+                return Frame::Invalid;
             }
             (HEADER_BYTES + length, 0)
         }
         // Channel data, padded to a multiple of four on streams.
         0x40..=0x7f => (4 + length, length.next_multiple_of(4) - length),
-        0x80.. => return Frame::Broken,
+        0x80.. => return Frame::Invalid,
     };
     if whole > MAX_FRAME_BYTES {
-        Frame::Broken
+        Frame::Invalid
     } else if bytes.len() < whole + padding {
         Frame::Partial
     } else {
-        Frame::Whole {
+        Frame::Complete {
             bytes: whole,
             padding,
         }
@@ -74,7 +74,7 @@ mod tests {
         .concat();
         assert_eq!(
             frame(&stun),
-            Frame::Whole {
+            Frame::Complete {
                 bytes: 24,
                 padding: 0
             }
@@ -85,7 +85,7 @@ mod tests {
         let data = [0x40, 0, 0, 5, 1, 2, 3, 4, 5, 0, 0, 0, 9];
         assert_eq!(
             frame(&data),
-            Frame::Whole {
+            Frame::Complete {
                 bytes: 9,
                 padding: 3
             }
@@ -95,7 +95,7 @@ mod tests {
         }
         assert_eq!(
             frame(&[0x4f, 0xff, 0, 0]),
-            Frame::Whole {
+            Frame::Complete {
                 bytes: 4,
                 padding: 0
             }
@@ -116,10 +116,10 @@ mod tests {
             let found = frame(broken);
             // A request that begins with `G` looks like incomplete channel data.
             assert!(
-                matches!(found, Frame::Broken | Frame::Partial),
+                matches!(found, Frame::Invalid | Frame::Partial),
                 "{broken:?}"
             );
-            assert_eq!(found == Frame::Broken, broken[0] != b'G', "{broken:?}");
+            assert_eq!(found == Frame::Invalid, broken[0] != b'G', "{broken:?}");
         }
     }
 }

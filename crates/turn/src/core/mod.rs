@@ -168,7 +168,7 @@ impl AllocationId {
 #[derive(Debug)]
 pub enum Action<'a, S, P = ()> {
     /// No action.
-    Nothing,
+    NoAction,
     /// Send this response.
     Answer(Vec<u8>),
     /// Send this data to a peer.
@@ -344,11 +344,11 @@ impl<S, P> Core<S, P> {
         });
         let Some((allocation, relay, peer, data)) = found else {
             self.counts.dropped += 1;
-            return Action::Nothing;
+            return Action::NoAction;
         };
         if !allocation.permit.rates().admit(now.at, data.len()) {
             self.counts.throttled += data.len() as u64;
-            return Action::Nothing;
+            return Action::NoAction;
         }
         allocation.account.meter.relay(data.len());
         self.counts.relayed += data.len() as u64;
@@ -535,7 +535,7 @@ impl<S, P> Core<S, P> {
 
     fn count_dropped<'a>(&mut self) -> Action<'a, S, P> {
         self.counts.dropped += 1;
-        Action::Nothing
+        Action::NoAction
     }
 
     /// The id of the next allocation.

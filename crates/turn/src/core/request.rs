@@ -34,7 +34,7 @@ pub(super) const MAX_LIFETIME: u32 = 3600;
 /// Existing clients use all of them.
 const CHANNEL_NUMBERS: std::ops::RangeInclusive<u16> = 0x4000..=0x7ffe;
 /// Methods for authenticated clients.
-const SERVED: [Method; 6] = [
+const AUTHENTICATED_METHODS: [Method; 6] = [
     ALLOCATE,
     REFRESH,
     CREATE_PERMISSION,
@@ -84,7 +84,7 @@ impl<S, P> Core<S, P> {
             MessageClass::Request => self.request(now, client, &message),
             MessageClass::Indication if message.has_method(SEND) => self.send(now, client, bytes),
             // A Binding indication keeps a NAT's mapping alive.
-            MessageClass::Indication if message.has_method(BINDING) => Action::Nothing,
+            MessageClass::Indication if message.has_method(BINDING) => Action::NoAction,
             _ => self.count_dropped(),
         }
     }
@@ -104,7 +104,7 @@ impl<S, P> Core<S, P> {
                 Err(fault) => refusal(&self.shared, now, client, message, &fault, None),
             });
         }
-        if !SERVED.contains(&message.method()) {
+        if !AUTHENTICATED_METHODS.contains(&message.method()) {
             return self.count_dropped();
         }
         let signed = match self.authenticate(now, client, message) {
@@ -399,11 +399,11 @@ impl<S, P> Core<S, P> {
         let relay = known.and_then(|known| Some((known, known.relay_for(peer.ip())?)));
         let Some((known, relay)) = relay else {
             self.counts.dropped += 1;
-            return Action::Nothing;
+            return Action::NoAction;
         };
         if !known.permit.rates().admit(now.at, data.len()) {
             self.counts.throttled += data.len() as u64;
-            return Action::Nothing;
+            return Action::NoAction;
         }
         known.account.meter.relay(data.len());
         self.counts.relayed += data.len() as u64;

@@ -157,7 +157,7 @@ impl<S, P> Core<S, P> {
                 relay,
                 peer,
             },
-            None => Action::Nothing,
+            None => Action::NoAction,
         }
     }
 

@@ -157,7 +157,7 @@ impl Relay {
     fn give(&mut self, client: Client, bytes: &[u8]) -> PacketResult {
         let now = self.now;
         match self.core.on_client_packet(now, client, bytes) {
-            Action::Nothing => PacketResult::Nothing,
+            Action::NoAction => PacketResult::Nothing,
             Action::Answer(bytes) => PacketResult::Answer(bytes),
             Action::Send { socket, peer, data } => PacketResult::Peer(*socket, peer, data.to_vec()),
             Action::Open(mut open) => {

@@ -25,7 +25,7 @@ pub(crate) fn frames(data: &[u8]) {
         let earlier = frame(&data[..end]);
         assert!(earlier == Frame::Partial || earlier == verdict);
     }
-    if let Frame::Whole { bytes, padding } = verdict {
+    if let Frame::Complete { bytes, padding } = verdict {
         assert!(bytes + padding <= data.len() && bytes <= MAX_FRAME_BYTES && padding < 4);
         assert_eq!(frame(&data[..bytes + padding]), verdict);
     }
@@ -116,7 +116,7 @@ fn packets_on(connection: u32, data: &[u8]) {
 
 fn give(core: &mut Core<()>, client: Client, packet: &[u8]) {
     match core.on_client_packet(NOW, client, packet) {
-        Action::Nothing => {}
+        Action::NoAction => {}
         Action::Answer(answer) => check(&answer),
         Action::Send { peer, data, .. } => {
             assert!(data.len() <= packet.len() && peer.port() != 0);

@@ -166,14 +166,14 @@ impl Client {
             }
             Line::Tcp(stream, rest) => loop {
                 match frame(rest) {
-                    Frame::Whole { bytes, padding } => {
+                    Frame::Complete { bytes, padding } => {
                         let mut message: Vec<u8> = rest.drain(..bytes + padding).collect();
                         message.truncate(bytes);
                         return Some(message);
                     }
                     Frame::Partial if stream.read_buf(rest).await.ok()? == 0 => return None,
                     Frame::Partial => {}
-                    Frame::Broken => panic!("no frame"),
+                    Frame::Invalid => panic!("no frame"),
                 }
             },
         }

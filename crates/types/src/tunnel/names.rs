@@ -126,11 +126,12 @@ impl FromStr for Hostname {
     type Err = BadName;
 
     fn from_str(given: &str) -> Result<Self, BadName> {
-        const BAD: BadName = BadName("expected a host name of letters, digits, dashes and dots");
+        const INVALID_HOSTNAME: BadName =
+            BadName("expected a host name of letters, digits, dashes and dots");
         // A trailing dot does not change the name, but routing needs a single spelling.
         let name = given.strip_suffix('.').unwrap_or(given);
         if !(1..=MAX_HOSTNAME_BYTES).contains(&name.len()) {
-            return Err(BAD);
+            return Err(INVALID_HOSTNAME);
         }
         let label_fits = |label: &str| {
             (1..=MAX_HOST_LABEL_BYTES).contains(&label.len())
@@ -141,7 +142,7 @@ impl FromStr for Hostname {
                 && !label.ends_with('-')
         };
         if !name.split('.').all(label_fits) {
-            return Err(BAD);
+            return Err(INVALID_HOSTNAME);
         }
         // Resolvers and URL parsers treat a name with a numeric last label as an IPv4 address.
         let last = name.rsplit('.').next().unwrap_or_default();

@@ -64,7 +64,7 @@ pub enum FrameEffect {
     Reset,
     /// A `RESET` of a stream that is over: it has no effect, except that a pending connection will
     /// not arrive.
-    Late,
+    Ignored,
     /// The peer's direction continues on another connection.
     Move,
     /// The peer has read a further unit of our direction.
@@ -125,7 +125,7 @@ impl StreamState {
                 Ok(FrameEffect::Move)
             }
             FrameStep::Reset if self.gave_up => Err(ProtocolError(step.frame())),
-            FrameStep::Reset if self.is_over() => Ok(FrameEffect::Late),
+            FrameStep::Reset if self.is_over() => Ok(FrameEffect::Ignored),
             FrameStep::Reset => {
                 self.gave_up = true;
                 if self.theirs != Direction::Ended {

@@ -108,7 +108,7 @@ fn bytes_of_an_aborted_stream_are_discarded() {
     assert_eq!(state.on_receive(FrameStep::End), Ok(FrameEffect::End));
     assert!(state.is_over());
     // It crossed our own frame.
-    assert_eq!(state.on_receive(FrameStep::Reset), Ok(FrameEffect::Late));
+    assert_eq!(state.on_receive(FrameStep::Reset), Ok(FrameEffect::Ignored));
     assert!(state.on_receive(FrameStep::Data).is_err());
 }
 

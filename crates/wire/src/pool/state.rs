@@ -77,7 +77,7 @@ pub enum ReceivedFrame {
     /// The peer aborted the stream: send nothing more, and end our direction.
     Reset,
     /// A `RESET` of a stream that is over.
-    Late,
+    Ignored,
     /// The peer accepts no further stream here.
     Retire,
     /// The rest of the connection is a lane.
@@ -157,7 +157,7 @@ impl StreamState {
                 Ok(ReceivedFrame::Reset)
             }
             Step::Reset { stream } if (1..=self.stream).contains(&stream) => {
-                Ok(ReceivedFrame::Late)
+                Ok(ReceivedFrame::Ignored)
             }
             Step::Retire if !self.peer_retired => {
                 self.peer_retired = true;

@@ -110,7 +110,7 @@ fn a_reset_that_crossed_the_last_end_does_not_touch_the_next_stream() {
     engine.on_send(Step::End).unwrap();
     agent.on_send(RESET_1).unwrap();
     engine.on_send(Step::Open).unwrap();
-    assert_eq!(engine.on_receive(RESET_1), Ok(ReceivedFrame::Late));
+    assert_eq!(engine.on_receive(RESET_1), Ok(ReceivedFrame::Ignored));
     assert!(engine.may_send_data());
     assert_eq!(agent.on_receive(Step::End), Ok(ReceivedFrame::End));
     assert_eq!(agent.on_receive(Step::Open), Ok(ReceivedFrame::Open));

@@ -23,7 +23,7 @@ fn subscribed() -> Account {
     Account {
         subscription: Some(Subscription {
             id: "sub_1".to_owned(),
-            payment_status: PaymentStatus::Good,
+            payment_status: PaymentStatus::Paid,
             since: date(2026, 4, 1),
         }),
         has_payment_method: true,

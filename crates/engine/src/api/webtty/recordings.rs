@@ -248,7 +248,7 @@ pub(super) fn unreadable(why: &ReadError) -> Problem {
         }
         ReadError::Running => "recording_running",
         ReadError::Sealed => "session_sealed",
-        ReadError::Broken(_) | ReadError::Unopened { .. } => "recording_broken",
+        ReadError::ModifiedRecording(_) | ReadError::Unopened { .. } => "recording_broken",
     };
     Problem::new(409, code, "").with_detail(why.to_string())
 }

@@ -54,7 +54,7 @@ enum State {
     Upgraded,
     Refused(Refusal),
     /// The body of a request is malformed. The reader sees a truncated body and responds itself.
-    Broken,
+    MalformedBody,
 }
 
 impl<T: Stream> StrictRequests<T> {
@@ -96,7 +96,7 @@ impl<T: Stream> StrictRequests<T> {
                     io.consume(count);
                     *left -= count;
                     if *left == 0 {
-                        self.state = mem::replace(then, State::Broken);
+                        self.state = mem::replace(then, State::MalformedBody);
                     }
                     return Some(Ok(()));
                 }
@@ -115,9 +115,9 @@ impl<T: Stream> StrictRequests<T> {
                         Ok(_) if room == unread.len() => return None,
                         // A framing line does not fit into the buffer. The reader has more space in
                         // the next call.
-                        Ok(_) if buf.filled().is_empty() => self.state = State::Broken,
+                        Ok(_) if buf.filled().is_empty() => self.state = State::MalformedBody,
                         Ok(_) => return Some(Ok(())),
-                        Err(_) => self.state = State::Broken,
+                        Err(_) => self.state = State::MalformedBody,
                     }
                 }
                 // The response decides how the next bytes are interpreted.
@@ -132,7 +132,7 @@ impl<T: Stream> StrictRequests<T> {
                     return Some(Ok(()));
                 }
                 // The reader sees the end of the stream.
-                State::Refused(_) | State::Broken => return Some(Ok(())),
+                State::Refused(_) | State::MalformedBody => return Some(Ok(())),
             }
         }
     }

@@ -120,7 +120,7 @@ pub(in crate::edge) fn problem_of(error: &ConnectError) -> Problem {
         ConnectError::Open(OpenError::Deadline) | ConnectError::Deadline => {
             Problem::upstream_timeout()
         }
-        ConnectError::Open(OpenError::Gone | OpenError::Refused(_))
+        ConnectError::Open(OpenError::AgentDisconnected | OpenError::Refused(_))
         | ConnectError::Tls(_)
         | ConnectError::Http2(_) => Problem::upstream_unreachable(),
     }
@@ -146,7 +146,7 @@ enum UploadState {
     Sending,
     Sent,
     /// The service accepts no more of the request. Its response may still be available.
-    Broken,
+    Refused,
 }
 
 /// Result of a request on one connection to a service.
@@ -168,8 +168,8 @@ enum HeadOutcome {
     Upgraded(Vec<u8>),
     VisitorGone,
     /// The connection failed, with the reason.
-    Broken(String),
-    Bad(&'static str),
+    ConnectionFailed(String),
+    InvalidHead(&'static str),
 }
 
 /// A response whose head is ready for the visitor.
@@ -218,11 +218,11 @@ impl<'v> Exchange<'v> {
             Some(HeadOutcome::Final(response)) => self.respond(response).await,
             Some(HeadOutcome::Upgraded(head)) => ExchangeOutcome::Upgraded(self.upstream, head),
             Some(HeadOutcome::VisitorGone) => ExchangeOutcome::Next(ConnectionState::Abort),
-            Some(HeadOutcome::Bad(reason)) => {
+            Some(HeadOutcome::InvalidHead(reason)) => {
                 self.request.record.set_failure(reason);
                 ExchangeOutcome::Refused(Problem::upstream_unreachable())
             }
-            Some(HeadOutcome::Broken(reason)) => self.broken(reason),
+            Some(HeadOutcome::ConnectionFailed(reason)) => self.broken(reason),
             None => {
                 self.request.record.set_failure("no answer in time");
                 ExchangeOutcome::Refused(Problem::upstream_timeout())
@@ -276,17 +276,19 @@ impl<'v> Exchange<'v> {
                     // An interim response was taken. The next head may be available already.
                     Ok(None) if self.scanned == 0 => continue,
                     Ok(None) => {}
-                    Err(reason) => return Poll::Ready(HeadOutcome::Bad(reason)),
+                    Err(reason) => return Poll::Ready(HeadOutcome::InvalidHead(reason)),
                 }
             }
             self.scanned = self.upstream.unread().len();
             match self.upstream.poll_more(cx) {
                 Poll::Ready(Ok(true)) => {}
                 Poll::Ready(Ok(false)) => {
-                    return Poll::Ready(HeadOutcome::Broken("the service closed".to_owned()));
+                    return Poll::Ready(HeadOutcome::ConnectionFailed(
+                        "the service closed".to_owned(),
+                    ));
                 }
                 Poll::Ready(Err(error)) => {
-                    return Poll::Ready(HeadOutcome::Broken(error.to_string()));
+                    return Poll::Ready(HeadOutcome::ConnectionFailed(error.to_string()));
                 }
                 Poll::Pending => break,
             }
@@ -307,7 +309,7 @@ impl<'v> Exchange<'v> {
             .poll(cx, &mut self.visitor.io, &mut self.upstream.io)
         {
             Poll::Ready(Ok(())) => self.upload_state = UploadState::Sent,
-            Poll::Ready(Err(CopyError::Sink)) => self.upload_state = UploadState::Broken,
+            Poll::Ready(Err(CopyError::Sink)) => self.upload_state = UploadState::Refused,
             Poll::Ready(Err(CopyError::Source(_))) => return Err(()),
             Poll::Pending => {}
         }
@@ -412,7 +414,7 @@ impl<'v> Exchange<'v> {
         let copying = poll_fn(|cx| {
             // A visitor that aborts its request still gets the response in progress.
             if self.poll_upload(cx).is_err() {
-                self.upload_state = UploadState::Broken;
+                self.upload_state = UploadState::Refused;
             }
             let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
             self.request

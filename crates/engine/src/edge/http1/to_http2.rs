@@ -53,7 +53,7 @@ pub(in crate::edge) async fn run(
         };
         (RequestBody::Http1(receiver), UploadState::Sending(upload))
     } else {
-        (RequestBody::Empty, UploadState::Whole)
+        (RequestBody::Empty, UploadState::Complete)
     };
     let forward = &request.admitted;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
@@ -118,7 +118,7 @@ pub(in crate::edge) async fn run(
 enum UploadState {
     Sending(Upload),
     /// The whole body has been read, so the next request starts after it.
-    Whole,
+    Complete,
     /// The service accepts no more of the body. The remaining bytes are not a request.
     Unwanted,
 }
@@ -132,12 +132,12 @@ struct Upload {
 enum BodyProgress {
     Piece,
     Last,
-    Nothing,
+    Pending,
 }
 
 impl UploadState {
     fn is_whole(&self) -> bool {
-        matches!(self, Self::Whole)
+        matches!(self, Self::Complete)
     }
 
     /// Ready when the visitor has closed after its request.
@@ -154,8 +154,8 @@ impl UploadState {
         while let Self::Sending(upload) = self {
             match upload.poll(cx, visitor) {
                 Poll::Ready(Ok(BodyProgress::Piece)) => {}
-                Poll::Ready(Ok(BodyProgress::Last)) => *self = Self::Whole,
-                Poll::Ready(Ok(BodyProgress::Nothing)) => *self = Self::Unwanted,
+                Poll::Ready(Ok(BodyProgress::Last)) => *self = Self::Complete,
+                Poll::Ready(Ok(BodyProgress::Pending)) => *self = Self::Unwanted,
                 Poll::Ready(Err(())) => {
                     *self = Self::Unwanted;
                     return Err(());
@@ -176,7 +176,7 @@ impl Upload {
     ) -> Poll<Result<BodyProgress, ()>> {
         if ready!(self.sender.poll_reserve(cx)).is_err() {
             // The service reset the stream. Its response has the reason.
-            return Poll::Ready(Ok(BodyProgress::Nothing));
+            return Poll::Ready(Ok(BodyProgress::Pending));
         }
         let unread = visitor.io.unread();
         let step = self.reader.advance(unread).map_err(drop)?;
@@ -186,7 +186,7 @@ impl Upload {
             visitor.io.consume(step.consumed);
             let sent = self.sender.send_item(BodyFrame::Data(data));
             return Poll::Ready(Ok(
-                sent.map_or(BodyProgress::Nothing, |()| BodyProgress::Piece)
+                sent.map_or(BodyProgress::Pending, |()| BodyProgress::Piece)
             ));
         }
         visitor.io.consume(step.consumed);

@@ -79,7 +79,7 @@ pub(in crate::edge) async fn run(
                     Err(ResponseHeadError::Refused(problem)) => {
                         return refuse(&forward, record, &problem);
                     }
-                    Err(ResponseHeadError::Broken(reason)) => reason,
+                    Err(ResponseHeadError::ConnectionFailed(reason)) => reason,
                 };
                 if may_retry && !fresh {
                     fresh = true;
@@ -158,7 +158,7 @@ fn refuse(
 /// Reason why there is no response head from an HTTP/2 service.
 enum ResponseHeadError {
     /// The connection to the service failed, with the error.
-    Broken(String),
+    ConnectionFailed(String),
     Refused(Problem),
 }
 
@@ -198,7 +198,7 @@ async fn send_http2(
             Ok((response, turn))
         }
         Some(Err(_)) if moved.is_broken() => Err(ResponseHeadError::Refused(Problem::conflict())),
-        Some(Err(error)) => Err(ResponseHeadError::Broken(error.to_string())),
+        Some(Err(error)) => Err(ResponseHeadError::ConnectionFailed(error.to_string())),
         None => {
             upstream::discard_http2(worker, &forward.tunnel, &turn);
             record.set_failure("no answer in time");

@@ -23,7 +23,7 @@ impl ErrorFormat {
             let Some(format) = parts.next().and_then(Self::named) else {
                 continue;
             };
-            let weight = parts.find_map(weight).unwrap_or(WHOLE);
+            let weight = parts.find_map(weight).unwrap_or(FULL_WEIGHT);
             for (known, best) in &mut formats {
                 if *known == format {
                     *best = weight.max(*best);
@@ -53,7 +53,7 @@ const NAMES: &[(&[u8], ErrorFormat)] = &[
 ];
 
 /// A weight of 1, in thousandths.
-const WHOLE: u16 = 1000;
+const FULL_WEIGHT: u16 = 1000;
 
 /// The weight of a `q` parameter in thousandths. A malformed one counts as 0.
 fn weight(parameter: &[u8]) -> Option<u16> {
@@ -62,7 +62,7 @@ fn weight(parameter: &[u8]) -> Option<u16> {
         return None;
     };
     let weight = match value {
-        [b'1', ..] => WHOLE,
+        [b'1', ..] => FULL_WEIGHT,
         [b'0', b'.', digits @ ..] if digits.len() <= 3 => {
             let mut places = digits.iter().map(|digit| digit.wrapping_sub(b'0'));
             let mut weight = 0;

@@ -107,7 +107,7 @@ pub enum StoreError {
     Form(#[from] serde_json::Error),
     /// The store took too long.
     #[error("the store does not respond")]
-    Slow,
+    TimedOut,
 }
 
 impl StoreError {
@@ -354,14 +354,14 @@ impl Store {
         let clear = opener.chunk()?.unwrap_or_default();
         match opener.chunk()? {
             None => Ok(clear),
-            Some(_) => Err(VaultError::Broken.into()),
+            Some(_) => Err(VaultError::Modified.into()),
         }
     }
 
     fn seal(&self, name: &str, clear: &[u8]) -> StoreResult<Vec<u8>> {
         let mut salt = [0; SALT_LEN];
-        aws_lc_rs::rand::fill(&mut salt).map_err(|_| VaultError::Broken)?;
-        let sealer = Sealer::new(&self.key, name, salt).ok_or(VaultError::Broken)?;
+        aws_lc_rs::rand::fill(&mut salt).map_err(|_| VaultError::Modified)?;
+        let sealer = Sealer::new(&self.key, name, salt).ok_or(VaultError::Modified)?;
         let header = *sealer.header();
         let chunk = sealer.finish(clear)?;
         Ok([header.as_slice(), &chunk].concat())

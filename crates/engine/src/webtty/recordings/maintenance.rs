@@ -72,7 +72,7 @@ async fn maintain(inner: &Inner) {
             match timeout(PROBE_TIMEOUT, inner.store.probe()).await {
                 Ok(Ok(())) => inner.stored(),
                 Ok(Err(error)) => inner.not_stored(&error),
-                Err(_) => inner.not_stored(&StoreError::Slow),
+                Err(_) => inner.not_stored(&StoreError::TimedOut),
             }
         }
     }

@@ -211,7 +211,7 @@ impl Recorder {
         };
         inner.stop.cancel();
         for queue in inner.running.lock().values() {
-            queue.end(End::Broken);
+            queue.end(End::Interrupted);
         }
         inner.tasks.close();
         inner.tasks.wait().await;
@@ -251,7 +251,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.queue.end(End::Broken);
+        self.queue.end(End::Interrupted);
     }
 }
 

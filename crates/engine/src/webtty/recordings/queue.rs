@@ -25,7 +25,7 @@ pub(super) enum End {
     /// The session finished; this is its final state for lists.
     Finished(Box<api::webtty::Session>),
     /// The session was dropped without an end.
-    Broken,
+    Interrupted,
 }
 
 #[derive(Debug)]

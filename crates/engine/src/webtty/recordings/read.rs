@@ -32,7 +32,7 @@ pub enum ReadError {
     Busy,
     /// Its records deviate from the chain.
     #[error("the recording was modified: {0}")]
-    Broken(#[from] ChainError),
+    ModifiedRecording(#[from] ChainError),
     /// A part of it cannot be opened.
     #[error("the recording was modified from record {seq} on")]
     Unopened {
@@ -154,7 +154,7 @@ impl Recorder {
             match reader.next().await {
                 Ok(Some(_)) => {}
                 Ok(None) => break None,
-                Err(ReadError::Broken(ChainError { seq, fault })) => {
+                Err(ReadError::ModifiedRecording(ChainError { seq, fault })) => {
                     break Some((seq, fault.to_string()));
                 }
                 Err(ReadError::Unopened { seq }) => {

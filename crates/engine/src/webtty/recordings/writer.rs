@@ -98,9 +98,9 @@ impl Writer {
     async fn begin(&self) -> Result<(), StoreError> {
         let (store, limit) = (&self.inner.store, write_timeout(self.inner.policy));
         let marked = timeout(limit, store.mark(&self.project, &self.id)).await;
-        marked.map_err(|_| StoreError::Slow)??;
+        marked.map_err(|_| StoreError::TimedOut)??;
         let put = timeout(limit, store.put_session(&self.project, &self.stored)).await;
-        put.map_err(|_| StoreError::Slow)??;
+        put.map_err(|_| StoreError::TimedOut)??;
         self.inner.stored();
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Writer {
             .store
             .put_segment(&self.project, &self.id, first, clear);
         let put = timeout(write_timeout(self.inner.policy), putting).await;
-        segment.size = put.map_err(|_| StoreError::Slow)??;
+        segment.size = put.map_err(|_| StoreError::TimedOut)??;
         let before = if same { self.segment.size } else { 0 };
         self.inner.usage.change(&self.project, before, segment.size);
         self.inner.stored();
@@ -208,7 +208,7 @@ impl Writer {
         self.stored.ended = true;
         match end {
             End::Finished(session) => self.stored.session = at_rest(*session),
-            End::Broken => {
+            End::Interrupted => {
                 let at = self.inner.clock.now();
                 interrupt(&mut self.stored.session, at);
             }
@@ -240,9 +240,9 @@ impl Writer {
         self.stored.head = Some(self.chain.head().clone());
         let (store, limit) = (&self.inner.store, write_timeout(self.inner.policy));
         let put = timeout(limit, store.put_session(&self.project, &self.stored)).await;
-        put.map_err(|_| StoreError::Slow)??;
+        put.map_err(|_| StoreError::TimedOut)??;
         let unmarked = timeout(limit, store.unmark(&self.project, &self.id)).await;
-        unmarked.map_err(|_| StoreError::Slow)??;
+        unmarked.map_err(|_| StoreError::TimedOut)??;
         self.inner.stored();
         Ok(())
     }

@@ -87,7 +87,7 @@ enum Source {
     /// Set by `svc context use`.
     Selection,
     /// A running `svc up`.
-    Up,
+    LocalPlatform,
     Default,
     /// Nothing sets it.
     None,
@@ -100,7 +100,7 @@ impl Source {
             Self::Variable(name) => format!("variable {name}"),
             Self::Context(path) => path.display().to_string(),
             Self::Selection => "svc context use".to_owned(),
-            Self::Up => "a running svc up".to_owned(),
+            Self::LocalPlatform => "a running svc up".to_owned(),
             Self::Default => "default".to_owned(),
             Self::None => "-".to_owned(),
         }
@@ -134,7 +134,7 @@ impl Settings {
             ContextSource::Named if args.name.is_some() => Source::Flag("NAME".to_owned()),
             ContextSource::Named => args.sources.of("context"),
             ContextSource::Selected => Source::Selection,
-            ContextSource::Running => Source::Up,
+            ContextSource::Running => Source::LocalPlatform,
             ContextSource::Fallback => Source::Default,
         };
         let shown = match &context {

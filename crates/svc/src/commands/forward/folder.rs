@@ -112,7 +112,7 @@ enum Answer {
     File(PathBuf),
     /// This complete file.
     Undated(PathBuf),
-    Whole(Response),
+    Complete(Response),
 }
 
 /// Responds with a file or a directory listing.
@@ -126,9 +126,9 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
     let found = tokio::task::spawn_blocking(move || match files.find(uri.path()) {
         PathTarget::File(path) if undated::is_undated(&path) => Answer::Undated(path),
         PathTarget::File(path) => Answer::File(path),
-        PathTarget::Folder { path, at } => Answer::Whole(listing::page(&path, &at, &files.root)),
-        PathTarget::Moved(path) => Answer::Whole(moved(&path, uri.query())),
-        PathTarget::Nothing => Answer::Whole(listing::not_found()),
+        PathTarget::Folder { path, at } => Answer::Complete(listing::page(&path, &at, &files.root)),
+        PathTarget::Moved(path) => Answer::Complete(moved(&path, uri.query())),
+        PathTarget::NotFound => Answer::Complete(listing::not_found()),
     });
     let mut response = match found.await {
         Ok(Answer::File(path)) => file(&path, request).await,
@@ -137,7 +137,7 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
             set_charset(response.headers_mut());
             response
         }
-        Ok(Answer::Whole(response)) => response,
+        Ok(Answer::Complete(response)) => response,
         Err(_stopped) => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     };
     // Users look at files that they have just changed. An unchanged file is not sent again.
@@ -155,9 +155,9 @@ impl Files {
         let found = self.root.find(path);
         let is_route = !path.rsplit('/').next().unwrap_or_default().contains('.');
         match found {
-            PathTarget::Nothing | PathTarget::Folder { .. } if self.spa && is_route => {
+            PathTarget::NotFound | PathTarget::Folder { .. } if self.spa && is_route => {
                 match self.root.find("/index.html") {
-                    PathTarget::Nothing => found,
+                    PathTarget::NotFound => found,
                     index => index,
                 }
             }

@@ -92,7 +92,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
         let fingerprint = choice.option.creation_fingerprint.clone();
         match offer::next_step(&fingerprint, confirmed.as_deref(), prompt::is_possible()) {
             Step::Create => {}
-            Step::Ask { changed } => {
+            Step::Confirm { changed } => {
                 if changed {
                     output::message("The offer has changed since it was confirmed.");
                 }

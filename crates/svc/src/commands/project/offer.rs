@@ -25,7 +25,7 @@ pub(super) enum Step {
     /// The current offer was confirmed.
     Create,
     /// The user at the terminal must see the offer and decide.
-    Ask {
+    Confirm {
         /// True if a different offer was confirmed before.
         changed: bool,
     },
@@ -39,7 +39,7 @@ pub(super) enum Step {
 pub(super) fn next_step(offered: &str, confirmed: Option<&str>, can_ask: bool) -> Step {
     match (confirmed, can_ask) {
         (Some(confirmed), _) if confirmed == offered => Step::Create,
-        (confirmed, true) => Step::Ask {
+        (confirmed, true) => Step::Confirm {
             changed: confirmed.is_some(),
         },
         (Some(_), false) => Step::Stale,
@@ -271,10 +271,13 @@ mod tests {
         for can_ask in [false, true] {
             assert_eq!(next_step("new", Some("new"), can_ask), Step::Create);
         }
-        assert_eq!(next_step("new", None, true), Step::Ask { changed: false });
+        assert_eq!(
+            next_step("new", None, true),
+            Step::Confirm { changed: false }
+        );
         assert_eq!(
             next_step("new", Some("old"), true),
-            Step::Ask { changed: true }
+            Step::Confirm { changed: true }
         );
         assert_eq!(next_step("new", Some("old"), false), Step::Stale);
         assert_eq!(next_step("new", None, false), Step::Unconfirmed);

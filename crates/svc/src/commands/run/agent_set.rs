@@ -59,9 +59,9 @@ pub(super) enum State {
     /// Visitors can reach it.
     Online,
     /// It was online and is being restored.
-    Away,
+    Reconnecting,
     /// The engine rejected it.
-    Over,
+    Rejected,
 }
 
 /// Result of applying a configuration, as keys of tunnels.
@@ -220,7 +220,7 @@ impl AgentSet {
             let order = tunnel_task.order.borrow();
             order.wanted != *wanted || order.on.number != on.number
         };
-        let retry = again && tunnel_task.state == State::Over;
+        let retry = again && tunnel_task.state == State::Rejected;
         if !is_new && !retry {
             return None;
         }
@@ -268,8 +268,8 @@ impl AgentSet {
                 }
             }
             Status::Disconnected { .. } if tunnel_task.state == State::Pending => {}
-            Status::Disconnected { .. } => tunnel_task.state = State::Away,
-            Status::Closed(_) => tunnel_task.state = State::Over,
+            Status::Disconnected { .. } => tunnel_task.state = State::Reconnecting,
+            Status::Closed(_) => tunnel_task.state = State::Rejected,
         }
         true
     }

@@ -77,7 +77,7 @@ pub(super) async fn keep(
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
     loop {
         match keep_open(&key, &mut tunnel, &order, &mut orders, &reports).await {
-            AfterTunnel::Gone => return,
+            AfterTunnel::Removed => return,
             AfterTunnel::Ordered(new) => {
                 backoff.reset();
                 if new.is_served_by(&order) && !is_over(&tunnel) {
@@ -123,7 +123,7 @@ pub(super) async fn keep(
 /// Reason to leave the tunnel's current state.
 enum AfterTunnel {
     /// The tunnel is no longer wanted.
-    Gone,
+    Removed,
     /// A new command arrived.
     Ordered(Box<TunnelCommand>),
     /// The previous address is not available.
@@ -154,7 +154,7 @@ async fn keep_open(
             _closed = &mut forwarding, if !joined => joined = true,
             changed = orders.changed() => return match changed {
                 Ok(()) => AfterTunnel::Ordered(Box::new(orders.borrow_and_update().clone())),
-                Err(_gone) => AfterTunnel::Gone,
+                Err(_gone) => AfterTunnel::Removed,
             },
             Ok(()) = status.changed(), if !over => {
                 let now = status.borrow_and_update().clone();

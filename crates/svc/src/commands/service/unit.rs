@@ -112,12 +112,12 @@ impl Unit {
         writeln!(text, "ExecStart={start}").ok();
         text.push_str(RESTART_POLICY);
         if !self.user {
-            text.push_str(HARDENED);
+            text.push_str(SYSTEM_HARDENING);
             if self.docker {
                 text.push_str("SupplementaryGroups=docker\n");
             }
         }
-        text.push_str(CONFINED);
+        text.push_str(UNPRIVILEGED_HARDENING);
         let target = if self.user {
             "default.target"
         } else {
@@ -142,7 +142,7 @@ LimitNOFILE=1048576
 ";
 
 /// For a system service: a dynamic user, and a read-only view of the machine.
-const HARDENED: &str = "\
+const SYSTEM_HARDENING: &str = "\
 DynamicUser=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
@@ -164,7 +164,7 @@ UMask=0077
 ";
 
 /// Restrictions that do not require root, so that a user service has them as well.
-const CONFINED: &str = "\
+const UNPRIVILEGED_HARDENING: &str = "\
 NoNewPrivileges=yes
 LockPersonality=yes
 MemoryDenyWriteExecute=yes

@@ -80,7 +80,7 @@ pub(super) async fn run(
                     ));
                     continue;
                 }
-                Some(Event::Back { missed }) => {
+                Some(Event::Reconnected { missed }) => {
                     output::message(&reconnected_message(missed));
                     continue;
                 }

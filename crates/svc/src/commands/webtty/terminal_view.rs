@@ -43,7 +43,7 @@ pub(super) enum UiEvent {
     /// The screen may be redrawn.
     Due,
     /// The terminal was closed.
-    Gone,
+    Closed,
 }
 
 impl TerminalView {
@@ -73,7 +73,7 @@ impl TerminalView {
         let mut keys = [0; 1024];
         tokio::select! {
             read = self.keys.read(&mut keys) => match read {
-                Ok(0) => Ok(UiEvent::Gone),
+                Ok(0) => Ok(UiEvent::Closed),
                 Ok(read) => Ok(UiEvent::Keys(keys.get(..read).unwrap_or_default().to_vec())),
                 Err(error) => Err(Failure::from_error("the terminal cannot be read", error)),
             },

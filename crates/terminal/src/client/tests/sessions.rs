@@ -108,7 +108,7 @@ async fn input_and_output_are_complete_after_a_lost_connection() {
     input.typed(Bytes::from_static(b"two ")).await;
     assert!(matches!(
         next(&mut session).await,
-        Event::Back { missed: 0 }
+        Event::Reconnected { missed: 0 }
     ));
     assert!(matches!(next(&mut session).await, Event::Output(_, bytes) if bytes == "two "));
     input
@@ -244,7 +244,7 @@ async fn a_sealed_session_runs_and_resumes() {
     assert!(matches!(next(&mut session).await, Event::Lost { .. }));
     assert!(matches!(
         next(&mut session).await,
-        Event::Back { missed: 0 }
+        Event::Reconnected { missed: 0 }
     ));
     input.end().await;
     let (_, ended) = rest(&mut session).await;
@@ -310,7 +310,10 @@ async fn a_client_resumes_after_several_attempts() {
     assert!(matches!(next(&mut session).await, Event::Opened { .. }));
     fake.disconnect_all();
     assert!(matches!(next(&mut session).await, Event::Lost { .. }));
-    assert!(matches!(next(&mut session).await, Event::Back { .. }));
+    assert!(matches!(
+        next(&mut session).await,
+        Event::Reconnected { .. }
+    ));
     input.end().await;
     let (_, ended) = rest(&mut session).await;
     assert_eq!(ended.unwrap().code, 7);

@@ -34,7 +34,7 @@ enum UploadState {
     Ended,
     Sent,
     /// The service accepts no more bytes.
-    Broken,
+    Refused,
 }
 
 impl Upload {
@@ -92,7 +92,7 @@ impl Upload {
 
     /// Sends available bytes. An error means that the visitor disconnected.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, io: &mut UpstreamIo) -> Result<(), ()> {
-        while !matches!(self.state, UploadState::Sent | UploadState::Broken) {
+        while !matches!(self.state, UploadState::Sent | UploadState::Refused) {
             if self.poll_out(cx, io).is_pending() {
                 return Ok(());
             }
@@ -109,7 +109,7 @@ impl Upload {
                 Poll::Ready(None) => self.end(&HeaderMap::new()),
                 Poll::Pending => {
                     if let Poll::Ready(Err(_)) = Pin::new(&mut *io).poll_flush(cx) {
-                        self.state = UploadState::Broken;
+                        self.state = UploadState::Refused;
                     }
                     return Ok(());
                 }
@@ -129,7 +129,7 @@ impl Upload {
                     self.written += count as u64;
                 }
                 Ok(_) | Err(_) => {
-                    self.state = UploadState::Broken;
+                    self.state = UploadState::Refused;
                     return Poll::Ready(());
                 }
             }
@@ -141,7 +141,7 @@ impl Upload {
             self.state = if flushed.is_ok() {
                 UploadState::Sent
             } else {
-                UploadState::Broken
+                UploadState::Refused
             };
         }
         Poll::Ready(())

@@ -27,7 +27,7 @@ pub(super) enum PathTarget {
     /// A folder whose URL lacks the final slash, with the corrected path.
     Moved(String),
     /// The path does not exist or may not be seen.
-    Nothing,
+    NotFound,
 }
 
 impl FolderRoot {
@@ -44,23 +44,23 @@ impl FolderRoot {
     /// Resolves the path of a request. Reads the file system.
     pub(super) fn find(&self, path: &str) -> PathTarget {
         let Some(names) = self.names(path) else {
-            return PathTarget::Nothing;
+            return PathTarget::NotFound;
         };
         let inside: PathBuf = names.iter().map(|name| OsStr::from_bytes(name)).collect();
         let Some(real) = self.real(&self.root.join(inside)) else {
-            return PathTarget::Nothing;
+            return PathTarget::NotFound;
         };
         let has_slash = path.ends_with('/');
         if real.is_file() {
             // `/page.html/` is not a file.
             return if has_slash {
-                PathTarget::Nothing
+                PathTarget::NotFound
             } else {
                 PathTarget::File(real)
             };
         }
         if !real.is_dir() {
-            return PathTarget::Nothing;
+            return PathTarget::NotFound;
         }
         // The path is rebuilt from its segments, because a path that starts with two slashes would
         // lead to another host.

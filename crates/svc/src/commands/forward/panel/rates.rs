@@ -80,7 +80,7 @@ pub(crate) struct Times {
 
 impl Times {
     pub(crate) fn add(&mut self, took: Duration) {
-        if self.last.len() == KEPT {
+        if self.last.len() == SAMPLES {
             self.last.pop_front();
         }
         self.last.push_back(took);
@@ -100,7 +100,7 @@ impl Times {
 const SECONDS: u64 = 300;
 
 /// Enough for a stable 90th percentile, and cheap to sort.
-const KEPT: usize = 1000;
+const SAMPLES: usize = 1000;
 
 #[cfg(test)]
 mod tests {

@@ -31,7 +31,7 @@ pub(super) enum ApiError {
     Unreachable { socket: String, source: io::Error },
     /// The connection failed.
     #[error("the connection was lost")]
-    Broken(#[from] hyper::Error),
+    Connection(#[from] hyper::Error),
     /// The engine returned an error.
     #[error("Docker answered {status} to {path}")]
     Refused { status: StatusCode, path: String },
@@ -201,7 +201,7 @@ impl Api {
                     return ApiError::TooLarge;
                 }
                 match error.downcast::<hyper::Error>() {
-                    Ok(error) => ApiError::Broken(*error),
+                    Ok(error) => ApiError::Connection(*error),
                     Err(_other) => ApiError::Ended,
                 }
             })?;

@@ -85,7 +85,7 @@ async fn show(
                 "connection lost ({}); reconnecting for up to {grace:.0?}, ~. disconnects",
                 plain(&reason)
             )),
-            Some(Event::Back { missed }) => status::line(&reconnected_message(missed)),
+            Some(Event::Reconnected { missed }) => status::line(&reconnected_message(missed)),
             Some(Event::Opened { .. } | Event::OutputEnd(_)) => {}
             Some(Event::Ended(ended)) => return Ok(ended),
             None => return Ok(Err(SessionError::HungUp)),

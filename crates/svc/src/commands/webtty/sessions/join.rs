@@ -172,7 +172,7 @@ impl View {
                         }
                         continue;
                     }
-                    UiEvent::Gone => return Ok(JoinEnd::Left),
+                    UiEvent::Closed => return Ok(JoinEnd::Left),
                 },
             }
             stage.mark_stale();
@@ -189,7 +189,7 @@ impl View {
                 }
                 Key::Typed(_) => HINT.clone_into(&mut self.last_message),
                 Key::Leave => return true,
-                Key::Ask => self.ask(),
+                Key::RequestControl => self.ask(),
                 Key::Answer(grant) => self.joined.answer(grant).await,
                 Key::Help => HELP.clone_into(&mut self.last_message),
             }

@@ -157,7 +157,7 @@ impl Player {
                             stage.draw(screen, &self.status(), false)?;
                         }
                     }
-                    UiEvent::Gone => return Ok(()),
+                    UiEvent::Closed => return Ok(()),
                 },
             }
         }

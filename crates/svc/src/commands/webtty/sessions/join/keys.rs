@@ -8,7 +8,7 @@ pub(super) enum Key {
     /// `~.`
     Leave,
     /// `~r`
-    Ask,
+    RequestControl,
     /// `~y` and `~n`
     Answer(bool),
     /// `~?`
@@ -41,7 +41,7 @@ impl Keys {
             if std::mem::take(&mut self.has_tilde) {
                 let escape = match byte {
                     b'.' => Some(Key::Leave),
-                    b'r' => Some(Key::Ask),
+                    b'r' => Some(Key::RequestControl),
                     b'y' => Some(Key::Answer(true)),
                     b'n' => Some(Key::Answer(false)),
                     b'?' => Some(Key::Help),
@@ -90,7 +90,7 @@ mod tests {
         let read = |text: &str| Keys::default().read(text.as_bytes(), true);
         assert_eq!(read("~."), [Key::Leave]);
         assert_eq!(read("ls ~.\r"), [typed("ls ~.\r")]);
-        assert_eq!(read("ls\r~r"), [typed("ls\r"), Key::Ask]);
+        assert_eq!(read("ls\r~r"), [typed("ls\r"), Key::RequestControl]);
         assert_eq!(read("~~x\r~?"), [typed("~x\r"), Key::Help]);
         assert_eq!(read("~x~."), [typed("~x~.")]);
         assert_eq!(read("~y~n"), [Key::Answer(true), Key::Answer(false)]);
