@@ -71,7 +71,10 @@ async fn all(control: &TestControl) -> Vec<(&'static str, Answer)> {
             "set up again",
             ada.submit("/account/second-factor/confirm", &[]).await,
         ),
-        ("consent", ada.open(&crate::oauth::authorize(&[])).await),
+        (
+            "consent",
+            ada.open(&crate::access::oauth::authorize(&[])).await,
+        ),
         ("no consent", ada.open("/oauth/authorize").await),
         ("device", ada.open("/device").await),
         (

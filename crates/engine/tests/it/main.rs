@@ -5,100 +5,38 @@
 #[cfg(test)]
 mod access;
 #[cfg(test)]
-mod access_log;
+mod agent;
 #[cfg(test)]
 mod api;
 #[cfg(test)]
-mod breaking;
-#[cfg(test)]
-mod bridged;
-#[cfg(test)]
 mod browser;
-#[cfg(test)]
-mod connections;
-#[cfg(test)]
-mod control_channel;
 #[cfg(test)]
 mod corpus;
 #[cfg(test)]
-mod desync;
-#[cfg(test)]
-mod dial;
-#[cfg(test)]
-mod drain;
-#[cfg(test)]
-mod early;
+mod edge;
 #[cfg(test)]
 mod event_stream;
-#[cfg(test)]
-mod geo;
-#[cfg(test)]
-mod grpc;
-#[cfg(test)]
-mod guard;
-#[cfg(test)]
-mod hard;
-#[cfg(test)]
-mod hard_stop;
-#[cfg(test)]
-mod headers;
-#[cfg(test)]
-mod http;
-#[cfg(test)]
-mod interim;
-#[cfg(test)]
-mod lanes;
-#[cfg(test)]
-mod limits;
 #[cfg(test)]
 mod live;
 #[cfg(test)]
 mod managed;
 #[cfg(test)]
-mod metrics;
+mod operation;
 #[cfg(test)]
-mod mtls;
-#[cfg(test)]
-mod plain;
-#[cfg(test)]
-mod ports;
-#[cfg(test)]
-mod proxy_protocol;
+mod raw_tunnels;
 #[cfg(test)]
 mod relay;
 #[cfg(test)]
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;
 #[cfg(test)]
-mod resumption;
-#[cfg(test)]
-mod routing;
-#[cfg(test)]
-mod sdk_agents;
-#[cfg(test)]
-mod smuggling;
-#[cfg(test)]
-mod streaming;
-#[cfg(test)]
 mod support;
-#[cfg(test)]
-mod takeover;
 #[cfg(test)]
 #[path = "../fuzz_targets/mod.rs"]
 mod targets;
 #[cfg(test)]
-mod tcp;
-#[cfg(test)]
-mod tls;
-#[cfg(test)]
-mod upstreams;
-#[cfg(test)]
-mod websocket;
-#[cfg(test)]
 mod webtty;
 #[cfg(test)]
 mod webtty_recordings;
-#[cfg(test)]
-mod wired;
 #[cfg(test)]
 mod world;

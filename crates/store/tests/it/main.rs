@@ -7,26 +7,16 @@
     reason = "a test ends where it fails"
 )]
 
-mod access;
-mod billing;
 mod change_log;
 mod changes;
-mod credential_chains;
 mod database;
+mod entities;
 mod faults;
-mod idempotency;
-mod log_search;
 mod migrated;
 mod migrations;
-mod oauth;
-mod people;
 mod plans;
 mod postgres;
-mod projects;
-mod records;
 mod releases;
 mod restore;
 mod tables;
-mod webhooks;
-mod workspaces;
 mod world;

@@ -5,7 +5,7 @@ use store::{Conn, Order, Paging, Period, credentials, events, logs, sessions, us
 use types::id::{ProjectId, StreamId, WorkspaceId};
 
 use crate::database::{Database, both};
-use crate::records::{events_of, logs_of};
+use crate::entities::records::{events_of, logs_of};
 use crate::world::{Person, at, hash, id};
 
 /// The lines of a plan that scan a whole table of more than a few rows.

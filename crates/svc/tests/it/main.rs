@@ -6,40 +6,12 @@
     reason = "a test ends where it fails"
 )]
 
-mod backup;
-mod completions;
-mod confirmation;
-mod context;
-mod credentials;
-mod dial;
-mod doctor;
-mod events;
-mod explain;
-mod forward;
+mod accounts;
 mod hosted;
-mod inspect_tls;
-mod installation;
 mod installed;
-#[cfg(all(feature = "keyring", target_os = "linux"))]
-mod keyring;
-mod lists;
-mod login;
-mod mcp;
-mod mistakes;
-mod panel;
-mod platform;
-mod platform_refusals;
+mod local_platform;
+mod process;
 mod program;
-mod refusals;
-mod run;
-mod run_docker;
-mod service;
-mod story;
-mod supervised;
+mod publishing;
 mod terminal;
-mod token;
-mod up;
-mod webtty_client;
-mod webtty_server;
-mod webtty_servers;
-mod webtty_sessions;
+mod terminals;

@@ -12,7 +12,8 @@ use tokio_util::task::AbortOnDropHandle;
 use types::permission::Permission;
 use wire::message::TunnelProperties;
 
-use crate::wired::{self, PlainAgent};
+use crate::agent::wired;
+use crate::agent::wired::PlainAgent;
 
 /// The smallest configurable budget is 8 MiB. A list of these tunnels takes more than half a MiB.
 const TUNNELS: usize = 10;

@@ -5,7 +5,7 @@ use client::Properties;
 use serde_json::Value;
 use testing::{RawVisitor, ScriptedUpstream, TestTunnel};
 
-use crate::tls::client;
+use crate::raw_tunnels::tls::client;
 
 use super::{A, PAGE, Site, received_values, with_sessions};
 

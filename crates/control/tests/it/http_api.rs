@@ -1,0 +1,9 @@
+//! Properties of every operation of the API.
+
+mod bad_tokens;
+mod callers;
+mod contracts;
+mod judged;
+mod rate_limit;
+mod same_origin;
+pub(crate) mod walk;

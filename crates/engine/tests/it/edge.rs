@@ -1,0 +1,19 @@
+//! HTTP visitors of published tunnels.
+
+mod breaking;
+mod desync;
+mod early;
+mod grpc;
+mod guard;
+pub(crate) mod hard;
+mod hard_stop;
+mod headers;
+mod http;
+mod interim;
+mod plain;
+mod proxy_protocol;
+mod routing;
+mod smuggling;
+mod streaming;
+mod upstreams;
+mod websocket;

@@ -1,0 +1,41 @@
+//! Idle connections of HTTP/2 visitors.
+
+use super::Site;
+use crate::edge::hard::frames::{
+    ACK, Connection, DATA, END_STREAM, GOAWAY, NO_ERROR, Outcome, PING, frame,
+};
+use crate::edge::hard::http2::request;
+
+/// A client that answers pings and sends no requests is disconnected, and so is one that never
+/// starts.
+#[tokio::test]
+async fn a_connection_without_requests_is_closed() {
+    let site = Site::with("timeouts: {http_idle_seconds: 1}").await;
+    let host = site.host();
+    let mut connection = Connection::open(&site.engine, host).await;
+    let head = request(host, 1, END_STREAM);
+    assert_eq!(connection.outcome(&[head]).await, Outcome::Answer(200));
+    let told = loop {
+        let next = connection.reader.next().await.expect("a GOAWAY frame");
+        match next.kind {
+            PING if next.flags & ACK == 0 => {
+                let pong = frame(PING, ACK, 0, next.payload);
+                connection.writer.send(&pong.to_bytes()).await;
+            }
+            GOAWAY => break next,
+            _ => {}
+        }
+    };
+    assert_eq!(told.payload[4..8], NO_ERROR.to_be_bytes());
+    // A request in flight keeps its connection open.
+    let mut waiting = Connection::open(&site.engine, host).await;
+    waiting.writer.send(&request(host, 1, 0).to_bytes()).await;
+    while let Some(next) = connection.reader.next().await {
+        if next.kind == PING && next.flags & ACK == 0 {
+            let pong = frame(PING, ACK, 0, next.payload);
+            connection.writer.try_send(&pong.to_bytes()).await;
+        }
+    }
+    let end = frame(DATA, END_STREAM, 1, []);
+    assert_eq!(waiting.outcome(&[end]).await, Outcome::Answer(200));
+}

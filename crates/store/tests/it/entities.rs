@@ -1,0 +1,13 @@
+//! The stored objects and their queries.
+
+pub(crate) mod access;
+mod billing;
+mod credential_chains;
+mod idempotency;
+pub(crate) mod log_search;
+mod oauth;
+mod people;
+mod projects;
+pub(crate) mod records;
+mod webhooks;
+mod workspaces;

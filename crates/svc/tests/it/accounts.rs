@@ -1,0 +1,9 @@
+//! Users, credentials and contexts.
+
+mod confirmation;
+mod context;
+mod credentials;
+#[cfg(all(feature = "keyring", target_os = "linux"))]
+mod keyring;
+mod login;
+mod token;

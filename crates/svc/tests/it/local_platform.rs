@@ -1,0 +1,8 @@
+//! `svc up`, `svc platform`, and their files.
+
+mod backup;
+mod installation;
+mod platform;
+mod platform_refusals;
+pub(crate) mod story;
+pub(crate) mod up;

@@ -1,0 +1,8 @@
+//! The program as a process: errors, help, services and supervisors.
+
+mod completions;
+mod doctor;
+mod mistakes;
+mod refusals;
+mod service;
+mod supervised;

@@ -1,0 +1,230 @@
+//! Mistakes of a new user: each has a code, a cause and a next step, the same in text and in JSON,
+//! and an exit code.
+
+use crate::installed::{RunningUp, alone};
+use crate::program::{CommandOutput, Home};
+
+/// A command and its expected error.
+struct Mistake<'a> {
+    args: Vec<&'a str>,
+    exit: i32,
+    code: &'a str,
+    /// A part of the cause.
+    cause: &'a str,
+    /// A part of the next step.
+    next: &'a str,
+}
+
+#[tokio::test]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a test tells one story from start to end"
+)]
+async fn mistakes_of_a_new_user_lead_to_the_next_step() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let engine = up
+        .ready_field("engine_url")
+        .trim_start_matches("https://")
+        .to_owned();
+    let (_, port) = engine.rsplit_once(':').unwrap();
+    let metrics = up
+        .ready_field("metrics_url")
+        .trim_start_matches("http://")
+        .to_owned();
+    let numbers = format!("127.0.0.1:{port}");
+    let other = format!("other.localhost:{port}");
+    let closed = closed_port();
+    let expired = minted(&home, &up, &["--ttl", "1s"]).await;
+    let reader = minted(
+        &home,
+        &up,
+        &["--permission", "tunnels.streams.create-delete"],
+    )
+    .await;
+    let token = up.ready_field("token");
+    let ca_file = up.ready_field("ca_file");
+    let at = |engine| vec!["tunnels", "--engine", engine, "--token", token];
+    let mistake = |args, exit, code, cause, next| Mistake {
+        args,
+        exit,
+        code,
+        cause,
+        next,
+    };
+    // The token expires after a second.
+    let output = async {
+        loop {
+            let list = home.run(&["tunnels", "--token", &expired]).await;
+            if list.code == Some(3) {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(crate::program::SOON, output)
+        .await
+        .unwrap();
+    for mistake in [
+        mistake(
+            at(&metrics),
+            1,
+            "engine_protocol",
+            "does not speak TLS",
+            "the engine's port",
+        ),
+        mistake(
+            at(&closed),
+            1,
+            "engine_unreachable",
+            "cannot reach",
+            "svc up",
+        ),
+        mistake(
+            at(&other),
+            1,
+            "engine_not_trusted",
+            "not trusted here",
+            "--ca-file",
+        ),
+        mistake(
+            [at(&other), vec!["--ca-file", ca_file]].concat(),
+            1,
+            "engine_wrong_name",
+            "for other names",
+            "svc doctor",
+        ),
+        mistake(
+            [at(&numbers), vec!["--ca-file", ca_file]].concat(),
+            1,
+            "misdirected_request",
+            "not served",
+            "another name",
+        ),
+        mistake(
+            at("nobody.invalid:1"),
+            1,
+            "engine_not_resolved",
+            "cannot resolve",
+            "check the spelling",
+        ),
+        mistake(
+            [at(&engine), vec!["--ca-file", "none.pem"]].concat(),
+            2,
+            "ca_file",
+            "none.pem",
+            "--ca-file",
+        ),
+        mistake(
+            vec!["tunnels", "--engine", &closed],
+            2,
+            "no_token",
+            "no token",
+            "--token",
+        ),
+        mistake(
+            vec!["tunnels", "--token", &expired],
+            3,
+            "invalid_token",
+            "",
+            "svc token inspect",
+        ),
+        mistake(
+            vec!["tunnels", "--token", &reader],
+            3,
+            "insufficient_scope",
+            "",
+            "svc token inspect",
+        ),
+        mistake(
+            vec!["dial", "nobody"],
+            1,
+            "tunnel_not_found",
+            "no private tunnel with this name",
+            "svc tunnels",
+        ),
+        mistake(
+            vec!["tunnels", "--context", "lcoal"],
+            2,
+            "context_not_found",
+            "`lcoal`",
+            "did you mean `local`?",
+        ),
+        mistake(
+            vec![
+                "token",
+                "mint",
+                "--secret",
+                "x",
+                "--permission",
+                "tunnels.resource.read-only",
+            ],
+            2,
+            "usage",
+            "",
+            "",
+        ),
+        mistake(
+            vec!["dial", "a", "b"],
+            2,
+            "usage",
+            "stdin and stdout",
+            "a=PORT",
+        ),
+        mistake(vec!["tunels"], 2, "usage", "unrecognized subcommand", ""),
+    ] {
+        check(&home, &mistake).await;
+    }
+    up.stop().await;
+}
+
+async fn check(home: &Home, mistake: &Mistake<'_>) {
+    let text = home.run(&mistake.args).await;
+    assert_eq!(
+        text.code,
+        Some(mistake.exit),
+        "{:?}: {text:?}",
+        mistake.args
+    );
+    assert_eq!(text.stdout, "");
+    assert!(text.stderr.contains(mistake.cause), "{text:?}");
+    assert!(text.stderr.contains(mistake.next), "{text:?}");
+    if !text.stderr.starts_with("error: ") {
+        // Errors beyond the command line itself have one line, and one for the next step.
+        let start = format!("error[{}]: ", mistake.code);
+        let lines = text.stderr.lines();
+        let lines: Vec<_> = lines
+            .filter(|line| !line.starts_with("warning: "))
+            .collect();
+        assert!(lines.len() == 2 && lines[0].starts_with(&start), "{text:?}");
+    }
+    if matches!(mistake.args.first(), Some(&("token" | "tunels"))) {
+        return;
+    }
+    let json: CommandOutput = home
+        .run(&[&mistake.args[..], &["-o", "json"]].concat())
+        .await;
+    assert_eq!(json.code, Some(mistake.exit), "{json:?}");
+    let reported: serde_json::Value = serde_json::from_str(json.stderr.trim()).unwrap();
+    assert_eq!(reported["error"]["code"], mistake.code, "{reported}");
+    assert_eq!(reported["error"]["exit_code"], mistake.exit);
+    let message = reported["error"]["message"].as_str().unwrap();
+    let hint = reported["error"]["hint"].as_str().unwrap();
+    assert_eq!(
+        text.stderr,
+        format!("error[{}]: {message}\nhint: {hint}\n", mistake.code)
+    );
+}
+
+/// A token signed with the engine's own secret.
+async fn minted(home: &Home, up: &RunningUp, more: &[&str]) -> String {
+    let secret = crate::installed::secret(home);
+    let args = ["token", "mint", "--secret", &secret, "--type", "app"];
+    let output = home.run(&[&args, more].concat()).await;
+    assert_eq!(output.code, Some(0), "{output:?} {}", up.ready);
+    output.stdout.trim().to_owned()
+}
+
+/// A port on which nothing listens.
+fn closed_port() -> String {
+    format!("engine.localhost:{}", ports::lease())
+}

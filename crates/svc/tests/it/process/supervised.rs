@@ -1,0 +1,116 @@
+//! The program under a supervisor with systemd's notify protocol.
+
+use std::{
+    fs,
+    os::{
+        linux::net::SocketAddrExt as _,
+        unix::net::{SocketAddr, UnixDatagram},
+    },
+};
+
+use nix::sys::signal::Signal;
+use tokio::time::timeout;
+
+use crate::installed::alone;
+use crate::program::{Home, RunningCommand, SOON};
+use crate::publishing::run::{echo, replace};
+
+/// The notification socket of systemd.
+struct NotifySocket {
+    socket: tokio::net::UnixDatagram,
+}
+
+impl NotifySocket {
+    fn new(socket: UnixDatagram) -> Self {
+        socket.set_nonblocking(true).unwrap();
+        Self {
+            socket: tokio::net::UnixDatagram::from_std(socket).unwrap(),
+        }
+    }
+
+    /// The next message of the wanted kind.
+    async fn next(&self, wanted: &str) -> String {
+        loop {
+            let mut buffer = [0; 4096];
+            let read = timeout(SOON, self.socket.recv(&mut buffer))
+                .await
+                .unwrap_or_else(|_late| panic!("no {wanted}"))
+                .unwrap();
+            let text = String::from_utf8(buffer[..read].to_vec()).unwrap();
+            if text.starts_with(wanted) {
+                return text;
+            }
+        }
+    }
+
+    /// The next message that is not a heartbeat.
+    async fn step(&self) -> String {
+        loop {
+            let text = self.next("").await;
+            if text != "WATCHDOG=1" {
+                return text;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_agent_notifies_ready_reload_watchdog_and_stop() {
+    let home = Home::new();
+    let _up = alone(&home, &[]).await;
+    let port = echo("").await;
+    let file = home.path().join("svc.yaml");
+    let text = format!("version: 1\ntunnels: {{a: {{target: {port}, publish: false}}}}\n");
+    fs::write(&file, &text).unwrap();
+    let path = home.path().join("notify");
+    let notified = NotifySocket::new(UnixDatagram::bind(&path).unwrap());
+    let mut command = home.command(&["run"]);
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "200000");
+    let agent = RunningCommand::spawn(&mut command);
+    assert_eq!(notified.step().await, "STATUS=0 of 1 tunnels online");
+    // Not before its tunnel is online.
+    assert_eq!(notified.step().await, "READY=1");
+    assert_eq!(notified.step().await, "STATUS=1 of 1 tunnels online");
+    for _ in 0..3 {
+        assert_eq!(notified.next("WATCHDOG").await, "WATCHDOG=1");
+    }
+
+    agent.signal(Signal::SIGHUP);
+    let reloading = notified.step().await;
+    assert!(
+        reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+        "{reloading}"
+    );
+    assert_eq!(notified.step().await, "READY=1");
+
+    replace(&file, "version: 2\n");
+    assert!(notified.step().await.starts_with("RELOADING=1"));
+    assert_eq!(notified.step().await, "READY=1");
+    let status = notified.step().await;
+    assert!(status.contains("the file is invalid"), "{status}");
+
+    agent.signal(Signal::SIGTERM);
+    notified.next("STOPPING=1").await;
+    assert_eq!(agent.ended().await.code, Some(0));
+}
+
+#[tokio::test]
+async fn servers_notify_ready_watchdog_and_stop() {
+    let home = Home::new();
+    let name = format!("svc-it-{}", home.path().file_name().unwrap().display());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let notified = NotifySocket::new(UnixDatagram::bind_addr(&address).unwrap());
+    let mut command = home.command(&["up", "--community", "--port", "0", "-o", "json"]);
+    command
+        .env("NOTIFY_SOCKET", format!("@{name}"))
+        .env("WATCHDOG_USEC", "200000");
+    let mut up = RunningCommand::spawn(&mut command);
+    up.json().await;
+    assert_eq!(notified.step().await, "READY=1");
+    notified.next("WATCHDOG=1").await;
+    up.signal(Signal::SIGTERM);
+    assert_eq!(notified.step().await, "STOPPING=1");
+    assert_eq!(up.ended().await.code, Some(0));
+}

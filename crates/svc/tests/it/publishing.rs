@@ -1,0 +1,11 @@
+//! Tunnels of one command: publish, dial, watch and explain.
+
+mod dial;
+mod events;
+mod explain;
+mod forward;
+mod inspect_tls;
+mod lists;
+pub(crate) mod panel;
+pub(crate) mod run;
+mod run_docker;

@@ -1,0 +1,153 @@
+//! `svc tunnels`, `svc clients`, and both with `--watch`.
+
+use std::{fs::File, io::Read, os::fd::OwnedFd, process::Stdio};
+
+use nix::{
+    pty::{Winsize, openpty},
+    sys::signal::Signal,
+};
+use serde_json::json;
+
+use crate::installed::{alone, alone_at};
+use crate::program::{Home, RunningCommand};
+
+#[tokio::test]
+async fn a_watch_prints_changes_and_tunnels_lost_with_an_engine() {
+    let home = Home::new();
+    let port = ports::lease().to_string();
+    let up = alone_at(&home, &port).await;
+    let agent = publish(&home, "web").await;
+    let mut watch = home.start(&["tunnels", "--watch"]);
+    let first = watch.until("added\tweb\t").await;
+    // The list output, with the earlier changes.
+    let list = home.run(&["tunnels"]).await.stdout;
+    assert_eq!(first, format!("added\t{list}"));
+    let mut json = home.start(&["tunnels", "-w", "--filter", "name=api", "-o", "json"]);
+
+    let other = publish(&home, "api").await;
+    watch.until("added\tapi\t").await;
+    let added = json.json().await;
+    assert_eq!(
+        (&added["change"], &added["object"]["name"]),
+        (&json!("added"), &json!("api"))
+    );
+    other.terminate().await;
+    watch.until("removed\tapi\t").await;
+    assert_eq!(json.json().await["change"], "removed");
+
+    // The engine restarts, and the tunnel gets another id.
+    up.stop().await;
+    watch.wait_for_stderr("reconnecting in").await;
+    let up = alone_at(&home, &port).await;
+    watch.until("removed\tweb\t").await;
+    watch.until("added\tweb\t").await;
+    for running in [watch, json, agent] {
+        assert_eq!(running.terminate().await.code, Some(0));
+    }
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn a_terminal_shows_a_table_and_its_screen_is_restored() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let agent = publish(&home, "a-name-that-is-rather-long-for-a-narrow-terminal").await;
+    let (mut terminal, list) = on_terminal(&home, &["tunnels"]);
+    let shown = list_of(&mut terminal);
+    assert_eq!(list.ended().await.code, Some(0));
+    assert!(shown.contains("NAME") && shown.contains('…'), "{shown}");
+    assert!(
+        shown
+            .lines()
+            .all(|line| line.trim_end().chars().count() <= 60),
+        "{shown}"
+    );
+
+    let (mut terminal, watch) = on_terminal(&home, &["clients", "--watch"]);
+    let drawn = tokio::task::spawn_blocking(move || {
+        let mut seen = String::new();
+        let mut buffer = [0; 1024];
+        while !seen.contains("1 clients · live") {
+            let read = terminal.read(&mut buffer).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+        (terminal, seen)
+    });
+    let (mut terminal, drawn) = drawn.await.unwrap();
+    assert!(drawn.starts_with("\x1b[?1049h\x1b[?25l"), "{drawn:?}");
+    watch.signal(Signal::SIGINT);
+    let rest = tokio::task::spawn_blocking(move || list_of(&mut terminal));
+    assert_eq!(watch.ended().await.code, Some(0));
+    let rest = rest.await.unwrap();
+    assert!(rest.ends_with("\x1b[?25h\x1b[?1049l"), "{rest:?}");
+    agent.terminate().await;
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn an_invalid_filter_is_reported_with_a_suggestion() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    for (args, hint) in [
+        (["tunnels", "--filter", "nmae=web"], "did you mean `name`?"),
+        (["clients", "--filter", "colour=red"], "valid keys: agent, "),
+    ] {
+        let ended = home.run(&args).await;
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains(hint), "{ended:?}");
+    }
+    let both = home.run(&["tunnels", "--watch", "--limit", "3"]).await;
+    assert_eq!(both.code, Some(2), "{both:?}");
+    up.stop().await;
+}
+
+/// An agent whose tunnel is online. Its service is not needed.
+async fn publish(home: &Home, name: &str) -> RunningCommand {
+    let mut agent = home.start(&["forward", "9", "--name", name, "-o", "json"]);
+    agent.json_where(|line| line["status"] == "online").await;
+    agent
+}
+
+/// A command whose stdout is a terminal of 60 columns.
+fn on_terminal(home: &Home, args: &[&str]) -> (File, DetachedCommand) {
+    let size = Winsize {
+        ws_row: 10,
+        ws_col: 60,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let pty = openpty(&size, None).unwrap();
+    let (master, slave): (OwnedFd, OwnedFd) = (pty.master, pty.slave);
+    let mut command = home.command(args);
+    let child = command.stdout(Stdio::from(slave)).spawn().unwrap();
+    (File::from(master), DetachedCommand(child))
+}
+
+/// A command whose output is read elsewhere.
+struct DetachedCommand(tokio::process::Child);
+
+impl DetachedCommand {
+    fn signal(&self, signal: Signal) {
+        let id = self.0.id().and_then(|id| i32::try_from(id).ok()).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), signal).unwrap();
+    }
+
+    async fn ended(mut self) -> Status {
+        let waited = tokio::time::timeout(crate::program::SOON, self.0.wait()).await;
+        Status {
+            code: waited.unwrap().unwrap().code(),
+        }
+    }
+}
+
+struct Status {
+    code: Option<i32>,
+}
+
+/// All output of a terminal until the program has exited.
+fn list_of(terminal: &mut File) -> String {
+    let mut shown = Vec::new();
+    // The other end is closed, which Linux reports as an error after the last byte.
+    terminal.read_to_end(&mut shown).ok();
+    String::from_utf8(shown).unwrap()
+}

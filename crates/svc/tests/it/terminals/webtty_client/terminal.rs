@@ -1,0 +1,149 @@
+//! `svc webtty client` on a terminal.
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use nix::sys::signal::Signal;
+use tokio::net::TcpListener;
+use tokio_tungstenite::tungstenite::Message;
+use tty::message::{self, Ack, AckSession, Close, Feature, Heartbeat, Kind, Notice, NoticeKind};
+
+use crate::program::Home;
+use crate::publishing::panel::TerminalSession;
+use crate::terminals::webtty_client::served::{Options, TestServer};
+
+async fn shell(home: &Home, url: &str) -> TerminalSession {
+    let mut terminal =
+        TerminalSession::start(home, &["webtty", "client", url, "--", "sh"], 100, 30);
+    terminal.until_text("ready> ").await;
+    terminal
+}
+
+/// WT-1: a shell with its own terminal, which follows the size, receives all keys, and ends the
+/// client with it.
+#[tokio::test]
+async fn a_client_controls_a_remote_shell() {
+    let home = Home::new();
+    let served = TestServer::start(home.path(), Options::default()).await;
+    let mut terminal = shell(&home, &served.url()).await;
+    terminal.press("echo $((6 * 7)) $TERM; stty size\r");
+    terminal.until_text("42 xterm-256color").await;
+    terminal.until_text("30 100").await;
+    terminal.resize(120, 40);
+    terminal.press("until [ \"$(stty size)\" = '40 120' ]; do sleep 0.05; done; echo si''zed\r");
+    terminal.until_text("sized").await;
+    // Ctrl-C ends the remote command, and not this program.
+    terminal.press("sh -c 'echo ru\"\"ns; exec sleep 600'\r");
+    terminal.until_text("runs").await;
+    terminal.press("\u{3}");
+    terminal.press("echo sti''ll here\r");
+    terminal.until_text("still here").await;
+    terminal.press("exit 5\r");
+    let (code, text) = terminal.ended().await;
+    assert_eq!(code, Some(5), "{text}");
+    assert!(text.contains("[svc] session ended (exit code 5)"), "{text}");
+}
+
+#[tokio::test]
+async fn a_client_disconnects_with_an_escape() {
+    let home = Home::new();
+    let served = TestServer::start(home.path(), Options::default()).await;
+    let mut terminal = shell(&home, &served.url()).await;
+    terminal.press("echo a~.b\r");
+    terminal.until_text("a~.b").await;
+    terminal.press("~?");
+    terminal.until_text("~.  disconnect").await;
+    // A program with its own screen is cut off, and the screen is restored.
+    terminal.press("printf '\\033[?1049h\\033[?25lfull'; sleep 600\r");
+    terminal
+        .until(|screen| screen.alternate_screen() && screen.hide_cursor())
+        .await;
+    // Input during the sleep starts a line.
+    terminal.press("\r~.");
+    let (code, text) = terminal.ended().await;
+    assert_eq!(code, Some(255), "{text}");
+    assert!(text.contains("[svc] hung up"), "{text}");
+}
+
+#[tokio::test]
+async fn a_signal_restores_the_terminal() {
+    let home = Home::new();
+    let served = TestServer::start(home.path(), Options::default()).await;
+    let terminal = shell(&home, &served.url()).await;
+    terminal.signal(Signal::SIGTERM);
+    let (code, text) = terminal.ended().await;
+    assert_eq!(code, Some(143), "{text}");
+}
+
+/// WT-1: the shell outlives its connection, and input from the meantime is delivered.
+#[tokio::test]
+async fn a_lost_connection_is_resumed_with_the_same_shell() {
+    let home = Home::new();
+    let served = TestServer::start(home.path(), Options::default()).await;
+    let mut terminal = shell(&home, &served.url()).await;
+    terminal.press("kept=yes\r");
+    served.cut();
+    terminal.until_text("[svc] connection lost").await;
+    terminal.press("echo kept=$kept\r");
+    terminal.until_text("[svc] reconnected").await;
+    terminal.until_text("kept=yes").await;
+    terminal.press("exit\r");
+    let (code, text) = terminal.ended().await;
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// WT-2: the controller sees the requester and the reason on a separate line, and answers with two
+/// keys.
+#[tokio::test]
+async fn the_controller_answers_control_requests() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let engine = tokio::spawn(async move {
+        let (stream, _peer) = listener.accept().await.unwrap();
+        let mut socket = tokio_tungstenite::accept_async(stream).await.unwrap();
+        let send = |kind: &Kind| Message::Binary(message::encode(kind).unwrap());
+        let ack = Kind::Ack(Ack {
+            session: Some(AckSession {
+                features: vec![Feature::Notices.into()],
+                ..AckSession::default()
+            }),
+        });
+        socket.send(send(&ack)).await.unwrap();
+        for request_id in ["req_1", "req_2"] {
+            let asks = Kind::Heartbeat(Heartbeat {
+                notice: Some(Box::new(Notice {
+                    kind: NoticeKind::Requested.into(),
+                    request_id: request_id.to_owned(),
+                    user: "ada".to_owned(),
+                    reason: "to fix it".to_owned(),
+                    ..Notice::default()
+                })),
+                ..Heartbeat::default()
+            });
+            socket.send(send(&asks)).await.unwrap();
+        }
+        let mut decisions = Vec::new();
+        while decisions.len() < 2 {
+            if let Message::Binary(bytes) = socket.next().await.unwrap().unwrap()
+                && let Kind::Heartbeat(heartbeat) = message::decode(bytes).unwrap()
+                && let Some(decision) = heartbeat.decision
+            {
+                decisions.push((decision.request_id, decision.grant));
+            }
+        }
+        let close = Kind::Close(Close::default());
+        socket.send(send(&close)).await.unwrap();
+        decisions
+    });
+    let home = Home::new();
+    let mut terminal = TerminalSession::start(&home, &["webtty", "client", &url], 100, 30);
+    terminal
+        .until(|screen| {
+            let question = "[svc] ada requests control: to fix it (~y grants, ~n refuses)";
+            screen.contents().matches(question).count() == 2
+        })
+        .await;
+    terminal.press("~y~n");
+    let (code, text) = terminal.ended().await;
+    assert_eq!(code, Some(0), "{text}");
+    let answers = [("req_1".to_owned(), true), ("req_2".to_owned(), false)];
+    assert_eq!(engine.await.unwrap(), answers);
+}
