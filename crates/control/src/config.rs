@@ -84,6 +84,19 @@ pub struct Config {
     pub webhooks: WebhooksConfig,
     /// True if the other brand's spellings are accepted and sent together with ours.
     pub compat_rstream: bool,
+    /// Work of a password hash. No key of the file sets it.
+    pub password_cost: PasswordCost,
+}
+
+/// Work of a password hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PasswordCost {
+    /// The OWASP parameters of argon2id.
+    #[default]
+    Production,
+    /// The lowest parameters that argon2 allows. Tests create thousands of accounts, and the hashes
+    /// would take half of their time.
+    LowestForTests,
 }
 
 /// An engine, or a cluster of them under one domain.

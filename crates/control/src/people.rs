@@ -83,7 +83,7 @@ impl People {
         // work.
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
-            passwords: Passwords::new(cores.div_ceil(2))?,
+            passwords: Passwords::new(cores.div_ceil(2), config.password_cost)?,
             mailer: Mailer::open(config)?,
             email_change_throttle: throttle::Throttle::new(throttle::Limits::MAIL),
             openid: config

@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 
 use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
 use super::values::{MAX_HOST_BYTES, host_name, is_loopback, network, path};
-use super::{Config, EngineConfig, TurnConfig};
+use super::{Config, EngineConfig, PasswordCost, TurnConfig};
 
 type CheckResult<T> = Result<T, ConfigError>;
 
@@ -86,6 +86,7 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
         oauth: file.oauth.check(file.compat.rstream)?,
         webhooks: file.webhooks.check()?,
         compat_rstream: file.compat.rstream,
+        password_cost: PasswordCost::Production,
     })
 }
 

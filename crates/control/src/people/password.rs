@@ -11,6 +11,7 @@ use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as
 use credentials::Secret;
 use tokio::sync::Semaphore;
 
+use crate::config::PasswordCost;
 use crate::random;
 
 /// A text that a user typed as a password. `Debug` hides it, and it is cleared on drop.
@@ -96,24 +97,18 @@ pub struct Passwords {
 }
 
 impl Passwords {
-    /// Creates a hasher with the parameters of production. At most `at_once` hashes run at the same
-    /// time.
+    /// Creates a hasher. At most `at_once` hashes run at the same time.
     ///
     /// # Errors
     /// Never with the current parameters.
-    pub fn new(at_once: usize) -> Result<Self, HashError> {
-        Self::with_parameters(at_once, Params::default())
-    }
-
-    /// Creates a hasher with the least work that argon2 allows.
-    #[cfg(test)]
-    fn weak_for_tests() -> Result<Self, HashError> {
-        let parameters = Params::new(Params::MIN_M_COST, Params::MIN_T_COST, 1, None)
-            .map_err(|error| HashError::Failed(error.to_string()))?;
-        Self::with_parameters(4, parameters)
-    }
-
-    fn with_parameters(at_once: usize, parameters: Params) -> Result<Self, HashError> {
+    pub fn new(at_once: usize, cost: PasswordCost) -> Result<Self, HashError> {
+        let parameters = match cost {
+            PasswordCost::Production => Params::default(),
+            PasswordCost::LowestForTests => {
+                Params::new(Params::MIN_M_COST, Params::MIN_T_COST, 1, None)
+                    .map_err(|error| HashError::Failed(error.to_string()))?
+            }
+        };
         let decoy = hash_now(&parameters, &Password(Secret::new("")), &[0; SALT_BYTES])?;
         Ok(Self {
             running: Arc::new(Semaphore::new(at_once.max(1))),
@@ -280,7 +275,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_password_verifies_only_against_its_own_hash() {
-        let passwords = Passwords::weak_for_tests().unwrap();
+        let passwords = Passwords::new(4, PasswordCost::LowestForTests).unwrap();
         let stored = passwords.hash(typed("correct horse")).await.unwrap();
         let again = passwords.hash(typed("correct horse")).await.unwrap();
         assert_ne!(stored, again, "each has its own salt");
@@ -294,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_missing_user_never_matches_even_with_the_decoy_password() {
-        let passwords = Passwords::weak_for_tests().unwrap();
+        let passwords = Passwords::new(4, PasswordCost::LowestForTests).unwrap();
         for text in ["", "correct horse"] {
             let verdict = passwords.verify(typed(text), None).await.unwrap();
             assert_eq!(verdict, Verdict::Wrong);
@@ -303,9 +298,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_hash_with_old_parameters_reports_that_it_needs_renewal() {
-        let weak = Passwords::weak_for_tests().unwrap();
+        let weak = Passwords::new(4, PasswordCost::LowestForTests).unwrap();
         let stored = weak.hash(typed("correct horse")).await.unwrap();
-        let strong = Passwords::new(1).unwrap();
+        let strong = Passwords::new(1, PasswordCost::Production).unwrap();
         let verdict = strong
             .verify(typed("correct horse"), Some(stored))
             .await
@@ -315,7 +310,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_queue_refuses_requests_until_it_drains() {
-        let passwords = Passwords::weak_for_tests().unwrap();
+        let passwords = Passwords::new(4, PasswordCost::LowestForTests).unwrap();
         let all = u32::try_from(4 * WAITING_FOR_EACH).unwrap();
         let line = Arc::clone(&passwords.waiting)
             .try_acquire_many_owned(all)

@@ -15,7 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use control::app::App;
-use control::config::Config;
+use control::config::{Config, PasswordCost};
 use control::people::password::Password;
 use control::people::secret_link::LinkSecret;
 use control::router::router;
@@ -172,7 +172,7 @@ impl TestControl {
 
     /// Starts another process on the data that a platform left in its directory.
     pub(crate) async fn reopen_in(directory: &Path) -> Self {
-        let config = Config::load(Some(&directory.join("platform.yaml")), []).unwrap();
+        let config = load(&directory.join("platform.yaml"));
         let clock = Arc::new(ManualClock::at(START.parse().unwrap()));
         let app = control::open(config, Arc::<ManualClock>::clone(&clock)).await;
         Self::over(app.unwrap(), clock, directory)
@@ -517,7 +517,16 @@ fn configuration_beside(
     ]});
     let yaml = format!("platform: {platform}\nengines: {engines}\noauth: {oauth}\n{sections}\n");
     std::fs::write(&file, yaml).unwrap();
-    Config::load(Some(&file), []).unwrap()
+    load(&file)
+}
+
+/// Loads a configuration, with cheap password hashes.
+pub(crate) fn load(file: &Path) -> Config {
+    let config = Config::load(Some(file), []).unwrap();
+    Config {
+        password_cost: PasswordCost::LowestForTests,
+        ..config
+    }
 }
 
 /// A counter for unique values.

@@ -26,7 +26,10 @@ impl RealProvider {
     async fn start(callback: &str) -> Self {
         let variable =
             |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/accounts/openid/provider.mjs");
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/it/accounts/openid/provider.mjs"
+        );
         let mut child = Command::new(variable("SVC_TEST_NODE"))
             .args([script, &variable("SVC_TEST_NODE_PACKAGES"), callback])
             .stdin(Stdio::piped())
