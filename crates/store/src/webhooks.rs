@@ -198,21 +198,12 @@ pub async fn enabled(conn: &mut Conn, project: ProjectId) -> Result<Vec<Webhook>
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Webhook>, Error> {
     let pattern = pattern(list.search);
     let status = list.status.map(Status::as_str);
-    let total = sql(COUNT)
+    sql(sorted(LIST, list.sort.column(), list.order))
         .bind(list.project)
         .bind(&pattern)
         .bind(status)
-        .count(conn)
-        .await?;
-    let items = sql(sorted(LIST, list.sort.column(), list.order))
-        .bind(list.project)
-        .bind(&pattern)
-        .bind(status)
-        .bind(list.paging.limit())
-        .bind(list.paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, list.paging)
+        .await
 }
 
 /// Number of webhooks of a project.

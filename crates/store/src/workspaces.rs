@@ -210,14 +210,10 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Page<Workspace>, Error> {
     let pattern = pattern(search);
-    let total = sql(COUNT).bind(&pattern).count(conn).await?;
-    let items = sql(sorted(LIST, sort.column(), order))
+    sql(sorted(LIST, sort.column(), order))
         .bind(&pattern)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, paging)
+        .await
 }
 
 /// Blocks all other transactions that take the same lock until this one ends, so that decisions

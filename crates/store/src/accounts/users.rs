@@ -224,14 +224,10 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Page<User>, Error> {
     let pattern = pattern(search);
-    let total = sql(COUNT).bind(&pattern).count(conn).await?;
-    let items = sql(sorted(LIST, sort.column(), order))
+    sql(sorted(LIST, sort.column(), order))
         .bind(&pattern)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, paging)
+        .await
 }
 
 /// Changes the display name.

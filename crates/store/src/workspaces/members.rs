@@ -159,19 +159,11 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Page<Member>, Error> {
     let pattern = pattern(search);
-    let total = sql(COUNT)
+    sql(sorted(LIST, sort.column(), order))
         .bind(workspace)
         .bind(&pattern)
-        .count(conn)
-        .await?;
-    let items = sql(sorted(LIST, sort.column(), order))
-        .bind(workspace)
-        .bind(&pattern)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, paging)
+        .await
 }
 
 /// Number of active owners of a workspace.
