@@ -191,16 +191,8 @@ async fn attempt(
         app.plan_service.billing().add(&mut tx, &item, now).await?;
     }
     let details = json!({"plan": plan, "provider": provider, "region": new.region});
-    audit_entry::record(
-        &mut tx,
-        who,
-        workspace.id,
-        id,
-        "project.created",
-        details,
-        now,
-    )
-    .await?;
+    let (workspace, action) = (workspace.id, "project.created");
+    audit_entry::record(&mut tx, who, workspace, id, action, details, now).await?;
     let project = projects::by_id(&mut tx, id).await?;
     tx.commit().await?;
     project.map(Some).ok_or_else(|| Problem::internal().into())
