@@ -69,9 +69,7 @@ pub fn document() -> Value {
 
 /// [`document`] as the JSON text that is served and committed.
 pub fn document_json() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).unwrap_or_default();
-    text.push('\n');
-    text
+    crate::openapi::text(&document())
 }
 
 fn schemas() -> Schemas {
