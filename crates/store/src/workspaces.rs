@@ -8,7 +8,7 @@ use types::id::{UserId, WorkspaceId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold, pattern};
+use crate::database::page::{Order, Page, Paging, fold, pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::sql::{sorted, sql, statements};
 use crate::error::Error;
@@ -85,24 +85,13 @@ words! {
     }
 }
 
-/// Columns by which operators sort workspaces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
-    /// Age.
-    #[default]
-    Id,
-    /// Name.
-    Name,
-}
-
-impl Sort {
-    pub(crate) const ALL: [Self; 2] = [Self::Id, Self::Name];
-
-    pub(crate) fn column(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::Name => "name",
-        }
+sort_columns! {
+    /// Columns by which operators sort workspaces.
+    pub enum Sort {
+        /// Age.
+        Id = "id",
+        /// Name.
+        Name = "name",
     }
 }
 
