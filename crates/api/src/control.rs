@@ -31,6 +31,7 @@ use serde_json::Value;
 
 pub use self::operation::{Access, Answer, Body, Method, Operation, Parameter, Shape};
 pub use self::paging::{MAX_PAGE_SIZE, Paging};
+pub(crate) use self::paging::{ORDER, PAGE, PAGE_SIZE, TIME_ORDER, page, page_size};
 pub use self::schema::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Schemas};
 pub(crate) use self::schema::{add, given};
 
@@ -68,9 +69,7 @@ pub fn document() -> Value {
 
 /// [`document`] as the JSON text that is served and committed.
 pub fn document_json() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).unwrap_or_default();
-    text.push('\n');
-    text
+    crate::openapi::text(&document())
 }
 
 fn schemas() -> Schemas {

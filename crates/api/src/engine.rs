@@ -1,12 +1,15 @@
 //! The Engine API: its paths and its document (EN-6).
 
 mod document;
+mod live;
+mod operation;
 mod recordings;
 mod schemas;
 mod terminals;
 
 use serde_json::Value;
-use types::permission::{Permission, Rule};
+
+pub use self::operation::{Access, Method, Operation};
 
 /// `GET`: the clients of the project (EN-1).
 pub const CLIENTS: &str = "/api/clients";
@@ -29,106 +32,15 @@ pub const OPENAPI: &str = "/api/openapi.json";
 /// Media type of the document, as the OpenAPI initiative writes it.
 pub const OPENAPI_MEDIA_TYPE: &str = "application/vnd.oai.openapi+json;version=3.1";
 
-/// One operation, as the document lists it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Operation {
-    /// `operationId`.
-    pub id: &'static str,
-    pub method: Method,
-    pub path: &'static str,
-    pub access: Access,
-    /// True if the interface guarantees the operation. Otherwise it may still change.
-    pub stable: bool,
-}
-
-/// HTTP method of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// `GET`.
-    Get,
-    /// `POST`.
-    Post,
-    /// `DELETE`.
-    Delete,
-}
-
-/// Credential and permission that an operation requires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// No credential.
-    Public,
-    /// Any valid credential.
-    Authenticated,
-    /// A grant that another operation issued, sent in the first message of the stream. A credential
-    /// is checked if there is one.
-    Granted,
-    /// A permission; the rules are the ones of the permission that the operation uses.
-    Permitted(Permission, &'static [Rule]),
-}
-
 /// Every operation, in the order of the document.
 pub const OPERATIONS: &[Operation] = &[
-    Operation {
-        id: "get_engine_openapi",
-        method: Method::Get,
-        path: OPENAPI,
-        access: Access::Public,
-        stable: true,
-    },
-    Operation {
-        id: "list_engine_clients",
-        method: Method::Get,
-        path: CLIENTS,
-        access: Access::Permitted(Permission::TunnelsResourcesReadOnly, &[READ_STREAMS]),
-        stable: true,
-    },
-    Operation {
-        id: "list_engine_tunnels",
-        method: Method::Get,
-        path: TUNNELS,
-        access: Access::Permitted(
-            Permission::TunnelsResourcesReadOnly,
-            &[READ_TUNNELS, READ_STREAMS],
-        ),
-        stable: true,
-    },
-    Operation {
-        id: "get_engine_tunnel",
-        method: Method::Get,
-        path: TUNNEL,
-        access: Access::Permitted(
-            Permission::TunnelsResourcesReadOnly,
-            &[READ_TUNNELS, READ_STREAMS],
-        ),
-        stable: false,
-    },
-    Operation {
-        id: "check_engine_credential",
-        method: Method::Get,
-        path: AUTH,
-        access: Access::Authenticated,
-        stable: false,
-    },
-    Operation {
-        id: "watch_engine_events_sse",
-        method: Method::Get,
-        path: SSE,
-        access: Access::Permitted(
-            Permission::TunnelsResourcesReadOnly,
-            &[READ_TUNNELS, READ_STREAMS],
-        ),
-        stable: true,
-    },
-    Operation {
-        id: "watch_engine_events_websocket",
-        method: Method::Get,
-        path: WEBSOCKET,
-        access: Access::Permitted(
-            Permission::TunnelsResourcesReadOnly,
-            &[READ_TUNNELS, READ_STREAMS],
-        ),
-        stable: true,
-    },
+    live::DOCUMENT,
+    live::LIST_CLIENTS,
+    live::LIST_TUNNELS,
+    live::GET_TUNNEL,
+    live::CHECK,
+    live::WATCH_SSE,
+    live::WATCH_WEBSOCKET,
     terminals::CAPABILITIES,
     terminals::SESSIONS,
     terminals::SESSION,
@@ -158,16 +70,5 @@ pub fn document() -> Value {
 
 /// [`document`] as the JSON text that is served and committed.
 pub fn document_json() -> String {
-    let mut text = serde_json::to_string_pretty(&document()).unwrap_or_default();
-    text.push('\n');
-    text
+    crate::openapi::text(&document())
 }
-
-const READ_TUNNELS: Rule = Rule {
-    resource: "engine.tunnels",
-    actions: &["read"],
-};
-const READ_STREAMS: Rule = Rule {
-    resource: "engine.streams",
-    actions: &["read"],
-};

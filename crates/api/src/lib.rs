@@ -8,5 +8,6 @@
 pub mod control;
 pub mod engine;
 pub mod link;
+mod openapi;
 mod order;
 pub mod webtty;

@@ -12,7 +12,6 @@ use crate::app::App;
 use crate::credentials::issue_admin_pat;
 use crate::people::accounts;
 use crate::people::password::{Password, Verdict};
-use crate::people::sign_in::hash_refusal;
 use crate::problem::Answer;
 use crate::random;
 
@@ -81,8 +80,8 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answe
     let stored_hash = user.password_hash.clone().map(|hash| hash.0);
     let password_holds = match Password::typed(text) {
         Ok(password) => {
-            let verdict = app.people.passwords.verify(password, stored_hash).await;
-            verdict.map_err(|error| hash_refusal(&error))? != Verdict::Wrong
+            let verdict = app.people.passwords.verify(password, stored_hash).await?;
+            verdict != Verdict::Wrong
         }
         Err(_) => false,
     };

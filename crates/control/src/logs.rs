@@ -6,11 +6,10 @@ mod search;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use api::control::Paging as Place;
 use api::control::records::{EVENTS, EventCategory, EventList, LOGS, LogList, StoredEvent};
 use axum::extract::State;
 use axum::{Json, Router};
-use store::{Order, Paging, Period, events, logs, projects};
+use store::{Order, Period, events, logs, projects};
 use types::id::StreamId;
 use types::permission::Permission;
 use types::problem::Problem;
@@ -19,7 +18,7 @@ pub use self::search::SearchLimit;
 use crate::access;
 use crate::app::App;
 use crate::caller::{Caller, EventsRead, LogsRead};
-use crate::extract::{Page, Query, Segment};
+use crate::extract::{Query, Segment};
 use crate::problem::Answer;
 use crate::route::Serve as _;
 use crate::timeline::{Range, rfc3339};
@@ -40,7 +39,7 @@ async fn list_logs(
     let stream: Option<StreamId> = id_of(&mut query, "streamId")?;
     let is_anytime = stream.is_some() && !Range::is_given(&query);
     let range = Range::take(&mut query, app.now())?;
-    let (page, paging, order) = paging(&mut query)?;
+    let (page, order) = (query.page()?, order(&mut query)?);
     let after = id_of(&mut query, "afterEventId")?;
     let tunnel = id_of(&mut query, "tunnelId")?;
     let outcome = query.text("outcome");
@@ -79,13 +78,13 @@ async fn list_logs(
         search: search.as_deref(),
         after,
         order,
-        paging,
+        paging: page.rows(),
     };
     let rows = logs::list(&mut conn, list).await?;
     let shown = rows.items.into_iter().map(|row| log(row, &found.project));
     Ok(Json(LogList {
         logs: shown.collect(),
-        paging: Place::new(page.page, page.size, rows.total),
+        paging: page.position(rows.total),
     }))
 }
 
@@ -96,7 +95,7 @@ async fn list_events(
     mut query: Query,
 ) -> Answer<Json<EventList>> {
     let range = Range::take(&mut query, app.now())?;
-    let (page, paging, order) = paging(&mut query)?;
+    let (page, order) = (query.page()?, order(&mut query)?);
     let after = id_of(&mut query, "afterEventId")?;
     let kind = query.text("eventType");
     query.finish()?;
@@ -109,13 +108,13 @@ async fn list_events(
         kind: kind.as_deref(),
         after,
         order,
-        paging,
+        paging: page.rows(),
     };
     let rows = events::list(&mut conn, list).await?;
     let shown = rows.items.into_iter().map(|row| event(row, &found.project));
     Ok(Json(EventList {
         events: shown.collect(),
-        paging: Place::new(page.page, page.size, rows.total),
+        paging: page.position(rows.total),
     }))
 }
 
@@ -155,16 +154,13 @@ fn event(row: events::Event, project: &projects::Project) -> StoredEvent {
     }
 }
 
-/// Reads paging and order. The default order is newest first.
-fn paging(query: &mut Query) -> Answer<(Page, Paging, Order)> {
-    let page = query.page()?;
-    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
-    let order = match query.text("order").as_deref() {
-        None | Some("desc") => Order::Desc,
-        Some("asc") => Order::Asc,
-        Some(_) => return Err(bad("order", "expected asc or desc").into()),
-    };
-    Ok((page, paging, order))
+/// Removes the order; newest first if it is absent.
+fn order(query: &mut Query) -> Answer<Order> {
+    match query.text("order").as_deref() {
+        None | Some("desc") => Ok(Order::Desc),
+        Some("asc") => Ok(Order::Asc),
+        Some(_) => Err(bad("order", "expected asc or desc").into()),
+    }
 }
 
 fn id_of<T: FromStr>(query: &mut Query, name: &str) -> Answer<Option<T>> {

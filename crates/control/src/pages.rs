@@ -30,9 +30,9 @@ use axum::routing::{get, post};
 use http::HeaderValue;
 use http::header::SET_COOKIE;
 
-use self::layout::PageRefusal;
+use self::layout::{NextPath, PageRefusal};
 use crate::app::App;
-use crate::people::session::{SignedIn, Visitor};
+use crate::people::session::{PendingSignIn, SignedIn, Visitor};
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {
@@ -123,6 +123,17 @@ pub(crate) fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRe
         Visitor::Anonymous => "/login",
     };
     Err(PageRefusal::SeeOther(with_next(first, path)))
+}
+
+/// The visitor whose second factor is still required, or a redirect: to `next` for a signed-in user,
+/// else to the sign-in page.
+fn second_factor_pending(visitor: Visitor, next: &NextPath) -> Result<PendingSignIn, PageRefusal> {
+    let address = match visitor {
+        Visitor::SecondFactorPending(who) => return Ok(who),
+        Visitor::SignedIn(_) => next.as_str().to_owned(),
+        Visitor::Anonymous => with_next("/login", next.as_str()),
+    };
+    Err(PageRefusal::SeeOther(address))
 }
 
 /// Adds the path to continue at to the address of `page`. It is a path of the platform with plain

@@ -1,6 +1,7 @@
 //! Format of values in responses.
 
 use jiff::Timestamp;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 
 /// A time: RFC 3339 in UTC with milliseconds, as everywhere in this API.
 pub(crate) fn date(at: Timestamp) -> String {
@@ -13,14 +14,13 @@ pub(crate) fn unix_millis(at: Timestamp) -> u64 {
 }
 
 /// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
-pub(crate) fn push_encoded(url: &mut String, text: &str) {
-    use std::fmt::Write as _;
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            url.push(byte.into());
-        } else {
-            // Writing to a string does not fail.
-            let _written = write!(url, "%{byte:02X}");
-        }
-    }
+pub(crate) fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, RESERVED)
 }
+
+/// The bytes that [`encoded`] escapes.
+pub(crate) const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');

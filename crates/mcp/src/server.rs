@@ -207,14 +207,28 @@ impl<B: Backend> Server<B> {
     ) -> CallFuture {
         let request = call::request(tool, operation, arguments)?;
         let response = self.backend.carry(request, caller).await;
-        if let Some(refused) = self.lacks_more(tool, &response, caller).await {
+        let argument_of = |field: &str| call::argument_of(tool, operation, field);
+        self.of_response(tool, &response, caller, argument_of).await
+    }
+
+    /// The result for a response that needs no conversion. `argument_of` finds the tool's argument
+    /// for a field that a refusal names.
+    async fn of_response(
+        &self,
+        tool: &Tool,
+        response: &Response<Bytes>,
+        caller: &Extensions,
+        argument_of: impl Fn(&str) -> String,
+    ) -> CallFuture {
+        if let Some(refused) = self.lacks_more(tool, response, caller).await {
             return Ok(refused);
         }
+        let (scopes, metadata) = (scopes(tool), self.resource_metadata());
         Ok(result::of_response(
-            &response,
-            &scopes(tool),
-            &self.resource_metadata(),
-            |field| call::argument_of(tool, operation, field),
+            response,
+            &scopes,
+            &metadata,
+            argument_of,
         ))
     }
 
@@ -237,16 +251,9 @@ impl<B: Backend> Server<B> {
             let answer = list.answer(&response);
             return Ok(answer.map_or_else(|| result::failure(NO_LIST), result::structured));
         }
-        if let Some(refused) = self.lacks_more(tool, &response, caller).await {
-            return Ok(refused);
-        }
-        Ok(result::of_response(
-            &response,
-            &scopes(tool),
-            &self.resource_metadata(),
-            // The engine's names for the parts of `params` equal the tool's argument names.
-            str::to_owned,
-        ))
+        // The engine's names for the parts of `params` equal the tool's argument names.
+        self.of_response(tool, &response, caller, str::to_owned)
+            .await
     }
 
     async fn terminal(
@@ -285,15 +292,8 @@ impl<B: Backend> Server<B> {
             let answer = answer.of(&response);
             return Ok(answer.map_or_else(|| result::failure(NO_LIST), result::structured));
         }
-        if let Some(refused) = self.lacks_more(tool, &response, caller).await {
-            return Ok(refused);
-        }
-        Ok(result::of_response(
-            &response,
-            &scopes(tool),
-            &self.resource_metadata(),
-            |field| of.name_of(field),
-        ))
+        let name_of = |field: &str| of.name_of(field);
+        self.of_response(tool, &response, caller, name_of).await
     }
 
     /// CP-4g: nothing is created; the response contains the information that the user has to see.

@@ -82,37 +82,20 @@ pub async fn of_workspace(
     workspace: WorkspaceId,
     paging: Paging,
 ) -> Result<Page<Entry>, Error> {
-    let total = sql(COUNT).bind(workspace).count(conn).await?;
-    let items = sql(LIST)
-        .bind(workspace)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+    sql(LIST).bind(workspace).page(COUNT, conn, paging).await
 }
 
 /// The actions of a person, newest first.
 pub async fn of_user(conn: &mut Conn, user: UserId, paging: Paging) -> Result<Page<Entry>, Error> {
-    let total = sql(COUNT_OF_USER).bind(user).count(conn).await?;
-    let items = sql(LIST_OF_USER)
+    sql(LIST_OF_USER)
         .bind(user)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT_OF_USER, conn, paging)
+        .await
 }
 
 /// All entries, newest first, for operators.
 pub async fn list_all(conn: &mut Conn, paging: Paging) -> Result<Page<Entry>, Error> {
-    let total = sql(COUNT_OF_ALL).count(conn).await?;
-    let items = sql(LIST_OF_ALL)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+    sql(LIST_OF_ALL).page(COUNT_OF_ALL, conn, paging).await
 }
 
 /// Deletes at most `limit` entries from before `kept_from`, and moves the horizon so that no later

@@ -238,14 +238,10 @@ pub async fn changes(
     workspace: WorkspaceId,
     paging: Paging,
 ) -> Result<Page<Change>, Error> {
-    let total = sql(COUNT_CHANGES).bind(workspace).count(conn).await?;
-    let items = sql(CHANGES)
+    sql(CHANGES)
         .bind(workspace)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT_CHANGES, conn, paging)
+        .await
 }
 
 /// Writes an invoice.
@@ -287,12 +283,8 @@ pub async fn invoices(
     workspace: WorkspaceId,
     paging: Paging,
 ) -> Result<Page<Invoice>, Error> {
-    let total = sql(COUNT_INVOICES).bind(workspace).count(conn).await?;
-    let items = sql(INVOICES)
+    sql(INVOICES)
         .bind(workspace)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT_INVOICES, conn, paging)
+        .await
 }

@@ -296,21 +296,14 @@ pub async fn by_issuer(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Creden
 /// A person's credentials.
 pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, Error> {
     let pattern = pattern(list.search);
-    let bound = |text: String| {
-        sql(text)
-            .bind(list.user)
-            .bind(&pattern)
-            .bind(list.kind.map(Kind::as_str))
-            .bind(list.active_at)
-            .bind(list.ended_by)
-    };
-    let total = bound(COUNT.to_owned()).count(conn).await?;
-    let items = bound(sorted(LIST, "id", list.order))
-        .bind(list.paging.limit())
-        .bind(list.paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+    sql(sorted(LIST, "id", list.order))
+        .bind(list.user)
+        .bind(&pattern)
+        .bind(list.kind.map(Kind::as_str))
+        .bind(list.active_at)
+        .bind(list.ended_by)
+        .page(COUNT, conn, list.paging)
+        .await
 }
 
 /// Number of a person's credentials that are active at `now`. Until the transaction ends, no other

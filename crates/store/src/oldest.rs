@@ -83,8 +83,5 @@ rows! {
 
 /// The earliest time in the column of these rows; `None` if there are none.
 pub async fn oldest(conn: &mut Conn, rows: Rows) -> Result<Option<Timestamp>, Error> {
-    let found: Option<Option<i64>> = sql(rows.statement()).one(conn).await?;
-    Ok(found
-        .flatten()
-        .and_then(|micros| Timestamp::from_microsecond(micros).ok()))
+    sql(rows.statement()).time(conn).await
 }

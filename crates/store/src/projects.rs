@@ -14,7 +14,7 @@ use types::id::{ProjectId, UserId, WorkspaceId};
 pub(crate) use self::filter::Filter;
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::sql::{Value, sql, statements};
 use crate::error::{Conflict, Error};
@@ -148,43 +148,21 @@ pub struct NewProject {
     pub now: Timestamp,
 }
 
-/// Columns by which projects are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
-    /// Age.
-    #[default]
-    Id,
-    /// Name.
-    Name,
-    /// Endpoint.
-    Endpoint,
-    /// Status.
-    Status,
-    /// Plan.
-    Plan,
-    /// Deployment.
-    Deployment,
-}
-
-impl Sort {
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Id,
-        Self::Name,
-        Self::Endpoint,
-        Self::Status,
-        Self::Plan,
-        Self::Deployment,
-    ];
-
-    pub(crate) fn column(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::Name => "name",
-            Self::Endpoint => "endpoint",
-            Self::Status => "status",
-            Self::Plan => "plan",
-            Self::Deployment => "deployment",
-        }
+sort_columns! {
+    /// Columns by which projects are sorted.
+    pub enum Sort {
+        /// Age.
+        Id = "id",
+        /// Name.
+        Name = "name",
+        /// Endpoint.
+        Endpoint = "endpoint",
+        /// Status.
+        Status = "status",
+        /// Plan.
+        Plan = "plan",
+        /// Deployment.
+        Deployment = "deployment",
     }
 }
 
@@ -356,7 +334,7 @@ pub async fn places(
 }
 
 /// One page of the projects that the caller may see (CP-2). The total is exact up to
-/// [`crate::COUNTED`].
+/// [`crate::COUNT_LIMIT`].
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Project>, Error> {
     let search = search(list.search);
     let filter = Filter {

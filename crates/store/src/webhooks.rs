@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WebhookId};
 
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::secret::SealedBytes;
 use crate::database::sql::{sorted, sql, statements};
@@ -101,30 +101,17 @@ pub(crate) const LIST: &str = concat!(
      ORDER BY {sort} LIMIT $4 OFFSET $5"
 );
 
-/// Columns by which webhooks are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
-    /// Age.
-    #[default]
-    Id,
-    /// Name.
-    Name,
-    /// Status.
-    Status,
-    /// Time of the last change.
-    UpdatedAt,
-}
-
-impl Sort {
-    pub(crate) const ALL: [Self; 4] = [Self::Id, Self::Name, Self::Status, Self::UpdatedAt];
-
-    pub(crate) fn column(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::Name => "name",
-            Self::Status => "status",
-            Self::UpdatedAt => "updated_at",
-        }
+sort_columns! {
+    /// Columns by which webhooks are sorted.
+    pub enum Sort {
+        /// Age.
+        Id = "id",
+        /// Name.
+        Name = "name",
+        /// Status.
+        Status = "status",
+        /// Time of the last change.
+        UpdatedAt = "updated_at",
     }
 }
 
@@ -202,21 +189,12 @@ pub async fn enabled(conn: &mut Conn, project: ProjectId) -> Result<Vec<Webhook>
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Webhook>, Error> {
     let pattern = pattern(list.search);
     let status = list.status.map(Status::as_str);
-    let total = sql(COUNT)
+    sql(sorted(LIST, list.sort.column(), list.order))
         .bind(list.project)
         .bind(&pattern)
         .bind(status)
-        .count(conn)
-        .await?;
-    let items = sql(sorted(LIST, list.sort.column(), list.order))
-        .bind(list.project)
-        .bind(&pattern)
-        .bind(status)
-        .bind(list.paging.limit())
-        .bind(list.paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, list.paging)
+        .await
 }
 
 /// Number of webhooks of a project.

@@ -117,21 +117,12 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Page<WebttyServer>, Error> {
     let pattern = pattern(search);
-    let total = sql(COUNT)
+    sql(LIST)
         .bind(project)
         .bind(&pattern)
         .bind(status)
-        .count(conn)
-        .await?;
-    let items = sql(LIST)
-        .bind(project)
-        .bind(&pattern)
-        .bind(status)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, paging)
+        .await
 }
 
 /// Writes the properties that its owner may change: name, description, status, recording and access

@@ -8,7 +8,7 @@ use types::id::{UserId, WorkspaceId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::sql::{sorted, sql, statements};
 use crate::error::Error;
@@ -85,24 +85,13 @@ words! {
     }
 }
 
-/// Columns by which operators sort workspaces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
-    /// Age.
-    #[default]
-    Id,
-    /// Name.
-    Name,
-}
-
-impl Sort {
-    pub(crate) const ALL: [Self; 2] = [Self::Id, Self::Name];
-
-    pub(crate) fn column(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::Name => "name",
-        }
+sort_columns! {
+    /// Columns by which operators sort workspaces.
+    pub enum Sort {
+        /// Age.
+        Id = "id",
+        /// Name.
+        Name = "name",
     }
 }
 
@@ -210,14 +199,10 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Page<Workspace>, Error> {
     let pattern = pattern(search);
-    let total = sql(COUNT).bind(&pattern).count(conn).await?;
-    let items = sql(sorted(LIST, sort.column(), order))
+    sql(sorted(LIST, sort.column(), order))
         .bind(&pattern)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, paging)
+        .await
 }
 
 /// Blocks all other transactions that take the same lock until this one ends, so that decisions

@@ -8,15 +8,13 @@ use utoipa::ToSchema;
 use super::{Access, Answer, Body, Method, Operation, Schemas, add};
 
 /// The reserved addresses of a project.
-pub const LIST: &Operation = &Operation {
-    ..Operation::get(
-        "list_project_tcp_addresses",
-        "/api/projects/tunnels/{project_id}/addresses",
-        "List the reserved TCP addresses of a project",
-        Access::Permitted(Permission::AccountProjectsReadOnly, &[rule(&["read"])]),
-        "TcpAddressList",
-    )
-};
+pub const LIST: &Operation = &Operation::get(
+    "list_project_tcp_addresses",
+    "/api/projects/tunnels/{project_id}/addresses",
+    "List the reserved TCP addresses of a project",
+    Access::Permitted(Permission::AccountProjectsReadOnly, &[rule(&["read"])]),
+    "TcpAddressList",
+);
 
 /// Reserves one more address.
 pub const RESERVE: &Operation = &Operation {
@@ -24,11 +22,7 @@ pub const RESERVE: &Operation = &Operation {
     method: Method::Post,
     summary: "Reserve a TCP address",
     access: WRITE,
-    body: Some(Body {
-        schema: "ReserveTcpAddress",
-        required: false,
-        example: || json!({}),
-    }),
+    body: Some(Body::optional("ReserveTcpAddress", || json!({}))),
     answer: Answer::json(201, "TcpAddress"),
     refusals: &[409],
     ..*LIST

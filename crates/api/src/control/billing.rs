@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::people::{PAGE, PAGE_SIZE};
 use super::plans::{Plan, Price};
-use super::{Access, Operation, Paging, Schemas, add};
+use super::{Access, Operation, PAGE, PAGE_SIZE, Schemas, add, page};
 
 /// The billing status of the workspace.
 pub const GET: &Operation = &Operation {
@@ -94,13 +93,13 @@ pub struct SubscriptionItem {
     pub monthly: Price,
 }
 
-/// A page of invoices.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct InvoiceList {
-    pub invoices: Vec<InvoiceView>,
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// A page of invoices.
+    #[derive(PartialEq, Eq)]
+    pub struct InvoiceList {
+        pub invoices: Vec<InvoiceView>,
+        pub paging: Paging,
+    }
 }
 
 /// An invoice.

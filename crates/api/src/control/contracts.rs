@@ -8,10 +8,16 @@ use crate::engine::OPENAPI_MEDIA_TYPE;
 
 /// The control plane's document.
 pub const CONTROL_PLANE: &Operation = &Operation {
-    id: "get_control_plane_openapi",
-    path: "/api/openapi.json",
-    summary: "This document",
-    ..DOCUMENT
+    stable: true,
+    refusals: &[304],
+    ..Operation::new(
+        "get_control_plane_openapi",
+        Method::Get,
+        "/api/openapi.json",
+        "This document",
+        Access::Public,
+        Answer::of_type(OPENAPI_MEDIA_TYPE, "AnyObject"),
+    )
 };
 
 /// The engine's document, the same bytes as every engine of this version serves.
@@ -19,7 +25,7 @@ pub const ENGINE: &Operation = &Operation {
     id: "get_engine_openapi",
     path: "/api/engine/openapi.json",
     summary: "The OpenAPI document of the engine API",
-    ..DOCUMENT
+    ..*CONTROL_PLANE
 };
 
 /// The catalogue that names both documents (RFC 9727).
@@ -27,11 +33,8 @@ pub const API_CATALOG: &Operation = &Operation {
     id: "get_api_catalog",
     path: "/.well-known/api-catalog",
     summary: "The API catalog",
-    answer: Answer {
-        status: 200,
-        content: Some((LINKSET_MEDIA_TYPE, "AnyObject")),
-    },
-    ..DOCUMENT
+    answer: Answer::of_type(LINKSET_MEDIA_TYPE, "AnyObject"),
+    ..*CONTROL_PLANE
 };
 
 /// [`API_CATALOG`] by `HEAD`: the same header fields without a body (RFC 9727 section 2).
@@ -52,11 +55,8 @@ pub const JWKS: &Operation = &Operation {
     path: "/.well-known/jwks.json",
     summary: "The public keys of the platform's tokens",
     stable: false,
-    answer: Answer {
-        status: 200,
-        content: Some((JWKS_MEDIA_TYPE, "AnyObject")),
-    },
-    ..DOCUMENT
+    answer: Answer::of_type(JWKS_MEDIA_TYPE, "AnyObject"),
+    ..*CONTROL_PLANE
 };
 
 /// The operations of this module.
@@ -67,22 +67,6 @@ pub const LINKSET_MEDIA_TYPE: &str = "application/linkset+json";
 
 /// Media type of a JWK set (RFC 7517 section 8.5.2).
 pub const JWKS_MEDIA_TYPE: &str = "application/jwk-set+json";
-
-const DOCUMENT: Operation = Operation {
-    id: "",
-    method: Method::Get,
-    path: "",
-    summary: "",
-    access: Access::Public,
-    stable: true,
-    query: &[],
-    body: None,
-    answer: Answer {
-        status: 200,
-        content: Some((OPENAPI_MEDIA_TYPE, "AnyObject")),
-    },
-    refusals: &[304],
-};
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     use utoipa::openapi::schema::{ObjectBuilder, Type};

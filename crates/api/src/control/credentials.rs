@@ -6,42 +6,30 @@ use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add, given,
+    Access, Answer, Body, Method, Operation, PAGE, Parameter, Schemas, add, given, page, page_size,
 };
 
 /// Lists the caller's credentials.
 pub const LIST: &Operation = &Operation {
     query: &[
-        Parameter {
-            name: "q",
-            description: "Part of the name, case-insensitive.",
-            shape: Shape::Text,
-        },
-        Parameter {
-            name: "type",
-            description: "Only credentials of this type.",
-            shape: Shape::OneOf(&["pat", "app", "mtls"]),
-        },
-        Parameter {
-            name: "status",
-            description: "Only credentials with this status. Revoked credentials are never listed.",
-            shape: Shape::OneOf(&["active", "expired"]),
-        },
-        Parameter {
-            name: "order",
-            description: "Oldest first (asc, the default) or newest first.",
-            shape: Shape::OneOf(&["asc", "desc"]),
-        },
-        Parameter {
-            name: "page",
-            description: "The page, from 1.",
-            shape: Shape::Integer(1, 1_000_000),
-        },
-        Parameter {
-            name: "pageSize",
-            description: "Credentials per page; default 20.",
-            shape: Shape::Integer(1, 100),
-        },
+        Parameter::text("q", "Part of the name, case-insensitive."),
+        Parameter::one_of(
+            "type",
+            "Only credentials of this type.",
+            &["pat", "app", "mtls"],
+        ),
+        Parameter::one_of(
+            "status",
+            "Only credentials with this status. Revoked credentials are never listed.",
+            &["active", "expired"],
+        ),
+        Parameter::one_of(
+            "order",
+            "Oldest first (asc, the default) or newest first.",
+            &["asc", "desc"],
+        ),
+        PAGE,
+        page_size("Credentials per page; default 20."),
     ],
     ..Operation::get(
         "list_credentials",
@@ -66,74 +54,68 @@ pub const GET: &Operation = &Operation {
 
 /// Issues a credential.
 pub const CREATE: &Operation = &Operation {
-    id: "create_credential",
-    method: Method::Post,
-    path: "/api/credentials",
-    summary: "Issue a credential",
-    access: Access::Permitted(
-        Permission::AccountCredentialsReadWrite,
-        &[rule(&["create"])],
-    ),
-    stable: false,
-    query: &[],
-    body: Some(Body {
-        schema: "CreateCredential",
-        required: true,
-        example: || {
-            json!({
-                "type": "pat",
-                "name": "laptop",
-                "permissions": ["account.projects.read-only", "tunnels.resources.read-only"],
-                "expiresAt": "2030-01-01T00:00:00Z",
-            })
-        },
-    }),
-    answer: Answer::json(201, "IssuedCredential"),
+    body: Some(Body::required("CreateCredential", || {
+        json!({
+            "type": "pat",
+            "name": "laptop",
+            "permissions": ["account.projects.read-only", "tunnels.resources.read-only"],
+            "expiresAt": "2030-01-01T00:00:00Z",
+        })
+    })),
     refusals: &[409],
+    ..Operation::new(
+        "create_credential",
+        Method::Post,
+        "/api/credentials",
+        "Issue a credential",
+        Access::Permitted(
+            Permission::AccountCredentialsReadWrite,
+            &[rule(&["create"])],
+        ),
+        Answer::json(201, "IssuedCredential"),
+    )
 };
 
 /// Replaces the secret, key or certificate of a credential.
 pub const ROTATE: &Operation = &Operation {
-    id: "rotate_credential",
-    method: Method::Post,
-    path: "/api/credentials/{credential_id}/rotate",
-    summary: "Replace the token, the key or the certificate of a credential",
-    access: Access::Permitted(
-        Permission::AccountCredentialsReadWrite,
-        &[rule(&["update"])],
-    ),
-    stable: false,
-    query: &[],
-    body: Some(Body {
-        schema: "RotateCredential",
-        required: false,
-        example: || json!({"overlapSeconds": 3600}),
-    }),
-    answer: Answer::json(200, "IssuedCredential"),
+    body: Some(Body::optional(
+        "RotateCredential",
+        || json!({"overlapSeconds": 3600}),
+    )),
     refusals: &[409],
+    ..Operation::new(
+        "rotate_credential",
+        Method::Post,
+        "/api/credentials/{credential_id}/rotate",
+        "Replace the token, the key or the certificate of a credential",
+        Access::Permitted(
+            Permission::AccountCredentialsReadWrite,
+            &[rule(&["update"])],
+        ),
+        Answer::json(200, "IssuedCredential"),
+    )
 };
 
 /// Revokes a credential and every token that was minted from it. Credentials that it issued remain
 /// valid, unless the caller also asks to revoke them.
 pub const REVOKE: &Operation = &Operation {
-    id: "revoke_credential",
-    method: Method::Delete,
-    path: "/api/credentials/{credential_id}",
-    summary: "Revoke a credential",
-    access: Access::Permitted(
-        Permission::AccountCredentialsReadWrite,
-        &[rule(&["delete"])],
-    ),
-    stable: false,
-    query: &[Parameter {
-        name: "issued",
-        description: "With true, all credentials that were issued with this one, directly or \
+    query: &[Parameter::one_of(
+        "issued",
+        "With true, all credentials that were issued with this one, directly or \
             indirectly, are revoked too, even if this one was already revoked.",
-        shape: Shape::OneOf(&["true", "false"]),
-    }],
-    body: None,
-    answer: Answer::NO_CONTENT,
-    refusals: &[],
+        &["true", "false"],
+    )],
+    ..Operation::new(
+        "revoke_credential",
+        Method::Delete,
+        "/api/credentials/{credential_id}",
+        "Revoke a credential",
+        Access::Permitted(
+            Permission::AccountCredentialsReadWrite,
+            &[rule(&["delete"])],
+        ),
+        Answer::NO_CONTENT,
+    )
 };
 
 /// The operations of this module.
@@ -255,27 +237,15 @@ pub struct RotateCredential {
     #[schema(minimum = 0, maximum = 604_800)]
     pub overlap_seconds: Option<u32>,
     /// The new public key of an application.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub public_key_pem: Option<String>,
     /// The new client certificate, in PEM.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub certificate_pem: Option<String>,
     /// The new certificate authority of client certificates, in PEM.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub issuer_pem: Option<String>,
 }
@@ -352,12 +322,12 @@ pub struct Credential {
     pub issued_by: Option<String>,
 }
 
-/// A page of credentials.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct CredentialList {
-    pub credentials: Vec<Credential>,
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// A page of credentials.
+    pub struct CredentialList {
+        pub credentials: Vec<Credential>,
+        pub paging: Paging,
+    }
 }
 
 /// A new credential, with its secret if it has one. The secret is shown only once.

@@ -3,23 +3,14 @@
 use serde_json::{Value, json};
 use types::permission::{CONTROL_PLANE_BUNDLES, Permission, Rule};
 use utoipa::openapi::extensions::Extensions;
-use utoipa::openapi::path::{
-    HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem,
-};
-use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::response::Response;
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, Parameter, PathItem};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
-use utoipa::openapi::security::{
-    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
-};
-use utoipa::openapi::{
-    ComponentsBuilder, Content, ContentBuilder, InfoBuilder, LicenseBuilder, OpenApiBuilder,
-    PathsBuilder, Ref, Required, ResponseBuilder, Server,
-};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{ComponentsBuilder, ContentBuilder, PathsBuilder, Ref, ResponseBuilder};
 
 use super::operation::{Body, Method, Operation, Shape};
 use super::{Access, operations, schemas};
-use crate::order::sorted;
+use crate::openapi::{self, of_schema, problem};
 
 pub(super) fn assemble() -> Value {
     let mut paths = PathsBuilder::new();
@@ -27,46 +18,29 @@ pub(super) fn assemble() -> Value {
         let item = PathItem::new(method(operation.method), describe(operation));
         paths = paths.path(operation.path, item);
     }
-    let info = InfoBuilder::new()
-        .title("Control plane API")
-        .version("1.0.0")
-        .description(Some(
-            "Workspaces, tunnel projects, plans, credentials and TURN credentials.",
-        ))
-        .license(Some(
-            LicenseBuilder::new()
-                .name("Apache-2.0")
-                .identifier(Some("Apache-2.0"))
-                .build(),
-        ));
-    let mut document = OpenApiBuilder::new()
-        .info(info.build())
-        .servers(Some([Server::new("/")]))
-        .paths(paths.build())
-        .components(Some(components().build()))
-        .build();
-    document.extensions = Some(document_extensions());
-    // The document consists of strings, numbers and maps with string keys, so it always serialises.
-    sorted(serde_json::to_value(&document).unwrap_or_default())
+    openapi::assemble(
+        "Control plane API",
+        "Workspaces, tunnel projects, plans, credentials and TURN credentials.",
+        paths,
+        components(),
+        document_extensions(),
+    )
 }
 
 const BEARER: &str = "bearerAuth";
 const SESSION: &str = "sessionCookie";
 
 fn components() -> ComponentsBuilder {
-    let bearer = HttpBuilder::new()
-        .scheme(HttpAuthScheme::Bearer)
-        .bearer_format("JWT")
-        .description(Some(
-            "A personal access token, an application token or a delegated token that has the \
-             permission of the operation. If it is present, only it is checked.",
-        ));
+    let bearer = openapi::bearer(
+        "A personal access token, an application token or a delegated token that has the \
+         permission of the operation. If it is present, only it is checked.",
+    );
     let session = ApiKeyValue::with_description(
         "__Host-svc_session",
         "A user's session. Requests that change something must come from this origin.",
     );
     let mut components = ComponentsBuilder::new()
-        .security_scheme(BEARER, SecurityScheme::Http(bearer.build()))
+        .security_scheme(BEARER, bearer)
         .security_scheme(SESSION, SecurityScheme::ApiKey(ApiKey::Cookie(session)));
     let is_used = |status| operations().any(|one| one.every_refusal().contains(status));
     for (status, name, description) in REFUSALS.iter().filter(|(status, ..)| is_used(status)) {
@@ -88,8 +62,8 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
         .operation_id(Some(operation.id))
         .summary(Some(operation.summary))
         .extensions(Some(operation_extensions(operation)));
-    for name in path_parameters(operation.path) {
-        builder = builder.parameter(path_parameter(name));
+    for name in openapi::path_parameters(operation.path) {
+        builder = builder.parameter(openapi::path_parameter(name, None));
     }
     for parameter in operation.query {
         builder = builder.parameter(query_parameter(parameter));
@@ -99,10 +73,7 @@ fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
     }
     let mut answer = ResponseBuilder::new().description(phrase(operation.answer.status));
     if let Some((media_type, schema)) = operation.answer.content {
-        answer = answer.content(
-            media_type,
-            Content::new(Some(Ref::from_schema_name(schema))),
-        );
+        answer = answer.content(media_type, of_schema(schema));
     }
     builder = builder.response(operation.answer.status.to_string(), answer);
     for status in operation.every_refusal() {
@@ -131,30 +102,7 @@ fn request_body(body: Body) -> utoipa::openapi::request_body::RequestBody {
         .schema(Some(Ref::from_schema_name(body.schema)))
         .example(Some((body.example)()))
         .build();
-    let required = if body.required {
-        Required::True
-    } else {
-        Required::False
-    };
-    RequestBodyBuilder::new()
-        .content("application/json", content)
-        .required(Some(required))
-        .build()
-}
-
-/// The parameter names between braces, in order.
-fn path_parameters(path: &'static str) -> impl Iterator<Item = &'static str> {
-    path.split('/')
-        .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-}
-
-fn path_parameter(name: &str) -> Parameter {
-    ParameterBuilder::new()
-        .name(name)
-        .parameter_in(ParameterIn::Path)
-        .required(Required::True)
-        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-        .build()
+    openapi::json_body(content, body.required)
 }
 
 fn query_parameter(parameter: &super::Parameter) -> Parameter {
@@ -168,11 +116,7 @@ fn query_parameter(parameter: &super::Parameter) -> Parameter {
             .minimum(Some(least))
             .maximum(Some(most)),
     };
-    ParameterBuilder::new()
-        .name(parameter.name)
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some(parameter.description))
+    openapi::query_parameter(parameter.name, parameter.description)
         .schema(Some(schema))
         .build()
 }
@@ -182,43 +126,18 @@ fn operation_extensions(operation: &Operation) -> Extensions {
         Access::Public | Access::Authenticated => &[],
         Access::Permitted(_, rules) | Access::Operator(rules) => rules,
     };
-    let stability = if operation.stable {
-        "stable"
-    } else {
-        "preview"
-    };
-    [
-        (
-            "x-svc-required-rules",
-            rules.iter().flat_map(each_action).collect(),
-        ),
-        ("x-svc-stability", json!(stability)),
-    ]
-    .into_iter()
-    .collect()
+    let rules = rules.iter().flat_map(each_action).collect();
+    openapi::operation_extensions(rules, operation.stable)
+        .into_iter()
+        .collect()
 }
 
 fn document_extensions() -> Extensions {
-    let permissions: serde_json::Map<_, _> = Permission::ALL
-        .iter()
-        .map(|permission| {
-            let rules: Value = permission.rules().iter().flat_map(each_action).collect();
-            let description = permission.description();
-            let entry =
-                json!({"name": permission.as_str(), "description": description, "rules": rules});
-            (permission.as_str().to_owned(), entry)
-        })
-        .collect();
-    let bundles: serde_json::Map<_, _> = CONTROL_PLANE_BUNDLES
-        .iter()
-        .map(|bundle| (bundle.name.to_owned(), json!(bundle.permissions)))
-        .collect();
-    [
-        ("x-svc-permissions", Value::Object(permissions)),
-        ("x-svc-use-case-permissions", Value::Object(bundles)),
-    ]
-    .into_iter()
-    .collect()
+    let rules_of =
+        |permission: &Permission| permission.rules().iter().flat_map(each_action).collect();
+    openapi::document_extensions(Permission::ALL.iter(), rules_of, CONTROL_PLANE_BUNDLES)
+        .into_iter()
+        .collect()
 }
 
 /// `{resource, action}` for each action of a rule.
@@ -227,16 +146,6 @@ fn each_action(rule: &Rule) -> impl Iterator<Item = Value> {
     rule.actions
         .iter()
         .map(move |action| json!({"resource": resource, "action": action}))
-}
-
-fn problem(description: &str) -> Response {
-    ResponseBuilder::new()
-        .description(description)
-        .content(
-            types::problem::MEDIA_TYPE,
-            Content::new(Some(Ref::from_schema_name("Problem"))),
-        )
-        .build()
 }
 
 fn method(method: Method) -> HttpMethod {

@@ -30,8 +30,31 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// A `GET` that responds with 200 and a component schema. Set the other fields with struct
-    /// update syntax.
+    /// An operation without query parameters and body. Set the other fields with struct update
+    /// syntax.
+    pub const fn new(
+        id: &'static str,
+        method: Method,
+        path: &'static str,
+        summary: &'static str,
+        access: Access,
+        answer: Answer,
+    ) -> Self {
+        Self {
+            id,
+            method,
+            path,
+            summary,
+            access,
+            stable: false,
+            query: &[],
+            body: None,
+            answer,
+            refusals: &[],
+        }
+    }
+
+    /// A `GET` that responds with 200 and a component schema.
     pub const fn get(
         id: &'static str,
         path: &'static str,
@@ -39,18 +62,8 @@ impl Operation {
         access: Access,
         schema: &'static str,
     ) -> Self {
-        Self {
-            id,
-            method: Method::Get,
-            path,
-            summary,
-            access,
-            stable: false,
-            query: &[],
-            body: None,
-            answer: Answer::json(200, schema),
-            refusals: &[],
-        }
+        let answer = Answer::json(200, schema);
+        Self::new(id, Method::Get, path, summary, access, answer)
     }
 
     /// All error statuses of the operation, ascending.
@@ -120,6 +133,45 @@ pub struct Parameter {
     pub shape: Shape,
 }
 
+impl Parameter {
+    /// A parameter with any text.
+    pub const fn text(name: &'static str, description: &'static str) -> Self {
+        Self::new(name, description, Shape::Text)
+    }
+
+    /// A parameter with one of the given texts.
+    pub const fn one_of(
+        name: &'static str,
+        description: &'static str,
+        words: &'static [&'static str],
+    ) -> Self {
+        Self::new(name, description, Shape::OneOf(words))
+    }
+
+    /// An integer within these bounds, both included.
+    pub const fn integer(
+        name: &'static str,
+        description: &'static str,
+        least: i64,
+        most: i64,
+    ) -> Self {
+        Self::new(name, description, Shape::Integer(least, most))
+    }
+
+    /// An RFC 3339 time.
+    pub const fn time(name: &'static str, description: &'static str) -> Self {
+        Self::new(name, description, Shape::Time)
+    }
+
+    const fn new(name: &'static str, description: &'static str, shape: Shape) -> Self {
+        Self {
+            name,
+            description,
+            shape,
+        }
+    }
+}
+
 /// Type of a query parameter. All query parameters are optional.
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
@@ -144,6 +196,26 @@ pub struct Body {
     pub example: fn() -> Value,
 }
 
+impl Body {
+    /// A body that every request must have.
+    pub const fn required(schema: &'static str, example: fn() -> Value) -> Self {
+        Self {
+            schema,
+            required: true,
+            example,
+        }
+    }
+
+    /// A body that a request may leave out.
+    pub const fn optional(schema: &'static str, example: fn() -> Value) -> Self {
+        Self {
+            schema,
+            required: false,
+            example,
+        }
+    }
+}
+
 /// The response on success.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer {
@@ -158,6 +230,14 @@ impl Answer {
         Self {
             status,
             content: Some(("application/json", schema)),
+        }
+    }
+
+    /// A 200 response with a body of a media type and a component schema.
+    pub const fn of_type(media_type: &'static str, schema: &'static str) -> Self {
+        Self {
+            status: 200,
+            content: Some((media_type, schema)),
         }
     }
 

@@ -9,8 +9,9 @@ use serde_json::json;
 use types::permission::Rule;
 use utoipa::ToSchema;
 
-use super::people::{PAGE, PAGE_SIZE};
-use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add};
+use super::{
+    Access, Answer, Body, Method, ORDER, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, page,
+};
 
 /// All users.
 pub const LIST_USERS: &Operation = &Operation {
@@ -205,11 +206,10 @@ const fn suspend(
     schema: &'static str,
 ) -> Operation {
     Operation {
-        body: Some(Body {
-            schema: "Suspend",
-            required: true,
-            example: || json!({"reason": "Sends spam; ticket 4711."}),
-        }),
+        body: Some(Body::required(
+            "Suspend",
+            || json!({"reason": "Sends spam; ticket 4711."}),
+        )),
         refusals: &[400, 404, 409, 413, 415],
         ..resume(id, path, summary, schema)
     }
@@ -222,19 +222,18 @@ const fn resume(
     schema: &'static str,
 ) -> Operation {
     Operation {
-        id,
-        method: Method::Post,
-        path,
-        summary,
-        access: Access::Operator(&[Rule {
-            resource: "operator",
-            actions: &["write"],
-        }]),
-        stable: false,
-        query: &[],
-        body: None,
-        answer: Answer::json(200, schema),
         refusals: &[404, 409],
+        ..Operation::new(
+            id,
+            Method::Post,
+            path,
+            summary,
+            Access::Operator(&[Rule {
+                resource: "operator",
+                actions: &["write"],
+            }]),
+            Answer::json(200, schema),
+        )
     }
 }
 
@@ -243,25 +242,18 @@ const READ: Access = Access::Operator(&[Rule {
     actions: &["read"],
 }]);
 
-const SEARCH: Parameter = Parameter {
-    name: "q",
-    description: "Part of a name, address or endpoint, case-insensitive.",
-    shape: Shape::Text,
-};
+const SEARCH: Parameter = Parameter::text(
+    "q",
+    "Part of a name, address or endpoint, case-insensitive.",
+);
 
 const fn sort(columns: &'static [&'static str]) -> Parameter {
-    Parameter {
-        name: "sort",
-        description: "Sort key of the list; default `id`, which sorts by age.",
-        shape: Shape::OneOf(columns),
-    }
+    Parameter::one_of(
+        "sort",
+        "Sort key of the list; default `id`, which sorts by age.",
+        columns,
+    )
 }
-
-const ORDER: Parameter = Parameter {
-    name: "order",
-    description: "The direction; default `asc`.",
-    shape: Shape::OneOf(&["asc", "desc"]),
-};
 
 /// Reason for a suspension; it is stored in the audit log.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
@@ -273,13 +265,12 @@ pub struct Suspend {
     pub reason: String,
 }
 
-/// A page of users.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OperatorUserList {
-    pub users: Vec<OperatorUser>,
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// A page of users.
+    pub struct OperatorUserList {
+        pub users: Vec<OperatorUser>,
+        pub paging: Paging,
+    }
 }
 
 /// A user, as operators see it.
@@ -307,13 +298,12 @@ pub struct OperatorUser {
     pub updated_at: String,
 }
 
-/// A page of workspaces.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OperatorWorkspaceList {
-    pub workspaces: Vec<OperatorWorkspace>,
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// A page of workspaces.
+    pub struct OperatorWorkspaceList {
+        pub workspaces: Vec<OperatorWorkspace>,
+        pub paging: Paging,
+    }
 }
 
 /// A workspace, as operators see it.
@@ -340,13 +330,12 @@ pub struct OperatorWorkspace {
     pub updated_at: String,
 }
 
-/// A page of projects.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OperatorProjectList {
-    pub projects: Vec<OperatorProject>,
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// A page of projects.
+    pub struct OperatorProjectList {
+        pub projects: Vec<OperatorProject>,
+        pub paging: Paging,
+    }
 }
 
 /// A project, as operators see it.

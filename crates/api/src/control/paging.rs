@@ -3,8 +3,48 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::operation::Parameter;
+
 /// Maximum page size.
 pub const MAX_PAGE_SIZE: u32 = 100;
+
+/// Number of the requested page.
+pub(crate) const PAGE: Parameter = Parameter::integer("page", "The page, from 1.", 1, 1_000_000);
+/// Requested page size of most lists.
+pub(crate) const PAGE_SIZE: Parameter = page_size("Items per page; default 20.");
+/// Requested direction of a list that starts with its smallest row.
+pub(crate) const ORDER: Parameter =
+    Parameter::one_of("order", "The direction; default `asc`.", &["asc", "desc"]);
+/// Requested direction of a list by time.
+pub(crate) const TIME_ORDER: Parameter = Parameter::one_of(
+    "order",
+    "The direction in time; default `desc`, newest first.",
+    &["asc", "desc"],
+);
+
+/// Requested page size, with a description that names the items.
+pub(crate) const fn page_size(description: &'static str) -> Parameter {
+    Parameter::integer("pageSize", description, 1, MAX_PAGE_SIZE as i64)
+}
+
+/// Defines the response of a list: the items of one page and its position.
+macro_rules! page {
+    ($(#[$meta:meta])* pub struct $name:ident {
+        $(#[$doc:meta])* pub $items:ident: Vec<$item:ty>,
+        $(#[$position:meta])* pub paging: Paging,
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+        pub struct $name {
+            $(#[$doc])*
+            pub $items: Vec<$item>,
+            $(#[$position])*
+            #[serde(flatten)]
+            pub paging: $crate::control::Paging,
+        }
+    };
+}
+pub(crate) use page;
 
 /// Position of a page in a list; flattened into the response beside its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Operation, Paging, Parameter, Schemas, Shape, add};
+use super::{Access, Operation, PAGE, PAGE_SIZE, Schemas, add, page};
 
 /// The person behind the credential. Any valid credential is enough; no permission is needed.
 pub const GET_USER: &Operation = &Operation::get(
@@ -60,18 +60,6 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     add::<AuditList>(schemas);
 }
 
-pub(super) const PAGE: Parameter = Parameter {
-    name: "page",
-    description: "The page, from 1.",
-    shape: Shape::Integer(1, 1_000_000),
-};
-
-pub(super) const PAGE_SIZE: Parameter = Parameter {
-    name: "pageSize",
-    description: "Items per page; default 20.",
-    shape: Shape::Integer(1, 100),
-};
-
 /// A person.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -97,13 +85,12 @@ pub struct User {
     pub created_at: String,
 }
 
-/// A page of the audit log.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct AuditList {
-    pub entries: Vec<AuditEntry>,
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// A page of the audit log.
+    pub struct AuditList {
+        pub entries: Vec<AuditEntry>,
+        pub paging: Paging,
+    }
 }
 
 /// One entry of the audit log.

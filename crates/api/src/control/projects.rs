@@ -6,42 +6,24 @@ use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::plans::{Plan, Provider};
-use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add};
+use super::{
+    Access, Answer, Body, Method, ORDER, Operation, PAGE, Parameter, Schemas, add, page, page_size,
+};
 
 /// The projects that the caller may see (CP-2).
 pub const LIST: &Operation = &Operation {
     stable: true,
     query: &[
-        Parameter {
-            name: "q",
-            description: "Part of a name or endpoint, case-insensitive.",
-            shape: Shape::Text,
-        },
-        Parameter {
-            name: "workspaceId",
-            description: "Only projects of this workspace.",
-            shape: Shape::Text,
-        },
-        Parameter {
-            name: "page",
-            description: "The page, from 1.",
-            shape: Shape::Integer(1, 1_000_000),
-        },
-        Parameter {
-            name: "pageSize",
-            description: "Projects per page; default 20.",
-            shape: Shape::Integer(1, 100),
-        },
-        Parameter {
-            name: "sort",
-            description: "Sort key of the list; default `id`, which sorts by age.",
-            shape: Shape::OneOf(&["id", "name", "endpoint", "status", "plan", "deployment"]),
-        },
-        Parameter {
-            name: "order",
-            description: "The direction; default `asc`.",
-            shape: Shape::OneOf(&["asc", "desc"]),
-        },
+        Parameter::text("q", "Part of a name or endpoint, case-insensitive."),
+        Parameter::text("workspaceId", "Only projects of this workspace."),
+        PAGE,
+        page_size("Projects per page; default 20."),
+        Parameter::one_of(
+            "sort",
+            "Sort key of the list; default `id`, which sorts by age.",
+            &["id", "name", "endpoint", "status", "plan", "deployment"],
+        ),
+        ORDER,
     ],
     ..Operation::get(
         "list_tunnels_projects",
@@ -53,15 +35,13 @@ pub const LIST: &Operation = &Operation {
 };
 
 /// Returns one project by its id.
-pub const GET: &Operation = &Operation {
-    ..Operation::get(
-        "get_tunnels_project",
-        "/api/projects/tunnels/{project_id}",
-        "Get a project",
-        READ,
-        "Project",
-    )
-};
+pub const GET: &Operation = &Operation::get(
+    "get_tunnels_project",
+    "/api/projects/tunnels/{project_id}",
+    "Get a project",
+    READ,
+    "Project",
+);
 
 /// Returns one project by its endpoint (CP-5).
 pub const RESOLVE: &Operation = &Operation {
@@ -77,79 +57,70 @@ pub const RESOLVE: &Operation = &Operation {
 
 /// Creates a project (CP-4).
 pub const CREATE: &Operation = &Operation {
-    id: "create_tunnels_project",
-    method: Method::Post,
-    path: "/api/workspaces/{workspace_id}/projects/tunnels",
-    summary: "Create a project as previewed",
-    access: write(&[rule(&["create"])]),
     stable: true,
-    query: &[],
-    body: Some(Body {
-        schema: "CreateProject",
-        required: true,
-        example: || {
-            json!({
-                "name": "staging",
-                "plan": "basic",
-                "provider": "other",
-                "region": "local",
-                "creationFingerprint": "qk6nq1v0r1cY3yW5c1mVb3x2D8r4m2X0hA7uXjvQdZk",
-                "idempotencyKey": "0192f0c1-7c1e-7b43-9c59-6f6d0c6f7a11",
-            })
-        },
-    }),
-    answer: Answer::json(201, "Project"),
+    body: Some(Body::required("CreateProject", || {
+        json!({
+            "name": "staging",
+            "plan": "basic",
+            "provider": "other",
+            "region": "local",
+            "creationFingerprint": "qk6nq1v0r1cY3yW5c1mVb3x2D8r4m2X0hA7uXjvQdZk",
+            "idempotencyKey": "0192f0c1-7c1e-7b43-9c59-6f6d0c6f7a11",
+        })
+    })),
     refusals: &[402, 409, 422],
+    ..Operation::new(
+        "create_tunnels_project",
+        Method::Post,
+        "/api/workspaces/{workspace_id}/projects/tunnels",
+        "Create a project as previewed",
+        write(&[rule(&["create"])]),
+        Answer::json(201, "Project"),
+    )
 };
 
 /// Renames a project.
 pub const UPDATE: &Operation = &Operation {
-    id: "update_tunnels_project",
-    method: Method::Patch,
-    path: "/api/projects/tunnels/{project_id}",
-    summary: "Rename a project",
-    access: write(&[rule(&["update"])]),
-    stable: false,
-    query: &[],
-    body: Some(Body {
-        schema: "UpdateProject",
-        required: true,
-        example: || json!({"name": "production"}),
-    }),
-    answer: Answer::json(200, "Project"),
+    body: Some(Body::required(
+        "UpdateProject",
+        || json!({"name": "production"}),
+    )),
     refusals: &[409],
+    ..Operation::new(
+        "update_tunnels_project",
+        Method::Patch,
+        "/api/projects/tunnels/{project_id}",
+        "Rename a project",
+        write(&[rule(&["update"])]),
+        Answer::json(200, "Project"),
+    )
 };
 
 /// Deletes a project.
-pub const DELETE: &Operation = &Operation {
-    id: "delete_tunnels_project",
-    method: Method::Delete,
-    path: "/api/projects/tunnels/{project_id}",
-    summary: "Delete a project",
-    access: write(&[rule(&["delete"])]),
-    stable: false,
-    query: &[],
-    body: None,
-    answer: Answer::NO_CONTENT,
-    refusals: &[],
-};
+pub const DELETE: &Operation = &Operation::new(
+    "delete_tunnels_project",
+    Method::Delete,
+    "/api/projects/tunnels/{project_id}",
+    "Delete a project",
+    write(&[rule(&["delete"])]),
+    Answer::NO_CONTENT,
+);
 
 /// Moves a project to another workspace.
 pub const TRANSFER: &Operation = &Operation {
-    id: "transfer_tunnels_project",
-    method: Method::Post,
-    path: "/api/projects/tunnels/{project_id}/transfer",
-    summary: "Move a project to another workspace",
-    access: write(&[rule(&["transfer"])]),
-    stable: false,
-    query: &[],
-    body: Some(Body {
-        schema: "TransferProject",
-        required: true,
-        example: || json!({"workspaceId": "wks_01h455vb4pex5vsknk084sn02q"}),
-    }),
-    answer: Answer::json(200, "Project"),
+    body: Some(Body::required(
+        "TransferProject",
+        || json!({"workspaceId": "wks_01h455vb4pex5vsknk084sn02q"}),
+    )),
     refusals: &[402, 409],
+    ..Operation::new(
+        "transfer_tunnels_project",
+        Method::Post,
+        "/api/projects/tunnels/{project_id}/transfer",
+        "Move a project to another workspace",
+        write(&[rule(&["transfer"])]),
+        Answer::json(200, "Project"),
+    )
 };
 
 /// The operations of this module.
@@ -257,15 +228,15 @@ pub enum Deployment {
     Dedicated,
 }
 
-/// One page of projects.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProjectList {
-    /// The projects of the page.
-    pub projects: Vec<Project>,
-    /// Position of this page in the list.
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// One page of projects.
+    #[derive(PartialEq, Eq)]
+    pub struct ProjectList {
+        /// The projects of the page.
+        pub projects: Vec<Project>,
+        /// Position of this page in the list.
+        pub paging: Paging,
+    }
 }
 
 /// Properties of a new project. No member selects a payment method: unknown members are refused

@@ -6,18 +6,16 @@ use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::plans::{Plan, Price};
-use super::{Access, Operation, Paging, Parameter, Schemas, Shape, add};
+use super::{Access, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, TIME_ORDER, add, page};
 
 /// The plan of the project.
-pub const PLAN: &Operation = &Operation {
-    ..Operation::get(
-        "get_tunnels_project_plan",
-        "/api/projects/tunnels/{project_id}/plan",
-        "Get the plan of a project",
-        allowed(Permission::AccountPlanReadOnly, &[rule("plan")]),
-        "ProjectPlan",
-    )
-};
+pub const PLAN: &Operation = &Operation::get(
+    "get_tunnels_project_plan",
+    "/api/projects/tunnels/{project_id}/plan",
+    "Get the plan of a project",
+    allowed(Permission::AccountPlanReadOnly, &[rule("plan")]),
+    "ProjectPlan",
+);
 
 /// Usage of the project's tunnels.
 pub const USAGE: &Operation = &Operation {
@@ -43,8 +41,8 @@ pub const TURN_USAGE: &Operation = &Operation {
 /// Request and connection logs.
 pub const LOGS: &Operation = &Operation {
     query: &[
-        TIMELINE, START, END, PAGE, PAGE_SIZE, ORDER, OUTCOME, TUNNEL, STREAM, SEARCH, EVENT_TYPE,
-        AFTER,
+        TIMELINE, START, END, PAGE, PAGE_SIZE, TIME_ORDER, OUTCOME, TUNNEL, STREAM, SEARCH,
+        EVENT_TYPE, AFTER,
     ],
     ..Operation::get(
         "list_tunnels_project_logs",
@@ -58,7 +56,7 @@ pub const LOGS: &Operation = &Operation {
 /// Stored events.
 pub const EVENTS: &Operation = &Operation {
     query: &[
-        TIMELINE, START, END, PAGE, PAGE_SIZE, ORDER, EVENT_TYPE, AFTER,
+        TIMELINE, START, END, PAGE, PAGE_SIZE, TIME_ORDER, EVENT_TYPE, AFTER,
     ],
     ..Operation::get(
         "list_tunnels_project_events",
@@ -91,67 +89,31 @@ const fn rule(resource: &'static str) -> Rule {
     }
 }
 
-const TIMELINE: Parameter = Parameter {
-    name: "timeline",
-    description: "A range that ends now; cannot be combined with `start` and `end`. Default: 24h.",
-    shape: Shape::OneOf(&["30m", "1h", "12h", "24h", "3d", "1w", "30d"]),
-};
-const START: Parameter = Parameter {
-    name: "start",
-    description: "Start of the range.",
-    shape: Shape::Time,
-};
-const END: Parameter = Parameter {
-    name: "end",
-    description: "End of the range, exclusive; default now.",
-    shape: Shape::Time,
-};
-const PAGE: Parameter = Parameter {
-    name: "page",
-    description: "The page, from 1.",
-    shape: Shape::Integer(1, 1_000_000),
-};
-const PAGE_SIZE: Parameter = Parameter {
-    name: "pageSize",
-    description: "Items per page; default 20.",
-    shape: Shape::Integer(1, 100),
-};
-const ORDER: Parameter = Parameter {
-    name: "order",
-    description: "The direction in time; default `desc`, newest first.",
-    shape: Shape::OneOf(&["asc", "desc"]),
-};
-const OUTCOME: Parameter = Parameter {
-    name: "outcome",
-    description: "How the stream ended.",
-    shape: Shape::OneOf(&["connected", "failed", "denied"]),
-};
-const TUNNEL: Parameter = Parameter {
-    name: "tunnelId",
-    description: "Only streams of this tunnel.",
-    shape: Shape::Text,
-};
-const STREAM: Parameter = Parameter {
-    name: "streamId",
-    description: "Only this stream: the reference that the edge shows with a refusal. Without a \
+const TIMELINE: Parameter = Parameter::one_of(
+    "timeline",
+    "A range that ends now; cannot be combined with `start` and `end`. Default: 24h.",
+    &["30m", "1h", "12h", "24h", "3d", "1w", "30d"],
+);
+const START: Parameter = Parameter::time("start", "Start of the range.");
+const END: Parameter = Parameter::time("end", "End of the range, exclusive; default now.");
+const OUTCOME: Parameter = Parameter::one_of(
+    "outcome",
+    "How the stream ended.",
+    &["connected", "failed", "denied"],
+);
+const TUNNEL: Parameter = Parameter::text("tunnelId", "Only streams of this tunnel.");
+const STREAM: Parameter = Parameter::text(
+    "streamId",
+    "Only this stream: the reference that the edge shows with a refusal. Without a \
         range, all stored streams are searched.",
-    shape: Shape::Text,
-};
-const SEARCH: Parameter = Parameter {
-    name: "q",
-    description: "Part of a host, path or address, case-insensitive.",
-    shape: Shape::Text,
-};
-const EVENT_TYPE: Parameter = Parameter {
-    name: "eventType",
-    description: "Only events of this type.",
-    shape: Shape::Text,
-};
-const AFTER: Parameter = Parameter {
-    name: "afterEventId",
-    description: "Only events after the one with this id, from an earlier response.",
-    shape: Shape::Text,
-};
+);
+const SEARCH: Parameter =
+    Parameter::text("q", "Part of a host, path or address, case-insensitive.");
+const EVENT_TYPE: Parameter = Parameter::text("eventType", "Only events of this type.");
+const AFTER: Parameter = Parameter::text(
+    "afterEventId",
+    "Only events after the one with this id, from an earlier response.",
+);
 
 /// The plan of a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -259,26 +221,26 @@ pub struct RelayedInHour {
     pub relayed: Relayed,
 }
 
-/// One page of request and connection logs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct LogList {
-    /// The logs of the page; each is an event of the type `stream.summary`.
-    pub logs: Vec<StoredEvent>,
-    /// Position of this page in the list.
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// One page of request and connection logs.
+    #[derive(PartialEq)]
+    pub struct LogList {
+        /// The logs of the page; each is an event of the type `stream.summary`.
+        pub logs: Vec<StoredEvent>,
+        /// Position of this page in the list.
+        pub paging: Paging,
+    }
 }
 
-/// One page of stored events.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct EventList {
-    /// The events of the page.
-    pub events: Vec<StoredEvent>,
-    /// Position of this page in the list.
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// One page of stored events.
+    #[derive(PartialEq)]
+    pub struct EventList {
+        /// The events of the page.
+        pub events: Vec<StoredEvent>,
+        /// Position of this page in the list.
+        pub paging: Paging,
+    }
 }
 
 /// One stored event.

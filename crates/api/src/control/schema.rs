@@ -1,6 +1,5 @@
 //! Schemas of the document, and members that several parts share.
 
-use serde::{Deserialize, Deserializer};
 use utoipa::openapi::{RefOr, Schema};
 
 /// Maximum length of a user-chosen name in a project, in characters.
@@ -11,11 +10,23 @@ pub const MAX_DESCRIPTION_CHARS: usize = 1_000;
 /// Component schemas by name.
 pub type Schemas = Vec<(String, RefOr<Schema>)>;
 
-/// Deserializes a member that may be absent but must not be `null` when present.
-pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(from).map(Some)
+/// For serde's `with`: a member that may be absent. It is refused if it is present and `null`, unless
+/// its type has a value for `null`: an `Option<Option<T>>` distinguishes the three states.
+pub(crate) mod given {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(
+        value: &T,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<T>, D::Error> {
+        T::deserialize(from).map(Some)
+    }
 }
 
 /// Adds a type and the types it contains to the component schemas.

@@ -8,15 +8,13 @@ use utoipa::ToSchema;
 use super::{Access, Answer, Body, Method, Operation, Schemas, add, given};
 
 /// Returns the policy.
-pub const GET: &Operation = &Operation {
-    ..Operation::get(
-        "get_tunnels_project_settings",
-        "/api/projects/tunnels/{project_id}/settings",
-        "Get the policy of a project",
-        READ,
-        "ProjectSettings",
-    )
-};
+pub const GET: &Operation = &Operation::get(
+    "get_tunnels_project_settings",
+    "/api/projects/tunnels/{project_id}/settings",
+    "Get the policy of a project",
+    READ,
+    "ProjectSettings",
+);
 
 /// Changes parts of the policy.
 pub const PATCH: &Operation = &Operation {
@@ -24,11 +22,10 @@ pub const PATCH: &Operation = &Operation {
     method: Method::Patch,
     summary: "Change parts of the policy of a project",
     access: WRITE,
-    body: Some(Body {
-        schema: "ProjectSettingsPatch",
-        required: true,
-        example: || json!({"publicAccessPolicy": "auth-required", "trustedIps": null}),
-    }),
+    body: Some(Body::required(
+        "ProjectSettingsPatch",
+        || json!({"publicAccessPolicy": "auth-required", "trustedIps": null}),
+    )),
     refusals: &[409],
     ..*GET
 };
@@ -38,18 +35,14 @@ pub const PUT: &Operation = &Operation {
     id: "replace_tunnels_project_settings",
     method: Method::Put,
     summary: "Replace the policy of a project",
-    body: Some(Body {
-        schema: "ProjectSettings",
-        required: true,
-        example: || {
-            json!({
-                "publicAccessPolicy": "allowed",
-                "publishedTcpEnabled": false,
-                "trustedIps": ["192.0.2.0/24"],
-                "minTlsVersion": "tls1.3",
-            })
-        },
-    }),
+    body: Some(Body::required("ProjectSettings", || {
+        json!({
+            "publicAccessPolicy": "allowed",
+            "publishedTcpEnabled": false,
+            "trustedIps": ["192.0.2.0/24"],
+            "minTlsVersion": "tls1.3",
+        })
+    })),
     ..*PATCH
 };
 
@@ -100,27 +93,15 @@ pub struct ProjectSettings {
     #[schema(required = false, default = true)]
     pub published_tcp_enabled: bool,
     /// The only addresses and networks from which visitors may connect.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_items = 256)]
     pub trusted_ips: Option<Vec<String>>,
     /// The allowed or blocked countries of visitors.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub geo_ip: Option<GeoIp>,
     /// Minimum TLS version of visitors.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub min_tls_version: Option<MinTlsVersion>,
 }
@@ -159,19 +140,11 @@ pub enum PublicAccessPolicy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GeoIp {
     /// The only allowed countries, by their codes of two capital letters (ISO 3166-1).
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_items = 1)]
     pub allow: Option<Vec<String>>,
     /// The blocked countries.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_items = 1)]
     pub deny: Option<Vec<String>>,
 }
@@ -192,23 +165,23 @@ pub enum MinTlsVersion {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectSettingsPatch {
     /// Access of visitors without a proof.
-    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PublicAccessPolicy>)]
     pub public_access_policy: Option<Option<PublicAccessPolicy>>,
     /// True if TCP tunnels may be published.
-    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     pub published_tcp_enabled: Option<Option<bool>>,
     /// The only addresses and networks from which visitors may connect.
-    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, max_items = 256)]
     pub trusted_ips: Option<Option<Vec<String>>>,
     /// The allowed or blocked countries of visitors.
-    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<GeoIp>)]
     pub geo_ip: Option<Option<GeoIp>>,
     /// Minimum TLS version of visitors.
-    #[serde(default, with = "present", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<MinTlsVersion>)]
     pub min_tls_version: Option<Option<MinTlsVersion>>,
 }
@@ -231,33 +204,6 @@ impl ProjectSettingsPatch {
             geo_ip: self.geo_ip.unwrap_or(to.geo_ip),
             min_tls_version: self.min_tls_version.unwrap_or(to.min_tls_version),
         }
-    }
-}
-
-/// Distinguishes a `null` member (`Some(None)`) from an absent member (`None`).
-mod present {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[expect(
-        clippy::option_option,
-        clippy::ref_option,
-        reason = "three states, in the signature that serde asks for"
-    )]
-    pub(super) fn serialize<T: Serialize, S: Serializer>(
-        value: &Option<Option<T>>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        value
-            .as_ref()
-            .and_then(Option::as_ref)
-            .serialize(serializer)
-    }
-
-    #[expect(clippy::option_option, reason = "three states")]
-    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Option<T>>, D::Error> {
-        Option::deserialize(deserializer).map(Some)
     }
 }
 

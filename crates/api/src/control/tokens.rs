@@ -10,32 +10,28 @@ use super::{Access, Answer, Body, Method, Operation, Schemas, add};
 
 /// Mints a delegated token.
 pub const MINT_TOKEN: &Operation = &Operation {
-    id: "mint_token",
-    method: Method::Post,
-    path: "/api/tokens",
-    summary: "Mint a short-lived delegated token",
-    access: Access::Permitted(
-        Permission::AccountTokensCreate,
-        &[Rule {
-            resource: "tokens",
-            actions: &["create"],
-        }],
-    ),
-    stable: false,
-    query: &[],
-    body: Some(Body {
-        schema: "MintToken",
-        required: true,
-        example: || {
-            json!({
-                "permissions": ["tunnels.resources.read-only"],
-                "resources": {"tunnels": {"scopes": {"tunnels": {"list": true}}}},
-                "ttlSeconds": 300,
-            })
-        },
-    }),
-    answer: Answer::json(200, "MintedToken"),
+    body: Some(Body::required("MintToken", || {
+        json!({
+            "permissions": ["tunnels.resources.read-only"],
+            "resources": {"tunnels": {"scopes": {"tunnels": {"list": true}}}},
+            "ttlSeconds": 300,
+        })
+    })),
     refusals: &[409],
+    ..Operation::new(
+        "mint_token",
+        Method::Post,
+        "/api/tokens",
+        "Mint a short-lived delegated token",
+        Access::Permitted(
+            Permission::AccountTokensCreate,
+            &[Rule {
+                resource: "tokens",
+                actions: &["create"],
+            }],
+        ),
+        Answer::json(200, "MintedToken"),
+    )
 };
 
 /// The operations of this module.

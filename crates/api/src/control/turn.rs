@@ -9,10 +9,26 @@ use super::{Access, Answer, Body, Method, Operation, Schemas, add, given};
 
 /// Issues a TURN credential for the project with an id.
 pub const ISSUE_BY_ID: &Operation = &Operation {
-    id: "create_project_turn_credentials",
-    path: "/api/projects/tunnels/{project_id}/turn-server/credentials",
-    summary: "Create a TURN credential for a project",
-    ..ISSUE
+    stable: true,
+    body: Some(Body::optional(
+        "IssueTurnCredential",
+        || json!({"ttlSeconds": 600}),
+    )),
+    refusals: &[409],
+    ..Operation::new(
+        "create_project_turn_credentials",
+        Method::Post,
+        "/api/projects/tunnels/{project_id}/turn-server/credentials",
+        "Create a TURN credential for a project",
+        Access::Permitted(
+            Permission::TurnCredentialsCreate,
+            &[Rule {
+                resource: "turnCredentials",
+                actions: &["create"],
+            }],
+        ),
+        Answer::json(200, "TurnCredential"),
+    )
 };
 
 /// Issues a TURN credential for the project with an endpoint.
@@ -20,51 +36,24 @@ pub const ISSUE_BY_ENDPOINT: &Operation = &Operation {
     id: "create_resolved_project_turn_credentials",
     path: "/api/projects/tunnels/resolve/{project_endpoint}/turn-server/credentials",
     summary: "Create a TURN credential for the project of an endpoint",
-    ..ISSUE
+    ..*ISSUE_BY_ID
 };
 
 /// The public key of the relay of a realm, for applications that derive passwords themselves.
 pub const RELAY_KEY: &Operation = &Operation {
-    id: "get_turn_relay_key",
-    method: Method::Get,
-    path: "/keyrings/turn/{keyring}",
-    summary: "The public key of a realm's relay, as <realm>.spki.der.hex: SPKI in DER, in hex",
-    access: Access::Public,
-    stable: false,
-    query: &[],
-    body: None,
-    answer: Answer {
-        status: 200,
-        content: Some(("text/plain; charset=utf-8", "RelayKey")),
-    },
     refusals: &[404],
+    ..Operation::new(
+        "get_turn_relay_key",
+        Method::Get,
+        "/keyrings/turn/{keyring}",
+        "The public key of a realm's relay, as <realm>.spki.der.hex: SPKI in DER, in hex",
+        Access::Public,
+        Answer::of_type("text/plain; charset=utf-8", "RelayKey"),
+    )
 };
 
 /// The operations of this module.
 pub const OPERATIONS: &[&Operation] = &[ISSUE_BY_ID, ISSUE_BY_ENDPOINT, RELAY_KEY];
-
-const ISSUE: Operation = Operation {
-    id: "",
-    method: Method::Post,
-    path: "",
-    summary: "",
-    access: Access::Permitted(
-        Permission::TurnCredentialsCreate,
-        &[Rule {
-            resource: "turnCredentials",
-            actions: &["create"],
-        }],
-    ),
-    stable: true,
-    query: &[],
-    body: Some(Body {
-        schema: "IssueTurnCredential",
-        required: false,
-        example: || json!({"ttlSeconds": 600}),
-    }),
-    answer: Answer::json(200, "TurnCredential"),
-    refusals: &[409],
-};
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -88,11 +77,7 @@ pub const MAX_TTL_SECONDS: u32 = 3600;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct IssueTurnCredential {
     /// Lifetime in seconds; 600 if absent.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600, nullable = false)]
     pub ttl_seconds: Option<u32>,
 }

@@ -2,14 +2,15 @@
 
 mod deliveries;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use types::event::EventType;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add, given,
+    Access, Answer, Body, Method, ORDER, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add,
+    given, page,
 };
 
 pub use self::deliveries::{
@@ -20,33 +21,25 @@ pub use self::deliveries::{
 /// The webhooks of a project.
 pub const LIST: &Operation = &Operation {
     query: &[
-        Parameter {
-            name: "q",
-            description: "Part of a name or address, case-insensitive.",
-            shape: Shape::Text,
-        },
-        Parameter {
-            name: "status",
-            description: "Only webhooks with this status.",
-            shape: Shape::OneOf(&["enabled", "disabled"]),
-        },
-        Parameter {
-            name: "destinationType",
-            description: "Only webhooks of this kind.",
-            shape: Shape::OneOf(&["webhook_endpoint", "amazon_eventbridge", "azure_event_grid"]),
-        },
+        Parameter::text("q", "Part of a name or address, case-insensitive."),
+        Parameter::one_of(
+            "status",
+            "Only webhooks with this status.",
+            &["enabled", "disabled"],
+        ),
+        Parameter::one_of(
+            "destinationType",
+            "Only webhooks of this kind.",
+            &["webhook_endpoint", "amazon_eventbridge", "azure_event_grid"],
+        ),
         PAGE,
         PAGE_SIZE,
-        Parameter {
-            name: "sort",
-            description: "Sort key of the list; default `createdAt`.",
-            shape: Shape::OneOf(&["name", "status", "createdAt", "updatedAt"]),
-        },
-        Parameter {
-            name: "order",
-            description: "The direction; default `asc`.",
-            shape: Shape::OneOf(&["asc", "desc"]),
-        },
+        Parameter::one_of(
+            "sort",
+            "Sort key of the list; default `createdAt`.",
+            &["name", "status", "createdAt", "updatedAt"],
+        ),
+        ORDER,
     ],
     ..Operation::get(
         "list_project_webhooks",
@@ -59,38 +52,32 @@ pub const LIST: &Operation = &Operation {
 
 /// Adds a webhook.
 pub const CREATE: &Operation = &Operation {
-    id: "create_project_webhook",
-    method: Method::Post,
-    path: "/api/projects/tunnels/{project_id}/webhooks",
-    summary: "Create a webhook; the response contains its signing secret, once",
-    access: write(&[rule(&["create"])]),
-    stable: false,
-    query: &[],
-    body: Some(Body {
-        schema: "CreateWebhook",
-        required: true,
-        example: || {
-            json!({
-                "name": "Chat",
-                "events": ["tunnel.created", "tunnel.deleted"],
-                "config": {"url": "https://chat.example.com/in"},
-            })
-        },
-    }),
-    answer: Answer::json(201, "WebhookWithSecret"),
+    body: Some(Body::required("CreateWebhook", || {
+        json!({
+            "name": "Chat",
+            "events": ["tunnel.created", "tunnel.deleted"],
+            "config": {"url": "https://chat.example.com/in"},
+        })
+    })),
     refusals: &[409],
+    ..Operation::new(
+        "create_project_webhook",
+        Method::Post,
+        "/api/projects/tunnels/{project_id}/webhooks",
+        "Create a webhook; the response contains its signing secret, once",
+        write(&[rule(&["create"])]),
+        Answer::json(201, "WebhookWithSecret"),
+    )
 };
 
 /// One webhook.
-pub const GET: &Operation = &Operation {
-    ..Operation::get(
-        "get_project_webhook",
-        "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}",
-        "Get a webhook",
-        READ,
-        "Webhook",
-    )
-};
+pub const GET: &Operation = &Operation::get(
+    "get_project_webhook",
+    "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}",
+    "Get a webhook",
+    READ,
+    "Webhook",
+);
 
 /// Changes a webhook.
 pub const UPDATE: &Operation = &Operation {
@@ -98,11 +85,10 @@ pub const UPDATE: &Operation = &Operation {
     method: Method::Patch,
     path: "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}",
     summary: "Change a webhook, enable or disable it",
-    body: Some(Body {
-        schema: "UpdateWebhook",
-        required: true,
-        example: || json!({"status": "disabled"}),
-    }),
+    body: Some(Body::required(
+        "UpdateWebhook",
+        || json!({"status": "disabled"}),
+    )),
     access: UPDATES,
     answer: Answer::json(200, "Webhook"),
     refusals: &[409],
@@ -126,11 +112,10 @@ pub const ROTATE: &Operation = &Operation {
     path: "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/secret/rotate",
     summary: "Replace the signing secret; the old one also signs for a while",
     access: UPDATES,
-    body: Some(Body {
-        schema: "RotateWebhookSecret",
-        required: false,
-        example: || json!({"overlapSeconds": 3600}),
-    }),
+    body: Some(Body::optional(
+        "RotateWebhookSecret",
+        || json!({"overlapSeconds": 3600}),
+    )),
     answer: Answer::json(200, "WebhookWithSecret"),
     ..*GET
 };
@@ -170,17 +155,6 @@ const fn rule(actions: &'static [&'static str]) -> Rule {
         actions,
     }
 }
-
-const PAGE: Parameter = Parameter {
-    name: "page",
-    description: "The page, from 1.",
-    shape: Shape::Integer(1, 1_000_000),
-};
-const PAGE_SIZE: Parameter = Parameter {
-    name: "pageSize",
-    description: "Items per page; default 20.",
-    shape: Shape::Integer(1, 100),
-};
 
 /// Maximum length of an address in bytes, the usual limit of servers for a request target.
 pub const MAX_URL_BYTES: usize = 2_048;
@@ -337,15 +311,15 @@ pub struct WebhookWithSecret {
     pub signing_secret: String,
 }
 
-/// One page of webhooks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WebhookList {
-    /// The webhooks of the page.
-    pub webhooks: Vec<Webhook>,
-    /// Position of this page in the list.
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// One page of webhooks.
+    #[derive(PartialEq, Eq)]
+    pub struct WebhookList {
+        /// The webhooks of the page.
+        pub webhooks: Vec<Webhook>,
+        /// Position of this page in the list.
+        pub paging: Paging,
+    }
 }
 
 /// Properties of a new webhook.
@@ -379,43 +353,23 @@ pub struct CreateWebhook {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateWebhook {
     /// Display name.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 100)]
     pub name: Option<String>,
     /// Description; `null` removes it.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 1000)]
     pub description: Option<Option<String>>,
     /// Status. Pending deliveries are canceled when the webhook is disabled.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status: Option<WebhookStatus>,
     /// The event types that it receives.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_items = 1)]
     pub events: Option<Vec<WebhookEventType>>,
     /// Target of the events.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub config: Option<WebhookConfig>,
 }
@@ -425,17 +379,7 @@ pub struct UpdateWebhook {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateWebhookSecret {
     /// Seconds that the old secret signs beside the new one; a day if absent.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 0, maximum = 604_800)]
     pub overlap_seconds: Option<u32>,
-}
-
-/// Distinguishes a `null` member (`Some(None)`) from an absent member (`None`).
-#[expect(clippy::option_option, reason = "three states")]
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(from).map(Some)
 }

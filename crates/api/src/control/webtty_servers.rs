@@ -3,29 +3,25 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use types::permission::{Permission, Rule};
 use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add, given,
+    Access, Answer, Body, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, given, page,
 };
 
 /// The registered servers of a project.
 pub const LIST: &Operation = &Operation {
     query: &[
-        Parameter {
-            name: "q",
-            description: "Part of a name, case-insensitive.",
-            shape: Shape::Text,
-        },
-        Parameter {
-            name: "status",
-            description: "Only servers with this status.",
-            shape: Shape::OneOf(&["pending_enrollment", "active", "suspended"]),
-        },
+        Parameter::text("q", "Part of a name, case-insensitive."),
+        Parameter::one_of(
+            "status",
+            "Only servers with this status.",
+            &["pending_enrollment", "active", "suspended"],
+        ),
         PAGE,
         PAGE_SIZE,
     ],
@@ -40,43 +36,39 @@ pub const LIST: &Operation = &Operation {
 
 /// Registers a server.
 pub const CREATE: &Operation = &Operation {
-    id: "create_project_webtty_server",
-    method: Method::Post,
-    path: "/api/projects/tunnels/{project_id}/webtty/servers",
-    summary: "Register a WebTTY server; it must be enrolled before use",
-    access: write(&[rule(&["create"])]),
-    stable: false,
-    query: &[],
-    body: Some(Body {
-        schema: "CreateWebttyServer",
-        required: true,
-        example: || json!({"name": "build-7", "recordingPolicy": "recorded"}),
-    }),
-    answer: Answer::json(201, "CreatedWebttyServer"),
+    body: Some(Body::required(
+        "CreateWebttyServer",
+        || json!({"name": "build-7", "recordingPolicy": "recorded"}),
+    )),
     refusals: &[409],
+    ..Operation::new(
+        "create_project_webtty_server",
+        Method::Post,
+        "/api/projects/tunnels/{project_id}/webtty/servers",
+        "Register a WebTTY server; it must be enrolled before use",
+        write(&[rule(&["create"])]),
+        Answer::json(201, "CreatedWebttyServer"),
+    )
 };
 
 /// One registered server.
-pub const GET: &Operation = &Operation {
-    ..Operation::get(
-        "get_project_webtty_server",
-        "/api/projects/tunnels/{project_id}/webtty/servers/{server_id}",
-        "Get a registered WebTTY server",
-        READ,
-        "WebttyServer",
-    )
-};
+pub const GET: &Operation = &Operation::get(
+    "get_project_webtty_server",
+    "/api/projects/tunnels/{project_id}/webtty/servers/{server_id}",
+    "Get a registered WebTTY server",
+    READ,
+    "WebttyServer",
+);
 
 /// Changes a server.
 pub const UPDATE: &Operation = &Operation {
     id: "update_project_webtty_server",
     method: Method::Patch,
     summary: "Change a registered WebTTY server, suspend or resume it",
-    body: Some(Body {
-        schema: "UpdateWebttyServer",
-        required: true,
-        example: || json!({"status": "suspended"}),
-    }),
+    body: Some(Body::required(
+        "UpdateWebttyServer",
+        || json!({"status": "suspended"}),
+    )),
     access: UPDATES,
     refusals: &[409],
     ..*GET
@@ -99,18 +91,14 @@ pub const ENROLL: &Operation = &Operation {
     path: "/api/projects/tunnels/{project_id}/webtty/servers/{server_id}/enroll",
     summary: "Enroll a registered WebTTY server with its public keys, once",
     access: UPDATES,
-    body: Some(Body {
-        schema: "EnrollWebttyServer",
-        required: true,
-        example: || {
-            json!({
-                "serverPublicKey": "DuPSE26HMCLVpRJHQIoC5ihUsYN6e9T4mgaRvUfczWw",
-                "serverSigningKeyId": "QbJ00rswa_R6CSTOuV1J-RtSW4W067y-4P2Bx6Cl59g",
-                "serverSigningPublicKey": "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEwfwhhfiL6dNdhypCNgmCNdcQ4HlzoSH-m4H6J8P17fxFXSXSWdndUtGPcGXvWsyrjWcXlJ7pit0JL9uAlQy7KQ",
-                "serverKeyAlgorithm": "webtty-x25519-hpke-v1",
-            })
-        },
-    }),
+    body: Some(Body::required("EnrollWebttyServer", || {
+        json!({
+            "serverPublicKey": "DuPSE26HMCLVpRJHQIoC5ihUsYN6e9T4mgaRvUfczWw",
+            "serverSigningKeyId": "QbJ00rswa_R6CSTOuV1J-RtSW4W067y-4P2Bx6Cl59g",
+            "serverSigningPublicKey": "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEwfwhhfiL6dNdhypCNgmCNdcQ4HlzoSH-m4H6J8P17fxFXSXSWdndUtGPcGXvWsyrjWcXlJ7pit0JL9uAlQy7KQ",
+            "serverKeyAlgorithm": "webtty-x25519-hpke-v1",
+        })
+    })),
     refusals: &[409],
     ..*GET
 };
@@ -140,17 +128,6 @@ const fn rule(actions: &'static [&'static str]) -> Rule {
         actions,
     }
 }
-
-const PAGE: Parameter = Parameter {
-    name: "page",
-    description: "The page, from 1.",
-    shape: Shape::Integer(1, 1_000_000),
-};
-const PAGE_SIZE: Parameter = Parameter {
-    name: "pageSize",
-    description: "Items per page; default 20.",
-    shape: Shape::Integer(1, 100),
-};
 
 /// Maximum number of words in one list of capabilities.
 pub const MAX_CAPABILITIES: usize = 16;
@@ -246,15 +223,15 @@ pub struct WebttyServerCapabilities {
     pub labels: BTreeMap<String, String>,
 }
 
-/// One page of registered servers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WebttyServerList {
-    /// The servers of the page.
-    pub servers: Vec<WebttyServer>,
-    /// Position of this page in the list.
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// One page of registered servers.
+    #[derive(PartialEq, Eq)]
+    pub struct WebttyServerList {
+        /// The servers of the page.
+        pub servers: Vec<WebttyServer>,
+        /// Position of this page in the list.
+        pub paging: Paging,
+    }
 }
 
 /// A newly registered server.
@@ -276,36 +253,20 @@ pub struct CreateWebttyServer {
     #[schema(max_length = 1000)]
     pub description: Option<String>,
     /// Recording policy of its sessions; `recorded` if absent.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub recording_policy: Option<RecordingPolicy>,
     /// Encryption policy of its sessions, which cannot be changed later; `disabled` if absent.
     /// `workspace_managed` is not available here.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub encryption_policy: Option<EncryptionPolicy>,
     /// Users that may use it; `project_members` if absent.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub access_policy: Option<AccessPolicy>,
     /// Labels.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub labels: Option<BTreeMap<String, String>>,
 }
@@ -325,51 +286,27 @@ pub enum WebttyServerChange {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateWebttyServer {
     /// Name, unique in the project.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 100)]
     pub name: Option<String>,
     /// Description; `null` removes it.
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 1000)]
     pub description: Option<Option<String>>,
     /// New status.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status: Option<WebttyServerChange>,
     /// Recording policy, which takes effect with the next session.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub recording_policy: Option<RecordingPolicy>,
     /// Users that may use it, effective immediately.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub access_policy: Option<AccessPolicy>,
     /// Labels, which replace all current ones.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub labels: Option<BTreeMap<String, String>>,
 }
@@ -386,27 +323,13 @@ pub struct EnrollWebttyServer {
     /// The signing key: P-256 as DER, base64url.
     pub server_signing_public_key: String,
     /// The fingerprint for manual comparison; derived from the keys if absent.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub server_fingerprint: Option<String>,
     /// Algorithm of the encryption key: `webtty-x25519-hpke-v1`.
     pub server_key_algorithm: String,
     /// Capabilities of the server, as it declares them.
-    #[serde(
-        default,
-        deserialize_with = "given",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub capabilities: Option<WebttyServerCapabilities>,
-}
-
-/// Distinguishes a `null` member (`Some(None)`) from an absent member (`None`).
-#[expect(clippy::option_option, reason = "three states")]
-fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<String>>, D::Error> {
-    Option::deserialize(from).map(Some)
 }

@@ -5,22 +5,23 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::people::{PAGE, PAGE_SIZE};
-use super::{Access, Answer, Body, Method, Operation, Paging, Parameter, Schemas, Shape, add};
+use super::{
+    Access, Answer, Body, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, page,
+};
 
 /// The workspaces that the caller is a member of.
 pub const LIST: &Operation = &Operation {
     query: &[
-        Parameter {
-            name: "type",
-            description: "Only workspaces of this type.",
-            shape: Shape::OneOf(&["personal", "team"]),
-        },
-        Parameter {
-            name: "membershipStatus",
-            description: "By the state of the caller's membership; default `active`.",
-            shape: Shape::OneOf(&["active", "suspended"]),
-        },
+        Parameter::one_of(
+            "type",
+            "Only workspaces of this type.",
+            &["personal", "team"],
+        ),
+        Parameter::one_of(
+            "membershipStatus",
+            "By the state of the caller's membership; default `active`.",
+            &["active", "suspended"],
+        ),
     ],
     ..Operation::get(
         "list_workspaces",
@@ -45,15 +46,13 @@ pub const CREATE: &Operation = &Operation {
 };
 
 /// One workspace.
-pub const GET: &Operation = &Operation {
-    ..Operation::get(
-        "get_workspace",
-        "/api/workspaces/{workspace_id}",
-        "Read a workspace",
-        READ,
-        "Workspace",
-    )
-};
+pub const GET: &Operation = &Operation::get(
+    "get_workspace",
+    "/api/workspaces/{workspace_id}",
+    "Read a workspace",
+    READ,
+    "Workspace",
+);
 
 /// Changes the name.
 pub const RENAME: &Operation = &Operation {
@@ -81,23 +80,19 @@ pub const DELETE: &Operation = &Operation {
 /// The members of a workspace.
 pub const LIST_MEMBERS: &Operation = &Operation {
     query: &[
-        Parameter {
-            name: "q",
-            description: "Searches names and addresses.",
-            shape: Shape::Text,
-        },
+        Parameter::text("q", "Searches names and addresses."),
         PAGE,
         PAGE_SIZE,
-        Parameter {
-            name: "sort",
-            description: "Sort key of the list; default `id`.",
-            shape: Shape::OneOf(&["id", "name", "email", "role"]),
-        },
-        Parameter {
-            name: "order",
-            description: "Direction of the list; default `asc`.",
-            shape: Shape::OneOf(&["asc", "desc"]),
-        },
+        Parameter::one_of(
+            "sort",
+            "Sort key of the list; default `id`.",
+            &["id", "name", "email", "role"],
+        ),
+        Parameter::one_of(
+            "order",
+            "Direction of the list; default `asc`.",
+            &["asc", "desc"],
+        ),
     ],
     ..Operation::get(
         "list_workspace_members",
@@ -110,11 +105,7 @@ pub const LIST_MEMBERS: &Operation = &Operation {
 
 /// Changes the role or the status of a member.
 pub const CHANGE_MEMBER: &Operation = &Operation {
-    body: Some(Body {
-        schema: "ChangeMember",
-        required: true,
-        example: || json!({"role": "admin"}),
-    }),
+    body: Some(Body::required("ChangeMember", || json!({"role": "admin"}))),
     answer: Answer::json(200, "Member"),
     refusals: &[409],
     ..write(
@@ -150,11 +141,10 @@ pub const LIST_INVITATIONS: &Operation = &Operation {
 
 /// Invites a person.
 pub const INVITE: &Operation = &Operation {
-    body: Some(Body {
-        schema: "Invite",
-        required: true,
-        example: || json!({"email": "grace@example.com", "role": "member"}),
-    }),
+    body: Some(Body::required(
+        "Invite",
+        || json!({"email": "grace@example.com", "role": "member"}),
+    )),
     answer: Answer::json(201, "SentInvitation"),
     refusals: &[409, 429],
     ..write(
@@ -216,11 +206,7 @@ const WRITE: Access = Access::Permitted(
     }],
 );
 
-const NAME: Body = Body {
-    schema: "WorkspaceName",
-    required: true,
-    example: || json!({"name": "Analytical Engines"}),
-};
+const NAME: Body = Body::required("WorkspaceName", || json!({"name": "Analytical Engines"}));
 
 /// An operation that changes something and responds with 204. Set the other fields with struct
 /// update syntax.
@@ -230,18 +216,7 @@ const fn write(
     path: &'static str,
     summary: &'static str,
 ) -> Operation {
-    Operation {
-        id,
-        method,
-        path,
-        summary,
-        access: WRITE,
-        stable: false,
-        query: &[],
-        body: None,
-        answer: Answer::NO_CONTENT,
-        refusals: &[],
-    }
+    Operation::new(id, method, path, summary, WRITE, Answer::NO_CONTENT)
 }
 
 /// The workspaces of a person.
@@ -321,12 +296,12 @@ pub struct WorkspaceName {
     pub name: String,
 }
 
-/// A page of members.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct MemberList {
-    pub members: Vec<Member>,
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// A page of members.
+    pub struct MemberList {
+        pub members: Vec<Member>,
+        pub paging: Paging,
+    }
 }
 
 /// A member as the other members see it.
@@ -351,12 +326,12 @@ pub struct ChangeMember {
     pub status: Option<MemberStatus>,
 }
 
-/// A page of invitations.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct InvitationList {
-    pub invitations: Vec<Invitation>,
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// A page of invitations.
+    pub struct InvitationList {
+        pub invitations: Vec<Invitation>,
+        pub paging: Paging,
+    }
 }
 
 /// An invitation.

@@ -3,68 +3,41 @@
 use serde_json::{Value, json};
 use types::permission::{ENGINE_BUNDLES, Permission, Rule};
 use utoipa::openapi::extensions::Extensions;
-use utoipa::openapi::path::{
-    HttpMethod, OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem,
-};
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, Parameter, PathItem};
 use utoipa::openapi::response::Response;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Type};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{
-    ComponentsBuilder, Content, InfoBuilder, LicenseBuilder, OpenApiBuilder, PathsBuilder, Ref,
-    Required, ResponseBuilder, Server,
-};
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa::openapi::{ComponentsBuilder, Content, PathsBuilder, Ref, ResponseBuilder};
 
-use super::{
-    AUTH, Access, CLIENTS, Method, OPENAPI, OPENAPI_MEDIA_TYPE, OPERATIONS, Operation, SSE, TUNNEL,
-    TUNNELS, WEBSOCKET,
-};
-use super::{schemas, terminals};
-use crate::order::sorted;
+use super::operation::{self, Answer, Shape};
+use super::{Access, Method, OPERATIONS, Operation, SSE, TUNNEL, TUNNELS, WEBSOCKET, schemas};
+use crate::openapi::{self, of_schema, problem};
 
 pub(super) fn assemble() -> Value {
     let mut paths = PathsBuilder::new();
     for operation in OPERATIONS {
-        paths = paths.path(
-            operation.path,
-            PathItem::new(operation.method.into(), describe(operation)),
-        );
+        let item = PathItem::new(operation.method.into(), describe(operation));
+        paths = paths.path(operation.path, item);
     }
-    let info = InfoBuilder::new()
-        .title("Engine API")
-        .version("1.0.0")
-        .description(Some(
-            "Live clients, tunnels and events of one tunnel project.",
-        ))
-        .license(Some(
-            LicenseBuilder::new()
-                .name("Apache-2.0")
-                .identifier(Some("Apache-2.0"))
-                .build(),
-        ));
-    let mut document = OpenApiBuilder::new()
-        .info(info.build())
-        .servers(Some([Server::new("/")]))
-        .paths(paths.build())
-        .components(Some(components().build()))
-        .build();
-    document.extensions = Some(document_extensions());
-    // The document consists of strings, numbers and maps with string keys, so it always serialises.
-    sorted(serde_json::to_value(&document).unwrap_or_default())
+    openapi::assemble(
+        "Engine API",
+        "Live clients, tunnels and events of one tunnel project.",
+        paths,
+        components(),
+        document_extensions(),
+    )
 }
 
+const BEARER: &str = "bearerAuth";
+
 fn components() -> ComponentsBuilder {
-    let bearer = HttpBuilder::new()
-        .scheme(HttpAuthScheme::Bearer)
-        .bearer_format("JWT")
-        .description(Some(
-            "A token of any type that has the permission of the operation.",
-        ));
+    let bearer = openapi::bearer("A token of any type that has the permission of the operation.");
     let mut components = ComponentsBuilder::new()
-        .security_scheme("bearerAuth", SecurityScheme::Http(bearer.build()))
+        .security_scheme(BEARER, bearer)
         .parameter(schemas::LIST_CLIENTS, params(schemas::LIST_CLIENTS))
         .parameter(schemas::LIST_TUNNELS, params(schemas::LIST_TUNNELS))
         .parameter(schemas::WATCH, params(schemas::WATCH));
-    for (name, description) in REFUSALS {
+    for (_, name, description) in REFUSALS {
         components = components.response(*name, problem(description));
     }
     for (name, schema) in schemas::all() {
@@ -73,110 +46,126 @@ fn components() -> ComponentsBuilder {
     components
 }
 
-/// `params`: one query parameter with a JSON value.
-pub(super) fn params(schema: &str) -> Parameter {
-    ParameterBuilder::new()
-        .name("params")
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some("A JSON object. Unknown keys are refused by name."))
-        .content(
-            "application/json",
-            Content::new(Some(Ref::from_schema_name(schema))),
+fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
+    let mut builder = OperationBuilder::new()
+        .operation_id(Some(operation.id))
+        .summary(Some(operation.summary))
+        .description(operation.description)
+        .extensions(Some(operation_extensions(operation)));
+    for name in openapi::path_parameters(operation.path) {
+        let description = match name {
+            "participant_id" => "Id of the participant.",
+            "request_id" => "Id of the request.",
+            _ if operation.path == TUNNEL => "Id of the tunnel.",
+            _ => "Id of the session or group.",
+        };
+        builder = builder.parameter(openapi::path_parameter(name, Some(description)));
+    }
+    for parameter in operation.query {
+        builder = query_parameter(builder, parameter);
+    }
+    if let Some((schema, is_required)) = operation.body {
+        let body = openapi::json_body(of_schema(schema), is_required);
+        builder = builder.request_body(Some(body));
+    }
+    let status = operation.answer.status.to_string();
+    builder = builder.response(status, answer(operation.answer));
+    if operation.path.contains('{') {
+        builder = refusals(builder, &[404]);
+    }
+    security(refusals(builder, operation.refusals), operation.access).build()
+}
+
+fn query_parameter(
+    builder: OperationBuilder,
+    parameter: &operation::Parameter,
+) -> OperationBuilder {
+    let object = ObjectBuilder::new;
+    let parameter = match *parameter {
+        operation::Parameter::Component(name) => {
+            return builder.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
+        }
+        operation::Parameter::Params(schema) => params(schema),
+        operation::Parameter::WatchToken => openapi::query_parameter(
+            "svc.token",
+            "A watch token, for browsers that cannot set headers: of type `auth` or `app`, valid \
+             for at most one more hour, that may only list. If it is present, only it is checked.",
         )
+        .schema(Some(object().schema_type(Type::String)))
+        .build(),
+        operation::Parameter::Plain(name, description, shape) => {
+            let schema = match shape {
+                Shape::OneOf(words) => object()
+                    .schema_type(Type::String)
+                    .enum_values(Some(words.iter().copied())),
+                Shape::Number => object().schema_type(Type::Integer).minimum(Some(0)),
+                Shape::Switch => object().schema_type(Type::Boolean),
+            };
+            openapi::query_parameter(name, description)
+                .schema(Some(schema))
+                .build()
+        }
+    };
+    builder.parameter(parameter)
+}
+
+/// `params`: one query parameter with a JSON value.
+fn params(schema: &str) -> Parameter {
+    let description = "A JSON object. Unknown keys are refused by name.";
+    openapi::query_parameter("params", description)
+        .content("application/json", of_schema(schema))
         .build()
 }
 
-fn describe(operation: &Operation) -> utoipa::openapi::path::Operation {
-    let builder = OperationBuilder::new()
-        .operation_id(Some(operation.id))
-        .extensions(Some(operation_extensions(operation)));
-    let builder = match operation.path {
-        OPENAPI => builder.summary(Some("This document")).response(
-            "200",
-            ResponseBuilder::new()
-                .description("The document.")
-                .content(OPENAPI_MEDIA_TYPE, any_object()),
-        ),
-        CLIENTS => builder
-            .summary(Some("Clients of the project"))
-            .parameter_ref(parameter_ref(schemas::LIST_CLIENTS))
-            .response(
-                "200",
-                list_of(schemas::CLIENT, "The matching clients, oldest first."),
-            ),
-        TUNNELS => builder
-            .summary(Some("Tunnels of the project"))
-            .parameter_ref(parameter_ref(schemas::LIST_TUNNELS))
-            .response(
-                "200",
-                list_of(schemas::TUNNEL, "The matching tunnels, oldest first."),
-            ),
-        TUNNEL => builder
-            .summary(Some("One tunnel"))
-            .parameter(tunnel_id())
-            .response("200", json_of(schemas::TUNNEL, "The tunnel."))
-            .response("404", Ref::from_response_name("NotFound")),
-        AUTH => builder
-            .summary(Some("Whether the credential is valid"))
-            .response(
-            "204",
-            ResponseBuilder::new().description(
-                "It is valid. A managed engine reports the state of its link to the platform in \
-                 the header `svc-platform-link`: `up` or `lost`, with the seconds of `silence`.",
-            ),
-        ),
-        SSE => builder
-            .summary(Some("Live events as server-sent events"))
-            .parameter_ref(parameter_ref(schemas::WATCH))
-            .parameter(watch_token())
-            .response(
-                "200",
-                ResponseBuilder::new()
-                    .description("`state.initial`, then every change; one `data:` line per event.")
-                    .content(
-                        "text/event-stream",
-                        Content::new(Some(ObjectBuilder::new().schema_type(Type::String))),
-                    ),
-            ),
-        WEBSOCKET => builder
-            .summary(Some("Live events over a WebSocket"))
-            .parameter_ref(parameter_ref(schemas::WATCH))
-            .parameter(watch_token())
-            .response(
-                "101",
-                ResponseBuilder::new()
-                    .description("`state.initial`, then every change; one text frame per event."),
-            )
-            .response("426", Ref::from_response_name("UpgradeRequired")),
-        _ => terminals::describe(operation, builder),
+fn answer(answer: Answer) -> Response {
+    let response = ResponseBuilder::new().description(answer.description);
+    let response = match answer.content {
+        operation::Content::Empty => response,
+        operation::Content::Object(schema) => {
+            response.content("application/json", of_schema(schema))
+        }
+        operation::Content::List(schema) => {
+            let items = ArrayBuilder::new().items(Ref::from_schema_name(schema));
+            response.content("application/json", Content::new(Some(items)))
+        }
+        operation::Content::AnyObject(media_type) => {
+            let object = ObjectBuilder::new().schema_type(Type::Object);
+            response.content(media_type, Content::new(Some(object)))
+        }
+        operation::Content::Text(media_types) => {
+            media_types.iter().fold(response, |response, media_type| {
+                let text = ObjectBuilder::new().schema_type(Type::String);
+                response.content(*media_type, Content::new(Some(text)))
+            })
+        }
     };
-    refusals(builder, operation).build()
+    response.build()
 }
 
-/// The error responses of every guarded operation.
-fn refusals(builder: OperationBuilder, operation: &Operation) -> OperationBuilder {
-    match operation.access {
+/// The security requirement and the error responses that follow from it.
+fn security(builder: OperationBuilder, access: Access) -> OperationBuilder {
+    let bearer = |scopes: &[&str]| SecurityRequirement::new(BEARER, scopes.iter().copied());
+    match access {
         // The list is empty instead of absent: the operation needs no credential, even if the
         // document sets a default elsewhere.
         Access::Public => builder.securities(Some(Vec::new())),
         // The grant is inside the stream; a bearer token is optional.
-        Access::Granted => builder.securities(Some([
-            SecurityRequirement::default(),
-            SecurityRequirement::new("bearerAuth", Vec::<String>::new()),
-        ])),
-        Access::Authenticated => builder
-            .security(SecurityRequirement::new("bearerAuth", Vec::<String>::new()))
-            .response("401", Ref::from_response_name("Unauthorized")),
-        Access::Permitted(permission, _) => builder
-            .security(SecurityRequirement::new(
-                "bearerAuth",
-                [permission.as_str()],
-            ))
-            .response("400", Ref::from_response_name("BadRequest"))
-            .response("401", Ref::from_response_name("Unauthorized"))
-            .response("403", Ref::from_response_name("Forbidden")),
+        Access::Granted => builder.securities(Some([SecurityRequirement::default(), bearer(&[])])),
+        Access::Authenticated => refusals(builder.security(bearer(&[])), &[401]),
+        Access::Permitted(permission, _) => {
+            let bearer = bearer(&[permission.as_str()]);
+            refusals(builder.security(bearer), &[400, 401, 403])
+        }
     }
+}
+
+fn refusals(builder: OperationBuilder, statuses: &[u16]) -> OperationBuilder {
+    let known = REFUSALS
+        .iter()
+        .filter(|(status, ..)| statuses.contains(status));
+    known.fold(builder, |builder, (status, name, _)| {
+        builder.response(status.to_string(), Ref::from_response_name(*name))
+    })
 }
 
 fn operation_extensions(operation: &Operation) -> Extensions {
@@ -184,18 +173,8 @@ fn operation_extensions(operation: &Operation) -> Extensions {
         Access::Public | Access::Authenticated | Access::Granted => &[],
         Access::Permitted(_, rules) => rules,
     };
-    let stability = if operation.stable {
-        "stable"
-    } else {
-        "preview"
-    };
-    let mut extensions = vec![
-        (
-            "x-svc-required-rules",
-            rules.iter().map(rule_json).collect(),
-        ),
-        ("x-svc-stability", json!(stability)),
-    ];
+    let rules = rules.iter().map(rule_json).collect();
+    let mut extensions = openapi::operation_extensions(rules, operation.stable);
     if matches!(operation.path, TUNNELS | TUNNEL | SSE | WEBSOCKET) {
         extensions.push(("x-svc-token-metadata-scope", json!("tunnels.list")));
     }
@@ -213,33 +192,16 @@ fn document_extensions() -> Extensions {
             .iter()
             .all(|rule| rule.resource.starts_with("engine."))
     };
-    let permissions: serde_json::Map<_, _> = Permission::ALL
-        .iter()
-        .filter(of_the_engine)
-        .map(|permission| {
-            let rules: Value = permission.rules().iter().map(rule_json).collect();
-            let description = permission.description();
-            let entry =
-                json!({"name": permission.as_str(), "description": description, "rules": rules});
-            (permission.as_str().to_owned(), entry)
-        })
-        .collect();
-    let bundles: serde_json::Map<_, _> = ENGINE_BUNDLES
-        .iter()
-        .map(|bundle| (bundle.name.to_owned(), json!(bundle.permissions)))
-        .collect();
+    let permissions = Permission::ALL.iter().filter(of_the_engine);
+    let rules_of = |permission: &Permission| permission.rules().iter().map(rule_json).collect();
+    let mut extensions = openapi::document_extensions(permissions, rules_of, ENGINE_BUNDLES);
     let selection = "Request the permissions of the one entry of x-svc-use-case-permissions that \
         fits the task.";
-    [
-        ("x-svc-permissions", Value::Object(permissions)),
-        ("x-svc-use-case-permissions", Value::Object(bundles)),
-        (
-            "x-svc-agent-authentication",
-            json!({"scope_selection": selection}),
-        ),
-    ]
-    .into_iter()
-    .collect()
+    extensions.push((
+        "x-svc-agent-authentication",
+        json!({"scope_selection": selection}),
+    ));
+    extensions.into_iter().collect()
 }
 
 /// A single action is written as a string, several as a list.
@@ -260,88 +222,40 @@ impl From<Method> for HttpMethod {
     }
 }
 
-fn watch_token() -> Parameter {
-    ParameterBuilder::new()
-        .name("svc.token")
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some(
-            "A watch token, for browsers that cannot set headers: of type `auth` or `app`, valid \
-             for at most one more hour, that may only list. If it is present, only it is checked.",
-        ))
-        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-        .build()
-}
-
-fn tunnel_id() -> Parameter {
-    ParameterBuilder::new()
-        .name("id")
-        .parameter_in(ParameterIn::Path)
-        .required(Required::True)
-        .description(Some("Id of the tunnel."))
-        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-        .build()
-}
-
-pub(super) fn list_of(schema: &str, description: &str) -> Response {
-    let items = ArrayBuilder::new().items(Ref::from_schema_name(schema));
-    ResponseBuilder::new()
-        .description(description)
-        .content("application/json", Content::new(Some(items)))
-        .build()
-}
-
-pub(super) fn json_of(schema: &str, description: &str) -> Response {
-    ResponseBuilder::new()
-        .description(description)
-        .content(
-            "application/json",
-            Content::new(Some(Ref::from_schema_name(schema))),
-        )
-        .build()
-}
-
-fn any_object() -> Content {
-    Content::new(Some(ObjectBuilder::new().schema_type(Type::Object)))
-}
-
-fn problem(description: &str) -> Response {
-    ResponseBuilder::new()
-        .description(description)
-        .content(
-            types::problem::MEDIA_TYPE,
-            Content::new(Some(Ref::from_schema_name(schemas::PROBLEM))),
-        )
-        .build()
-}
-
-fn parameter_ref(name: &str) -> Ref {
-    Ref::new(format!("#/components/parameters/{name}"))
-}
-
-const REFUSALS: &[(&str, &str)] = &[
+/// Error responses: status, name of the component, description.
+const REFUSALS: &[(u16, &str, &str)] = &[
     (
+        400,
         "BadRequest",
         "`params` is malformed or out of range; `field` names the field.",
     ),
     (
+        401,
         "Unauthorized",
         "No credential, or one that is not valid on this engine.",
     ),
     (
+        403,
         "Forbidden",
         "The credential lacks the permission, or its boundary does not include the project.",
     ),
     (
+        409,
         "Conflict",
         "The current state does not allow it; `code` gives the reason.",
     ),
     (
+        404,
         "NotFound",
         "Does not exist, or is not visible to this credential.",
     ),
-    ("UpgradeRequired", "The request does not open a WebSocket."),
     (
+        426,
+        "UpgradeRequired",
+        "The request does not open a WebSocket.",
+    ),
+    (
+        503,
         "ServiceUnavailable",
         "Temporarily not possible; `Retry-After` gives the time to wait.",
     ),

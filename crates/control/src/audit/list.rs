@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::control::Paging;
 use api::control::people::{AuditEntry, AuditList};
 use axum::Json;
 use axum::extract::State;
@@ -28,11 +27,10 @@ pub(super) async fn list(
     let mut read = app.store.read().await?;
     let workspace =
         access::workspace_to_read(&mut read, &caller.principal, &workspace, needed).await?;
-    let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
-    let found = of_workspace(&mut read, workspace.id, paging).await?;
+    let found = of_workspace(&mut read, workspace.id, page.rows()).await?;
     Ok(Json(AuditList {
         entries: found.items.into_iter().map(entry).collect(),
-        paging: Paging::new(page.page, page.size, found.total),
+        paging: page.position(found.total),
     }))
 }
 
@@ -46,11 +44,10 @@ pub(super) async fn own(
     let page = query.page()?;
     query.finish()?;
     let mut read = app.store.read().await?;
-    let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
-    let found = of_user(&mut read, who.user.id, paging).await?;
+    let found = of_user(&mut read, who.user.id, page.rows()).await?;
     Ok(Json(AuditList {
         entries: found.items.into_iter().map(entry).collect(),
-        paging: Paging::new(page.page, page.size, found.total),
+        paging: page.position(found.total),
     }))
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::control::Paging as Place;
 use api::control::billing::{
     GET, InvoiceLine, InvoiceList, InvoiceView, LIST_INVOICES, SubscriptionItem, SubscriptionView,
     WorkspaceBilling,
@@ -11,7 +10,6 @@ use api::control::plans::{Currency, Plan, Price};
 use axum::extract::State;
 use axum::{Json, Router};
 use serde::Deserialize;
-use store::Paging;
 use store::billing::{self, Invoice, Subscription};
 use types::permission::Permission;
 use types::problem::Problem;
@@ -55,13 +53,12 @@ async fn list_invoices(
 ) -> Answer<Json<InvoiceList>> {
     let page = query.page()?;
     query.finish()?;
-    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
     let mut read = app.store.read().await?;
     let workspace = access::workspace(&mut read, &caller.principal, &id, PERMISSION).await?;
-    let found = billing::invoices(&mut read, workspace.id, paging).await?;
+    let found = billing::invoices(&mut read, workspace.id, page.rows()).await?;
     Ok(Json(InvoiceList {
         invoices: found.items.iter().map(invoice).collect::<Answer<_>>()?,
-        paging: Place::new(page.page, page.size, found.total),
+        paging: page.position(found.total),
     }))
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::control::Paging;
 use api::control::credentials::CredentialList;
 use axum::Json;
 use axum::extract::State;
@@ -35,14 +34,14 @@ pub(super) async fn list(
         ended_by: is_good.filter(|good| !good).map(|_| now),
         search: search.as_deref(),
         order: order.unwrap_or_default(),
-        paging: store::Paging::new(page.page, page.size).ok_or_else(Problem::internal)?,
+        paging: page.rows(),
     };
     let mut read = app.store.read().await?;
     let found = stored::list(&mut read, &asked).await?;
     let items = found.items.iter();
     Ok(Json(CredentialList {
         credentials: items.map(|credential| view(credential, now)).collect(),
-        paging: Paging::new(page.page, page.size, found.total),
+        paging: page.position(found.total),
     }))
 }
 

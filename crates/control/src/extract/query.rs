@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::request::Parts;
+use store::{Order, Paging};
 use types::problem::Problem;
 
 use crate::app::App;
@@ -23,6 +24,18 @@ pub struct Page {
     pub page: u32,
     /// From 1 to [`api::control::MAX_PAGE_SIZE`].
     pub size: u32,
+}
+
+impl Page {
+    /// The rows of the page in the database.
+    pub fn rows(self) -> Paging {
+        Paging::new(self.page, self.size).unwrap_or(Paging::DEFAULT)
+    }
+
+    /// The position of the page in a list of `total` items, for the response.
+    pub fn position(self, total: u64) -> api::control::Paging {
+        api::control::Paging::new(self.page, self.size, total)
+    }
 }
 
 impl Query {
@@ -95,6 +108,11 @@ impl Query {
             .integer("pageSize", 1, api::control::MAX_PAGE_SIZE)?
             .unwrap_or(DEFAULT_PAGE_SIZE);
         Ok(Page { page, size })
+    }
+
+    /// Removes `order`.
+    pub fn order(&mut self) -> Answer<Option<Order>> {
+        self.word("order", &[("asc", Order::Asc), ("desc", Order::Desc)])
     }
 
     /// Refuses the remaining parameters.

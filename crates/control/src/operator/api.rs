@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::control::Paging as Place;
 use api::control::operator::{
     OperatorProject, OperatorProjectList, OperatorUser, OperatorUserList, OperatorWorkspace,
     OperatorWorkspaceList, Suspend,
@@ -10,7 +9,7 @@ use api::control::operator::{
 use api::control::people::AuditList;
 use axum::Json;
 use axum::extract::State;
-use store::{Order, Paging, projects, users, workspaces};
+use store::{Order, projects, users, workspaces};
 use types::problem::Problem;
 
 use super::{Reason, Subject, resume, suspend};
@@ -37,10 +36,10 @@ pub(super) async fn list_users(
     query.finish()?;
     let mut read = app.store.read().await?;
     let (search, sort, order) = (list.search.as_deref(), list.sort, list.order);
-    let found = users::list(&mut read, search, sort, order, list.paging).await?;
+    let found = users::list(&mut read, search, sort, order, list.page.rows()).await?;
     Ok(Json(OperatorUserList {
         users: found.items.into_iter().map(user).collect(),
-        paging: list.place(found.total),
+        paging: list.page.position(found.total),
     }))
 }
 
@@ -90,10 +89,10 @@ pub(super) async fn list_workspaces(
     query.finish()?;
     let mut read = app.store.read().await?;
     let (search, sort, order) = (list.search.as_deref(), list.sort, list.order);
-    let found = workspaces::list(&mut read, search, sort, order, list.paging).await?;
+    let found = workspaces::list(&mut read, search, sort, order, list.page.rows()).await?;
     Ok(Json(OperatorWorkspaceList {
         workspaces: found.items.into_iter().map(workspace).collect(),
-        paging: list.place(found.total),
+        paging: list.page.position(found.total),
     }))
 }
 
@@ -139,10 +138,10 @@ pub(super) async fn list_projects(
     query.finish()?;
     let mut read = app.store.read().await?;
     let (search, sort, order) = (list.search.as_deref(), list.sort, list.order);
-    let found = projects::list_all(&mut read, search, sort, order, list.paging).await?;
+    let found = projects::list_all(&mut read, search, sort, order, list.page.rows()).await?;
     Ok(Json(OperatorProjectList {
         projects: found.items.into_iter().map(project).collect(),
-        paging: list.place(found.total),
+        paging: list.page.position(found.total),
     }))
 }
 
@@ -186,12 +185,11 @@ pub(super) async fn list_audit(
 ) -> Answer<Json<AuditList>> {
     let page = query.page()?;
     query.finish()?;
-    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
     let mut read = app.store.read().await?;
-    let found = store::audit::list_all(&mut read, paging).await?;
+    let found = store::audit::list_all(&mut read, page.rows()).await?;
     Ok(Json(AuditList {
         entries: found.items.into_iter().map(entry).collect(),
-        paging: Place::new(page.page, page.size, found.total),
+        paging: page.position(found.total),
     }))
 }
 
@@ -201,7 +199,6 @@ struct List<S> {
     sort: S,
     order: Order,
     page: Page,
-    paging: Paging,
 }
 
 impl<S: Copy + Default> List<S> {
@@ -210,16 +207,9 @@ impl<S: Copy + Default> List<S> {
         Ok(Self {
             search: query.text("q").filter(|text| !text.is_empty()),
             sort: query.word("sort", sorts)?.unwrap_or_default(),
-            order: query
-                .word("order", &[("asc", Order::Asc), ("desc", Order::Desc)])?
-                .unwrap_or_default(),
-            paging: Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT),
+            order: query.order()?.unwrap_or_default(),
             page,
         })
-    }
-
-    fn place(&self, total: u64) -> Place {
-        Place::new(self.page.page, self.page.size, total)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::pages::layout::{PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::session::Visitor;
 use crate::problem::Answer;
-use crate::wire::push_encoded;
+use crate::wire::encoded;
 
 #[derive(Template)]
 #[template(path = "operator.html")]
@@ -223,7 +223,7 @@ async fn shown(
     let last = total.div_ceil(u64::from(ROWS));
     let address = |page: u32| {
         let path = kind.path();
-        format!("/operator/{path}?page={page}&q={}", escaped(&search))
+        format!("/operator/{path}?page={page}&q={}", encoded(&search))
     };
     let previous = (number > 1).then(|| address(number - 1));
     let next = (u64::from(number) < last).then(|| address(number + 1));
@@ -238,13 +238,6 @@ async fn shown(
         note: None,
         error: None,
     })
-}
-
-/// Escapes a value for a query.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    push_encoded(&mut out, text);
-    out
 }
 
 /// Number of rows on a page.

@@ -18,7 +18,7 @@ use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
 use super::login::LoginPage;
 use super::second_factor::{self, CodesPage};
-use super::{signed_in, with_cookie, with_next};
+use super::{second_factor_pending, signed_in, with_cookie, with_next};
 use crate::app::App;
 use crate::extract::{ClientIp, Path};
 use crate::people::challenge::{LIFETIME, Purpose};
@@ -104,11 +104,7 @@ pub(super) async fn complete_second_factor(
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&form.text("next"));
-    let who = match visitor {
-        Visitor::SecondFactorPending(who) => who,
-        Visitor::SignedIn(_) => return Ok(see_other(next.as_str())),
-        Visitor::Anonymous => return Ok(see_other(&with_next("/login", next.as_str()))),
-    };
+    let who = second_factor_pending(visitor, &next)?;
     match passkeys::second_factor(&app, &who, &passkey_response(&mut form), ip).await {
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
         Err(error) => {

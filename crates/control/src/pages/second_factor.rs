@@ -12,7 +12,7 @@ use super::form::Form;
 use super::layout::{NextPath, PageRefusal, page, page_with, script_page, see_other};
 use super::login::{WRONG, refusal};
 use super::qr::Qr;
-use super::{signed_in, with_cookie, with_next};
+use super::{second_factor_pending, signed_in, with_cookie};
 use crate::app::App;
 use crate::extract::{ClientIp, Query};
 use crate::people::passkeys;
@@ -55,14 +55,9 @@ pub(super) async fn show(
     mut query: Query,
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&query.text("next").unwrap_or_default());
-    Ok(match visitor {
-        Visitor::SecondFactorPending(who) => {
-            let step = step_page(&app, &who, next.as_str()).await?;
-            script_page(StatusCode::OK, &step)
-        }
-        Visitor::SignedIn(_) => see_other(next.as_str()),
-        Visitor::Anonymous => see_other(&with_next("/login", next.as_str())),
-    })
+    let who = second_factor_pending(visitor, &next)?;
+    let step = step_page(&app, &who, next.as_str()).await?;
+    Ok(script_page(StatusCode::OK, &step))
 }
 
 /// Handles the submitted code.
@@ -73,11 +68,7 @@ pub(super) async fn submit(
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let next = NextPath::parse(&form.text("next"));
-    let who = match visitor {
-        Visitor::SecondFactorPending(who) => who,
-        Visitor::SignedIn(_) => return Ok(see_other(next.as_str())),
-        Visitor::Anonymous => return Ok(see_other(&with_next("/login", next.as_str()))),
-    };
+    let who = second_factor_pending(visitor, &next)?;
     match with_second_factor(&app, &who, &form.text("code"), ip).await {
         Ok(cookie) => Ok(with_cookie(see_other(next.as_str()), &cookie)),
         Err(error) => {

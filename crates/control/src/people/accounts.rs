@@ -16,7 +16,7 @@ use super::email::Email;
 use super::notices::{self, Notice};
 use super::password::{Password, Passwords, Verdict};
 use super::session::{self, SignedIn};
-use super::sign_in::{SignInError, hash_refusal};
+use super::sign_in::SignInError;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::problem::Answer;
@@ -79,10 +79,7 @@ pub async fn create_admin(
     let email = Email::parse(email).map_err(|error| bad("email", &error))?;
     let password =
         Password::chosen(password, email.as_str()).map_err(|error| bad("password", &error))?;
-    let hash = passwords
-        .hash(password)
-        .await
-        .map_err(|error| hash_refusal(&error))?;
+    let hash = passwords.hash(password).await?;
     let person = NewAccount {
         email,
         name: name(given_name)?,
@@ -219,12 +216,7 @@ pub async fn change_password(
 ) -> Answer<Option<String>> {
     let now = app.now();
     let user = &who.user;
-    let hash = app
-        .people
-        .passwords
-        .hash(new)
-        .await
-        .map_err(|error| hash_refusal(&error))?;
+    let hash = app.people.passwords.hash(new).await?;
     let mut tx = app.store.begin().await?;
     users::set_password(&mut tx, user.id, Some(&PasswordHash(hash)), now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;

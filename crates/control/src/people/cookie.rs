@@ -1,4 +1,7 @@
 //! The platform's cookies: their names and attributes, and how they are parsed.
+//!
+//! Stricter than the crate `cookie`: fields may have bytes that are not UTF-8, and white space beside
+//! the equals sign is refused. That crate also writes the attributes in another order.
 
 use credentials::Secret;
 

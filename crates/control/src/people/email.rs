@@ -1,4 +1,7 @@
 //! Email addresses, with the checks that the platform needs.
+//!
+//! Stricter than the crate `email_address`, which accepts quoted and non-ASCII local parts, domains
+//! with any character of an atom, and addresses longer than 254 bytes.
 
 use std::fmt;
 

@@ -17,7 +17,6 @@ use super::notices::{self, Notice};
 use super::password::Password;
 use super::secret_link::LinkSecret;
 use super::session::later;
-use super::sign_in::hash_refusal;
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -123,12 +122,7 @@ pub async fn complete(
     ip: IpAddr,
 ) -> Answer<bool> {
     let now = app.now();
-    let hash = app
-        .people
-        .passwords
-        .hash(new)
-        .await
-        .map_err(|error| hash_refusal(&error))?;
+    let hash = app.people.passwords.hash(new).await?;
     let mut tx = app.store.begin().await?;
     let link = links::consume(&mut tx, SecretHash(secret.hash()), Kind::PasswordReset, now).await?;
     let Some(link) = link else {

@@ -46,12 +46,6 @@ impl From<TooSoon> for SignInError {
     }
 }
 
-impl From<HashError> for SignInError {
-    fn from(error: HashError) -> Self {
-        Self::Failed(hash_refusal(&error))
-    }
-}
-
 impl<R: Into<Refusal>> From<R> for SignInError {
     fn from(error: R) -> Self {
         Self::Failed(error.into())
@@ -59,12 +53,14 @@ impl<R: Into<Refusal>> From<R> for SignInError {
 }
 
 /// Converts a failure of password hashing into the caller's response.
-pub(crate) fn hash_refusal(error: &HashError) -> Refusal {
-    match error {
-        HashError::Busy => Problem::unavailable().with_retry_after(1).into(),
-        HashError::Failed(message) => {
-            tracing::error!(error = %message, "a password could not be hashed or compared");
-            Problem::internal().into()
+impl From<HashError> for Refusal {
+    fn from(error: HashError) -> Self {
+        match error {
+            HashError::Busy => Problem::unavailable().with_retry_after(1).into(),
+            HashError::Failed(message) => {
+                tracing::error!(error = %message, "a password could not be hashed or compared");
+                Problem::internal().into()
+            }
         }
     }
 }

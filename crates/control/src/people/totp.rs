@@ -9,6 +9,8 @@ use credentials::Secret;
 use jiff::Timestamp;
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
 
+use crate::wire::encoded;
+
 /// The secret that a user's authenticator app and the platform share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TotpSecret(Secret);
@@ -55,8 +57,8 @@ impl TotpSecret {
     pub fn uri(&self, issuer: &str, account: &str) -> String {
         format!(
             "otpauth://totp/{issuer}:{account}?secret={secret}&issuer={issuer}&algorithm=SHA1&digits={DIGITS}&period={PERIOD}",
-            issuer = percent(issuer),
-            account = percent(account),
+            issuer = encoded(issuer),
+            account = encoded(account),
             secret = self.base32(),
         )
     }
@@ -107,20 +109,6 @@ impl Code {
         }
         (count == DIGITS).then_some(Self(value))
     }
-}
-
-/// Percent-encodes all but unreserved characters (RFC 3986 section 2.3).
-fn percent(text: &str) -> String {
-    use std::fmt::Write as _;
-    text.bytes().fold(String::new(), |mut out, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            write!(out, "%{byte:02X}").ok();
-        }
-        out
-    })
 }
 
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";

@@ -38,16 +38,9 @@ pub(super) async fn rename(
     }
     let details = json!({"from": project.name, "to": name.as_str()});
     let (workspace, action) = (project.workspace_id, "project.renamed");
-    audit_entry::record_project_action(
-        &mut tx,
-        &caller.principal,
-        workspace,
-        project.id,
-        action,
-        details,
-        now,
-    )
-    .await?;
+    let who = &caller.principal;
+    audit_entry::record_project_action(&mut tx, who, workspace, project.id, action, details, now)
+        .await?;
     tx.commit().await?;
     let renamed = projects::Project {
         name: name.to_string(),
@@ -81,16 +74,9 @@ pub(super) async fn delete(
     billing.remove(&mut tx, workspace, project.id, now).await?;
     let details = json!({"name": project.name, "endpoint": project.endpoint});
     let action = "project.deleted";
-    audit_entry::record_project_action(
-        &mut tx,
-        &caller.principal,
-        workspace,
-        project.id,
-        action,
-        details,
-        now,
-    )
-    .await?;
+    let who = &caller.principal;
+    audit_entry::record_project_action(&mut tx, who, workspace, project.id, action, details, now)
+        .await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -32,7 +32,7 @@ use crate::extract::{Body, Segment};
 use crate::plans::explain;
 use crate::problem::{Answer, Refusal};
 use crate::random;
-use crate::wire::push_encoded;
+use crate::wire::encoded;
 
 pub(super) async fn create(
     caller: Caller<ProjectsWrite>,
@@ -110,10 +110,6 @@ pub(crate) async fn create_or_find(
 }
 
 /// Runs one transaction. `None` if the random endpoint was taken.
-#[expect(
-    clippy::too_many_lines,
-    reason = "one transaction with its steps in order"
-)]
 async fn attempt(
     app: &App,
     who: &Principal,
@@ -191,16 +187,8 @@ async fn attempt(
         app.plan_service.billing().add(&mut tx, &item, now).await?;
     }
     let details = json!({"plan": plan, "provider": provider, "region": new.region});
-    audit_entry::record_project_action(
-        &mut tx,
-        who,
-        workspace.id,
-        id,
-        "project.created",
-        details,
-        now,
-    )
-    .await?;
+    let (workspace, action) = (workspace.id, "project.created");
+    audit_entry::record_project_action(&mut tx, who, workspace, id, action, details, now).await?;
     let project = projects::by_id(&mut tx, id).await?;
     tx.commit().await?;
     project.map(Some).ok_or_else(|| Problem::internal().into())
@@ -278,7 +266,7 @@ async fn repeat(
 /// not choose again.
 pub(crate) fn checkout_url(app: &App, workspace: &str, body: &CreateProject) -> String {
     let mut url = app.config.url("/billing/checkout?workspaceId=");
-    push_encoded(&mut url, workspace);
+    url.extend(encoded(workspace));
     for (name, value) in [
         ("plan", body.plan.as_str()),
         ("provider", body.provider.as_str()),
@@ -288,7 +276,7 @@ pub(crate) fn checkout_url(app: &App, workspace: &str, body: &CreateProject) -> 
         url.push('&');
         url.push_str(name);
         url.push('=');
-        push_encoded(&mut url, value);
+        url.extend(encoded(value));
     }
     url
 }
@@ -296,7 +284,7 @@ pub(crate) fn checkout_url(app: &App, workspace: &str, body: &CreateProject) -> 
 /// Address of the page that sets up billing.
 pub(crate) fn setup_url(app: &App, workspace: &str) -> String {
     let mut url = app.config.url("/billing/setup?workspaceId=");
-    push_encoded(&mut url, workspace);
+    url.extend(encoded(workspace));
     url
 }
 

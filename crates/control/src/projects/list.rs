@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use api::control::Paging as Place;
 use api::control::projects::ProjectList;
 use axum::Json;
 use axum::extract::State;
 use store::projects::{self, List, Reach, Sort};
-use store::{Conn, Order, Paging, workspaces};
+use store::{Conn, workspaces};
 use types::id::{ProjectId, WorkspaceId};
 
 use super::view;
@@ -22,9 +21,8 @@ pub(super) async fn list(
     mut query: Query,
 ) -> Answer<Json<ProjectList>> {
     let page = query.page()?;
-    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
     let sort = query.word("sort", &SORTS)?.unwrap_or_default();
-    let order = query.word("order", &ORDERS)?.unwrap_or_default();
+    let order = query.order()?.unwrap_or_default();
     let search = query.text("q").filter(|text| !text.is_empty());
     let within = query.text("workspaceId");
     query.finish()?;
@@ -50,13 +48,13 @@ pub(super) async fn list(
         search: search.as_deref(),
         sort,
         order,
-        paging,
+        paging: page.rows(),
     };
     let found = projects::list(&mut conn, list).await?;
     let projects = found.items.iter().map(|project| view(&app, project));
     Ok(Json(ProjectList {
         projects: projects.collect::<Answer<_>>()?,
-        paging: Place::new(page.page, page.size, found.total),
+        paging: page.position(found.total),
     }))
 }
 
@@ -86,7 +84,6 @@ pub(crate) const SORTS: [(&str, Sort); 6] = [
     ("plan", Sort::Plan),
     ("deployment", Sort::Deployment),
 ];
-const ORDERS: [(&str, Order); 2] = [("asc", Order::Asc), ("desc", Order::Desc)];
 /// Maximum number of projects that one list checks against a boundary. A caller with access to more
 /// has a credential that names its resources, which are far fewer.
 const MAX_CHECKED: u32 = 100_000;

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use api::control::Paging as Place;
 use api::control::webhooks::{WebhookDelivery, WebhookDeliveryList};
 use axum::Json;
 use axum::extract::State;
@@ -12,12 +11,12 @@ use serde_json::json;
 use store::deliveries::{self, Delivery, List, Status};
 use store::projects::Project;
 use store::webhooks::{self, Webhook};
-use store::{Conn, Order, Paging, Period};
+use store::{Conn, Order, Period};
 use types::permission::Permission;
 use types::problem::Problem;
 
 use super::manage::locked_webhook;
-use super::read::{ORDERS, named};
+use super::read::named;
 use super::view;
 use crate::access;
 use crate::app::App;
@@ -39,7 +38,7 @@ pub(super) async fn list(
         start: query.parsed::<Timestamp>("start", TIME)?,
         end: query.parsed::<Timestamp>("end", TIME)?,
     };
-    let order = query.word("order", &ORDERS)?.unwrap_or(Order::Desc);
+    let order = query.order()?.unwrap_or(Order::Desc);
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, READ).await?;
@@ -52,7 +51,7 @@ pub(super) async fn list(
         kind: kind.as_deref(),
         period,
         order,
-        paging: Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT),
+        paging: page.rows(),
     };
     let rows = deliveries::list(&mut conn, list).await?;
     let ids: Vec<_> = rows.items.iter().map(|row| row.id).collect();
@@ -64,7 +63,7 @@ pub(super) async fn list(
         .map(|row| view::delivery(row, project, latest.get(&row.id).copied()));
     Ok(Json(WebhookDeliveryList {
         deliveries: shown.collect(),
-        paging: Place::new(page.page, page.size, rows.total),
+        paging: page.position(rows.total),
     }))
 }
 
@@ -111,16 +110,9 @@ pub(super) async fn retry(
     }
     let details = json!({"webhook": webhook.id, "delivery": old.id});
     let (workspace, action) = (project.workspace_id, "webhook.delivery_retried");
-    audit_entry::record_project_action(
-        &mut tx,
-        &caller.principal,
-        workspace,
-        project.id,
-        action,
-        details,
-        now,
-    )
-    .await?;
+    let who = &caller.principal;
+    audit_entry::record_project_action(&mut tx, who, workspace, project.id, action, details, now)
+        .await?;
     let new = delivery(&mut tx, &webhook, &delivery_id).await?;
     let shown = shown(&mut tx, &new, project).await?;
     tx.commit().await?;

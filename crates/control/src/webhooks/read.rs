@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use api::control::Paging as Place;
 use api::control::webhooks::{Webhook, WebhookList};
 use axum::Json;
 use axum::extract::State;
+use store::Conn;
 use store::projects::Project;
 use store::webhooks::{self, List, Sort, Status};
-use store::{Conn, Order, Paging};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -32,7 +31,7 @@ pub(super) async fn list(
         .word("destinationType", &DESTINATIONS)?
         .unwrap_or(true);
     let sort = query.word("sort", &SORTS)?.unwrap_or_default();
-    let order = query.word("order", &ORDERS)?.unwrap_or_default();
+    let order = query.order()?.unwrap_or_default();
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
@@ -43,7 +42,7 @@ pub(super) async fn list(
         status,
         sort,
         order,
-        paging: Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT),
+        paging: page.rows(),
     };
     let mut rows = webhooks::list(&mut conn, list).await?;
     if !is_ours {
@@ -58,7 +57,7 @@ pub(super) async fn list(
         .map(|row| view::webhook_for(role, row, project, now));
     Ok(Json(WebhookList {
         webhooks: shown.collect(),
-        paging: Place::new(page.page, page.size, rows.total),
+        paging: page.position(rows.total),
     }))
 }
 
@@ -103,4 +102,3 @@ const SORTS: [(&str, Sort); 4] = [
     ("createdAt", Sort::Id),
     ("updatedAt", Sort::UpdatedAt),
 ];
-pub(super) const ORDERS: [(&str, Order); 2] = [("asc", Order::Asc), ("desc", Order::Desc)];

@@ -61,15 +61,8 @@ pub(super) async fn enroll(
         return Err(Problem::new(409, "already_enrolled", detail).into());
     }
     stored::enrol(&mut tx, project.id, server.id, &json!(enrolled), now).await?;
-    record(
-        &mut tx,
-        &who,
-        &project,
-        "webtty_server.enrolled",
-        &server,
-        now,
-    )
-    .await?;
+    let action = "webtty_server.enrolled";
+    record(&mut tx, &who, &project, action, &server, now).await?;
     let server = named(&mut tx, &project, &server_id).await?;
     tx.commit().await?;
     Ok(Json(shown(&server, &project)?))

@@ -69,15 +69,8 @@ pub(super) async fn create(
         updated_at: now,
     };
     stored::insert(&mut tx, &server).await.map_err(taken)?;
-    record(
-        &mut tx,
-        &who,
-        &project,
-        "webtty_server.created",
-        &server,
-        now,
-    )
-    .await?;
+    let action = "webtty_server.created";
+    record(&mut tx, &who, &project, action, &server, now).await?;
     tx.commit().await?;
     let server = shown(&server, &project)?;
     Ok((StatusCode::CREATED, Json(CreatedWebttyServer { server })))
@@ -146,15 +139,8 @@ pub(super) async fn delete(
     let project = locked(&mut tx, &who, &project_id).await?;
     let server = named(&mut tx, &project, &server_id).await?;
     stored::delete(&mut tx, project.id, server.id, now).await?;
-    record(
-        &mut tx,
-        &who,
-        &project,
-        "webtty_server.deleted",
-        &server,
-        now,
-    )
-    .await?;
+    let action = "webtty_server.deleted";
+    record(&mut tx, &who, &project, action, &server, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }

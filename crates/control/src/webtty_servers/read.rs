@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use api::control::Paging as Place;
 use api::control::webtty_servers::{WebttyServer, WebttyServerList};
 use axum::Json;
 use axum::extract::State;
 use serde::de::DeserializeOwned;
+use store::Conn;
 use store::projects::Project;
 use store::webtty_servers;
-use store::{Conn, Paging};
 use types::permission::Permission;
 use types::problem::Problem;
 use types::webtty::ServerStatus;
@@ -34,13 +33,13 @@ pub(super) async fn list(
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
-    let paging = Paging::new(page.page, page.size).unwrap_or(Paging::DEFAULT);
     let (search, status) = (search.as_deref(), status.map(ServerStatus::as_str));
-    let rows = webtty_servers::list(&mut conn, found.project.id, search, status, paging).await?;
+    let rows =
+        webtty_servers::list(&mut conn, found.project.id, search, status, page.rows()).await?;
     let shown = rows.items.iter().map(|row| shown(row, &found.project));
     Ok(Json(WebttyServerList {
         servers: shown.collect::<Answer<_>>()?,
-        paging: Place::new(page.page, page.size, rows.total),
+        paging: page.position(rows.total),
     }))
 }
 

@@ -27,7 +27,6 @@ use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{self, Browser, SignedIn, StartedSession, later};
-use crate::people::sign_in::hash_refusal;
 use crate::problem::Answer;
 use crate::random;
 use crate::user_text::printable;
@@ -323,12 +322,7 @@ pub async fn accept_as_new(
     let name = name(given_name)?;
     let password = Password::chosen(password, email.as_str())
         .map_err(|error| Problem::invalid_request(error.to_string()).with_field("password"))?;
-    let hash = app
-        .people
-        .passwords
-        .hash(password)
-        .await
-        .map_err(|error| hash_refusal(&error))?;
+    let hash = app.people.passwords.hash(password).await?;
     let person = NewAccount {
         email,
         name,

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::control::Paging;
 use api::control::workspaces::{InvitationList, Invite, SentInvitation};
 use axum::Json;
 use axum::extract::State;
@@ -35,15 +34,14 @@ pub(super) async fn list(
     let mut read = app.store.read().await?;
     let needed = Permission::AccountWorkspacesReadOnly;
     let found = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
-    let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
-    let rows = store::invitations::list(&mut read, found.id, paging).await?;
+    let rows = store::invitations::list(&mut read, found.id, page.rows()).await?;
     Ok(Json(InvitationList {
         invitations: rows
             .items
             .into_iter()
             .map(|row| view::invitation(row, now))
             .collect(),
-        paging: Paging::new(page.page, page.size, rows.total),
+        paging: page.position(rows.total),
     }))
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use api::control::Paging;
 use api::control::workspaces::{ChangeMember, Member, MemberList, MemberStatus};
 use axum::Json;
 use axum::extract::State;
@@ -50,19 +49,18 @@ pub(super) async fn list(
     let mut read = app.store.read().await?;
     let needed = Permission::AccountWorkspacesReadOnly;
     let found = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
-    let paging = store::Paging::new(page.page, page.size).unwrap_or(store::Paging::DEFAULT);
     let rows = members::list(
         &mut read,
         found.id,
         search.as_deref(),
         sort.unwrap_or_default(),
         order.unwrap_or_default(),
-        paging,
+        page.rows(),
     )
     .await?;
     Ok(Json(MemberList {
         members: rows.items.into_iter().map(view::member).collect(),
-        paging: Paging::new(page.page, page.size, rows.total),
+        paging: page.position(rows.total),
     }))
 }
 

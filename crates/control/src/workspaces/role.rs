@@ -92,49 +92,34 @@ fn least(permission: Permission) -> Role {
     }
 }
 
-impl From<store::members::Role> for Role {
-    fn from(role: store::members::Role) -> Self {
-        match role {
-            store::members::Role::Owner => Self::Owner,
-            store::members::Role::Admin => Self::Admin,
-            store::members::Role::Member => Self::Member,
-            store::members::Role::Viewer => Self::Viewer,
+/// Conversions from and to a type with the same roles.
+macro_rules! same_roles {
+    ($($other:ty)+) => {$(
+        impl From<$other> for Role {
+            fn from(role: $other) -> Self {
+                match role {
+                    <$other>::Owner => Self::Owner,
+                    <$other>::Admin => Self::Admin,
+                    <$other>::Member => Self::Member,
+                    <$other>::Viewer => Self::Viewer,
+                }
+            }
         }
-    }
+
+        impl From<Role> for $other {
+            fn from(role: Role) -> Self {
+                match role {
+                    Role::Owner => Self::Owner,
+                    Role::Admin => Self::Admin,
+                    Role::Member => Self::Member,
+                    Role::Viewer => Self::Viewer,
+                }
+            }
+        }
+    )+};
 }
 
-impl From<Role> for store::members::Role {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Owner => Self::Owner,
-            Role::Admin => Self::Admin,
-            Role::Member => Self::Member,
-            Role::Viewer => Self::Viewer,
-        }
-    }
-}
-
-impl From<api::control::workspaces::Role> for Role {
-    fn from(role: api::control::workspaces::Role) -> Self {
-        match role {
-            api::control::workspaces::Role::Owner => Self::Owner,
-            api::control::workspaces::Role::Admin => Self::Admin,
-            api::control::workspaces::Role::Member => Self::Member,
-            api::control::workspaces::Role::Viewer => Self::Viewer,
-        }
-    }
-}
-
-impl From<Role> for api::control::workspaces::Role {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Owner => Self::Owner,
-            Role::Admin => Self::Admin,
-            Role::Member => Self::Member,
-            Role::Viewer => Self::Viewer,
-        }
-    }
-}
+same_roles! { store::members::Role api::control::workspaces::Role }
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,8 @@
 //! The edge's own cookies on a tunnel's host. They are read from requests, removed before requests
 //! are forwarded, and cannot be set by services.
+//!
+//! Stricter than the crate `cookie`: fields may have bytes that are not UTF-8, and a pair without an
+//! equals sign counts.
 
 /// The browser session (ED-2).
 pub const SESSION: &str = "__Host-svc_auth";

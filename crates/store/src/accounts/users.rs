@@ -5,7 +5,7 @@ use types::id::UserId;
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::secret::{PasswordHash, SealedBytes, SecretHash};
 use crate::database::sql::{sorted, sql, statements};
@@ -90,27 +90,15 @@ pub struct NewUser {
     pub now: Timestamp,
 }
 
-/// Columns by which operators sort people.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
-    /// Age.
-    #[default]
-    Id,
-    /// Email address.
-    Email,
-    /// Name.
-    Name,
-}
-
-impl Sort {
-    pub(crate) const ALL: [Self; 3] = [Self::Id, Self::Email, Self::Name];
-
-    pub(crate) fn column(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::Email => "email_key",
-            Self::Name => "name",
-        }
+sort_columns! {
+    /// Columns by which operators sort people.
+    pub enum Sort {
+        /// Age.
+        Id = "id",
+        /// Email address.
+        Email = "email_key",
+        /// Name.
+        Name = "name",
     }
 }
 
@@ -224,14 +212,10 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Page<User>, Error> {
     let pattern = pattern(search);
-    let total = sql(COUNT).bind(&pattern).count(conn).await?;
-    let items = sql(sorted(LIST, sort.column(), order))
+    sql(sorted(LIST, sort.column(), order))
         .bind(&pattern)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, paging)
+        .await
 }
 
 /// Changes the display name.

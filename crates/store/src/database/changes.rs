@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 
 use crate::database::connection::{Conn, Db, Tx, within};
-use crate::database::row::{Record, Row, record, words};
+use crate::database::row::{record, words};
 use crate::database::sql::{sql, statements};
 use crate::error::{Bug, Error};
 
@@ -45,13 +45,15 @@ words! {
     }
 }
 
-/// One changed object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Change {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its id; empty if there is only one.
-    pub key: String,
+record! {
+    /// One changed object.
+    #[derive(Eq, PartialOrd, Ord, Hash)]
+    pub struct Change from "link_changes" {
+        /// Its kind.
+        pub kind: Kind,
+        /// Its id; empty if there is only one.
+        pub key: String,
+    }
 }
 
 impl Change {
@@ -92,15 +94,6 @@ impl Change {
             kind,
             key: key.to_owned(),
         }
-    }
-}
-
-impl Record for Change {
-    fn from_row(row: &Row) -> Result<Self, Bug> {
-        Ok(Self {
-            kind: row.column("link_changes", "kind")?,
-            key: row.column("link_changes", "key")?,
-        })
     }
 }
 
@@ -152,10 +145,7 @@ pub async fn since(conn: &mut Conn, version: i64, limit: u32) -> Result<Vec<Chan
 
 /// Time of the oldest change after this version, to measure the replication delay.
 pub async fn oldest_since(conn: &mut Conn, version: i64) -> Result<Option<Timestamp>, Error> {
-    let oldest: Option<Option<i64>> = sql(OLDEST_SINCE).bind(version).one(conn).await?;
-    Ok(oldest
-        .flatten()
-        .and_then(|at| Timestamp::from_microsecond(at).ok()))
+    sql(OLDEST_SINCE).bind(version).time(conn).await
 }
 
 /// Deletes about `limit` entries that are at least this old; whole versions, oldest first.

@@ -5,7 +5,7 @@
 //! would be an unknown one.
 
 use aws_lc_rs::digest;
-use sqlx::{AssertSqlSafe, PgPool, Row as _, SqliteConnection, SqlitePool};
+use sqlx::{AssertSqlSafe, PgPool, SqliteConnection, SqlitePool};
 
 use crate::error::{Bug, Error};
 
@@ -53,11 +53,7 @@ migrations! {
 pub(crate) async fn sqlite(pool: &SqlitePool) -> Result<(), Error> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::raw_sql(TABLE_SQLITE).execute(&mut *tx).await?;
-    let applied = sqlx::query(SELECT_APPLIED).fetch_all(&mut *tx).await?;
-    let applied = applied
-        .iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let applied: Vec<_> = sqlx::query_as(SELECT_APPLIED).fetch_all(&mut *tx).await?;
     for step in missing(&applied, |step| step.sqlite)? {
         sqlx::raw_sql(step.sqlite).execute(&mut *tx).await?;
         sqlx::query(RECORD)
@@ -78,11 +74,7 @@ pub(crate) async fn check_sqlite(connection: &mut SqliteConnection) -> Result<()
     if tables == 0 {
         return Err(Bug::Schema("not the database of a platform".to_owned()).into());
     }
-    let applied = sqlx::query(SELECT_APPLIED).fetch_all(connection).await?;
-    let applied = applied
-        .iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let applied: Vec<_> = sqlx::query_as(SELECT_APPLIED).fetch_all(connection).await?;
     missing(&applied, |step| step.sqlite)?;
     Ok(())
 }
@@ -99,11 +91,7 @@ pub(crate) async fn postgres(pool: &PgPool) -> Result<(), Error> {
         .execute(&mut *tx)
         .await?;
     sqlx::raw_sql(TABLE_POSTGRES).execute(&mut *tx).await?;
-    let applied = sqlx::query(SELECT_APPLIED).fetch_all(&mut *tx).await?;
-    let applied = applied
-        .iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-        .collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let applied: Vec<_> = sqlx::query_as(SELECT_APPLIED).fetch_all(&mut *tx).await?;
     for step in missing(&applied, |step| step.postgres)? {
         sqlx::raw_sql(AssertSqlSafe(step.postgres))
             .execute(&mut *tx)

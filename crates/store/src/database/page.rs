@@ -88,6 +88,35 @@ impl Order {
     }
 }
 
+/// Defines the columns by which a list is sorted; the first one is the default.
+macro_rules! sort_columns {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $(#[doc = $first_doc:literal])* $first:ident = $first_column:literal,
+        $($(#[doc = $doc:literal])* $variant:ident = $column:literal,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum $name {
+            $(#[doc = $first_doc])*
+            #[default]
+            $first,
+            $($(#[doc = $doc])* $variant,)+
+        }
+
+        impl $name {
+            pub(crate) const ALL: &'static [Self] = &[Self::$first, $(Self::$variant),+];
+
+            pub(crate) fn column(self) -> &'static str {
+                match self {
+                    Self::$first => $first_column,
+                    $(Self::$variant => $column,)+
+                }
+            }
+        }
+    };
+}
+pub(crate) use sort_columns;
+
 /// Text in case-insensitive columns: full Unicode lower case, which the two databases do not
 /// implement alike.
 pub fn fold_case(text: &str) -> String {

@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments as _, AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _};
 
 use crate::database::connection::{Conn, Db, Tx, within};
-use crate::database::page::Order;
+use crate::database::page::{Order, Page, Paging};
 use crate::database::row::{Record, Row};
 use crate::database::timeline::COUNT_LIMIT;
 use crate::error::{Bug, Error};
@@ -43,11 +43,64 @@ pub(crate) fn sql(text: impl Into<Cow<'static, str>>) -> Query {
     }
 }
 
+/// Runs a query on the connection's database, within its time limit. `$row` makes a [`Row`] of a
+/// row of that database.
+macro_rules! answer {
+    ($query:expr, $conn:expr, $run:ident, |$found:ident, $row:ident| $answer:expr) => {{
+        let deadline = $conn.deadline();
+        match $conn.db()? {
+            Db::Sqlite(connection) => {
+                let (text, arguments) = $query.sqlite()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                let $found = within(deadline, connection.$run(query)).await?;
+                let $row = Row::Sqlite;
+                Ok($answer)
+            }
+            Db::Postgres(connection) => {
+                let (text, arguments) = $query.postgres()?;
+                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
+                let $found = within(deadline, connection.$run(query)).await?;
+                let $row = Row::Postgres;
+                Ok($answer)
+            }
+        }
+    }};
+}
+
+/// The arguments of a query; `$list` encodes a list.
+macro_rules! arguments {
+    ($kind:ty, $query:expr, |$values:ident| $list:expr) => {{
+        let mut arguments = <$kind>::default();
+        for value in $query.values {
+            let added = match value {
+                Value::Text(value) => arguments.add(value),
+                Value::Int(value) => arguments.add(value),
+                Value::Bool(value) => arguments.add(value),
+                Value::Bytes(value) => arguments.add(value),
+                Value::List($values) => arguments.add($list),
+            };
+            added.map_err(sqlx::Error::Encode)?;
+        }
+        arguments
+    }};
+}
+
 impl Query {
     /// Adds the next argument.
     pub(crate) fn bind(mut self, value: impl Into<Value>) -> Self {
         self.values.push(value.into());
         self
+    }
+
+    /// Adds several arguments.
+    pub(crate) fn bind_all(mut self, values: &[Value]) -> Self {
+        self.values.extend_from_slice(values);
+        self
+    }
+
+    /// Adds the last two arguments of a list: `LIMIT` and `OFFSET`.
+    pub(crate) fn bind_page(self, paging: Paging) -> Self {
+        self.bind(paging.limit()).bind(paging.offset())
     }
 
     /// Runs a change and returns the number of affected rows.
@@ -58,21 +111,7 @@ impl Query {
 
     async fn run(self, tx: &mut Tx) -> Result<u64, Error> {
         let _timed = TimedStatement::new("write");
-        let deadline = tx.deadline();
-        match tx.db()? {
-            Db::Sqlite(connection) => {
-                let (text, arguments) = self.sqlite()?;
-                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                let done = within(deadline, query.execute(connection)).await?;
-                Ok(done.rows_affected())
-            }
-            Db::Postgres(connection) => {
-                let (text, arguments) = self.postgres()?;
-                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                let done = within(deadline, query.execute(connection)).await?;
-                Ok(done.rows_affected())
-            }
-        }
+        answer!(self, tx, execute, |done, _row| done.rows_affected())
     }
 
     /// Runs a change and returns true if it affected a row.
@@ -92,21 +131,7 @@ impl Query {
 
     async fn first(self, conn: &mut Conn) -> Result<Option<Row>, Error> {
         let _timed = TimedStatement::new("read");
-        let deadline = conn.deadline();
-        match conn.db()? {
-            Db::Sqlite(connection) => {
-                let (text, arguments) = self.sqlite()?;
-                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                let row = within(deadline, connection.fetch_optional(query)).await?;
-                Ok(row.map(Row::Sqlite))
-            }
-            Db::Postgres(connection) => {
-                let (text, arguments) = self.postgres()?;
-                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                let row = within(deadline, connection.fetch_optional(query)).await?;
-                Ok(row.map(Row::Postgres))
-            }
-        }
+        answer!(self, conn, fetch_optional, |found, row| found.map(row))
     }
 
     /// All rows. Every statement that can return many has a LIMIT, or is limited by the number of
@@ -123,21 +148,31 @@ impl Query {
 
     async fn every(self, conn: &mut Conn) -> Result<Vec<Row>, Error> {
         let _timed = TimedStatement::new("read");
-        let deadline = conn.deadline();
-        match conn.db()? {
-            Db::Sqlite(connection) => {
-                let (text, arguments) = self.sqlite()?;
-                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                let rows = within(deadline, connection.fetch_all(query)).await?;
-                Ok(rows.into_iter().map(Row::Sqlite).collect())
-            }
-            Db::Postgres(connection) => {
-                let (text, arguments) = self.postgres()?;
-                let query = sqlx::query_with(AssertSqlSafe(text), arguments);
-                let rows = within(deadline, connection.fetch_all(query)).await?;
-                Ok(rows.into_iter().map(Row::Postgres).collect())
-            }
-        }
+        answer!(self, conn, fetch_all, |rows, row| rows
+            .into_iter()
+            .map(row)
+            .collect())
+    }
+
+    /// One page of a list. `count` is the statement for its total, with the same arguments except
+    /// for those of the page.
+    pub(crate) async fn page<T: Record>(
+        self,
+        count: &'static str,
+        conn: &mut Conn,
+        paging: Paging,
+    ) -> Result<Page<T>, Error> {
+        let total = sql(count).bind_all(&self.values).count(conn).await?;
+        let items = self.bind_page(paging).all(conn).await?;
+        Ok(Page { items, total })
+    }
+
+    /// A time in microseconds: `SELECT … AS n`. `None` without a row, and if it is NULL.
+    pub(crate) async fn time(self, conn: &mut Conn) -> Result<Option<Timestamp>, Error> {
+        let micros: Option<Option<i64>> = self.one(conn).await?;
+        Ok(micros
+            .flatten()
+            .and_then(|micros| Timestamp::from_microsecond(micros).ok()))
     }
 
     /// A number that always exists: `SELECT … AS n`. Rows are counted up to [`COUNTED`] in every
@@ -175,32 +210,13 @@ impl Query {
     }
 
     fn sqlite(self) -> Result<(Cow<'static, str>, SqliteArguments), Error> {
-        let mut arguments = SqliteArguments::default();
-        for value in self.values {
-            let added = match value {
-                Value::Text(value) => arguments.add(value),
-                Value::Int(value) => arguments.add(value),
-                Value::Bool(value) => arguments.add(value),
-                Value::Bytes(value) => arguments.add(value),
-                Value::List(values) => arguments.add(serde_json::json!(values).to_string()),
-            };
-            added.map_err(sqlx::Error::Encode)?;
-        }
+        let arguments = arguments!(SqliteArguments, self, |values| serde_json::json!(values)
+            .to_string());
         Ok((for_sqlite(self.text), arguments))
     }
 
     fn postgres(self) -> Result<(Cow<'static, str>, PgArguments), Error> {
-        let mut arguments = PgArguments::default();
-        for value in self.values {
-            let added = match value {
-                Value::Text(value) => arguments.add(value),
-                Value::Int(value) => arguments.add(value),
-                Value::Bool(value) => arguments.add(value),
-                Value::Bytes(value) => arguments.add(value),
-                Value::List(values) => arguments.add(values),
-            };
-            added.map_err(sqlx::Error::Encode)?;
-        }
+        let arguments = arguments!(PgArguments, self, |values| values);
         Ok((for_postgres(self.text), arguments))
     }
 }

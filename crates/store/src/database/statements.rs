@@ -12,6 +12,14 @@ use crate::webhooks::deliveries;
 use crate::workspaces::members;
 use crate::{credentials, events, logs, projects, webhooks, workspaces};
 
+/// Adds the list of each entity, sorted by each of its columns.
+macro_rules! sorted_by_each {
+    ($every:ident, $order:ident, $($entity:ident)+) => {$(
+        let columns = $entity::Sort::ALL.iter().map(|sort| sort.column());
+        $every.extend(columns.map(|column| sorted($entity::LIST, column, $order)));
+    )+};
+}
+
 /// All statements for one kind of database, before they are converted to its syntax.
 pub(crate) fn every(is_embedded: bool) -> Vec<String> {
     let fixed = [
@@ -67,16 +75,13 @@ pub(crate) fn every(is_embedded: bool) -> Vec<String> {
     for order in Order::ALL {
         for filter in projects::Filter::every() {
             every.push(filter.count_text());
-            every.extend(projects::Sort::ALL.map(|sort| filter.list_text(sort, order)));
+            every.extend(
+                projects::Sort::ALL
+                    .iter()
+                    .map(|sort| filter.list_text(*sort, order)),
+            );
         }
-        let sorts = users::Sort::ALL.map(users::Sort::column);
-        every.extend(sorts.map(|column| sorted(users::LIST, column, order)));
-        let sorts = members::Sort::ALL.map(members::Sort::column);
-        every.extend(sorts.map(|column| sorted(members::LIST, column, order)));
-        let sorts = workspaces::Sort::ALL.map(workspaces::Sort::column);
-        every.extend(sorts.map(|column| sorted(workspaces::LIST, column, order)));
-        let sorts = webhooks::Sort::ALL.map(webhooks::Sort::column);
-        every.extend(sorts.map(|column| sorted(webhooks::LIST, column, order)));
+        sorted_by_each!(every, order, users members workspaces webhooks);
         every.push(sorted(credentials::LIST, "id", order));
         every.push(sorted(deliveries::LIST, "id", order));
         every.extend(timelines(order, is_embedded));

@@ -281,8 +281,7 @@ impl Store {
         }
         let mut read = self.read().await?;
         let now = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) AS n";
-        let micros: Option<i64> = crate::database::sql::sql(now).one(&mut read).await?;
-        Ok(micros.and_then(|micros| Timestamp::from_microsecond(micros).ok()))
+        crate::database::sql::sql(now).time(&mut read).await
     }
 
     /// Writes a consistent copy of the embedded database to a new file, while the database is in

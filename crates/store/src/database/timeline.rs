@@ -10,7 +10,7 @@ use types::id::ProjectId;
 use crate::database::connection::Conn;
 use crate::database::page::{Order, Page, Paging};
 use crate::database::row::Record;
-use crate::database::sql::{Query, Value, sql};
+use crate::database::sql::{Value, sql};
 use crate::error::Error;
 
 /// A period, with optional start and end.
@@ -120,11 +120,8 @@ impl Timeline {
         let items: Vec<T> = if paging.is_beyond_count() {
             Vec::new()
         } else {
-            bind(sql(self.list_text(order)), &self.values)
-                .bind(paging.limit())
-                .bind(paging.offset())
-                .all(conn)
-                .await?
+            let list = sql(self.list_text(order)).bind_all(&self.values);
+            list.bind_page(paging).all(conn).await?
         };
         // A page that is not full is the last one, so a search with few results does not read
         // everything a second time to count them.
@@ -134,7 +131,7 @@ impl Timeline {
         let total = if is_last {
             (before + here).min(COUNT_LIMIT.into())
         } else {
-            let count = bind(sql(self.count_text(order)), &self.values);
+            let count = sql(self.count_text(order)).bind_all(&self.values);
             count.bind(COUNT_LIMIT).count(conn).await?
         };
         Ok(Page { items, total })
@@ -172,10 +169,6 @@ impl Timeline {
             ),
         }
     }
-}
-
-pub(crate) fn bind(query: Query, values: &[Value]) -> Query {
-    values.iter().cloned().fold(query, Query::bind)
 }
 
 const AFTER_EVENT: &str = "(created_at, id) > (SELECT e.created_at, e.id FROM events e WHERE e.id = $n AND e.project_id = $1)";

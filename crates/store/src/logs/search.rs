@@ -12,7 +12,7 @@ use crate::database::connection::{Conn, Tx};
 use crate::database::page::{Order, Page, fold_case};
 use crate::database::row::{Record, Row};
 use crate::database::sql::sql;
-use crate::database::timeline::{MAX_SCANNED_ROWS, Timeline, bind};
+use crate::database::timeline::{MAX_SCANNED_ROWS, Timeline};
 use crate::error::{Bug, Error};
 use crate::logs::{self, List, Log};
 
@@ -80,22 +80,18 @@ pub(crate) async fn page(
     let paging = list.paging;
     let before = u64::try_from(paging.offset()).unwrap_or_default();
     if before >= MAX_SEARCH_TOTAL.into() {
-        let query = bind(sql(search.count_text()), search.timeline.values());
+        let query = sql(search.count_text()).bind_all(search.timeline.values());
         let total = query.bind(MAX_SEARCH_TOTAL).count(conn).await?;
         let items = Vec::new();
         return Ok(Some(Page { items, total }));
     }
-    let query = bind(sql(search.list_text(list.order)), search.timeline.values());
-    let hits: Vec<Hit> = query
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
+    let query = sql(search.list_text(list.order)).bind_all(search.timeline.values());
+    let hits: Vec<Hit> = query.bind_page(paging).all(conn).await?;
     let Some(last) = hits.last() else {
         let total = if before == 0 {
             0
         } else {
-            let query = bind(sql(search.count_text()), search.timeline.values());
+            let query = sql(search.count_text()).bind_all(search.timeline.values());
             query.bind(MAX_SEARCH_TOTAL).count(conn).await?
         };
         let items = Vec::new();
@@ -120,9 +116,9 @@ async fn read_in_order(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Resul
     }
     let mut timeline = logs::conditions(list);
     timeline.search_first(IN_ORDER, Some(pattern.to_owned()));
-    bind(sql(timeline.list_text(list.order)), timeline.values())
-        .bind(paging.limit())
-        .bind(paging.offset())
+    sql(timeline.list_text(list.order))
+        .bind_all(timeline.values())
+        .bind_page(paging)
         .all(conn)
         .await
 }
@@ -130,7 +126,7 @@ async fn read_in_order(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Resul
 /// True if reading the list is as fast as using the index.
 async fn is_short(conn: &mut Conn, list: &List<'_>) -> Result<bool, Error> {
     let timeline = logs::conditions(list);
-    let query = bind(sql(timeline.count_text(list.order)), timeline.values());
+    let query = sql(timeline.count_text(list.order)).bind_all(timeline.values());
     Ok(query.bind(SHORT).count(conn).await? < SHORT.into())
 }
 
@@ -140,7 +136,7 @@ async fn is_frequent(conn: &mut Conn, list: &List<'_>, pattern: &str) -> Result<
     for (rows, least) in [(SAMPLE, FREQUENT), (MAX_SCANNED_ROWS, MAX_SEARCH_TOTAL)] {
         let mut timeline = logs::conditions(list);
         timeline.search_first(rows, Some(pattern.to_owned()));
-        let query = bind(sql(timeline.count_text(list.order)), timeline.values());
+        let query = sql(timeline.count_text(list.order)).bind_all(timeline.values());
         if query.bind(least).count(conn).await? < least.into() {
             return Ok(false);
         }

@@ -35,21 +35,13 @@ record! {
     }
 }
 
-/// The credential that was issued for a redeemed code.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RedeemedCode {
-    /// The user that owns it.
-    pub user_id: UserId,
-    /// The token's credential.
-    pub credential_id: CredentialId,
-}
-
-impl crate::database::row::Record for RedeemedCode {
-    fn from_row(row: &crate::database::row::Row) -> Result<Self, crate::error::Bug> {
-        Ok(Self {
-            user_id: row.column("oauth_codes", "user_id")?,
-            credential_id: row.column("oauth_codes", "credential_id")?,
-        })
+record! {
+    /// The credential that was issued for a redeemed code.
+    pub struct RedeemedCode from "oauth_codes" {
+        /// The user that owns it.
+        pub user_id: UserId,
+        /// The token's credential.
+        pub credential_id: CredentialId,
     }
 }
 

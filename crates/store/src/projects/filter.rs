@@ -3,7 +3,7 @@
 use super::{COLUMNS, Project, Sort};
 use crate::database::connection::Conn;
 use crate::database::page::{Order, Page, Paging};
-use crate::database::sql::{Query, Value, sorting, sql};
+use crate::database::sql::{Value, sorting, sql};
 use crate::database::timeline::COUNT_LIMIT;
 use crate::error::Error;
 
@@ -33,19 +33,14 @@ impl Filter {
         order: Order,
         paging: Paging,
     ) -> Result<Page<Project>, Error> {
-        let bind = |text: String| values.iter().cloned().fold(sql(text), Query::bind);
-        let count = bind(self.count_text()).bind(COUNT_LIMIT);
+        let count = sql(self.count_text()).bind_all(&values).bind(COUNT_LIMIT);
         let total = count.count(conn).await?;
         if paging.is_beyond_count() {
             let items = Vec::new();
             return Ok(Page { items, total });
         }
-        let list = bind(self.list_text(sort, order));
-        let items = list
-            .bind(paging.limit())
-            .bind(paging.offset())
-            .all(conn)
-            .await?;
+        let list = sql(self.list_text(sort, order)).bind_all(&values);
+        let items = list.bind_page(paging).all(conn).await?;
         Ok(Page { items, total })
     }
 

@@ -314,8 +314,7 @@ pub async fn latest_attempts(conn: &mut Conn, of: &[DeliveryId]) -> Result<Vec<A
 
 /// The time when the next delivery is due, or when the next lease ends.
 pub async fn next_due(conn: &mut Conn) -> Result<Option<Timestamp>, Error> {
-    let due: Option<i64> = sql(NEXT_DUE).one(conn).await?;
-    Ok(due.and_then(|micros| Timestamp::from_microsecond(micros).ok()))
+    sql(NEXT_DUE).time(conn).await
 }
 
 /// Number of unfinished deliveries to a webhook, counted up to `most`.
@@ -373,22 +372,15 @@ pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Delivery>, Err
     let status = list.status.map(Status::as_str);
     let start = list.period.start.unwrap_or(Timestamp::MIN);
     let end = list.period.end.unwrap_or(Timestamp::MAX);
-    let filtered = |text: String| {
-        sql(text)
-            .bind(list.project)
-            .bind(list.webhook)
-            .bind(status)
-            .bind(list.kind)
-            .bind(start)
-            .bind(end)
-    };
-    let total = filtered(COUNT.to_owned()).count(conn).await?;
-    let items = filtered(sorted(LIST, "id", list.order))
-        .bind(list.paging.limit())
-        .bind(list.paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+    sql(sorted(LIST, "id", list.order))
+        .bind(list.project)
+        .bind(list.webhook)
+        .bind(status)
+        .bind(list.kind)
+        .bind(start)
+        .bind(end)
+        .page(COUNT, conn, list.paging)
+        .await
 }
 
 /// Deletes at most `limit` deliveries that were completed by this time. Returns their number.

@@ -202,14 +202,7 @@ pub async fn list(
     workspace: WorkspaceId,
     paging: Paging,
 ) -> Result<Page<Invitation>, Error> {
-    let total = sql(COUNT).bind(workspace).count(conn).await?;
-    let items = sql(LIST)
-        .bind(workspace)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+    sql(LIST).bind(workspace).page(COUNT, conn, paging).await
 }
 
 /// Deletes at most `limit` invitations that had ended by this time, in any state. Returns their

@@ -5,7 +5,7 @@ use types::id::{UserId, WorkspaceId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, pattern};
+use crate::database::page::{Order, Page, Paging, pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::sql::{sorted, sql, statements};
 use crate::error::Error;
@@ -54,30 +54,17 @@ words! {
     }
 }
 
-/// Columns by which members are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
-    /// Age of the account.
-    #[default]
-    Id,
-    /// Name.
-    Name,
-    /// Email address.
-    Email,
-    /// Role.
-    Role,
-}
-
-impl Sort {
-    pub(crate) const ALL: [Self; 4] = [Self::Id, Self::Name, Self::Email, Self::Role];
-
-    pub(crate) fn column(self) -> &'static str {
-        match self {
-            Self::Id => "id",
-            Self::Name => "u.name",
-            Self::Email => "u.email_key",
-            Self::Role => "m.role",
-        }
+sort_columns! {
+    /// Columns by which members are sorted.
+    pub enum Sort {
+        /// Age of the account.
+        Id = "id",
+        /// Name.
+        Name = "u.name",
+        /// Email address.
+        Email = "u.email_key",
+        /// Role.
+        Role = "m.role",
     }
 }
 
@@ -159,19 +146,11 @@ pub async fn list(
     paging: Paging,
 ) -> Result<Page<Member>, Error> {
     let pattern = pattern(search);
-    let total = sql(COUNT)
+    sql(sorted(LIST, sort.column(), order))
         .bind(workspace)
         .bind(&pattern)
-        .count(conn)
-        .await?;
-    let items = sql(sorted(LIST, sort.column(), order))
-        .bind(workspace)
-        .bind(&pattern)
-        .bind(paging.limit())
-        .bind(paging.offset())
-        .all(conn)
-        .await?;
-    Ok(Page { items, total })
+        .page(COUNT, conn, paging)
+        .await
 }
 
 /// Number of active owners of a workspace.

@@ -4,46 +4,30 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::super::{Method, Operation, Paging, Parameter, Shape};
-use super::{PAGE, PAGE_SIZE, READ, UPDATES};
+use super::super::{Method, Operation, PAGE, PAGE_SIZE, Parameter, TIME_ORDER, page};
+use super::{READ, UPDATES};
 
 /// Deliveries to a webhook.
 pub const LIST_DELIVERIES: &Operation = &Operation {
     query: &[
-        Parameter {
-            name: "status",
-            description: "Only deliveries with this status.",
-            shape: Shape::OneOf(&[
+        Parameter::one_of(
+            "status",
+            "Only deliveries with this status.",
+            &[
                 "pending",
                 "delivering",
                 "retrying",
                 "succeeded",
                 "failed",
                 "canceled",
-            ]),
-        },
-        Parameter {
-            name: "eventType",
-            description: "Only deliveries of events of this type.",
-            shape: Shape::Text,
-        },
-        Parameter {
-            name: "start",
-            description: "Only deliveries created at this time or later.",
-            shape: Shape::Time,
-        },
-        Parameter {
-            name: "end",
-            description: "Only deliveries created before this time.",
-            shape: Shape::Time,
-        },
+            ],
+        ),
+        Parameter::text("eventType", "Only deliveries of events of this type."),
+        Parameter::time("start", "Only deliveries created at this time or later."),
+        Parameter::time("end", "Only deliveries created before this time."),
         PAGE,
         PAGE_SIZE,
-        Parameter {
-            name: "order",
-            description: "The direction in time; default `desc`, newest first.",
-            shape: Shape::OneOf(&["asc", "desc"]),
-        },
+        TIME_ORDER,
     ],
     ..Operation::get(
         "list_project_webhook_deliveries",
@@ -55,15 +39,13 @@ pub const LIST_DELIVERIES: &Operation = &Operation {
 };
 
 /// Returns one delivery with its attempts.
-pub const GET_DELIVERY: &Operation = &Operation {
-    ..Operation::get(
-        "get_project_webhook_delivery",
-        "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}",
-        "Get a delivery with its attempts",
-        READ,
-        "WebhookDelivery",
-    )
-};
+pub const GET_DELIVERY: &Operation = &Operation::get(
+    "get_project_webhook_delivery",
+    "/api/projects/tunnels/{project_id}/webhooks/{webhook_id}/deliveries/{delivery_id}",
+    "Get a delivery with its attempts",
+    READ,
+    "WebhookDelivery",
+);
 
 /// Retries a failed delivery.
 pub const RETRY_DELIVERY: &Operation = &Operation {
@@ -207,13 +189,13 @@ pub struct WebhookAttempt {
     pub created_at: String,
 }
 
-/// One page of deliveries.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct WebhookDeliveryList {
-    /// The deliveries of the page.
-    pub deliveries: Vec<WebhookDelivery>,
-    /// Position of this page in the list.
-    #[serde(flatten)]
-    pub paging: Paging,
+page! {
+    /// One page of deliveries.
+    #[derive(PartialEq)]
+    pub struct WebhookDeliveryList {
+        /// The deliveries of the page.
+        pub deliveries: Vec<WebhookDelivery>,
+        /// Position of this page in the list.
+        pub paging: Paging,
+    }
 }
