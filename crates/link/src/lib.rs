@@ -11,7 +11,6 @@
 mod endpoint;
 mod folder;
 mod follow;
-mod lines;
 mod pace;
 mod reader;
 mod reports;
@@ -22,7 +21,6 @@ mod storage;
 
 pub use endpoint::{Endpoint, EndpointError};
 pub use follow::{Handler, Link};
-pub use lines::{LineTooLong, Lines};
 pub use pace::Pace;
 pub use reader::{LinkEvent, MAX_SNAPSHOT_BYTES, Reader, StreamError};
 pub use reports::{Records, ReportCounts, Reporter, reports};
