@@ -37,6 +37,16 @@ pub enum EndpointError {
     Tls(#[source] reqwest::Error),
 }
 
+impl EndpointError {
+    /// The setting of [`ControlPlane`](crate::ControlPlane) that is wrong.
+    pub fn setting(&self) -> &'static str {
+        match self {
+            Self::Authorities { .. } => "ca_file",
+            Self::Address(_) | Self::Tls(_) => "url",
+        }
+    }
+}
+
 impl Endpoint {
     /// Checks an address: https, or http on loopback, and nothing after the host and port.
     ///

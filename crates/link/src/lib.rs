@@ -8,6 +8,7 @@
 //!
 //! This crate does not interpret the items and records; its users do.
 
+mod control_plane;
 mod endpoint;
 mod folder;
 mod follow;
@@ -19,6 +20,7 @@ mod state;
 mod status;
 mod storage;
 
+pub use control_plane::ControlPlane;
 pub use endpoint::{Endpoint, EndpointError};
 pub use follow::{Handler, Link};
 pub use pace::Pace;

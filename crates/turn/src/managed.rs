@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::ControlPlane;
+use crate::config::{self, ControlPlane};
 use crate::directory::Directory;
 use crate::metrics;
 use crate::start_error::StartError;
@@ -42,7 +42,7 @@ impl PlatformLink {
         directory: Arc<Directory>,
         readiness: Readiness,
     ) -> Result<Self, StartError> {
-        let endpoint = platform.endpoint()?;
+        let endpoint = config::endpoint(platform)?;
         let path = platform.data_dir.clone();
         let handler = Arc::new(LinkHandler {
             directory,

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use crate::access::{Invalidations, Tokens};
-use crate::config::ControlPlane;
+use crate::config::{self, ControlPlane};
 use crate::core::Core;
 use crate::directory::Directory;
 use crate::start_error::StartError;
@@ -55,7 +55,7 @@ impl PlatformLink {
         directory: Arc<Directory>,
         tokens: Arc<Tokens>,
     ) -> Result<Self, StartError> {
-        let endpoint = platform.endpoint()?;
+        let endpoint = config::endpoint(platform)?;
         let path = platform.data_dir.clone();
         let told = Arc::new(LinkHandler {
             cluster_domain: cluster_domain.to_owned(),
