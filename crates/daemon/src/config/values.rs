@@ -37,6 +37,23 @@ pub fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<Pat
     value.map(|value| path(key, value)).transpose()
 }
 
+/// The path of a state directory; without one, the `default` of the environment.
+///
+/// # Errors
+/// It is empty, or there is no default.
+pub fn state_dir(
+    key: &str,
+    value: Option<String>,
+    default: Option<PathBuf>,
+) -> CheckResult<PathBuf> {
+    let missing = || {
+        let message =
+            "this key is required if $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME are not set";
+        ConfigError::new(key, message)
+    };
+    optional_path(key, value)?.or(default).ok_or_else(missing)
+}
+
 /// An address of a listener. The error has `example`.
 ///
 /// # Errors

@@ -211,15 +211,7 @@ fn control_plane(
     link::Endpoint::check_address(&url)
         .map_err(|problem| ConfigError::new("turn.control_plane.url", problem))?;
     let token_file = required("turn.control_plane.token_file", section.token_file)?;
-    let key = "turn.control_plane.data_dir";
-    let data_dir = match optional_path(key, section.data_dir)? {
-        Some(given) => given,
-        None => state_dir.ok_or_else(|| {
-            let message = "this key is required if $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME are \
-                not set";
-            ConfigError::new(key, message)
-        })?,
-    };
+    let data_dir = values::state_dir("turn.control_plane.data_dir", section.data_dir, state_dir)?;
     Ok(ControlPlane {
         url,
         token_file: path("turn.control_plane.token_file", token_file)?,
