@@ -23,7 +23,7 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 
 pub use self::retention::Retention;
-pub(crate) use self::values::{host_name, is_loopback, network, path};
+pub(crate) use self::values::{host_name, is_loopback, network};
 use crate::mail::MailConfig;
 use crate::oauth::Clients;
 use crate::people::openid::OpenIdConfig;

@@ -16,6 +16,8 @@ pub mod reference;
 mod secret;
 mod shape;
 mod state_dir;
+pub mod values;
+mod warning;
 
 use std::fmt;
 use std::path::Path;
@@ -29,6 +31,7 @@ use self::node::Node;
 pub use self::secret::SecretString;
 use self::shape::Shape;
 pub use self::state_dir::StateDir;
+pub use self::warning::Warning;
 
 /// Reads `file`, then the environment, into a `T`.
 ///

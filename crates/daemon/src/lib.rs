@@ -3,11 +3,12 @@
 //! log's writer ([`access_log`]), problem responses ([`problem`]), rate limits ([`rate_limit`]),
 //! connection limits ([`connections`]), the size of heads over HTTP/2 ([`head_size`]), stopping
 //! ([`shutdown`], [`signals`]), notifications to a supervisor ([`supervisor`]), the time of day
-//! ([`clock`]), and reading the files that an operator names ([`files`]).
+//! ([`clock`]), reading the files that an operator names ([`files`]), and tests of generated
+//! documents ([`documents`]).
 //!
-//! Nothing here depends on tunnels, reads the process environment, or chooses a runtime: the binary
-//! does that, and passes values in. Start reading with [`config::load_checked`], which every
-//! process calls first.
+//! Nothing here depends on tunnels, reads the process environment (only [`documents`] does, in
+//! tests), or chooses a runtime: the binary does that, and passes values in. Start reading with
+//! [`config::load_checked`], which every process calls first.
 //!
 //! # Start and stop
 //!
@@ -30,6 +31,7 @@ pub mod access_log;
 pub mod clock;
 pub mod config;
 pub mod connections;
+pub mod documents;
 pub mod files;
 pub mod head_size;
 pub mod logs;

@@ -28,7 +28,7 @@ pub use metrics_exporter_prometheus::PrometheusHandle;
 pub use self::config::{MetricsConfig, MetricsError, MetricsPath};
 use self::respond::Respond;
 pub use self::section::MetricsSection;
-pub use self::table::{Kind, Metric, describe, metric};
+pub use self::table::{Kind, Metric, describe, markdown, metric};
 
 /// Installs the recorder for the `metrics` macros of this process, once. Histograms whose name ends
 /// in a suffix of `buckets` have those buckets (in seconds or bytes). Without buckets a histogram

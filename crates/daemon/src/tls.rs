@@ -1,5 +1,6 @@
 //! TLS: the crypto provider, and a certificate that is reloaded when its files change (EN-12).
 
+mod inspect;
 mod names;
 mod pair;
 mod reload;
@@ -9,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::{self, cipher_suite};
 
+pub use self::inspect::inspect;
 pub use self::names::warn_missing_names;
 pub use self::pair::{CertFiles, RejectionReason, TlsError};
 pub use self::reload::{CHECK_INTERVAL, EXPIRY_METRIC, RELOADS_METRIC, ReloadingCert};

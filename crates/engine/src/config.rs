@@ -29,6 +29,9 @@ use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
+pub use daemon::config::Warning;
+pub use link::ControlPlane;
+
 pub use self::api_rates::ApiRates;
 use crate::browser::Seals;
 
@@ -99,15 +102,6 @@ pub fn schema() -> serde_json::Value {
     daemon::config::schema::<file::EngineFile>()
 }
 
-/// A setting that an operator should check; the engine starts nevertheless.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// The dotted key.
-    pub key: &'static str,
-    /// A sentence.
-    pub message: String,
-}
-
 /// Issuer of the accepted tokens.
 #[derive(Clone, Debug)]
 pub enum Auth {
@@ -117,52 +111,25 @@ pub enum Auth {
     Platform(ControlPlane),
 }
 
-/// The platform that a managed engine follows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControlPlane {
-    /// Its address: https, or http on loopback.
-    pub url: String,
-    /// The file with the cluster's enrolment secret.
-    pub token_file: PathBuf,
-    /// Authorities for checking its certificate; `None`: those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// Directory for the state received from the platform and for unsent reports.
-    pub data_dir: PathBuf,
+/// The endpoint for connections to the platform. Reads the file of authorities.
+pub(crate) fn endpoint(platform: &ControlPlane) -> Result<link::Endpoint, ConfigError> {
+    platform.endpoint().map_err(|error| {
+        let key = format!("control_plane.{}", error.setting());
+        ConfigError::new(key, error.to_string())
+    })
 }
 
-impl ControlPlane {
-    /// The endpoint for connections to the platform. Reads the file of authorities.
-    ///
-    /// # Errors
-    /// The key of the file that cannot be used.
-    pub fn endpoint(&self) -> Result<link::Endpoint, ConfigError> {
-        let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.as_deref());
-        link::Endpoint::new(&self.url, token_file, ca_file).map_err(|error| {
-            let key = match error {
-                link::EndpointError::Authorities { .. } => "control_plane.ca_file",
-                link::EndpointError::Address(_) | link::EndpointError::Tls(_) => {
-                    "control_plane.url"
-                }
-            };
-            ConfigError::new(key, error.to_string())
-        })
-    }
-
-    /// The keys for browsers' cookies, derived from the current enrolment secret. A secret that is
-    /// replaced later takes effect at the next start, which then ends the existing sessions.
-    ///
-    /// # Errors
-    /// The file with the secret cannot be read, or is empty.
-    pub fn seals(&self) -> Result<Seals, ConfigError> {
-        let failed = |problem: String| {
-            let message = format!("{}: {problem}", self.token_file.display());
-            ConfigError::new("control_plane.token_file", message)
-        };
-        let text = std::fs::read_to_string(&self.token_file);
-        let text = text.map_err(|error| failed(error.to_string()))?;
-        let secret = Secret::new(text.trim());
-        Seals::derive(&secret).map_err(|error| failed(error.to_string()))
-    }
+/// The keys for browsers' cookies, derived from the current enrolment secret. A secret that is
+/// replaced later takes effect at the next start, which then ends the existing sessions.
+pub(crate) fn seals(platform: &ControlPlane) -> Result<Seals, ConfigError> {
+    let failed = |problem: String| {
+        let message = format!("{}: {problem}", platform.token_file.display());
+        ConfigError::new("control_plane.token_file", message)
+    };
+    let text = std::fs::read_to_string(&platform.token_file);
+    let text = text.map_err(|error| failed(error.to_string()))?;
+    let secret = Secret::new(text.trim());
+    Seals::derive(&secret).map_err(|error| failed(error.to_string()))
 }
 
 /// The keys that verify tokens; there is at least one.

@@ -23,7 +23,7 @@ use crate::access::{JwksError, JwksSource, Tenancy, Tokens};
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::Browsers;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Auth, EngineConfig, JwtAuth};
+use crate::config::{self, Auth, EngineConfig, JwtAuth};
 use crate::core::{Core, Worker};
 use crate::directory::{Directory, Project};
 use crate::edge::UpstreamPool;
@@ -223,7 +223,7 @@ async fn open_authority(config: &EngineConfig) -> Result<Authority, StartError> 
                 tenancy: Tenancy::Managed(directory),
                 tokens,
                 managed: Some(managed),
-                browsers: Some(Browsers::new(platform.seals()?)),
+                browsers: Some(Browsers::new(config::seals(platform)?)),
             })
         }
     }

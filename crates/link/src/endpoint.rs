@@ -37,6 +37,16 @@ pub enum EndpointError {
     Tls(#[source] reqwest::Error),
 }
 
+impl EndpointError {
+    /// The setting of [`ControlPlane`](crate::ControlPlane) that is wrong.
+    pub fn setting(&self) -> &'static str {
+        match self {
+            Self::Authorities { .. } => "ca_file",
+            Self::Address(_) | Self::Tls(_) => "url",
+        }
+    }
+}
+
 impl Endpoint {
     /// Checks an address: https, or http on loopback, and nothing after the host and port.
     ///
@@ -158,10 +168,10 @@ fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// TCP and TLS over a bad line.
 /// The header with [`VERSION`], and the field that a platform of another version names.
 pub(crate) const LINK_VERSION: &str = "svc-link-version";
 
+/// TCP and TLS over a bad line.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A secret has about 50 bytes.
 const MAX_TOKEN_BYTES: u64 = 4096;

@@ -4,28 +4,34 @@
 //! and reconnects after each loss of the connection. It also stores the state on disk, so that a
 //! process that starts while the platform is unreachable can serve immediately.
 //!
+//! [`OpenLink`] is both halves of a process: it opens, runs and ends them together.
+//!
 //! [`reports`] queues records ([`Records`]) and sends them ([`Reporter`]), each exactly once.
 //!
 //! This crate does not interpret the items and records; its users do.
 
+mod control_plane;
 mod endpoint;
 mod folder;
 mod follow;
-mod lines;
+mod hour;
 mod pace;
 mod reader;
 mod reports;
+mod running;
 mod spool;
 mod state;
 mod status;
 mod storage;
 
+pub use control_plane::ControlPlane;
 pub use endpoint::{Endpoint, EndpointError};
 pub use follow::{Handler, Link};
-pub use lines::{LineTooLong, Lines};
+pub use hour::{hour_of, report_interval};
 pub use pace::Pace;
 pub use reader::{LinkEvent, MAX_SNAPSHOT_BYTES, Reader, StreamError};
 pub use reports::{Records, ReportCounts, Reporter, reports};
+pub use running::{OpenLink, RunningLink};
 pub use spool::SpoolLimits;
 pub use state::{State, StateFileError};
 pub use status::Status;

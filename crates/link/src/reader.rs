@@ -1,14 +1,15 @@
 //! Interpretation of the lines of the stream.
 
 use api::link::{Cursor, Item, LinkMessage, MAX_LINE_BYTES, Platform};
-use bytes::Bytes;
-
-use crate::lines::{LineTooLong, Lines};
+use bytes::BytesMut;
+use tokio_util::codec::{Decoder as _, LinesCodec, LinesCodecError};
 
 /// Reads one connection's stream. It does no I/O: bytes in, [`LinkEvent`]s out.
 #[derive(Debug)]
 pub struct Reader {
-    lines: Lines,
+    lines: LinesCodec,
+    /// Bytes of the stream without a complete line.
+    waiting: BytesMut,
     /// True if there is a state that changes can be applied to.
     grounded: bool,
     snapshot: Option<(Platform, Vec<Item>)>,
@@ -42,9 +43,12 @@ pub enum LinkEvent {
 /// Reason why a stream cannot be read further. The text never contains data of the stream.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
-    /// See [`LineTooLong`].
-    #[error(transparent)]
-    TooLong(#[from] LineTooLong),
+    /// A line is too long.
+    #[error("a line is longer than {MAX_LINE_BYTES} bytes")]
+    TooLong,
+    /// A line is not text. JSON is UTF-8 (RFC 8259 section 8.1).
+    #[error("a line is not UTF-8")]
+    Encoding,
     /// A line is not a message. The error is at this line and column of it.
     #[error("a line is not a message of the link (column {0})")]
     Malformed(usize),
@@ -64,7 +68,8 @@ impl Reader {
     /// changes may arrive without a snapshot before them.
     pub fn new(grounded: bool) -> Self {
         Self {
-            lines: Lines::new(MAX_LINE_BYTES),
+            lines: LinesCodec::new_with_max_length(MAX_LINE_BYTES),
+            waiting: BytesMut::new(),
             grounded,
             snapshot: None,
             gathered: 0,
@@ -76,9 +81,10 @@ impl Reader {
         self.grounded && self.snapshot.is_none()
     }
 
-    /// Adds the next piece of the stream. Call [`Reader::next`] until it returns `None`.
+    /// Adds the next piece of the stream. Call [`Reader::next`] until it returns `None` before the
+    /// next call: then at most one line and one piece are buffered.
     pub fn push(&mut self, piece: &[u8]) {
-        self.lines.push(piece);
+        self.waiting.extend_from_slice(piece);
     }
 
     /// The event of the next complete line; `None` if there is none.
@@ -90,15 +96,15 @@ impl Reader {
         reason = "`None` means later, not the end"
     )]
     pub fn next(&mut self) -> Result<Option<LinkEvent>, StreamError> {
-        let Some(line) = self.lines.next()? else {
+        let Some(line) = self.lines.decode(&mut self.waiting)? else {
             return Ok(None);
         };
         self.take(&line).map(Some)
     }
 
-    fn take(&mut self, line: &Bytes) -> Result<LinkEvent, StreamError> {
+    fn take(&mut self, line: &str) -> Result<LinkEvent, StreamError> {
         let message: LinkMessage =
-            serde_json::from_slice(line).map_err(|error| StreamError::Malformed(error.column()))?;
+            serde_json::from_str(line).map_err(|error| StreamError::Malformed(error.column()))?;
         match message {
             LinkMessage::SnapshotBegin { platform } => {
                 // The platform may abort a snapshot and start again.
@@ -141,12 +147,27 @@ impl Reader {
     }
 }
 
+impl From<LinesCodecError> for StreamError {
+    fn from(error: LinesCodecError) -> Self {
+        match error {
+            LinesCodecError::MaxLineLengthExceeded => Self::TooLong,
+            LinesCodecError::Io(_) => Self::Encoding,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read(reader: &mut Reader, text: &str) -> Result<Vec<LinkEvent>, StreamError> {
-        reader.push(text.as_bytes());
+        read_bytes(reader, text.as_bytes())
+    }
+
+    fn read_bytes(reader: &mut Reader, piece: &[u8]) -> Result<Vec<LinkEvent>, StreamError> {
+        reader.push(piece);
         let mut steps = Vec::new();
         while let Some(step) = reader.next()? {
             steps.push(step);
@@ -205,6 +226,69 @@ mod tests {
         let later = "{\"type\":\"song\",\"verse\":1}\n{\"type\":\"alive\",\"mood\":\"good\"}\n";
         let steps = read(&mut Reader::new(true), later).unwrap();
         assert_eq!(steps, [LinkEvent::Ignored, LinkEvent::Ignored]);
+    }
+
+    #[test]
+    fn a_line_is_complete_with_its_line_feed() {
+        let mut reader = Reader::new(true);
+        assert_eq!(read(&mut reader, CHANGE).unwrap(), []);
+        let (rest, begun) = ("\n", &CHANGE[..9]);
+        let steps = read(&mut reader, &format!("{rest}{CHANGE}\n{begun}"));
+        assert_eq!(steps.unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_line_at_the_limit_passes_and_one_byte_more_does_not() {
+        let line = |length: usize| format!("{CHANGE}{}", " ".repeat(length - CHANGE.len()));
+        let longest = format!("{}\n", line(MAX_LINE_BYTES));
+        assert_eq!(read(&mut Reader::new(true), &longest).unwrap().len(), 1);
+        let too_long = line(MAX_LINE_BYTES + 1);
+        for text in [format!("{too_long}\n"), too_long] {
+            let refused = read(&mut Reader::new(true), &text).unwrap_err();
+            assert_eq!(refused.to_string(), "a line is longer than 1048576 bytes");
+        }
+    }
+
+    #[test]
+    fn a_line_is_text() {
+        for bytes in [
+            &b"{\"type\":\"change\",\"cursor\":\"\xff\",\"items\":[]}\n"[..],
+            b"{\"type\":\"alive\",\"mood\":\"\xff\"}\n",
+        ] {
+            let refused = read_bytes(&mut Reader::new(true), bytes);
+            assert!(matches!(refused, Err(StreamError::Encoding)), "{refused:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_segmentation_does_not_matter(
+            lines in proptest::collection::vec(
+                prop_oneof![Just(BEGIN), Just(GONE), Just(END), Just(CHANGE), Just("")],
+                0..9,
+            ),
+            grounded: bool,
+            size in 1_usize..99,
+        ) {
+            let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+                let mut reader = Reader::new(grounded);
+                let mut events = Vec::new();
+                for piece in pieces {
+                    reader.push(piece);
+                    loop {
+                        match reader.next() {
+                            Ok(Some(event)) => events.push(event),
+                            Ok(None) => break,
+                            Err(error) => return (events, Some(error.to_string())),
+                        }
+                    }
+                }
+                (events, None)
+            };
+            let text = lines.join("\n");
+            let whole = read(&mut std::iter::once(text.as_bytes()));
+            prop_assert_eq!(read(&mut text.as_bytes().chunks(size)), whole);
+        }
     }
 
     /// Sets the byte count directly, because reading a gibibyte takes a while.

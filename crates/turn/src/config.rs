@@ -20,6 +20,9 @@ use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
+pub use daemon::config::Warning;
+pub use link::ControlPlane;
+
 use crate::core::{Bandwidth, Limits, Quota};
 
 /// The configuration of a relay. Every value is checked, and so are their combinations.
@@ -68,19 +71,6 @@ pub struct RelayConfig {
     pub announced: [Option<IpAddr>; 2],
     /// Range of their ports.
     pub ports: RangeInclusive<u16>,
-}
-
-/// The platform that a relay follows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControlPlane {
-    /// URL of the platform: https, or http on loopback.
-    pub url: String,
-    /// File with the secret of the cluster's relays.
-    pub token_file: PathBuf,
-    /// Authorities for the platform's certificate; `None` for those of the system.
-    pub ca_file: Option<PathBuf>,
-    /// Directory for data of the platform, and for unsent reports.
-    pub data_dir: PathBuf,
 }
 
 impl TurnConfig {
@@ -133,35 +123,15 @@ fn secret(path: &Path) -> Result<Secret, ConfigError> {
 const MIN_SECRET_BYTES: usize = 32;
 const MAX_SECRET_BYTES: u64 = 4096;
 
-impl ControlPlane {
-    /// The endpoint for connections to the platform. Reads the file of authorities.
-    ///
-    /// # Errors
-    /// The key with the unusable value.
-    pub fn endpoint(&self) -> Result<link::Endpoint, ConfigError> {
-        let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.as_deref());
-        link::Endpoint::new(&self.url, token_file, ca_file).map_err(|error| {
-            let key = match error {
-                link::EndpointError::Authorities { .. } => "turn.control_plane.ca_file",
-                link::EndpointError::Address(_) | link::EndpointError::Tls(_) => {
-                    "turn.control_plane.url"
-                }
-            };
-            ConfigError::new(key, error.to_string())
-        })
-    }
+/// The endpoint for connections to the platform. Reads the file of authorities.
+pub(crate) fn endpoint(platform: &ControlPlane) -> Result<link::Endpoint, ConfigError> {
+    platform.endpoint().map_err(|error| {
+        let key = format!("turn.control_plane.{}", error.setting());
+        ConfigError::new(key, error.to_string())
+    })
 }
 
 /// The JSON Schema of the file, for `svc turn --schema` and for editors.
 pub fn schema() -> serde_json::Value {
     daemon::config::schema::<file::TurnFile>()
-}
-
-/// A problem that an operator should check. The relay starts nevertheless.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// The dotted key.
-    pub key: &'static str,
-    /// The message, as a sentence.
-    pub message: String,
 }

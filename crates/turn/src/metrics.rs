@@ -177,26 +177,19 @@ pub(crate) fn control_plane(link: &link::Status, reports: link::ReportCounts) {
 mod tests {
     use std::path::Path;
 
+    use daemon::documents::check_part;
+
     use super::*;
 
     /// With `BLESS=1` in the environment the test writes the table instead of comparing it.
     #[test]
     fn every_metric_is_documented_and_every_documented_one_exists() {
-        const BEGIN: &str = "<!-- table: made from crates/turn/src/metrics.rs -->\n";
-        const END: &str = "<!-- end of the relay's table -->\n";
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-        let text = std::fs::read_to_string(&path).unwrap();
-        let (before, rest) = text.split_once(BEGIN).unwrap();
-        let (_, after) = rest.split_once(END).unwrap();
-        let rows: Vec<_> = METRICS.iter().map(Metric::row).collect();
-        let rows = rows.join("\n");
-        let head = "| name | type | labels | meaning |\n|---|---|---|---|";
-        let expected = format!("{before}{BEGIN}\n{head}\n{rows}\n\n{END}{after}");
-        if std::env::var_os("BLESS").is_some() {
-            std::fs::write(&path, expected).unwrap();
-        } else {
-            assert!(text == expected, "docs/metrics.md: BLESS=1 writes it");
-        }
+        let lines = [
+            "<!-- table: made from crates/turn/src/metrics.rs -->\n",
+            "<!-- end of the relay's table -->\n",
+        ];
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+        check_part(&page, lines, &daemon::metrics::markdown(METRICS)).unwrap();
     }
 
     /// <https://prometheus.io/docs/practices/naming/>

@@ -1,23 +1,27 @@
 //! Validation of the file's values.
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use daemon::config::ConfigError;
+use daemon::config::values::{address, optional_path, path, required};
 use daemon::tls::CertFiles;
 use http::Uri;
 use jiff::SignedDuration;
 
 use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
-use super::values::{MAX_HOST_BYTES, host_name, is_loopback, network, path};
+use super::values::{MAX_HOST_BYTES, host_name, is_loopback, network};
 use super::{Config, EngineConfig, PasswordCost, TurnConfig};
 
 type CheckResult<T> = Result<T, ConfigError>;
 
 pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
     let section = file.platform;
-    let listen = address("platform.listen_addr", &section.listen_addr)?;
+    let listen = address(
+        "platform.listen_addr",
+        &section.listen_addr,
+        "127.0.0.1:8080",
+    )?;
     let base_url = base_url(section.base_url)?;
     if base_url.starts_with("http://") && !listen.ip().is_loopback() {
         return Err(ConfigError::new(
@@ -70,18 +74,14 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
         openid,
         database_url: section.database_url,
         database_connections: connections(section.database_connections)?,
-        secret_file: secret_file
-            .map(|value| path("platform.secret_file", value))
-            .transpose()?,
+        secret_file: optional_path("platform.secret_file", secret_file)?,
         signing_keys,
         rotate_keys_every: rotation(file.keys.rotate_days)?,
         trusted_proxies,
         drain: drain(section.drain_seconds)?,
         engines,
         catalogue,
-        geoip_file: geoip_file
-            .map(|value| path("geoip.file", value))
-            .transpose()?,
+        geoip_file: optional_path("geoip.file", geoip_file)?,
         turn: turn(file.turn)?,
         oauth: file.oauth.check(file.compat.rstream)?,
         webhooks: file.webhooks.check()?,
@@ -94,7 +94,7 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
 /// for byte.
 fn base_url(value: Option<String>) -> CheckResult<String> {
     let key = "platform.base_url";
-    let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
+    let value = required(key, value)?;
     let value = value.strip_suffix('/').unwrap_or(&value).to_owned();
     let refused = |message: &str| Err(ConfigError::new(key, message));
     let Ok(uri) = value.parse::<Uri>() else {
@@ -141,14 +141,9 @@ const TOGETHER: &str = "tls.cert_file and tls.key_file must be set together";
 
 fn engine(index: usize, section: EngineSection) -> CheckResult<EngineConfig> {
     let key = format!("engines.{index}.cluster_domain");
-    let value = section
-        .cluster_domain
-        .ok_or_else(|| ConfigError::new(&key, "this key is required"))?;
-    let file = |key: &str, value: Option<String>| {
-        value
-            .map(|value| path(&format!("engines.{index}.{key}"), value))
-            .transpose()
-    };
+    let value = required(&key, section.cluster_domain)?;
+    let file =
+        |key: &str, value: Option<String>| optional_path(&format!("engines.{index}.{key}"), value);
     Ok(EngineConfig {
         cluster_domain: cluster_domain(&key, &value)?,
         enrolment_secret_file: file("enrolment_secret_file", section.enrolment_secret_file)?,
@@ -193,10 +188,7 @@ fn turn(section: TurnSection) -> CheckResult<TurnConfig> {
         domain: name("turn.domain", section.domain)?,
         port: section.port,
         tls_port: section.tls_port,
-        secret_file: section
-            .secret_file
-            .map(|value| path("turn.secret_file", value))
-            .transpose()?,
+        secret_file: optional_path("turn.secret_file", section.secret_file)?,
     })
 }
 
@@ -234,13 +226,6 @@ fn rotation(days: u16) -> CheckResult<Option<SignedDuration>> {
         return Err(ConfigError::new("keys.rotate_days", message));
     }
     Ok((days > 0).then(|| SignedDuration::from_hours(i64::from(days) * 24)))
-}
-
-fn address(key: &str, value: &str) -> CheckResult<SocketAddr> {
-    value.parse().map_err(|_| {
-        let message = format!("{value:?} is not an address and a port, such as 127.0.0.1:8080");
-        ConfigError::new(key, message)
-    })
 }
 
 /// With room for the endpoint before it.

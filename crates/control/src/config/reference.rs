@@ -1,34 +1,26 @@
 //! Tests that `docs/configuration.md` and `docs/platform.schema.json` are current. Both are
 //! generated from the file's type. `BLESS=1 cargo test -p control config` regenerates them.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use daemon::config::reference::{self, Documents};
 
-use daemon::config::reference;
-
-const BEGIN: &str = "<!-- keys: made from crates/control/src/config/file.rs -->\n";
-const END: &str = "<!-- end of the platform's keys -->\n";
+const DOCUMENTS: Documents = Documents {
+    folder: concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"),
+    page: "configuration.md",
+    lines: [
+        "<!-- keys: made from crates/control/src/config/file.rs -->\n",
+        "<!-- end of the platform's keys -->\n",
+    ],
+    schema: "platform.schema.json",
+};
 
 #[test]
 fn the_reference_has_every_key() {
-    let path = docs("configuration.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (_, after) = rest.split_once(END).unwrap();
-    let keys = reference::markdown(&super::schema());
-    is_current(
-        &path,
-        &text,
-        &format!("{before}{BEGIN}\n{keys}{END}{after}"),
-    );
+    DOCUMENTS.check_page(&super::schema()).unwrap();
 }
 
 #[test]
 fn the_committed_schema_is_current() {
-    let path = docs("platform.schema.json");
-    let text = fs::read_to_string(&path).unwrap_or_default();
-    let schema = serde_json::to_string_pretty(&super::schema()).unwrap();
-    is_current(&path, &text, &format!("{schema}\n"));
+    DOCUMENTS.check_schema(&super::schema()).unwrap();
 }
 
 #[test]
@@ -37,22 +29,4 @@ fn every_key_is_described() {
         reference::undescribed(&super::schema()),
         Vec::<String>::new()
     );
-}
-
-fn docs(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
-        .join(name)
-}
-
-fn is_current(path: &Path, text: &str, expected: &str) {
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(path, expected).unwrap();
-    } else {
-        assert!(
-            text == expected,
-            "{} is not current: BLESS=1 writes it",
-            path.display()
-        );
-    }
 }

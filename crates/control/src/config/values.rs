@@ -1,7 +1,5 @@
 //! Values of configuration files that several sections check alike.
 
-use std::path::PathBuf;
-
 use daemon::config::ConfigError;
 use ipnet::IpNet;
 
@@ -15,14 +13,6 @@ pub(crate) fn is_loopback(host: &str) -> bool {
             .trim_matches(['[', ']'])
             .parse::<std::net::IpAddr>()
             .is_ok_and(|ip| ip.is_loopback())
-}
-
-/// A path of the file.
-pub(crate) fn path(key: &str, value: String) -> CheckResult<PathBuf> {
-    if value.is_empty() {
-        return Err(ConfigError::new(key, "a path must not be empty"));
-    }
-    Ok(PathBuf::from(value))
 }
 
 /// A network, or one address.

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use daemon::config::ConfigError;
+use daemon::config::values::{optional_path, path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Sender;
-use crate::config::{host_name, is_loopback, path};
+use crate::config::{host_name, is_loopback};
 
 /// Mail to users: over a mail server if `smtp` is set, else into a folder.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -110,10 +111,10 @@ impl MailSection {
         };
         let from = self.from.map(sender).transpose()?;
         if self.smtp == SmtpSection::default() {
-            let folder = self.folder.map(|folder| path("mail.folder", folder));
+            let folder = optional_path("mail.folder", self.folder)?;
             return Ok(MailConfig {
                 from: from.unwrap_or_default(),
-                transport: MailTransport::Folder(folder.transpose()?.unwrap_or(default_folder)),
+                transport: MailTransport::Folder(folder.unwrap_or(default_folder)),
                 links_create_accounts: self.links_create_accounts.unwrap_or(true),
             });
         }
@@ -172,13 +173,12 @@ impl SmtpSection {
         if port == 0 {
             return Err(wrong("port", "0 is not a valid port"));
         }
-        let ca_file = self.ca_file.map(|file| path("mail.smtp.ca_file", file));
         Ok(SmtpConfig {
             host,
             port,
             tls: self.tls,
             login,
-            ca_file: ca_file.transpose()?,
+            ca_file: optional_path("mail.smtp.ca_file", self.ca_file)?,
         })
     }
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use daemon::config::ConfigError;
+use daemon::config::values::optional_path;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::config::{network, path};
+use crate::config::network;
 
 /// Permitted targets of webhooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,12 +39,9 @@ impl WebhooksSection {
         let allowed_targets = targets
             .map(|(index, value)| network(&format!("webhooks.allowed_targets.{index}"), value))
             .collect::<Result<_, _>>()?;
-        let ca_file = self.ca_file;
         Ok(WebhooksConfig {
             allowed_targets,
-            ca_file: ca_file
-                .map(|value| path("webhooks.ca_file", value))
-                .transpose()?,
+            ca_file: optional_path("webhooks.ca_file", self.ca_file)?,
         })
     }
 }

@@ -2,8 +2,44 @@
 //! documented only at its field.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use serde_json::Value;
+
+use crate::documents;
+
+/// The documents of a configuration file, in one folder. A test of its crate checks each of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Documents {
+    /// The folder.
+    pub folder: &'static str,
+    /// The page with the reference.
+    pub page: &'static str,
+    /// The lines before and after the reference.
+    pub lines: [&'static str; 2],
+    /// The file of the JSON Schema.
+    pub schema: &'static str,
+}
+
+impl Documents {
+    /// Checks that the page has every key of `schema`.
+    ///
+    /// # Errors
+    /// Those of [`documents::check_part`].
+    pub fn check_page(&self, schema: &Value) -> Result<(), String> {
+        let page = Path::new(self.folder).join(self.page);
+        documents::check_part(&page, self.lines, &markdown(schema))
+    }
+
+    /// Checks that the file of the schema is `schema`.
+    ///
+    /// # Errors
+    /// Those of [`documents::check_file`].
+    pub fn check_schema(&self, schema: &Value) -> Result<(), String> {
+        let file = Path::new(self.folder).join(self.schema);
+        documents::check_file(&file, &format!("{schema:#}\n"))
+    }
+}
 
 /// One heading for each section, one row for each key, in Markdown.
 pub fn markdown(schema: &Value) -> String {

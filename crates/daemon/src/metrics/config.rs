@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use metrics_exporter_prometheus::BuildError;
 
 use super::respond::{HEALTH_PATH, READY_PATH};
-use crate::config::SecretString;
+use crate::config::{SecretString, Warning};
 
 /// Configuration of the metrics listener.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,13 @@ impl MetricsConfig {
     /// The listen address, if a listener starts (MX-1).
     pub fn listener(&self) -> Option<SocketAddr> {
         self.listen_addr.filter(|_| self.enabled)
+    }
+
+    /// A warning if metrics are collected, but cannot be read.
+    pub fn inspect(&self) -> Option<Warning> {
+        let message = "metrics are enabled, but no listener is configured; set an address";
+        (self.enabled && self.listen_addr.is_none())
+            .then(|| Warning::new("metrics.prometheus.listen_addr", message))
     }
 
     /// Checks that the listener may start with this configuration.

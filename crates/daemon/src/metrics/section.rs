@@ -1,12 +1,10 @@
 //! `metrics` of a configuration file, the same for every service.
 
-use std::net::SocketAddr;
-
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{MetricsConfig, MetricsError, MetricsPath};
-use crate::config::{ConfigError, SecretString};
+use crate::config::{ConfigError, SecretString, values};
 
 /// Metrics of the process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -52,13 +50,8 @@ impl MetricsSection {
     pub fn check(self) -> Result<MetricsConfig, ConfigError> {
         let section = self.prometheus;
         let key = |name: &str| format!("metrics.prometheus.{name}");
-        let address = |value: String| {
-            value.parse::<SocketAddr>().map_err(|_| {
-                let message =
-                    format!("{value:?} is not an address and a port, such as 127.0.0.1:9090");
-                ConfigError::new(key("listen_addr"), message)
-            })
-        };
+        let address =
+            |value: String| values::address(&key("listen_addr"), &value, "127.0.0.1:9090");
         let config = MetricsConfig {
             enabled: section.enabled,
             listen_addr: section.listen_addr.map(address).transpose()?,

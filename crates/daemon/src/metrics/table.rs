@@ -67,6 +67,13 @@ pub fn describe(table: &[Metric]) {
     }
 }
 
+/// The table of `docs/metrics.md`, in Markdown.
+pub fn markdown(table: &[Metric]) -> String {
+    let rows: Vec<_> = table.iter().map(Metric::row).collect();
+    let head = "| name | type | labels | meaning |\n|---|---|---|---|";
+    format!("{head}\n{}\n\n", rows.join("\n"))
+}
+
 impl Metric {
     /// Every combination of labels.
     pub fn series(&self) -> Vec<Vec<(&'static str, &'static str)>> {

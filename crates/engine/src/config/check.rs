@@ -1,16 +1,18 @@
 //! Conversion of the file into the checked configuration: first each value, then their
 //! combinations.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use daemon::config::{ConfigError, SecretString, StateDir};
+use daemon::config::values::{
+    address, count, networks, optional_path, overlap, path, required, size_within, within,
+};
+use daemon::config::{ConfigError, SecretString, StateDir, values};
 use daemon::tls::CertFiles;
 use http::Uri;
-use ipnet::IpNet;
 
 use super::ApiRates;
 use super::file::{
@@ -31,10 +33,10 @@ pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> CheckResu
     let http = file
         .http
         .enabled
-        .then(|| address("http.listen_addr", &file.http.listen_addr));
+        .then(|| address("http.listen_addr", &file.http.listen_addr, ADDRESSES));
     let host = host(&required("engine.host", file.engine.host)?)?;
     let http = http.transpose()?;
-    let tls = address("tls.listen_addr", &file.tls.listen_addr)?;
+    let tls = address("tls.listen_addr", &file.tls.listen_addr, ADDRESSES)?;
     let certificate = certificate(file.certs.files)?;
     let auth = match file.control_plane {
         None => Auth::Keys(jwt(file.auth.jwt)?),
@@ -58,7 +60,7 @@ pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> CheckResu
         auth,
         metrics: file.metrics.check()?,
         timeouts: timeouts(&file.timeouts)?,
-        tcp_ports: file.tcp.port_range.as_deref().map(port_range).transpose()?,
+        tcp_ports: port_range(file.tcp.port_range.as_deref())?,
         trusted_proxies: networks("edge.trusted_proxies", &file.edge.trusted_proxies)?,
         access_log: access_log(file.access_log)?,
         limits: limits(&file.limits)?,
@@ -68,6 +70,14 @@ pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> CheckResu
     };
     listeners_do_not_collide(&config)?;
     Ok(config)
+}
+
+/// Examples of addresses of listeners.
+const ADDRESSES: &str = "127.0.0.1:443 or [::]:443";
+
+fn port_range(value: Option<&str>) -> CheckResult<Option<RangeInclusive<u16>>> {
+    let range = |value| values::port_range("tcp.port_range", value, "20000-20999");
+    value.map(range).transpose()
 }
 
 fn refuse_what_is_not_built(file: &EngineFile) -> CheckResult<()> {
@@ -98,30 +108,6 @@ fn refuse_what_is_not_built(file: &EngineFile) -> CheckResult<()> {
         );
     }
     Ok(())
-}
-
-fn required<T>(key: &str, value: Option<T>) -> CheckResult<T> {
-    value.ok_or_else(|| ConfigError::new(key, "this key is required"))
-}
-
-fn path(key: &str, value: String) -> CheckResult<PathBuf> {
-    if value.is_empty() {
-        return Err(ConfigError::new(key, "a path must not be empty"));
-    }
-    Ok(PathBuf::from(value))
-}
-
-pub(super) fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<PathBuf>> {
-    value.map(|value| path(key, value)).transpose()
-}
-
-fn address(key: &str, value: &str) -> CheckResult<SocketAddr> {
-    value.parse().map_err(|_| {
-        ConfigError::new(
-            key,
-            format!("{value:?} is not an address and a port, such as 127.0.0.1:443 or [::]:443"),
-        )
-    })
 }
 
 /// A host must be short enough for the published names: a label of 63 bytes, `.t.` and the host, in
@@ -249,15 +235,7 @@ fn control_plane(
     link::Endpoint::check_address(&url)
         .map_err(|problem| ConfigError::new("control_plane.url", problem))?;
     let token_file = required("control_plane.token_file", section.token_file)?;
-    let key = "control_plane.data_dir";
-    let data_dir = match optional_path(key, section.data_dir)? {
-        Some(given) => given,
-        None => state_dir.ok_or_else(|| {
-            let message = "this key is required if $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME are \
-                not set";
-            ConfigError::new(key, message)
-        })?,
-    };
+    let data_dir = values::state_dir("control_plane.data_dir", section.data_dir, state_dir)?;
     Ok(ControlPlane {
         url,
         token_file: path("control_plane.token_file", token_file)?,
@@ -322,41 +300,6 @@ fn timeouts(section: &TimeoutsSection) -> CheckResult<Timeouts> {
     })
 }
 
-fn port_range(value: &str) -> CheckResult<RangeInclusive<u16>> {
-    let refused =
-        |problem: &str| ConfigError::new("tcp.port_range", format!("{value:?} {problem}"));
-    let parsed = value.split_once('-').and_then(|(low, high)| {
-        Some((
-            low.trim().parse::<u16>().ok()?,
-            high.trim().parse::<u16>().ok()?,
-        ))
-    });
-    match parsed {
-        None => Err(refused("is not a range of ports, such as 20000-20999")),
-        Some((0, _)) => Err(refused("starts with port 0, which is not a valid port")),
-        Some((low, high)) if low > high => Err(refused("ends before it starts")),
-        Some((low, high)) => Ok(low..=high),
-    }
-}
-
-fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
-    let network = |(index, value): (usize, &String)| {
-        let refused = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
-        let network = value
-            .parse::<IpNet>()
-            .or_else(|_| value.parse::<IpAddr>().map(IpNet::from))
-            .map_err(|_| refused(format!("{value:?} is not an address or a network")))?;
-        if network != network.trunc() {
-            let meant = network.trunc();
-            return Err(refused(format!(
-                "{value:?} is not the start of a network; did you mean {meant}?"
-            )));
-        }
-        Ok(network)
-    };
-    values.iter().enumerate().map(network).collect()
-}
-
 fn access_log(section: AccessLogSection) -> CheckResult<Option<AccessLogConfig>> {
     let format = match section.format {
         AccessLogForm::Json => AccessLogFormat::Json,
@@ -374,15 +317,11 @@ fn rate(name: &str, value: u32) -> CheckResult<NonZeroU32> {
     NonZeroU32::new(value).ok_or_else(|| ConfigError::new(key, "must not be empty"))
 }
 
-/// More than any machine can handle; a larger number is a typo.
-const MAX_COUNT: u32 = 10_000_000;
-
 fn limits(section: &LimitsSection) -> CheckResult<Limits> {
     let limit = |name: &str, value: u32, range: RangeInclusive<u32>| {
-        let value = within(&format!("limits.{name}"), value, range)?;
-        Ok::<_, ConfigError>(usize::try_from(value).unwrap_or(usize::MAX))
+        size_within(&format!("limits.{name}"), value, range)
     };
-    let count = |name: &str, value: u32| limit(name, value, 1..=MAX_COUNT);
+    let count = |name: &str, value: u32| count(&format!("limits.{name}"), value);
     let given = |name: &str, value: Option<u32>| value.map(|value| count(name, value)).transpose();
     Ok(Limits {
         max_clients: count("max_clients", section.max_clients)?,
@@ -443,17 +382,6 @@ fn limits(section: &LimitsSection) -> CheckResult<Limits> {
     })
 }
 
-fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<u32> {
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    let (low, high) = range.into_inner();
-    Err(ConfigError::new(
-        key,
-        format!("{value} is not between {low} and {high}"),
-    ))
-}
-
 /// Two listeners on one port, or a port of a tunnel that is in use, would otherwise only fail at
 /// the bind.
 fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
@@ -491,11 +419,4 @@ fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
         }
     }
     Ok(())
-}
-
-/// Returns true if both cannot be bound at the same time; an unspecified address overlaps all
-/// addresses.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && (any || one.ip() == other.ip())
 }

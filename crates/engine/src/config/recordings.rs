@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::config::ConfigError;
+use daemon::config::values::optional_path;
 use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,7 +151,7 @@ pub(super) fn check(
     section: RecordingsSection,
     data_dir: Option<&Path>,
 ) -> CheckResult<Recordings> {
-    let path = super::check::optional_path("webtty.recordings.path", section.path)?;
+    let path = optional_path("webtty.recordings.path", section.path)?;
     let place = match (path, section.s3) {
         (Some(_), Some(_)) => {
             let message = "recordings have one storage: remove this key or s3";
@@ -160,7 +161,7 @@ pub(super) fn check(
         (None, Some(s3)) => Some(RecordingLocation::S3(bucket(s3)?)),
         (None, None) => data_dir.map(|dir| RecordingLocation::Folder(dir.join("recordings"))),
     };
-    let given = super::check::optional_path("webtty.recordings.key_file", section.key_file)?;
+    let given = optional_path("webtty.recordings.key_file", section.key_file)?;
     let makes_key = given.is_none();
     let beside = match &place {
         Some(RecordingLocation::Folder(path)) => path.parent(),

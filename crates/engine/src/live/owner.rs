@@ -17,7 +17,6 @@ use super::change::{Change, WebttyChange};
 use super::counts::{Counts, Online};
 use super::group::{LoadMetric, NameHolders};
 use super::names::{NameKey, NameRef, routed_hostname};
-use super::random::{random_bytes, unix_millis};
 use super::recent_hostnames::{Order, RecentHostnames};
 use super::tunnel_view::{restore_keys, tunnel_resource};
 use super::view::View;
@@ -27,8 +26,9 @@ use super::{
     OpenedTunnel, Owner, Route,
 };
 use crate::access::TunnelPolicy;
-use crate::clock::Clock;
+use crate::clock::{Clock, unix_millis};
 use crate::directory::Project;
+use crate::random::random_bytes;
 
 /// All live state of an engine. Shared by every worker; `A` is the handle of an agent.
 #[derive(Debug)]

@@ -13,8 +13,9 @@ use types::id::EventId;
 use types::tunnel::Tunnel;
 
 use super::change::{Change, Delivery, SharedEvent};
-use super::random::{random_bytes, unix_millis};
 use super::view::View;
+use crate::clock::unix_millis;
+use crate::random::random_bytes;
 
 /// The live state at the instant of subscription, filtered, oldest first.
 #[derive(Debug)]

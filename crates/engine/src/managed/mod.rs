@@ -12,13 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use api::link::{Item, Platform};
 use daemon::metrics::Readiness;
-use link::{Link, Pace, Records, Reporter, SpoolLimits, Status};
+use link::{OpenLink, RunningLink, Status};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use crate::access::{Invalidations, Tokens};
-use crate::config::ControlPlane;
+use crate::config::{self, ControlPlane};
 use crate::core::Core;
 use crate::directory::Directory;
 use crate::start_error::StartError;
@@ -27,12 +26,7 @@ pub(crate) use self::reports::Reports;
 pub(crate) use self::usage::Meter;
 
 /// An open link, with the stored state of an earlier run already applied.
-pub(crate) struct PlatformLink {
-    link: Link,
-    records: Records,
-    reporter: Reporter,
-    handler: Arc<LinkHandler>,
-}
+pub(crate) struct PlatformLink(OpenLink<LinkHandler>);
 
 /// Receives the changes from the platform.
 struct LinkHandler {
@@ -55,64 +49,39 @@ impl PlatformLink {
         directory: Arc<Directory>,
         tokens: Arc<Tokens>,
     ) -> Result<Self, StartError> {
-        let endpoint = platform.endpoint()?;
-        let path = platform.data_dir.clone();
-        let told = Arc::new(LinkHandler {
+        let handler = LinkHandler {
             cluster_domain: cluster_domain.to_owned(),
             directory,
             tokens,
             snapshot_received: CancellationToken::new(),
-        });
-        let to = Arc::clone(&told);
-        // Reads and compiles a file that may contain a hundred thousand projects.
-        let opening = tokio::task::spawn_blocking(move || {
-            let link = Link::open(endpoint.clone(), &path.join("link"), Pace::default())?;
-            let (folder, limits) = (path.join("reports"), SpoolLimits::default());
-            let (records, reporter) = link::reports(endpoint, &folder, limits, Pace::default())?;
-            link.restore(&*to);
-            Ok((link, records, reporter))
-        });
-        let opened = opening.await.map_err(std::io::Error::other);
-        let (link, records, reporter) =
-            opened
-                .and_then(|opened| opened)
-                .map_err(|source| StartError::DataDir {
-                    path: platform.data_dir.clone(),
-                    source,
-                })?;
-        Ok(Self {
-            link,
-            records,
-            reporter,
-            handler: told,
-        })
+        };
+        let opening = OpenLink::open(config::endpoint(platform)?, &platform.data_dir, handler);
+        let opened = opening.await.map_err(|source| StartError::DataDir {
+            path: platform.data_dir.clone(),
+            source,
+        })?;
+        Ok(Self(opened))
     }
 
     /// The queue for reports to the platform.
     pub(crate) fn reports(&self) -> Reports {
         Reports {
-            records: self.records.clone(),
+            records: self.0.records().clone(),
             usage: usage::Usage::default(),
         }
     }
 
     /// State of the link.
     pub(crate) fn link(&self) -> Arc<Status> {
-        self.link.status()
+        self.0.status()
     }
 
     /// Follows the platform from now on. The engine is ready when it has the state that it serves.
     pub(crate) fn follow(self, core: &Arc<Core>, readiness: &Readiness) -> LinkHandle {
-        let Self {
-            link,
-            records,
-            reporter,
-            handler: told,
-        } = self;
-        let status = link.status();
+        let handler = self.0.handler();
         let ready = {
             let (informed, drain) = (
-                told.snapshot_received.clone(),
+                handler.snapshot_received.clone(),
                 core.shutdown.drain().clone(),
             );
             let readiness = readiness.clone();
@@ -123,7 +92,7 @@ impl PlatformLink {
                 }
             }
         };
-        if told.snapshot_received.is_cancelled() {
+        if handler.snapshot_received.is_cancelled() {
             readiness.set_ready(true);
         } else {
             tokio::spawn(ready);
@@ -133,12 +102,10 @@ impl PlatformLink {
         let at = Arc::clone(core);
         LinkHandle {
             core: Arc::clone(core),
-            status,
-            records,
+            link: self
+                .0
+                .run(|stop| reporter::keep_reporting(at, events, stop)),
             lost,
-            collecting: Task::spawn(|stop| reporter::keep_reporting(at, events, stop)),
-            reporting: Task::spawn(|stop| reporter.run(stop)),
-            reading: Task::spawn(|stop| link.run(told, stop)),
         }
     }
 }
@@ -185,45 +152,15 @@ impl LinkHandler {
 /// A running link to the platform.
 pub(crate) struct LinkHandle {
     core: Arc<Core>,
-    status: Arc<Status>,
-    records: Records,
+    link: RunningLink,
     /// Events that were lost before they became records.
     lost: Arc<AtomicU64>,
-    /// Converts events to records.
-    collecting: Task,
-    /// Sends them.
-    reporting: Task,
-    /// Reads changes from the platform.
-    reading: Task,
-}
-
-/// A task that ends cleanly when it is asked to stop, and is aborted when this is dropped.
-struct Task {
-    stop: CancellationToken,
-    handle: AbortOnDropHandle<()>,
-}
-
-impl Task {
-    fn spawn<F: Future<Output = ()> + Send + 'static>(
-        task: impl FnOnce(CancellationToken) -> F,
-    ) -> Self {
-        let stop = CancellationToken::new();
-        let handle = AbortOnDropHandle::new(tokio::spawn(task(stop.clone())));
-        Self { stop, handle }
-    }
-
-    async fn finish(self) {
-        self.stop.cancel();
-        if let Err(error) = self.handle.await {
-            warn!(%error, "a task of the link did not shut down cleanly");
-        }
-    }
 }
 
 impl LinkHandle {
     /// State of the link.
     pub(crate) fn status(&self) -> Arc<Status> {
-        Arc::clone(&self.status)
+        Arc::clone(self.link.status())
     }
 
     /// Updates gauges and drops entries that are no longer used. Called periodically.
@@ -232,15 +169,14 @@ impl LinkHandle {
         if let Some(directory) = self.core.tenancy.directory() {
             directory.forget_ended(now);
         }
-        let mut counts = self.records.counts();
+        let mut counts = self.link.counts();
         counts.dropped += self.lost.load(Ordering::Relaxed);
-        self.core.metrics.control_plane(&self.status, counts);
+        self.core.metrics.control_plane(self.link.status(), counts);
     }
 
     /// Ends the link after agents and visitors are gone. When this returns, the last events are
     /// sent or on disk, and so is the state from the platform.
     pub(crate) async fn finish(self) {
-        self.collecting.finish().await;
-        tokio::join!(self.reporting.finish(), self.reading.finish());
+        self.link.finish().await;
     }
 }

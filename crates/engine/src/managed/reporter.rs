@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::link::{EventRecord, InventoryRecord, Record};
-use jiff::{SignedDuration, Timestamp};
+use link::{hour_of, report_interval};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::Core;
 use crate::live::{AllChanges, Online};
 
-/// Interval of usage reports. Access records must arrive within 10 seconds, and so must these.
-const INTERVAL: Duration = Duration::from_secs(10);
 /// Interval for reporting everything that is online again, including unchanged entries.
 const INVENTORY: Duration = Duration::from_mins(5);
 /// Events that may wait to become records, when thousands of agents connect simultaneously.
@@ -29,7 +27,7 @@ pub(super) async fn keep_reporting(
     let mut inventory = Inventory::default();
     loop {
         let hour = hour_of(core.clock.now());
-        let next = tokio::time::sleep_until(Instant::now() + interval(core.clock.now()));
+        let next = tokio::time::sleep_until(Instant::now() + report_interval(core.clock.now()));
         tokio::pin!(next);
         let stopped = loop {
             tokio::select! {
@@ -51,19 +49,6 @@ pub(super) async fn keep_reporting(
             return;
         }
     }
-}
-
-/// Time until the next report. It never crosses the end of an hour, so that counts belong to one
-/// hour.
-fn interval(now: Timestamp) -> Duration {
-    let left = 3600 - now.as_second().rem_euclid(3600);
-    INTERVAL.min(Duration::from_secs(left.unsigned_abs()))
-}
-
-fn hour_of(now: Timestamp) -> Timestamp {
-    let into = SignedDuration::from_secs(now.as_second().rem_euclid(3600));
-    let whole = now.checked_sub(into).unwrap_or(now);
-    Timestamp::from_second(whole.as_second()).unwrap_or(whole)
 }
 
 /// The last report of each project.
@@ -146,23 +131,6 @@ mod tests {
     use crate::directory::Project;
     use crate::live::{Live, LiveLimits};
 
-    fn at(text: &str) -> Timestamp {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn usage_counts_belong_to_one_hour() {
-        assert_eq!(
-            hour_of(at("2026-11-20T17:59:58.9Z")),
-            at("2026-11-20T17:00:00Z")
-        );
-        assert_eq!(interval(at("2026-11-20T17:30:00Z")), INTERVAL);
-        assert_eq!(
-            interval(at("2026-11-20T17:59:58.9Z")),
-            Duration::from_secs(2)
-        );
-    }
-
     #[test]
     fn online_objects_are_reported_when_they_change() {
         let online = |clients| Online {
@@ -187,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_event_queue_is_bounded_and_lost_events_are_counted() {
-        let clock = Arc::new(ManualClock::at(at("2026-11-20T17:30:00Z")));
+        let clock = Arc::new(ManualClock::at("2026-11-20T17:30:00Z".parse().unwrap()));
         let live: Arc<Live<()>> = Live::new(LiveLimits::default(), clock);
         let mut events = live.subscribe_all(EVENTS);
         let client = Client::online(live.new_client_id());

@@ -3,6 +3,7 @@
 //! A build without the feature `server` is a small agent without the servers' crates. In that build
 //! `absent.rs` replaces this module.
 
+mod configuration;
 mod engine;
 mod platform;
 mod surfaces;

@@ -1,13 +1,14 @@
 //! Conversion of the file into checked values: each value first, then their combinations.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use daemon::config::values::{
+    self, count, networks, optional_path, overlap, path, port_range, required, size_within, within,
+};
 use daemon::config::{ConfigError, StateDir};
 use daemon::tls::CertFiles;
-use ipnet::IpNet;
 
 use super::file::{ControlPlaneSection, LimitsSection, TlsSection, TurnFile, TurnSection};
 use super::{ControlPlane, RelayConfig, TurnConfig};
@@ -91,7 +92,7 @@ fn certificate(files: [Option<String>; 2], is_needed: bool) -> CheckResult<Optio
 /// may only be a name.
 fn realm(value: Option<&str>) -> CheckResult<String> {
     let key = "turn.realm";
-    let value = value.ok_or_else(|| ConfigError::new(key, "this key is required"))?;
+    let value = required(key, value)?;
     let is_name = (1..128).contains(&value.len())
         && value
             .bytes()
@@ -139,7 +140,7 @@ fn relay(section: &TurnSection, listen: &[SocketAddr]) -> CheckResult<RelayConfi
     Ok(RelayConfig {
         bind,
         announced,
-        ports: port_range("turn.relay_ports", &section.relay_ports)?,
+        ports: port_range("turn.relay_ports", &section.relay_ports, "49152-65535")?,
     })
 }
 
@@ -171,10 +172,7 @@ fn limits(section: &LimitsSection) -> CheckResult<(Quota, Limits)> {
         per_source: count("allocations_per_source", section.allocations_per_source)?,
     };
     // These lists are searched for each packet.
-    let few = |name: &str, value| {
-        let value = within(&format!("turn.limits.{name}"), value, 1..=4096)?;
-        Ok::<_, ConfigError>(usize::try_from(value).unwrap_or(usize::MAX))
-    };
+    let few = |name: &str, value| size_within(&format!("turn.limits.{name}"), value, 1..=4096);
     let limits = Limits {
         permissions: few(
             "permissions_per_allocation",
@@ -209,23 +207,11 @@ fn control_plane(
     section: ControlPlaneSection,
     state_dir: Option<PathBuf>,
 ) -> CheckResult<ControlPlane> {
-    let required = |name: &str, value: Option<String>| {
-        let key = format!("turn.control_plane.{name}");
-        value.ok_or_else(|| ConfigError::new(key, "this key is required"))
-    };
-    let url = required("url", section.url)?;
+    let url = required("turn.control_plane.url", section.url)?;
     link::Endpoint::check_address(&url)
         .map_err(|problem| ConfigError::new("turn.control_plane.url", problem))?;
-    let token_file = required("token_file", section.token_file)?;
-    let key = "turn.control_plane.data_dir";
-    let data_dir = match optional_path(key, section.data_dir)? {
-        Some(given) => given,
-        None => state_dir.ok_or_else(|| {
-            let message = "this key is required if $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME are \
-                not set";
-            ConfigError::new(key, message)
-        })?,
-    };
+    let token_file = required("turn.control_plane.token_file", section.token_file)?;
+    let data_dir = values::state_dir("turn.control_plane.data_dir", section.data_dir, state_dir)?;
     Ok(ControlPlane {
         url,
         token_file: path("turn.control_plane.token_file", token_file)?,
@@ -236,75 +222,9 @@ fn control_plane(
 
 fn addresses(key: &str, values: &[String]) -> CheckResult<Vec<SocketAddr>> {
     let address = |(index, value): (usize, &String)| {
-        value.parse().map_err(|_| {
-            let message =
-                format!("{value:?} is not an address and a port, such as 203.0.113.7:3478");
-            ConfigError::new(format!("{key}.{index}"), message)
-        })
+        values::address(&format!("{key}.{index}"), value, "203.0.113.7:3478")
     };
     values.iter().enumerate().map(address).collect()
-}
-
-fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
-    let network = |(index, value): (usize, &String)| {
-        let refused = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
-        let network = value
-            .parse::<IpNet>()
-            .or_else(|_| value.parse::<IpAddr>().map(IpNet::from))
-            .map_err(|_| refused(format!("{value:?} is not an address or a network")))?;
-        if network != network.trunc() {
-            let meant = network.trunc();
-            return Err(refused(format!(
-                "{value:?} is not the start of a network; did you mean {meant}?"
-            )));
-        }
-        Ok(network)
-    };
-    values.iter().enumerate().map(network).collect()
-}
-
-fn port_range(key: &str, value: &str) -> CheckResult<RangeInclusive<u16>> {
-    let refused = |problem: &str| ConfigError::new(key, format!("{value:?} {problem}"));
-    let parsed = value.split_once('-').and_then(|(low, high)| {
-        Some((
-            low.trim().parse::<u16>().ok()?,
-            high.trim().parse::<u16>().ok()?,
-        ))
-    });
-    match parsed {
-        None => Err(refused("is not a range of ports, such as 49152-65535")),
-        Some((0, _)) => Err(refused("starts with port 0, which is not a valid port")),
-        Some((low, high)) if low > high => Err(refused("ends before it starts")),
-        Some((low, high)) => Ok(low..=high),
-    }
-}
-
-fn path(key: &str, value: String) -> CheckResult<PathBuf> {
-    if value.is_empty() {
-        return Err(ConfigError::new(key, "a path must not be empty"));
-    }
-    Ok(PathBuf::from(value))
-}
-
-fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<PathBuf>> {
-    value.map(|value| path(key, value)).transpose()
-}
-
-/// More than any machine can hold: a larger number is a mistake.
-const MAX_COUNT: u32 = 10_000_000;
-
-fn count(key: &str, value: u32) -> CheckResult<usize> {
-    let value = within(key, value, 1..=MAX_COUNT)?;
-    Ok(usize::try_from(value).unwrap_or(usize::MAX))
-}
-
-fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<u32> {
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    let (low, high) = range.into_inner();
-    let message = format!("{value} is not between {low} and {high}");
-    Err(ConfigError::new(key, message))
 }
 
 /// Rejects listeners in the port range of relayed addresses, where their ports might be taken.
@@ -324,13 +244,8 @@ fn ports_do_not_collide(config: &TurnConfig) -> CheckResult<()> {
         }
     }
     for address in &config.tls_listen {
-        let is_taken = |other: &&SocketAddr| {
-            let any = other.ip().is_unspecified() || address.ip().is_unspecified();
-            address.port() != 0
-                && other.port() == address.port()
-                && (any || other.ip() == address.ip())
-        };
-        if config.listen.iter().find(is_taken).is_some() {
+        let is_taken = |other: &SocketAddr| address.port() != 0 && overlap(*address, *other);
+        if config.listen.iter().any(is_taken) {
             let message = format!(
                 "port {} is already used by turn.listen_addr",
                 address.port()

@@ -2,33 +2,29 @@
 //! from the file's type. `BLESS=1 cargo test -p turn config` writes them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use daemon::config::reference;
+use daemon::config::reference::{self, Documents};
 
-const BEGIN: &str = "<!-- turn keys: made from crates/turn/src/config/file.rs -->\n";
-const END: &str = "<!-- end of turn keys -->\n";
+const DOCUMENTS: Documents = Documents {
+    folder: DOCS,
+    page: "configuration.md",
+    lines: [
+        "<!-- turn keys: made from crates/turn/src/config/file.rs -->\n",
+        "<!-- end of turn keys -->\n",
+    ],
+    schema: "turn.schema.json",
+};
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 
 #[test]
 fn the_reference_has_every_key() {
-    let path = docs("configuration.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (_, after) = rest.split_once(END).unwrap();
-    let keys = reference::markdown(&super::schema());
-    is_current(
-        &path,
-        &text,
-        &format!("{before}{BEGIN}\n{keys}{END}{after}"),
-    );
+    DOCUMENTS.check_page(&super::schema()).unwrap();
 }
 
 #[test]
 fn the_committed_schema_is_current() {
-    let path = docs("turn.schema.json");
-    let text = fs::read_to_string(&path).unwrap_or_default();
-    let schema = serde_json::to_string_pretty(&super::schema()).unwrap();
-    is_current(&path, &text, &format!("{schema}\n"));
+    DOCUMENTS.check_schema(&super::schema()).unwrap();
 }
 
 #[test]
@@ -40,7 +36,7 @@ fn the_examples_of_the_documentation_are_accepted() {
         super::TurnConfig::load(Some(file.path()), [home]).unwrap();
     });
     for name in ["configuration.md", "turn.md"] {
-        let text = fs::read_to_string(docs(name)).unwrap();
+        let text = fs::read_to_string(Path::new(DOCS).join(name)).unwrap();
         for rest in text.split("```yaml\n").skip(1) {
             let example = rest.split("```").next().unwrap();
             // Other examples are for the engine and the platform, or are fragments.
@@ -59,22 +55,4 @@ fn every_key_is_described() {
         reference::undescribed(&super::schema()),
         Vec::<String>::new()
     );
-}
-
-fn docs(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
-        .join(name)
-}
-
-fn is_current(path: &Path, text: &str, expected: &str) {
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(path, expected).unwrap();
-    } else {
-        assert!(
-            text == expected,
-            "{} is not current: BLESS=1 writes it",
-            path.display()
-        );
-    }
 }

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use daemon::config::ConfigError;
+use daemon::config::values::optional_path;
 use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{host_name, is_loopback, path};
+use crate::config::{host_name, is_loopback};
 
 /// A provider of OpenID Connect for sign-ins. Register `<platform.base_url>/login/openid/callback`
 /// there as the platform's callback.
@@ -130,11 +131,8 @@ impl OpenIdSection {
                 return Err(wrong("domains", "only allowed with sign_up: domains"));
             }
         };
-        let file = |key: &str, value: Option<String>| {
-            value
-                .map(|value| path(&format!("openid.{key}"), value))
-                .transpose()
-        };
+        let file =
+            |key: &str, value: Option<String>| optional_path(&format!("openid.{key}"), value);
         Ok(Some(OpenIdConfig {
             client_secret_file: file("client_secret_file", self.client_secret_file)?,
             ca_file: file("ca_file", self.ca_file)?,

@@ -1,43 +1,38 @@
 //! Keeps `docs/agent-configuration.md` and `docs/agent.schema.json` current. Both are generated
 //! from the file's type: `BLESS=1 cargo test -p svc --bin svc run::reference` rewrites them.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use clap::CommandFactory;
 use client::Properties;
-use daemon::config::reference;
+use daemon::config::reference::{self, Documents};
 
 use super::plan::Plan;
 
-const BEGIN: &str = "<!-- agent keys: made from crates/svc/src/commands/run/file.rs -->\n";
-const END: &str = "<!-- end of agent keys -->\n";
+const DOCUMENTS: Documents = Documents {
+    folder: DOCS,
+    page: "agent-configuration.md",
+    lines: [
+        "<!-- agent keys: made from crates/svc/src/commands/run/file.rs -->\n",
+        "<!-- end of agent keys -->\n",
+    ],
+    schema: "agent.schema.json",
+};
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
 
 #[test]
 fn the_reference_has_every_key() {
-    let path = docs("agent-configuration.md");
-    let text = fs::read_to_string(&path).unwrap();
-    let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (_, after) = rest.split_once(END).unwrap();
-    let keys = reference::markdown(&super::schema());
-    let expected = format!("{before}{BEGIN}\n{keys}{END}{after}");
-    is_current(&path, &text, &expected);
+    DOCUMENTS.check_page(&super::schema()).unwrap();
 }
 
 #[test]
 fn the_committed_schema_is_current() {
-    let path = docs("agent.schema.json");
-    let text = fs::read_to_string(&path).unwrap_or_default();
-    let schema = serde_json::to_string_pretty(&super::schema()).unwrap();
-    is_current(&path, &text, &format!("{schema}\n"));
+    DOCUMENTS.check_schema(&super::schema()).unwrap();
 }
 
 #[test]
 fn the_examples_of_the_documentation_are_accepted() {
-    let text = fs::read_to_string(docs("agent-configuration.md")).unwrap();
+    let text = fs::read_to_string(Path::new(DOCS).join(DOCUMENTS.page)).unwrap();
     let examples: Vec<_> = text
         .split("```yaml\n")
         .skip(1)
@@ -109,22 +104,4 @@ fn files_flags_and_library_have_the_same_properties() {
     let properties: Properties = serde_json::from_str(text).unwrap();
     let section: super::file::TunnelSection = serde_json::from_str(text).unwrap();
     assert_eq!(section.properties(), properties);
-}
-
-fn docs(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs")
-        .join(name)
-}
-
-fn is_current(path: &Path, text: &str, expected: &str) {
-    if std::env::var_os("BLESS").is_some() {
-        fs::write(path, expected).unwrap();
-    } else {
-        assert!(
-            text == expected,
-            "{} is not current: BLESS=1 writes it",
-            path.display()
-        );
-    }
 }

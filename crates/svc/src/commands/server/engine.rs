@@ -8,12 +8,9 @@ use engine::{RunningEngine, config::EngineConfig};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::configuration;
 use crate::{
-    descriptors, environment,
-    failure::{Code, Failure},
-    output,
-    output::Format,
-    signals, supervisor,
+    descriptors, environment, failure::Failure, output, output::Format, signals, supervisor,
 };
 
 /// The flags of `svc engine`.
@@ -58,22 +55,18 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if args.schema {
         return output::line(&format!("{:#}", engine::config::schema()));
     }
-    let config = EngineConfig::load(args.config.as_deref(), environment::variables())
-        .map_err(|error| wrong(&args, &error.to_string()))?;
+    let invalid = |error| configuration::invalid("engine", args.config.as_deref(), &error);
+    let config =
+        EngineConfig::load(args.config.as_deref(), environment::variables()).map_err(invalid)?;
     let warnings = config
         .inspect(Timestamp::now().as_second())
-        .map_err(|error| wrong(&args, &error.to_string()))?;
+        .map_err(invalid)?;
     if args.check {
-        for warning in &warnings {
-            output::message(&format!("warning: {}: {}", warning.key, warning.message));
-        }
-        return output::line("the configuration is valid");
+        return configuration::report(&warnings);
     }
     logs::init(config.log_level, log, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
-    for warning in &warnings {
-        tracing::warn!(key = warning.key, "{}", warning.message);
-    }
+    configuration::log(&warnings);
     descriptors::raise_limit();
     let shutdown = signals::listen(config.timeouts.drain)?;
     let host = config.host.clone();
@@ -100,13 +93,5 @@ impl Ready {
             metrics_url: metrics.map(|address| format!("http://{address}")),
             pid: std::process::id(),
         }
-    }
-}
-
-fn wrong(args: &Args, message: &str) -> Failure {
-    let failure = Failure::new(Code::Usage, message);
-    match &args.config {
-        Some(_) => failure.hint("`svc engine --schema` describes every key"),
-        None => failure.hint("give the configuration file with -c FILE"),
     }
 }

@@ -13,7 +13,7 @@ use daemon::{clock::SystemClock, config::SecretString, logs};
 use serde::Serialize;
 use tokio::net::TcpListener;
 
-use super::{surfaces, up};
+use super::{configuration, surfaces, up};
 use crate::{
     connection::{config_directory, data_directory},
     context::{Context, LOCAL},
@@ -166,9 +166,9 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         return output::line(&format!("{:#}", control::config::schema()));
     }
     let config = Config::load(args.config.as_deref(), environment::variables())
-        .map_err(|error| wrong(&args, &error.to_string()))?;
+        .map_err(|error| configuration::invalid("platform", args.config.as_deref(), &error))?;
     if args.check {
-        return output::line("the configuration is valid");
+        return configuration::report(&[]);
     }
     logs::init(config.log_level, log, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
@@ -330,12 +330,4 @@ async fn create_admin(app: &App, email: &str) -> Result<Option<(String, String)>
     };
     let password = String::from_utf8_lossy(password.expose()).into_owned();
     Ok(Some((email.to_owned(), password)))
-}
-
-fn wrong(args: &Args, message: &str) -> Failure {
-    let failure = Failure::new(Code::Usage, message);
-    match &args.config {
-        Some(_) => failure.hint("`svc platform --schema` describes every key"),
-        None => failure.hint("give the configuration file with -c FILE"),
-    }
 }

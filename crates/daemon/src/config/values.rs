@@ -1,0 +1,150 @@
+//! Values that several services check alike. Each error names the key.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+
+use super::ConfigError;
+
+type CheckResult<T> = Result<T, ConfigError>;
+
+/// A key that has no default.
+///
+/// # Errors
+/// The value is absent.
+pub fn required<T>(key: &str, value: Option<T>) -> CheckResult<T> {
+    value.ok_or_else(|| ConfigError::new(key, "this key is required"))
+}
+
+/// A path.
+///
+/// # Errors
+/// It is empty.
+pub fn path(key: &str, value: String) -> CheckResult<PathBuf> {
+    if value.is_empty() {
+        return Err(ConfigError::new(key, "a path must not be empty"));
+    }
+    Ok(PathBuf::from(value))
+}
+
+/// A path of an optional key.
+///
+/// # Errors
+/// It is empty.
+pub fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<PathBuf>> {
+    value.map(|value| path(key, value)).transpose()
+}
+
+/// The path of a state directory; without one, the `default` of the environment.
+///
+/// # Errors
+/// It is empty, or there is no default.
+pub fn state_dir(
+    key: &str,
+    value: Option<String>,
+    default: Option<PathBuf>,
+) -> CheckResult<PathBuf> {
+    let missing = || {
+        let message =
+            "this key is required if $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME are not set";
+        ConfigError::new(key, message)
+    };
+    optional_path(key, value)?.or(default).ok_or_else(missing)
+}
+
+/// An address of a listener. The error has `example`.
+///
+/// # Errors
+/// The value is not an address with a port.
+pub fn address(key: &str, value: &str, example: &str) -> CheckResult<SocketAddr> {
+    value.parse().map_err(|_| {
+        let message = format!("{value:?} is not an address and a port, such as {example}");
+        ConfigError::new(key, message)
+    })
+}
+
+/// A range of ports, `low-high`, both included. The error has `example`.
+///
+/// # Errors
+/// The value is not a range, or contains port 0.
+pub fn port_range(key: &str, value: &str, example: &str) -> CheckResult<RangeInclusive<u16>> {
+    let refused = |problem: &str| ConfigError::new(key, format!("{value:?} {problem}"));
+    let parsed = value.split_once('-').and_then(|(low, high)| {
+        Some((
+            low.trim().parse::<u16>().ok()?,
+            high.trim().parse::<u16>().ok()?,
+        ))
+    });
+    match parsed {
+        None => Err(refused(&format!(
+            "is not a range of ports, such as {example}"
+        ))),
+        Some((0, _)) => Err(refused("starts with port 0, which is not a valid port")),
+        Some((low, high)) if low > high => Err(refused("ends before it starts")),
+        Some((low, high)) => Ok(low..=high),
+    }
+}
+
+/// A list of networks and addresses.
+///
+/// # Errors
+/// A value is neither, or has bits outside of its prefix.
+pub fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
+    let network = |(index, value): (usize, &String)| {
+        let refused = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
+        let network = value
+            .parse::<IpNet>()
+            .or_else(|_| value.parse::<IpAddr>().map(IpNet::from))
+            .map_err(|_| refused(format!("{value:?} is not an address or a network")))?;
+        if network != network.trunc() {
+            let meant = network.trunc();
+            return Err(refused(format!(
+                "{value:?} is not the start of a network; did you mean {meant}?"
+            )));
+        }
+        Ok(network)
+    };
+    values.iter().enumerate().map(network).collect()
+}
+
+/// A number in a range.
+///
+/// # Errors
+/// It is outside.
+pub fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<u32> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let (low, high) = range.into_inner();
+    let message = format!("{value} is not between {low} and {high}");
+    Err(ConfigError::new(key, message))
+}
+
+/// A number in a range, as a size.
+///
+/// # Errors
+/// It is outside.
+pub fn size_within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<usize> {
+    let value = within(key, value, range)?;
+    Ok(usize::try_from(value).unwrap_or(usize::MAX))
+}
+
+/// More than any machine can hold. A larger number is a mistake.
+const MAX_COUNT: u32 = 10_000_000;
+
+/// A limit of a number of things.
+///
+/// # Errors
+/// It is 0, or more than any machine can hold.
+pub fn count(key: &str, value: u32) -> CheckResult<usize> {
+    size_within(key, value, 1..=MAX_COUNT)
+}
+
+/// Returns true if both addresses cannot be bound at the same time. An unspecified address overlaps
+/// all addresses.
+pub fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (any || one.ip() == other.ip())
+}
