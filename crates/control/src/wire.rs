@@ -11,16 +11,3 @@ pub(crate) fn date(at: Timestamp) -> String {
 pub(crate) fn unix_millis(at: Timestamp) -> u64 {
     u64::try_from(at.as_millisecond()).unwrap_or(0)
 }
-
-/// Percent-encodes what is not unreserved (RFC 3986 section 2.3).
-pub(crate) fn push_encoded(url: &mut String, text: &str) {
-    use std::fmt::Write as _;
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            url.push(byte.into());
-        } else {
-            // Writing to a string does not fail.
-            let _written = write!(url, "%{byte:02X}");
-        }
-    }
-}

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use store::{Order, Paging, projects, users, workspaces};
+use types::percent::escaped;
 use types::problem::Problem;
 
 use super::{Reason, Subject};
@@ -18,7 +19,6 @@ use crate::pages::layout::{PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::session::Visitor;
 use crate::problem::Answer;
-use crate::wire::push_encoded;
 
 #[derive(Template)]
 #[template(path = "operator.html")]
@@ -238,13 +238,6 @@ async fn shown(
         note: None,
         error: None,
     })
-}
-
-/// Escapes a value for a query.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    push_encoded(&mut out, text);
-    out
 }
 
 /// Number of rows on a page.

@@ -17,6 +17,7 @@ use serde_json::json;
 use store::idempotency::{self, Claim};
 use store::workspaces::Membership;
 use store::{Conflict, SecretHash, Tx, capacity, projects};
+use types::form;
 use types::id::ProjectId;
 use types::permission::Permission;
 use types::problem::Problem;
@@ -32,7 +33,6 @@ use crate::extract::{Body, Segment};
 use crate::plans::explain;
 use crate::problem::{Answer, Refusal};
 use crate::random;
-use crate::wire::push_encoded;
 
 pub(super) async fn create(
     caller: Caller<ProjectsWrite>,
@@ -277,27 +277,20 @@ async fn repeat(
 /// Address of the page for a first payment. It contains the chosen options, so that the user need
 /// not choose again.
 pub(crate) fn checkout_url(app: &App, workspace: &str, body: &CreateProject) -> String {
-    let mut url = app.config.url("/billing/checkout?workspaceId=");
-    push_encoded(&mut url, workspace);
-    for (name, value) in [
+    let query = form::encode([
+        ("workspaceId", workspace),
         ("plan", body.plan.as_str()),
         ("provider", body.provider.as_str()),
         ("region", &body.region),
         ("name", &body.name),
-    ] {
-        url.push('&');
-        url.push_str(name);
-        url.push('=');
-        push_encoded(&mut url, value);
-    }
-    url
+    ]);
+    app.config.url(&format!("/billing/checkout?{query}"))
 }
 
 /// Address of the page that sets up billing.
 pub(crate) fn setup_url(app: &App, workspace: &str) -> String {
-    let mut url = app.config.url("/billing/setup?workspaceId=");
-    push_encoded(&mut url, workspace);
-    url
+    let query = form::encode([("workspaceId", workspace)]);
+    app.config.url(&format!("/billing/setup?{query}"))
 }
 
 /// The error for a region that is not offered: unknown (400), or full since the preview (409).

@@ -12,6 +12,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION};
 use reqwest::{Client, RequestBuilder, Url};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
+use types::percent::escaped;
 
 use super::fetch::{MAX_FILE_BYTES, client, json};
 use super::secrets::FlowSecrets;
@@ -396,14 +397,7 @@ fn is_within(at: Timestamp, age: SignedDuration, now: Timestamp) -> bool {
 
 /// `application/x-www-form-urlencoded`, with more escapes than it requires.
 fn encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                char::from(byte).to_string()
-            }
-            other => format!("%{other:02X}"),
-        })
-        .collect()
+    escaped(text).to_string().replace('~', "%7E")
 }
 
 /// Lifetime of cached metadata. It rarely changes, and a change of keys is noticed without it.
