@@ -6,8 +6,3 @@ use jiff::Timestamp;
 pub(crate) fn date(at: Timestamp) -> String {
     format!("{at:.3}")
 }
-
-/// A time in milliseconds, for the first part of an id.
-pub(crate) fn unix_millis(at: Timestamp) -> u64 {
-    u64::try_from(at.as_millisecond()).unwrap_or(0)
-}

@@ -18,7 +18,7 @@ use store::idempotency::{self, Claim};
 use store::workspaces::Membership;
 use store::{Conflict, SecretHash, Tx, capacity, projects};
 use types::form;
-use types::id::ProjectId;
+use types::id::{ProjectId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -128,7 +128,7 @@ async fn attempt(
     // Checked again under the lock.
     let workspace = access::workspace(&mut tx, who, workspace, PERMISSION).await?;
 
-    let id = ProjectId::new(random::millis(now), random::bytes()?);
+    let id = ProjectId::new(unix_millis(now), random::bytes()?);
     let key = order.key.as_str();
     match idempotency::claim(&mut tx, workspace.id, key, order.hash, id, now).await? {
         Claim::Claimed => {}

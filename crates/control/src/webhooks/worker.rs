@@ -19,7 +19,7 @@ use store::webhooks::{self, Status, Webhook};
 use store::{Tx, projects};
 use tokio::task::{self, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use types::id::{AttemptId, DeliveryId, ProjectId, WebhookId};
+use types::id::{AttemptId, DeliveryId, ProjectId, WebhookId, unix_millis};
 
 use super::schedule::{DISABLED_AFTER, PAUSE, next_attempt};
 use super::secret;
@@ -256,7 +256,7 @@ async fn record_attempt(
         }
     };
     let attempt = Attempt {
-        id: AttemptId::new(random::millis(began), random::bytes()?),
+        id: AttemptId::new(unix_millis(began), random::bytes()?),
         delivery_id: delivery.id,
         status: status.to_owned(),
         http_status,

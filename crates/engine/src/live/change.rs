@@ -9,11 +9,11 @@ use serde_json::Value;
 use types::boundary::ListScope;
 use types::client::Client;
 use types::event::{Event, EventType};
-use types::id::EventId;
+use types::id::{EventId, unix_millis};
 use types::tunnel::Tunnel;
 
-use super::random::{random_bytes, unix_millis};
 use super::view::View;
+use crate::random::random_bytes;
 
 /// One change, with the object before and after it. If the object enters or leaves a watcher's
 /// filter, that watcher sees it created or deleted, so one change can be three different events.

@@ -2,7 +2,7 @@
 
 use types::tunnel::Hostname;
 
-use super::random::random_bytes;
+use crate::random::random_bytes;
 
 /// The namespace below which an engine publishes: `*.t.<base host>` (EN-10). On a managed engine,
 /// whose base is the cluster domain, each label ends with the endpoint of its project:

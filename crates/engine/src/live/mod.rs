@@ -18,7 +18,6 @@ mod hostnames;
 mod limits;
 mod names;
 mod owner;
-mod random;
 mod recent_hostnames;
 mod tunnel_view;
 mod view;

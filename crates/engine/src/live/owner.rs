@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use types::client::Client;
-use types::id::{ClientId, TunnelId};
+use types::id::{ClientId, TunnelId, unix_millis};
 use types::tunnel::{Hostname, Tunnel, TunnelProperties};
 
 use self::claim::serves_alike;
@@ -17,7 +17,6 @@ use super::change::{Change, WebttyChange};
 use super::counts::{Counts, Online};
 use super::group::{LoadMetric, NameHolders};
 use super::names::{NameKey, NameRef, routed_hostname};
-use super::random::{random_bytes, unix_millis};
 use super::recent_hostnames::{Order, RecentHostnames};
 use super::tunnel_view::{restore_keys, tunnel_resource};
 use super::view::View;
@@ -29,6 +28,7 @@ use super::{
 use crate::access::TunnelPolicy;
 use crate::clock::Clock;
 use crate::directory::Project;
+use crate::random::random_bytes;
 
 /// All live state of an engine. Shared by every worker; `A` is the handle of an agent.
 #[derive(Debug)]
