@@ -10,6 +10,7 @@
 pub mod lane;
 pub mod memory;
 mod memory_trimmer;
+pub mod permit;
 pub mod proxy_protocol;
 mod pump;
 mod scratch;
