@@ -1,7 +1,7 @@
 //! Domain-independent parts of every server process: configuration ([`config`]), TLS certificates
 //! and their reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access
 //! log's writer ([`access_log`]), problem responses ([`problem`]), rate limits ([`rate_limit`]),
-//! connection limits ([`connections`]), counters by key ([`counts`]), the size of heads over HTTP/2 ([`head_size`]), stopping
+//! connection limits ([`connections`]), counters by key ([`counts`]), maps of limited size ([`generations`]), the size of heads over HTTP/2 ([`head_size`]), stopping
 //! ([`shutdown`], [`signals`]), notifications to a supervisor ([`supervisor`]), the time of day
 //! ([`clock`]), and reading the files that an operator names ([`files`]).
 //!
@@ -32,6 +32,7 @@ pub mod config;
 pub mod connections;
 pub mod counts;
 pub mod files;
+pub mod generations;
 pub mod head_size;
 pub mod logs;
 pub mod metrics;
