@@ -24,6 +24,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::time::timeout;
+use types::percent::escaped;
 
 use crate::{Config, ConnectError, HostPort, Token, Tokens, connect::Connector, error::Step};
 
@@ -297,8 +298,8 @@ fn target(path: &str, params: serde_json::Map<String, Value>) -> String {
     if params.is_empty() {
         return path.to_owned();
     }
-    let params = percent_encoded(&Value::Object(params).to_string());
-    format!("{path}?params={params}")
+    let params = Value::Object(params).to_string();
+    format!("{path}?params={}", escaped(&params))
 }
 
 async fn read(body: Incoming) -> Result<Bytes, ApiError> {
@@ -317,20 +318,6 @@ fn authority(address: &HostPort) -> String {
         Some(host) if address.port() == 443 => host.to_owned(),
         _ => text,
     }
-}
-
-/// Encodes everything but RFC 3986 section 2.3's unreserved characters as `%XX`.
-fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-            out.extend(['%', digit(byte >> 4), digit(byte & 0xF)].map(|c| c.to_ascii_uppercase()));
-        }
-    }
-    out
 }
 
 /// Limit of a response body. A list of 10,000 tunnels takes a few megabytes.
@@ -408,14 +395,6 @@ mod tests {
         for text in ["", "up", "down;silence=1", "up;silence=-1", "up;silence="] {
             assert_eq!(PlatformLink::parse(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn params_are_encoded_byte_by_byte() {
-        assert_eq!(
-            percent_encoded(r#"{"a":"é"}"#),
-            "%7B%22a%22%3A%22%C3%A9%22%7D"
-        );
     }
 
     #[test]

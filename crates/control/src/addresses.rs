@@ -14,7 +14,7 @@ use serde_json::json;
 use store::addresses::{self, Address};
 use store::projects::Project;
 use store::{Conflict, Tx};
-use types::id::AddressId;
+use types::id::{AddressId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -91,7 +91,7 @@ async fn reserve_once(app: &App, who: &Principal, id: &str) -> Answer<Option<Add
     }
     let port = pick(&mut tx, app, &project, domain, ports, now).await?;
     let address = Address {
-        id: AddressId::new(random::millis(now), random::bytes()?),
+        id: AddressId::new(unix_millis(now), random::bytes()?),
         project_id: project.id,
         cluster_domain: domain.to_owned(),
         port: port.into(),

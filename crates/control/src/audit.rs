@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::Tx;
 use store::audit::Entry;
-use types::id::{AuditId, CredentialId, InvitationId, ProjectId, UserId, WorkspaceId};
+use types::id::{AuditId, CredentialId, InvitationId, ProjectId, UserId, WorkspaceId, unix_millis};
 
 pub(crate) use self::list::entry;
 use crate::app::App;
@@ -22,7 +22,6 @@ use crate::caller::Principal;
 use crate::problem::Answer;
 use crate::random;
 use crate::route::Serve as _;
-use crate::wire::unix_millis;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

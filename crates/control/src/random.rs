@@ -12,8 +12,3 @@ pub fn bytes<const N: usize>() -> Answer<[u8; N]> {
     rand::fill(&mut bytes).map_err(|_| Problem::internal())?;
     Ok(bytes)
 }
-
-/// The time in milliseconds, with which an id starts.
-pub fn millis(now: jiff::Timestamp) -> u64 {
-    u64::try_from(now.as_millisecond()).unwrap_or_default()
-}

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::{Json, Router};
 use credentials::{Identity, MintRequest, Provenance, TokenKind, mint_from};
 use jiff::{SignedDuration, Timestamp};
-use types::id::{EventId, UserId};
+use types::id::{EventId, UserId, unix_millis};
 use types::problem::Problem;
 
 use crate::app::App;
@@ -20,7 +20,7 @@ use crate::metrics;
 use crate::problem::Answer;
 use crate::random;
 use crate::route::Serve as _;
-use crate::wire::{date, unix_millis};
+use crate::wire::date;
 
 /// Route for minting.
 pub fn routes() -> Router<Arc<App>> {

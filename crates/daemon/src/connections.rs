@@ -1,11 +1,11 @@
 //! Limits of open connections, in total and per source.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+
+use crate::counts::Counts;
 
 /// Counts the open connections of a process. Its size is limited by their number.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Connections {
 #[derive(Debug, Default)]
 struct OpenConnections {
     count: usize,
-    by_source: HashMap<IpAddr, usize>,
+    by_source: Counts<IpAddr>,
 }
 
 /// One connection, counted until this is dropped.
@@ -62,12 +62,10 @@ impl Connections {
         if open.count >= self.most {
             return Err(ConnectionLimitError::Total);
         }
-        if let Some(source) = source {
-            let count = open.by_source.entry(source).or_default();
-            if *count >= self.most_per_source {
-                return Err(ConnectionLimitError::Source);
-            }
-            *count += 1;
+        if let Some(source) = source
+            && !open.by_source.add_within(source, self.most_per_source)
+        {
+            return Err(ConnectionLimitError::Source);
         }
         open.count += 1;
         Ok(ConnectionPermit {
@@ -89,13 +87,8 @@ impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock();
         open.count = open.count.saturating_sub(1);
-        if let Some(source) = self.source
-            && let Entry::Occupied(mut count) = open.by_source.entry(source)
-        {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
+        if let Some(source) = &self.source {
+            open.by_source.remove(source);
         }
     }
 }
@@ -148,7 +141,7 @@ mod tests {
         drop(begin("2001:db8:1:3::1").unwrap());
         drop((second, third, fourth));
         let open = connections.open.lock();
-        assert_eq!((open.count, open.by_source.len()), (0, 0));
+        assert!(open.count == 0 && open.by_source.is_empty());
     }
 
     #[test]

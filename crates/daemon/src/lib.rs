@@ -1,7 +1,7 @@
 //! Domain-independent parts of every server process: configuration ([`config`]), TLS certificates
 //! and their reload ([`tls`]), the metrics listener ([`metrics`]), logs ([`logs`]), the access
 //! log's writer ([`access_log`]), problem responses ([`problem`]), rate limits ([`rate_limit`]),
-//! connection limits ([`connections`]), the size of heads over HTTP/2 ([`head_size`]), stopping
+//! connection limits ([`connections`]), counters by key ([`counts`]), maps of limited size ([`generations`]), the size of heads over HTTP/2 ([`head_size`]), stopping
 //! ([`shutdown`], [`signals`]), notifications to a supervisor ([`supervisor`]), the time of day
 //! ([`clock`]), reading the files that an operator names ([`files`]), and tests of generated
 //! documents ([`documents`]).
@@ -31,8 +31,10 @@ pub mod access_log;
 pub mod clock;
 pub mod config;
 pub mod connections;
+pub mod counts;
 pub mod documents;
 pub mod files;
+pub mod generations;
 pub mod head_size;
 pub mod logs;
 pub mod metrics;

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use percent_encoding::percent_decode_str;
+
 /// Replaces a secret.
 pub(crate) const MASK: &str = "[masked]";
 
@@ -119,23 +121,7 @@ fn is_secret(name: &str) -> bool {
 
 /// Percent-decoded, as far as possible.
 fn decoded(name: &str) -> Cow<'_, str> {
-    if !name.contains('%') {
-        return name.into();
-    }
-    let mut bytes = name.bytes();
-    let mut out = Vec::with_capacity(name.len());
-    while let Some(byte) = bytes.next() {
-        let mut ahead = bytes.clone();
-        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-        match (byte, digit(ahead.next()), digit(ahead.next())) {
-            (b'%', Some(high), Some(low)) => {
-                out.push(u8::try_from(high << 4 | low).unwrap_or(b'?'));
-                bytes = ahead;
-            }
-            _ => out.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned().into()
+    percent_decode_str(name).decode_utf8_lossy()
 }
 
 fn is_token(scheme: &str) -> bool {

@@ -273,12 +273,7 @@ impl State {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let digest = digest::digest(&SHA256, bytes);
-    digest.as_ref().iter().fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").ok();
-        hex
-    })
+    hex::encode(digest::digest(&SHA256, bytes))
 }
 
 #[cfg(test)]

@@ -6,17 +6,17 @@
 
 use std::{
     fs, io,
-    io::Write,
     path::{Path, PathBuf},
 };
 
 use client::Token;
 use serde::{Deserialize, Serialize};
+use terminal::private;
 
 use crate::{
     failure::{Code, Failure},
     keyring::Account,
-    private, suggest,
+    suggest,
 };
 
 /// The context of a running `svc up`. It is the default while `svc up` runs, because its user wants
@@ -168,7 +168,7 @@ pub(crate) fn selected(directory: &Path) -> Option<String> {
 pub(crate) fn select(directory: &Path, name: Option<&str>) -> Result<(), Failure> {
     let path = directory.join(SELECTED_FILE);
     let written = match name {
-        Some(name) => write_private(&path, format!("{name}\n").as_bytes()),
+        Some(name) => private::write(&path, format!("{name}\n").as_bytes()),
         None => match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -248,7 +248,7 @@ impl Context {
         let path = file(directory, name)?;
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| Failure::from_error("the context cannot be written", error))?;
-        write_private(&path, &text).map_err(|error| {
+        private::write(&path, &text).map_err(|error| {
             Failure::from_error(&format!("cannot write {}", path.display()), error)
         })
     }
@@ -308,24 +308,6 @@ impl Drop for TemporaryContext {
             drop(Context::remove(&self.directory, &self.name));
         }
     }
-}
-
-/// Writes a file atomically. It is readable only by its owner from the first byte on.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    private::create_dir_all(directory)?;
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".{}", std::process::id()));
-    // Removes a leftover of an earlier process with the same id. A newly created file has the right
-    // mode and is not a link.
-    match fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = private::new_file().open(&unfinished)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)
 }
 
 /// Path of a context's file.

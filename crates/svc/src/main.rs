@@ -25,7 +25,6 @@ mod logging;
 mod output;
 mod participant;
 mod platform;
-mod private;
 mod prompt;
 mod properties;
 mod random;

@@ -17,7 +17,6 @@ pub(crate) use self::{
 };
 
 use std::{
-    fmt::Write as _,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -29,6 +28,7 @@ use client::{Token, backoff::Backoff};
 use reqwest::{Certificate, Client, Response, redirect};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use types::percent::escaped;
 
 use crate::failure::Failure;
 
@@ -291,14 +291,9 @@ fn fill(template: &str, ids: &[&str]) -> String {
             path.push_str(segment);
             continue;
         }
-        for byte in ids.next().copied().unwrap_or_default().bytes() {
-            if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~') {
-                path.push(char::from(byte));
-            } else {
-                // Writing to a string cannot fail.
-                let _written = write!(path, "%{byte:02X}");
-            }
-        }
+        let id = escaped(ids.next().copied().unwrap_or_default()).to_string();
+        // A segment of dots only would change the path.
+        path.push_str(&id.replace('.', "%2E"));
     }
     path
 }

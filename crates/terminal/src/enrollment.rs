@@ -1,10 +1,12 @@
 //! Registration data on a host: the id of its server, and the path of its keys.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::private;
 
 /// The file that an enrollment creates, in YAML with the keys of the published format. It contains
 /// no secret. But it decides which keys a server uses, so only its owner may write it.
@@ -63,7 +65,7 @@ impl Enrollment {
     pub fn load(path: &Path) -> Result<Self, EnrollmentError> {
         let unreadable = |error| EnrollmentError::Io(path.to_owned(), error);
         let file = File::open(path).map_err(unreadable)?;
-        if is_shared(&file).map_err(unreadable)? {
+        if private::is_shared(&file.metadata().map_err(unreadable)?) {
             return Err(EnrollmentError::Shared(path.to_owned()));
         }
         let mut text = String::new();
@@ -91,7 +93,7 @@ impl Enrollment {
     pub fn save(&self, path: &Path) -> Result<(), EnrollmentError> {
         let text = serde_saphyr::to_string(self)
             .map_err(|error| EnrollmentError::Content(path.to_owned(), error.to_string()))?;
-        write_private(path, text.as_bytes())
+        private::write(path, text.as_bytes())
             .map_err(|error| EnrollmentError::Io(path.to_owned(), error))
     }
 }
@@ -119,44 +121,6 @@ pub fn is_id(text: &str) -> bool {
     (1..=MAX_ID).contains(&text.len()) && !text.starts_with('.') && text.bytes().all(known)
 }
 
-/// True if users other than its owner can read or write a file.
-#[cfg(unix)]
-pub(crate) fn is_shared(file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt as _;
-    Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
-}
-
-/// On other systems the folder of a user, with its content, is private by default.
-#[cfg(not(unix))]
-#[expect(clippy::unnecessary_wraps, reason = "the shape of the other one")]
-pub(crate) fn is_shared(_file: &File) -> io::Result<bool> {
-    Ok(false)
-}
-
-/// Writes a file atomically, readable only by its owner from its first byte on.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let mut folders = fs::DirBuilder::new();
-    let mut options = fs::OpenOptions::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-        folders.mode(0o700);
-        options.mode(0o600);
-    }
-    folders.recursive(true).create(folder)?;
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(format!(".{}", std::process::id()));
-    match fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = options.write(true).create_new(true).open(&unfinished)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&unfinished, path)
-}
-
 /// The version of the file.
 pub const VERSION: u32 = 1;
 
@@ -168,6 +132,7 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -212,7 +177,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("e.yaml");
         for text in ["", "[]", "version: 1\n", "version: 2\nserverId: x\n"] {
-            write_private(&path, text.as_bytes()).unwrap();
+            private::write(&path, text.as_bytes()).unwrap();
             assert!(
                 matches!(Enrollment::load(&path), Err(EnrollmentError::Content(..))),
                 "{text}"

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use tty::identity::{EndpointIdentity, IdentityFileError, InvalidKeyError, MAX_FILE};
 use zeroize::Zeroizing;
 
-use crate::enrollment::{EnrollmentError, is_id, is_shared, write_private};
+use crate::enrollment::{EnrollmentError, is_id};
+use crate::private;
 
 /// Path of a server's identity, below a folder such as `~/.svc/webtty`.
 ///
@@ -29,7 +30,7 @@ pub fn path(folder: &Path, server_id: &str) -> Result<PathBuf, EnrollmentError> 
 pub fn load(path: &Path) -> Result<EndpointIdentity, IdentityError> {
     let unreadable = |error| IdentityError::Io(path.to_owned(), error);
     let file = File::open(path).map_err(unreadable)?;
-    if is_shared(&file).map_err(unreadable)? {
+    if private::is_shared(&file.metadata().map_err(unreadable)?) {
         return Err(IdentityError::Shared(path.to_owned()));
     }
     let mut text = Zeroizing::new(String::with_capacity(MAX_FILE));
@@ -53,7 +54,7 @@ pub fn load_or_create(path: &Path, now: Timestamp) -> Result<EndpointIdentity, I
         other => return other,
     }
     let identity = EndpointIdentity::generate()?;
-    write_private(path, identity.to_file(now).as_bytes())
+    private::write(path, identity.to_file(now).as_bytes())
         .map_err(|error| IdentityError::Io(path.to_owned(), error))?;
     Ok(identity)
 }
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(load(&path), Err(IdentityError::Shared(_))));
-        write_private(&path, b"{}").unwrap();
+        private::write(&path, b"{}").unwrap();
         assert!(matches!(load(&path), Err(IdentityError::Content(..))));
         assert!(super::path(dir.path(), "../x").is_err());
     }

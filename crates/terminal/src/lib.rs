@@ -10,5 +10,6 @@ pub mod enrollment;
 pub mod identity_file;
 pub mod inventory;
 pub mod keys;
+pub mod private;
 #[cfg(unix)]
 pub mod server;

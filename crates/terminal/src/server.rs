@@ -290,11 +290,7 @@ fn random<const N: usize>() -> Option<[u8; N]> {
 /// A new session id for logs.
 fn session_id() -> String {
     let bytes: [u8; 10] = random().unwrap_or_default();
-    let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
-    let digits = bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 0xF)]);
-    "tty_".chars().chain(digits).collect()
+    format!("tty_{}", hex::encode(bytes))
 }
 
 /// Error for clients that connect during a shutdown.

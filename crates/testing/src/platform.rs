@@ -259,7 +259,7 @@ impl FakePlatform {
         let claims = json!({"type": "pat", "userId": user, "token_endpoint": endpoint});
         let token = self.mint(claims);
         let proof = CredentialProof::Pat {
-            sha256: hex(&credentials::digest(&token)),
+            sha256: hex::encode(credentials::digest(&token)),
             token_endpoint: Some(endpoint),
         };
         (self.add_credential(number, user, proof, change), token)
@@ -432,14 +432,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("writing to a string");
-        hex
-    })
 }
 
 fn ed25519() -> (String, EncodingKey) {

@@ -2,14 +2,16 @@
 //!
 //! It contains one current-thread runtime per core ([`Workers`]), a TCP socket that can move
 //! between them and reads ahead of TLS ([`Socket`]), standing data connections of the agent
-//! protocol's extension `pool/1` ([`standing`]), lanes for many small streams ([`lane`]), and the
-//! loop that joins two byte streams ([`pump()`]). It has no names, tunnels, tokens or HTTP.
+//! protocol's extension `pool/1` ([`standing`]), lanes for many small streams ([`lane`]), the loop
+//! that joins two byte streams ([`pump()`]), and permits that count what is in use ([`permit`]). It
+//! has no names, tunnels, tokens or HTTP.
 //!
 //! The design is based on measurements; see `ARCHITECTURE.md` ("Performance").
 
 pub mod lane;
 pub mod memory;
 mod memory_trimmer;
+pub mod permit;
 pub mod proxy_protocol;
 mod pump;
 mod scratch;

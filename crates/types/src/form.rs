@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::percent::escaped;
 use crate::query_credential::percent_decode;
 
 /// The parameters of a form or a query, each of which appears once. Two parsers could interpret a
@@ -78,29 +79,14 @@ pub fn encode<'a>(parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> S
         if !text.is_empty() {
             text.push('&');
         }
-        escape(&mut text, name);
-        text.push('=');
-        escape(&mut text, value);
+        // A space is written as %20, which form and URI decoders both accept.
+        text.extend(escaped(name).chain(["="]).chain(escaped(value)));
     }
     text
 }
 
-fn escape(text: &mut String, value: &str) {
-    for byte in value.bytes() {
-        // RFC 3986 section 2.3. A space is written as %20, which form and URI decoders both accept.
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            text.push(char::from(byte));
-        } else {
-            text.push('%');
-            for digit in [byte >> 4, byte & 15] {
-                let digit = char::from_digit(digit.into(), 16).unwrap_or('0');
-                text.push(digit.to_ascii_uppercase());
-            }
-        }
-    }
-}
-
-fn decode(text: &str) -> Option<String> {
+/// Decodes a name or a value; `None` for a broken escape or invalid UTF-8.
+pub fn decode(text: &str) -> Option<String> {
     let bytes = percent_decode(text.replace('+', " ").as_bytes())?;
     String::from_utf8(bytes).ok()
 }

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Number of random bytes in an id; the rest of its 128 bits are time and version.
@@ -185,6 +186,11 @@ impl<'de> Deserialize<'de> for StreamId {
         let given = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         given.parse().map_err(serde::de::Error::custom)
     }
+}
+
+/// The time of an id; 0 before 1970.
+pub fn unix_millis(at: Timestamp) -> u64 {
+    u64::try_from(at.as_millisecond()).unwrap_or(0)
 }
 
 /// Returns the value of one hex digit in either case.

@@ -32,6 +32,7 @@ pub mod network;
 pub mod path;
 #[cfg(feature = "vocabulary")]
 pub mod pattern;
+pub mod percent;
 #[cfg(feature = "vocabulary")]
 pub mod permission;
 #[cfg(feature = "vocabulary")]

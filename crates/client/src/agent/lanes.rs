@@ -1,15 +1,6 @@
 //! Lanes (`lane/2`): many small streams on one connection, and the migration of streams that grow.
 
-use std::{
-    collections::HashMap,
-    future::poll_fn,
-    io,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, future::poll_fn, io, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -251,22 +242,6 @@ impl<C> Drop for RendezvousGuard<C> {
         let removed = self.moves.0.lock().remove(&self.stream_id);
         // A dropped lease returns its connection; not under the lock.
         drop(removed);
-    }
-}
-
-/// Counts the lanes of a runtime.
-pub(crate) struct LaneCountGuard(Arc<AtomicUsize>);
-
-impl LaneCountGuard {
-    pub(crate) fn count(lanes: &Arc<AtomicUsize>) -> Self {
-        lanes.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(lanes))
-    }
-}
-
-impl Drop for LaneCountGuard {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

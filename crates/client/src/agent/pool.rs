@@ -3,10 +3,7 @@
 use std::{
     io,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -20,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use transport::{
     TlsStream,
+    permit::{Counter, Permit},
     standing::{AcceptedStream, FramedStream, StandingConnection},
 };
 use types::causes::chain;
@@ -44,9 +42,9 @@ pub(crate) struct Pool {
     shared: Arc<AgentState>,
     path: Arc<DataPath>,
     over: CancellationToken,
-    open: Arc<AtomicUsize>,
+    open: Arc<Counter>,
     /// Number of lanes among them.
-    lanes: Arc<AtomicUsize>,
+    lanes: Arc<Counter>,
     /// Migration targets for streams of lanes, if the engine supports `lane/2`.
     moves: Option<Arc<MigrationRendezvous>>,
 }
@@ -71,7 +69,7 @@ impl Pool {
     /// Dials the requested number of further connections, within [`MAX_POOL`].
     pub(crate) fn grow(&self, request: &PoolReq) {
         for _ in 0..request.count {
-            let Some(place) = CapacityPermit::take(&self.open, MAX_POOL) else {
+            let Some(place) = Permit::take_within(&self.open, MAX_POOL) else {
                 debug!(
                     max = MAX_POOL,
                     "the engine asks for more standing connections"
@@ -90,7 +88,7 @@ impl Pool {
                 match run_pooled_connection(&shared, &path, &over, moves.as_ref(), secret).await {
                     Ok(None) => {}
                     Ok(Some((io, moves))) => {
-                        let Some(lane) = CapacityPermit::take(&lanes, MAX_LANES) else {
+                        let Some(lane) = Permit::take_within(&lanes, MAX_LANES) else {
                             debug!(max = MAX_LANES, "the engine opens more lanes than allowed");
                             return;
                         };
@@ -104,24 +102,6 @@ impl Pool {
                 }
             });
         }
-    }
-}
-
-/// A permit for one of a limited number of connections, released when dropped.
-struct CapacityPermit(Arc<AtomicUsize>);
-
-impl CapacityPermit {
-    fn take(open: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let more = |now: usize| (now < most).then_some(now + 1);
-        open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
-            .ok()?;
-        Some(Self(Arc::clone(open)))
-    }
-}
-
-impl Drop for CapacityPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -335,14 +315,15 @@ mod tests {
         let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
         let shared = Arc::new(AgentState::new(config, connector));
         let pool = Pool::new(shared, Arc::default(), CancellationToken::new(), false);
-        pool.open.store(16_383, Ordering::Relaxed);
+        let open: Vec<_> = (0..16_383).map(|_| Permit::take(&pool.open)).collect();
         let request = PoolReq {
             secret: String::new(),
             count: 2,
             idle_timeout_ms: 0,
         };
         pool.grow(&request);
-        assert_eq!(pool.open.load(Ordering::Relaxed), 16_384);
+        assert_eq!(pool.open.count(), 16_384);
+        drop(open);
     }
 
     /// Size of the future that a function returns.

@@ -20,10 +20,13 @@ use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use transport::lane::Budget;
+use transport::{
+    lane::Budget,
+    permit::{Counter, Permit},
+};
 use wire::lane::DOWN_LIMIT;
 
-use super::{AgentStatus, forward::Forward, inbound::MAX_PENDING_VISITORS, lanes::LaneCountGuard};
+use super::{AgentStatus, forward::Forward, inbound::MAX_PENDING_VISITORS};
 use crate::agent::target::ForwardOptions;
 use crate::agent::tunnel::{CloseReason, MAX_WAITING, Status, VisitorQueue};
 use crate::connect::Connector;
@@ -36,7 +39,7 @@ pub(crate) struct AgentState {
     connector: Connector,
     runtimes: Vec<Handle>,
     /// Number of lanes that each runtime serves.
-    lanes: Vec<Arc<AtomicUsize>>,
+    lanes: Vec<Arc<Counter>>,
     turn: AtomicUsize,
     status: watch::Sender<AgentStatus>,
     failures: watch::Sender<Failures>,
@@ -137,12 +140,12 @@ impl AgentState {
     /// The same on the runtime with the fewest lanes. The engine has one lane for each of its
     /// cores, and each causes the same load.
     pub(crate) fn spawn_lane(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let count = |(_, lanes): &(&Handle, &Arc<AtomicUsize>)| lanes.load(Ordering::Relaxed);
+        let count = |(_, lanes): &(&Handle, &Arc<Counter>)| lanes.count();
         let fewest = self.runtimes.iter().zip(&self.lanes).min_by_key(count);
         let Some((runtime, lanes)) = fewest else {
             return;
         };
-        let counted = LaneCountGuard::count(lanes);
+        let counted = Permit::take(lanes);
         self.spawn_on(runtime, async move {
             work.await;
             drop(counted);

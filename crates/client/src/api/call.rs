@@ -5,8 +5,9 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Bytes, Incoming};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
+use types::percent::escaped;
 
-use super::{Api, ApiError, ApiRequest, HttpError, events::SILENCE, percent_encoded, read, target};
+use super::{Api, ApiError, ApiRequest, HttpError, events::SILENCE, read, target};
 use crate::{ConnectError, error::Step};
 
 /// A response body that is read in pieces.
@@ -140,7 +141,7 @@ pub fn path(template: &str, parameters: &[(&str, &str)]) -> String {
             Some((_, value)) if value.bytes().all(|byte| byte == b'.') => {
                 path.push_str(&"%2E".repeat(value.len()));
             }
-            Some((_, value)) => path.push_str(&percent_encoded(value)),
+            Some((_, value)) => path.extend(escaped(value)),
             None => path.push_str(segment),
         }
     }

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use store::billing::{self, Change, Invoice};
 use store::{Conn, Tx, workspaces};
-use types::id::{InvoiceId, ProjectId, SubscriptionChangeId, SubscriptionId, WorkspaceId};
+use types::id::{
+    InvoiceId, ProjectId, SubscriptionChangeId, SubscriptionId, WorkspaceId, unix_millis,
+};
 use types::problem::Problem;
 
 use super::account::{Account, PaymentStatus, Period, Subscription, day_of};
@@ -72,7 +74,7 @@ impl Billing for Ledger {
                 }
                 None => {
                     let new = billing::Subscription {
-                        id: SubscriptionId::new(random::millis(now), random::bytes()?),
+                        id: SubscriptionId::new(unix_millis(now), random::bytes()?),
                         workspace_id: workspace,
                         status: ACTIVE.to_owned(),
                         currency: currency.to_owned(),
@@ -241,7 +243,7 @@ async fn note(
     now: Timestamp,
 ) -> Answer<()> {
     let change = Change {
-        id: SubscriptionChangeId::new(random::millis(now), random::bytes()?),
+        id: SubscriptionChangeId::new(unix_millis(now), random::bytes()?),
         subscription_id: subscription.id,
         workspace_id: subscription.workspace_id,
         project_id: project,
@@ -257,7 +259,7 @@ async fn note(
 fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) -> Answer<Invoice> {
     let first = item.paid_until.unwrap_or(Date::MIN).max(day_of(now));
     Ok(Invoice {
-        id: InvoiceId::new(random::millis(now), random::bytes()?),
+        id: InvoiceId::new(unix_millis(now), random::bytes()?),
         workspace_id: item.workspace,
         subscription_id: subscription.id,
         status: "open".to_owned(),

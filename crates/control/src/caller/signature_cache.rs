@@ -4,25 +4,23 @@
 //! request checks in the database that the credential is valid, so that a revocation takes effect
 //! with the next request in every process.
 
-use std::collections::HashMap;
-use std::mem;
 use std::sync::Arc;
 
 use credentials::VerifiedToken;
+use daemon::generations::Generations;
 use parking_lot::Mutex;
 use types::id::CredentialId;
 
 use super::token::UnverifiedClaims;
 
-/// A bounded cache of verified signatures by the SHA-256 of the token. It has two generations. The
-/// old one is dropped when the young one is full. A used entry moves to the young one and so stays.
-#[derive(Debug, Default)]
-pub struct SignatureCache(Mutex<Generations>);
+/// A bounded cache of verified signatures by the SHA-256 of the token. A used entry stays.
+#[derive(Debug)]
+pub struct SignatureCache(Mutex<Generations<[u8; 32], CachedSignature>>);
 
-#[derive(Debug, Default)]
-struct Generations {
-    young: HashMap<[u8; 32], CachedSignature>,
-    old: HashMap<[u8; 32], CachedSignature>,
+impl Default for SignatureCache {
+    fn default() -> Self {
+        Self(Mutex::new(Generations::new(GENERATION)))
+    }
 }
 
 /// A verified signature.
@@ -46,13 +44,7 @@ pub(super) enum Signer {
 impl SignatureCache {
     /// The entry of a token, for any key.
     pub(super) fn get(&self, digest: &[u8; 32]) -> Option<CachedSignature> {
-        let mut generations = self.0.lock();
-        if let Some(entry) = generations.young.get(digest) {
-            return Some(entry.clone());
-        }
-        let entry = generations.old.remove(digest)?;
-        generations.put(*digest, entry.clone());
-        Some(entry)
+        self.0.lock().touch(digest).cloned()
     }
 
     /// Stores the entry of a token, unless the token is too long.
@@ -61,15 +53,6 @@ impl SignatureCache {
             let digest = entry.verified.digest;
             self.0.lock().put(digest, entry);
         }
-    }
-}
-
-impl Generations {
-    fn put(&mut self, digest: [u8; 32], entry: CachedSignature) {
-        if self.young.len() >= GENERATION {
-            self.old = mem::take(&mut self.young);
-        }
-        self.young.insert(digest, entry);
     }
 }
 
@@ -114,8 +97,7 @@ mod tests {
     }
 
     fn kept(verdicts: &SignatureCache) -> usize {
-        let generations = verdicts.0.lock();
-        generations.young.len() + generations.old.len()
+        verdicts.0.lock().len()
     }
 
     #[test]

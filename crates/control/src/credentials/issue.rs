@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::credentials::{self as stored, Credential, Kind};
 use store::{Conflict, SecretHash, Tx, sessions};
-use types::id::{CredentialId, UserId};
+use types::id::{CredentialId, UserId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -31,7 +31,6 @@ use crate::problem::{Answer, Refusal, bad};
 use crate::random;
 use crate::tokens::{mint_request, text, token_id};
 use crate::user_text::name;
-use crate::wire::unix_millis;
 
 pub(super) async fn create(
     Caller { principal: who, .. }: Caller<CredentialsWrite>,

@@ -24,7 +24,7 @@ use store::stored_records::{self, StoredRecords};
 use store::usage::{TurnUsage, Usage};
 use store::{Tx, directory, engines, events, logs, revoked_tokens, usage};
 use types::event::{Event, EventType};
-use types::id::{LogId, ProjectId, TunnelId};
+use types::id::{LogId, ProjectId, TunnelId, unix_millis};
 use types::json::Limits;
 use types::problem::Problem;
 
@@ -37,7 +37,6 @@ use crate::plans::Catalogue;
 use crate::problem::{Answer, Refusal};
 use crate::random;
 use crate::webhooks;
-use crate::wire::unix_millis;
 
 /// Stores a batch, unless it was stored before.
 pub(super) async fn receive(

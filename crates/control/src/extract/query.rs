@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use store::{Order, Paging};
+use types::form::decode;
 use types::problem::Problem;
 
 use crate::app::App;
@@ -147,23 +148,6 @@ fn bad(name: &str, problem: &str) -> Refusal {
 
 fn malformed() -> Refusal {
     Problem::invalid_request("the query is not encoded correctly").into()
-}
-
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let high = char::from(rest.next()?).to_digit(16)?;
-                let low = char::from(rest.next()?).to_digit(16)?;
-                u8::try_from(high << 4 | low).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! A search may read many rows to find few. Without a limit, the searches of one user could occupy
 //! every connection to the database.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
+use daemon::counts::Counts;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
@@ -18,7 +18,7 @@ use crate::problem::Answer;
 #[derive(Debug)]
 pub struct SearchLimit {
     places: Semaphore,
-    of_users: Mutex<HashMap<UserId, usize>>,
+    of_users: Mutex<Counts<UserId>>,
 }
 
 impl Default for SearchLimit {
@@ -44,17 +44,12 @@ impl SearchLimit {
     /// # Errors
     /// The user has too many searches in progress, or those of other users take too long.
     pub async fn begin(&self, user: UserId) -> Answer<Search<'_>> {
-        {
-            let mut of_users = self.of_users.lock();
-            let count = of_users.entry(user).or_default();
-            if *count >= MAX_OF_USER {
-                let detail = "Your previous searches are still running.";
-                return Err(Problem::too_many_requests()
-                    .with_detail(detail)
-                    .with_retry_after(RETRY_AFTER_SECONDS)
-                    .into());
-            }
-            *count += 1;
+        if !self.of_users.lock().add_within(user, MAX_OF_USER) {
+            let detail = "Your previous searches are still running.";
+            return Err(Problem::too_many_requests()
+                .with_detail(detail)
+                .with_retry_after(RETRY_AFTER_SECONDS)
+                .into());
         }
         let mut search = Search {
             limit: self,
@@ -75,13 +70,7 @@ impl SearchLimit {
 
 impl Drop for Search<'_> {
     fn drop(&mut self) {
-        let mut of_users = self.limit.of_users.lock();
-        if let Some(count) = of_users.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                of_users.remove(&self.user);
-            }
-        }
+        self.limit.of_users.lock().remove(&self.user);
     }
 }
 

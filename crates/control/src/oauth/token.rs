@@ -11,7 +11,7 @@ use serde_json::json;
 use store::device_grants::{self, Status};
 use store::oauth_codes::{self, Redeemer};
 use store::{SecretHash, credentials};
-use types::id::CredentialId;
+use types::id::{CredentialId, unix_millis};
 
 use super::clients::Client;
 use super::device_authorization::INTERVAL_SECONDS;
@@ -25,7 +25,6 @@ use crate::extract::ClientIp;
 use crate::people::secret_link::LinkSecret;
 use crate::problem::{Answer, Refusal};
 use crate::random;
-use crate::wire::unix_millis;
 
 /// RFC 6749 section 4.1.3.
 pub(super) const CODE_GRANT: &str = "authorization_code";

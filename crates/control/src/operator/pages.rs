@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 use store::{Order, Paging, projects, users, workspaces};
+use types::percent::escaped;
 use types::problem::Problem;
 
 use super::{Reason, Subject};
@@ -18,7 +19,6 @@ use crate::pages::layout::{PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::session::Visitor;
 use crate::problem::Answer;
-use crate::wire::encoded;
 
 #[derive(Template)]
 #[template(path = "operator.html")]
@@ -223,7 +223,7 @@ async fn shown(
     let last = total.div_ceil(u64::from(ROWS));
     let address = |page: u32| {
         let path = kind.path();
-        format!("/operator/{path}?page={page}&q={}", encoded(&search))
+        format!("/operator/{path}?page={page}&q={}", escaped(&search))
     };
     let previous = (number > 1).then(|| address(number - 1));
     let next = (u64::from(number) < last).then(|| address(number + 1));

@@ -8,7 +8,7 @@ use serde_json::json;
 use store::users::{self, NewUser, Role, Status, User};
 use store::workspaces::Type;
 use store::{PasswordHash, Store, Tx, members};
-use types::id::{SessionId, UserId, WorkspaceId};
+use types::id::{SessionId, UserId, WorkspaceId, unix_millis};
 use types::problem::Problem;
 
 use super::attempts::AttemptKey;
@@ -22,7 +22,6 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::problem::Answer;
 use crate::random;
 use crate::user_text::is_unseen;
-use crate::wire::unix_millis;
 
 /// A user to create. The password has been checked.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use store::passkeys::{self, Passkey};
-use types::id::PasskeyId;
+use types::id::{PasskeyId, unix_millis};
 use types::problem::Problem;
 use webauthn::{Registration, RelyingParty};
 
@@ -29,7 +29,6 @@ use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::problem::Answer;
 use crate::random;
-use crate::wire::unix_millis;
 
 /// The platform as a relying party of Web Authentication.
 ///

@@ -14,7 +14,7 @@ use serde_json::Value;
 use store::sessions::{self, Session};
 use store::users::{self, Status, User};
 use store::{Conn, SecretHash, Tx, passkeys};
-use types::id::SessionId;
+use types::id::{SessionId, unix_millis};
 
 use super::cookie::Cookie;
 use super::secret_link::LinkSecret;
@@ -25,7 +25,6 @@ use crate::pages::layout::PageRefusal;
 use crate::problem::Answer;
 use crate::random;
 use crate::rate_limit;
-use crate::wire::unix_millis;
 
 /// A user with a session.
 #[derive(Clone, Debug)]

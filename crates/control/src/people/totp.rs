@@ -6,10 +6,10 @@
 
 use aws_lc_rs::hmac;
 use credentials::Secret;
+use data_encoding::BASE32;
 use jiff::Timestamp;
 use subtle::{ConditionallySelectable as _, ConstantTimeEq as _};
-
-use crate::wire::encoded;
+use types::percent::escaped;
 
 /// The secret that a user's authenticator app and the platform share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,27 +38,15 @@ impl TotpSecret {
     /// The secret in the form that a user types into an app: base32 (RFC 4648 section 6), 32
     /// characters.
     pub fn base32(&self) -> String {
-        let mut text = String::with_capacity(SECRET_BYTES.div_ceil(5) * 8);
-        for group in self.0.expose().chunks(5) {
-            let mut bytes = [0; 8];
-            for (byte, given) in bytes.iter_mut().skip(3).zip(group) {
-                *byte = *given;
-            }
-            let bits = u64::from_be_bytes(bytes);
-            for place in (0..8).rev() {
-                let digit = usize::try_from(bits >> (5 * place) & 31).unwrap_or_default();
-                text.push(char::from(BASE32.get(digit).copied().unwrap_or(b'A')));
-            }
-        }
-        text
+        BASE32.encode(self.0.expose())
     }
 
     /// The address that an app reads from a link or a QR code.
     pub fn uri(&self, issuer: &str, account: &str) -> String {
         format!(
             "otpauth://totp/{issuer}:{account}?secret={secret}&issuer={issuer}&algorithm=SHA1&digits={DIGITS}&period={PERIOD}",
-            issuer = encoded(issuer),
-            account = encoded(account),
+            issuer = escaped(issuer),
+            account = escaped(account),
             secret = self.base32(),
         )
     }
@@ -110,8 +98,6 @@ impl Code {
         (count == DIGITS).then_some(Self(value))
     }
 }
-
-const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
 /// Digits of a code.
 const DIGITS: u32 = 6;

@@ -3,12 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 use store::{Tx, audit};
-use types::id::{AuditId, ProjectId, WorkspaceId};
+use types::id::{AuditId, ProjectId, WorkspaceId, unix_millis};
 
 use crate::caller::{Principal, Source};
 use crate::problem::Answer;
 use crate::random;
-use crate::wire::unix_millis;
 
 /// Writes an audit entry in the same transaction as the action.
 ///

@@ -17,7 +17,8 @@ use serde_json::json;
 use store::idempotency::{self, Claim};
 use store::workspaces::Membership;
 use store::{Conflict, SecretHash, Tx, capacity, projects};
-use types::id::ProjectId;
+use types::form;
+use types::id::{ProjectId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -32,7 +33,6 @@ use crate::extract::{Body, Segment};
 use crate::plans::explain;
 use crate::problem::{Answer, Refusal};
 use crate::random;
-use crate::wire::encoded;
 
 pub(super) async fn create(
     caller: Caller<ProjectsWrite>,
@@ -124,7 +124,7 @@ async fn attempt(
     // Checked again under the lock.
     let workspace = access::workspace(&mut tx, who, workspace, PERMISSION).await?;
 
-    let id = ProjectId::new(random::millis(now), random::bytes()?);
+    let id = ProjectId::new(unix_millis(now), random::bytes()?);
     let key = order.key.as_str();
     match idempotency::claim(&mut tx, workspace.id, key, order.hash, id, now).await? {
         Claim::Claimed => {}
@@ -265,27 +265,20 @@ async fn repeat(
 /// Address of the page for a first payment. It contains the chosen options, so that the user need
 /// not choose again.
 pub(crate) fn checkout_url(app: &App, workspace: &str, body: &CreateProject) -> String {
-    let mut url = app.config.url("/billing/checkout?workspaceId=");
-    url.extend(encoded(workspace));
-    for (name, value) in [
+    let query = form::encode([
+        ("workspaceId", workspace),
         ("plan", body.plan.as_str()),
         ("provider", body.provider.as_str()),
         ("region", &body.region),
         ("name", &body.name),
-    ] {
-        url.push('&');
-        url.push_str(name);
-        url.push('=');
-        url.extend(encoded(value));
-    }
-    url
+    ]);
+    app.config.url(&format!("/billing/checkout?{query}"))
 }
 
 /// Address of the page that sets up billing.
 pub(crate) fn setup_url(app: &App, workspace: &str) -> String {
-    let mut url = app.config.url("/billing/setup?workspaceId=");
-    url.extend(encoded(workspace));
-    url
+    let query = form::encode([("workspaceId", workspace)]);
+    app.config.url(&format!("/billing/setup?{query}"))
 }
 
 /// The error for a region that is not offered: unknown (400), or full since the preview (409).

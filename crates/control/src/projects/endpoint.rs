@@ -12,9 +12,8 @@ impl ProjectEndpoint {
     /// Creates an endpoint from random bytes.
     pub fn new(random: [u8; 4]) -> Self {
         let mut text = [0; 8];
-        for (digits, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(random) {
-            *digits = [hex_digit(byte >> 4), hex_digit(byte & 15)];
-        }
+        // Fails only for a text of another length.
+        hex::encode_to_slice(random, &mut text).ok();
         Self(text)
     }
 
@@ -55,13 +54,6 @@ impl fmt::Debug for ProjectEndpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected eight lower-case hex digits")]
 pub struct BadEndpoint;
-
-fn hex_digit(value: u8) -> u8 {
-    match value {
-        0..=9 => b'0' + value,
-        _ => b'a' + value - 10,
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use store::deliveries::{self, NewDelivery};
 use store::{Tx, webhooks};
 use types::event::Event;
-use types::id::{DeliveryId, ProjectId};
+use types::id::{DeliveryId, ProjectId, unix_millis};
 
 use crate::metrics;
 use crate::problem::Answer;
@@ -36,7 +36,7 @@ pub async fn on_event(tx: &mut Tx, event: &Event, now: Timestamp) -> Answer<u64>
             continue;
         }
         let delivery = NewDelivery {
-            id: DeliveryId::new(random::millis(now), random::bytes()?),
+            id: DeliveryId::new(unix_millis(now), random::bytes()?),
             webhook_id: webhook.id,
             project_id,
             event_id: event.id,

@@ -15,7 +15,7 @@ use serde_json::json;
 use store::projects::Project;
 use store::webhooks::{self as stored, Status};
 use store::{Tx, deliveries};
-use types::id::WebhookId;
+use types::id::{WebhookId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -44,7 +44,7 @@ pub(super) async fn create(
     let events = events(&body.events)?;
     let url = url(&app, &body.config)?;
     let now = app.now();
-    let id = WebhookId::new(random::millis(now), random::bytes()?);
+    let id = WebhookId::new(unix_millis(now), random::bytes()?);
     let signing = secret::draw()?;
     let sealed_secret = secret::sealed(&app, id, &signing)?;
     let mut tx = app.store.begin().await?;

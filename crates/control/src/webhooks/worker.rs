@@ -6,12 +6,11 @@
 //! sending.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use credentials::webhook::{Message, headers};
+use daemon::counts::Counts;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 use store::deliveries::{self, Attempt, Delivery, Due, Outcome};
@@ -19,7 +18,7 @@ use store::webhooks::{self, Status, Webhook};
 use store::{Tx, projects};
 use tokio::task::{self, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use types::id::{AttemptId, DeliveryId, ProjectId, WebhookId};
+use types::id::{AttemptId, DeliveryId, ProjectId, WebhookId, unix_millis};
 
 use super::schedule::{DISABLED_AFTER, PAUSE, next_attempt};
 use super::secret;
@@ -70,39 +69,6 @@ struct InFlightDeliveries {
     of_project: Counts<ProjectId>,
 }
 
-/// A counter for each key. Keys with a count of zero are removed.
-struct Counts<K>(HashMap<K, usize>);
-
-impl<K> Default for Counts<K> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
-}
-
-impl<K: Copy + Eq + Hash> Counts<K> {
-    fn is_below(&self, key: K, most: usize) -> bool {
-        self.0.get(&key).is_none_or(|count| *count < most)
-    }
-
-    fn full(&self, most: usize) -> Vec<K> {
-        let full = self.0.iter().filter(|(_, count)| **count >= most);
-        full.map(|(key, _)| *key).collect()
-    }
-
-    fn add(&mut self, key: K) {
-        *self.0.entry(key).or_default() += 1;
-    }
-
-    fn remove(&mut self, key: K) {
-        if let Entry::Occupied(mut count) = self.0.entry(key) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
-    }
-}
-
 impl InFlightDeliveries {
     fn free_slots(&self) -> usize {
         MAX_IN_FLIGHT.saturating_sub(self.tasks.len())
@@ -110,11 +76,11 @@ impl InFlightDeliveries {
 
     /// Selects the due deliveries that can start now, in their order.
     fn choose(&self, due: &[Due]) -> Vec<DeliveryId> {
-        let mut webhooks = Counts(self.to_webhook.0.clone());
-        let mut projects = Counts(self.of_project.0.clone());
+        let mut webhooks = self.to_webhook.clone();
+        let mut projects = self.of_project.clone();
         let may = |due: &&Due| {
-            let may = webhooks.is_below(due.webhook_id, MAX_TO_WEBHOOK)
-                && projects.is_below(due.project_id, MAX_OF_PROJECT);
+            let may = webhooks.get(&due.webhook_id) < MAX_TO_WEBHOOK
+                && projects.get(&due.project_id) < MAX_OF_PROJECT;
             if may {
                 webhooks.add(due.webhook_id);
                 projects.add(due.project_id);
@@ -157,8 +123,8 @@ impl InFlightDeliveries {
         let Some(ended) = ended else { return false };
         let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
         if let Some((webhook, project)) = self.of.remove(&id) {
-            self.to_webhook.remove(webhook);
-            self.of_project.remove(project);
+            self.to_webhook.remove(&webhook);
+            self.of_project.remove(&project);
         }
         true
     }
@@ -177,11 +143,10 @@ async fn start_due(app: &Arc<App>, in_flight: &mut InFlightDeliveries) -> Answer
         let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
         return Ok(wait.clamp(SHORTEST_WAIT, POLL));
     }
-    let full = (
-        in_flight.to_webhook.full(MAX_TO_WEBHOOK),
-        in_flight.of_project.full(MAX_OF_PROJECT),
-    );
-    let due = deliveries::due(&mut read, now, (&full.0, &full.1), SEARCH_LIMIT).await?;
+    let full_webhooks: Vec<_> = in_flight.to_webhook.full(MAX_TO_WEBHOOK).copied().collect();
+    let full_projects: Vec<_> = in_flight.of_project.full(MAX_OF_PROJECT).copied().collect();
+    let full = (&*full_webhooks, &*full_projects);
+    let due = deliveries::due(&mut read, now, full, SEARCH_LIMIT).await?;
     drop(read);
     let chosen = in_flight.choose(&due);
     if chosen.is_empty() {
@@ -256,7 +221,7 @@ async fn record_attempt(
         }
     };
     let attempt = Attempt {
-        id: AttemptId::new(random::millis(began), random::bytes()?),
+        id: AttemptId::new(unix_millis(began), random::bytes()?),
         delivery_id: delivery.id,
         status: status.to_owned(),
         http_status,

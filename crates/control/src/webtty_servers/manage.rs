@@ -12,7 +12,7 @@ use serde_json::json;
 use store::webtty_servers as stored;
 use store::{Conflict, Error};
 use types::client::{Labels, check_labels};
-use types::id::WebttyServerId;
+use types::id::{WebttyServerId, unix_millis};
 use types::problem::Problem;
 use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
 
@@ -53,7 +53,7 @@ pub(super) async fn create(
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let server = stored::WebttyServer {
-        id: WebttyServerId::new(random::millis(now), random::bytes()?),
+        id: WebttyServerId::new(unix_millis(now), random::bytes()?),
         project_id: project.id,
         name,
         description,

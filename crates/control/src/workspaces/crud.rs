@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::json;
 use store::members::{self, Status};
 use store::workspaces::{self, Type};
-use types::id::WorkspaceId;
+use types::id::{WorkspaceId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -23,7 +23,6 @@ use crate::extract::{Body, ClientIp, Path, Query};
 use crate::people::accounts::name;
 use crate::problem::{Answer, Refusal};
 use crate::random;
-use crate::wire::unix_millis;
 
 /// `GET /api/workspaces`
 pub(super) async fn list(

@@ -12,7 +12,7 @@ use store::invitations::{self, Invitation, NewInvitation};
 use store::users::{self, User};
 use store::workspaces::{Membership, Workspace};
 use store::{Conn, PasswordHash, SecretHash, Tx, members};
-use types::id::{InvitationId, UserId, WorkspaceId};
+use types::id::{InvitationId, UserId, WorkspaceId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -30,7 +30,6 @@ use crate::people::session::{self, Browser, SignedIn, StartedSession, later};
 use crate::problem::Answer;
 use crate::random;
 use crate::user_text::printable;
-use crate::wire::unix_millis;
 
 /// A sent invitation.
 #[derive(Debug)]

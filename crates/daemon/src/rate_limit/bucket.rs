@@ -1,27 +1,23 @@
-//! Token buckets by key, with the generic cell rate algorithm: a bucket is stored as the time at
-//! which it is full again.
+//! Token buckets by key, with the generic cell rate algorithm (GCRA, ITU-T I.371): a bucket is
+//! stored as its theoretical arrival time, at which it is full again.
+//!
+//! The emission interval is rounded down, so that the reported quota is never one token too low.
+//! The engine's data path has another bucket, which is one atomic and rounds up.
 
-use std::collections::HashMap;
 use std::hash::Hash;
-use std::mem;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Buckets of one size. A full bucket needs no entry. The memory is limited: there are two
-/// generations, and the old one is dropped when the young one is full.
+use crate::generations::Generations;
+
+/// Buckets of one size. A full bucket needs no entry, and the memory is limited.
 #[derive(Debug)]
 pub struct Buckets<K> {
     size: NonZeroU32,
-    full_at: Mutex<Generations<K>>,
-}
-
-#[derive(Debug)]
-struct Generations<K> {
-    young: HashMap<K, Instant>,
-    old: HashMap<K, Instant>,
+    arrivals: Mutex<Generations<K, Instant>>,
 }
 
 /// State of a bucket.
@@ -42,10 +38,7 @@ impl<K: Hash + Eq> Buckets<K> {
     pub fn new(per_minute: NonZeroU32) -> Self {
         Self {
             size: per_minute,
-            full_at: Mutex::new(Generations {
-                young: HashMap::new(),
-                old: HashMap::new(),
-            }),
+            arrivals: Mutex::new(Generations::new(GENERATION)),
         }
     }
 
@@ -54,9 +47,11 @@ impl<K: Hash + Eq> Buckets<K> {
     /// # Errors
     /// The bucket is empty.
     pub fn take(&self, key: K, now: Instant) -> Result<Quota, Quota> {
-        let mut generations = self.full_at.lock();
-        let before = generations.get(&key).unwrap_or(now).max(now);
-        let after = before + self.interval();
+        let mut generations = self.arrivals.lock();
+        let before = generations
+            .get(&key)
+            .map_or(now, |arrival| now.max(*arrival));
+        let after = before + self.emission_interval();
         if after.duration_since(now) > WINDOW {
             return Err(self.quota(before, now));
         }
@@ -66,31 +61,31 @@ impl<K: Hash + Eq> Buckets<K> {
 
     /// Returns a token that was taken.
     pub fn refund(&self, key: K, now: Instant) {
-        let mut generations = self.full_at.lock();
-        let Some(full_at) = generations.get(&key) else {
+        let mut generations = self.arrivals.lock();
+        let Some(arrival) = generations.get(&key).copied() else {
             return;
         };
         // Not before now: a bucket is never more than full.
-        let before = full_at.checked_sub(self.interval()).unwrap_or(now);
+        let before = arrival.checked_sub(self.emission_interval()).unwrap_or(now);
         generations.put(key, before.max(now));
     }
 
     /// State of the bucket.
     pub fn peek(&self, key: &K, now: Instant) -> Quota {
-        let full_at = self.full_at.lock().get(key);
-        self.quota(full_at.unwrap_or(now).max(now), now)
+        let arrival = self.arrivals.lock().get(key).copied();
+        self.quota(arrival.unwrap_or(now).max(now), now)
     }
 
     /// Time between two tokens.
-    fn interval(&self) -> Duration {
+    fn emission_interval(&self) -> Duration {
         WINDOW / self.size.get()
     }
 
-    fn quota(&self, full_at: Instant, now: Instant) -> Quota {
-        let missing = full_at.duration_since(now);
+    fn quota(&self, arrival: Instant, now: Instant) -> Quota {
+        let missing = arrival.duration_since(now);
         let filled_time = WINDOW.saturating_sub(missing);
-        let left = filled_time.as_nanos() / self.interval().as_nanos().max(1);
-        let wait = (missing + self.interval()).saturating_sub(WINDOW);
+        let left = filled_time.as_nanos() / self.emission_interval().as_nanos().max(1);
+        let wait = (missing + self.emission_interval()).saturating_sub(WINDOW);
         Quota {
             size: self.size.get(),
             left: u32::try_from(left).unwrap_or(u32::MAX).min(self.size.get()),
@@ -104,16 +99,15 @@ impl<K: Hash + Eq> Buckets<K> {
 #[derive(Debug)]
 pub struct Recent<K> {
     retention: Duration,
-    put_at: Mutex<Generations<K>>,
+    put_at: Mutex<Generations<K, Instant>>,
 }
 
 impl<K: Hash + Eq> Recent<K> {
     /// Creates a set that remembers keys for this time.
     pub fn new(kept: Duration) -> Self {
-        let (young, old) = (HashMap::new(), HashMap::new());
         Self {
             retention: kept,
-            put_at: Mutex::new(Generations { young, old }),
+            put_at: Mutex::new(Generations::new(GENERATION)),
         }
     }
 
@@ -124,21 +118,8 @@ impl<K: Hash + Eq> Recent<K> {
 
     /// True if the key was added recently.
     pub fn contains(&self, key: &K, now: Instant) -> bool {
-        let put_at = self.put_at.lock().get(key);
+        let put_at = self.put_at.lock().get(key).copied();
         put_at.is_some_and(|at| now.saturating_duration_since(at) < self.retention)
-    }
-}
-
-impl<K: Hash + Eq> Generations<K> {
-    fn get(&self, key: &K) -> Option<Instant> {
-        self.young.get(key).or_else(|| self.old.get(key)).copied()
-    }
-
-    fn put(&mut self, key: K, full_at: Instant) {
-        if self.young.len() >= GENERATION {
-            self.old = mem::take(&mut self.young);
-        }
-        self.young.insert(key, full_at);
     }
 }
 
@@ -219,8 +200,8 @@ mod tests {
                 buckets.take(0, now).unwrap();
             }
         }
-        let generations = buckets.full_at.lock();
-        assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION);
+        let generations = buckets.arrivals.lock();
+        assert!(generations.len() <= 2 * GENERATION);
         drop(generations);
         assert_eq!(buckets.peek(&0, now).left, 1_000_000 - requests);
     }

@@ -1,4 +1,5 @@
-//! A bounded map from digest to verification result, read without a lock.
+//! A bounded map from digest to verification result. Every request reads it, so unlike
+//! `daemon::generations` it is read without a lock.
 
 use std::sync::Arc;
 

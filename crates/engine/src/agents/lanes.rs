@@ -15,9 +15,10 @@ use transport::TlsStream;
 use transport::lane::{
     Budget, ConnectFuture, Driver, Lane, LaneStream, MigratingStream, MigrationTarget,
 };
+use transport::permit::Permit;
 use wire::pool::StreamOpen;
 
-use super::pool::{IdleConnection, PoolPermit};
+use super::pool::IdleConnection;
 use super::stream::{PooledStream, TunnelStream};
 use super::{Agent, OpenError, StreamSlot};
 
@@ -186,12 +187,7 @@ impl Agent {
 
 /// Serves a lane until it ends. When its agent is gone, it does not wait long for the agent's last
 /// frames about streams that the engine no longer uses.
-async fn serve(
-    mut driver: Driver<TlsStream>,
-    lane: Lane,
-    seat: PoolPermit,
-    gone: CancellationToken,
-) {
+async fn serve(mut driver: Driver<TlsStream>, lane: Lane, seat: Permit, gone: CancellationToken) {
     let abandoned = async {
         gone.cancelled().await;
         loop {

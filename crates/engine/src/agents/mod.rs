@@ -18,7 +18,7 @@ mod tests;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use credentials::TokenRefusal;
@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport::lane::Budget;
+use transport::permit::{Counter, Permit};
 use types::id::{ClientId, StreamId, TunnelId};
 use wire::lane::{MAX_LANES, UP_LIMIT};
 use wire::message::{PoolReq, ProxyConnReq};
@@ -85,7 +86,7 @@ pub(crate) struct Agent {
     /// Limit of concurrent connection requests to the agent; further ones wait. The published
     /// clients abort their control channel when they receive more requests than they can queue.
     request_permits: Semaphore,
-    streams: AtomicUsize,
+    streams: Counter,
     max_streams: usize,
     open_seconds: Histogram,
     /// Cancelled when the control channel has ended: nothing new is admitted. Accepted streams
@@ -174,7 +175,7 @@ impl Agent {
                 .collect(),
             pool_secret: hex::encode(random_bytes::<32>()),
             request_permits: Semaphore::new(ProxyConnReq::MAX_PENDING),
-            streams: AtomicUsize::new(0),
+            streams: Counter::default(),
             max_streams: of.max_streams,
             open_seconds: of.open_seconds,
             ended: CancellationToken::new(),
@@ -212,7 +213,7 @@ impl Agent {
         if self.ended.is_cancelled() {
             return Err(OpenError::AgentDisconnected);
         }
-        let slot = StreamSlot::take(self).ok_or(OpenError::Full)?;
+        let slot = StreamSlot::take_within(self, self.max_streams).ok_or(OpenError::Full)?;
         let id = StreamId(random_bytes());
         let stream = if self.pools.is_empty() {
             self.ask_for_stream(slot, worker, tunnel, id, source)
@@ -409,7 +410,7 @@ impl Agent {
 
 impl LoadMetric for Agent {
     fn load(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        self.streams.count()
     }
 }
 
@@ -421,21 +422,11 @@ impl std::fmt::Debug for Agent {
     }
 }
 
+impl AsRef<Counter> for Agent {
+    fn as_ref(&self) -> &Counter {
+        &self.streams
+    }
+}
+
 /// One of an agent's streams, counted for its lifetime.
-#[derive(Debug)]
-pub(crate) struct StreamSlot(Arc<Agent>);
-
-impl StreamSlot {
-    fn take(agent: &Arc<Agent>) -> Option<Self> {
-        let before = agent.streams.fetch_add(1, Ordering::Relaxed);
-        let slot = Self(Arc::clone(agent));
-        // Over the limit: dropping the slot decrements the count.
-        (before < agent.max_streams).then_some(slot)
-    }
-}
-
-impl Drop for StreamSlot {
-    fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+pub(crate) type StreamSlot = Permit<Agent>;

@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use transport::lane::{Driver, Lane};
+use transport::permit::{Counter, Permit};
 use transport::standing::{FramedStream, StandingConnection};
 use transport::{Stream, TlsStream};
 use wire::pool::StreamOpen;
@@ -20,13 +20,9 @@ use wire::pool::StreamOpen;
 /// A connection without a stream.
 pub(super) struct IdleConnection<T = TlsStream> {
     standing: StandingConnection<T>,
-    permit: PoolPermit,
+    /// Its slot in the pool, idle or busy.
+    permit: Permit,
 }
-
-/// The slot of one connection in its pool, idle or busy. The connection is no longer counted when
-/// this is dropped with it.
-#[derive(Debug)]
-pub(super) struct PoolPermit(Arc<AtomicUsize>);
 
 /// Idle connections on each worker in advance of demand: one for the next visitor, and one for a
 /// visitor that arrives while the first is being replaced.
@@ -46,7 +42,7 @@ pub(super) const DEMAND_RETRY: Duration = Duration::from_millis(5_100);
 pub(super) struct Pool<T = TlsStream> {
     state: Mutex<State<T>>,
     /// Number of connections, idle and busy.
-    open: Arc<AtomicUsize>,
+    open: Arc<Counter>,
 }
 
 struct State<T> {
@@ -70,7 +66,7 @@ pub(super) enum Checkout<T = TlsStream> {
 
 impl<T: Stream> IdleConnection<T> {
     /// A connection whose stream has ended.
-    pub(super) fn recycled(standing: StandingConnection<T>, seat: PoolPermit) -> Self {
+    pub(super) fn recycled(standing: StandingConnection<T>, seat: Permit) -> Self {
         Self {
             standing,
             permit: seat,
@@ -81,7 +77,7 @@ impl<T: Stream> IdleConnection<T> {
     ///
     /// # Errors
     /// Those of [`StandingConnection::open`]; the connection is closed then.
-    pub(super) fn open(self, open: &StreamOpen) -> io::Result<(FramedStream<T>, PoolPermit)> {
+    pub(super) fn open(self, open: &StreamOpen) -> io::Result<(FramedStream<T>, Permit)> {
         let Self {
             standing,
             permit: seat,
@@ -103,7 +99,7 @@ impl IdleConnection {
     pub(super) fn into_lane(
         self,
         stall: Duration,
-    ) -> io::Result<(Lane, Driver<TlsStream>, PoolPermit)> {
+    ) -> io::Result<(Lane, Driver<TlsStream>, Permit)> {
         let Self {
             mut standing,
             permit: seat,
@@ -111,19 +107,6 @@ impl IdleConnection {
         standing.get_mut().get_ref().0.limit_stall(Some(stall));
         let (lane, driver) = standing.into_lane()?;
         Ok((lane, driver, seat))
-    }
-}
-
-impl PoolPermit {
-    fn take(open: &Arc<AtomicUsize>) -> Self {
-        open.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(open))
-    }
-}
-
-impl Drop for PoolPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -163,12 +146,12 @@ impl<T: Stream> Pool<T> {
 
     /// Adds a new connection; it is closed if the pool has reached its limit.
     pub(super) fn join(&self, standing: StandingConnection<T>, now: Instant) {
-        let seat = PoolPermit::take(&self.open);
+        let seat = Permit::take_within(&self.open, MAX_CONNECTIONS);
         {
             let mut state = self.state.lock();
             state.demanded = state.demanded.saturating_sub(1);
         }
-        if self.open() <= MAX_CONNECTIONS {
+        if let Some(seat) = seat {
             self.put(IdleConnection::recycled(standing, seat), now);
         }
     }
@@ -190,7 +173,7 @@ impl<T: Stream> Pool<T> {
     }
 
     fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
+        self.open.count()
     }
 
     /// Demand of this worker for a new connection; the worker with the highest value gets it.

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use transport::TlsStream;
 use transport::lane::MigratingStream;
+use transport::permit::Permit;
 use transport::standing::FramedStream;
 
 use super::lanes::MigrateToPool;
-use super::pool::{IdleConnection, PoolPermit};
+use super::pool::IdleConnection;
 use super::{Agent, StreamSlot};
 
 /// Time for a connection with an abandoned stream to become reusable: a round trip and the data in
@@ -92,14 +93,14 @@ impl TunnelStream {
 #[derive(Debug)]
 pub(super) struct PooledStream {
     /// Empty only while it is being dropped.
-    opened: Option<(FramedStream<TlsStream>, PoolPermit)>,
+    opened: Option<(FramedStream<TlsStream>, Permit)>,
     agent: Arc<Agent>,
     worker: usize,
 }
 
 impl PooledStream {
     pub(super) fn new(
-        opened: (FramedStream<TlsStream>, PoolPermit),
+        opened: (FramedStream<TlsStream>, Permit),
         agent: Arc<Agent>,
         worker: usize,
     ) -> Self {

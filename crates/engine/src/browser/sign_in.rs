@@ -9,6 +9,7 @@ use api::link::{SIGN_IN, SignInClaims};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
+use types::percent::escaped;
 use types::permission::Permission;
 
 use super::cookies::{self, EdgeCookies};
@@ -109,7 +110,7 @@ impl SignIns {
         let nonce = nonce_of(&secret);
         let state = RedirectTarget::seal(seals, request.host, &nonce, target, MAX_STATE_TARGET)?;
         let base = platform.base_url.trim_end_matches('/');
-        let host = percent_encoded(request.authority);
+        let host = escaped(request.authority);
         Some(SignInRedirect {
             location: format!("{base}{SIGN_IN}?host={host}&nonce={nonce}&state={state}"),
             set_cookie,
@@ -241,20 +242,6 @@ fn secret_of(request: SignInRequest<'_>, seals: &Seals, now: i64) -> Option<Vec<
 fn nonce_of(secret: &[u8]) -> String {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, secret);
     URL_SAFE_NO_PAD.encode(digest)
-}
-
-/// An authority contains letters, digits, `-`, `.` and at most a colon or brackets.
-fn percent_encoded(authority: &str) -> String {
-    let mut out = String::with_capacity(authority.len() + 4);
-    for character in authority.chars() {
-        match character {
-            ':' => out.push_str("%3A"),
-            '[' => out.push_str("%5B"),
-            ']' => out.push_str("%5D"),
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 /// Time limit of a sign-in in seconds. It allows for a password, a second factor and an email.

@@ -132,17 +132,7 @@ impl Proof {
 /// 64 hexadecimal digits in lower case.
 fn digest(text: &str) -> Option<Digest> {
     let mut digest = [0; 32];
-    let mut digits = text.as_bytes().chunks_exact(2);
-    if text.len() != 64
-        || !text
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    {
-        return None;
-    }
-    for byte in &mut digest {
-        let pair = std::str::from_utf8(digits.next()?).ok()?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-    Some(digest)
+    let is_lower_case = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    let read = hex::decode_to_slice(text, &mut digest);
+    read.ok().filter(|()| is_lower_case).map(|()| digest)
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use api::control::settings::{GeoIp, MinTlsVersion, ProjectSettings, PublicAccessPolicy};
 use api::link::{Address, Limits};
 use arc_swap::{ArcSwap, Guard};
+use transport::permit::Counter;
 use types::tunnel::{Country, IpRange, TlsVersion};
 
 use crate::browser::SignInHosts;
-use crate::limits::{BandwidthLimit, ChangeRate, ConcurrencyLimit, Meters};
+use crate::limits::{BandwidthLimit, ChangeRate, Meters};
 
 /// A project. Tunnels and agents have a reference to it. The platform's updates replace its state,
 /// and all references see the new state at their next access.
@@ -25,12 +26,18 @@ pub struct Project {
     /// Recent changes of its agents and tunnels.
     pub(crate) changes: ChangeRate,
     /// Active visits of its tunnels.
-    pub active_visits: ConcurrencyLimit,
+    pub active_visits: Counter,
     /// Bandwidth of its tunnels, from the limits of its state.
     pub speed: BandwidthLimit,
     /// Sign-ins of users at its tunnels.
     pub signed_in: SignInHosts,
     state: ArcSwap<ProjectState>,
+}
+
+impl AsRef<Counter> for Project {
+    fn as_ref(&self) -> &Counter {
+        &self.active_visits
+    }
 }
 
 /// Current state of a project.
@@ -89,7 +96,7 @@ impl Project {
             endpoint: None,
             meters: Meters::default(),
             changes: ChangeRate::default(),
-            active_visits: ConcurrencyLimit::default(),
+            active_visits: Counter::default(),
             speed: BandwidthLimit::new(&Limits::default()),
             signed_in: SignInHosts::default(),
             state: ArcSwap::from_pointee(ProjectState {
@@ -111,7 +118,7 @@ impl Project {
             endpoint: Some(told.endpoint.as_str().into()),
             meters: Meters::default(),
             changes: ChangeRate::default(),
-            active_visits: ConcurrencyLimit::default(),
+            active_visits: Counter::default(),
             speed: BandwidthLimit::new(&told.limits),
             signed_in: SignInHosts::default(),
             state: ArcSwap::from_pointee(ProjectState::compile(told)),

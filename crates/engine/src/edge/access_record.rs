@@ -28,7 +28,7 @@ use crate::edge::http2::body::ByteCounter;
 use crate::edge::http2::in_flight::{InFlightGuard, InFlightRequests};
 use crate::edge::response::error_format::ErrorFormat;
 use crate::edge::response::local_response::Answer;
-use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit};
+use crate::limits::{ConcurrencyError, SourceVisit, VisitPermit, permit_visit};
 use crate::live::LiveTunnel;
 use crate::managed::Meter;
 use crate::random::random_bytes;
@@ -261,7 +261,7 @@ impl AccessRecord {
     /// # Errors
     /// No slot is free. The record states this as the reason.
     pub(crate) fn acquire_slot(&mut self, project: &Arc<Project>) -> Result<(), ConcurrencyError> {
-        self.permit = VisitPermit::take(&self.worker.core, project).inspect_err(|error| {
+        self.permit = permit_visit(&self.worker.core, project).inspect_err(|error| {
             self.refused(Rule::RateLimit, Some(error.to_string().into()));
         })?;
         Ok(())

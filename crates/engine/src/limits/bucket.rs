@@ -1,7 +1,7 @@
 //! A token bucket in one atomic: the generic cell rate algorithm (GCRA, ITU-T I.371).
 //!
-//! The state is the moment at which the bucket will be full again. Taking units moves it into the
-//! future. The rate is not part of the state and may change at any time.
+//! The state is the theoretical arrival time, at which the bucket will be full again. Taking units
+//! moves it into the future. The rate is not part of the state and may change at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct Rate {
 /// A bucket. The default one is full. Use only one of `take` and `reserve` on a bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
-    full_at: AtomicU64,
+    theoretical_arrival: AtomicU64,
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -65,11 +65,11 @@ impl Bucket {
         let empty = now.saturating_add(cost.saturating_mul(units));
         // Further away than for an empty bucket: the clock was set back, or the rate was different.
         // The bucket is empty from now on.
-        if self.full_at.load(Ordering::Relaxed) > empty {
-            self.full_at.fetch_min(empty, Ordering::Relaxed);
+        if self.theoretical_arrival.load(Ordering::Relaxed) > empty {
+            self.theoretical_arrival.fetch_min(empty, Ordering::Relaxed);
         }
-        let taken = self.update(|full_at| {
-            let then = full_at.max(now).saturating_add(cost);
+        let taken = self.update(|arrival| {
+            let then = arrival.max(now).saturating_add(cost);
             match then.saturating_sub(empty) {
                 0 => Ok(then),
                 short => Err(Duration::from_nanos(short)),
@@ -82,7 +82,7 @@ impl Bucket {
     /// to wait for it. Reservations are served in order. `None`: they never are.
     pub(crate) fn reserve(&self, units: u64, rate: Rate, now: Nanos) -> Option<Duration> {
         let (cost, depth) = rate.time_for(units).zip(rate.depth())?;
-        let then = self.update(|full_at| Ok::<_, ()>(full_at.max(now).saturating_add(cost)));
+        let then = self.update(|arrival| Ok::<_, ()>(arrival.max(now).saturating_add(cost)));
         let short = then.ok()?.saturating_sub(now.saturating_add(depth));
         Some(Duration::from_nanos(short))
     }
@@ -104,15 +104,15 @@ impl Bucket {
 
     /// A time in the past counts as now, so a refund is never more than what was taken.
     fn refund_time(&self, by: Nanos) {
-        self.update(|full_at| Ok::<_, ()>(full_at.saturating_sub(by)))
+        self.update(|arrival| Ok::<_, ()>(arrival.saturating_sub(by)))
             .ok();
     }
 
     fn update<E>(&self, change: impl Fn(Nanos) -> Result<Nanos, E>) -> Result<Nanos, E> {
-        let mut known = self.full_at.load(Ordering::Relaxed);
+        let mut known = self.theoretical_arrival.load(Ordering::Relaxed);
         loop {
             let then = change(known)?;
-            let swapped = self.full_at.compare_exchange_weak(
+            let swapped = self.theoretical_arrival.compare_exchange_weak(
                 known,
                 then,
                 Ordering::Relaxed,

@@ -7,7 +7,6 @@
 //! immediately. A community engine has no rates and does nothing here.
 
 mod bucket;
-mod concurrency;
 mod messages;
 mod meters;
 mod order;
@@ -16,11 +15,10 @@ mod sources;
 mod throttled_stream;
 mod visit_permit;
 
-pub(crate) use self::concurrency::ConcurrencyLimit;
 pub(crate) use self::messages::{ChangeRate, MessageRate, monotonic};
 pub(crate) use self::meters::{BandwidthLimit, Meters};
 pub(crate) use self::order::ArrivalOrder;
 pub(crate) use self::requests::count;
 pub(crate) use self::sources::{SourceVisit, SourceVisits, VisitCount};
 pub(crate) use self::throttled_stream::ThrottledStream;
-pub(crate) use self::visit_permit::{ConcurrencyError, VisitPermit};
+pub(crate) use self::visit_permit::{ConcurrencyError, VisitPermit, permit_visit};

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use transport::permit::{Counter, Permit};
 use types::problem::Problem;
 
 /// The sources that have an HTTP/2 connection. Its size is bounded by their number.
@@ -23,7 +23,7 @@ pub(crate) struct SourceVisits {
 #[derive(Debug, Default)]
 struct SourceCounts {
     connections: usize,
-    visits: Arc<AtomicUsize>,
+    visits: Arc<Counter>,
 }
 
 /// The visits of one source, for one of its connections.
@@ -31,12 +31,11 @@ struct SourceCounts {
 pub(crate) struct VisitCount {
     visits: Arc<SourceVisits>,
     source: IpAddr,
-    count: Arc<AtomicUsize>,
+    count: Arc<Counter>,
 }
 
 /// One visit, counted until this is dropped.
-#[derive(Debug)]
-pub(crate) struct SourceVisit(Arc<VisitCount>);
+pub(crate) type SourceVisit = Permit<VisitCount>;
 
 /// The source has reached its limit of visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,18 +66,13 @@ impl SourceVisits {
 impl VisitCount {
     pub(crate) fn enter(self: &Arc<Self>) -> Result<SourceVisit, SourceBusy> {
         let most = self.visits.most;
-        let visit = SourceVisit(Arc::clone(self));
-        // Counted first, and released with the visit.
-        if self.count.fetch_add(1, Ordering::Relaxed) >= most {
-            return Err(SourceBusy(most));
-        }
-        Ok(visit)
+        SourceVisit::take_within(self, most).ok_or(SourceBusy(most))
     }
 }
 
-impl Drop for SourceVisit {
-    fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::Relaxed);
+impl AsRef<Counter> for VisitCount {
+    fn as_ref(&self) -> &Counter {
+        &self.count
     }
 }
 

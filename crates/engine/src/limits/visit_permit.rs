@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use transport::permit::Permit;
 use types::problem::Problem;
 
 use crate::core::Core;
 use crate::directory::Project;
 
 /// The permit of one visit, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct VisitPermit(Arc<Project>);
+pub(crate) type VisitPermit = Permit<Project>;
 
 /// There is no capacity for a further visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,37 +20,25 @@ pub(crate) enum ConcurrencyError {
     Project(usize),
 }
 
-impl VisitPermit {
-    /// A permit for a visit of `project` that has started. `None`: it is not counted, because the
-    /// project is the only one.
-    pub(crate) fn take(
-        core: &Core,
-        project: &Arc<Project>,
-    ) -> Result<Option<Self>, ConcurrencyError> {
-        let limits = &core.config.limits;
-        if core.visits_in_flight() > limits.max_streams {
-            return Err(ConcurrencyError::Engine(limits.max_streams));
-        }
-        if project.is_alone() {
-            return Ok(None);
-        }
-        let most = limits.project_share.of(limits.max_streams);
-        Self::within(project, most).map(Some)
+/// A permit for a visit of `project` that has started. `None`: it is not counted, because the
+/// project is the only one.
+pub(crate) fn permit_visit(
+    core: &Core,
+    project: &Arc<Project>,
+) -> Result<Option<VisitPermit>, ConcurrencyError> {
+    let limits = &core.config.limits;
+    if core.visits_in_flight() > limits.max_streams {
+        return Err(ConcurrencyError::Engine(limits.max_streams));
     }
-
-    fn within(project: &Arc<Project>, most: usize) -> Result<Self, ConcurrencyError> {
-        if project.active_visits.acquire(most) {
-            Ok(Self(Arc::clone(project)))
-        } else {
-            Err(ConcurrencyError::Project(most))
-        }
+    if project.is_alone() {
+        return Ok(None);
     }
+    let most = limits.project_share.of(limits.max_streams);
+    permit_within(project, most).map(Some)
 }
 
-impl Drop for VisitPermit {
-    fn drop(&mut self) {
-        self.0.active_visits.release();
-    }
+fn permit_within(project: &Arc<Project>, most: usize) -> Result<VisitPermit, ConcurrencyError> {
+    VisitPermit::take_within(project, most).ok_or(ConcurrencyError::Project(most))
 }
 
 impl From<ConcurrencyError> for Problem {
@@ -71,7 +59,7 @@ mod tests {
     #[test]
     fn a_permit_counts_until_it_is_dropped() {
         let project = Arc::new(Project::community());
-        let take = || VisitPermit::within(&project, 2);
+        let take = || permit_within(&project, 2);
         let (first, _second) = (take().unwrap(), take().unwrap());
         assert_eq!(take().unwrap_err(), ConcurrencyError::Project(2));
         assert_eq!(

@@ -5,18 +5,17 @@
 //! time. A further connection is closed before any byte of it is read, so that it does not affect
 //! other sources.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 
 use daemon::connections::source_network;
+use daemon::counts::Counts;
 use parking_lot::Mutex;
 
 /// The handshakes of all workers. The map cannot have more entries than there are open connections.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     max_per_source: usize,
-    by_source: Mutex<HashMap<IpAddr, usize>>,
+    by_source: Mutex<Counts<IpAddr>>,
 }
 
 /// Counts one handshake until it is dropped.
@@ -37,13 +36,11 @@ impl Handshakes {
     /// Counts a handshake from `source`. `None` if the source has reached its limit.
     pub(super) fn start(&self, source: IpAddr) -> Option<HandshakeGuard<'_>> {
         let source = source_network(source);
-        let mut by_source = self.by_source.lock();
-        let count = by_source.entry(source).or_default();
-        if *count >= self.max_per_source {
-            return None;
-        }
-        *count += 1;
-        Some(HandshakeGuard {
+        let is_free = self
+            .by_source
+            .lock()
+            .add_within(source, self.max_per_source);
+        is_free.then(|| HandshakeGuard {
             handshakes: self,
             source,
         })
@@ -52,13 +49,7 @@ impl Handshakes {
 
 impl Drop for HandshakeGuard<'_> {
     fn drop(&mut self) {
-        let mut by_source = self.handshakes.by_source.lock();
-        if let Entry::Occupied(mut count) = by_source.entry(self.source) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
-            }
-        }
+        self.handshakes.by_source.lock().remove(&self.source);
     }
 }
 

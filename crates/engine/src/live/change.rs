@@ -9,11 +9,10 @@ use serde_json::Value;
 use types::boundary::ListScope;
 use types::client::Client;
 use types::event::{Event, EventType};
-use types::id::EventId;
+use types::id::{EventId, unix_millis};
 use types::tunnel::Tunnel;
 
 use super::view::View;
-use crate::clock::unix_millis;
 use crate::random::random_bytes;
 
 /// One change, with the object before and after it. If the object enters or leaves a watcher's

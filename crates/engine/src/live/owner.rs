@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use types::client::Client;
-use types::id::{ClientId, TunnelId};
+use types::id::{ClientId, TunnelId, unix_millis};
 use types::tunnel::{Hostname, Tunnel, TunnelProperties};
 
 use self::claim::serves_alike;
@@ -26,7 +26,7 @@ use super::{
     OpenedTunnel, Owner, Route,
 };
 use crate::access::TunnelPolicy;
-use crate::clock::{Clock, unix_millis};
+use crate::clock::Clock;
 use crate::directory::Project;
 use crate::random::random_bytes;
 

@@ -9,12 +9,11 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use types::client::Client;
 use types::event::Event;
-use types::id::EventId;
+use types::id::{EventId, unix_millis};
 use types::tunnel::Tunnel;
 
 use super::change::{Change, Delivery, SharedEvent};
 use super::view::View;
-use crate::clock::unix_millis;
 use crate::random::random_bytes;
 
 /// The live state at the instant of subscription, filtered, oldest first.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tty::managed::{NewSession, Person};
-use types::id::{ParticipantId, WebttySessionId};
+use types::id::{ParticipantId, WebttySessionId, unix_millis};
 use types::problem::Problem;
 use types::webtty::{EncryptionMode, Transport};
 
@@ -116,7 +116,7 @@ pub(crate) fn start_session(
 ) -> Result<StartedSession, Box<(RecordingUnavailableError, AccessRecord)>> {
     let core = &worker.core;
     let now = core.clock.now();
-    let millis = u64::try_from(now.as_millisecond()).unwrap_or(0);
+    let millis = unix_millis(now);
     let id = WebttySessionId::new(millis, random_bytes());
     let initiator = ParticipantId::new(millis, random_bytes());
     let policy = opener.policy;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
+use types::percent::escaped;
 
 use crate::tools::schema::{Argument, ArgumentPlace, arguments};
 use crate::tools::{Call, Tool};
@@ -94,7 +95,7 @@ pub(crate) fn request(
                 query.push(if query.is_empty() { '?' } else { '&' });
                 query.push_str(name);
                 query.push('=');
-                push_encoded(&mut query, &text);
+                query.extend(escaped(&text));
             }
             ArgumentPlace::Member(name) => {
                 members.insert(name.clone(), value.clone());
@@ -172,21 +173,6 @@ fn plain(value: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
         _ => None,
-    }
-}
-
-/// Percent-encodes reserved characters (RFC 3986 section 2.3).
-pub(crate) fn push_encoded(address: &mut String, text: &str) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            address.push(byte.into());
-        } else {
-            address.push('%');
-            for half in [byte >> 4, byte & 15] {
-                let digit = char::from_digit(half.into(), 16).unwrap_or('0');
-                address.push(digit.to_ascii_uppercase());
-            }
-        }
     }
 }
 

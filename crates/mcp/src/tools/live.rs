@@ -4,9 +4,10 @@ use api::engine::{self, Access};
 use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::{Map, Value, json};
+use types::percent::escaped;
 use types::permission::Permission;
 
-use crate::tools::call::{BadArgument, push_encoded, segment};
+use crate::tools::call::{BadArgument, segment};
 use crate::tools::schema;
 
 /// A list of the Engine API.
@@ -103,7 +104,7 @@ impl LiveList {
         let mut address = self.path.to_owned();
         if !arguments.is_empty() {
             address.push_str("?params=");
-            push_encoded(&mut address, &Value::Object(arguments).to_string());
+            address.extend(escaped(&Value::Object(arguments).to_string()));
         }
         let request = Request::get(address).body(Bytes::new());
         let request =

@@ -9,12 +9,13 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response};
 use serde_json::{Map, Value, json};
+use types::percent::escaped;
 use types::permission::Permission::{
     self, TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete, WebttyLogsReadOnly,
     WebttySessionsReadOnly, WebttySessionsReadWrite,
 };
 
-use crate::tools::call::{BadArgument, push_encoded, segment};
+use crate::tools::call::{BadArgument, segment};
 use crate::tools::live;
 use crate::tools::live::ProjectName;
 
@@ -211,7 +212,7 @@ impl TerminalTool {
                         .as_str()
                         .map_or_else(|| value.to_string(), str::to_owned);
                     query.extend(["&", name, "="]);
-                    push_encoded(&mut query, &text);
+                    query.extend(escaped(&text));
                 }
                 ArgumentTarget::Filter(name) => {
                     drop(filters.insert(name.to_owned(), value.clone()));
@@ -225,7 +226,7 @@ impl TerminalTool {
         }
         if !params.is_empty() {
             query.push_str("&params=");
-            push_encoded(&mut query, &Value::Object(params).to_string());
+            query.extend(escaped(&Value::Object(params).to_string()));
         }
         if let Some(query) = query.strip_prefix('&') {
             address.extend(["?", query]);

@@ -14,6 +14,7 @@ use api::control::credentials::{
 use clap::{Parser, Subcommand};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{KeyPair, PKCS_ECDSA_P521_SHA512};
+use terminal::private;
 
 use super::token;
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     output,
     output::Format,
     platform::{PlatformError, SessionFlags},
-    private, time,
+    time,
 };
 
 /// The subcommands of `svc credential`.

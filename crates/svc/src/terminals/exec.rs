@@ -13,6 +13,7 @@ use terminal::client::{
 };
 use tokio::time::{Instant, sleep_until};
 use tty::message::{self, Environment, Options, Stream, User, Username, Workdir};
+use types::percent::escaped;
 
 use super::{TerminalError, servers};
 use crate::{failure::chain, output::plain};
@@ -150,7 +151,7 @@ fn endpoint(
             .filter(|(_, value)| !value.is_empty())
         {
             let value: String = value.chars().take(MAX_ATTRIBUTE_CHARS).collect();
-            let value = percent_encoding::utf8_percent_encode(&value, QUERY_VALUE);
+            let value = escaped(&value);
             *url = url.clone().with_parameter(name, &value.to_string());
         }
     }
@@ -221,13 +222,6 @@ const MAX_OUTPUT: usize = 64 * 1024;
 const MAX_SECONDS: u64 = 120;
 /// The engine's limit of a text attribute of a session, for the longest characters.
 const MAX_ATTRIBUTE_CHARS: usize = 64;
-
-/// Characters that are not escaped in a query value: the unreserved ones (RFC 3986, section 2.3).
-const QUERY_VALUE: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~');
 
 #[cfg(test)]
 mod tests {

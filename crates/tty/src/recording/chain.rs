@@ -330,29 +330,17 @@ pub(super) mod hex {
         value: &[u8; N],
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        let digit = |four: u8| char::from_digit(four.into(), 16).unwrap_or('0');
-        let pairs = value
-            .iter()
-            .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-        to.collect_str(&pairs.collect::<String>())
+        to.serialize_str(&::hex::encode(value))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
         from: D,
     ) -> Result<[u8; N], D::Error> {
         let text = String::deserialize(from)?;
-        let expected = || D::Error::custom(format!("expected {} hex digits", 2 * N));
-        read(text.as_bytes()).ok_or_else(expected)
-    }
-
-    fn read<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
-        let value = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
-        let bytes = digits.chunks_exact(2).map(|pair| match pair {
-            [high, low] => Some(value(*high)? << 4 | value(*low)?),
-            _ => None,
-        });
-        let bytes: Option<Vec<u8>> = bytes.collect();
-        bytes?.try_into().ok().filter(|_| digits.len() == 2 * N)
+        let mut value = [0; N];
+        ::hex::decode_to_slice(text, &mut value)
+            .map_err(|_| D::Error::custom(format!("expected {} hex digits", 2 * N)))?;
+        Ok(value)
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use store::billing::{self, Invoice, Subscription};
 use store::workspaces::{self, Status};
 use store::{Tx, billing::renew};
-use types::id::{InvoiceId, WorkspaceId};
+use types::id::{InvoiceId, WorkspaceId, unix_millis};
 use types::problem::Problem;
 
 use super::{end_of_period, note, period_of, read_items};
@@ -93,7 +93,7 @@ pub(super) async fn step(
     };
     if amount > 0 {
         let invoice = Invoice {
-            id: InvoiceId::new(random::millis(now), random::bytes()?),
+            id: InvoiceId::new(unix_millis(now), random::bytes()?),
             workspace_id: workspace,
             subscription_id: row.id,
             status: "open".to_owned(),

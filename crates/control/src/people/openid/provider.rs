@@ -8,18 +8,17 @@ use credentials::Secret;
 use daemon::files::read_bounded;
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use percent_encoding::{AsciiSet, PercentEncode, utf8_percent_encode};
 use reqwest::header::{ACCEPT, AUTHORIZATION};
 use reqwest::{Client, RequestBuilder, Url};
 use serde::Deserialize;
 use tokio::sync::Semaphore;
+use types::percent::escaped;
 
 use super::fetch::{MAX_FILE_BYTES, client, json};
 use super::secrets::FlowSecrets;
 use super::section::OpenIdConfig;
 use super::token::{ExpectedClaims, IdClaims, JwksDocument, KeySet, Profile, TokenError, check};
 use crate::config::is_loopback;
-use crate::wire::RESERVED;
 
 /// A provider, with its cached metadata and keys.
 #[derive(Debug)]
@@ -397,11 +396,9 @@ fn is_within(at: Timestamp, age: SignedDuration, now: Timestamp) -> bool {
 }
 
 /// `application/x-www-form-urlencoded`, with more escapes than it requires.
-fn encoded(text: &str) -> PercentEncode<'_> {
-    utf8_percent_encode(text, FORM)
+fn encoded(text: &str) -> String {
+    escaped(text).to_string().replace('~', "%7E")
 }
-
-const FORM: &AsciiSet = &RESERVED.add(b'~');
 
 /// Lifetime of cached metadata. It rarely changes, and a change of keys is noticed without it.
 const METADATA_LIFETIME: SignedDuration = SignedDuration::from_hours(1);

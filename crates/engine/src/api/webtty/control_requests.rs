@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use tty::managed::{Approver, ControlLimit, NewControlRequest, SessionRefusalError};
 use tty::message::limits::MAX_ERROR;
 use types::filter::ListParams;
-use types::id::{ControlRequestId, ParticipantId};
+use types::id::{ControlRequestId, ParticipantId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
@@ -66,7 +66,7 @@ pub(super) async fn ask<A: LoadMetric>(
     let permission = Permission::WebttySessionsReadWrite;
     let session = api.running_of(&caller, &path(id)?, permission)?;
     let participant = own(&caller, &session, participant)?;
-    let now = u64::try_from(api.clock.now().as_millisecond()).unwrap_or(0);
+    let now = unix_millis(api.clock.now());
     let request = ControlRequestId::new(now, random_bytes());
     let request = session
         .request_control(request, participant, ask, asked.metadata)

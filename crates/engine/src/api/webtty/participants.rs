@@ -13,7 +13,7 @@ use daemon::problem::Refusal;
 use http::{HeaderMap, StatusCode};
 use tty::managed::{GRANT_LEN, NewParticipant, Person, SessionRefusalError};
 use tty::message::limits::{MAX_ERROR, MAX_ID};
-use types::id::ParticipantId;
+use types::id::{ParticipantId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 use types::webtty::{Role, Transport};
@@ -52,11 +52,10 @@ pub(super) async fn attach<A: LoadMetric>(
         .lifetime(&api, &headers, permission)
         .ok_or_else(Problem::unauthenticated)?;
     let grant: [u8; GRANT_LEN] = random_bytes();
-    let now = api.clock.now().as_millisecond();
     let name = display_name(caller.token.user_id.as_deref(), &api.tenancy)
         .or_else(|| caller.token.client_id.clone());
     let new = NewParticipant {
-        id: ParticipantId::new(u64::try_from(now).unwrap_or(0), random_bytes()),
+        id: ParticipantId::new(unix_millis(api.clock.now()), random_bytes()),
         person: Person {
             name: name.unwrap_or_default(),
             device_id: request.device_id,

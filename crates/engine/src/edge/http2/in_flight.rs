@@ -6,25 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::sleep;
+use transport::permit::{Counter, Permit};
 
 /// The requests in flight of one connection. Pings do not count: a connection that only exchanges
 /// pings is idle.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightRequests {
-    open: AtomicUsize,
+    open: Counter,
     started: AtomicUsize,
 }
 
 /// Counts a request as in flight until it is dropped.
-#[derive(Debug)]
-pub(crate) struct InFlightGuard(Arc<InFlightRequests>);
+pub(crate) type InFlightGuard = Permit<InFlightRequests>;
 
 impl InFlightRequests {
     /// Counts a request until the returned guard is dropped.
     pub(crate) fn track(activity: &Arc<Self>) -> InFlightGuard {
         activity.started.fetch_add(1, Ordering::Relaxed);
-        activity.open.fetch_add(1, Ordering::Relaxed);
-        InFlightGuard(Arc::clone(activity))
+        InFlightGuard::take(activity)
     }
 
     /// Waits until the connection has been idle for a whole `period`. The check runs once per
@@ -33,7 +32,7 @@ impl InFlightRequests {
     pub(in crate::edge) async fn idle_for(&self, period: Duration) {
         loop {
             let before = self.started.load(Ordering::Relaxed);
-            let quiet = self.open.load(Ordering::Relaxed) == 0;
+            let quiet = self.open.count() == 0;
             sleep(period).await;
             if quiet && self.started.load(Ordering::Relaxed) == before {
                 return;
@@ -50,9 +49,9 @@ impl InFlightRequests {
     }
 }
 
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        self.0.open.fetch_sub(1, Ordering::Relaxed);
+impl AsRef<Counter> for InFlightRequests {
+    fn as_ref(&self) -> &Counter {
+        &self.open
     }
 }
 

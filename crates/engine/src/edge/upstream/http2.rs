@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use hyper::client::conn::http2;
 use tokio::sync::Notify;
+use transport::permit::{Counter, Permit};
 
 use crate::edge::http2::body::CountingBody;
 
@@ -16,13 +17,12 @@ pub(crate) struct Http2 {
 }
 
 /// Counts one request on its connection, until its response ends.
-#[derive(Debug)]
-pub(crate) struct StreamPermit(pub(super) Arc<StreamLimit>);
+pub(crate) type StreamPermit = Permit<StreamLimit>;
 
 /// The number of requests on a connection, and their limit.
 #[derive(Debug)]
-pub(super) struct StreamLimit {
-    active: AtomicUsize,
+pub(crate) struct StreamLimit {
+    active: Counter,
     max: AtomicUsize,
     /// True once the service has sent its limit, which precedes its first response.
     is_known: AtomicBool,
@@ -47,7 +47,7 @@ impl SharedHttp2 {
             return None;
         }
         self.last_used = Instant::now();
-        let (send, turn) = (self.send.clone(), StreamPermit::acquire(&self.limit));
+        let (send, turn) = (self.send.clone(), StreamPermit::take(&self.limit));
         Some(Http2 { send, permit: turn })
     }
 }
@@ -56,7 +56,7 @@ impl StreamLimit {
     /// The limit of a connection whose service has not sent its own yet.
     pub(super) fn unknown() -> Arc<Self> {
         Arc::new(Self {
-            active: AtomicUsize::new(0),
+            active: Counter::default(),
             max: AtomicUsize::new(MAX_CONCURRENT_STREAMS),
             is_known: AtomicBool::new(false),
             response_received: Notify::new(),
@@ -69,36 +69,29 @@ impl StreamLimit {
             .store(most.min(MAX_CONCURRENT_STREAMS), Ordering::Relaxed);
     }
 
+    /// The service has sent a response.
+    pub(in crate::edge) fn mark_answered(&self) {
+        if !self.is_known.swap(true, Ordering::Relaxed) {
+            self.response_received.notify_one();
+        }
+    }
+
     /// Waits for the first response of the service.
     pub(super) async fn answered(&self) {
         self.response_received.notified().await;
     }
 
     fn has_room(&self) -> bool {
-        self.active.load(Ordering::Relaxed) < self.max.load(Ordering::Relaxed)
+        self.active.count() < self.max.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.active.load(Ordering::Relaxed) == 0
+        self.active.count() == 0
     }
 }
 
-impl StreamPermit {
-    pub(super) fn acquire(load: &Arc<StreamLimit>) -> Self {
-        load.active.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(load))
-    }
-
-    /// The service has sent a response.
-    pub(in crate::edge) fn mark_answered(&self) {
-        if !self.0.is_known.swap(true, Ordering::Relaxed) {
-            self.0.response_received.notify_one();
-        }
-    }
-}
-
-impl Drop for StreamPermit {
-    fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::Relaxed);
+impl AsRef<Counter> for StreamLimit {
+    fn as_ref(&self) -> &Counter {
+        &self.active
     }
 }

@@ -40,7 +40,7 @@ pub(super) async fn connect(
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
     let load = StreamLimit::unknown();
-    let turn = StreamPermit::acquire(&load);
+    let turn = StreamPermit::take(&load);
     // The task ends when the last sender is dropped. Every exchange gets and reports an error of
     // the connection itself.
     let limit = Arc::clone(&load);

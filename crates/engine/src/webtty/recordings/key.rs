@@ -7,6 +7,8 @@ use std::path::Path;
 
 use tty::recording::vault::VaultKey;
 
+use crate::random::random_bytes;
+
 /// Largest key file that is read: room for the digits and the end of a line.
 const MAX_FILE: u64 = 256;
 
@@ -17,9 +19,10 @@ const MAX_FILE: u64 = 256;
 pub(super) fn read(path: &Path) -> io::Result<VaultKey> {
     let bytes = daemon::files::read_bounded(path, MAX_FILE)?;
     let text = std::str::from_utf8(&bytes).unwrap_or_default();
-    let key = digits(text.trim().as_bytes());
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "expected 64 hex digits");
-    key.map(VaultKey::new).ok_or_else(wrong)
+    let mut key = [0; 32];
+    hex::decode_to_slice(text.trim(), &mut key)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "expected 64 hex digits"))?;
+    Ok(VaultKey::new(key))
 }
 
 /// Reads the key, or creates one if the file does not exist.
@@ -31,8 +34,7 @@ pub(super) fn read_or_make(path: &Path) -> io::Result<VaultKey> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => return read,
     }
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("no randomness"))?;
+    let bytes = random_bytes();
     let text = hex::encode(bytes);
     let mut options = OpenOptions::new();
     let made = options.write(true).create_new(true).mode(0o600).open(path);
@@ -46,14 +48,4 @@ pub(super) fn read_or_make(path: &Path) -> io::Result<VaultKey> {
         File::open(parent)?.sync_all()?;
     }
     Ok(VaultKey::new(bytes))
-}
-
-fn digits(text: &[u8]) -> Option<[u8; 32]> {
-    let (pairs, rest) = text.as_chunks::<2>();
-    let value = |digit: u8| u8::try_from(char::from(digit).to_digit(16)?).ok();
-    let bytes = pairs
-        .iter()
-        .map(|[high, low]| Some(value(*high)? << 4 | value(*low)?));
-    let bytes: Option<Vec<u8>> = bytes.collect();
-    bytes?.try_into().ok().filter(|_| rest.is_empty())
 }

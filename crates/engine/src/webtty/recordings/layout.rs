@@ -25,8 +25,10 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions};
 use serde::{Deserialize, Serialize};
 use tty::recording::Head;
-use tty::recording::vault::{MAX_CHUNK, Opener, SALT_LEN, Sealer, VaultError, VaultKey};
+use tty::recording::vault::{MAX_CHUNK, Opener, Sealer, VaultError, VaultKey};
 use types::tunnel::Tunnel;
+
+use crate::random::random_bytes;
 
 /// Size in bytes after which a segment is not rewritten. It bounds the bytes that are written
 /// twice, and a reader of an hour gets some hundred objects.
@@ -359,9 +361,7 @@ impl Store {
     }
 
     fn seal(&self, name: &str, clear: &[u8]) -> StoreResult<Vec<u8>> {
-        let mut salt = [0; SALT_LEN];
-        aws_lc_rs::rand::fill(&mut salt).map_err(|_| VaultError::Modified)?;
-        let sealer = Sealer::new(&self.key, name, salt).ok_or(VaultError::Modified)?;
+        let sealer = Sealer::new(&self.key, name, random_bytes()).ok_or(VaultError::Modified)?;
         let header = *sealer.header();
         let chunk = sealer.finish(clear)?;
         Ok([header.as_slice(), &chunk].concat())

@@ -14,6 +14,7 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use super::key;
 use super::layout::{Folder, Store, StoreError};
 use crate::config::{RecordingLocation, Recordings, S3};
+use crate::random::random_bytes;
 
 /// Reasons for which the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -189,9 +190,7 @@ fn owner(file: Option<&Path>) -> io::Result<String> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut bytes = [0; 16];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| io::Error::other("no randomness"))?;
-    let owner = hex::encode(bytes);
+    let owner = hex::encode(random_bytes::<16>());
     if let Some(file) = file {
         if let Some(parent) = file.parent() {
             DirBuilder::new()

@@ -1,9 +1,9 @@
 //! Limits of concurrent reads of recordings, in all and per project.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::counts::Counts;
 use parking_lot::Mutex;
 
 use super::read::ReadError;
@@ -14,13 +14,13 @@ use crate::directory::Project;
 pub(super) struct Readers {
     most: usize,
     of_project: usize,
-    counts: Mutex<Counts>,
+    counts: Mutex<ReaderCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct ReaderCounts {
     all: usize,
-    by_project: HashMap<Box<str>, usize>,
+    by_project: Counts<Box<str>>,
 }
 
 /// Permit for one reader. Dropping it releases the permit.
@@ -44,12 +44,10 @@ impl Readers {
         let is_alone = project == Project::COMMUNITY;
         let most = if is_alone { self.most } else { self.of_project };
         let mut counts = self.counts.lock();
-        let of_project = counts.by_project.get(project).copied().unwrap_or_default();
-        if counts.all >= self.most || of_project >= most {
+        if counts.all >= self.most || !counts.by_project.add_within(project.into(), most) {
             return Err(ReadError::Busy);
         }
         counts.all += 1;
-        counts.by_project.insert(project.into(), of_project + 1);
         Ok(ReaderPermit {
             readers: Arc::clone(self),
             project: project.into(),
@@ -61,12 +59,7 @@ impl Drop for ReaderPermit {
     fn drop(&mut self) {
         let mut counts = self.readers.counts.lock();
         counts.all = counts.all.saturating_sub(1);
-        if let Some(count) = counts.by_project.get_mut(&self.project) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.by_project.remove(&self.project);
-            }
-        }
+        counts.by_project.remove(&self.project);
     }
 }
 

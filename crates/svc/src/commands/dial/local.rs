@@ -2,13 +2,14 @@
 
 use std::{fmt, io, path::PathBuf, str::FromStr};
 
+use terminal::private;
 use tokio::net::TcpListener;
 use transport::{
     Stream,
     unix::{UnixListener, UnixStream},
 };
 
-use crate::{failure::Failure, private};
+use crate::failure::Failure;
 
 /// A local address.
 #[derive(Clone, Debug, PartialEq, Eq)]

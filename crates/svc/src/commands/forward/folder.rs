@@ -23,12 +23,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use terminal::private;
 use tokio::{net::UnixListener, runtime::Handle, task::AbortHandle};
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 
 use self::path_lookup::{FolderRoot, PathTarget};
-use crate::{failure::Failure, private, random};
+use crate::{failure::Failure, random};
 
 /// Options for serving a folder.
 #[derive(Clone, Debug, Default)]

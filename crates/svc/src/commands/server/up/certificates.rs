@@ -16,8 +16,9 @@ use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose,
     GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose, NameConstraints, SanType,
 };
+use terminal::private;
 
-use crate::{context::write_private, failure::Failure};
+use crate::failure::Failure;
 
 /// Paths of the certificate files.
 #[derive(Debug)]
@@ -138,7 +139,7 @@ fn read(path: &Path) -> Result<Option<String>, Failure> {
 }
 
 fn write(path: &Path, pem: &str) -> Result<(), Failure> {
-    write_private(path, pem.as_bytes())
+    private::write(path, pem.as_bytes())
         .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))
 }
 

@@ -12,10 +12,10 @@ use credentials::{Identity, MintRequest, Secret, SigningKey, TokenKind};
 use engine::config::EngineConfig;
 use jiff::Timestamp;
 use serde_json::json;
+use terminal::private;
 
 use super::{Args, HOST, certificates::Certificates};
 use crate::{
-    context::write_private,
     failure::{Code, Failure},
     random,
 };
@@ -145,7 +145,7 @@ pub(super) fn configuration(
     }
     let path = data.join("engine.yaml");
     // JSON is also valid YAML.
-    write_private(&path, format!("{file:#}\n").as_bytes())
+    private::write(&path, format!("{file:#}\n").as_bytes())
         .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;
     EngineConfig::load(Some(&path), std::iter::empty())
         .map_err(|error| Failure::usage(error.to_string()))
@@ -183,7 +183,7 @@ pub(super) fn read_or_create_secret(path: &Path) -> Result<String, Failure> {
         ),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let secret = random::hex::<SECRET_BYTES>()?;
-            write_private(path, secret.as_bytes()).map_err(|error| {
+            private::write(path, secret.as_bytes()).map_err(|error| {
                 Failure::from_error(&format!("cannot write {}", path.display()), error)
             })?;
             Ok(secret)

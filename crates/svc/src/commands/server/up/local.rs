@@ -24,6 +24,7 @@ use credentials::Secret;
 use daemon::{clock::SystemClock, shutdown::Shutdown};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use terminal::private;
 use tokio::net::TcpListener;
 
 use super::{
@@ -33,7 +34,6 @@ use super::{
 };
 use crate::{
     commands::server::surfaces,
-    context::write_private,
     failure::{Code, Failure, chain},
     platform::{ApiUrl, Platform},
     random,
@@ -258,7 +258,7 @@ fn configuration(
         sections.insert("turn".to_owned(), section);
     }
     let path = data.join("platform.yaml");
-    write_private(&path, format!("{file:#}\n").as_bytes())
+    private::write(&path, format!("{file:#}\n").as_bytes())
         .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;
     Config::load(Some(&path), std::iter::empty()).map_err(|error| Failure::usage(error.to_string()))
 }

@@ -7,10 +7,11 @@ use std::{
 
 use daemon::shutdown::Shutdown;
 use serde_json::json;
+use terminal::private;
 use turn::{RunningRelay, config::TurnConfig};
 
 use super::{HOST, certificates::Certificates, engine::read_or_create_secret};
-use crate::{context::write_private, failure::Failure};
+use crate::failure::Failure;
 
 /// A running relay.
 pub(super) struct LocalRelay {
@@ -53,7 +54,7 @@ impl LocalRelay {
             },
         } });
         let path = data.join("turn.yaml");
-        write_private(&path, format!("{file:#}\n").as_bytes()).map_err(|error| {
+        private::write(&path, format!("{file:#}\n").as_bytes()).map_err(|error| {
             Failure::from_error(&format!("cannot write {}", path.display()), error)
         })?;
         let config = TurnConfig::load(Some(&path), std::iter::empty())

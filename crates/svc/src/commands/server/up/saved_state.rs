@@ -6,8 +6,9 @@
 use std::{fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
+use terminal::private;
 
-use crate::{context::write_private, failure::Failure};
+use crate::failure::Failure;
 
 /// The stored state.
 #[derive(Serialize, Deserialize)]
@@ -49,7 +50,7 @@ impl SavedUpState {
         let path = data.join(FILE);
         let text = serde_json::to_vec_pretty(self)
             .map_err(|error| Failure::from_error("cannot save the password", error))?;
-        write_private(&path, &text).map_err(|error| {
+        private::write(&path, &text).map_err(|error| {
             Failure::from_error(&format!("cannot write {}", path.display()), error)
         })
     }

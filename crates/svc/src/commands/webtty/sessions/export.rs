@@ -9,12 +9,12 @@ use std::{
 use api::webtty::EXPORT;
 use clap::{Args, Parser, ValueEnum};
 use client::api::{Api, Call, Download};
+use terminal::private;
 
 use super::SessionArgs;
 use crate::{
     failure::Failure,
     output::{self, write_failure},
-    private,
 };
 
 /// The flags of `svc webtty sessions export`.

@@ -1,0 +1,85 @@
+//! Counters by key, for limits of sources, users or projects.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A counter for each key. Keys with a count of zero are removed.
+#[derive(Clone, Debug)]
+pub struct Counts<K>(HashMap<K, usize>);
+
+impl<K> Default for Counts<K> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash> Counts<K> {
+    /// The count of a key.
+    pub fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> usize
+    where
+        K: Borrow<Q>,
+    {
+        self.0.get(key).copied().unwrap_or_default()
+    }
+
+    /// Increments the count of a key.
+    pub fn add(&mut self, key: K) {
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    /// Increments the count of a key, unless it is `most` already. Returns true if it did.
+    pub fn add_within(&mut self, key: K, most: usize) -> bool {
+        let is_below = self.get(&key) < most;
+        if is_below {
+            self.add(key);
+        }
+        is_below
+    }
+
+    /// Decrements the count of a key.
+    pub fn remove<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
+        if let Some(count) = self.0.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(key);
+            }
+        }
+    }
+
+    /// The keys with at least this count.
+    pub fn full(&self, most: usize) -> impl Iterator<Item = &K> {
+        let full = self.0.iter().filter(move |(_, count)| **count >= most);
+        full.map(|(key, _)| key)
+    }
+
+    /// True if every count is zero.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_own_count_and_is_removed_at_zero() {
+        let mut counts = Counts::default();
+        assert!(counts.add_within("a", 2) && counts.add_within("a", 2));
+        assert!(!counts.add_within("a", 2));
+        assert!(counts.add_within("b", 2) && !counts.add_within("c", 0));
+        assert_eq!(
+            (counts.get("a"), counts.get("b"), counts.get("c")),
+            (2, 1, 0)
+        );
+        assert_eq!(counts.full(2).collect::<Vec<_>>(), [&"a"]);
+        for key in ["a", "a", "b", "b", "c"] {
+            counts.remove(key);
+        }
+        assert!(counts.is_empty());
+    }
+}
