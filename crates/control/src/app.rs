@@ -6,18 +6,18 @@ use daemon::clock::Clock;
 use jiff::Timestamp;
 use store::Store;
 
+use crate::billing::plans::PlanService;
 use crate::caller::SignatureCache;
-use crate::clock_skew::ClockSkew;
 use crate::config::Config;
 use crate::engines::Engines;
-use crate::health::Health;
-use crate::jobs::Jobs;
+use crate::http_api::rate_limit::RateLimiter;
 use crate::keys::Keys;
 use crate::logs::SearchLimit;
 use crate::oauth::Oauth;
 use crate::people::People;
-use crate::plans::PlanService;
-use crate::rate_limit::RateLimiter;
+use crate::runtime::clock_skew::ClockSkew;
+use crate::runtime::health::Health;
+use crate::runtime::jobs::Jobs;
 use crate::webhooks::Webhooks;
 
 /// Shared state of all handlers. A process has one.

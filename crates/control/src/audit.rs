@@ -19,9 +19,9 @@ use types::id::{AuditId, CredentialId, InvitationId, ProjectId, UserId, Workspac
 pub(crate) use self::list::entry;
 use crate::app::App;
 use crate::caller::Principal;
-use crate::problem::Answer;
-use crate::random;
-use crate::route::Serve as _;
+use crate::http_api::problem::Answer;
+use crate::http_api::route::Serve as _;
+use crate::runtime::random;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

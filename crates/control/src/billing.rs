@@ -7,6 +7,7 @@ mod account;
 mod decision;
 mod ledger;
 mod pages;
+pub mod plans;
 mod read;
 mod routes;
 
@@ -22,7 +23,7 @@ pub use self::account::{Account, PaymentStatus, Period, Subscription};
 pub use self::decision::{Decision, decide};
 pub use self::ledger::Ledger;
 pub use self::routes::routes;
-use crate::problem::Answer;
+use crate::http_api::problem::Answer;
 
 /// A provider of accounts. [`Ledger`] stores them in the platform's own database. An implementation
 /// for an external payment provider records the pending call in the same transaction, and makes the

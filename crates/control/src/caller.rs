@@ -1,5 +1,6 @@
 //! Authentication of callers. It is an extractor, so that no handler can forget it (CP-10).
 
+pub mod access;
 mod bearer;
 mod operator;
 mod principal;
@@ -7,6 +8,7 @@ mod required_permission;
 mod signature_cache;
 mod token;
 mod verify;
+pub mod whoami;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -26,13 +28,13 @@ pub use self::required_permission::{
 };
 pub use self::signature_cache::SignatureCache;
 use crate::app::App;
-use crate::extract::ClientIp;
+use crate::http_api::extract::ClientIp;
+use crate::http_api::problem::{Answer, Refusal};
 use crate::people::session;
-use crate::problem::{Answer, Refusal};
 
 /// A caller with a valid credential that has the permission `P` (CP-11).
 ///
-/// Other checks (tenancy, role, boundary) depend on the resource: see [`crate::access`].
+/// Other checks (tenancy, role, boundary) depend on the resource: see [`self::access`].
 #[derive(Debug)]
 pub struct Caller<P> {
     /// The verified caller.

@@ -24,11 +24,11 @@ use jiff::SignedDuration;
 
 pub use self::retention::Retention;
 pub(crate) use self::values::{host_name, is_loopback, network};
+use crate::billing::plans::Catalogue;
+use crate::http_api::rate_limit::LimitsConfig;
 use crate::mail::MailConfig;
 use crate::oauth::Clients;
 use crate::people::openid::OpenIdConfig;
-use crate::plans::Catalogue;
-use crate::rate_limit::LimitsConfig;
 use crate::webhooks::WebhooksConfig;
 
 /// Validated configuration of a platform. The consistency between values is validated as well.

@@ -1,5 +1,6 @@
 //! Long-lived credentials (CP-16): issue, read, rotate, revoke.
 
+pub mod delegation;
 mod get;
 mod issue;
 mod list;
@@ -7,6 +8,7 @@ mod material;
 mod own;
 mod revoke;
 mod rotate;
+pub mod tokens;
 mod view;
 
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use axum::Router;
 pub use self::issue::{CredentialWithSecret, issue_access_token, issue_pat};
 pub(crate) use self::issue::{issue_admin_pat, require_credential_quota};
 use crate::app::App;
-use crate::route::Serve as _;
+use crate::http_api::route::Serve as _;
 
 /// Credentials of the caller.
 pub fn routes() -> Router<Arc<App>> {

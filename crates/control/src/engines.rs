@@ -39,9 +39,9 @@ use self::cluster::Cluster;
 pub(crate) use self::listen::listen;
 pub use self::routes::routes;
 use crate::config::Config;
+use crate::http_api::problem::Answer;
 use crate::keys::{KeyError, cluster_secret};
 use crate::people::throttle::{Limits, Throttle};
-use crate::problem::Answer;
 
 /// State of the engine links of one process; a part of [`crate::app::App`].
 #[derive(Debug)]

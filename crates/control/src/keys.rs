@@ -35,7 +35,7 @@ pub(crate) use self::seal::Seal;
 pub use self::turn::RelayKey;
 use self::turn::TurnKeys;
 use crate::config::Config;
-use crate::problem::Answer;
+use crate::http_api::problem::Answer;
 
 /// The keys of a running platform.
 pub struct Keys {

@@ -2,6 +2,8 @@
 //! them.
 
 mod search;
+pub mod timeline;
+pub mod usage;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -15,13 +17,13 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 pub use self::search::SearchLimit;
-use crate::access;
+use self::timeline::{Range, rfc3339};
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, EventsRead, LogsRead};
-use crate::extract::{Query, Segment};
-use crate::problem::Answer;
-use crate::route::Serve as _;
-use crate::timeline::{Range, rfc3339};
+use crate::http_api::extract::{Query, Segment};
+use crate::http_api::problem::Answer;
+use crate::http_api::route::Serve as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

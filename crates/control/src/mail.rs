@@ -21,7 +21,7 @@ pub use self::section::{MailConfig, MailSection, MailTransport, SmtpConfig, Smtp
 pub use self::sender::Sender;
 use self::smtp::Smtp;
 use crate::config::Config;
-use crate::random;
+use crate::runtime::random;
 
 /// Transport of mail.
 #[derive(Clone, Debug)]

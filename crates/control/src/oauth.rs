@@ -7,7 +7,7 @@
 //! up with each request. There are no refresh tokens (OA-7).
 //!
 //! Each endpoint is a file. `request` parses authorization requests. The limits of a client's token
-//! are those of [`crate::delegation`].
+//! are those of [`crate::credentials::delegation`].
 
 mod authorize;
 mod clients;

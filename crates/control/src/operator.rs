@@ -2,6 +2,7 @@
 
 mod api;
 mod engines;
+pub(crate) mod first_admin;
 mod pages;
 mod suspend;
 
@@ -13,7 +14,7 @@ use axum::routing::{get, post};
 
 pub use self::suspend::{Reason, Subject, resume, suspend};
 use crate::app::App;
-use crate::route::Serve as _;
+use crate::http_api::route::Serve as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

@@ -1,5 +1,6 @@
 //! Projects: list, resolve, create as previewed, rename, transfer, delete (CP-2, CP-4, CP-5).
 
+pub mod addresses;
 pub(crate) mod audit_entry;
 mod change;
 pub(crate) mod create;
@@ -9,6 +10,7 @@ mod get;
 mod list;
 mod name;
 mod region;
+pub mod settings;
 mod transfer;
 mod view;
 
@@ -24,7 +26,7 @@ pub use self::name::{BadText, IdempotencyKey, ProjectName};
 pub(crate) use self::region::region_of;
 pub(crate) use self::view::view;
 use crate::app::App;
-use crate::route::Serve as _;
+use crate::http_api::route::Serve as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

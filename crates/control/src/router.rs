@@ -11,11 +11,17 @@ use http::{HeaderValue, StatusCode};
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::problem::Refusal;
+use crate::billing::plans;
+use crate::caller::whoami;
+use crate::credentials::tokens;
+use crate::http_api::problem::Refusal;
+use crate::http_api::{contracts, rate_limit};
+use crate::logs::usage;
+use crate::projects::{addresses, settings};
+use crate::runtime::{health, metrics};
 use crate::{
-    addresses, audit, billing, contracts, credentials, engines, health, keys, logs, metrics, oauth,
-    operator, pages, people, plans, projects, rate_limit, settings, tokens, turn, usage, webhooks,
-    webtty_servers, whoami, workspaces,
+    audit, billing, credentials, engines, keys, logs, oauth, operator, pages, people, projects,
+    turn, webhooks, webtty_servers, workspaces,
 };
 
 /// All routes. Other paths get a problem in JSON, never a page.

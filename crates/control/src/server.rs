@@ -18,21 +18,24 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::app::App;
+use crate::billing::plans::{PlanService, PlanServiceError};
 use crate::caller::SignatureCache;
-use crate::clock_skew::{self, ClockSkew};
 use crate::config::Config;
 use crate::engines::{self, Engines};
-use crate::health::Health;
-use crate::jobs::{self, Jobs};
+use crate::http_api::listener;
+use crate::http_api::listener::ConnectionLimit;
+use crate::http_api::rate_limit::RateLimiter;
 use crate::keys::{KeyError, Keys, keeper};
-use crate::listener::{self, ConnectionLimit};
 use crate::logs::SearchLimit;
-use crate::metrics;
 use crate::oauth::Oauth;
 use crate::people::{People, PeopleError};
-use crate::plans::{PlanService, PlanServiceError};
-use crate::rate_limit::RateLimiter;
 use crate::router::router;
+use crate::runtime::clock_skew;
+use crate::runtime::clock_skew::ClockSkew;
+use crate::runtime::health::Health;
+use crate::runtime::jobs;
+use crate::runtime::jobs::Jobs;
+use crate::runtime::metrics;
 use crate::webhooks::{self, SenderError, Webhooks};
 
 /// A running platform.

@@ -9,12 +9,12 @@ use axum::extract::State;
 use axum::{Json, Router};
 use types::permission::Permission;
 
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, TurnCredentialsCreate};
-use crate::extract::{OptionalBody, Path};
-use crate::problem::Answer;
-use crate::route::Serve as _;
+use crate::http_api::extract::{OptionalBody, Path};
+use crate::http_api::problem::Answer;
+use crate::http_api::route::Serve as _;
 
 /// Issuance by id and by endpoint.
 pub fn routes() -> Router<Arc<App>> {

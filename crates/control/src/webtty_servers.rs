@@ -20,12 +20,12 @@ use store::webtty_servers::WebttyServer;
 use types::permission::Permission;
 use types::problem::Problem;
 
-use crate::access;
 use crate::app::App;
 use crate::caller::Principal;
-use crate::problem::Answer;
+use crate::caller::access;
+use crate::http_api::problem::Answer;
+use crate::http_api::route::Serve as _;
 use crate::projects::audit_entry;
-use crate::route::Serve as _;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {

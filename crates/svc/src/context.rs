@@ -13,11 +13,9 @@ use client::Token;
 use serde::{Deserialize, Serialize};
 use terminal::private;
 
-use crate::{
-    failure::{Code, Failure},
-    keyring::Account,
-    suggest,
-};
+use crate::args::suggest;
+use crate::failure::{Code, Failure};
+use crate::keyring::Account;
 
 /// The context of a running `svc up`. It is the default while `svc up` runs, because its user wants
 /// to try it.

@@ -3,16 +3,14 @@
 use clap::CommandFactory as _;
 use daemon::logs::Level;
 
-use crate::{
-    cli::{Cli, Command},
-    commands::{
-        audit, clients, completions, context, credential, dial, doctor, events, explain, forward,
-        login, logout, man, mcp, project, run, server, service, token, tunnels, turn_credentials,
-        webtty, workspace,
-    },
-    failure::Failure,
-    logging::set_up_logs,
+use crate::cli::{Cli, Command};
+use crate::commands::{
+    audit, clients, completions, context, credential, dial, doctor, events, explain, forward,
+    login, logout, man, mcp, project, run, server, service, token, tunnels, turn_credentials,
+    webtty, workspace,
 };
+use crate::failure::Failure;
+use crate::process::logging::set_up_logs;
 
 /// Runs one command to its end.
 #[expect(

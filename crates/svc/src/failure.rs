@@ -7,7 +7,8 @@ use client::{ConnectError, Refusal, RefusalKind, api::ApiError, error::Step};
 use rustls::{AlertDescription, CertificateError};
 use serde_json::{Value, json};
 
-use crate::{filters, output::Format, output::plain};
+use crate::args::filters;
+use crate::output::{Format, plain};
 
 pub(crate) use types::causes::chain;
 

@@ -8,32 +8,20 @@
     expect(dead_code, reason = "server code is not moved out of shared modules")
 )]
 
+mod args;
 mod cli;
 mod commands;
 mod connection;
 mod context;
-mod descriptors;
 mod dispatch;
-mod engine_api;
-mod environment;
+mod engine_client;
 mod failure;
-mod feed;
-mod filters;
 mod keyring;
-mod lines;
-mod logging;
 mod output;
-mod participant;
 mod platform;
+mod process;
 mod prompt;
-mod properties;
-mod random;
-mod signals;
-mod suggest;
-mod supervisor;
 mod terminals;
-mod time;
-mod watch;
 
 use std::process::ExitCode;
 

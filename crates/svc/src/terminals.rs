@@ -166,7 +166,7 @@ impl Terminals {
                 let args: Request = read(arguments)?;
                 let key = key(who, &config, args.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
-                let ask = crate::participant::ControlOptions {
+                let ask = crate::engine_client::participant::ControlOptions {
                     // The platform shows the account to the approver. The text adds that an AI
                     // client acts for it.
                     reason: Some(format!("{} (AI client): {}", agent.name, args.reason)),
@@ -214,8 +214,12 @@ impl Terminals {
         };
         check_capacity(all, own)?;
         let about = about(agent);
-        let joined =
-            crate::participant::JoinedParticipant::join(&config, &key.session, Some(about)).await;
+        let joined = crate::engine_client::participant::JoinedParticipant::join(
+            &config,
+            &key.session,
+            Some(about),
+        )
+        .await;
         let joined = joined.map_err(|failure| from_failure(&failure))?;
         let started = Arc::new(WatchTask::start(key.session.clone(), joined));
         // Of two simultaneous calls, the later one leaves again when its value is dropped.

@@ -8,12 +8,12 @@ use axum::extract::State;
 use store::audit::{Entry, of_user, of_workspace};
 use types::permission::Permission;
 
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, CredentialsRead, WorkspacesProtect};
-use crate::extract::{Path, Query};
-use crate::problem::Answer;
-use crate::wire::date;
+use crate::http_api::extract::{Path, Query};
+use crate::http_api::problem::Answer;
+use crate::http_api::wire::date;
 
 pub(super) async fn list(
     State(app): State<Arc<App>>,

@@ -5,7 +5,7 @@ use api::control::plans::BillingActionKind;
 use jiff::civil::Date;
 
 use super::account::{Account, PaymentStatus};
-use crate::plans::Terms;
+use crate::billing::plans::Terms;
 
 /// Effect of a creation on the account. Amounts are in the smallest unit of the currency.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
     use crate::billing::Subscription;
-    use crate::plans::CatalogSection;
+    use crate::billing::plans::CatalogSection;
     use api::control::plans::Plan;
 
     fn account(standing: PaymentStatus, has_payment_method: bool) -> Account {

@@ -19,8 +19,8 @@ use types::problem::Problem;
 
 use super::account::{Account, PaymentStatus, Period, Subscription, day_of};
 use super::{Billing, BillingFuture, Item};
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// Accounts in the platform's own database.
 #[derive(Clone, Copy, Debug, Default)]

@@ -17,18 +17,18 @@ use types::id::WorkspaceId;
 use types::permission::Permission;
 use types::problem::Problem;
 
-use crate::access;
 use crate::app::App;
+use crate::billing::plans::explain;
 use crate::caller::Principal;
-use crate::extract::Query;
+use crate::caller::access;
+use crate::http_api::extract::Query;
+use crate::http_api::problem::{Answer, Refusal};
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::session::Visitor;
-use crate::plans::explain;
-use crate::problem::{Answer, Refusal};
 use crate::projects::create::{ConfirmedBy, CreateRequest, create_or_find};
-use crate::random;
+use crate::runtime::random;
 
 /// The routes of this module.
 pub(super) fn routes() -> Router<Arc<App>> {

@@ -15,13 +15,13 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::ledger::read_items;
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, PlanRead};
-use crate::extract::{Query, Segment};
-use crate::problem::{Answer, Refusal};
-use crate::route::Serve as _;
-use crate::wire::date;
+use crate::http_api::extract::{Query, Segment};
+use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::route::Serve as _;
+use crate::http_api::wire::date;
 
 pub(super) fn routes() -> Router<Arc<App>> {
     Router::new()

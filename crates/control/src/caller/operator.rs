@@ -9,7 +9,7 @@ use types::problem::Problem;
 
 use super::{Principal, identify};
 use crate::app::App;
-use crate::problem::{Answer, Refusal};
+use crate::http_api::problem::{Answer, Refusal};
 
 /// A caller who operates the installation, with an unrestricted credential or a session. For all
 /// other callers the operation does not exist (404).

@@ -58,7 +58,7 @@ impl Source {
 
 impl Principal {
     /// True if the credential has the permission. The user's role is checked separately for each
-    /// workspace ([`crate::access`]).
+    /// workspace ([`crate::caller::access`]).
     pub fn allows(&self, permission: Permission) -> bool {
         self.limits.allows(permission)
     }

@@ -19,10 +19,10 @@ use super::principal::{Principal, Source};
 use super::signature_cache::{CachedSignature, Signer};
 use super::token::UnverifiedClaims;
 use crate::app::App;
-use crate::extract::ClientIp;
+use crate::http_api::extract::ClientIp;
+use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::rate_limit;
 use crate::people::session;
-use crate::problem::{Answer, Refusal};
-use crate::rate_limit;
 
 /// Verifies a token. All refusals look the same to the caller. The log has the reason.
 pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) -> Answer<Principal> {

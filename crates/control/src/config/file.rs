@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::retention::RetentionSection;
+use crate::billing::plans::CatalogSection;
+use crate::http_api::rate_limit::LimitsSection;
 use crate::mail::MailSection;
 use crate::oauth::OauthSection;
 use crate::people::openid::OpenIdSection;
-use crate::plans::CatalogSection;
-use crate::rate_limit::LimitsSection;
 use crate::webhooks::WebhooksSection;
 
 /// The configuration of `svc platform`.

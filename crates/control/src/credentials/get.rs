@@ -11,8 +11,8 @@ use types::problem::Problem;
 use super::view::view;
 use crate::app::App;
 use crate::caller::{Caller, CredentialsRead};
-use crate::extract::Path;
-use crate::problem::Answer;
+use crate::http_api::extract::Path;
+use crate::http_api::problem::Answer;
 
 pub(super) async fn get(
     Caller { principal: who, .. }: Caller<CredentialsRead>,

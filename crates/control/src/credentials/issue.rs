@@ -22,15 +22,16 @@ use super::view::view;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite, Principal, Source};
-use crate::delegation::{self, Grant, RequestedLimits};
-use crate::extract::{Body, ClientIp};
-use crate::metrics;
+use crate::credentials::delegation;
+use crate::credentials::delegation::{Grant, RequestedLimits};
+use crate::credentials::tokens::{mint_request, text, token_id};
+use crate::http_api::extract::{Body, ClientIp};
+use crate::http_api::problem::{Answer, Refusal, bad};
+use crate::http_api::user_text::name;
 use crate::people::notices::{self, Notice};
 use crate::people::session::is_recent;
-use crate::problem::{Answer, Refusal, bad};
-use crate::random;
-use crate::tokens::{mint_request, text, token_id};
-use crate::user_text::name;
+use crate::runtime::metrics;
+use crate::runtime::random;
 
 pub(super) async fn create(
     Caller { principal: who, .. }: Caller<CredentialsWrite>,

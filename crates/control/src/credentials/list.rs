@@ -12,8 +12,8 @@ use types::problem::Problem;
 use super::view::view;
 use crate::app::App;
 use crate::caller::{Caller, CredentialsRead};
-use crate::extract::Query;
-use crate::problem::Answer;
+use crate::http_api::extract::Query;
+use crate::http_api::problem::Answer;
 
 pub(super) async fn list(
     Caller { principal: who, .. }: Caller<CredentialsRead>,

@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
 use types::problem::Problem;
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 
-use crate::problem::{Answer, bad};
+use crate::http_api::problem::{Answer, bad};
 
 /// Validated key material.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use types::id::CredentialId;
 use types::problem::Problem;
 
 use crate::caller::Principal;
-use crate::delegation;
-use crate::problem::{Answer, Refusal};
+use crate::credentials::delegation;
+use crate::http_api::problem::{Answer, Refusal};
 
 /// The credential with this id, revoked or not, if the caller may change it: its own, or one with
 /// no more permissions than the caller has (CP-11).

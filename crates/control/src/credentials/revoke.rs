@@ -12,8 +12,8 @@ use super::own;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite};
-use crate::extract::{ClientIp, Path, Query};
-use crate::problem::{Answer, bad};
+use crate::http_api::extract::{ClientIp, Path, Query};
+use crate::http_api::problem::{Answer, bad};
 
 /// Revokes a credential. Tokens that were minted from it become invalid, because every verification
 /// checks their source. Credentials that it issued stay valid, unless the caller requests their

@@ -17,10 +17,10 @@ use super::view::kind;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite};
-use crate::delegation::Grant;
-use crate::extract::{ClientIp, OptionalBody, Path};
+use crate::credentials::delegation::Grant;
+use crate::http_api::extract::{ClientIp, OptionalBody, Path};
+use crate::http_api::problem::Answer;
 use crate::people::notices::{self, Notice};
-use crate::problem::Answer;
 
 /// Replaces a credential. The successor is a separate credential with the same permissions. The old
 /// one ends with the overlap. Of two concurrent rotations, only one succeeds.

@@ -4,7 +4,7 @@ use api::control::credentials::{Credential, CredentialKind, CredentialStatus};
 use jiff::Timestamp;
 use store::credentials::{self as stored, Kind};
 
-use crate::wire::date;
+use crate::http_api::wire::date;
 
 pub(super) fn view(credential: &stored::Credential, now: Timestamp) -> Credential {
     Credential {

@@ -12,10 +12,10 @@ use types::problem::Problem;
 use super::cluster::Cluster;
 use crate::app::App;
 use crate::caller::Bearer;
-use crate::extract::ClientIp;
-use crate::metrics;
+use crate::http_api::extract::ClientIp;
+use crate::http_api::problem::{Answer, Refusal};
 use crate::people::throttle::TooSoon;
-use crate::problem::{Answer, Refusal};
+use crate::runtime::metrics;
 
 /// Version of the message formats, in both directions.
 pub(super) const LINK_VERSION: HeaderName = HeaderName::from_static("svc-link-version");

@@ -15,8 +15,8 @@ use super::cluster::Cluster;
 use super::lines::lines;
 use super::link::Link;
 use crate::app::App;
-use crate::extract::{ClientIp, Query};
-use crate::problem::Answer;
+use crate::http_api::extract::{ClientIp, Query};
+use crate::http_api::problem::Answer;
 
 /// Opens a link. It fails if the database does not respond.
 pub(super) async fn stream(

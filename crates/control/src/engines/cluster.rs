@@ -7,8 +7,8 @@ use api::link::{Limits, Platform};
 use serde_json::json;
 use store::{credentials, directory};
 
+use crate::billing::plans::Region;
 use crate::config::Config;
-use crate::plans::Region;
 
 /// A cluster of the configuration.
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use super::cluster::Cluster;
 use super::lines::{LineError, Lines};
 use super::{current_items, items, snapshot};
 use crate::app::App;
+use crate::http_api::problem::Answer;
 use crate::keys::KeyError;
-use crate::metrics;
-use crate::problem::Answer;
-use crate::random;
+use crate::runtime::metrics;
+use crate::runtime::random;
 
 /// An open link.
 pub(super) struct Link {

@@ -31,11 +31,11 @@ use types::problem::Problem;
 use super::caller::{Engine, LINK_VERSION};
 use super::cluster::Cluster;
 use crate::app::App;
-use crate::extract::{read_body, read_json_within};
-use crate::metrics;
-use crate::plans::Catalogue;
-use crate::problem::{Answer, Refusal};
-use crate::random;
+use crate::billing::plans::Catalogue;
+use crate::http_api::extract::{read_body, read_json_within};
+use crate::http_api::problem::{Answer, Refusal};
+use crate::runtime::metrics;
+use crate::runtime::random;
 use crate::webhooks;
 
 /// Stores a batch, unless it was stored before.

@@ -19,15 +19,15 @@ use types::form::{self, Form};
 use types::permission::Permission;
 use types::problem::Problem;
 
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
+use crate::credentials::tokens;
+use crate::http_api::problem::Answer;
 use crate::pages::layout::{MessagePage, NextPath, PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
 use crate::people::throttle::TooSoon;
-use crate::problem::Answer;
 use crate::projects::region_of;
-use crate::tokens;
 
 /// Redirects the browser back with a code, once the user has signed in.
 pub(super) async fn show(

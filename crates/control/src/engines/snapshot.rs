@@ -6,7 +6,7 @@ use store::{Snapshot, changes, directory};
 use super::changes::cursor;
 use super::items;
 use super::link::{Link, LinkEnd};
-use crate::metrics;
+use crate::runtime::metrics;
 
 /// Sends the whole state in pages. At most one page is in memory.
 pub(super) async fn send_all(link: &mut Link) -> Result<(), LinkEnd> {

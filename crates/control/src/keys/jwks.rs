@@ -8,7 +8,7 @@ use axum::response::Response;
 use http::HeaderMap;
 
 use crate::app::App;
-use crate::contracts::cached;
+use crate::http_api::contracts::cached;
 
 /// Caches may keep it for five minutes. A key is published twelve times as long before it signs
 /// ([`super::LEAD`]), so verifiers have the key before its first token.

@@ -8,9 +8,9 @@ use http::HeaderMap;
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::contracts::cached;
-use crate::extract::Path;
-use crate::problem::{Answer, Refusal};
+use crate::http_api::contracts::cached;
+use crate::http_api::extract::Path;
+use crate::http_api::problem::{Answer, Refusal};
 
 /// `GET /keyrings/turn/{realm}.spki.der.hex`.
 pub(super) async fn serve(

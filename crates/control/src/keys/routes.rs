@@ -8,8 +8,8 @@ use axum::Router;
 
 use super::{jwks, relay_key};
 use crate::app::App;
+use crate::http_api::route::Serve as _;
 use crate::oauth::for_any_origin;
-use crate::route::Serve as _;
 
 /// Public keys for engines, relays and clients that verify tokens of the platform.
 pub fn routes() -> Router<Arc<App>> {

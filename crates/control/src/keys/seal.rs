@@ -10,8 +10,8 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use types::problem::Problem;
 use zeroize::Zeroizing;
 
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// Encrypts and decrypts the secrets of one purpose.
 pub(crate) struct Seal(LessSafeKey);

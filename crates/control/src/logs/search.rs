@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use types::id::UserId;
 use types::problem::Problem;
 
-use crate::problem::Answer;
+use crate::http_api::problem::Answer;
 
 /// Searches in progress; a part of [`crate::app::App`].
 #[derive(Debug)]

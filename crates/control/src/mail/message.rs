@@ -10,8 +10,8 @@ use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 
 use super::Sender;
+use crate::http_api::user_text::printable;
 use crate::people::email::Email;
-use crate::user_text::printable;
 
 /// Plain text for one address. `Debug` hides it, because the text may contain a link that opens an
 /// account.

@@ -19,14 +19,15 @@ use super::error::Code;
 use super::request::{AuthorizationError, AuthorizationRequest, refusal};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::delegation::{self, Grant};
-use crate::extract::ClientIp;
+use crate::credentials::delegation;
+use crate::credentials::delegation::Grant;
+use crate::http_api::extract::ClientIp;
+use crate::http_api::problem::Answer;
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page_leading_to, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{SignedIn, Visitor, later};
-use crate::problem::Answer;
 
 /// The consent page. It is never skipped, even for a client that was approved before: a public
 /// client cannot prove that it is the same client (RFC 9700 section 4.14).

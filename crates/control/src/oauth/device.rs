@@ -26,14 +26,15 @@ use super::source::SourceField;
 use super::user_code::UserCode;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::delegation::{self, Grant};
-use crate::extract::{ClientIp, Query};
+use crate::credentials::delegation;
+use crate::credentials::delegation::Grant;
+use crate::http_api::extract::{ClientIp, Query};
+use crate::http_api::problem::Answer;
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page, page_with};
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
 use crate::people::throttle::TooSoon;
-use crate::problem::Answer;
 
 #[derive(Template)]
 #[template(path = "device.html")]

@@ -19,13 +19,13 @@ use super::scope::{resource, scope};
 use super::source;
 use super::user_code::UserCode;
 use crate::app::App;
-use crate::extract::ClientIp;
+use crate::http_api::extract::ClientIp;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::later;
 
 pub(super) async fn device_authorization(
     State(app): State<Arc<App>>,
-    ip: Result<ClientIp, crate::problem::Refusal>,
+    ip: Result<ClientIp, crate::http_api::problem::Refusal>,
     mut form: ClientForm,
 ) -> Result<Response, OauthError> {
     let ClientIp(ip) = ip?;

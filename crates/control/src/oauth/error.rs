@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, PRAGMA, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use types::form::BadForm;
 
-use crate::problem::Refusal;
+use crate::http_api::problem::Refusal;
 
 /// An error response of an endpoint.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use types::form::Form;
 use super::clients::Client;
 use super::error::{Code, OauthError};
 use crate::app::App;
-use crate::extract::read_body;
+use crate::http_api::extract::read_body;
 
 /// A form from a client. Clients are public. Client secrets are refused, so that no client assumes
 /// that they were verified.

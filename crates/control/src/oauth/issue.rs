@@ -16,11 +16,11 @@ use super::clients::Client;
 use super::error::{Code, OauthError};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::credentials::tokens::text;
 use crate::credentials::{issue_access_token, require_credential_quota};
-use crate::metrics;
 use crate::people::notices::{self, Notice};
 use crate::people::session::{is_idle, later};
-use crate::tokens::text;
+use crate::runtime::metrics;
 
 /// An approval of a user, as it was stored.
 pub(super) struct ApprovedGrant {

@@ -14,8 +14,8 @@ use types::permission::Permission;
 
 use super::token::{CODE_GRANT, DEVICE_GRANT};
 use crate::app::App;
-use crate::contracts::cached;
-use crate::problem::Answer;
+use crate::http_api::contracts::cached;
+use crate::http_api::problem::Answer;
 
 /// RFC 8414 section 3.
 pub(super) async fn authorization_server(

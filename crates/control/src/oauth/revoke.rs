@@ -13,8 +13,8 @@ use super::error::{Code, OauthError, no_store};
 use super::form::ClientForm;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::extract::ClientIp;
-use crate::problem::Refusal;
+use crate::http_api::extract::ClientIp;
+use crate::http_api::problem::Refusal;
 
 /// Revokes the given token. Texts that are not a client's token, or not valid any more, count as
 /// success, because the token does not work (section 2.2).

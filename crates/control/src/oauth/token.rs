@@ -21,10 +21,10 @@ use super::issue::{ApprovedGrant, issue};
 use super::scope::resource;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::extract::ClientIp;
+use crate::http_api::extract::ClientIp;
+use crate::http_api::problem::{Answer, Refusal};
 use crate::people::secret_link::LinkSecret;
-use crate::problem::{Answer, Refusal};
-use crate::random;
+use crate::runtime::random;
 
 /// RFC 6749 section 4.1.3.
 pub(super) const CODE_GRANT: &str = "authorization_code";

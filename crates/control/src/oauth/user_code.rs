@@ -4,8 +4,8 @@ use aws_lc_rs::hmac;
 use store::SecretHash;
 
 use crate::app::App;
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// Eight letters, 34 bits: enough for ten minutes behind a throttle, and short enough to type.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -16,9 +16,9 @@ use super::{Reason, Subject, resume, suspend};
 use crate::app::App;
 use crate::audit::entry;
 use crate::caller::Operator;
-use crate::extract::{Body, ClientIp, Page, Query, Segment};
-use crate::problem::{Answer, Refusal};
-use crate::wire::date;
+use crate::http_api::extract::{Body, ClientIp, Page, Query, Segment};
+use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::wire::date;
 
 type AppState = State<Arc<App>>;
 

@@ -16,12 +16,12 @@ use crate::app::App;
 use crate::caller::Operator;
 use crate::config::EngineConfig;
 use crate::engines::{INVENTORY_EXPIRY, LINK_EXPIRY};
-use crate::extract::Query;
+use crate::http_api::extract::Query;
+use crate::http_api::problem::Answer;
+use crate::http_api::wire::date;
 use crate::pages::layout::{PageRefusal, page};
 use crate::pages::signed_in;
 use crate::people::session::Visitor;
-use crate::problem::Answer;
-use crate::wire::date;
 
 /// `GET /api/operator/engines`.
 pub(super) async fn list(

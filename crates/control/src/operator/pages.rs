@@ -13,12 +13,12 @@ use types::problem::Problem;
 use super::{Reason, Subject};
 use crate::app::App;
 use crate::caller::Operator;
-use crate::extract::{ClientIp, Path, Query};
+use crate::http_api::extract::{ClientIp, Path, Query};
+use crate::http_api::problem::Answer;
 use crate::pages::form::Form;
 use crate::pages::layout::{PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::session::Visitor;
-use crate::problem::Answer;
 
 #[derive(Template)]
 #[template(path = "operator.html")]

@@ -14,7 +14,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::Operator;
-use crate::problem::{Answer, Refusal};
+use crate::http_api::problem::{Answer, Refusal};
 
 /// An object that can be suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

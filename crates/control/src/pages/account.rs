@@ -22,14 +22,14 @@ use super::layout::{PageRefusal, page, page_with, see_other};
 use super::login::{WRONG, refusal};
 use super::{signed_in, with_cookie};
 use crate::app::App;
-use crate::extract::{ClientIp, Path, Query};
+use crate::http_api::extract::{ClientIp, Path, Query};
+use crate::http_api::problem::Answer;
 use crate::people::accounts::Credentials;
 use crate::people::cookie::Cookie;
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::session::{SignedIn, Visitor, is_idle};
 use crate::people::{accounts, email_change, passkeys};
-use crate::problem::Answer;
 
 #[derive(Template)]
 #[template(path = "account.html")]

@@ -14,12 +14,12 @@ use super::openid::Button;
 use super::passkeys::{PASSKEY_NOT_ACCEPTED, json, passkey_response};
 use super::{signed_in, with_next};
 use crate::app::App;
-use crate::extract::{ClientIp, Query};
+use crate::http_api::extract::{ClientIp, Query};
+use crate::http_api::problem::Answer;
 use crate::people::challenge::Purpose;
 use crate::people::confirm::{with_code, with_password};
 use crate::people::passkeys;
 use crate::people::session::{SignedIn, Visitor};
-use crate::problem::Answer;
 
 #[derive(Template)]
 #[template(path = "confirm.html")]

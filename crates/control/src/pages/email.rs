@@ -11,7 +11,7 @@ use super::form::Form;
 use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
 use super::signed_in;
 use crate::app::App;
-use crate::extract::{ClientIp, Path};
+use crate::http_api::extract::{ClientIp, Path};
 use crate::people::email_change::{address, complete};
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::Visitor;

@@ -8,7 +8,7 @@ use types::problem::Problem;
 
 use super::layout::PageRefusal;
 use crate::app::App;
-use crate::extract::{Query, read_body};
+use crate::http_api::extract::{Query, read_body};
 
 /// The fields of a form that was sent from a page of the platform. A layer over all routes refuses
 /// forms of other sites ([`super::same_origin::require`]).

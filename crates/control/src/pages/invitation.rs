@@ -13,7 +13,7 @@ use super::login::{WRONG, refusal};
 use super::openid::Button;
 use super::{with_cookie, with_next};
 use crate::app::App;
-use crate::extract::{Path, Query};
+use crate::http_api::extract::{Path, Query};
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, Visitor};
 use crate::people::sign_in::with_password;

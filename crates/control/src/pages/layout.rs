@@ -16,7 +16,7 @@ use http::{HeaderValue, StatusCode};
 use types::callback::Callback;
 use types::problem::Problem;
 
-use crate::problem::Refusal;
+use crate::http_api::problem::Refusal;
 
 /// The style sheet. It is inline, so that a page (also an error page) is one request.
 pub const STYLE: &str = include_str!("templates/style.css");

@@ -15,7 +15,7 @@ use super::openid::Button;
 use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::extract::Query;
+use crate::http_api::extract::Query;
 use crate::people::cookie::Cookie;
 use crate::people::passkeys;
 use crate::people::session::{Browser, Visitor, cookie};

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use super::layout::{MessagePage, NextPath, PageRefusal, page_with, see_other};
 use super::{with_cookie, with_next};
 use crate::app::App;
-use crate::extract::{ClientIp, Query};
+use crate::http_api::extract::{ClientIp, Query};
 use crate::people::cookie::Cookie;
 use crate::people::openid::account_link::SignInError;
 use crate::people::openid::flow::{self, Callback, FlowError};

@@ -20,7 +20,7 @@ use super::login::LoginPage;
 use super::second_factor::{self, CodesPage};
 use super::{second_factor_pending, signed_in, with_cookie, with_next};
 use crate::app::App;
-use crate::extract::{ClientIp, Path};
+use crate::http_api::extract::{ClientIp, Path};
 use crate::people::challenge::{LIFETIME, Purpose};
 use crate::people::cookie::Cookie;
 use crate::people::passkeys::{self, Outcome, PasskeyResponse};

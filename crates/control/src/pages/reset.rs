@@ -10,7 +10,7 @@ use http::StatusCode;
 use super::form::Form;
 use super::layout::{MessagePage, PageRefusal, page, page_with, see_other};
 use crate::app::App;
-use crate::extract::{ClientIp, Path};
+use crate::http_api::extract::{ClientIp, Path};
 use crate::people::accounts::Credentials;
 use crate::people::email::Email;
 use crate::people::password::Password;

@@ -15,8 +15,8 @@ use types::problem::Problem;
 
 use super::layout::PageRefusal;
 use crate::app::App;
+use crate::http_api::problem::Refusal;
 use crate::people::session;
-use crate::problem::Refusal;
 
 /// Refuses every write that a page of another site may have sent. This is a layer over all routes
 /// of the platform, so that no handler can forget it.

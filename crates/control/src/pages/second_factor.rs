@@ -14,14 +14,14 @@ use super::login::{WRONG, refusal};
 use super::qr::Qr;
 use super::{second_factor_pending, signed_in, with_cookie};
 use crate::app::App;
-use crate::extract::{ClientIp, Query};
+use crate::http_api::extract::{ClientIp, Query};
+use crate::http_api::problem::Answer;
 use crate::people::passkeys;
 use crate::people::recovery::RecoveryCode;
 use crate::people::second_factor::{self, ConfirmationOutcome, secret_of};
 use crate::people::session::{PendingSignIn, SignedIn, Visitor};
 use crate::people::sign_in::with_second_factor;
 use crate::people::totp::TotpSecret;
-use crate::problem::Answer;
 
 #[derive(Template)]
 #[template(path = "second_factor.html")]

@@ -6,7 +6,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use types::problem::Problem;
 
 use super::layout::PageRefusal;
-use crate::extract::Path;
+use crate::http_api::extract::Path;
 
 /// `GET /terminal/{file}`
 pub(super) async fn serve(Path(name): Path<String>) -> Result<Response, PageRefusal> {

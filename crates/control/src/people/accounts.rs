@@ -19,9 +19,9 @@ use super::session::{self, SignedIn};
 use super::sign_in::SignInError;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::problem::Answer;
-use crate::random;
-use crate::user_text::is_unseen;
+use crate::http_api::problem::Answer;
+use crate::http_api::user_text::is_unseen;
+use crate::runtime::random;
 
 /// A user to create. The password has been checked.
 #[derive(Debug)]

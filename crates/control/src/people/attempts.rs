@@ -23,7 +23,7 @@ use super::sign_in::SignInError;
 use super::throttle::{Limits, TooSoon};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::problem::Answer;
+use crate::http_api::problem::Answer;
 
 /// Subject of an attempt counter.
 #[derive(Clone, Debug, PartialEq, Eq)]

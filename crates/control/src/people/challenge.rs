@@ -11,8 +11,8 @@ use store::{SecretHash, Tx, used_challenges};
 
 use super::session::later;
 use crate::app::App;
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// Purpose of a challenge. An answer for one purpose is not valid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use super::second_factor::secret_of;
 use super::session::SignedIn;
 use super::sign_in::SignInError;
 use crate::app::App;
-use crate::problem::Answer;
+use crate::http_api::problem::Answer;
 
 /// Confirms with the password.
 pub async fn with_password(app: &App, who: &SignedIn, text: &str) -> Result<(), SignInError> {

@@ -20,8 +20,8 @@ use super::session::{SignedIn, later};
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::http_api::problem::Answer;
 use crate::mail::Message;
-use crate::problem::Answer;
 
 /// Sends a link to the address. The caller has authenticated the user. The response does not reveal
 /// if another account has the address. In that case the mail to its owner says so instead.

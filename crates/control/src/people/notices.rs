@@ -12,8 +12,8 @@ use store::users::User;
 
 use super::email::Email;
 use crate::app::App;
+use crate::http_api::user_text::printable;
 use crate::mail::Message;
-use crate::user_text::printable;
 
 /// A change of an account that its owner is notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,8 +27,8 @@ use super::second_factor::new_recovery_codes;
 use super::session::SignedIn;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// The platform as a relying party of Web Authentication.
 ///

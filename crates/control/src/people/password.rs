@@ -12,7 +12,7 @@ use credentials::Secret;
 use tokio::sync::Semaphore;
 
 use crate::config::PasswordCost;
-use crate::random;
+use crate::runtime::random;
 
 /// A text that a user typed as a password. `Debug` hides it, and it is cleared on drop.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,8 +20,8 @@ use super::session::later;
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::http_api::problem::Answer;
 use crate::mail::Message;
-use crate::problem::Answer;
 
 /// Sends a link to the address, if an account has it. The response does not reveal that: it is the
 /// same and takes as long, because the mail is sent after it.

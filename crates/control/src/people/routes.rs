@@ -7,7 +7,7 @@ use axum::Router;
 
 use super::user;
 use crate::app::App;
-use crate::route::Serve as _;
+use crate::http_api::route::Serve as _;
 
 /// The current user.
 pub fn routes() -> Router<Arc<App>> {

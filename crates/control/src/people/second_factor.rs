@@ -15,9 +15,9 @@ use super::session::SignedIn;
 use super::totp::TotpSecret;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::http_api::problem::Answer;
 use crate::keys::Seal;
-use crate::problem::Answer;
-use crate::random;
+use crate::runtime::random;
 
 /// Draws a secret and stores it for the user. It is not required at sign-in until [`confirm`]. A
 /// user with an active authenticator app keeps its secret and gets a conflict.

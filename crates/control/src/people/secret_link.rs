@@ -9,8 +9,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use credentials::Secret;
 
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// The secret in plain text, as its owner has it.
 #[derive(Clone, Debug, PartialEq, Eq)]

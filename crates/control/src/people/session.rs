@@ -20,11 +20,11 @@ use super::cookie::Cookie;
 use super::secret_link::LinkSecret;
 use crate::app::App;
 use crate::caller::{Principal, Source};
-use crate::extract::ClientIp;
+use crate::http_api::extract::ClientIp;
+use crate::http_api::problem::Answer;
+use crate::http_api::rate_limit;
 use crate::pages::layout::PageRefusal;
-use crate::problem::Answer;
-use crate::random;
-use crate::rate_limit;
+use crate::runtime::random;
 
 /// A user with a session.
 #[derive(Clone, Debug)]

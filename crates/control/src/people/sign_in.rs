@@ -16,8 +16,9 @@ use super::session::{self, Browser, PendingSignIn, StartedSession};
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::metrics::{self, SignIn};
-use crate::problem::{Answer, Refusal};
+use crate::http_api::problem::{Answer, Refusal};
+use crate::runtime::metrics;
+use crate::runtime::metrics::SignIn;
 
 /// Reasons that a sign-in failed.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use axum::extract::State;
 use super::email_change;
 use crate::app::App;
 use crate::caller::{Anyone, Caller};
-use crate::problem::Answer;
-use crate::wire::date;
+use crate::http_api::problem::Answer;
+use crate::http_api::wire::date;
 
 pub(super) async fn get(State(app): State<Arc<App>>, caller: Caller<Anyone>) -> Answer<Json<User>> {
     let user = caller.principal.user;

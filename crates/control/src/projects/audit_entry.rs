@@ -6,8 +6,8 @@ use store::{Tx, audit};
 use types::id::{AuditId, ProjectId, WorkspaceId, unix_millis};
 
 use crate::caller::{Principal, Source};
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// Writes an audit entry in the same transaction as the action.
 ///

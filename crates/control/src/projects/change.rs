@@ -13,11 +13,11 @@ use types::problem::Problem;
 
 use super::name::ProjectName;
 use super::{audit_entry, view};
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, ProjectsWrite};
-use crate::extract::{Body, Segment};
-use crate::problem::Answer;
+use crate::http_api::extract::{Body, Segment};
+use crate::http_api::problem::Answer;
 
 /// Renames a project. The same name again changes nothing and is not an error.
 pub(super) async fn rename(

@@ -25,14 +25,14 @@ use types::problem::Problem;
 use super::endpoint::ProjectEndpoint;
 use super::name::{IdempotencyKey, ProjectName};
 use super::{audit_entry, view};
-use crate::access;
 use crate::app::App;
+use crate::billing::plans::explain;
 use crate::billing::{Decision, Item};
+use crate::caller::access;
 use crate::caller::{Caller, Principal, ProjectsWrite};
-use crate::extract::{Body, Segment};
-use crate::plans::explain;
-use crate::problem::{Answer, Refusal};
-use crate::random;
+use crate::http_api::extract::{Body, Segment};
+use crate::http_api::problem::{Answer, Refusal};
+use crate::runtime::random;
 
 pub(super) async fn create(
     caller: Caller<ProjectsWrite>,

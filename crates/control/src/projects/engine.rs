@@ -4,10 +4,10 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::region_of;
-use crate::access;
 use crate::app::App;
 use crate::caller::Principal;
-use crate::problem::Answer;
+use crate::caller::access;
+use crate::http_api::problem::Answer;
 
 /// A project as a caller identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

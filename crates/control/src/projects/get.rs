@@ -8,11 +8,11 @@ use axum::extract::State;
 use types::permission::Permission;
 
 use super::view;
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, ProjectsRead};
-use crate::extract::{Query, Segment};
-use crate::problem::Answer;
+use crate::http_api::extract::{Query, Segment};
+use crate::http_api::problem::Answer;
 
 pub(super) async fn get(
     caller: Caller<ProjectsRead>,

@@ -12,8 +12,8 @@ use types::id::{ProjectId, WorkspaceId};
 use super::view;
 use crate::app::App;
 use crate::caller::{Caller, Principal, ProjectsRead};
-use crate::extract::Query;
-use crate::problem::Answer;
+use crate::http_api::extract::Query;
+use crate::http_api::problem::Answer;
 
 pub(super) async fn list(
     caller: Caller<ProjectsRead>,

@@ -3,7 +3,7 @@
 use store::projects::Project;
 
 use crate::app::App;
-use crate::plans::Region;
+use crate::billing::plans::Region;
 
 /// The region of a project. If its region is not sold any more, it is the first one. `None` if
 /// there is no engine at all.

@@ -12,13 +12,13 @@ use types::problem::Problem;
 
 use super::create::setup_url;
 use super::{audit_entry, view};
-use crate::access;
 use crate::app::App;
+use crate::billing::plans::explain;
 use crate::billing::{Decision, Item, day_of};
+use crate::caller::access;
 use crate::caller::{Caller, ProjectsWrite};
-use crate::extract::{Body, Segment};
-use crate::plans::explain;
-use crate::problem::Answer;
+use crate::http_api::extract::{Body, Segment};
+use crate::http_api::problem::Answer;
 
 /// Moves the project. The caller needs the permission in both workspaces. A paid project can only
 /// be moved to a workspace with a subscription that can take it over. That subscription pays from

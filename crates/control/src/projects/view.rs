@@ -6,7 +6,7 @@ use types::problem::Problem;
 
 use super::region::region_of;
 use crate::app::App;
-use crate::problem::Answer;
+use crate::http_api::problem::Answer;
 
 /// The project with its addresses.
 pub(crate) fn view(app: &App, project: &projects::Project) -> Answer<Project> {

@@ -11,7 +11,7 @@ use types::problem::Problem;
 
 use crate::app::App;
 use crate::caller::Principal;
-use crate::problem::Answer;
+use crate::http_api::problem::Answer;
 use crate::projects::region_of;
 
 /// Lifetime of a credential in seconds, from 1 to 3600 (TU-1).

@@ -18,11 +18,11 @@ use types::problem::Problem;
 use super::manage::locked_webhook;
 use super::read::named;
 use super::view;
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, WebhooksRead, WebhooksWrite};
-use crate::extract::{Path, Query};
-use crate::problem::Answer;
+use crate::http_api::extract::{Path, Query};
+use crate::http_api::problem::Answer;
 use crate::projects::audit_entry;
 
 pub(super) async fn list(

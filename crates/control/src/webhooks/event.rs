@@ -7,9 +7,9 @@ use store::{Tx, webhooks};
 use types::event::Event;
 use types::id::{DeliveryId, ProjectId, unix_millis};
 
-use crate::metrics;
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::metrics;
+use crate::runtime::random;
 
 /// Creates a delivery for each enabled endpoint of the event's project that subscribes to its type,
 /// in the transaction that stores the event. Returns the number of new deliveries. An event that is

@@ -21,14 +21,14 @@ use types::problem::Problem;
 
 use super::read::named;
 use super::{secret, view};
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, Principal, WebhooksWrite};
-use crate::extract::{Body, OptionalBody, Path, Segment};
-use crate::problem::{Answer, bad};
+use crate::http_api::extract::{Body, OptionalBody, Path, Segment};
+use crate::http_api::problem::{Answer, bad};
+use crate::http_api::user_text::{description, name};
 use crate::projects::audit_entry;
-use crate::random;
-use crate::user_text::{description, name};
+use crate::runtime::random;
 
 pub(super) async fn create(
     Caller { principal: who, .. }: Caller<WebhooksWrite>,

@@ -12,11 +12,11 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::view;
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, WebhooksRead};
-use crate::extract::{Path, Query, Segment};
-use crate::problem::Answer;
+use crate::http_api::extract::{Path, Query, Segment};
+use crate::http_api::problem::Answer;
 
 pub(super) async fn list(
     caller: Caller<WebhooksRead>,

@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// Waits between the attempts of a delivery. The delivery fails after the last one, 27 hours and a
 /// half after the first. The first waits cover a brief failure, the middle ones a restart or a

@@ -8,9 +8,9 @@ use types::id::WebhookId;
 use types::problem::Problem;
 
 use crate::app::App;
+use crate::http_api::problem::Answer;
 use crate::keys::Seal;
-use crate::problem::Answer;
-use crate::random;
+use crate::runtime::random;
 
 /// Draws a new secret.
 pub(super) fn draw() -> Answer<WebhookSecret> {

@@ -11,7 +11,7 @@ use store::projects::Project;
 use store::webhooks;
 use types::permission::Permission;
 
-use crate::wire::date;
+use crate::http_api::wire::date;
 use crate::workspaces::role::Role;
 
 /// A webhook for a user of this role. Users who may not change it see only its origin: with many

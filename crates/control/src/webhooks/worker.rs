@@ -25,9 +25,9 @@ use super::secret;
 use super::send::{AttemptOutcome, AttemptReport};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::metrics;
-use crate::problem::{Answer, Refusal};
-use crate::random;
+use crate::http_api::problem::{Answer, Refusal};
+use crate::runtime::metrics;
+use crate::runtime::random;
 
 /// Sends due deliveries until `stop`. Then waits for those in flight.
 pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {

@@ -17,11 +17,11 @@ use types::problem::Problem;
 
 use super::read::{named, shown};
 use super::{locked, record};
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, WebttyServersWrite};
-use crate::extract::{Body, Path};
-use crate::problem::{Answer, bad};
+use crate::http_api::extract::{Body, Path};
+use crate::http_api::problem::{Answer, bad};
 
 /// Stored data of an enrollment.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -18,13 +18,13 @@ use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatu
 
 use super::read::{named, shown};
 use super::{locked, record};
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, WebttyServersWrite};
-use crate::extract::{Body, Path, Segment};
-use crate::problem::{Answer, Refusal};
-use crate::random;
-use crate::user_text::{description, name};
+use crate::http_api::extract::{Body, Path, Segment};
+use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::user_text::{description, name};
+use crate::runtime::random;
 
 pub(super) async fn create(
     Caller { principal: who, .. }: Caller<WebttyServersWrite>,

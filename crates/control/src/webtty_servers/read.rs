@@ -14,12 +14,12 @@ use types::problem::Problem;
 use types::webtty::ServerStatus;
 
 use super::enrollment::EnrollmentRecord;
-use crate::access;
 use crate::app::App;
+use crate::caller::access;
 use crate::caller::{Caller, WebttyServersRead};
-use crate::extract::{Path, Query, Segment};
-use crate::problem::Answer;
-use crate::wire::date;
+use crate::http_api::extract::{Path, Query, Segment};
+use crate::http_api::problem::Answer;
+use crate::http_api::wire::date;
 
 pub(super) async fn list(
     caller: Caller<WebttyServersRead>,

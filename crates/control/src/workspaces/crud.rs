@@ -15,14 +15,14 @@ use types::problem::Problem;
 
 use super::role::Role;
 use super::view;
-use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::caller::access;
 use crate::caller::{Caller, Principal, WorkspacesProtect, WorkspacesRead};
-use crate::extract::{Body, ClientIp, Path, Query};
+use crate::http_api::extract::{Body, ClientIp, Path, Query};
+use crate::http_api::problem::{Answer, Refusal};
 use crate::people::accounts::name;
-use crate::problem::{Answer, Refusal};
-use crate::random;
+use crate::runtime::random;
 
 /// `GET /api/workspaces`
 pub(super) async fn list(

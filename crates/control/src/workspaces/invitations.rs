@@ -17,19 +17,19 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::role::Role;
-use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::Principal;
+use crate::caller::access;
+use crate::http_api::problem::Answer;
+use crate::http_api::user_text::printable;
 use crate::mail::Message;
 use crate::people::accounts::{self, NewAccount, name};
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{self, Browser, SignedIn, StartedSession, later};
-use crate::problem::Answer;
-use crate::random;
-use crate::user_text::printable;
+use crate::runtime::random;
 
 /// A sent invitation.
 #[derive(Debug)]

@@ -13,13 +13,13 @@ use types::problem::Problem;
 use super::crud::role_of;
 use super::members::{require_place, require_power};
 use super::{invitations, view};
-use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::caller::access;
 use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
-use crate::extract::{Body, ClientIp, Path, Query};
+use crate::http_api::extract::{Body, ClientIp, Path, Query};
+use crate::http_api::problem::Answer;
 use crate::people::email::Email;
-use crate::problem::Answer;
 
 /// `GET /api/workspaces/{workspace_id}/invitations`
 pub(super) async fn list(

@@ -17,12 +17,12 @@ use types::problem::Problem;
 use super::crud::{conflict, role_of, word};
 use super::role::Role;
 use super::view;
-use crate::access;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::caller::access;
 use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
-use crate::extract::{Body, ClientIp, Path, Query};
-use crate::problem::Answer;
+use crate::http_api::extract::{Body, ClientIp, Path, Query};
+use crate::http_api::problem::Answer;
 
 /// `GET /api/workspaces/{workspace_id}/members`
 pub(super) async fn list(

@@ -7,7 +7,7 @@ use store::members::{self, Member};
 use store::workspaces::Membership;
 
 use super::role::Role;
-use crate::wire::date;
+use crate::http_api::wire::date;
 
 pub(super) fn workspace(row: Membership) -> api::Workspace {
     api::Workspace {

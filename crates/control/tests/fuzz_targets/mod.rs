@@ -7,7 +7,7 @@ use api::control::settings::{ProjectSettings, ProjectSettingsPatch};
 use api::control::tokens::MintToken;
 use api::control::turn::IssueTurnCredential;
 use api::control::webhooks::{CreateWebhook, UpdateWebhook};
-use control::extract::{Query, read_json};
+use control::http_api::extract::{Query, read_json};
 use control::people::cookie::Cookie;
 use control::people::email::Email;
 use serde::Serialize;

@@ -4,13 +4,13 @@ use clap::Parser;
 use client::api::{Api, ListQuery};
 use serde_json::Value;
 
-use crate::{
-    connection::Connection,
-    failure::Failure,
-    filters, output,
-    output::Format,
-    watch::{self, ListKind},
-};
+use crate::args::filters;
+use crate::connection::Connection;
+use crate::engine_client::watch;
+use crate::engine_client::watch::ListKind;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
 
 /// The flags of `svc clients`.
 #[derive(Debug, Parser)]

@@ -17,13 +17,11 @@ use rcgen::{KeyPair, PKCS_ECDSA_P521_SHA512};
 use terminal::private;
 
 use super::token;
-use crate::{
-    failure::{Code, Failure},
-    output,
-    output::Format,
-    platform::{PlatformError, SessionFlags},
-    time,
-};
+use crate::args::time;
+use crate::failure::{Code, Failure};
+use crate::output;
+use crate::output::Format;
+use crate::platform::{PlatformError, SessionFlags};
 
 /// The subcommands of `svc credential`.
 #[derive(Debug, Subcommand)]

@@ -8,7 +8,10 @@ use client::{Config, api::ListQuery};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::local::LocalAddress;
-use crate::{connection::Connection, failure::Failure, output::Format, suggest};
+use crate::args::suggest;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::output::Format;
 
 /// The flags of `svc dial`.
 #[derive(Debug, Parser)]

@@ -20,14 +20,13 @@ use client::{
 };
 
 use self::check::{Check, Report};
-use crate::{
-    connection::{Connection, config_directory},
-    context::{self, Context},
-    failure::Failure,
-    output::Format,
-    platform::{ApiUrl, Platform},
-    time,
-};
+use crate::args::time;
+use crate::connection::{Connection, config_directory};
+use crate::context;
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::platform::{ApiUrl, Platform};
 
 /// The flags of `svc doctor`.
 #[derive(Debug, Parser)]

@@ -18,14 +18,13 @@ use self::{
     receiver::{Receiver, target},
     webhook::{Post, Signer, secret},
 };
-use crate::{
-    connection::Connection,
-    failure::Failure,
-    feed::{Feed, FeedItem},
-    filters, output,
-    output::Format,
-    signals, suggest,
-};
+use crate::args::{filters, suggest};
+use crate::connection::Connection;
+use crate::engine_client::feed::{Feed, FeedItem};
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
+use crate::process::signals;
 
 /// The flags of `svc events`.
 #[derive(Debug, Parser)]

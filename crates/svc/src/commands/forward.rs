@@ -36,15 +36,13 @@ use self::{
     report::Report,
     source::Source,
 };
-use crate::{
-    connection::Connection,
-    descriptors,
-    failure::{Code, Failure},
-    output,
-    output::Format,
-    properties::{SERVICE, TunnelFlags, pair, unsupported_for_rewrite},
-    signals, time,
-};
+use crate::args::properties::{SERVICE, TunnelFlags, pair, unsupported_for_rewrite};
+use crate::args::time;
+use crate::connection::Connection;
+use crate::failure::{Code, Failure};
+use crate::output;
+use crate::output::Format;
+use crate::process::{descriptors, signals};
 
 /// The flags of `svc forward`.
 #[derive(Debug, Parser)]

@@ -12,16 +12,14 @@ use clap::{Parser, ValueEnum};
 use client::Token;
 use types::permission::Permissions;
 
-use crate::{
-    connection::{config_directory, non_empty_path},
-    context::{self, Context, TokenStorage},
-    failure::{Code, Failure},
-    keyring::{self, Account},
-    output,
-    output::Format,
-    platform::{ApiUrl, AuthorizationServer, Session, SessionFlags, parse},
-    prompt, signals,
-};
+use crate::connection::{config_directory, non_empty_path};
+use crate::context::{Context, TokenStorage};
+use crate::failure::{Code, Failure};
+use crate::keyring::Account;
+use crate::output::Format;
+use crate::platform::{ApiUrl, AuthorizationServer, Session, SessionFlags, parse};
+use crate::process::signals;
+use crate::{context, keyring, output, prompt};
 
 /// The flags of `svc login`.
 #[derive(Debug, Parser)]

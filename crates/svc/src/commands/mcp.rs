@@ -13,9 +13,11 @@ use self::{
     network::Network,
     tunnels::{TunnelTools, Tunnels},
 };
-use crate::{
-    connection::Connection, failure::Failure, platform::SessionFlags, signals, terminals::Terminals,
-};
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::platform::SessionFlags;
+use crate::process::signals;
+use crate::terminals::Terminals;
 
 /// The flags of `svc mcp`.
 #[derive(Debug, Parser)]

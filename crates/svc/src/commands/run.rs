@@ -43,14 +43,11 @@ use self::{
     report::Report,
     tunnel::TunnelReport,
 };
-use crate::{
-    connection::{Connection, non_empty_path, path},
-    descriptors,
-    failure::Failure,
-    output,
-    output::Format,
-    signals, supervisor,
-};
+use crate::connection::{Connection, non_empty_path, path};
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
+use crate::process::{descriptors, signals, supervisor};
 
 /// The flags of `svc run`.
 #[derive(Debug, Parser)]

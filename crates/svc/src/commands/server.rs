@@ -13,7 +13,8 @@ pub(crate) mod up;
 use clap::Subcommand;
 use daemon::logs::Level;
 
-use crate::{failure::Failure, logging::set_up_logs};
+use crate::failure::Failure;
+use crate::process::logging::set_up_logs;
 
 /// The server commands.
 #[derive(Debug, Subcommand)]

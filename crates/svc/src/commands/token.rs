@@ -13,14 +13,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use types::permission::Permission;
 
-use crate::{
-    connection::Connection,
-    failure::{Code, Failure},
-    output,
-    output::Format,
-    platform::SessionFlags,
-    suggest, time,
-};
+use crate::args::{suggest, time};
+use crate::connection::Connection;
+use crate::failure::{Code, Failure};
+use crate::output;
+use crate::output::Format;
+use crate::platform::SessionFlags;
 
 /// The subcommands of `svc token`.
 #[derive(Debug, Subcommand)]

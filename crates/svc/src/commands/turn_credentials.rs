@@ -6,7 +6,10 @@ use api::control::turn::{ISSUE_BY_ID, IssueTurnCredential, TurnCredential};
 use clap::Parser;
 
 use super::project::ProjectArg;
-use crate::{failure::Failure, output, output::Format, time};
+use crate::args::time;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
 
 /// The flags of `svc turn-credentials`.
 #[derive(Debug, Parser)]

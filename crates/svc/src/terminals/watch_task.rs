@@ -13,10 +13,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::remaining;
-use crate::{
-    failure::{Failure, chain},
-    participant::{Change, Control, ControlOptions, JoinedParticipant},
-};
+use crate::engine_client::participant::{Change, Control, ControlOptions, JoinedParticipant};
+use crate::failure::{Failure, chain};
 
 /// A task that participates in the session.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use types::id::{InvoiceId, WorkspaceId, unix_millis};
 use types::problem::Problem;
 
 use super::{end_of_period, note, period_of, read_items};
-use crate::problem::Answer;
-use crate::random;
+use crate::http_api::problem::Answer;
+use crate::runtime::random;
 
 /// Treatment of a subscription without projects at the end of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

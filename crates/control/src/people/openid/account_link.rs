@@ -10,11 +10,11 @@ use super::provider::ProviderIdentity;
 use super::section::{OpenIdConfig, SignUp};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
+use crate::http_api::problem::{Answer, Refusal};
 use crate::people::accounts::{self, NewAccount};
 use crate::people::email::Email;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{self, Browser, StartedSession};
-use crate::problem::{Answer, Refusal};
 use crate::workspaces::invitations;
 
 /// A signed-in user. The second factor may still be pending.

@@ -15,13 +15,13 @@ use super::account_link::{self, SignInError, SignInResult};
 use super::provider::{Provider, ProviderError, ProviderIdentity};
 use super::secrets::FlowSecrets;
 use crate::app::App;
-use crate::extract::Query;
+use crate::http_api::extract::Query;
+use crate::http_api::problem::{Answer, Refusal};
 use crate::keys::Seal;
 use crate::people::cookie::Cookie;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{Browser, later};
 use crate::people::throttle::TooSoon;
-use crate::problem::{Answer, Refusal};
 
 /// A started sign-in: the provider's address and the cookie for the browser.
 #[derive(Debug)]

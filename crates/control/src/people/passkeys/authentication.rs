@@ -12,11 +12,11 @@ use webauthn::{Assertion, PasskeyAssertion};
 
 use super::relying_party;
 use crate::app::App;
+use crate::http_api::problem::Answer;
 use crate::people::attempts::{AttemptKey, reset_all};
 use crate::people::challenge::{self, Challenge, Purpose};
 use crate::people::session::{self, Browser, PendingSignIn, SignedIn, StartedSession};
 use crate::people::sign_in::{SignInError, note_sign_in};
-use crate::problem::Answer;
 
 /// A browser's response from a passkey.
 #[derive(Clone, Debug, Default)]

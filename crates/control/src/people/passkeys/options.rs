@@ -10,9 +10,9 @@ use webauthn::ALGORITHMS;
 
 use super::relying_party;
 use crate::app::App;
+use crate::http_api::problem::Answer;
 use crate::people::challenge::{self, LIFETIME, Purpose};
 use crate::people::session::SignedIn;
-use crate::problem::Answer;
 
 /// Options for a new passkey. Authenticators do not create a second passkey for a user who has one
 /// there.

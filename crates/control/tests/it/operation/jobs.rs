@@ -5,7 +5,7 @@ mod renewals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use control::jobs::{Stale, pass, purge, renew};
+use control::runtime::jobs::{Stale, pass, purge, renew};
 use daemon::shutdown::Shutdown;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

@@ -14,13 +14,10 @@ use tracing::warn;
 use transport::{memory::Source, pump};
 
 use super::local::{Listener, LocalAddress};
-use crate::{
-    descriptors,
-    failure::{Failure, chain},
-    output,
-    output::Format,
-    signals,
-};
+use crate::failure::{Failure, chain};
+use crate::output;
+use crate::output::Format;
+use crate::process::{descriptors, signals};
 
 /// A tunnel with its listener.
 struct ServedTunnel {

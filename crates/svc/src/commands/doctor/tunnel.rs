@@ -30,7 +30,9 @@ use super::{
     visitor::{VisitError, Visitor, without_advice},
     within,
 };
-use crate::{commands::explain::certificate::RecordingVerifier, failure::Failure, random};
+use crate::commands::explain::certificate::RecordingVerifier;
+use crate::failure::Failure;
+use crate::process::random;
 
 /// Publishes the tunnel, visits it and closes it again.
 pub(super) async fn run_checks(

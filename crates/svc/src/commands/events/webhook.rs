@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use types::event::EventType;
 
-use crate::{failure::Failure, output, random};
+use crate::failure::Failure;
+use crate::output;
+use crate::process::random;
 
 /// The data of one event that is sent.
 #[derive(Debug)]

@@ -29,7 +29,8 @@ use tower::ServiceExt;
 use tower_http::services::ServeFile;
 
 use self::path_lookup::{FolderRoot, PathTarget};
-use crate::{failure::Failure, random};
+use crate::failure::Failure;
+use crate::process::random;
 
 /// Options for serving a folder.
 #[derive(Clone, Debug, Default)]

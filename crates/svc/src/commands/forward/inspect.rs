@@ -17,7 +17,10 @@ use inspector::{
 };
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::{failure::Failure, output, output::Format, random};
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
+use crate::process::random;
 
 /// Value of `--inspect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

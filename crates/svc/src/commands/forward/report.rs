@@ -9,12 +9,10 @@ use client::{CloseReason, Connection, HostPort, Status, tunnel::Online};
 use jiff::Timestamp;
 
 use super::{panel::screen, qr::Qr};
-use crate::{
-    failure::Failure,
-    lines::{StatusLine, StreamLine, close_reason, stream_text},
-    output,
-    output::Format,
-};
+use crate::engine_client::lines::{StatusLine, StreamLine, close_reason, stream_text};
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
 
 /// Writer of the output of one run.
 pub(crate) struct Report {

@@ -14,14 +14,11 @@ use serde_json::json;
 use tokio::{process::Command, time::Instant};
 use types::permission::{CONTROL_PLANE_BUNDLES, Permission, Permissions};
 
-use crate::{
-    environment,
-    failure::{Code, Failure},
-    output,
-    output::Format,
-    platform::{AuthorizationServer, OauthFailure},
-    prompt,
-};
+use crate::failure::{Code, Failure};
+use crate::output::Format;
+use crate::platform::{AuthorizationServer, OauthFailure};
+use crate::process::environment;
+use crate::{output, prompt};
 
 /// The default scope: create a project and publish in it. It excludes permissions that grant access
 /// to other users (CP-14).

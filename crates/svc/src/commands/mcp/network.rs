@@ -11,13 +11,11 @@ use parking_lot::Mutex;
 use serde_json::json;
 use types::permission::Permission;
 
-use crate::{
-    context::Context,
-    engine_api::{EngineApi, TrustAnchors},
-    failure::{Code, Failure},
-    platform::{Platform, Session, SessionFlags},
-    terminals::Terminals,
-};
+use crate::context::Context;
+use crate::engine_client::engine_api::{EngineApi, TrustAnchors};
+use crate::failure::{Code, Failure};
+use crate::platform::{Platform, Session, SessionFlags};
+use crate::terminals::Terminals;
 
 /// The platform over the network.
 ///

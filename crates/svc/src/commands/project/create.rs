@@ -12,13 +12,11 @@ use clap::Parser;
 use serde_json::json;
 
 use super::offer::{self, Choice, Step};
-use crate::{
-    failure::{Code, Failure},
-    output,
-    output::Format,
-    platform::{PlatformError, Session, SessionFlags},
-    prompt, random,
-};
+use crate::failure::{Code, Failure};
+use crate::output::Format;
+use crate::platform::{PlatformError, Session, SessionFlags};
+use crate::process::random;
+use crate::{output, prompt};
 
 /// The flags of `svc project create`.
 #[derive(Debug, Parser)]

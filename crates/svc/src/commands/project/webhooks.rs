@@ -11,7 +11,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{ProjectArg, confirm_deletion, more};
-use crate::{failure::Failure, output, output::Format, platform::Session, time};
+use crate::args::time;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
+use crate::platform::Session;
 
 /// The subcommands of `svc project webhooks`.
 #[derive(Debug, Subcommand)]

@@ -18,7 +18,8 @@ use super::{
     plan::DesiredTunnel,
     tunnel::{AgentTunnel, TunnelCommand, TunnelReport, keep},
 };
-use crate::{failure::Failure, signals::DRAIN};
+use crate::failure::Failure;
+use crate::process::signals::DRAIN;
 
 /// All running agents. The owner applies the desired state and receives their reports.
 pub(super) struct AgentSet {

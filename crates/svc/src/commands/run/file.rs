@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use crate::properties::{lower_case, parse_open_enum};
+use crate::args::properties::{lower_case, parse_open_enum};
 use client::Properties;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{

@@ -8,10 +8,8 @@ use serde_json::Value;
 use types::tunnel::TunnelProperties;
 
 use super::file::{AgentFile, EngineSection, TunnelSection};
-use crate::{
-    commands::forward::heartbeat,
-    properties::{apply_defaults, unsupported_for_rewrite},
-};
+use crate::args::properties::{apply_defaults, unsupported_for_rewrite};
+use crate::commands::forward::heartbeat;
 
 /// Minimum of `max_buffered_bytes`. With less, a few slow downloads would reach the limit.
 const LEAST_BUFFERED_BYTES: u32 = 16 * 1024 * 1024;

@@ -10,12 +10,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::agent_set::AppliedChanges;
-use crate::{
-    failure::Failure,
-    lines::{StatusLine, StreamLine, close_reason, stream_text},
-    output,
-    output::Format,
-};
+use crate::engine_client::lines::{StatusLine, StreamLine, close_reason, stream_text};
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
 
 /// Writer of the output of one run.
 pub(super) struct Report {

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::configuration;
-use crate::{
-    descriptors, environment, failure::Failure, output, output::Format, signals, supervisor,
-};
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
+use crate::process::{descriptors, environment, signals, supervisor};
 
 /// The flags of `svc engine`.
 #[derive(Debug, Parser)]

@@ -14,15 +14,12 @@ use serde::Serialize;
 use tokio::net::TcpListener;
 
 use super::{configuration, surfaces, up};
-use crate::{
-    connection::{config_directory, data_directory},
-    context::{Context, LOCAL},
-    descriptors, environment,
-    failure::{Code, Failure, chain},
-    output,
-    output::Format,
-    signals, supervisor,
-};
+use crate::connection::{config_directory, data_directory};
+use crate::context::{Context, LOCAL};
+use crate::failure::{Code, Failure, chain};
+use crate::output;
+use crate::output::Format;
+use crate::process::{descriptors, environment, signals, supervisor};
 
 /// The flags of `svc platform`.
 #[derive(Debug, Parser)]

@@ -20,11 +20,9 @@ use mcp::{
 };
 use types::{permission::Permission, problem::Problem};
 
-use crate::{
-    engine_api::{EngineApi, TrustAnchors, problem_response},
-    failure::Failure,
-    terminals::Terminals,
-};
+use crate::engine_client::engine_api::{EngineApi, TrustAnchors, problem_response};
+use crate::failure::Failure;
+use crate::terminals::Terminals;
 
 /// All routes of the platform.
 ///

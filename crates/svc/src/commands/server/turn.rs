@@ -9,9 +9,10 @@ use serde::Serialize;
 use turn::{RunningRelay, config::TurnConfig};
 
 use super::configuration;
-use crate::{
-    descriptors, environment, failure::Failure, output, output::Format, signals, supervisor,
-};
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
+use crate::process::{descriptors, environment, signals, supervisor};
 
 /// The flags of `svc turn`.
 #[derive(Debug, Parser)]

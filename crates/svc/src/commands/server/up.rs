@@ -31,15 +31,12 @@ use self::{
     ready::{PlatformInfo, Ready},
     relay::LocalRelay,
 };
-use crate::{
-    connection::{config_directory, data_directory, path},
-    context::{self, Context, SelectedProject, TemporaryContext, TokenStorage},
-    descriptors,
-    failure::{Code, Failure},
-    output,
-    output::Format,
-    signals, supervisor,
-};
+use crate::connection::{config_directory, data_directory, path};
+use crate::context::{Context, SelectedProject, TemporaryContext, TokenStorage};
+use crate::failure::{Code, Failure};
+use crate::output::Format;
+use crate::process::{descriptors, signals, supervisor};
+use crate::{context, output};
 
 /// The flags of `svc up`.
 #[derive(Debug, Parser)]

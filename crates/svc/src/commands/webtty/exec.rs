@@ -13,7 +13,10 @@ use super::{
     session_request::{CommandEnvironment, EncryptionArgs, StdinMode, StreamMode},
     target::{SessionMode, TargetArgs},
 };
-use crate::{failure::Failure, output, output::Format, time};
+use crate::args::time;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
 
 /// The flags of `svc webtty exec`.
 #[derive(Debug, Parser)]

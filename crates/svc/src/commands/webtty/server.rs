@@ -22,10 +22,13 @@ use self::{
     report::{Report, Sessions},
     settings::RegisteredServer,
 };
-use crate::{
-    commands::forward::closed_failure, connection::Connection, descriptors, failure::Failure,
-    output::Format, properties::pair, signals, time,
-};
+use crate::args::properties::pair;
+use crate::args::time;
+use crate::commands::forward::closed_failure;
+use crate::connection::Connection;
+use crate::failure::Failure;
+use crate::output::Format;
+use crate::process::{descriptors, signals};
 
 /// The flags of `svc webtty server`.
 #[derive(Debug, Parser)]

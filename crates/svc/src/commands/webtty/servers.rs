@@ -12,14 +12,12 @@ use clap::{Parser, Subcommand};
 use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
 
 use super::server;
-use crate::{
-    commands::project::confirm_deletion,
-    failure::{Code, Failure},
-    output,
-    output::Format,
-    platform::{PlatformError, Session, SessionFlags},
-    properties::pair,
-};
+use crate::args::properties::pair;
+use crate::commands::project::confirm_deletion;
+use crate::failure::{Code, Failure};
+use crate::output;
+use crate::output::Format;
+use crate::platform::{PlatformError, Session, SessionFlags};
 
 /// The flags of `svc webtty server`.
 #[derive(Debug, Parser)]

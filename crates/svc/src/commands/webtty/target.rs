@@ -10,12 +10,10 @@ use terminal::client::{
 };
 
 use super::offline_server;
-use crate::{
-    connection::Connection,
-    failure::{Code, Failure},
-    output::plain,
-    suggest,
-};
+use crate::args::suggest;
+use crate::connection::Connection;
+use crate::failure::{Code, Failure};
+use crate::output::plain;
 
 /// The flags of every command that connects to a server.
 #[derive(Debug, Args)]

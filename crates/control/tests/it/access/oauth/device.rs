@@ -1,6 +1,6 @@
 //! OA-4: a device is approved by a user who has seen its details (RFC 8628).
 
-use control::jobs::pass;
+use control::runtime::jobs::pass;
 use serde_json::{Value, json};
 use store::users::Status;
 use tokio_util::sync::CancellationToken;

@@ -98,7 +98,7 @@ async fn after_a_long_time_or_with_another_history_a_full_snapshot_is_sent(contr
     // Log entries older than a week are deleted.
     control.clock.advance(8 * 24 * 3600);
     let stop = tokio_util::sync::CancellationToken::new();
-    control::jobs::pass(&control.app, &stop).await;
+    control::runtime::jobs::pass(&control.app, &stop).await;
     let everything = served.link(Some(&cursor)).await.everything().await;
     assert_ne!(everything.cursor, cursor);
     // After a database is restored to an earlier state, open links are notified.

@@ -243,7 +243,7 @@ async fn records_have_the_retention_of_the_plan(control: TestControl) {
     report(&control, SECRET, 1, records).await.expect(200);
     let stop = tokio_util::sync::CancellationToken::new();
     let kept = async || {
-        control::jobs::pass(&control.app, &stop).await;
+        control::runtime::jobs::pass(&control.app, &stop).await;
         let at = format!("/api/projects/tunnels/{id}");
         let logs = control
             .get(&format!("{at}/logs?timeline=1w"), &ada.token)
@@ -337,7 +337,7 @@ async fn records_per_project_are_limited(control: TestControl) {
     // Purged rows free space.
     let stop = tokio_util::sync::CancellationToken::new();
     control.clock.advance(400 * 24 * 3600);
-    control::jobs::pass(&control.app, &stop).await;
+    control::runtime::jobs::pass(&control.app, &stop).await;
     assert_eq!(total(&flooded, "logs").await, 0);
     let visits: Vec<_> = (0..1000)
         .map(|_| stream(flooded.id.as_str(), next()))

@@ -1,7 +1,7 @@
 //! The engine address of a project, for components that call it on behalf of a caller.
 
 use control::caller::{self, Principal};
-use control::problem::Answer;
+use control::http_api::problem::Answer;
 use control::projects::{EngineAddress, ProjectSelector, engine_of};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;

@@ -1,6 +1,6 @@
 //! Projects that move between subscriptions whose periods start on different days.
 
-use control::jobs::renew;
+use control::runtime::jobs::renew;
 use serde_json::{Value, json};
 use store::members::Role;
 use store::{Paging, billing};

@@ -15,10 +15,8 @@ use serde_json::json;
 use terminal::private;
 
 use super::{Args, HOST, certificates::Certificates};
-use crate::{
-    failure::{Code, Failure},
-    random,
-};
+use crate::failure::{Code, Failure};
+use crate::process::random;
 
 /// The source of trust of the engine.
 pub(super) enum TrustSource {

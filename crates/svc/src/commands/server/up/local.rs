@@ -32,12 +32,10 @@ use super::{
     relay::{ADDRESS, LocalRelay},
     saved_state::SavedUpState,
 };
-use crate::{
-    commands::server::surfaces,
-    failure::{Code, Failure, chain},
-    platform::{ApiUrl, Platform},
-    random,
-};
+use crate::commands::server::surfaces;
+use crate::failure::{Code, Failure, chain};
+use crate::platform::{ApiUrl, Platform};
+use crate::process::random;
 
 /// An OAuth client from the command line.
 #[derive(Clone, Debug)]
@@ -349,7 +347,7 @@ fn cannot_start(error: &control::StartError) -> Failure {
     Failure::new(Code::Failed, message)
 }
 
-fn refused(refusal: &control::problem::Refusal) -> Failure {
+fn refused(refusal: &control::http_api::problem::Refusal) -> Failure {
     let message = format!("the platform cannot start: {}", refusal.problem().detail);
     Failure::new(Code::Failed, message)
 }

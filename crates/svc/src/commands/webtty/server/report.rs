@@ -12,7 +12,10 @@ use terminal::{
 use tokio::sync::mpsc;
 use tty::message::TerminationReason;
 
-use crate::{failure::Failure, lines::StatusLine, output, output::Format};
+use crate::engine_client::lines::StatusLine;
+use crate::failure::Failure;
+use crate::output;
+use crate::output::Format;
 
 /// Writer of a tunnel's status changes.
 pub(super) struct Report {

@@ -25,7 +25,9 @@ use tty::{
 };
 
 use super::{Args, ConnectionSource, Mode};
-use crate::{commands::webtty::session_request, failure::Failure, random};
+use crate::commands::webtty::session_request;
+use crate::failure::Failure;
+use crate::process::random;
 
 /// Refreshes tunnel properties that are valid only for a short time.
 pub(super) type RefreshProperties = Box<dyn Fn(&mut Properties) + Send + Sync>;

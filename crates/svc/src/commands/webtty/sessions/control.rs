@@ -8,10 +8,9 @@ use serde_json::Value;
 use types::webtty::ControlAction;
 
 use super::{OutputArgs, SessionArgs, set_params, write_one};
-use crate::{
-    failure::{Code, Failure},
-    output, prompt, time,
-};
+use crate::args::time;
+use crate::failure::{Code, Failure};
+use crate::{output, prompt};
 
 /// The flags of `svc webtty sessions request-control`.
 #[derive(Debug, Parser)]

@@ -18,13 +18,12 @@ use tty::size::Size;
 
 use self::keys::{Key, Keys};
 use super::SessionArgs;
-use crate::{
-    commands::webtty::terminal_view::{TerminalView, UiEvent, window},
-    failure::{Code, Failure, chain},
-    output,
-    participant::{Change, Control, ControlOptions, JoinedParticipant},
-    signals, time,
-};
+use crate::args::time;
+use crate::commands::webtty::terminal_view::{TerminalView, UiEvent, window};
+use crate::engine_client::participant::{Change, Control, ControlOptions, JoinedParticipant};
+use crate::failure::{Code, Failure, chain};
+use crate::output;
+use crate::process::signals;
 
 /// The flags of `svc webtty sessions join`.
 #[derive(Debug, Parser)]

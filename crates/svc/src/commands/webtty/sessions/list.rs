@@ -7,11 +7,10 @@ use serde_json::{Map, Value};
 use types::webtty::SessionStatus;
 
 use super::{OutputArgs, cell, get_list, set_params, time, write_list};
-use crate::{
-    connection::Connection,
-    failure::Failure,
-    watch::{self, ListKind},
-};
+use crate::connection::Connection;
+use crate::engine_client::watch;
+use crate::engine_client::watch::ListKind;
+use crate::failure::Failure;
 
 /// The flags of `svc webtty sessions list`.
 #[derive(Debug, Parser)]

@@ -19,14 +19,11 @@ use tty::{screen::Screen, size::Size};
 
 use self::tape::{Tape, TapeStep};
 use super::{SessionArgs, cell, get, show::Pages};
-use crate::{
-    commands::{
-        forward::panel::screen::is_available,
-        webtty::terminal_view::{TerminalView, UiEvent},
-    },
-    failure::{Code, Failure},
-    signals, time,
-};
+use crate::args::time;
+use crate::commands::forward::panel::screen::is_available;
+use crate::commands::webtty::terminal_view::{TerminalView, UiEvent};
+use crate::failure::{Code, Failure};
+use crate::process::signals;
 
 /// The flags of `svc webtty sessions replay`.
 #[derive(Debug, Parser)]

@@ -1,0 +1,285 @@
+//! The listener: HTTP/1.1 and HTTP/2, over TLS if there is a certificate, else in clear behind a
+//! proxy that terminates TLS.
+
+mod activity;
+mod connections;
+mod write_limit;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request, State};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::{BoxError, Router};
+use daemon::connections::ConnectionLimitError;
+use daemon::shutdown::Shutdown;
+use daemon::tls::{CertFiles, ReloadingCert, TlsError};
+use daemon::{head_size, problem};
+use http::header::CONNECTION;
+use http::{HeaderValue, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulConnection;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::either::Either;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use types::problem::Problem;
+
+use self::activity::{Activity, WatchedBody};
+pub(crate) use self::connections::ConnectionLimit;
+use self::write_limit::WriteLimit;
+use crate::runtime::metrics;
+
+/// Serves until the drain ends.
+///
+/// During the drain, responses close their connections. The notice period gives balancers time to
+/// see that `/readyz` refuses. After it, no connection is accepted, and requests in flight are
+/// finished. The hard end closes the remaining connections.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    limit: Arc<ConnectionLimit>,
+    (shutdown, notice): (Shutdown, Duration),
+) {
+    let drain = shutdown.drain().clone();
+    let router = router.layer(middleware::from_fn_with_state(drain, close_when_draining));
+    let mut admission_ends = pin!(admission_ends(&shutdown, notice));
+    let goodbye = CancellationToken::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        let (stream, peer) = tokio::select! {
+            () = &mut admission_ends => break,
+            // Removes finished connections from the set.
+            Some(_) = tasks.join_next() => continue,
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // The process is probably out of file descriptors, so an immediate retry would
+                    // fail as well.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        // A refused client sees a closed connection.
+        let permit = match limit.acquire(peer.ip()) {
+            Ok(permit) => permit,
+            Err(exceeded) => {
+                let which = match exceeded {
+                    ConnectionLimitError::Total => "total",
+                    ConnectionLimitError::Source => "source",
+                };
+                metrics::connection_refused(which);
+                tracing::debug!(?exceeded, "a connection was refused");
+                continue;
+            }
+        };
+        let (goodbye, tls, router) = (goodbye.clone(), tls.clone(), router.clone());
+        tasks.spawn(async move {
+            let stream = WriteLimit::new(stream, WRITE_STALL);
+            let stream = match tls {
+                None => Either::Left(stream),
+                Some(tls) => match handshake(&tls, stream, &goodbye).await {
+                    Some(stream) => Either::Right(stream),
+                    None => return,
+                },
+            };
+            let (connection, activity) = connection(stream, peer, router);
+            run(connection, &activity, &goodbye).await;
+            drop(permit);
+        });
+    }
+    drop(listener);
+    goodbye.cancel();
+    let finished = async { while tasks.join_next().await.is_some() {} };
+    tokio::select! {
+        () = finished => {}
+        () = shutdown.hard().cancelled() => {}
+    }
+}
+
+/// The TLS session. `None` if the handshake fails or takes too long, or if the drain starts first.
+async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
+    tls: &TlsAcceptor,
+    stream: S,
+    goodbye: &CancellationToken,
+) -> Option<TlsStream<S>> {
+    let accepted = tokio::select! {
+        accepted = timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)) => accepted,
+        () = goodbye.cancelled() => return None,
+    };
+    match accepted {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!(%error, "a handshake failed"),
+        Err(_) => tracing::debug!("a handshake took too long"),
+    }
+    None
+}
+
+async fn admission_ends(shutdown: &Shutdown, notice: Duration) {
+    shutdown.drain().cancelled().await;
+    tokio::select! {
+        () = tokio::time::sleep(notice) => {}
+        () = shutdown.hard().cancelled() => {}
+    }
+}
+
+/// Closes HTTP/1.1 connections with a response, so that no request of theirs meets a connection
+/// that is just being closed. HTTP/2 has a frame for that, which is sent at the end of the notice
+/// period.
+async fn close_when_draining(
+    State(drain): State<CancellationToken>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_closable = request.version() < Version::HTTP_2;
+    let mut response = next.run(request).await;
+    if is_closable && drain.is_cancelled() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
+    }
+    response
+}
+
+/// Serves a connection until it ends, its client stops using it or reading from it, or the drain
+/// ends it.
+async fn run(
+    connection: impl GracefulConnection<Error = BoxError>,
+    activity: &Activity,
+    goodbye: &CancellationToken,
+) {
+    let mut connection = pin!(connection);
+    let is_idle = tokio::select! {
+        ended = connection.as_mut() => return log_end(ended),
+        // Hyper's time limit for a request head starts only once the protocol is known. A client
+        // that sends nothing, or half a greeting, would keep its slot forever.
+        () = activity.wait_without_request(HEAD_TIMEOUT) => {
+            return tracing::debug!("a connection sent no request");
+        }
+        () = activity.wait_until_stalled(READ_STALL) => {
+            return tracing::debug!("the client did not read a response");
+        }
+        () = activity.wait_until_idle(IDLE_TIMEOUT) => true,
+        () = goodbye.cancelled() => false,
+    };
+    // HTTP/2 names the last request that is processed, so that the client can repeat the others.
+    connection.as_mut().graceful_shutdown();
+    let goodbye_ends = async {
+        if is_idle {
+            sleep(GOODBYE_TIMEOUT).await;
+        } else {
+            activity.wait_until_stalled(READ_STALL).await;
+        }
+    };
+    tokio::select! {
+        ended = connection => log_end(ended),
+        () = goodbye_ends => tracing::debug!("a connection did not close in time"),
+    }
+}
+
+fn log_end(ended: Result<(), BoxError>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke");
+    }
+}
+
+/// TLS 1.2 and 1.3 with the certificate files. Changed files are loaded again.
+///
+/// # Errors
+/// There is no usable certificate at startup.
+pub(crate) fn tls(files: &CertFiles) -> Result<TlsAcceptor, TlsError> {
+    let provider = daemon::tls::provider();
+    let certificate = ReloadingCert::load(files.clone(), Arc::clone(&provider))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(TlsError::Configuration)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(certificate));
+    config.alpn_protocols = [&b"h2"[..], b"http/1.1"].map(<[u8]>::to_vec).to_vec();
+    // The server's order of cipher suites is used, because it has the cheapest one first.
+    config.ignore_client_order = true;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Long enough for other connections to end, and short enough not to be noticed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Time limit for a TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a request head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// The largest request head: a token has 8 KiB, and there may be cookies as well.
+const MAX_HEAD_BYTES: usize = 32 * 1024;
+/// Maximum number of concurrent requests of one HTTP/2 connection.
+const MAX_STREAMS: u32 = 128;
+/// Idle time-out of HTTP/2. A connection without a request ends after one to two of these, the time
+/// in which a user reads a page. HTTP/1.1 has [`HEAD_TIMEOUT`] between requests.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Time for an idle client to close its connection.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Write time-out. A client that accepts no byte for this long is gone, or occupies a slot on
+/// purpose. A network with total loss recovers or breaks before.
+const WRITE_STALL: Duration = Duration::from_mins(1);
+/// The same for a response for which an HTTP/2 client opens no window.
+const READ_STALL: Duration = Duration::from_mins(1);
+
+/// Configures and creates the connection, with its activity.
+fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    peer: SocketAddr,
+    router: Router,
+) -> (
+    impl GracefulConnection<Error = BoxError> + Send,
+    Arc<Activity>,
+) {
+    let activity = Arc::new(Activity::default());
+    let requests = Arc::clone(&activity);
+    let service = hyper::service::service_fn(move |mut request: http::Request<Incoming>| {
+        let guard = requests.start_request();
+        request.extensions_mut().insert(ConnectInfo(peer));
+        let is_refused = request.version() == Version::HTTP_2
+            && head_size::is_too_large(&request, MAX_HEAD_BYTES);
+        let response = router.clone().oneshot(request.map(Body::new));
+        async move {
+            let response: Result<Response, Infallible> = if is_refused {
+                Ok(problem::response(&Problem::header_fields_too_large(), None))
+            } else {
+                response.await
+            };
+            response.map(|response| response.map(|body| WatchedBody::new(body, guard)))
+        }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(head_size::hard(MAX_HEAD_BYTES))
+        .max_concurrent_streams(MAX_STREAMS)
+        .keep_alive_interval(Some(HEAD_TIMEOUT));
+    let connection = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .into_owned();
+    (connection, activity)
+}
+
+#[cfg(test)]
+mod tests;

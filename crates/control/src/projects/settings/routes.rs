@@ -1,0 +1,145 @@
+//! API of the policy. The store keeps only the values that differ from the defaults.
+
+use std::sync::Arc;
+
+use api::control::settings::{DELETE, GET, PATCH, PUT, ProjectSettings, ProjectSettingsPatch};
+use axum::extract::State;
+use axum::{Json, Router};
+use http::StatusCode;
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use store::projects;
+use types::permission::Permission;
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::caller::access;
+use crate::caller::{Caller, Principal, ProjectsWrite};
+use crate::http_api::extract::{Body, Query, Segment};
+use crate::http_api::problem::Answer;
+use crate::http_api::route::Serve as _;
+use crate::projects::audit_entry;
+use crate::projects::settings::check;
+
+/// The routes of this module.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .serve(GET, get)
+        .serve(PATCH, patch)
+        .serve(PUT, put)
+        .serve(DELETE, reset)
+}
+
+async fn get(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    query: Query,
+) -> Answer<Json<ProjectSettings>> {
+    query.finish()?;
+    let mut conn = app.store.read().await?;
+    let found = access::project_to_read(&mut conn, &caller.principal, &id, PERMISSION).await?;
+    read(&found.project.settings).map(Json)
+}
+
+async fn patch(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    Body(patch): Body<ProjectSettingsPatch>,
+) -> Answer<Json<ProjectSettings>> {
+    // The patch itself is validated before any lookup.
+    check(
+        patch.clone().apply(ProjectSettings::default()),
+        app.plan_service.has_geo(),
+    )?;
+    let change = |old| Ok(patch.clone().apply(old));
+    write(&app, &caller.principal, &id, change).await.map(Json)
+}
+
+async fn put(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+    Body(body): Body<ProjectSettings>,
+) -> Answer<Json<ProjectSettings>> {
+    let new = check(body, app.plan_service.has_geo())?;
+    write(&app, &caller.principal, &id, |_| Ok(new.clone()))
+        .await
+        .map(Json)
+}
+
+async fn reset(
+    caller: Caller<ProjectsWrite>,
+    State(app): State<Arc<App>>,
+    Segment(id): Segment,
+) -> Answer<StatusCode> {
+    write(&app, &caller.principal, &id, |_| {
+        Ok(ProjectSettings::default())
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Changes the current policy. Concurrent changes do not undo each other.
+async fn write(
+    app: &App,
+    who: &Principal,
+    id: &str,
+    change: impl Fn(ProjectSettings) -> Answer<ProjectSettings>,
+) -> Answer<ProjectSettings> {
+    for _ in 0..ATTEMPTS {
+        let now = app.now();
+        let mut tx = app.store.begin().await?;
+        let found = access::project(&mut tx, who, id, PERMISSION).await?;
+        let project = found.project;
+        let old = read(&project.settings)?;
+        let new = check(change(old.clone())?, app.plan_service.has_geo())?;
+        if new == old {
+            return Ok(new);
+        }
+        let (id, workspace) = (project.id, project.workspace_id);
+        let text = differing(&new)?;
+        if projects::set_settings(&mut tx, id, &project.settings, &text, now).await? {
+            let details = json!({"settings": text});
+            let action = "project.settings_changed";
+            audit_entry::record_project_action(&mut tx, who, workspace, id, action, details, now)
+                .await?;
+            tx.commit().await?;
+            return Ok(new);
+        }
+    }
+    Err(Problem::conflict()
+        .with_detail("Another user is changing these settings; try again.")
+        .into())
+}
+
+/// The policy of a project.
+pub(crate) fn project_policy(project: &projects::Project) -> Answer<ProjectSettings> {
+    read(&project.settings)
+}
+
+fn read(stored: &Value) -> Answer<ProjectSettings> {
+    ProjectSettings::deserialize(stored).map_err(|_| {
+        tracing::error!("the stored settings of a project cannot be read");
+        Problem::internal().into()
+    })
+}
+
+/// The members that are not at their default. If a default changes with a version, it changes for
+/// every project without its own value.
+fn differing(settings: &ProjectSettings) -> Answer<Value> {
+    let failed = |_| Problem::internal();
+    let default = serde_json::to_value(ProjectSettings::default()).map_err(failed)?;
+    let mut value = serde_json::to_value(settings).map_err(failed)?;
+    if let Some(members) = value.as_object_mut() {
+        members.retain(|name, member| default.get(name) != Some(member));
+    }
+    Ok(value)
+}
+
+/// The policy restricts visitors. Reading it requires the same permission as writing it
+/// (`types::permission`).
+const PERMISSION: Permission = Permission::AccountProjectsReadWrite;
+/// Two users who change the same policy at the same time are rare. Three would be a program.
+const ATTEMPTS: usize = 3;

@@ -1,0 +1,38 @@
+//! Routes for load balancers and supervisors.
+
+use std::sync::Arc;
+
+use api::control::health::{HEALTHZ, Health, HealthStatus, READYZ};
+use axum::extract::State;
+use axum::{Json, Router};
+use types::problem::Problem;
+
+use crate::app::App;
+use crate::http_api::problem::Answer;
+use crate::http_api::route::Serve as _;
+
+/// Liveness and readiness.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new().serve(HEALTHZ, lives).serve(READYZ, serves)
+}
+
+async fn lives() -> Json<Health> {
+    Json(OK)
+}
+
+async fn serves(State(app): State<Arc<App>>) -> Answer<Json<Health>> {
+    let is_ready = app.health.is_ready(&app.store).await && !app.clock_skew.is_too_large();
+    if is_ready {
+        Ok(Json(OK))
+    } else {
+        Err(Problem::unavailable()
+            .with_retry_after(RETRY_AFTER_SECONDS)
+            .into())
+    }
+}
+
+const OK: Health = Health {
+    status: HealthStatus::Ok,
+};
+/// As for every refusal because of the database.
+const RETRY_AFTER_SECONDS: u32 = 2;

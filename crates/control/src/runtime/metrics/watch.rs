@@ -1,0 +1,36 @@
+//! Gauges that are sampled: readiness and the pool of database connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::metrics::Readiness;
+use metrics::gauge;
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::runtime::metrics::table;
+
+/// Keeps up to date what is looked at and not counted, until the drain: the readiness that the
+/// metrics listener tells, and the pool of the database.
+pub(crate) async fn watch(app: Arc<App>, readiness: Readiness, drain: CancellationToken) {
+    while !drain.is_cancelled() {
+        let is_ready = tokio::select! {
+            is_ready = app.health.is_ready(&app.store) => is_ready && !app.clock_skew.is_too_large(),
+            () = drain.cancelled() => false,
+        };
+        readiness.set_ready(is_ready);
+        gauge!(table::READY).set(f64::from(u8::from(is_ready)));
+        let pool = app.store.pool();
+        gauge!(table::CONNECTIONS, "state" => "idle").set(f64::from(pool.idle));
+        gauge!(table::CONNECTIONS, "state" => "used").set(f64::from(pool.used));
+        tokio::select! {
+            () = drain.cancelled() => {}
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+    readiness.set_ready(false);
+    gauge!(table::READY).set(0.0);
+}
+
+/// As often as the engine's; a scraper comes less often.
+const EVERY: Duration = Duration::from_secs(5);

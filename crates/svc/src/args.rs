@@ -1,0 +1,6 @@
+//! Arguments that several commands share.
+
+pub(crate) mod filters;
+pub(crate) mod properties;
+pub(crate) mod suggest;
+pub(crate) mod time;

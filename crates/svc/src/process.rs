@@ -1,0 +1,8 @@
+//! The process: its environment, descriptors, signals, log and supervisor.
+
+pub(crate) mod descriptors;
+pub(crate) mod environment;
+pub(crate) mod logging;
+pub(crate) mod random;
+pub(crate) mod signals;
+pub(crate) mod supervisor;

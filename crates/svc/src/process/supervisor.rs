@@ -1,0 +1,51 @@
+//! Notifies the supervisor of this process that it is ready, alive, or stopping.
+
+use daemon::{shutdown::Shutdown, supervisor::Supervisor};
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::failure::Failure;
+use crate::process::environment;
+
+/// Connects to the supervisor that the environment names. Without one, notifications do nothing.
+pub(crate) fn connect() -> Result<Supervisor, Failure> {
+    Supervisor::of_environment(environment::variables(), std::process::id()).map_err(|error| {
+        Failure::from_error("cannot notify the supervisor in NOTIFY_SOCKET", error)
+    })
+}
+
+/// Reports that the process is ready. From now on a task of the coordinating runtime sends
+/// keep-alive messages, and finally reports the stop.
+pub(crate) fn notify_ready(shutdown: &Shutdown) -> Result<(), Failure> {
+    let supervisor = connect()?;
+    supervisor.ready();
+    let shutdown = shutdown.clone();
+    tokio::spawn(async move {
+        let mut beats = supervisor.beat_interval().map(|every| {
+            let mut beats = interval(every);
+            beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            beats
+        });
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                () = shutdown.drain().cancelled(), if !stopping => {
+                    supervisor.stopping();
+                    stopping = true;
+                }
+                () = shutdown.hard().cancelled() => return,
+                () = next_keepalive(beats.as_mut()) => supervisor.send_watchdog_beat(),
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The next keep-alive tick. Never returns if none are required.
+pub(crate) async fn next_keepalive(beats: Option<&mut tokio::time::Interval>) {
+    match beats {
+        Some(beats) => {
+            beats.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}
