@@ -19,7 +19,7 @@ use types::id::{AuditId, CredentialId, InvitationId, ProjectId, UserId, Workspac
 pub(crate) use self::list::entry;
 use crate::app::App;
 use crate::caller::Principal;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 use crate::runtime::random;
 
@@ -38,7 +38,7 @@ pub async fn record(
     action: Action,
     target: Target,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     record_with(tx, actor, workspace, action, target, json!({}), now).await
 }
 
@@ -51,7 +51,7 @@ pub async fn record_with(
     target: Target,
     details: Value,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let (target_kind, target_id) = target.words();
     let entry = Entry {
         id: AuditId::new(unix_millis(now), random::bytes()?),

@@ -23,7 +23,7 @@ pub use self::account::{Account, PaymentStatus, Period, Subscription};
 pub use self::decision::{Decision, decide};
 pub use self::ledger::Ledger;
 pub use self::routes::routes;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// A provider of accounts. [`Ledger`] stores them in the platform's own database. An implementation
 /// for an external payment provider records the pending call in the same transaction, and makes the
@@ -75,7 +75,7 @@ pub trait Billing: Send + Sync + 'static {
 }
 
 /// Asynchronous result of a billing provider.
-pub type BillingFuture<'a, T> = Pin<Box<dyn Future<Output = Answer<T>> + Send + 'a>>;
+pub type BillingFuture<'a, T> = Pin<Box<dyn Future<Output = HandlerResult<T>> + Send + 'a>>;
 
 /// A project that a subscription pays for.
 #[derive(Clone, Debug, PartialEq, Eq)]

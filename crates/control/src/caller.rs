@@ -29,7 +29,7 @@ pub use self::required_permission::{
 pub use self::signature_cache::SignatureCache;
 use crate::app::App;
 use crate::http_api::extract::ClientIp;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::session;
 
 /// A caller with a valid credential that has the permission `P` (CP-11).
@@ -45,7 +45,7 @@ pub struct Caller<P> {
 impl<P: RequiredPermission> FromRequestParts<Arc<App>> for Caller<P> {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> HandlerResult<Self> {
         let who = identify(parts, app).await?;
         if let Some(permission) = P::PERMISSION
             && !who.allows(permission)
@@ -61,7 +61,7 @@ impl<P: RequiredPermission> FromRequestParts<Arc<App>> for Caller<P> {
 
 /// Authenticates a caller for another interface in this process, by bearer token only. `None` if no
 /// bearer token was sent.
-pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principal>> {
+pub async fn of_bearer(app: &App, headers: &HeaderMap) -> HandlerResult<Option<Principal>> {
     match Bearer::of(headers) {
         Bearer::Token(token) => {
             // The interface does not pass the caller's address.
@@ -75,7 +75,7 @@ pub async fn of_bearer(app: &App, headers: &HeaderMap) -> Answer<Option<Principa
 }
 
 /// An explicit credential takes precedence over the session cookie (CP-13).
-pub(crate) async fn identify(parts: &Parts, app: &App) -> Answer<Principal> {
+pub(crate) async fn identify(parts: &Parts, app: &App) -> HandlerResult<Principal> {
     // Extensions never come from the network. An interface in this process has already
     // authenticated the caller.
     if let Some(who) = parts.extensions.get::<Principal>() {

@@ -39,7 +39,7 @@ use self::cluster::Cluster;
 pub(crate) use self::listen::listen;
 pub use self::routes::routes;
 use crate::config::Config;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::keys::{KeyError, cluster_secret};
 use crate::people::throttle::{Limits, Throttle};
 
@@ -131,7 +131,7 @@ impl Engines {
     ///
     /// # Errors
     /// 503 if there is none, or if the platform is about to stop.
-    fn acquire_link_permit(&self) -> Answer<OwnedSemaphorePermit> {
+    fn acquire_link_permit(&self) -> HandlerResult<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.link_permits).try_acquire_owned();
         match place {
             Ok(place) if !self.stop.is_cancelled() => Ok(place),

@@ -35,7 +35,7 @@ pub(crate) use self::seal::Seal;
 pub use self::turn::RelayKey;
 use self::turn::TurnKeys;
 use crate::config::Config;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// The keys of a running platform.
 pub struct Keys {
@@ -152,7 +152,7 @@ impl Keys {
 
     /// A key for one purpose (RFC 5869). It is the same on every process of the platform, and
     /// useless for another purpose.
-    pub fn derive(&self, purpose: &str) -> Answer<[u8; 32]> {
+    pub fn derive(&self, purpose: &str) -> HandlerResult<[u8; 32]> {
         secret::derive(&self.secret, purpose).ok_or_else(|| Problem::internal().into())
     }
 }

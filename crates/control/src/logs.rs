@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, EventsRead, LogsRead};
 use crate::http_api::extract::{Query, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 
 /// The routes of this module.
@@ -37,7 +37,7 @@ async fn list_logs(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     mut query: Query,
-) -> Answer<Json<LogList>> {
+) -> HandlerResult<Json<LogList>> {
     let stream: Option<StreamId> = id_of(&mut query, "streamId")?;
     let is_anytime = stream.is_some() && !Range::is_given(&query);
     let range = Range::take(&mut query, app.now())?;
@@ -95,7 +95,7 @@ async fn list_events(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     mut query: Query,
-) -> Answer<Json<EventList>> {
+) -> HandlerResult<Json<EventList>> {
     let range = Range::take(&mut query, app.now())?;
     let (page, order) = (query.page()?, order(&mut query)?);
     let after = id_of(&mut query, "afterEventId")?;
@@ -157,7 +157,7 @@ fn event(row: events::Event, project: &projects::Project) -> StoredEvent {
 }
 
 /// Removes the order; newest first if it is absent.
-fn order(query: &mut Query) -> Answer<Order> {
+fn order(query: &mut Query) -> HandlerResult<Order> {
     match query.text("order").as_deref() {
         None | Some("desc") => Ok(Order::Desc),
         Some("asc") => Ok(Order::Asc),
@@ -165,7 +165,7 @@ fn order(query: &mut Query) -> Answer<Order> {
     }
 }
 
-fn id_of<T: FromStr>(query: &mut Query, name: &str) -> Answer<Option<T>> {
+fn id_of<T: FromStr>(query: &mut Query, name: &str) -> HandlerResult<Option<T>> {
     query.parsed(name, "an id of the right type")
 }
 

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, TurnCredentialsCreate};
 use crate::http_api::extract::{OptionalBody, Path};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 
 /// Issuance by id and by endpoint.
@@ -28,7 +28,7 @@ async fn by_id(
     State(app): State<Arc<App>>,
     Path(project_id): Path<String>,
     OptionalBody(body): OptionalBody<IssueTurnCredential>,
-) -> Answer<Json<TurnCredential>> {
+) -> HandlerResult<Json<TurnCredential>> {
     let ttl = issue::Ttl::parse(body.unwrap_or_default())?;
     let mut read = app.store.read().await?;
     let found = access::project(&mut read, &who, &project_id, CREATE_PERMISSION).await?;
@@ -44,7 +44,7 @@ async fn by_endpoint(
     State(app): State<Arc<App>>,
     Path(project_endpoint): Path<String>,
     OptionalBody(body): OptionalBody<IssueTurnCredential>,
-) -> Answer<Json<TurnCredential>> {
+) -> HandlerResult<Json<TurnCredential>> {
     let ttl = issue::Ttl::parse(body.unwrap_or_default())?;
     let mut read = app.store.read().await?;
     let found =

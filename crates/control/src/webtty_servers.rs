@@ -23,7 +23,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::caller::Principal;
 use crate::caller::access;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 use crate::projects::audit_entry;
 
@@ -42,7 +42,7 @@ pub fn routes() -> Router<Arc<App>> {
 ///
 /// A token that is restricted to tunnels may not change servers. Web pages have such a token with
 /// the permission to open a terminal of a restricted server, and it appears in an address.
-async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
+async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> HandlerResult<Project> {
     let permission = Permission::NetworkWebttyServersReadWrite;
     let project = access::locked_project(tx, who, id, permission).await?;
     if !who.limits.boundary().is_of_projects() {
@@ -58,7 +58,7 @@ async fn record(
     action: &str,
     server: &WebttyServer,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let details = json!({"server": server.id, "name": server.name});
     let workspace = project.workspace_id;
     audit_entry::record_project_action(tx, who, workspace, project.id, action, details, now).await

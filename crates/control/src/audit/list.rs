@@ -12,7 +12,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, CredentialsRead, WorkspacesProtect};
 use crate::http_api::extract::{Path, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::wire::date;
 
 pub(super) async fn list(
@@ -20,7 +20,7 @@ pub(super) async fn list(
     caller: Caller<WorkspacesProtect>,
     Path(workspace): Path<String>,
     mut query: Query,
-) -> Answer<Json<AuditList>> {
+) -> HandlerResult<Json<AuditList>> {
     let page = query.page()?;
     query.finish()?;
     let needed = Permission::AccountWorkspaceProtectionReadWrite;
@@ -40,7 +40,7 @@ pub(super) async fn own(
     State(app): State<Arc<App>>,
     Caller { principal: who, .. }: Caller<CredentialsRead>,
     mut query: Query,
-) -> Answer<Json<AuditList>> {
+) -> HandlerResult<Json<AuditList>> {
     let page = query.page()?;
     query.finish()?;
     let mut read = app.store.read().await?;

@@ -19,7 +19,7 @@ use types::problem::Problem;
 
 use super::account::{Account, PaymentStatus, Period, Subscription, day_of};
 use super::{Billing, BillingFuture, Item};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// Accounts in the platform's own database.
@@ -206,7 +206,7 @@ impl Line {
 const ACTIVE: &str = "active";
 
 /// The projects that a subscription pays for.
-pub(super) fn read_items(items: &Value) -> Answer<Vec<Line>> {
+pub(super) fn read_items(items: &Value) -> HandlerResult<Vec<Line>> {
     Vec::deserialize(items).map_err(|_| {
         tracing::error!("the items of a subscription cannot be read");
         Problem::internal().into()
@@ -226,7 +226,7 @@ fn with_items(
     row
 }
 
-async fn write(tx: &mut Tx, was: i64, new: &billing::Subscription) -> Answer<()> {
+async fn write(tx: &mut Tx, was: i64, new: &billing::Subscription) -> HandlerResult<()> {
     if billing::update(tx, was, new).await? {
         Ok(())
     } else {
@@ -241,7 +241,7 @@ async fn note(
     kind: &str,
     amount: i64,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let change = Change {
         id: SubscriptionChangeId::new(unix_millis(now), random::bytes()?),
         subscription_id: subscription.id,
@@ -256,7 +256,11 @@ async fn note(
     Ok(())
 }
 
-fn invoice(subscription: &billing::Subscription, item: &Item, now: Timestamp) -> Answer<Invoice> {
+fn invoice(
+    subscription: &billing::Subscription,
+    item: &Item,
+    now: Timestamp,
+) -> HandlerResult<Invoice> {
     let first = item.paid_until.unwrap_or(Date::MIN).max(day_of(now));
     Ok(Invoice {
         id: InvoiceId::new(unix_millis(now), random::bytes()?),

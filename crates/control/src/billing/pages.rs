@@ -22,7 +22,7 @@ use crate::billing::plans::explain;
 use crate::caller::Principal;
 use crate::caller::access;
 use crate::http_api::extract::Query;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
@@ -206,7 +206,11 @@ async fn set_up(
 
 /// Refuses to start a subscription if the operator has disabled sales on these pages. An existing
 /// subscription can still be repaired.
-async fn require_sold_here(app: &App, conn: &mut Conn, workspace: WorkspaceId) -> Answer<()> {
+async fn require_sold_here(
+    app: &App,
+    conn: &mut Conn,
+    workspace: WorkspaceId,
+) -> HandlerResult<()> {
     let account = app.plan_service.billing().account(conn, workspace).await?;
     if account.subscription.is_some() || app.plan_service.catalogue().hosted_checkout {
         return Ok(());
@@ -216,7 +220,7 @@ async fn require_sold_here(app: &App, conn: &mut Conn, workspace: WorkspaceId) -
 }
 
 /// The project to create, without the confirmation fields.
-fn order(field: &mut impl FnMut(&str) -> String) -> Answer<CreateProject> {
+fn order(field: &mut impl FnMut(&str) -> String) -> HandlerResult<CreateProject> {
     let unknown = |name: &'static str| {
         move |UnknownWord| -> Refusal {
             Problem::invalid_request("This link is incomplete.")

@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, PlanRead};
 use crate::http_api::extract::{Query, Segment};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::http_api::route::Serve as _;
 use crate::http_api::wire::date;
 
@@ -34,7 +34,7 @@ async fn get(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     query: Query,
-) -> Answer<Json<WorkspaceBilling>> {
+) -> HandlerResult<Json<WorkspaceBilling>> {
     query.finish()?;
     let mut read = app.store.read().await?;
     let workspace = access::workspace(&mut read, &caller.principal, &id, PERMISSION).await?;
@@ -50,19 +50,23 @@ async fn list_invoices(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     mut query: Query,
-) -> Answer<Json<InvoiceList>> {
+) -> HandlerResult<Json<InvoiceList>> {
     let page = query.page()?;
     query.finish()?;
     let mut read = app.store.read().await?;
     let workspace = access::workspace(&mut read, &caller.principal, &id, PERMISSION).await?;
     let found = billing::invoices(&mut read, workspace.id, page.rows()).await?;
     Ok(Json(InvoiceList {
-        invoices: found.items.iter().map(invoice).collect::<Answer<_>>()?,
+        invoices: found
+            .items
+            .iter()
+            .map(invoice)
+            .collect::<HandlerResult<_>>()?,
         paging: page.position(found.total),
     }))
 }
 
-fn subscription(row: &Subscription) -> Answer<SubscriptionView> {
+fn subscription(row: &Subscription) -> HandlerResult<SubscriptionView> {
     let currency = currency(&row.currency)?;
     let items = read_items(&row.items)?.into_iter().map(|line| {
         Ok(SubscriptionItem {
@@ -75,7 +79,7 @@ fn subscription(row: &Subscription) -> Answer<SubscriptionView> {
         id: row.id.to_string(),
         status: row.status.clone(),
         monthly: price(row.monthly_amount, currency),
-        items: items.collect::<Answer<_>>()?,
+        items: items.collect::<HandlerResult<_>>()?,
         started_at: date(row.started_at),
         renews_at: row.renews_at.map(date),
     })
@@ -90,7 +94,7 @@ struct Line {
     amount: i64,
 }
 
-fn invoice(row: &Invoice) -> Answer<InvoiceView> {
+fn invoice(row: &Invoice) -> HandlerResult<InvoiceView> {
     let currency = currency(&row.currency)?;
     let lines = Vec::<Line>::deserialize(&row.lines).map_err(|_| unreadable())?;
     let lines = lines.into_iter().map(|line| {
@@ -105,7 +109,7 @@ fn invoice(row: &Invoice) -> Answer<InvoiceView> {
         subscription_id: row.subscription_id.to_string(),
         status: row.status.clone(),
         total: price(row.amount, currency),
-        lines: lines.collect::<Answer<_>>()?,
+        lines: lines.collect::<HandlerResult<_>>()?,
         period_start: date(row.period_start),
         period_end: date(row.period_end),
         created_at: date(row.created_at),
@@ -119,11 +123,11 @@ fn price(amount_minor: i64, currency: Currency) -> Price {
     }
 }
 
-fn currency(word: &str) -> Answer<Currency> {
+fn currency(word: &str) -> HandlerResult<Currency> {
     word.parse().map_err(|_| unreadable())
 }
 
-fn plan(word: &str) -> Answer<Plan> {
+fn plan(word: &str) -> HandlerResult<Plan> {
     word.parse().map_err(|_| unreadable())
 }
 

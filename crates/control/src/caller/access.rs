@@ -12,7 +12,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use crate::caller::Principal;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::workspaces::role::Role;
 
 /// The workspace, if the caller is an active member with a role and a credential that allow
@@ -26,7 +26,7 @@ pub async fn workspace(
     who: &Principal,
     id: &str,
     permission: Permission,
-) -> Answer<Membership> {
+) -> HandlerResult<Membership> {
     let found = workspace_to_read(conn, who, id, permission).await?;
     require_active_workspace(found.status, permission)?;
     Ok(found)
@@ -39,7 +39,7 @@ pub async fn workspace_to_read(
     who: &Principal,
     id: &str,
     permission: Permission,
-) -> Answer<Membership> {
+) -> HandlerResult<Membership> {
     // An invalid id matches no workspace.
     let Ok(id) = id.parse() else {
         return Err(missing());
@@ -59,7 +59,7 @@ pub async fn project(
     who: &Principal,
     id: &str,
     permission: Permission,
-) -> Answer<Visible> {
+) -> HandlerResult<Visible> {
     let Ok(id) = id.parse() else {
         return Err(missing());
     };
@@ -77,7 +77,7 @@ pub async fn locked_project(
     who: &Principal,
     id: &str,
     permission: Permission,
-) -> Answer<projects::Project> {
+) -> HandlerResult<projects::Project> {
     let before = project(tx, who, id, permission).await?.project;
     workspaces::lock(tx, before.workspace_id).await?;
     // Checked again under the lock.
@@ -95,7 +95,7 @@ pub async fn project_to_read(
     who: &Principal,
     id: &str,
     permission: Permission,
-) -> Answer<Visible> {
+) -> HandlerResult<Visible> {
     let Ok(id) = id.parse() else {
         return Err(missing());
     };
@@ -109,7 +109,7 @@ pub async fn project_of_endpoint(
     who: &Principal,
     endpoint: &str,
     permission: Permission,
-) -> Answer<Visible> {
+) -> HandlerResult<Visible> {
     let found = projects::of_user_by_endpoint(conn, who.user.id, endpoint).await?;
     in_use(visible(found, who, permission)?, permission)
 }
@@ -119,7 +119,7 @@ pub async fn project_of_endpoint(
 ///
 /// # Errors
 /// 409 `project_suspended`.
-pub fn require_usable(project: &projects::Project) -> Answer<()> {
+pub fn require_usable(project: &projects::Project) -> HandlerResult<()> {
     match project.suspended_at {
         None => Ok(()),
         Some(_) => Err(project_suspended().into()),
@@ -143,7 +143,10 @@ pub(crate) fn not_in_plan(detail: String) -> Refusal {
 ///
 /// # Errors
 /// 403 `workspace_suspended`.
-pub fn require_active_workspace(status: workspaces::Status, permission: Permission) -> Answer<()> {
+pub fn require_active_workspace(
+    status: workspaces::Status,
+    permission: Permission,
+) -> HandlerResult<()> {
     let reads = permission
         .rules()
         .iter()
@@ -155,12 +158,16 @@ pub fn require_active_workspace(status: workspaces::Status, permission: Permissi
     Err(Problem::new(403, "workspace_suspended", detail).into())
 }
 
-fn in_use(found: Visible, permission: Permission) -> Answer<Visible> {
+fn in_use(found: Visible, permission: Permission) -> HandlerResult<Visible> {
     require_active_workspace(found.workspace_status, permission)?;
     Ok(found)
 }
 
-fn visible(found: Option<Visible>, who: &Principal, permission: Permission) -> Answer<Visible> {
+fn visible(
+    found: Option<Visible>,
+    who: &Principal,
+    permission: Permission,
+) -> HandlerResult<Visible> {
     let found = found.ok_or_else(missing)?;
     require_role(found.role, permission)?;
     let project = &found.project;
@@ -175,7 +182,7 @@ fn visible(found: Option<Visible>, who: &Principal, permission: Permission) -> A
     Ok(found)
 }
 
-fn require_role(role: members::Role, permission: Permission) -> Answer<()> {
+fn require_role(role: members::Role, permission: Permission) -> HandlerResult<()> {
     if Role::from(role).allows(permission) {
         Ok(())
     } else {

@@ -9,7 +9,7 @@ use types::problem::Problem;
 
 use super::{Principal, identify};
 use crate::app::App;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 
 /// A caller who operates the installation, with an unrestricted credential or a session. For all
 /// other callers the operation does not exist (404).
@@ -22,7 +22,7 @@ pub struct Operator {
 impl FromRequestParts<Arc<App>> for Operator {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> HandlerResult<Self> {
         let who = identify(parts, app).await?;
         Self::of(who).ok_or_else(|| Problem::not_found().into())
     }

@@ -20,12 +20,16 @@ use super::signature_cache::{CachedSignature, Signer};
 use super::token::UnverifiedClaims;
 use crate::app::App;
 use crate::http_api::extract::ClientIp;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::http_api::rate_limit;
 use crate::people::session;
 
 /// Verifies a token. All refusals look the same to the caller. The log has the reason.
-pub(super) async fn principal(app: &App, token: &str, from: Option<ClientIp>) -> Answer<Principal> {
+pub(super) async fn principal(
+    app: &App,
+    token: &str,
+    from: Option<ClientIp>,
+) -> HandlerResult<Principal> {
     let now = app.now();
     let shown = PresentedToken::read(app, token, now)?;
     // The unverified claims select the key. The key then proves that the selection is right.
@@ -51,7 +55,7 @@ struct PresentedToken<'a> {
 }
 
 impl<'a> PresentedToken<'a> {
-    fn read(app: &App, token: &'a str, now: Timestamp) -> Answer<Self> {
+    fn read(app: &App, token: &'a str, now: Timestamp) -> HandlerResult<Self> {
         if token.len() > ::credentials::MAX_TOKEN_BYTES {
             return Err(refused(TokenRefusal::TooLong));
         }
@@ -104,7 +108,10 @@ struct AuthenticatedCaller {
 
 /// A token that an application signed with its own key. The key is stored, so the store is read
 /// first.
-async fn of_application(app: &App, shown: &PresentedToken<'_>) -> Answer<AuthenticatedCaller> {
+async fn of_application(
+    app: &App,
+    shown: &PresentedToken<'_>,
+) -> HandlerResult<AuthenticatedCaller> {
     let none = || refused("the application does not exist");
     let id = shown.claims.application.ok_or_else(none)?;
     let row = {
@@ -144,7 +151,7 @@ fn is_short_lived(verified: &VerifiedToken) -> bool {
 }
 
 /// A token that the platform signed.
-async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> Answer<AuthenticatedCaller> {
+async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> HandlerResult<AuthenticatedCaller> {
     let verify = || {
         let ring = app.keys.ring();
         let epoch = ring.epoch();
@@ -172,7 +179,7 @@ async fn personal(
     app: &App,
     verified: &VerifiedToken,
     shown: &PresentedToken<'_>,
-) -> Answer<AuthenticatedCaller> {
+) -> HandlerResult<AuthenticatedCaller> {
     // The claims of an access token must be complete, consistent, and for this platform (MC-4).
     let client = match &shown.claims.client {
         Some(Err(bad)) => return Err(refused(bad)),
@@ -199,7 +206,7 @@ async fn delegated(
     app: &App,
     verified: &VerifiedToken,
     shown: &PresentedToken<'_>,
-) -> Answer<AuthenticatedCaller> {
+) -> HandlerResult<AuthenticatedCaller> {
     let source = verified.credential_id.as_deref().unwrap_or_default();
     let id = shown.claims.id.as_deref();
     let none = || refused("the credential or session that created the token does not exist");
@@ -231,7 +238,7 @@ fn of_credential(
     verified: &VerifiedToken,
     shown: &PresentedToken<'_>,
     kind: CallerKind,
-) -> Answer<AuthenticatedCaller> {
+) -> HandlerResult<AuthenticatedCaller> {
     let CallerCredential {
         credential,
         user,
@@ -291,7 +298,7 @@ fn of_session(
     row: SessionCaller,
     verified: &VerifiedToken,
     shown: &PresentedToken<'_>,
-) -> Answer<AuthenticatedCaller> {
+) -> HandlerResult<AuthenticatedCaller> {
     require_active(&row.user)?;
     let is_idle = shown.now.duration_since(row.last_seen_at) >= session::IDLE;
     if row.expires_at <= shown.now || is_idle {
@@ -319,7 +326,7 @@ fn of_session(
     })
 }
 
-fn require_active(user: &User) -> Answer<()> {
+fn require_active(user: &User) -> HandlerResult<()> {
     if user.status == Status::Active {
         Ok(())
     } else {

@@ -11,7 +11,7 @@ use store::{Conn, projects, workspaces};
 use crate::app::App;
 use crate::caller::{Anyone, Caller, Principal};
 use crate::http_api::extract::Query;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 use crate::http_api::wire::date;
 
@@ -24,7 +24,7 @@ async fn whoami(
     Caller { principal: who, .. }: Caller<Anyone>,
     State(app): State<Arc<App>>,
     query: Query,
-) -> Answer<Json<Whoami>> {
+) -> HandlerResult<Json<Whoami>> {
     query.finish()?;
     let mut read = app.store.read().await?;
     let workspace_ids = reached(&mut read, &who).await?;
@@ -43,7 +43,7 @@ async fn whoami(
 }
 
 /// The workspaces of the caller inside its credential's boundary, oldest first.
-async fn reached(conn: &mut Conn, who: &Principal) -> Answer<Vec<String>> {
+async fn reached(conn: &mut Conn, who: &Principal) -> HandlerResult<Vec<String>> {
     let memberships = workspaces::of_user(conn, who.user.id).await?;
     let (whole, others): (Vec<_>, Vec<_>) = memberships.iter().partition(|membership| {
         who.limits

@@ -17,7 +17,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::caller::Principal;
 use crate::caller::access;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// Permissions, boundary and expiry of an issued credential or token.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ impl Grant {
         who: &Principal,
         requested: RequestedLimits,
         compat: bool,
-    ) -> Answer<Self> {
+    ) -> HandlerResult<Self> {
         Self::within(who, requested, lifetime_bound(who), compat)
     }
 
@@ -57,7 +57,11 @@ impl Grant {
     ///
     /// # Errors
     /// As for [`Self::of_credential`].
-    pub fn of_token(who: &Principal, requested: RequestedLimits, compat: bool) -> Answer<Self> {
+    pub fn of_token(
+        who: &Principal,
+        requested: RequestedLimits,
+        compat: bool,
+    ) -> HandlerResult<Self> {
         Self::within(who, requested, who.expires_at(), compat)
     }
 
@@ -66,7 +70,7 @@ impl Grant {
         requested: RequestedLimits,
         callers_end: Option<Timestamp>,
         compat: bool,
-    ) -> Answer<Self> {
+    ) -> HandlerResult<Self> {
         let asked = requested.permissions.as_deref().unwrap_or_default();
         if let Some(resources) = &requested.resources {
             Boundary::check(resources, compat)?;
@@ -183,7 +187,7 @@ pub fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
 ///
 /// # Errors
 /// 403 `insufficient_scope`.
-pub fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
+pub fn require_no_more(who: &Principal, credential: &Credential) -> HandlerResult<()> {
     let refused = || Problem::insufficient_scope(Permission::AccountCredentialsReadWrite);
     match &credential.permissions {
         None if who.limits.permissions().is_some() => return Err(refused().into()),
@@ -208,7 +212,7 @@ pub fn require_no_more(who: &Principal, credential: &Credential) -> Answer<()> {
 ///
 /// # Errors
 /// 409 `project_suspended`.
-pub async fn refuse_suspended(app: &App, resources: [Option<&Value>; 2]) -> Answer<()> {
+pub async fn refuse_suspended(app: &App, resources: [Option<&Value>; 2]) -> HandlerResult<()> {
     let leaves = resources.into_iter().flatten().flat_map(leaves);
     let targets: Vec<_> = leaves.filter_map(only_projects).collect();
     if targets.is_empty() {
@@ -246,7 +250,7 @@ const MAX_LEAVES: usize = 8;
 const MAX_TARGETS: usize = 100;
 
 /// Refuses permissions that the caller does not have. `scope` names the missing ones.
-pub fn require_permissions(who: &Principal, asked: Permissions) -> Answer<()> {
+pub fn require_permissions(who: &Principal, asked: Permissions) -> HandlerResult<()> {
     let missing: Permissions = asked
         .iter()
         .filter(|permission| !who.allows(*permission))

@@ -12,13 +12,13 @@ use super::view::view;
 use crate::app::App;
 use crate::caller::{Caller, CredentialsRead};
 use crate::http_api::extract::Path;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 pub(super) async fn get(
     Caller { principal: who, .. }: Caller<CredentialsRead>,
     State(app): State<Arc<App>>,
     Path(credential_id): Path<String>,
-) -> Answer<Json<Credential>> {
+) -> HandlerResult<Json<Credential>> {
     let Ok(id) = credential_id.parse() else {
         return Err(Problem::not_found().into());
     };

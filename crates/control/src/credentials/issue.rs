@@ -26,7 +26,7 @@ use crate::credentials::delegation;
 use crate::credentials::delegation::{Grant, RequestedLimits};
 use crate::credentials::tokens::{mint_request, text, token_id};
 use crate::http_api::extract::{Body, ClientIp};
-use crate::http_api::problem::{Answer, Refusal, bad};
+use crate::http_api::problem::{HandlerResult, Refusal, bad};
 use crate::http_api::user_text::name;
 use crate::people::notices::{self, Notice};
 use crate::people::session::is_recent;
@@ -38,7 +38,7 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     Body(body): Body<CreateCredential>,
-) -> Answer<(StatusCode, Json<IssuedCredential>)> {
+) -> HandlerResult<(StatusCode, Json<IssuedCredential>)> {
     let now = app.now();
     let name = name(&body.name)?;
     let sent = SubmittedMaterial {
@@ -96,7 +96,7 @@ pub(super) async fn create(
 
 /// Checks in the issuing transaction that the caller's credential is valid, and locks it until the
 /// transaction ends. So no credential is issued after a revocation.
-pub(super) async fn lock_issuer(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
+pub(super) async fn lock_issuer(tx: &mut Tx, who: &Principal, now: Timestamp) -> HandlerResult<()> {
     let Some(issuer) = who.source.credential() else {
         return Ok(());
     };
@@ -110,7 +110,7 @@ pub(super) async fn lock_issuer(tx: &mut Tx, who: &Principal, now: Timestamp) ->
 /// An unattended session must not issue a credential without expiry, so the user has to
 /// authenticate again. Tokens that were minted from a session expire, and so do the credentials
 /// that they issue.
-async fn require_proof(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
+async fn require_proof(tx: &mut Tx, who: &Principal, now: Timestamp) -> HandlerResult<()> {
     let Source::Session(session) = who.source else {
         return Ok(());
     };
@@ -132,7 +132,7 @@ pub(crate) async fn require_credential_quota(
     tx: &mut Tx,
     owner: UserId,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     if stored::count_active(tx, owner, now).await? <= u64::from(MAX_CREDENTIALS) {
         return Ok(());
     }
@@ -196,7 +196,7 @@ pub struct CredentialWithSecret {
 }
 
 impl CredentialWithSecret {
-    pub(super) fn shown(&self, now: Timestamp) -> Answer<IssuedCredential> {
+    pub(super) fn shown(&self, now: Timestamp) -> HandlerResult<IssuedCredential> {
         Ok(IssuedCredential {
             credential: view(&self.credential, now),
             token: self.token.as_ref().map(text).transpose()?,
@@ -210,7 +210,7 @@ pub fn issue_pat(
     owner: UserId,
     name: &str,
     expires_at: Option<Timestamp>,
-) -> Answer<CredentialWithSecret> {
+) -> HandlerResult<CredentialWithSecret> {
     let draft = NewCredential {
         owner,
         name: name.to_owned(),
@@ -230,7 +230,7 @@ pub fn issue_access_token(
     claims: AccessClaims,
     resources: Option<Value>,
     (now, expires_at): (Timestamp, Timestamp),
-) -> Answer<CredentialWithSecret> {
+) -> HandlerResult<CredentialWithSecret> {
     let draft = NewCredential {
         owner,
         name: client_name.to_owned(),
@@ -249,7 +249,7 @@ pub(crate) async fn issue_admin_pat(
     owner: UserId,
     name: &str,
     expires_at: Option<Timestamp>,
-) -> Answer<Secret> {
+) -> HandlerResult<Secret> {
     for _ in 0..MAX_DRAWS {
         let now = app.now();
         let CredentialWithSecret { credential, token } = issue_pat(app, owner, name, expires_at)?;
@@ -272,7 +272,7 @@ pub(super) fn issue(
     app: &App,
     draft: NewCredential,
     now: Timestamp,
-) -> Answer<CredentialWithSecret> {
+) -> HandlerResult<CredentialWithSecret> {
     let NewCredential {
         owner,
         name,
@@ -350,7 +350,7 @@ fn personal_token(
     source: credentials::Source,
     grant: &Grant,
     now: Timestamp,
-) -> Answer<Secret> {
+) -> HandlerResult<Secret> {
     let request = mint_request(TokenKind::Pat, owner, grant, now).ok_or_else(bad_expiry)?;
     let provenance = Provenance {
         issuer: app.config.base_url.clone(),
@@ -365,13 +365,13 @@ fn personal_token(
     )?)
 }
 
-fn hash(token: &Secret) -> Answer<SecretHash> {
+fn hash(token: &Secret) -> HandlerResult<SecretHash> {
     let text = std::str::from_utf8(token.expose()).map_err(|_| Problem::internal())?;
     Ok(SecretHash(digest(text)))
 }
 
 /// The boundary, from either name in the request.
-fn resources(resources: Option<Value>, grants: Option<Value>) -> Answer<Option<Value>> {
+fn resources(resources: Option<Value>, grants: Option<Value>) -> HandlerResult<Option<Value>> {
     match (resources, grants) {
         (Some(_), Some(_)) => Err(bad("tunnelsGrants", "cannot be combined with resources")),
         (resources, None) => Ok(resources),
@@ -383,7 +383,7 @@ fn resources(resources: Option<Value>, grants: Option<Value>) -> Answer<Option<V
 fn permissions(
     permissions: Option<Vec<Permission>>,
     policy: Option<PermissionPolicy>,
-) -> Answer<Option<Vec<Permission>>> {
+) -> HandlerResult<Option<Vec<Permission>>> {
     let Some(policy) = policy else {
         return Ok(permissions);
     };
@@ -423,7 +423,11 @@ fn is_of_engine(permission: Permission) -> bool {
 }
 
 /// The expiry: in the future, in whole seconds, and not after that of the issuing credential.
-fn expiry(given: Option<&str>, who: &Principal, now: Timestamp) -> Answer<Option<Timestamp>> {
+fn expiry(
+    given: Option<&str>,
+    who: &Principal,
+    now: Timestamp,
+) -> HandlerResult<Option<Timestamp>> {
     let Some(text) = given else {
         return Ok(None);
     };

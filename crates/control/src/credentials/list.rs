@@ -13,13 +13,13 @@ use super::view::view;
 use crate::app::App;
 use crate::caller::{Caller, CredentialsRead};
 use crate::http_api::extract::Query;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 pub(super) async fn list(
     Caller { principal: who, .. }: Caller<CredentialsRead>,
     State(app): State<Arc<App>>,
     mut query: Query,
-) -> Answer<Json<CredentialList>> {
+) -> HandlerResult<Json<CredentialList>> {
     let page = query.page()?;
     let search = query.text("q");
     let kind = one_of(&mut query, "type", Kind::from_word, "pat, app or mtls")?;
@@ -51,7 +51,7 @@ fn one_of<T>(
     name: &str,
     of_word: fn(&str) -> Option<T>,
     expected: &str,
-) -> Answer<Option<T>> {
+) -> HandlerResult<Option<T>> {
     let Some(word) = query.text(name) else {
         return Ok(None);
     };

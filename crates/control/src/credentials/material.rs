@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
 use types::problem::Problem;
 use x509_parser::prelude::{FromDer as _, SubjectPublicKeyInfo, X509Certificate};
 
-use crate::http_api::problem::{Answer, bad};
+use crate::http_api::problem::{HandlerResult, bad};
 
 /// Validated key material.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Material {
         kind: CredentialKind,
         sent: SubmittedMaterial<'_>,
         now: Timestamp,
-    ) -> Answer<Self> {
+    ) -> HandlerResult<Self> {
         let of_kinds = [
             ("publicKeyPem", sent.public_key, CredentialKind::App),
             ("certificatePem", sent.certificate, CredentialKind::Mtls),
@@ -82,7 +82,7 @@ const P_256: &str = "1.2.840.10045.3.1.7";
 const P_521: &str = "1.3.132.0.35";
 const ED25519: &str = "1.3.101.112";
 
-fn public_key(pem: &str) -> Answer<Material> {
+fn public_key(pem: &str) -> HandlerResult<Material> {
     let field = "publicKeyPem";
     let unusable = || {
         bad(
@@ -114,7 +114,7 @@ fn public_key(pem: &str) -> Answer<Material> {
 }
 
 /// SHA-256 of one certificate that is currently valid.
-fn certificate(field: &str, pem: &str, is_issuer: bool, now: Timestamp) -> Answer<[u8; 32]> {
+fn certificate(field: &str, pem: &str, is_issuer: bool, now: Timestamp) -> HandlerResult<[u8; 32]> {
     let unusable = || bad(field, format!("{field} is not a single certificate in PEM"));
     let sections: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let [Ok(der)] = sections.as_slice() else {

@@ -9,7 +9,7 @@ use types::problem::Problem;
 
 use crate::caller::Principal;
 use crate::credentials::delegation;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 
 /// The credential with this id, revoked or not, if the caller may change it: its own, or one with
 /// no more permissions than the caller has (CP-11).
@@ -17,7 +17,7 @@ use crate::http_api::problem::{Answer, Refusal};
 /// # Errors
 /// 404 if the caller's user has no credential with this id; 403 if it has more permissions than the
 /// caller.
-pub(super) async fn find(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Credential> {
+pub(super) async fn find(tx: &mut Tx, who: &Principal, id: &str) -> HandlerResult<Credential> {
     let not_found = || Refusal::from(Problem::not_found());
     let id: CredentialId = id.parse().map_err(|_| not_found())?;
     let credential = stored::of_user_by_id(tx, who.user.id, id).await?;

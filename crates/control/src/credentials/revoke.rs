@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite};
 use crate::http_api::extract::{ClientIp, Path, Query};
-use crate::http_api::problem::{Answer, bad};
+use crate::http_api::problem::{HandlerResult, bad};
 
 /// Revokes a credential. Tokens that were minted from it become invalid, because every verification
 /// checks their source. Credentials that it issued stay valid, unless the caller requests their
@@ -24,7 +24,7 @@ pub(super) async fn revoke(
     ClientIp(ip): ClientIp,
     Path(credential_id): Path<String>,
     mut query: Query,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     let with_issued = match query.text("issued").as_deref() {
         None | Some("false") => false,
         Some("true") => true,

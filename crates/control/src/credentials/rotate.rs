@@ -19,7 +19,7 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::caller::{Caller, CredentialsWrite};
 use crate::credentials::delegation::Grant;
 use crate::http_api::extract::{ClientIp, OptionalBody, Path};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::people::notices::{self, Notice};
 
 /// Replaces a credential. The successor is a separate credential with the same permissions. The old
@@ -30,7 +30,7 @@ pub(super) async fn rotate(
     ClientIp(ip): ClientIp,
     Path(credential_id): Path<String>,
     OptionalBody(body): OptionalBody<RotateCredential>,
-) -> Answer<Json<IssuedCredential>> {
+) -> HandlerResult<Json<IssuedCredential>> {
     let body = body.unwrap_or_default();
     let overlap = body.overlap_seconds.unwrap_or(0);
     if overlap > MAX_OVERLAP_SECONDS {

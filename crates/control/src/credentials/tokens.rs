@@ -17,7 +17,7 @@ use crate::caller::{Caller, Principal, TokensCreate};
 use crate::credentials::delegation;
 use crate::credentials::delegation::{Grant, RequestedLimits};
 use crate::http_api::extract::Body;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 use crate::http_api::wire::date;
 use crate::runtime::metrics;
@@ -32,7 +32,7 @@ async fn mint(
     Caller { principal: who, .. }: Caller<TokensCreate>,
     State(app): State<Arc<App>>,
     Body(body): Body<MintToken>,
-) -> Answer<Json<MintedToken>> {
+) -> HandlerResult<Json<MintedToken>> {
     let targets = [who.resources.as_ref(), body.resources.as_ref()];
     delegation::refuse_suspended(&app, targets).await?;
     let minted = delegate(&app, &who, body)?;
@@ -41,7 +41,7 @@ async fn mint(
 }
 
 /// Mints a token of type `auth` for the caller's user.
-pub fn delegate(app: &App, who: &Principal, asked: MintToken) -> Answer<MintedToken> {
+pub fn delegate(app: &App, who: &Principal, asked: MintToken) -> HandlerResult<MintedToken> {
     let now = app.now();
     let ttl = asked.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS);
     if !(1..=MAX_TTL_SECONDS).contains(&ttl) {
@@ -105,14 +105,14 @@ pub(crate) fn mint_request(
 }
 
 /// A token id for `jti`.
-pub(crate) fn token_id(now: Timestamp) -> Answer<String> {
+pub(crate) fn token_id(now: Timestamp) -> HandlerResult<String> {
     // Any id that sorts by time is suitable. It refers to no stored object.
     let id = EventId::new(unix_millis(now), random::bytes()?);
     Ok(id.as_str().replacen(EventId::PREFIX, "tok", 1))
 }
 
 /// The text of a new token, for the only response that contains it.
-pub(crate) fn text(token: &credentials::Secret) -> Answer<String> {
+pub(crate) fn text(token: &credentials::Secret) -> HandlerResult<String> {
     let text = String::from_utf8(token.expose().to_vec());
     Ok(text.map_err(|_| Problem::internal())?)
 }

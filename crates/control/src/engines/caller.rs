@@ -13,7 +13,7 @@ use super::cluster::Cluster;
 use crate::app::App;
 use crate::caller::Bearer;
 use crate::http_api::extract::ClientIp;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::throttle::TooSoon;
 use crate::runtime::metrics;
 
@@ -28,7 +28,7 @@ pub(super) struct Engine {
 impl FromRequestParts<Arc<App>> for Engine {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> HandlerResult<Self> {
         let ClientIp(ip) = ClientIp::from_request_parts(parts, app).await?;
         let cluster = match Bearer::of(&parts.headers) {
             Bearer::Token(secret) => app.engines.cluster(secret),

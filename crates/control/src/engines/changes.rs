@@ -16,7 +16,7 @@ use super::lines::lines;
 use super::link::Link;
 use crate::app::App;
 use crate::http_api::extract::{ClientIp, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// Opens a link. It fails if the database does not respond.
 pub(super) async fn stream(
@@ -24,7 +24,7 @@ pub(super) async fn stream(
     State(app): State<Arc<App>>,
     ClientIp(ip): ClientIp,
     mut query: Query,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let since = query.text("since");
     query.finish()?;
     let place = app.engines.acquire_link_permit()?;

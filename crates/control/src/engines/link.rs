@@ -14,7 +14,7 @@ use super::cluster::Cluster;
 use super::lines::{LineError, Lines};
 use super::{current_items, items, snapshot};
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::keys::KeyError;
 use crate::runtime::metrics;
 use crate::runtime::random;
@@ -67,7 +67,7 @@ impl Link {
         from: IpAddr,
         told: Option<Version>,
         out: Lines,
-    ) -> Answer<Self> {
+    ) -> HandlerResult<Self> {
         let since = app.now();
         Ok(Self {
             app,

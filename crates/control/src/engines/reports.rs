@@ -33,7 +33,7 @@ use super::cluster::Cluster;
 use crate::app::App;
 use crate::billing::plans::Catalogue;
 use crate::http_api::extract::{read_body, read_json_within};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::runtime::metrics;
 use crate::runtime::random;
 use crate::webhooks;
@@ -43,7 +43,7 @@ pub(super) async fn receive(
     engine: Engine,
     State(app): State<Arc<App>>,
     request: Request,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let body = read_body(request.into_body(), MAX_REPORT_BYTES).await?;
     let report: Report = read_json_within(&body, LIMITS)?;
     drop(body);
@@ -88,7 +88,7 @@ struct Stream {
 }
 
 impl Batch {
-    fn of(report: Report, now: Timestamp) -> Answer<Self> {
+    fn of(report: Report, now: Timestamp) -> HandlerResult<Self> {
         let is_hex = |text: &str, digits| {
             text.len() == digits && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
         };
@@ -132,7 +132,7 @@ impl Batch {
         at: RecordPosition,
         record: StreamRecord,
         is_hex: impl Fn(&str, usize) -> bool,
-    ) -> Answer<()> {
+    ) -> HandlerResult<()> {
         if !is_hex(&record.stream_id, 24) {
             return Err(at.bad("stream_id", "expected 24 hexadecimal digits"));
         }
@@ -166,7 +166,7 @@ impl Batch {
         Ok(())
     }
 
-    fn event(&mut self, at: RecordPosition, record: EventRecord) -> Answer<()> {
+    fn event(&mut self, at: RecordPosition, record: EventRecord) -> HandlerResult<()> {
         let project = at.project(&record.project_id)?;
         let event =
             Event::deserialize(record.event).map_err(|_| at.bad("event", "is not an event"))?;
@@ -177,7 +177,7 @@ impl Batch {
         Ok(())
     }
 
-    fn usage(&mut self, at: RecordPosition, record: &UsageRecord) -> Answer<()> {
+    fn usage(&mut self, at: RecordPosition, record: &UsageRecord) -> HandlerResult<()> {
         let project = at.project(&record.project_id)?;
         let sum = self.usage.entry((project, record.hour)).or_default();
         let counts = [
@@ -201,7 +201,7 @@ impl Batch {
         counts.into_iter().try_for_each(|count| at.add(count))
     }
 
-    fn turn(&mut self, at: RecordPosition, record: &TurnUsageRecord) -> Answer<()> {
+    fn turn(&mut self, at: RecordPosition, record: &TurnUsageRecord) -> HandlerResult<()> {
         let project = at.project(&record.project_id)?;
         let sum = self.turn.entry((project, record.hour)).or_default();
         let counts = [
@@ -215,14 +215,18 @@ impl Batch {
         counts.into_iter().try_for_each(|count| at.add(count))
     }
 
-    fn inventory(&mut self, at: RecordPosition, record: &InventoryRecord) -> Answer<()> {
+    fn inventory(&mut self, at: RecordPosition, record: &InventoryRecord) -> HandlerResult<()> {
         let project = at.project(&record.project_id)?;
         self.inventory
             .insert(project, (record.clients, record.tunnels));
         Ok(())
     }
 
-    fn session_ended(&mut self, at: RecordPosition, record: SessionEndedRecord) -> Answer<()> {
+    fn session_ended(
+        &mut self,
+        at: RecordPosition,
+        record: SessionEndedRecord,
+    ) -> HandlerResult<()> {
         let project = at.project(&record.project_id)?;
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if record.id.is_empty() || record.id.len() > MAX_ID || !record.id.bytes().all(is_part) {
@@ -234,7 +238,7 @@ impl Batch {
 
     /// Stores the batch, unless it was stored before. Returns the last stored sequence number of
     /// the reporter.
-    async fn store(self, app: &App, cluster: &Cluster) -> Answer<u64> {
+    async fn store(self, app: &App, cluster: &Cluster) -> HandlerResult<u64> {
         let now = self.now;
         let mut tx = app.store.begin().await?;
         let (domain, reporter) = (&cluster.domain, &self.reporter);
@@ -306,7 +310,7 @@ impl Batch {
     }
 
     /// The projects of the batch that the cluster serves.
-    async fn served(&self, tx: &mut Tx, cluster: &Cluster) -> Answer<ServedProjects> {
+    async fn served(&self, tx: &mut Tx, cluster: &Cluster) -> HandlerResult<ServedProjects> {
         let mut ids: BTreeSet<ProjectId> = BTreeSet::new();
         ids.extend(self.streams.iter().map(|stream| stream.project));
         ids.extend(self.events.iter().map(|(id, _)| *id));
@@ -339,7 +343,7 @@ async fn store_stream(
     project: &directory::Project,
     stream: Stream,
     now: Timestamp,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     let search = searchable_text(&stream.summary);
     let log = logs::Log {
         id: LogId::new(unix_millis(stream.created_at), random::bytes()?),
@@ -362,7 +366,7 @@ async fn store_event(
     (cluster, project): (&Cluster, &directory::Project),
     event: Event,
     now: Timestamp,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     // The platform determines the owner and does not rely on the engine for it.
     let event = Event {
         created_at: event.created_at.min(now),
@@ -461,12 +465,12 @@ impl RecordPosition {
         bad(&format!("records.{}.{member}", self.0), message)
     }
 
-    fn project(self, id: &str) -> Answer<ProjectId> {
+    fn project(self, id: &str) -> HandlerResult<ProjectId> {
         let id = id.parse();
         id.map_err(|_| self.bad("project_id", "is not the id of a project"))
     }
 
-    fn add(self, (sum, member, more): (&mut i64, &str, u64)) -> Answer<()> {
+    fn add(self, (sum, member, more): (&mut i64, &str, u64)) -> HandlerResult<()> {
         let more = i64::try_from(more).ok().filter(|more| *more <= MAX_COUNT);
         let more = more.ok_or_else(|| self.bad(member, "is too large"))?;
         *sum = sum.saturating_add(more);

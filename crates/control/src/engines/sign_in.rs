@@ -22,7 +22,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::caller::access;
 use crate::credentials::tokens;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::pages::layout::{MessagePage, NextPath, PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
@@ -59,7 +59,7 @@ pub(super) async fn show(
 }
 
 /// Checks that the user may open streams to the tunnels of the project.
-async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> Answer<()> {
+async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> HandlerResult<()> {
     const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
     let principal = who.principal();
     let mut conn = app.store.read().await?;
@@ -82,7 +82,12 @@ async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> Answer<()> {
 /// Redirects to the tunnel with the code. The address is not cached, and not sent as a referrer.
 /// This is a 303, except after a form: browsers apply the `form-action` of a form's page to
 /// redirects, and no page allows a tunnel's host. Then a page redirects.
-fn redirect_back(app: &App, who: &SignedIn, asked: &SignIn, by_page: bool) -> Answer<Response> {
+fn redirect_back(
+    app: &App,
+    who: &SignedIn,
+    asked: &SignIn,
+    by_page: bool,
+) -> HandlerResult<Response> {
     let now = app.now();
     let host = &asked.host;
     let claims = SignInClaims {

@@ -10,7 +10,7 @@ use types::problem::Problem;
 pub struct Refusal(Box<Problem>);
 
 /// Result of a handler or a service function.
-pub type Answer<T> = Result<T, Refusal>;
+pub type HandlerResult<T> = Result<T, Refusal>;
 
 impl Refusal {
     /// The problem for the caller.

@@ -21,7 +21,7 @@ use self::source::SourceLimiter;
 pub(crate) use self::source::note_credential;
 pub(crate) use self::source_layer::limit_sources;
 use crate::caller::Principal;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// The buckets of one process; a part of [`crate::app::App`].
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl RateLimiter {
     }
 
     /// Takes a token of a caller that another interface has authenticated.
-    pub(crate) fn admit(&self, who: &Principal) -> Answer<()> {
+    pub(crate) fn admit(&self, who: &Principal) -> HandlerResult<()> {
         self.take(who)
             .map(|_| ())
             .map_err(|limit| limit.refusal().into())

@@ -2,7 +2,7 @@
 
 use api::control::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS};
 
-use crate::http_api::problem::{Answer, bad};
+use crate::http_api::problem::{HandlerResult, bad};
 
 /// An untrusted text for use in a mail or inside another line. Each invisible character becomes a
 /// space.
@@ -24,7 +24,7 @@ pub(crate) fn is_unseen(letter: char) -> bool {
 }
 
 /// Validates the name in the field `name`. White space around it is removed.
-pub(crate) fn name(given: &str) -> Answer<String> {
+pub(crate) fn name(given: &str) -> HandlerResult<String> {
     let name = given.trim();
     let length = name.chars().count();
     if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(is_unseen) {
@@ -36,7 +36,7 @@ pub(crate) fn name(given: &str) -> Answer<String> {
 }
 
 /// Validates the description in the field `description`, which may have several lines.
-pub(crate) fn description(given: &str) -> Answer<String> {
+pub(crate) fn description(given: &str) -> HandlerResult<String> {
     let text = given.trim();
     let is_odd = |letter: char| letter.is_control() && letter != '\n';
     if text.chars().count() > MAX_DESCRIPTION_CHARS || text.chars().any(is_odd) {

@@ -10,14 +10,14 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::http_api::contracts::cached;
 use crate::http_api::extract::Path;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 
 /// `GET /keyrings/turn/{realm}.spki.der.hex`.
 pub(super) async fn serve(
     State(app): State<Arc<App>>,
     Path(keyring): Path<String>,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let relay = keyring
         .strip_suffix(".spki.der.hex")
         .and_then(|realm| app.keys.turn_relay(realm));

@@ -10,7 +10,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKe
 use types::problem::Problem;
 use zeroize::Zeroizing;
 
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// Encrypts and decrypts the secrets of one purpose.
@@ -24,14 +24,14 @@ impl fmt::Debug for Seal {
 
 impl Seal {
     /// Creates the encryption with a key that is only used for this purpose.
-    pub(crate) fn new(key: &[u8; 32]) -> Answer<Self> {
+    pub(crate) fn new(key: &[u8; 32]) -> HandlerResult<Self> {
         UnboundKey::new(&AES_256_GCM, key)
             .map(|key| Self(LessSafeKey::new(key)))
             .map_err(|_| Problem::internal().into())
     }
 
     /// Encrypts a secret for the row of `owner`.
-    pub(crate) fn seal(&self, owner: &str, secret: &[u8]) -> Answer<Vec<u8>> {
+    pub(crate) fn seal(&self, owner: &str, secret: &[u8]) -> HandlerResult<Vec<u8>> {
         let nonce = random::bytes::<NONCE_LEN>()?;
         let mut sealed = nonce.to_vec();
         let mut text = secret.to_vec();

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use types::id::UserId;
 use types::problem::Problem;
 
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// Searches in progress; a part of [`crate::app::App`].
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl SearchLimit {
     ///
     /// # Errors
     /// The user has too many searches in progress, or those of other users take too long.
-    pub async fn begin(&self, user: UserId) -> Answer<Search<'_>> {
+    pub async fn begin(&self, user: UserId) -> HandlerResult<Search<'_>> {
         if !self.of_users.lock().add_within(user, MAX_OF_USER) {
             let detail = "Your previous searches are still running.";
             return Err(Problem::too_many_requests()

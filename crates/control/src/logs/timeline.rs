@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use types::problem::Problem;
 
 use crate::http_api::extract::Query;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 
 /// A time range. It includes `start` and excludes `close_links`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Range {
 
 impl Range {
     /// Removes the range from a query.
-    pub(crate) fn take(query: &mut Query, now: Timestamp) -> Answer<Self> {
+    pub(crate) fn take(query: &mut Query, now: Timestamp) -> HandlerResult<Self> {
         let (timeline, start) = (query.text("timeline"), query.text("start"));
         let end = query.text("end");
         Self::read(timeline.as_deref(), start.as_deref(), end.as_deref(), now)
@@ -38,7 +38,7 @@ impl Range {
         start: Option<&str>,
         end: Option<&str>,
         now: Timestamp,
-    ) -> Answer<Self> {
+    ) -> HandlerResult<Self> {
         if let Some(word) = timeline {
             if start.is_some() || end.is_some() {
                 return Err(refused("timeline", "cannot be combined with start and end"));

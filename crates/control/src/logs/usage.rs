@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, PlanRead};
 use crate::http_api::extract::{Query, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 use crate::logs::timeline::{Range, rfc3339};
 
@@ -34,7 +34,7 @@ async fn plan(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     query: Query,
-) -> Answer<Json<ProjectPlan>> {
+) -> HandlerResult<Json<ProjectPlan>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
@@ -63,7 +63,7 @@ async fn tunnels(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     query: Query,
-) -> Answer<Json<Usage>> {
+) -> HandlerResult<Json<Usage>> {
     let range = range(&app, query)?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
@@ -87,7 +87,7 @@ async fn relays(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     query: Query,
-) -> Answer<Json<TurnUsage>> {
+) -> HandlerResult<Json<TurnUsage>> {
     let range = range(&app, query)?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
@@ -106,7 +106,7 @@ async fn relays(
     }))
 }
 
-fn range(app: &App, mut query: Query) -> Answer<Range> {
+fn range(app: &App, mut query: Query) -> HandlerResult<Range> {
     let range = Range::take(&mut query, app.now())?;
     query.finish()?;
     Ok(range.in_hours())

@@ -22,7 +22,7 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::credentials::delegation;
 use crate::credentials::delegation::Grant;
 use crate::http_api::extract::ClientIp;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page_leading_to, page_with, see_other};
 use crate::pages::signed_in;
@@ -101,7 +101,7 @@ pub(super) async fn submit(
 }
 
 /// Finds the request that a page showed, by the secret in the submitted form.
-async fn find(app: &App, secret: &str) -> Answer<Option<ShownRequest>> {
+async fn find(app: &App, secret: &str) -> HandlerResult<Option<ShownRequest>> {
     let Some(secret) = LinkSecret::parse(secret) else {
         return Ok(None);
     };
@@ -130,7 +130,7 @@ async fn give_code(
     request: &AuthorizationRequest<'_>,
     approval: Grant,
     actor: &Actor,
-) -> Answer<LinkSecret> {
+) -> HandlerResult<LinkSecret> {
     let now = app.now();
     let code = LinkSecret::draw()?;
     let stored = StoredCode {
@@ -181,7 +181,7 @@ async fn consent_page(
     app: &App,
     who: &SignedIn,
     request: &AuthorizationRequest<'_>,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let approval = Grant::of_oauth_client(&who.principal(), request.scope);
     let now = app.now();
     let secret = LinkSecret::draw()?;
@@ -217,7 +217,7 @@ pub(super) struct Workspaces {
 }
 
 impl Workspaces {
-    pub(super) async fn of(app: &App, who: &SignedIn) -> Answer<Self> {
+    pub(super) async fn of(app: &App, who: &SignedIn) -> HandlerResult<Self> {
         let mut read = app.store.read().await?;
         let found = workspaces::of_user(&mut read, who.user.id).await?;
         let limits = who.principal().limits;

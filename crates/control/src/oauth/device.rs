@@ -29,7 +29,7 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::credentials::delegation;
 use crate::credentials::delegation::Grant;
 use crate::http_api::extract::{ClientIp, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::pages::form::Form;
 use crate::pages::layout::{MessagePage, PageRefusal, page, page_with};
 use crate::pages::signed_in;
@@ -161,7 +161,7 @@ async fn find<'a>(
     who: &SignedIn,
     ip: IpAddr,
     typed: &str,
-) -> Answer<DeviceGrantLookup<'a>> {
+) -> HandlerResult<DeviceGrantLookup<'a>> {
     let (now, place) = (app.now(), source_network(ip));
     if let Err(wait) = app.oauth.codes_by_network.record_attempt(&place, now) {
         return Ok(DeviceGrantLookup::TooSoon(wait));
@@ -198,7 +198,7 @@ async fn note(
     code: UserCode,
     client: &Client,
     approval: Option<Grant>,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     if let Some(approval) = &approval {
         delegation::refuse_suspended(app, [approval.resources(), None]).await?;
     }
@@ -253,7 +253,7 @@ async fn approval_page(
     code: UserCode,
     grant: &DeviceGrant,
     client: &Client,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let asked = requested_permissions(grant);
     let approval = Grant::of_oauth_client(&who.principal(), asked);
     let from: Option<IpAddr> = grant.ip.parse().ok();

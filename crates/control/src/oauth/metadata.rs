@@ -15,13 +15,13 @@ use types::permission::Permission;
 use super::token::{CODE_GRANT, DEVICE_GRANT};
 use crate::app::App;
 use crate::http_api::contracts::cached;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// RFC 8414 section 3.
 pub(super) async fn authorization_server(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let config = &app.config;
     let metadata = AuthorizationServerMetadata {
         issuer: config.base_url.clone(),
@@ -47,7 +47,7 @@ pub(super) async fn authorization_server(
 pub(super) async fn protected_resource(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-) -> Answer<Response> {
+) -> HandlerResult<Response> {
     let config = &app.config;
     let metadata = ProtectedResourceMetadata {
         resource: config.base_url.clone(),
@@ -72,7 +72,7 @@ pub(super) fn manages_access(permission: Permission) -> bool {
     )
 }
 
-fn document(metadata: &impl serde::Serialize, headers: &HeaderMap) -> Answer<Response> {
+fn document(metadata: &impl serde::Serialize, headers: &HeaderMap) -> HandlerResult<Response> {
     let text = serde_json::to_string(metadata).map_err(|_| types::problem::Problem::internal())?;
     Ok(cached("application/json", &text.into(), headers))
 }

@@ -22,7 +22,7 @@ use super::scope::resource;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::extract::ClientIp;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::secret_link::LinkSecret;
 use crate::runtime::random;
 
@@ -110,7 +110,7 @@ impl Request<'_> {
         Err(no_free_id())
     }
 
-    async fn revoke_issued_token(&self, hash: SecretHash) -> Answer<()> {
+    async fn revoke_issued_token(&self, hash: SecretHash) -> HandlerResult<()> {
         let app = self.app;
         let now = app.now();
         let mut tx = app.store.begin().await?;
@@ -184,7 +184,7 @@ impl Request<'_> {
         Err(no_free_id())
     }
 
-    fn credential_id(&self) -> Answer<CredentialId> {
+    fn credential_id(&self) -> HandlerResult<CredentialId> {
         let now = unix_millis(self.app.now());
         Ok(CredentialId::new(now, random::bytes()?))
     }

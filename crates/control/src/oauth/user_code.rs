@@ -4,7 +4,7 @@ use aws_lc_rs::hmac;
 use store::SecretHash;
 
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// Eight letters, 34 bits: enough for ten minutes behind a throttle, and short enough to type.
@@ -13,7 +13,7 @@ pub(super) struct UserCode([u8; LETTERS]);
 
 impl UserCode {
     /// Draws a code. Bytes that would make some letters more likely than others are drawn again.
-    pub(super) fn draw() -> Answer<Self> {
+    pub(super) fn draw() -> HandlerResult<Self> {
         let mut letters = [0; LETTERS];
         let mut at = 0;
         loop {
@@ -55,7 +55,7 @@ impl UserCode {
 
     /// The keyed hash to store. All codes can be tried against a plain hash within a minute. With
     /// the key, a copy of the database approves nothing.
-    pub(super) fn hash(self, app: &App) -> Answer<SecretHash> {
+    pub(super) fn hash(self, app: &App) -> HandlerResult<SecretHash> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &app.keys.derive("oauth-user-code")?);
         let mut hash = [0; 32];
         for (byte, given) in hash.iter_mut().zip(hmac::sign(&key, &self.0).as_ref()) {

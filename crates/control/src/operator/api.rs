@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::audit::entry;
 use crate::caller::Operator;
 use crate::http_api::extract::{Body, ClientIp, Page, Query, Segment};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::http_api::wire::date;
 
 type AppState = State<Arc<App>>;
@@ -26,7 +26,7 @@ pub(super) async fn list_users(
     _: Operator,
     State(app): AppState,
     mut query: Query,
-) -> Answer<Json<OperatorUserList>> {
+) -> HandlerResult<Json<OperatorUserList>> {
     let sorts = [
         ("id", users::Sort::Id),
         ("email", users::Sort::Email),
@@ -47,7 +47,7 @@ pub(super) async fn get_user(
     _: Operator,
     State(app): AppState,
     Segment(id): Segment,
-) -> Answer<Json<OperatorUser>> {
+) -> HandlerResult<Json<OperatorUser>> {
     let mut read = app.store.read().await?;
     let found = users::by_id(&mut read, named(&id)?).await?;
     found.map(user).map(Json).ok_or_else(missing)
@@ -59,7 +59,7 @@ pub(super) async fn suspend_user(
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
     Body(body): Body<Suspend>,
-) -> Answer<Json<OperatorUser>> {
+) -> HandlerResult<Json<OperatorUser>> {
     let reason = Reason::parse(&body.reason)?;
     let subject = Subject::User(named(&id)?);
     suspend(&app, &operator, ip, subject, &reason).await?;
@@ -71,7 +71,7 @@ pub(super) async fn resume_user(
     State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
-) -> Answer<Json<OperatorUser>> {
+) -> HandlerResult<Json<OperatorUser>> {
     resume(&app, &operator, ip, Subject::User(named(&id)?)).await?;
     get_user(operator, State(app), Segment(id)).await
 }
@@ -80,7 +80,7 @@ pub(super) async fn list_workspaces(
     _: Operator,
     State(app): AppState,
     mut query: Query,
-) -> Answer<Json<OperatorWorkspaceList>> {
+) -> HandlerResult<Json<OperatorWorkspaceList>> {
     let sorts = [
         ("id", workspaces::Sort::Id),
         ("name", workspaces::Sort::Name),
@@ -100,7 +100,7 @@ pub(super) async fn get_workspace(
     _: Operator,
     State(app): AppState,
     Segment(id): Segment,
-) -> Answer<Json<OperatorWorkspace>> {
+) -> HandlerResult<Json<OperatorWorkspace>> {
     let mut read = app.store.read().await?;
     let found = workspaces::by_id(&mut read, named(&id)?).await?;
     found.map(workspace).map(Json).ok_or_else(missing)
@@ -112,7 +112,7 @@ pub(super) async fn suspend_workspace(
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
     Body(body): Body<Suspend>,
-) -> Answer<Json<OperatorWorkspace>> {
+) -> HandlerResult<Json<OperatorWorkspace>> {
     let reason = Reason::parse(&body.reason)?;
     let subject = Subject::Workspace(named(&id)?);
     suspend(&app, &operator, ip, subject, &reason).await?;
@@ -124,7 +124,7 @@ pub(super) async fn resume_workspace(
     State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
-) -> Answer<Json<OperatorWorkspace>> {
+) -> HandlerResult<Json<OperatorWorkspace>> {
     resume(&app, &operator, ip, Subject::Workspace(named(&id)?)).await?;
     get_workspace(operator, State(app), Segment(id)).await
 }
@@ -133,7 +133,7 @@ pub(super) async fn list_projects(
     _: Operator,
     State(app): AppState,
     mut query: Query,
-) -> Answer<Json<OperatorProjectList>> {
+) -> HandlerResult<Json<OperatorProjectList>> {
     let list = List::take(&mut query, &crate::projects::SORTS)?;
     query.finish()?;
     let mut read = app.store.read().await?;
@@ -149,7 +149,7 @@ pub(super) async fn get_project(
     _: Operator,
     State(app): AppState,
     Segment(id): Segment,
-) -> Answer<Json<OperatorProject>> {
+) -> HandlerResult<Json<OperatorProject>> {
     let mut read = app.store.read().await?;
     let found = projects::by_id(&mut read, named(&id)?).await?;
     found.map(project).map(Json).ok_or_else(missing)
@@ -161,7 +161,7 @@ pub(super) async fn suspend_project(
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
     Body(body): Body<Suspend>,
-) -> Answer<Json<OperatorProject>> {
+) -> HandlerResult<Json<OperatorProject>> {
     let reason = Reason::parse(&body.reason)?;
     let subject = Subject::Project(named(&id)?);
     suspend(&app, &operator, ip, subject, &reason).await?;
@@ -173,7 +173,7 @@ pub(super) async fn resume_project(
     State(app): AppState,
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
-) -> Answer<Json<OperatorProject>> {
+) -> HandlerResult<Json<OperatorProject>> {
     resume(&app, &operator, ip, Subject::Project(named(&id)?)).await?;
     get_project(operator, State(app), Segment(id)).await
 }
@@ -182,7 +182,7 @@ pub(super) async fn list_audit(
     _: Operator,
     State(app): AppState,
     mut query: Query,
-) -> Answer<Json<AuditList>> {
+) -> HandlerResult<Json<AuditList>> {
     let page = query.page()?;
     query.finish()?;
     let mut read = app.store.read().await?;
@@ -202,7 +202,7 @@ struct List<S> {
 }
 
 impl<S: Copy + Default> List<S> {
-    fn take(query: &mut Query, sorts: &[(&str, S)]) -> Answer<Self> {
+    fn take(query: &mut Query, sorts: &[(&str, S)]) -> HandlerResult<Self> {
         let page = query.page()?;
         Ok(Self {
             search: query.text("q").filter(|text| !text.is_empty()),
@@ -214,7 +214,7 @@ impl<S: Copy + Default> List<S> {
 }
 
 /// Parses an id. An invalid one gives 404.
-fn named<T: std::str::FromStr>(id: &str) -> Answer<T> {
+fn named<T: std::str::FromStr>(id: &str) -> HandlerResult<T> {
     id.parse().map_err(|_| missing())
 }
 

@@ -17,7 +17,7 @@ use crate::caller::Operator;
 use crate::config::EngineConfig;
 use crate::engines::{INVENTORY_EXPIRY, LINK_EXPIRY};
 use crate::http_api::extract::Query;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::wire::date;
 use crate::pages::layout::{PageRefusal, page};
 use crate::pages::signed_in;
@@ -28,7 +28,7 @@ pub(super) async fn list(
     _: Operator,
     State(app): State<Arc<App>>,
     query: Query,
-) -> Answer<Json<OperatorEngineList>> {
+) -> HandlerResult<Json<OperatorEngineList>> {
     query.finish()?;
     Ok(Json(shown(&app).await?))
 }
@@ -50,7 +50,7 @@ pub(super) async fn show(
     Ok(page(&EnginesPage { list }))
 }
 
-async fn shown(app: &App) -> Answer<OperatorEngineList> {
+async fn shown(app: &App) -> HandlerResult<OperatorEngineList> {
     let mut conn = app.store.read().await?;
     let head = changes::head(&mut conn).await?;
     let mut clusters = Vec::with_capacity(app.config.engines.len());
@@ -63,7 +63,11 @@ async fn shown(app: &App) -> Answer<OperatorEngineList> {
     })
 }
 
-async fn cluster(app: &App, conn: &mut Conn, engine: &EngineConfig) -> Answer<OperatorCluster> {
+async fn cluster(
+    app: &App,
+    conn: &mut Conn,
+    engine: &EngineConfig,
+) -> HandlerResult<OperatorCluster> {
     let domain = &engine.cluster_domain;
     let ago = |time| app.now().saturating_sub(time).unwrap_or(Timestamp::MIN);
     let since = ago(LINK_EXPIRY);

@@ -10,7 +10,7 @@ use types::problem::Problem;
 
 use crate::app::App;
 use crate::credentials::issue_admin_pat;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::people::accounts;
 use crate::people::password::{Password, Verdict};
 use crate::runtime::random;
@@ -20,7 +20,7 @@ use crate::runtime::random;
 ///
 /// # Errors
 /// The address is invalid, or the database fails.
-pub async fn first_admin(app: &App, email: &str) -> Answer<Option<Secret>> {
+pub async fn first_admin(app: &App, email: &str) -> HandlerResult<Option<Secret>> {
     let mut read = app.store.read().await?;
     let known = users::by_email(&mut read, email).await?;
     drop(read);
@@ -40,7 +40,7 @@ pub async fn first_admin(app: &App, email: &str) -> Answer<Option<Secret>> {
 ///
 /// # Errors
 /// The system's random generator fails.
-pub fn draw_password() -> Answer<String> {
+pub fn draw_password() -> HandlerResult<String> {
     Ok(URL_SAFE_NO_PAD.encode(random::bytes::<PASSWORD_BYTES>()?))
 }
 
@@ -57,7 +57,7 @@ pub struct Operator {
 ///
 /// # Errors
 /// Address or password are invalid, or the database fails.
-pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Answer<Operator> {
+pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> HandlerResult<Operator> {
     let text = std::str::from_utf8(password.expose()).map_err(|_| Problem::internal())?;
     let mut read = app.store.read().await?;
     let known = users::by_email(&mut read, email).await?;
@@ -100,14 +100,14 @@ pub async fn operator_token(
     operator: Operator,
     name: &str,
     life: SignedDuration,
-) -> Answer<Secret> {
+) -> HandlerResult<Secret> {
     // The token has whole seconds.
     let now = Timestamp::from_second(app.now().as_second()).map_err(|_| Problem::internal())?;
     let end = now.checked_add(life).map_err(|_| Problem::internal())?;
     issue_admin_pat(app, operator.id, name, Some(end)).await
 }
 
-async fn create(app: &App, email: &str, password: &str) -> Answer<UserId> {
+async fn create(app: &App, email: &str, password: &str) -> HandlerResult<UserId> {
     let name = email.split('@').next().unwrap_or(email);
     let passwords = &app.people.passwords;
     let made =

@@ -14,7 +14,7 @@ use super::{Reason, Subject};
 use crate::app::App;
 use crate::caller::Operator;
 use crate::http_api::extract::{ClientIp, Path, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::pages::form::Form;
 use crate::pages::layout::{PageRefusal, page, page_with, see_other};
 use crate::pages::signed_in;
@@ -146,7 +146,7 @@ async fn answer(
     app: &App,
     operator: &Operator,
     kind: Kind,
-    done: Answer<()>,
+    done: HandlerResult<()>,
     word: &str,
 ) -> Result<Response, PageRefusal> {
     let refusal = match done {

@@ -14,7 +14,7 @@ use types::problem::Problem;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::Operator;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 
 /// An object that can be suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Reason {
     ///
     /// # Errors
     /// It is empty, too long, or has control characters.
-    pub fn parse(given: &str) -> Answer<Self> {
+    pub fn parse(given: &str) -> HandlerResult<Self> {
         let reason = given.trim();
         let length = reason.chars().count();
         if reason.chars().any(char::is_control) || !(1..=MAX_REASON).contains(&length) {
@@ -60,7 +60,7 @@ pub async fn suspend(
     ip: IpAddr,
     subject: Subject,
     reason: &Reason,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let now = app.now();
     let actor = &operator.principal.user;
     let mut tx = app.store.begin().await?;
@@ -114,7 +114,12 @@ pub async fn suspend(
 ///
 /// # Errors
 /// 404 if it does not exist; 409 if it is not suspended.
-pub async fn resume(app: &App, operator: &Operator, ip: IpAddr, subject: Subject) -> Answer<()> {
+pub async fn resume(
+    app: &App,
+    operator: &Operator,
+    ip: IpAddr,
+    subject: Subject,
+) -> HandlerResult<()> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let (resumed, workspace, action, target) = match subject {
@@ -151,7 +156,7 @@ pub async fn resume(app: &App, operator: &Operator, ip: IpAddr, subject: Subject
 
 /// Checks under the lock that the caller is still an operator. Of two operators who suspend each
 /// other at the same time, only one succeeds. So at least one always remains.
-async fn require_operator(tx: &mut Tx, id: UserId) -> Answer<()> {
+async fn require_operator(tx: &mut Tx, id: UserId) -> HandlerResult<()> {
     Lock::Operators.take(tx).await?;
     let user = users::by_id(tx, id).await?;
     let is_one = |user: &users::User| user.role == Role::Admin && user.status == Status::Active;

@@ -23,7 +23,7 @@ use super::login::{WRONG, refusal};
 use super::{signed_in, with_cookie};
 use crate::app::App;
 use crate::http_api::extract::{ClientIp, Path, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::people::accounts::Credentials;
 use crate::people::cookie::Cookie;
 use crate::people::email::Email;
@@ -238,7 +238,7 @@ async fn page_with_error(app: &App, who: &SignedIn, text: &str) -> Result<Respon
     Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page))
 }
 
-async fn account_page<'a>(app: &App, who: &SignedIn) -> Answer<AccountPage<'a>> {
+async fn account_page<'a>(app: &App, who: &SignedIn) -> HandlerResult<AccountPage<'a>> {
     let pending_email = email_change::pending(app, &who.user).await?;
     let mut read = app.store.read().await?;
     let workspaces = store::workspaces::of_user(&mut read, who.user.id).await?;
@@ -288,7 +288,7 @@ async fn projects_of(
     read: &mut Conn,
     who: &SignedIn,
     workspaces: &[Membership],
-) -> Answer<Vec<ProjectLine>> {
+) -> HandlerResult<Vec<ProjectLine>> {
     if who.session.resources.is_some() {
         return Ok(Vec::new());
     }

@@ -15,7 +15,7 @@ use super::passkeys::{PASSKEY_NOT_ACCEPTED, json, passkey_response};
 use super::{signed_in, with_next};
 use crate::app::App;
 use crate::http_api::extract::{ClientIp, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::people::challenge::Purpose;
 use crate::people::confirm::{with_code, with_password};
 use crate::people::passkeys;
@@ -128,7 +128,7 @@ async fn confirm_page<'a>(
     app: &'a App,
     who: &'a SignedIn,
     next: &'a NextPath,
-) -> Answer<ConfirmPage<'a>> {
+) -> HandlerResult<ConfirmPage<'a>> {
     let mut read = app.store.read().await?;
     let count = store::passkeys::count(&mut read, who.user.id).await?;
     let identities = store::users::identities(&mut read, who.user.id).await?;

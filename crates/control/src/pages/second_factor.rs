@@ -15,7 +15,7 @@ use super::qr::Qr;
 use super::{second_factor_pending, signed_in, with_cookie};
 use crate::app::App;
 use crate::http_api::extract::{ClientIp, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::people::passkeys;
 use crate::people::recovery::RecoveryCode;
 use crate::people::second_factor::{self, ConfirmationOutcome, secret_of};
@@ -141,7 +141,7 @@ pub(super) async fn step_page<'a>(
     app: &App,
     who: &PendingSignIn,
     next: &'a str,
-) -> Answer<StepPage<'a>> {
+) -> HandlerResult<StepPage<'a>> {
     let count = store::passkeys::count(&mut *app.store.read().await?, who.user.id).await?;
     Ok(StepPage {
         next,

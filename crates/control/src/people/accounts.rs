@@ -19,7 +19,7 @@ use super::session::{self, SignedIn};
 use super::sign_in::SignInError;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::user_text::is_unseen;
 use crate::runtime::random;
 
@@ -46,7 +46,7 @@ pub async fn create(
     tx: &mut Tx,
     person: NewAccount,
     now: Timestamp,
-) -> Answer<(UserId, WorkspaceId)> {
+) -> HandlerResult<(UserId, WorkspaceId)> {
     let id = UserId::new(unix_millis(now), random::bytes()?);
     let workspace = WorkspaceId::new(unix_millis(now), random::bytes()?);
     let new = NewUser {
@@ -74,7 +74,7 @@ pub async fn create_admin(
     given_name: &str,
     password: &str,
     now: Timestamp,
-) -> Answer<(UserId, WorkspaceId)> {
+) -> HandlerResult<(UserId, WorkspaceId)> {
     let email = Email::parse(email).map_err(|error| bad("email", &error))?;
     let password =
         Password::chosen(password, email.as_str()).map_err(|error| bad("password", &error))?;
@@ -94,7 +94,7 @@ pub async fn create_admin(
 
 /// Validates the display name of a user or a workspace. It is trimmed, has one line, and is short
 /// enough for a page.
-pub fn name(given: &str) -> Answer<String> {
+pub fn name(given: &str) -> HandlerResult<String> {
     let name = given.trim();
     let length = name.chars().count();
     if name.chars().any(is_unseen) || !(1..=MAX_NAME).contains(&length) {
@@ -106,7 +106,7 @@ pub fn name(given: &str) -> Answer<String> {
 }
 
 /// Changes the display name.
-pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> Answer<()> {
+pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> HandlerResult<()> {
     let now = app.now();
     let name = name(given)?;
     let id = who.user.id;
@@ -127,7 +127,7 @@ pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> Answer<()> {
 }
 
 /// Ends all sessions of the user, including the current one.
-pub async fn end_sessions(app: &App, who: &SignedIn) -> Answer<()> {
+pub async fn end_sessions(app: &App, who: &SignedIn) -> HandlerResult<()> {
     let now = app.now();
     let id = who.user.id;
     let mut tx = app.store.begin().await?;
@@ -192,7 +192,7 @@ impl Credentials {
         user: UserId,
         actor: &Actor,
         now: Timestamp,
-    ) -> Answer<()> {
+    ) -> HandlerResult<()> {
         if self == Self::Stay {
             return Ok(());
         }
@@ -212,7 +212,7 @@ pub async fn change_password(
     new: Password,
     credentials: Credentials,
     ip: IpAddr,
-) -> Answer<Option<String>> {
+) -> HandlerResult<Option<String>> {
     let now = app.now();
     let user = &who.user;
     let hash = app.people.passwords.hash(new).await?;
@@ -233,7 +233,7 @@ pub async fn change_password(
 }
 
 /// Ends one of the user's sessions. A missing session has already ended, which is not an error.
-pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()> {
+pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> HandlerResult<()> {
     let mut tx = app.store.begin().await?;
     store::sessions::end_one(&mut tx, who.user.id, id, app.now()).await?;
     tx.commit().await?;
@@ -242,7 +242,7 @@ pub async fn end_session(app: &App, who: &SignedIn, id: SessionId) -> Answer<()>
 
 /// Reads the user's current row and locks it until the transaction ends. Decisions must use this
 /// row and not an older copy.
-pub(super) async fn lock_user(tx: &mut Tx, id: UserId) -> Answer<User> {
+pub(super) async fn lock_user(tx: &mut Tx, id: UserId) -> HandlerResult<User> {
     users::lock(tx, id).await?;
     let user = users::by_id(tx, id).await?;
     let user = user.filter(|user| user.status == Status::Active);

@@ -23,7 +23,7 @@ use super::sign_in::SignInError;
 use super::throttle::{Limits, TooSoon};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// Subject of an attempt counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,14 +93,14 @@ impl AttemptKey {
     }
 
     /// Resets the counter, in the transaction of the successful attempt.
-    pub(super) async fn reset(&self, tx: &mut Tx) -> Answer<()> {
+    pub(super) async fn reset(&self, tx: &mut Tx) -> HandlerResult<()> {
         stored::forget(tx, self.kind, &self.key).await?;
         Ok(())
     }
 }
 
 /// Resets all counters of an account whose owner has authenticated in another way.
-pub(super) async fn reset_all(tx: &mut Tx, user: &User) -> Answer<()> {
+pub(super) async fn reset_all(tx: &mut Tx, user: &User) -> HandlerResult<()> {
     let counted = [
         AttemptKey::password(&user.email),
         AttemptKey::code(user.id),
@@ -120,7 +120,7 @@ pub(super) async fn wrong_code(
     count: u32,
     ip: IpAddr,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let mut tx = app.store.begin().await?;
     let (actor, target) = (Actor::person(user.id).at(ip), Target::User(user.id));
     audit::record(

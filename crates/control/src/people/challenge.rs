@@ -11,7 +11,7 @@ use store::{SecretHash, Tx, used_challenges};
 
 use super::session::later;
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// Purpose of a challenge. An answer for one purpose is not valid for another.
@@ -35,7 +35,7 @@ pub struct Challenge {
 }
 
 /// Issues a challenge to the browser that is `bound_to` a session or a cookie.
-pub fn issue(app: &App, purpose: Purpose, bound_to: &[u8]) -> Answer<Vec<u8>> {
+pub fn issue(app: &App, purpose: Purpose, bound_to: &[u8]) -> HandlerResult<Vec<u8>> {
     let ends = later(app.now(), LIFETIME).as_millisecond().to_be_bytes();
     let mut bytes = [&ends[..], &random::bytes::<NONCE>()?].concat();
     let tag = hmac::sign(&key(app, purpose)?, &[&bytes, bound_to].concat());
@@ -49,7 +49,7 @@ pub fn recognise(
     purpose: Purpose,
     bound_to: &[u8],
     bytes: &[u8],
-) -> Answer<Option<Challenge>> {
+) -> HandlerResult<Option<Challenge>> {
     let Some((head, tag)) = bytes.split_at_checked(HEAD) else {
         return Ok(None);
     };
@@ -70,7 +70,7 @@ pub fn recognise(
 }
 
 /// Uses a challenge. False if it was answered before.
-pub async fn spend(tx: &mut Tx, challenge: &Challenge) -> Answer<bool> {
+pub async fn spend(tx: &mut Tx, challenge: &Challenge) -> HandlerResult<bool> {
     let mut hash = [0; 32];
     let digest = digest::digest(&digest::SHA256, &challenge.bytes);
     for (byte, given) in hash.iter_mut().zip(digest.as_ref()) {
@@ -79,7 +79,7 @@ pub async fn spend(tx: &mut Tx, challenge: &Challenge) -> Answer<bool> {
     Ok(used_challenges::spend(tx, SecretHash(hash), challenge.ends).await?)
 }
 
-fn key(app: &App, purpose: Purpose) -> Answer<hmac::Key> {
+fn key(app: &App, purpose: Purpose) -> HandlerResult<hmac::Key> {
     let purpose = match purpose {
         Purpose::Register => "passkey-register",
         Purpose::SignIn => "passkey-sign-in",

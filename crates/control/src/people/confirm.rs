@@ -13,7 +13,7 @@ use super::second_factor::secret_of;
 use super::session::SignedIn;
 use super::sign_in::SignInError;
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// Confirms with the password.
 pub async fn with_password(app: &App, who: &SignedIn, text: &str) -> Result<(), SignInError> {
@@ -48,7 +48,7 @@ pub async fn with_code(
 
 /// Uses a code of the user: one of the authenticator app, if it is active, or a recovery code.
 /// False if the code is not valid.
-pub async fn use_code(app: &App, tx: &mut Tx, user: &User, code: &str) -> Answer<bool> {
+pub async fn use_code(app: &App, tx: &mut Tx, user: &User, code: &str) -> HandlerResult<bool> {
     let now = app.now();
     if let Some(code) = RecoveryCode::read(code) {
         return Ok(users::use_recovery_code(tx, user.id, SecretHash(code.hash()), now).await?);

@@ -20,7 +20,7 @@ use super::session::{SignedIn, later};
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::mail::Message;
 
 /// Sends a link to the address. The caller has authenticated the user. The response does not reveal
@@ -28,7 +28,12 @@ use crate::mail::Message;
 ///
 /// # Errors
 /// Too many mails were sent lately to the address or for this user.
-pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -> Answer<()> {
+pub async fn request(
+    app: &Arc<App>,
+    who: &SignedIn,
+    email: Email,
+    ip: IpAddr,
+) -> HandlerResult<()> {
     let now = app.now();
     let own = Email::parse(&who.user.email).map_err(|_| Problem::internal())?;
     // Counted by recipient and by sender, so that neither can be abused.
@@ -74,7 +79,7 @@ pub async fn request(app: &Arc<App>, who: &SignedIn, email: Email, ip: IpAddr) -
 
 /// The new address of a pending change. `None` if the pending link only verifies the current
 /// address.
-pub async fn pending(app: &App, user: &User) -> Answer<Option<String>> {
+pub async fn pending(app: &App, user: &User) -> HandlerResult<Option<String>> {
     let mut read = app.store.read().await?;
     let link = links::pending(&mut read, user.id, Kind::Email, app.now()).await?;
     let other = link.filter(|link| store::fold_case(&link.email) != store::fold_case(&user.email));
@@ -82,7 +87,11 @@ pub async fn pending(app: &App, user: &User) -> Answer<Option<String>> {
 }
 
 /// The address that a link would set, if the link still works and is this user's.
-pub async fn address(app: &App, who: &SignedIn, secret: &LinkSecret) -> Answer<Option<String>> {
+pub async fn address(
+    app: &App,
+    who: &SignedIn,
+    secret: &LinkSecret,
+) -> HandlerResult<Option<String>> {
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
     let link = links::live(&mut read, hash, Kind::Email, app.now()).await?;
@@ -97,7 +106,7 @@ pub async fn complete(
     who: &SignedIn,
     secret: &LinkSecret,
     ip: IpAddr,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     let now = app.now();
     let user = &who.user;
     let mut tx = app.store.begin().await?;

@@ -27,14 +27,14 @@ use super::second_factor::new_recovery_codes;
 use super::session::SignedIn;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// The platform as a relying party of Web Authentication.
 ///
 /// # Errors
 /// Browsers do not support passkeys at the platform's address.
-pub fn relying_party(app: &App) -> Answer<RelyingParty> {
+pub fn relying_party(app: &App) -> HandlerResult<RelyingParty> {
     RelyingParty::at(&app.config.base_url).ok_or_else(|| Problem::not_found().into())
 }
 
@@ -61,7 +61,7 @@ pub async fn register(
     name: &str,
     sent: Registration<'_>,
     ip: IpAddr,
-) -> Answer<Outcome> {
+) -> HandlerResult<Outcome> {
     let now = app.now();
     let name = accounts::name(name)?;
     let mut challenge = None;
@@ -128,7 +128,12 @@ pub async fn register(
 /// Removes a passkey and ends the user's other sessions, which the passkey may have started. A
 /// missing passkey is not an error. Removing the last second factor deletes the recovery codes. The
 /// caller has checked that the user authenticated recently.
-pub async fn remove(app: &Arc<App>, who: &SignedIn, id: PasskeyId, ip: IpAddr) -> Answer<()> {
+pub async fn remove(
+    app: &Arc<App>,
+    who: &SignedIn,
+    id: PasskeyId,
+    ip: IpAddr,
+) -> HandlerResult<()> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let user = accounts::lock_user(&mut tx, who.user.id).await?;
@@ -153,7 +158,7 @@ async fn note(
     action: Action,
     ip: IpAddr,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let user = who.user.id;
     audit::record(
         tx,

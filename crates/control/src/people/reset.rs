@@ -20,7 +20,7 @@ use super::session::later;
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::mail::Message;
 
 /// Sends a link to the address, if an account has it. The response does not reveal that: it is the
@@ -29,7 +29,7 @@ use crate::mail::Message;
 /// # Errors
 /// The client address sends too many requests, or the database is not available. If an account was
 /// sent too many mails, this is not reported either.
-pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> Answer<()> {
+pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> HandlerResult<()> {
     let now = app.now();
     let requests = &app.people.reset_requests;
     if let Err(TooSoon(seconds)) = requests.places.record_attempt(&source_network(ip), now) {
@@ -57,7 +57,13 @@ pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> Answer<()> {
     Ok(())
 }
 
-async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) -> Answer<()> {
+async fn send(
+    app: &App,
+    user: &User,
+    email: Email,
+    ip: IpAddr,
+    now: Timestamp,
+) -> HandlerResult<()> {
     let secret = LinkSecret::draw()?;
     let link = Link {
         user_id: user.id,
@@ -101,7 +107,7 @@ async fn send(app: &App, user: &User, email: Email, ip: IpAddr, now: Timestamp) 
 }
 
 /// The user of a link, if it still works.
-pub async fn person(app: &App, secret: &LinkSecret) -> Answer<Option<User>> {
+pub async fn person(app: &App, secret: &LinkSecret) -> HandlerResult<Option<User>> {
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
     let Some(link) = links::live(&mut read, hash, Kind::PasswordReset, app.now()).await? else {
@@ -120,7 +126,7 @@ pub async fn complete(
     new: Password,
     credentials: Credentials,
     ip: IpAddr,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     let now = app.now();
     let hash = app.people.passwords.hash(new).await?;
     let mut tx = app.store.begin().await?;
@@ -160,7 +166,7 @@ pub async fn complete(
 /// Removes every other credential of the account, because their creator never verified the address.
 /// An attacker could have invited the owner's address, followed the link, and left a token or a
 /// passkey until the owner signs up (account pre-hijacking).
-async fn start_afresh(tx: &mut Tx, user: &User, now: Timestamp) -> Answer<()> {
+async fn start_afresh(tx: &mut Tx, user: &User, now: Timestamp) -> HandlerResult<()> {
     store::credentials::revoke_all(tx, user.id, now).await?;
     store::passkeys::delete_all(tx, user.id).await?;
     users::remove_totp(tx, user.id, now).await?;

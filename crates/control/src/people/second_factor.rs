@@ -15,13 +15,13 @@ use super::session::SignedIn;
 use super::totp::TotpSecret;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::keys::Seal;
 use crate::runtime::random;
 
 /// Draws a secret and stores it for the user. It is not required at sign-in until [`confirm`]. A
 /// user with an active authenticator app keeps its secret and gets a conflict.
-pub async fn set_up(app: &App, who: &SignedIn) -> Answer<TotpSecret> {
+pub async fn set_up(app: &App, who: &SignedIn) -> HandlerResult<TotpSecret> {
     let user = &who.user;
     let secret = TotpSecret::new(random::bytes()?);
     let sealed = seal(app)?.seal(user.id.as_str(), secret.expose())?;
@@ -51,7 +51,7 @@ pub async fn confirm(
     who: &SignedIn,
     code: &str,
     ip: IpAddr,
-) -> Answer<ConfirmationOutcome> {
+) -> HandlerResult<ConfirmationOutcome> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let user = lock_user(&mut tx, who.user.id).await?;
@@ -78,7 +78,7 @@ pub async fn confirm(
 
 /// Removes the authenticator app and ends the user's other sessions. Removing the last second
 /// factor deletes the recovery codes. The caller has checked that the user authenticated recently.
-pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> Answer<()> {
+pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> HandlerResult<()> {
     let now = app.now();
     let user = &who.user;
     let mut tx = app.store.begin().await?;
@@ -104,10 +104,13 @@ pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> Answer<()> {
 }
 
 /// Replaces the recovery codes of the user.
-pub(super) async fn new_recovery_codes(tx: &mut Tx, user: UserId) -> Answer<Vec<RecoveryCode>> {
+pub(super) async fn new_recovery_codes(
+    tx: &mut Tx,
+    user: UserId,
+) -> HandlerResult<Vec<RecoveryCode>> {
     let codes = (0..AT_ONCE)
         .map(|_| Ok(RecoveryCode::new(random::bytes()?)))
-        .collect::<Answer<Vec<_>>>()?;
+        .collect::<HandlerResult<Vec<_>>>()?;
     let hashes: Vec<SecretHash> = codes.iter().map(|code| SecretHash(code.hash())).collect();
     users::set_recovery_codes(tx, user, &hashes).await?;
     Ok(codes)
@@ -118,7 +121,7 @@ pub(super) async fn new_recovery_codes(tx: &mut Tx, user: UserId) -> Answer<Vec<
 /// # Errors
 /// The secret cannot be decrypted because the platform's key was changed. An operator has to fix
 /// this.
-pub fn secret_of(app: &App, user: &User) -> Answer<Option<TotpSecret>> {
+pub fn secret_of(app: &App, user: &User) -> HandlerResult<Option<TotpSecret>> {
     let Some(SealedBytes(sealed)) = &user.totp_secret else {
         return Ok(None);
     };
@@ -135,6 +138,6 @@ pub fn secret_of(app: &App, user: &User) -> Answer<Option<TotpSecret>> {
     Ok(secret)
 }
 
-fn seal(app: &App) -> Answer<Seal> {
+fn seal(app: &App) -> HandlerResult<Seal> {
     Seal::new(&app.keys.derive("second-factor")?)
 }

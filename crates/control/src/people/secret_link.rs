@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use credentials::Secret;
 
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// The secret in plain text, as its owner has it.
@@ -21,7 +21,7 @@ pub type LinkHash = [u8; 32];
 
 impl LinkSecret {
     /// Draws a new secret.
-    pub fn draw() -> Answer<Self> {
+    pub fn draw() -> HandlerResult<Self> {
         Ok(Self(Secret::new(random::bytes::<32>()?)))
     }
 

@@ -21,7 +21,7 @@ use super::secret_link::LinkSecret;
 use crate::app::App;
 use crate::caller::{Principal, Source};
 use crate::http_api::extract::ClientIp;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::rate_limit;
 use crate::pages::layout::PageRefusal;
 use crate::runtime::random;
@@ -116,7 +116,7 @@ impl FromRequestParts<Arc<App>> for Visitor {
 
 /// The visitor that the session cookie of a request identifies. Callers of the API use this as
 /// well, with [`Visitor::signed_in`] and after the check that a write comes from this origin.
-pub async fn from_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
+pub async fn from_cookie(app: &App, headers: &HeaderMap) -> HandlerResult<Visitor> {
     let Some(secret) = cookie(app, headers) else {
         return Ok(Visitor::Anonymous);
     };
@@ -157,7 +157,7 @@ pub async fn from_cookie(app: &App, headers: &HeaderMap) -> Answer<Visitor> {
 /// The caller of an API operation with a session cookie and without a bearer token. `None` if there
 /// is no valid session. The layer [`crate::pages::same_origin::require`] has already checked that a
 /// write comes from one of the platform's pages.
-pub async fn caller(app: &App, parts: &Parts) -> Answer<Option<Principal>> {
+pub async fn caller(app: &App, parts: &Parts) -> HandlerResult<Option<Principal>> {
     let visitor = from_cookie(app, &parts.headers).await?;
     let Some(who) = visitor.signed_in() else {
         return Ok(None);
@@ -221,7 +221,7 @@ pub async fn start(
     user: &User,
     browser: &Browser,
     now: Timestamp,
-) -> Answer<StartedSession> {
+) -> HandlerResult<StartedSession> {
     let lacks_one = has_second_factor(tx, user).await?;
     let proofs = Proofs {
         first_at: now,
@@ -240,7 +240,7 @@ pub async fn start_external(
     browser: &Browser,
     proved_at: Option<Timestamp>,
     now: Timestamp,
-) -> Answer<StartedSession> {
+) -> HandlerResult<StartedSession> {
     let proofs = Proofs {
         // If the service's clock is ahead of ours, the proof must not be in the future.
         first_at: proved_at.unwrap_or(Timestamp::UNIX_EPOCH).min(now),
@@ -266,7 +266,7 @@ pub async fn start_full(
     user: &User,
     browser: &Browser,
     now: Timestamp,
-) -> Answer<StartedSession> {
+) -> HandlerResult<StartedSession> {
     let proofs = Proofs {
         first_at: now,
         second_at: Some(now),
@@ -283,7 +283,7 @@ async fn begin_as(
     browser: &Browser,
     proofs: Proofs,
     now: Timestamp,
-) -> Answer<StartedSession> {
+) -> HandlerResult<StartedSession> {
     let is_half_way = proofs.lacks_second;
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash()), now).await?;
@@ -323,7 +323,7 @@ pub async fn complete(
     tx: &mut Tx,
     half: &PendingSignIn,
     now: Timestamp,
-) -> Answer<Option<String>> {
+) -> HandlerResult<Option<String>> {
     let secret = LinkSecret::draw()?;
     let rotated = sessions::rotate(
         tx,
@@ -346,7 +346,7 @@ pub async fn renew(
     tx: &mut Tx,
     session: &Session,
     now: Timestamp,
-) -> Answer<Option<String>> {
+) -> HandlerResult<Option<String>> {
     let secret = LinkSecret::draw()?;
     let hash = SecretHash(secret.hash());
     let ends = session.expires_at;

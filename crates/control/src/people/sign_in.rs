@@ -16,7 +16,7 @@ use super::session::{self, Browser, PendingSignIn, StartedSession};
 use super::throttle::TooSoon;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::runtime::metrics;
 use crate::runtime::metrics::SignIn;
 
@@ -186,7 +186,7 @@ pub(super) async fn note_sign_in(
     user: &User,
     ip: IpAddr,
     now: jiff::Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let actor = Actor::person(user.id).at(ip);
     audit::record(
         tx,

@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, Principal, ProjectsRead, ProjectsWrite};
 use crate::http_api::extract::{OptionalBody, Path, Query, Segment};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::http_api::route::Serve as _;
 use crate::http_api::wire::date;
 use crate::projects::settings;
@@ -43,13 +43,13 @@ async fn list(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     query: Query,
-) -> Answer<Json<TcpAddressList>> {
+) -> HandlerResult<Json<TcpAddressList>> {
     query.finish()?;
     let permission = Permission::AccountProjectsReadOnly;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, permission).await?;
     let own = addresses::of_project(&mut conn, found.project.id).await?;
-    let addresses = own.into_iter().map(shown).collect::<Answer<_>>()?;
+    let addresses = own.into_iter().map(shown).collect::<HandlerResult<_>>()?;
     Ok(Json(TcpAddressList { addresses }))
 }
 
@@ -58,7 +58,7 @@ async fn reserve(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     OptionalBody(_): OptionalBody<ReserveTcpAddress>,
-) -> Answer<(StatusCode, Json<TcpAddress>)> {
+) -> HandlerResult<(StatusCode, Json<TcpAddress>)> {
     for _ in 0..ATTEMPTS {
         match reserve_once(&app, &who, &id).await {
             // A request in another workspace took the same port at the same moment.
@@ -72,7 +72,7 @@ async fn reserve(
 
 /// Reserves a port: one that the project returned and that is still free, else the lowest free one.
 /// `None` if another transaction was quicker.
-async fn reserve_once(app: &App, who: &Principal, id: &str) -> Answer<Option<Address>> {
+async fn reserve_once(app: &App, who: &Principal, id: &str) -> HandlerResult<Option<Address>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     // The lock makes each request in a workspace count the ports of the earlier ones.
@@ -121,7 +121,7 @@ async fn pick(
     domain: &str,
     ports: &RangeInclusive<u16>,
     now: Timestamp,
-) -> Answer<u16> {
+) -> HandlerResult<u16> {
     let (first, last) = (*ports.start(), *ports.end());
     if let Some(port) = addresses::take_back(tx, domain, project.id, first, last).await? {
         return Ok(port);
@@ -137,7 +137,7 @@ async fn release(
     Caller { principal: who, .. }: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, address_id)): Path<(String, String)>,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let found = access::project(&mut tx, &who, &project_id, WRITE).await?;
@@ -152,7 +152,7 @@ async fn release(
 }
 
 /// The cluster of a project, and the ports that can be reserved there.
-fn pool<'a>(app: &'a App, project: &Project) -> Answer<(&'a str, &'a RangeInclusive<u16>)> {
+fn pool<'a>(app: &'a App, project: &Project) -> HandlerResult<(&'a str, &'a RangeInclusive<u16>)> {
     let domain = region_of(app, project).map(|region| region.domain.as_str());
     let engines = app.config.engines.iter();
     let engine = domain.and_then(|domain| {
@@ -176,13 +176,13 @@ async fn record(
     action: &str,
     (id, port): (AddressId, u16),
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let details = json!({"address": id, "port": port});
     let workspace = project.workspace_id;
     audit_entry::record_project_action(tx, who, workspace, project.id, action, details, now).await
 }
 
-fn shown(address: Address) -> Answer<TcpAddress> {
+fn shown(address: Address) -> HandlerResult<TcpAddress> {
     let port = u16::try_from(address.port).map_err(|_| {
         tracing::error!(address.id = %address.id, "a reserved port is not a valid port");
         Problem::internal()

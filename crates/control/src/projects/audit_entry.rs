@@ -6,7 +6,7 @@ use store::{Tx, audit};
 use types::id::{AuditId, ProjectId, WorkspaceId, unix_millis};
 
 use crate::caller::{Principal, Source};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// Writes an audit entry in the same transaction as the action.
@@ -21,7 +21,7 @@ pub(crate) async fn record_project_action(
     action: &str,
     details: Value,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let entry = audit::Entry {
         id: AuditId::new(unix_millis(now), random::bytes()?),
         workspace_id: Some(workspace),

@@ -17,7 +17,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, ProjectsWrite};
 use crate::http_api::extract::{Body, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// Renames a project. The same name again changes nothing and is not an error.
 pub(super) async fn rename(
@@ -25,7 +25,7 @@ pub(super) async fn rename(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     Body(body): Body<UpdateProject>,
-) -> Answer<Json<Project>> {
+) -> HandlerResult<Json<Project>> {
     let name = ProjectName::parse(body.name)
         .map_err(|error| Problem::invalid_request(format!("name: {error}")).with_field("name"))?;
     let now = app.now();
@@ -55,7 +55,7 @@ pub(super) async fn delete(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
     Segment(id): Segment,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let project = access::locked_project(&mut tx, &caller.principal, &id, PERMISSION).await?;

@@ -31,7 +31,7 @@ use crate::billing::{Decision, Item};
 use crate::caller::access;
 use crate::caller::{Caller, Principal, ProjectsWrite};
 use crate::http_api::extract::{Body, Segment};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::runtime::random;
 
 pub(super) async fn create(
@@ -39,7 +39,7 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Segment(workspace): Segment,
     Body(body): Body<CreateProject>,
-) -> Answer<(StatusCode, Json<Project>)> {
+) -> HandlerResult<(StatusCode, Json<Project>)> {
     let order = CreateRequest::check(body)?;
     let project = create_or_find(
         &app,
@@ -72,7 +72,7 @@ pub(crate) struct CreateRequest {
 
 impl CreateRequest {
     /// Validates the fields.
-    pub(crate) fn check(body: CreateProject) -> Answer<Self> {
+    pub(crate) fn check(body: CreateProject) -> HandlerResult<Self> {
         let name = ProjectName::parse(body.name.clone());
         let name = name.map_err(|error| field("name", &error.to_string()))?;
         let key = IdempotencyKey::parse(body.idempotency_key.clone());
@@ -99,7 +99,7 @@ pub(crate) async fn create_or_find(
     workspace: &str,
     order: &CreateRequest,
     step: ConfirmedBy,
-) -> Answer<projects::Project> {
+) -> HandlerResult<projects::Project> {
     for _ in 0..ENDPOINT_ATTEMPTS {
         if let Some(project) = attempt(app, who, workspace, order, step).await? {
             return Ok(project);
@@ -116,7 +116,7 @@ async fn attempt(
     workspace: &str,
     order: &CreateRequest,
     step: ConfirmedBy,
-) -> Answer<Option<projects::Project>> {
+) -> HandlerResult<Option<projects::Project>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let found = access::workspace(&mut tx, who, workspace, PERMISSION).await?;
@@ -194,7 +194,7 @@ async fn attempt(
     project.map(Some).ok_or_else(|| Problem::internal().into())
 }
 
-async fn check_quota(app: &App, tx: &mut Tx, workspace: &Membership) -> Answer<()> {
+async fn check_quota(app: &App, tx: &mut Tx, workspace: &Membership) -> HandlerResult<()> {
     let most = app.config.limits.projects_per_workspace;
     if projects::count_of_workspace(tx, workspace.id).await? >= u64::from(most) {
         let detail = format!("The workspace already has {most} projects.");
@@ -211,7 +211,7 @@ async fn payment(
     workspace: &Membership,
     body: &CreateProject,
     (decision, step, now): (Decision, ConfirmedBy, Timestamp),
-) -> Answer<Option<(i64, i64)>> {
+) -> HandlerResult<Option<(i64, i64)>> {
     match decision {
         Decision::Free => Ok(None),
         Decision::Update {
@@ -245,7 +245,7 @@ async fn repeat(
     workspace: &Membership,
     order: &CreateRequest,
     key: &idempotency::Key,
-) -> Answer<projects::Project> {
+) -> HandlerResult<projects::Project> {
     if key.body_hash != order.hash {
         return Err(Problem::idempotency_key_reused()
             .with_field("idempotencyKey")
@@ -304,7 +304,7 @@ fn field(name: &str, message: &str) -> Problem {
 }
 
 /// Digest of the request, independent of white space and the order of members.
-fn hash(body: &CreateProject) -> Answer<SecretHash> {
+fn hash(body: &CreateProject) -> HandlerResult<SecretHash> {
     let text = serde_json::to_vec(body).map_err(|_| Refusal::from(Problem::internal()))?;
     let hash = digest::digest(&digest::SHA256, &text);
     let hash = hash.as_ref().try_into().map_err(|_| Problem::internal())?;

@@ -7,7 +7,7 @@ use super::region_of;
 use crate::app::App;
 use crate::caller::Principal;
 use crate::caller::access;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// A project as a caller identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub async fn engine_of(
     who: &Principal,
     project: ProjectSelector<'_>,
     permission: Permission,
-) -> Answer<EngineAddress> {
+) -> HandlerResult<EngineAddress> {
     if !who.allows(permission) {
         return Err(Problem::insufficient_scope(permission).into());
     }

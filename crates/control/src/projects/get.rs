@@ -12,14 +12,14 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, ProjectsRead};
 use crate::http_api::extract::{Query, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 pub(super) async fn get(
     caller: Caller<ProjectsRead>,
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     query: Query,
-) -> Answer<Json<Project>> {
+) -> HandlerResult<Json<Project>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
@@ -31,7 +31,7 @@ pub(super) async fn resolve(
     State(app): State<Arc<App>>,
     Segment(endpoint): Segment,
     query: Query,
-) -> Answer<Json<Project>> {
+) -> HandlerResult<Json<Project>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found =

@@ -13,13 +13,13 @@ use super::view;
 use crate::app::App;
 use crate::caller::{Caller, Principal, ProjectsRead};
 use crate::http_api::extract::Query;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 pub(super) async fn list(
     caller: Caller<ProjectsRead>,
     State(app): State<Arc<App>>,
     mut query: Query,
-) -> Answer<Json<ProjectList>> {
+) -> HandlerResult<Json<ProjectList>> {
     let page = query.page()?;
     let sort = query.word("sort", &SORTS)?.unwrap_or_default();
     let order = query.order()?.unwrap_or_default();
@@ -53,7 +53,7 @@ pub(super) async fn list(
     let found = projects::list(&mut conn, list).await?;
     let projects = found.items.iter().map(|project| view(&app, project));
     Ok(Json(ProjectList {
-        projects: projects.collect::<Answer<_>>()?,
+        projects: projects.collect::<HandlerResult<_>>()?,
         paging: page.position(found.total),
     }))
 }
@@ -63,7 +63,7 @@ async fn reached(
     conn: &mut Conn,
     who: &Principal,
     tenant: &[WorkspaceId],
-) -> Answer<Option<Vec<ProjectId>>> {
+) -> HandlerResult<Option<Vec<ProjectId>>> {
     if !who.limits.boundary().has_tunnel_resource() {
         return Ok(None);
     }

@@ -18,7 +18,7 @@ use crate::billing::{Decision, Item, day_of};
 use crate::caller::access;
 use crate::caller::{Caller, ProjectsWrite};
 use crate::http_api::extract::{Body, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// Moves the project. The caller needs the permission in both workspaces. A paid project can only
 /// be moved to a workspace with a subscription that can take it over. That subscription pays from
@@ -28,7 +28,7 @@ pub(super) async fn transfer(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     Body(body): Body<TransferProject>,
-) -> Answer<Json<Project>> {
+) -> HandlerResult<Json<Project>> {
     let who = &caller.principal;
     let now = app.now();
     let mut tx = app.store.begin().await?;

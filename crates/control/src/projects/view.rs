@@ -6,10 +6,10 @@ use types::problem::Problem;
 
 use super::region::region_of;
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// The project with its addresses.
-pub(crate) fn view(app: &App, project: &projects::Project) -> Answer<Project> {
+pub(crate) fn view(app: &App, project: &projects::Project) -> HandlerResult<Project> {
     let (plan, provider) = project
         .plan
         .parse()

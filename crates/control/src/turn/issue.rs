@@ -11,7 +11,7 @@ use types::problem::Problem;
 
 use crate::app::App;
 use crate::caller::Principal;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::projects::region_of;
 
 /// Lifetime of a credential in seconds, from 1 to 3600 (TU-1).
@@ -19,7 +19,7 @@ use crate::projects::region_of;
 pub(super) struct Ttl(u32);
 
 impl Ttl {
-    pub(super) fn parse(body: IssueTurnCredential) -> Answer<Self> {
+    pub(super) fn parse(body: IssueTurnCredential) -> HandlerResult<Self> {
         let seconds = body.ttl_seconds.unwrap_or(DEFAULT_TTL_SECONDS);
         if (1..=MAX_TTL_SECONDS).contains(&seconds) {
             Ok(Self(seconds))
@@ -38,7 +38,7 @@ pub(super) async fn issue(
     who: &Principal,
     project: &Project,
     ttl: Ttl,
-) -> Answer<TurnCredential> {
+) -> HandlerResult<TurnCredential> {
     let now = app.now();
     let relay = relay(app, project).ok_or_else(|| {
         tracing::error!("neither turn.domain nor an engine is configured");
@@ -105,7 +105,7 @@ impl Relay<'_> {
     }
 }
 
-async fn note(app: &App, project: &Project, now: Timestamp) -> Answer<()> {
+async fn note(app: &App, project: &Project, now: Timestamp) -> HandlerResult<()> {
     let one = TurnUsage {
         credentials: 1,
         ..TurnUsage::default()
@@ -124,7 +124,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn parse(seconds: u32) -> Answer<Ttl> {
+    fn parse(seconds: u32) -> HandlerResult<Ttl> {
         Ttl::parse(IssueTurnCredential {
             ttl_seconds: Some(seconds),
         })

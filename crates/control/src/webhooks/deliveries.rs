@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, WebhooksRead, WebhooksWrite};
 use crate::http_api::extract::{Path, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::projects::audit_entry;
 
 pub(super) async fn list(
@@ -30,7 +30,7 @@ pub(super) async fn list(
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id)): Path<(String, String)>,
     mut query: Query,
-) -> Answer<Json<WebhookDeliveryList>> {
+) -> HandlerResult<Json<WebhookDeliveryList>> {
     let page = query.page()?;
     let status = query.word("status", &STATUSES)?;
     let kind = query.text("eventType");
@@ -72,7 +72,7 @@ pub(super) async fn get(
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id, delivery_id)): Path<(String, String, String)>,
     query: Query,
-) -> Answer<Json<WebhookDelivery>> {
+) -> HandlerResult<Json<WebhookDelivery>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, READ).await?;
@@ -87,7 +87,7 @@ pub(super) async fn retry(
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id, delivery_id)): Path<(String, String, String)>,
     query: Query,
-) -> Answer<Json<WebhookDelivery>> {
+) -> HandlerResult<Json<WebhookDelivery>> {
     query.finish()?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
@@ -120,13 +120,17 @@ pub(super) async fn retry(
     Ok(Json(shown))
 }
 
-async fn delivery(conn: &mut Conn, webhook: &Webhook, id: &str) -> Answer<Delivery> {
+async fn delivery(conn: &mut Conn, webhook: &Webhook, id: &str) -> HandlerResult<Delivery> {
     let id = id.parse().map_err(|_| Problem::not_found())?;
     let found = deliveries::by_id(conn, webhook.project_id, webhook.id, id).await?;
     found.ok_or_else(|| Problem::not_found().into())
 }
 
-async fn shown(conn: &mut Conn, delivery: &Delivery, project: &Project) -> Answer<WebhookDelivery> {
+async fn shown(
+    conn: &mut Conn,
+    delivery: &Delivery,
+    project: &Project,
+) -> HandlerResult<WebhookDelivery> {
     let attempts = deliveries::attempts(conn, delivery.id).await?;
     let mut shown = view::delivery(delivery, project, attempts.last());
     let numbered = (1..).zip(&attempts);

@@ -7,14 +7,14 @@ use store::{Tx, webhooks};
 use types::event::Event;
 use types::id::{DeliveryId, ProjectId, unix_millis};
 
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::metrics;
 use crate::runtime::random;
 
 /// Creates a delivery for each enabled endpoint of the event's project that subscribes to its type,
 /// in the transaction that stores the event. Returns the number of new deliveries. An event that is
 /// reported again creates none. After the commit, [`super::Webhooks::wake`] sends them immediately.
-pub async fn on_event(tx: &mut Tx, event: &Event, now: Timestamp) -> Answer<u64> {
+pub async fn on_event(tx: &mut Tx, event: &Event, now: Timestamp) -> HandlerResult<u64> {
     let Some(kind) = WebhookEventType::of(event.event_type) else {
         return Ok(0);
     };

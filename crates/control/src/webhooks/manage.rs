@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, Principal, WebhooksWrite};
 use crate::http_api::extract::{Body, OptionalBody, Path, Segment};
-use crate::http_api::problem::{Answer, bad};
+use crate::http_api::problem::{HandlerResult, bad};
 use crate::http_api::user_text::{description, name};
 use crate::projects::audit_entry;
 use crate::runtime::random;
@@ -35,7 +35,7 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Segment(project_id): Segment,
     Body(body): Body<CreateWebhook>,
-) -> Answer<(StatusCode, Json<WebhookWithSecret>)> {
+) -> HandlerResult<(StatusCode, Json<WebhookWithSecret>)> {
     if body.destination_type != WebhookDestinationType::WebhookEndpoint {
         return Err(Problem::feature_unavailable("destinationType").into());
     }
@@ -87,7 +87,7 @@ pub(super) async fn update(
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id)): Path<(String, String)>,
     Body(body): Body<UpdateWebhook>,
-) -> Answer<Json<Webhook>> {
+) -> HandlerResult<Json<Webhook>> {
     let new_name = body.name.as_deref().map(name).transpose()?;
     let new_description = body
         .description
@@ -131,7 +131,7 @@ pub(super) async fn delete(
     Caller { principal: who, .. }: Caller<WebhooksWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id)): Path<(String, String)>,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let (project, webhook) = locked_webhook(&mut tx, &who, &project_id, &webhook_id).await?;
@@ -149,7 +149,7 @@ pub(super) async fn rotate(
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id)): Path<(String, String)>,
     OptionalBody(body): OptionalBody<RotateWebhookSecret>,
-) -> Answer<Json<WebhookWithSecret>> {
+) -> HandlerResult<Json<WebhookWithSecret>> {
     let overlap = body.unwrap_or_default().overlap_seconds;
     let overlap = overlap.unwrap_or(OVERLAP_SECONDS);
     if overlap > MAX_OVERLAP_SECONDS {
@@ -175,7 +175,7 @@ pub(super) async fn rotate(
 }
 
 /// The project, if the caller may change its webhooks. Its lock serialises concurrent changes.
-async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> Answer<Project> {
+async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> HandlerResult<Project> {
     access::locked_project(tx, who, id, Permission::NetworkWebhooksReadWrite).await
 }
 
@@ -185,7 +185,7 @@ pub(super) async fn locked_webhook(
     who: &Principal,
     project_id: &str,
     id: &str,
-) -> Answer<(Project, stored::Webhook)> {
+) -> HandlerResult<(Project, stored::Webhook)> {
     let project = locked(tx, who, project_id).await?;
     let found = named(tx, &project, id).await?;
     stored::lock(tx, found.id).await?;
@@ -195,7 +195,7 @@ pub(super) async fn locked_webhook(
 }
 
 /// Only some plans include webhooks.
-fn require_plan(app: &App, project: &Project) -> Answer<()> {
+fn require_plan(app: &App, project: &Project) -> HandlerResult<()> {
     access::require_usable(project)?;
     let terms = app.plan_service.terms_of(project)?;
     if terms.webhooks {
@@ -213,7 +213,7 @@ async fn record(
     action: &str,
     webhook: &stored::Webhook,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let details = json!({"webhook": webhook.id, "name": webhook.name});
     let workspace = project.workspace_id;
     audit_entry::record_project_action(tx, who, workspace, project.id, action, details, now).await
@@ -226,7 +226,7 @@ fn status(given: WebhookStatus) -> Status {
     }
 }
 
-fn events(given: &[WebhookEventType]) -> Answer<Vec<String>> {
+fn events(given: &[WebhookEventType]) -> HandlerResult<Vec<String>> {
     let mut words: Vec<_> = given.iter().map(|kind| kind.as_str().to_owned()).collect();
     words.sort_unstable();
     words.dedup();
@@ -236,7 +236,7 @@ fn events(given: &[WebhookEventType]) -> Answer<Vec<String>> {
     Ok(words)
 }
 
-fn url(app: &App, config: &WebhookConfig) -> Answer<String> {
+fn url(app: &App, config: &WebhookConfig) -> HandlerResult<String> {
     let text = config.url.trim();
     if text.len() > MAX_URL_BYTES {
         let detail = format!("an address must have at most {MAX_URL_BYTES} bytes");

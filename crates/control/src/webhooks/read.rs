@@ -16,14 +16,14 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, WebhooksRead};
 use crate::http_api::extract::{Path, Query, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 pub(super) async fn list(
     caller: Caller<WebhooksRead>,
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     mut query: Query,
-) -> Answer<Json<WebhookList>> {
+) -> HandlerResult<Json<WebhookList>> {
     let page = query.page()?;
     let search = query.text("q").filter(|text| !text.is_empty());
     let status = query.word("status", &STATUSES)?;
@@ -66,7 +66,7 @@ pub(super) async fn get(
     State(app): State<Arc<App>>,
     Path((project_id, webhook_id)): Path<(String, String)>,
     query: Query,
-) -> Answer<Json<Webhook>> {
+) -> HandlerResult<Json<Webhook>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, PERMISSION).await?;
@@ -81,7 +81,7 @@ pub(super) async fn named(
     conn: &mut Conn,
     project: &Project,
     id: &str,
-) -> Answer<webhooks::Webhook> {
+) -> HandlerResult<webhooks::Webhook> {
     let id = id.parse().map_err(|_| Problem::not_found())?;
     let found = webhooks::by_id(conn, project.id, id).await?;
     found.ok_or_else(|| Problem::not_found().into())

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// Waits between the attempts of a delivery. The delivery fails after the last one, 27 hours and a
@@ -28,7 +28,7 @@ pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Time of the next attempt after so many attempts; `None` after the last one. It is up to a tenth
 /// later than the schedule, so that deliveries which failed together are not retried together.
-pub(super) fn next_attempt(attempts: i64, now: Timestamp) -> Answer<Option<Timestamp>> {
+pub(super) fn next_attempt(attempts: i64, now: Timestamp) -> HandlerResult<Option<Timestamp>> {
     let jitter = u16::from_be_bytes(random::bytes()?);
     let retry = usize::try_from(attempts - 1)
         .ok()

@@ -8,18 +8,22 @@ use types::id::WebhookId;
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::keys::Seal;
 use crate::runtime::random;
 
 /// Draws a new secret.
-pub(super) fn draw() -> Answer<WebhookSecret> {
+pub(super) fn draw() -> HandlerResult<WebhookSecret> {
     let drawn = WebhookSecret::draw(&random::bytes()?);
     drawn.ok_or_else(|| Problem::internal().into())
 }
 
 /// The encrypted secret, for the database.
-pub(super) fn sealed(app: &App, id: WebhookId, secret: &WebhookSecret) -> Answer<SealedBytes> {
+pub(super) fn sealed(
+    app: &App,
+    id: WebhookId,
+    secret: &WebhookSecret,
+) -> HandlerResult<SealedBytes> {
     let sealed = seal(app)?.seal(id.as_str(), secret.expose().as_bytes())?;
     Ok(SealedBytes(sealed))
 }
@@ -33,7 +37,7 @@ pub(super) fn active_secrets(
     app: &App,
     webhook: &Webhook,
     now: Timestamp,
-) -> Answer<Vec<WebhookSecret>> {
+) -> HandlerResult<Vec<WebhookSecret>> {
     let seal = seal(app)?;
     let overlaps = webhook
         .previous_secret_expires_at
@@ -58,6 +62,6 @@ pub(super) fn active_secrets(
         .collect()
 }
 
-fn seal(app: &App) -> Answer<Seal> {
+fn seal(app: &App) -> HandlerResult<Seal> {
     Seal::new(&app.keys.derive("webhook-secrets")?)
 }

@@ -25,7 +25,7 @@ use super::secret;
 use super::send::{AttemptOutcome, AttemptReport};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::runtime::metrics;
 use crate::runtime::random;
 
@@ -49,7 +49,7 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
 }
 
 /// Sends everything that is currently due, and waits for the results.
-pub async fn deliver_due(app: &Arc<App>) -> Answer<()> {
+pub async fn deliver_due(app: &Arc<App>) -> HandlerResult<()> {
     let mut in_flight = InFlightDeliveries::default();
     loop {
         let wait = start_due(app, &mut in_flight).await?;
@@ -131,7 +131,7 @@ impl InFlightDeliveries {
 }
 
 /// Starts due deliveries while there are free slots. Returns the time until the next poll.
-async fn start_due(app: &Arc<App>, in_flight: &mut InFlightDeliveries) -> Answer<Duration> {
+async fn start_due(app: &Arc<App>, in_flight: &mut InFlightDeliveries) -> HandlerResult<Duration> {
     in_flight.remove_finished();
     let now = app.database_now();
     let mut read = app.store.read().await?;
@@ -167,7 +167,7 @@ async fn start_due(app: &Arc<App>, in_flight: &mut InFlightDeliveries) -> Answer
 }
 
 /// Sends one event and records the result.
-async fn deliver(app: &App, delivery: &Delivery) -> Answer<()> {
+async fn deliver(app: &App, delivery: &Delivery) -> HandlerResult<()> {
     let mut read = app.store.read().await?;
     let webhook = webhooks::by_id(&mut read, delivery.project_id, delivery.webhook_id).await?;
     drop(read);
@@ -203,7 +203,7 @@ async fn record_attempt(
     webhook: &Webhook,
     began: Timestamp,
     report: AttemptReport,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let now = app.database_now();
     let (status, error) = attempt_status(&report.end);
     let kind = EndKind::of(&report.end);
@@ -274,7 +274,7 @@ async fn note_once(
     attempt: &Attempt,
     (kind, outcome): (EndKind, Outcome),
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     let began = attempt.created_at;
     let mut tx = app.store.begin().await?;
     // The lock comes first, because other attempts to the same endpoint end at the same time.
@@ -298,7 +298,12 @@ async fn note_once(
 }
 
 /// Disables an endpoint that is gone or keeps failing.
-async fn disable(tx: &mut Tx, webhook: &Webhook, is_gone: bool, now: Timestamp) -> Answer<()> {
+async fn disable(
+    tx: &mut Tx,
+    webhook: &Webhook,
+    is_gone: bool,
+    now: Timestamp,
+) -> HandlerResult<()> {
     if !webhooks::disable(tx, webhook.id, now).await? {
         return Ok(());
     }

@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, WebttyServersWrite};
 use crate::http_api::extract::{Body, Path};
-use crate::http_api::problem::{Answer, bad};
+use crate::http_api::problem::{HandlerResult, bad};
 
 /// Stored data of an enrollment.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub(super) async fn enroll(
     State(app): State<Arc<App>>,
     Path((project_id, server_id)): Path<(String, String)>,
     Body(body): Body<EnrollWebttyServer>,
-) -> Answer<Json<WebttyServer>> {
+) -> HandlerResult<Json<WebttyServer>> {
     let enrolled = checked(body)?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
@@ -68,7 +68,7 @@ pub(super) async fn enroll(
     Ok(Json(shown(&server, &project)?))
 }
 
-fn checked(body: EnrollWebttyServer) -> Answer<EnrollmentRecord> {
+fn checked(body: EnrollWebttyServer) -> HandlerResult<EnrollmentRecord> {
     if body.server_key_algorithm != KEY_ALGORITHM {
         let detail = format!("the algorithm must be {KEY_ALGORITHM}");
         return Err(bad("serverKeyAlgorithm", detail));
@@ -107,7 +107,7 @@ fn checked(body: EnrollWebttyServer) -> Answer<EnrollmentRecord> {
     })
 }
 
-fn check(capabilities: &WebttyServerCapabilities) -> Answer<()> {
+fn check(capabilities: &WebttyServerCapabilities) -> HandlerResult<()> {
     let lists = [
         ("capabilities.transports", &capabilities.transports),
         (

@@ -22,7 +22,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, WebttyServersWrite};
 use crate::http_api::extract::{Body, Path, Segment};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::http_api::user_text::{description, name};
 use crate::runtime::random;
 
@@ -31,7 +31,7 @@ pub(super) async fn create(
     State(app): State<Arc<App>>,
     Segment(project_id): Segment,
     Body(body): Body<CreateWebttyServer>,
-) -> Answer<(StatusCode, Json<CreatedWebttyServer>)> {
+) -> HandlerResult<(StatusCode, Json<CreatedWebttyServer>)> {
     let encryption = body.encryption_policy.unwrap_or(EncryptionPolicy::Disabled);
     if encryption == EncryptionPolicy::WorkspaceManaged {
         let detail = "encryptionPolicy=workspace_managed is not available here";
@@ -81,7 +81,7 @@ pub(super) async fn update(
     State(app): State<Arc<App>>,
     Path((project_id, server_id)): Path<(String, String)>,
     Body(body): Body<UpdateWebttyServer>,
-) -> Answer<Json<WebttyServer>> {
+) -> HandlerResult<Json<WebttyServer>> {
     let new_name = body.name.as_deref().map(name).transpose()?;
     let new_description = body
         .description
@@ -133,7 +133,7 @@ pub(super) async fn delete(
     Caller { principal: who, .. }: Caller<WebttyServersWrite>,
     State(app): State<Arc<App>>,
     Path((project_id, server_id)): Path<(String, String)>,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let project = locked(&mut tx, &who, &project_id).await?;
@@ -156,7 +156,7 @@ fn taken(error: Error) -> Refusal {
     }
 }
 
-fn labels(given: Labels) -> Answer<Labels> {
+fn labels(given: Labels) -> HandlerResult<Labels> {
     check_labels(&given).map_err(Problem::from)?;
     Ok(given)
 }

@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, WebttyServersRead};
 use crate::http_api::extract::{Path, Query, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::wire::date;
 
 pub(super) async fn list(
@@ -26,7 +26,7 @@ pub(super) async fn list(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     mut query: Query,
-) -> Answer<Json<WebttyServerList>> {
+) -> HandlerResult<Json<WebttyServerList>> {
     let page = query.page()?;
     let search = query.text("q").filter(|text| !text.is_empty());
     let status = query.word("status", &STATUSES)?;
@@ -38,7 +38,7 @@ pub(super) async fn list(
         webtty_servers::list(&mut conn, found.project.id, search, status, page.rows()).await?;
     let shown = rows.items.iter().map(|row| shown(row, &found.project));
     Ok(Json(WebttyServerList {
-        servers: shown.collect::<Answer<_>>()?,
+        servers: shown.collect::<HandlerResult<_>>()?,
         paging: page.position(rows.total),
     }))
 }
@@ -48,7 +48,7 @@ pub(super) async fn get(
     State(app): State<Arc<App>>,
     Path((project_id, server_id)): Path<(String, String)>,
     query: Query,
-) -> Answer<Json<WebttyServer>> {
+) -> HandlerResult<Json<WebttyServer>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, PERMISSION).await?;
@@ -61,14 +61,17 @@ pub(super) async fn named(
     conn: &mut Conn,
     project: &Project,
     id: &str,
-) -> Answer<webtty_servers::WebttyServer> {
+) -> HandlerResult<webtty_servers::WebttyServer> {
     let id = id.parse().map_err(|_| Problem::not_found())?;
     let found = webtty_servers::by_id(conn, project.id, id).await?;
     found.ok_or_else(|| Problem::not_found().into())
 }
 
 /// Converts a server into an API response.
-pub(super) fn shown(row: &webtty_servers::WebttyServer, project: &Project) -> Answer<WebttyServer> {
+pub(super) fn shown(
+    row: &webtty_servers::WebttyServer,
+    project: &Project,
+) -> HandlerResult<WebttyServer> {
     let enrolled: Option<EnrollmentRecord> = match &row.enrolment {
         Some(kept) => Some(read(row, kept.clone())?),
         None => None,
@@ -103,7 +106,7 @@ pub(super) fn shown(row: &webtty_servers::WebttyServer, project: &Project) -> An
 fn read<T: DeserializeOwned>(
     row: &webtty_servers::WebttyServer,
     stored: serde_json::Value,
-) -> Answer<T> {
+) -> HandlerResult<T> {
     T::deserialize(stored).map_err(|_| {
         tracing::error!(server.id = %row.id, "the stored record of a server cannot be read");
         Problem::internal().into()

@@ -20,7 +20,7 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::caller::access;
 use crate::caller::{Caller, Principal, WorkspacesProtect, WorkspacesRead};
 use crate::http_api::extract::{Body, ClientIp, Path, Query};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::accounts::name;
 use crate::runtime::random;
 
@@ -29,7 +29,7 @@ pub(super) async fn list(
     State(app): State<Arc<App>>,
     caller: Caller<WorkspacesRead>,
     mut query: Query,
-) -> Answer<Json<WorkspaceList>> {
+) -> HandlerResult<Json<WorkspaceList>> {
     let kind = word(&mut query, "type", Type::from_word)?;
     let status = word(&mut query, "membershipStatus", Status::from_word)?;
     query.finish()?;
@@ -56,7 +56,7 @@ pub(super) async fn create(
     caller: Caller<WorkspacesProtect>,
     ClientIp(ip): ClientIp,
     Body(body): Body<WorkspaceName>,
-) -> Answer<(StatusCode, Json<Workspace>)> {
+) -> HandlerResult<(StatusCode, Json<Workspace>)> {
     let name = name(&body.name)?;
     let now = app.now();
     let who = &caller.principal;
@@ -82,7 +82,7 @@ pub(super) async fn get(
     State(app): State<Arc<App>>,
     caller: Caller<WorkspacesRead>,
     Path(id): Path<String>,
-) -> Answer<Json<Workspace>> {
+) -> HandlerResult<Json<Workspace>> {
     let needed = Permission::AccountWorkspacesReadOnly;
     let mut read = app.store.read().await?;
     let found = access::workspace(&mut read, &caller.principal, &id, needed).await?;
@@ -96,7 +96,7 @@ pub(super) async fn rename(
     ClientIp(ip): ClientIp,
     Path(id): Path<String>,
     Body(body): Body<WorkspaceName>,
-) -> Answer<Json<Workspace>> {
+) -> HandlerResult<Json<Workspace>> {
     let name = name(&body.name)?;
     let now = app.now();
     let who = &caller.principal;
@@ -124,7 +124,7 @@ pub(super) async fn delete(
     caller: Caller<WorkspacesProtect>,
     ClientIp(ip): ClientIp,
     Path(id): Path<String>,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     let now = app.now();
     let who = &caller.principal;
     let mut tx = app.store.begin().await?;
@@ -150,7 +150,7 @@ pub(super) async fn delete(
 
 /// Refuses a workspace beyond the limit of the caller's own workspaces. Many requests read all
 /// workspaces of a user. Concurrent creations may exceed the limit by a few.
-async fn require_workspace_quota(tx: &mut store::Tx, who: &Principal) -> Answer<()> {
+async fn require_workspace_quota(tx: &mut store::Tx, who: &Principal) -> HandlerResult<()> {
     let all = workspaces::of_user_in_any_status(tx, who.user.id).await?;
     let own = all
         .iter()
@@ -170,7 +170,7 @@ pub(super) async fn role_of(
     tx: &mut store::Tx,
     who: &Principal,
     workspace: &str,
-) -> Answer<(WorkspaceId, Role)> {
+) -> HandlerResult<(WorkspaceId, Role)> {
     let found = access::workspace(tx, who, workspace, PROTECTION_PERMISSION).await?;
     Ok((found.id, found.member_role.into()))
 }
@@ -179,7 +179,7 @@ pub(super) fn conflict(detail: &'static str) -> Refusal {
     Problem::conflict().with_detail(detail).into()
 }
 
-fn require_owner(role: Role) -> Answer<()> {
+fn require_owner(role: Role) -> HandlerResult<()> {
     if role == Role::Owner {
         Ok(())
     } else {
@@ -191,7 +191,7 @@ pub(super) fn word<T>(
     query: &mut Query,
     name: &str,
     read: impl FnOnce(&str) -> Option<T>,
-) -> Answer<Option<T>> {
+) -> HandlerResult<Option<T>> {
     query
         .text(name)
         .map(|text| {

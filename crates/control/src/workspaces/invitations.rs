@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::caller::Principal;
 use crate::caller::access;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::user_text::printable;
 use crate::mail::Message;
 use crate::people::accounts::{self, NewAccount, name};
@@ -50,7 +50,7 @@ pub async fn send(
     email: Email,
     role: Role,
     ip: IpAddr,
-) -> Answer<SentInvitation> {
+) -> HandlerResult<SentInvitation> {
     let now = app.now();
     let secret = LinkSecret::draw()?;
     let new = NewInvitation {
@@ -130,7 +130,11 @@ pub async fn send(
 
 /// Refuses an invitation beyond the limits. Each invitation is a row and a mail, and tests if an
 /// address has an account.
-async fn require_invitation_quota(tx: &mut Tx, who: &Principal, now: Timestamp) -> Answer<()> {
+async fn require_invitation_quota(
+    tx: &mut Tx,
+    who: &Principal,
+    now: Timestamp,
+) -> HandlerResult<()> {
     let since = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
     let (open, sent) = invitations::count_of_inviter(tx, who.user.id, since, now).await?;
     if open >= MAX_OPEN {
@@ -153,7 +157,7 @@ async fn require_invitation_quota(tx: &mut Tx, who: &Principal, now: Timestamp) 
 struct MailProof(hmac::Tag);
 
 impl MailProof {
-    fn of(app: &App, secret: &LinkSecret) -> Answer<Self> {
+    fn of(app: &App, secret: &LinkSecret) -> HandlerResult<Self> {
         Ok(Self(hmac::sign(&Self::key(app)?, &secret.hash())))
     }
 
@@ -161,12 +165,12 @@ impl MailProof {
         BASE64_URL_SAFE_NO_PAD.encode(self.0.as_ref())
     }
 
-    fn is_in(app: &App, secret: &LinkSecret, given: &str) -> Answer<bool> {
+    fn is_in(app: &App, secret: &LinkSecret, given: &str) -> HandlerResult<bool> {
         let given = BASE64_URL_SAFE_NO_PAD.decode(given).unwrap_or_default();
         Ok(hmac::verify(&Self::key(app)?, &secret.hash(), &given).is_ok())
     }
 
-    fn key(app: &App) -> Answer<hmac::Key> {
+    fn key(app: &App) -> HandlerResult<hmac::Key> {
         let key = app.keys.derive("invitation-mail")?;
         Ok(hmac::Key::new(hmac::HMAC_SHA256, &key))
     }
@@ -193,7 +197,11 @@ pub struct OpenInvitation {
 }
 
 /// Looks up a link, with the proof from its mail. `None` if it does not work (any more).
-pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<OpenInvitation>> {
+pub async fn open(
+    app: &App,
+    secret: &LinkSecret,
+    proof: &str,
+) -> HandlerResult<Option<OpenInvitation>> {
     let is_mailed = MailProof::is_in(app, secret, proof)?;
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
@@ -220,7 +228,7 @@ pub async fn open(app: &App, secret: &LinkSecret, proof: &str) -> Answer<Option<
 
 /// True if the inviting user could still give the role. An invitation must not outlive the
 /// membership or the account of its author, who may have sent it to another address of their own.
-async fn is_inviter_authorized(conn: &mut Conn, invitation: &Invitation) -> Answer<bool> {
+async fn is_inviter_authorized(conn: &mut Conn, invitation: &Invitation) -> HandlerResult<bool> {
     let (workspace, inviter) = (invitation.workspace_id, invitation.invited_by);
     let person = users::by_id(conn, inviter).await?;
     if person.is_none_or(|person| person.status != users::Status::Active) {
@@ -247,7 +255,7 @@ pub async fn accept(
     who: &SignedIn,
     is_mailed: bool,
     ip: IpAddr,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     let mut tx = app.store.begin().await?;
     let Some(invitation) = consume(app, &mut tx, secret, &who.user, ip).await? else {
         drop(tx);
@@ -274,13 +282,13 @@ pub async fn accept(
 }
 
 /// True if this user has joined with the link.
-pub async fn has_joined(app: &App, secret: &LinkSecret, user: UserId) -> Answer<bool> {
+pub async fn has_joined(app: &App, secret: &LinkSecret, user: UserId) -> HandlerResult<bool> {
     let mut read = app.store.read().await?;
     Ok(invitations::is_accepted_by(&mut read, SecretHash(secret.hash()), user).await?)
 }
 
 /// True if a user has joined with the link.
-pub async fn is_accepted(app: &App, secret: &LinkSecret) -> Answer<bool> {
+pub async fn is_accepted(app: &App, secret: &LinkSecret) -> HandlerResult<bool> {
     let mut read = app.store.read().await?;
     Ok(invitations::is_accepted(&mut read, SecretHash(secret.hash())).await?)
 }
@@ -291,7 +299,7 @@ pub async fn has_joined_as_new(
     app: &App,
     secret: &LinkSecret,
     open: &OpenInvitation,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     let mut read = app.store.read().await?;
     match users::by_email(&mut read, &open.invitation.email).await? {
         Some(user) => {
@@ -312,7 +320,7 @@ pub async fn accept_as_new(
     given_name: &str,
     password: &str,
     browser: &Browser,
-) -> Answer<Option<StartedSession>> {
+) -> HandlerResult<Option<StartedSession>> {
     if !open.creates_accounts {
         return Ok(None);
     }
@@ -345,7 +353,7 @@ pub(crate) async fn invites(
     tx: &mut Tx,
     secret: &LinkSecret,
     email: &Email,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     let invitation = invitations::live(tx, SecretHash(secret.hash()), app.now()).await?;
     Ok(invitation.is_some_and(|invitation| {
         store::fold_case(&invitation.email) == store::fold_case(email.as_str())
@@ -360,7 +368,7 @@ pub(crate) async fn join_as_new(
     secret: &LinkSecret,
     person: NewAccount,
     ip: IpAddr,
-) -> Answer<Option<User>> {
+) -> HandlerResult<Option<User>> {
     let (id, _) = accounts::create(tx, person, app.now()).await?;
     let user = users::by_id(tx, id).await?.ok_or_else(Problem::internal)?;
     let Some(invitation) = consume(app, tx, secret, &user, ip).await? else {
@@ -377,7 +385,7 @@ async fn consume(
     secret: &LinkSecret,
     user: &User,
     ip: IpAddr,
-) -> Answer<Option<Invitation>> {
+) -> HandlerResult<Option<Invitation>> {
     let now = app.now();
     let hash = SecretHash(secret.hash());
     let accepted = invitations::accept(tx, hash, user.id, now).await?;
@@ -400,7 +408,7 @@ async fn consume(
     Ok(Some(invitation))
 }
 
-async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> Answer<()> {
+async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> HandlerResult<()> {
     let workspace: WorkspaceId = invitation.workspace_id;
     let found = store::workspaces::by_id(tx, workspace).await?;
     let status = found.ok_or_else(Problem::not_found)?.status;

@@ -18,7 +18,7 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::caller::access;
 use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
 use crate::http_api::extract::{Body, ClientIp, Path, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::people::email::Email;
 
 /// `GET /api/workspaces/{workspace_id}/invitations`
@@ -27,7 +27,7 @@ pub(super) async fn list(
     caller: Caller<WorkspacesRead>,
     Path(workspace): Path<String>,
     mut query: Query,
-) -> Answer<Json<InvitationList>> {
+) -> HandlerResult<Json<InvitationList>> {
     let page = query.page()?;
     query.finish()?;
     let now = app.now();
@@ -52,7 +52,7 @@ pub(super) async fn invite(
     ClientIp(ip): ClientIp,
     Path(workspace): Path<String>,
     Body(body): Body<Invite>,
-) -> Answer<(StatusCode, Json<SentInvitation>)> {
+) -> HandlerResult<(StatusCode, Json<SentInvitation>)> {
     let email = Email::parse(&body.email)
         .map_err(|error| Problem::invalid_request(error.to_string()).with_field("email"))?;
     let role = body.role.into();
@@ -78,7 +78,7 @@ pub(super) async fn revoke(
     caller: Caller<WorkspacesProtect>,
     ClientIp(ip): ClientIp,
     Path((workspace, id)): Path<(String, String)>,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let (workspace, own) = role_of(&mut tx, &caller.principal, &workspace).await?;

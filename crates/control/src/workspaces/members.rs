@@ -22,7 +22,7 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::caller::access;
 use crate::caller::{Caller, WorkspacesProtect, WorkspacesRead};
 use crate::http_api::extract::{Body, ClientIp, Path, Query};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// `GET /api/workspaces/{workspace_id}/members`
 pub(super) async fn list(
@@ -30,7 +30,7 @@ pub(super) async fn list(
     caller: Caller<WorkspacesRead>,
     Path(workspace): Path<String>,
     mut query: Query,
-) -> Answer<Json<MemberList>> {
+) -> HandlerResult<Json<MemberList>> {
     let search = query.text("q");
     let page = query.page()?;
     let sort = word(&mut query, "sort", |word| match word {
@@ -71,7 +71,7 @@ pub(super) async fn change(
     ClientIp(ip): ClientIp,
     Path((workspace, user)): Path<(String, String)>,
     Body(body): Body<ChangeMember>,
-) -> Answer<Json<Member>> {
+) -> HandlerResult<Json<Member>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let (id, _) = role_of(&mut tx, &caller.principal, &workspace).await?;
@@ -123,7 +123,7 @@ pub(super) async fn remove(
     caller: Caller<WorkspacesProtect>,
     ClientIp(ip): ClientIp,
     Path((workspace, user)): Path<(String, String)>,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let (workspace, own) = if user == caller.principal.user.id.as_str() {
@@ -150,14 +150,14 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn member(tx: &mut Tx, workspace: WorkspaceId, user: &str) -> Answer<members::Member> {
+async fn member(tx: &mut Tx, workspace: WorkspaceId, user: &str) -> HandlerResult<members::Member> {
     let user = user.parse::<UserId>().map_err(|_| Problem::not_found())?;
     let member = members::by_user(tx, workspace, user).await?;
     Ok(member.ok_or_else(Problem::not_found)?)
 }
 
 /// Members cannot give, change or remove a role stronger than their own.
-pub(super) fn require_power(own: Role, other: Role) -> Answer<()> {
+pub(super) fn require_power(own: Role, other: Role) -> HandlerResult<()> {
     if own.may_manage(other) {
         Ok(())
     } else {
@@ -167,7 +167,7 @@ pub(super) fn require_power(own: Role, other: Role) -> Answer<()> {
 }
 
 /// A personal workspace keeps its one owner.
-pub(super) fn require_place(kind: Type, role: Role) -> Answer<()> {
+pub(super) fn require_place(kind: Type, role: Role) -> HandlerResult<()> {
     if kind == Type::Personal && role == Role::Owner {
         return Err(conflict("A personal workspace has exactly one owner."));
     }

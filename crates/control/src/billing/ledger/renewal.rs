@@ -13,7 +13,7 @@ use types::id::{InvoiceId, WorkspaceId, unix_millis};
 use types::problem::Problem;
 
 use super::{end_of_period, note, period_of, read_items};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
 /// Treatment of a subscription without projects at the end of a period.
@@ -26,7 +26,11 @@ pub(super) enum EmptySubscription {
 }
 
 /// Renews every period that has ended, so that a decision afterwards uses the running one.
-pub(super) async fn catch_up(tx: &mut Tx, workspace: WorkspaceId, now: Timestamp) -> Answer<()> {
+pub(super) async fn catch_up(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    now: Timestamp,
+) -> HandlerResult<()> {
     for _ in 0..MAX_PERIODS {
         if !step(tx, workspace, now, EmptySubscription::GoesOn).await? {
             return Ok(());
@@ -44,7 +48,7 @@ pub(super) async fn step(
     workspace: WorkspaceId,
     now: Timestamp,
     empty: EmptySubscription,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     let Some(row) = billing::open(tx, workspace).await? else {
         return Ok(false);
     };
@@ -116,7 +120,7 @@ async fn end(
     row: &Subscription,
     has_payment_method: bool,
     now: Timestamp,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     if !billing::end(tx, row.id, "canceled", now).await? {
         return Ok(false);
     }

@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, PlanRead};
 use crate::http_api::extract::{ClientIp, Query, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 pub(super) async fn preview(
     caller: Caller<PlanRead>,
@@ -19,7 +19,7 @@ pub(super) async fn preview(
     Segment(workspace): Segment,
     ClientIp(address): ClientIp,
     query: Query,
-) -> Answer<Json<PlanConfiguration>> {
+) -> HandlerResult<Json<PlanConfiguration>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
     let workspace = access::workspace(&mut conn, &caller.principal, &workspace, PERMISSION).await?;

@@ -16,7 +16,7 @@ use crate::billing::plans::fingerprint::FingerprintKey;
 use crate::billing::plans::offer::{Availability, Offer, configuration, offer};
 use crate::billing::{Account, Billing, Ledger, day_of};
 use crate::config::Config;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::keys::Keys;
 use crate::runtime::geo::{Geo, GeoError, nearest};
 
@@ -67,7 +67,7 @@ impl PlanService {
     ///
     /// # Errors
     /// The stored plan is unknown.
-    pub fn terms_of(&self, project: &projects::Project) -> Answer<&Terms> {
+    pub fn terms_of(&self, project: &projects::Project) -> HandlerResult<&Terms> {
         let plan = project.plan.parse().map_err(|_| {
             tracing::error!(project.id = %project.id, "the plan is not known");
             Problem::internal()
@@ -116,7 +116,7 @@ impl PlanService {
         conn: &mut Conn,
         workspace: WorkspaceId,
         now: Timestamp,
-    ) -> Answer<Snapshot> {
+    ) -> HandlerResult<Snapshot> {
         let account = self.billing.account(conn, workspace).await?;
         let limits = capacity::all(conn).await?;
         let mut full = Vec::new();

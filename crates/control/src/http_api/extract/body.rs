@@ -14,7 +14,7 @@ use types::json::{self, Limits};
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 
 /// A required JSON body.
 ///
@@ -30,7 +30,7 @@ pub struct OptionalBody<T>(pub Option<T>);
 impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, _: &Arc<App>) -> Answer<Self> {
+    async fn from_request(request: Request, _: &Arc<App>) -> HandlerResult<Self> {
         let (headers, bytes) = collect(request).await?;
         require_json(&headers)?;
         read(&bytes).map(Self)
@@ -40,7 +40,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
 impl<T: DeserializeOwned> FromRequest<Arc<App>> for OptionalBody<T> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, _: &Arc<App>) -> Answer<Self> {
+    async fn from_request(request: Request, _: &Arc<App>) -> HandlerResult<Self> {
         let (headers, bytes) = collect(request).await?;
         if bytes.is_empty() {
             return Ok(Self(None));
@@ -54,12 +54,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for OptionalBody<T> {
 ///
 /// # Errors
 /// 400 with the invalid member.
-pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
+pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> HandlerResult<T> {
     read_within(bytes, LIMITS)
 }
 
 /// [`read`] with other limits.
-pub(crate) fn read_within<T: DeserializeOwned>(bytes: &[u8], limits: Limits) -> Answer<T> {
+pub(crate) fn read_within<T: DeserializeOwned>(bytes: &[u8], limits: Limits) -> HandlerResult<T> {
     let value = json::parse(bytes, limits).map_err(|error| at(&error.field, error.message))?;
     // Serde would accept a list as the members in their order.
     if !value.is_object() {
@@ -86,7 +86,7 @@ fn at(field: &str, message: String) -> Refusal {
     problem.into()
 }
 
-async fn collect(request: Request) -> Answer<(HeaderMap, Bytes)> {
+async fn collect(request: Request) -> HandlerResult<(HeaderMap, Bytes)> {
     let (parts, body) = request.into_parts();
     Ok((parts.headers, read_body(body, MAX_BODY_BYTES).await?))
 }
@@ -107,7 +107,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Requires `application/json`, or a type with a JSON suffix (RFC 6838 section 4.2.8). A form of
 /// another site cannot send these types.
-fn require_json(headers: &HeaderMap) -> Answer<()> {
+fn require_json(headers: &HeaderMap) -> HandlerResult<()> {
     let declared = headers
         .get(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())

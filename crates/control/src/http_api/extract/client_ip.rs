@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 
 /// The network address of the caller: the peer's, or the one that a trusted proxy reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct ClientIp(pub IpAddr);
 impl FromRequestParts<Arc<App>> for ClientIp {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> HandlerResult<Self> {
         // The listener always adds it.
         Self::of(parts, app).ok_or_else(|| Problem::internal().into())
     }

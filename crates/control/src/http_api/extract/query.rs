@@ -11,7 +11,7 @@ use types::form::decode;
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 
 /// The parameters of a query. A handler removes the parameters that it supports and calls
 /// [`Query::finish`]. Unknown and repeated parameters are refused by name.
@@ -41,7 +41,7 @@ impl Page {
 
 impl Query {
     /// Parses `a=b&c=d`, percent-encoded, with `+` for a space (WHATWG URL, section 5.1).
-    pub fn parse(text: &str) -> Answer<Self> {
+    pub fn parse(text: &str) -> HandlerResult<Self> {
         let mut parameters = BTreeMap::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -66,7 +66,7 @@ impl Query {
     }
 
     /// Removes and parses a value. `expected` ends the sentence "`name` is not …".
-    pub fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> Answer<Option<T>> {
+    pub fn parsed<T: FromStr>(&mut self, name: &str, expected: &str) -> HandlerResult<Option<T>> {
         self.text(name)
             .map(|text| {
                 text.parse()
@@ -76,7 +76,7 @@ impl Query {
     }
 
     /// Removes and returns an integer within limits, both included.
-    pub fn integer(&mut self, name: &str, least: u32, most: u32) -> Answer<Option<u32>> {
+    pub fn integer(&mut self, name: &str, least: u32, most: u32) -> HandlerResult<Option<u32>> {
         let expected = format!("an integer from {least} to {most}");
         let digits = |text: &String| text.bytes().all(|byte| byte.is_ascii_digit());
         self.text(name)
@@ -91,7 +91,7 @@ impl Query {
     }
 
     /// Removes and returns a value from a fixed set.
-    pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> Answer<Option<T>> {
+    pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> HandlerResult<Option<T>> {
         let Some(given) = self.text(name) else {
             return Ok(None);
         };
@@ -103,7 +103,7 @@ impl Query {
     }
 
     /// Removes `page` and `pageSize`.
-    pub fn page(&mut self) -> Answer<Page> {
+    pub fn page(&mut self) -> HandlerResult<Page> {
         let page = self.integer("page", 1, MAX_PAGE)?.unwrap_or(1);
         let size = self
             .integer("pageSize", 1, api::control::MAX_PAGE_SIZE)?
@@ -112,12 +112,12 @@ impl Query {
     }
 
     /// Removes `order`.
-    pub fn order(&mut self) -> Answer<Option<Order>> {
+    pub fn order(&mut self) -> HandlerResult<Option<Order>> {
         self.word("order", &[("asc", Order::Asc), ("desc", Order::Desc)])
     }
 
     /// Refuses the remaining parameters.
-    pub fn finish(self) -> Answer<()> {
+    pub fn finish(self) -> HandlerResult<()> {
         match self.0.into_keys().next() {
             None => Ok(()),
             Some(name) => Err(bad(&name, "is not a known parameter")),
@@ -128,7 +128,7 @@ impl Query {
 impl FromRequestParts<Arc<App>> for Query {
     type Rejection = Refusal;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Answer<Self> {
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> HandlerResult<Self> {
         Self::parse(parts.uri.query().unwrap_or_default())
     }
 }
@@ -154,7 +154,7 @@ fn malformed() -> Refusal {
 mod tests {
     use super::*;
 
-    fn field(answer: Answer<impl std::fmt::Debug>) -> String {
+    fn field(answer: HandlerResult<impl std::fmt::Debug>) -> String {
         let refusal = answer.unwrap_err();
         refusal.problem().field.clone().unwrap_or_default()
     }

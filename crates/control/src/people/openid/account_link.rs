@@ -10,7 +10,7 @@ use super::provider::ProviderIdentity;
 use super::section::{OpenIdConfig, SignUp};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::accounts::{self, NewAccount};
 use crate::people::email::Email;
 use crate::people::secret_link::LinkSecret;
@@ -181,7 +181,7 @@ async fn link(
     user: &User,
     browser: &Browser,
     now: Timestamp,
-) -> Answer<()> {
+) -> HandlerResult<()> {
     users::link_identity(tx, user.id, &config.issuer, &proved.subject, now).await?;
     let actor = Actor::person(user.id).at(browser.ip);
     let with = json!({"openid": config.issuer});

@@ -16,7 +16,7 @@ use super::provider::{Provider, ProviderError, ProviderIdentity};
 use super::secrets::FlowSecrets;
 use crate::app::App;
 use crate::http_api::extract::Query;
-use crate::http_api::problem::{Answer, Refusal};
+use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::keys::Seal;
 use crate::people::cookie::Cookie;
 use crate::people::secret_link::LinkSecret;
@@ -212,7 +212,7 @@ fn is_reauthenticated(proved: &ProviderIdentity, begun_at: Timestamp) -> bool {
     proved.auth_time.is_some_and(|at| at >= earliest)
 }
 
-fn seal(app: &App) -> Answer<Seal> {
+fn seal(app: &App) -> HandlerResult<Seal> {
     Seal::new(&app.keys.derive("pending-sign-in")?)
 }
 

@@ -12,7 +12,7 @@ use webauthn::{Assertion, PasskeyAssertion};
 
 use super::relying_party;
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::people::attempts::{AttemptKey, reset_all};
 use crate::people::challenge::{self, Challenge, Purpose};
 use crate::people::session::{self, Browser, PendingSignIn, SignedIn, StartedSession};
@@ -158,7 +158,7 @@ async fn consume(
     shown: PasskeyAssertion,
     challenge: &Challenge,
     now: Timestamp,
-) -> Answer<bool> {
+) -> HandlerResult<bool> {
     if !challenge::spend(tx, challenge).await? {
         return Ok(false);
     }

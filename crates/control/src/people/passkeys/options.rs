@@ -10,13 +10,13 @@ use webauthn::ALGORITHMS;
 
 use super::relying_party;
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::people::challenge::{self, LIFETIME, Purpose};
 use crate::people::session::SignedIn;
 
 /// Options for a new passkey. Authenticators do not create a second passkey for a user who has one
 /// there.
-pub async fn creation(app: &App, who: &SignedIn) -> Answer<Value> {
+pub async fn creation(app: &App, who: &SignedIn) -> HandlerResult<Value> {
     let party = relying_party(app)?;
     let bound_to = who.session.id.to_string();
     let challenge = challenge::issue(app, Purpose::Register, bound_to.as_bytes())?;
@@ -49,7 +49,7 @@ pub async fn request(
     purpose: Purpose,
     bound_to: &[u8],
     user: Option<UserId>,
-) -> Answer<Value> {
+) -> HandlerResult<Value> {
     let party = relying_party(app)?;
     let challenge = challenge::issue(app, purpose, bound_to)?;
     let known = match user {

@@ -7,12 +7,12 @@ use ipnet::IpNet;
 use types::problem::Problem;
 
 use crate::billing::plans::is_country;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 
 /// Validates a policy and converts its lists to canonical form: networks without host bits, sorted
 /// countries, no duplicates. `has_geo` is true if the platform has a geolocation file. Without one,
 /// countries cannot be determined.
-pub fn check(mut settings: ProjectSettings, has_geo: bool) -> Answer<ProjectSettings> {
+pub fn check(mut settings: ProjectSettings, has_geo: bool) -> HandlerResult<ProjectSettings> {
     if let Some(networks) = &mut settings.trusted_ips {
         bounded(networks, MAX_NETWORKS, "trustedIps")?;
         for (index, network) in networks.iter_mut().enumerate() {
@@ -32,7 +32,7 @@ pub fn check(mut settings: ProjectSettings, has_geo: bool) -> Answer<ProjectSett
     Ok(settings)
 }
 
-fn check_countries(geo: &mut GeoIp) -> Answer<()> {
+fn check_countries(geo: &mut GeoIp) -> HandlerResult<()> {
     let (list, field) = match (&mut geo.allow, &mut geo.deny) {
         (Some(list), None) => (list, "geoIp.allow"),
         (None, Some(list)) => (list, "geoIp.deny"),
@@ -56,7 +56,7 @@ fn check_countries(geo: &mut GeoIp) -> Answer<()> {
 }
 
 /// An empty list would admit no visitor, or have no effect. Other settings express both.
-fn bounded(list: &[String], most: usize, field: &str) -> Answer<()> {
+fn bounded(list: &[String], most: usize, field: &str) -> HandlerResult<()> {
     if (1..=most).contains(&list.len()) {
         Ok(())
     } else {

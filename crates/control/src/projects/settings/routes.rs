@@ -16,7 +16,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::caller::{Caller, Principal, ProjectsWrite};
 use crate::http_api::extract::{Body, Query, Segment};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 use crate::projects::audit_entry;
 use crate::projects::settings::check;
@@ -35,7 +35,7 @@ async fn get(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     query: Query,
-) -> Answer<Json<ProjectSettings>> {
+) -> HandlerResult<Json<ProjectSettings>> {
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project_to_read(&mut conn, &caller.principal, &id, PERMISSION).await?;
@@ -47,7 +47,7 @@ async fn patch(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     Body(patch): Body<ProjectSettingsPatch>,
-) -> Answer<Json<ProjectSettings>> {
+) -> HandlerResult<Json<ProjectSettings>> {
     // The patch itself is validated before any lookup.
     check(
         patch.clone().apply(ProjectSettings::default()),
@@ -62,7 +62,7 @@ async fn put(
     State(app): State<Arc<App>>,
     Segment(id): Segment,
     Body(body): Body<ProjectSettings>,
-) -> Answer<Json<ProjectSettings>> {
+) -> HandlerResult<Json<ProjectSettings>> {
     let new = check(body, app.plan_service.has_geo())?;
     write(&app, &caller.principal, &id, |_| Ok(new.clone()))
         .await
@@ -73,7 +73,7 @@ async fn reset(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
     Segment(id): Segment,
-) -> Answer<StatusCode> {
+) -> HandlerResult<StatusCode> {
     write(&app, &caller.principal, &id, |_| {
         Ok(ProjectSettings::default())
     })
@@ -86,8 +86,8 @@ async fn write(
     app: &App,
     who: &Principal,
     id: &str,
-    change: impl Fn(ProjectSettings) -> Answer<ProjectSettings>,
-) -> Answer<ProjectSettings> {
+    change: impl Fn(ProjectSettings) -> HandlerResult<ProjectSettings>,
+) -> HandlerResult<ProjectSettings> {
     for _ in 0..ATTEMPTS {
         let now = app.now();
         let mut tx = app.store.begin().await?;
@@ -115,11 +115,11 @@ async fn write(
 }
 
 /// The policy of a project.
-pub(crate) fn project_policy(project: &projects::Project) -> Answer<ProjectSettings> {
+pub(crate) fn project_policy(project: &projects::Project) -> HandlerResult<ProjectSettings> {
     read(&project.settings)
 }
 
-fn read(stored: &Value) -> Answer<ProjectSettings> {
+fn read(stored: &Value) -> HandlerResult<ProjectSettings> {
     ProjectSettings::deserialize(stored).map_err(|_| {
         tracing::error!("the stored settings of a project cannot be read");
         Problem::internal().into()
@@ -128,7 +128,7 @@ fn read(stored: &Value) -> Answer<ProjectSettings> {
 
 /// The members that are not at their default. If a default changes with a version, it changes for
 /// every project without its own value.
-fn differing(settings: &ProjectSettings) -> Answer<Value> {
+fn differing(settings: &ProjectSettings) -> HandlerResult<Value> {
     let failed = |_| Problem::internal();
     let default = serde_json::to_value(ProjectSettings::default()).map_err(failed)?;
     let mut value = serde_json::to_value(settings).map_err(failed)?;

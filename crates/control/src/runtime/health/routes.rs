@@ -8,7 +8,7 @@ use axum::{Json, Router};
 use types::problem::Problem;
 
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 
 /// Liveness and readiness.
@@ -20,7 +20,7 @@ async fn lives() -> Json<Health> {
     Json(OK)
 }
 
-async fn serves(State(app): State<Arc<App>>) -> Answer<Json<Health>> {
+async fn serves(State(app): State<Arc<App>>) -> HandlerResult<Json<Health>> {
     let is_ready = app.health.is_ready(&app.store).await && !app.clock_skew.is_too_large();
     if is_ready {
         Ok(Json(OK))

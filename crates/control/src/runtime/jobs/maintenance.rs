@@ -7,7 +7,7 @@ use store::Lock;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::runtime::jobs::purge::purge_under;
 use crate::runtime::jobs::stale::Stale;
 use crate::runtime::metrics;
@@ -66,7 +66,7 @@ async fn note_overdue(app: &App) -> Result<(), store::Error> {
 
 /// Renews every subscription that is due, each period in a transaction of its own. Returns how
 /// many periods.
-pub async fn renew(app: &App, stop: &CancellationToken) -> Answer<u64> {
+pub async fn renew(app: &App, stop: &CancellationToken) -> HandlerResult<u64> {
     let billing = app.plan_service.billing();
     let mut renewed = 0;
     while !stop.is_cancelled() {

@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::config::Retention;
 use crate::engines::{CHANGE_LOG_RETENTION, INVENTORY_EXPIRY, LINK_EXPIRY, REPORTER_RETENTION};
-use crate::http_api::problem::Answer;
+use crate::http_api::problem::HandlerResult;
 use crate::oauth;
 use crate::people::session::IDLE;
 use crate::runtime::jobs::stale::Stale;
 
 /// Deletes the expired rows of a kind, and returns their number. Returns 0 if another process is
 /// purging.
-pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Answer<u64> {
+pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> HandlerResult<u64> {
     match app.store.try_lock(Lock::Purge).await? {
         Some(lock) => {
             let rows = purge_under(&lock, app, stale, stop).await;
@@ -38,7 +38,7 @@ pub(super) async fn purge_under(
     app: &App,
     stale: Stale,
     stop: &CancellationToken,
-) -> Answer<u64> {
+) -> HandlerResult<u64> {
     let mut rows = 0;
     for _ in 0..MAX_BATCHES {
         if stop.is_cancelled() {

@@ -18,7 +18,7 @@ use types::id::{ControlRequestId, ParticipantId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::{Answer, at_most, body, json, not_allowed, path, person_of, refused};
+use super::{HandlerResult, at_most, body, json, not_allowed, path, person_of, refused};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
 use crate::live::LoadMetric;
@@ -31,7 +31,7 @@ pub(super) async fn list<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
     id: Result<Path<String>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     let query = uri.query().unwrap_or_default();
     let params = ListParams::<ControlRequestFilter>::from_query(query, api.compat)?;
     let known = api.session_of(&caller, &path(id)?)?;
@@ -47,7 +47,7 @@ pub(super) async fn ask<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
     bytes: Result<Bytes, BytesRejection>,
-) -> Answer {
+) -> HandlerResult {
     let asked: ControlRequestBody = body(bytes)?;
     let missing = || Problem::invalid_request("is required").with_field("participant_id");
     let participant = asked.participant_id.as_deref().ok_or_else(missing)?;
@@ -80,7 +80,7 @@ pub(super) async fn resolve<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     ids: Result<Path<(String, String)>, PathRejection>,
     bytes: Result<Bytes, BytesRejection>,
-) -> Answer {
+) -> HandlerResult {
     let asked: ResolveBody = body(bytes)?;
     let missing = || Problem::invalid_request("is required").with_field("action");
     let action = asked.action.ok_or_else(missing)?;

@@ -11,7 +11,7 @@ use types::filter::ListParams;
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::{Answer, at_most, json, path, reaches};
+use super::{HandlerResult, at_most, json, path, reaches};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
 use crate::live::LoadMetric;
@@ -22,7 +22,7 @@ pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
-) -> Answer {
+) -> HandlerResult {
     let query = uri.query().unwrap_or_default();
     let params = ListParams::<GroupFilter>::from_query(query, api.compat)?;
     reaches(&caller, Permission::WebttySessionsReadOnly)?;
@@ -38,7 +38,7 @@ pub(super) async fn one<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     let id = path(id)?;
     let all = groups(&api.sessions_of(&caller.token, &caller.project));
     let found = all.into_iter().find(|group| group.id == id);

@@ -263,4 +263,4 @@ const MAX_BODY: usize = 16 * 1024;
 /// Nesting depth of objects: additional data of programs is flat.
 const MAX_DEPTH: usize = 8;
 
-type Answer = Result<Response, Refusal>;
+type HandlerResult = Result<Response, Refusal>;

@@ -18,7 +18,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 use types::webtty::{Role, Transport};
 
-use super::{Answer, body, json, path, person_of, refused};
+use super::{HandlerResult, body, json, path, person_of, refused};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
 use crate::live::LoadMetric;
@@ -30,7 +30,7 @@ pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     let known = api.session_of(&caller, &path(id)?)?;
     Ok(json(known.participants()))
 }
@@ -43,7 +43,7 @@ pub(super) async fn attach<A: LoadMetric>(
     headers: HeaderMap,
     id: Result<Path<String>, PathRejection>,
     bytes: Result<Bytes, BytesRejection>,
-) -> Answer {
+) -> HandlerResult {
     let request: AttachBody = body(bytes)?;
     check(&request)?;
     let permission = api.terminal_permission(&caller.token, &caller.project)?;
@@ -87,7 +87,7 @@ pub(super) async fn detach<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     ids: Result<Path<(String, String)>, PathRejection>,
     bytes: Result<Bytes, BytesRejection>,
-) -> Answer {
+) -> HandlerResult {
     let request: DetachBody = body(bytes)?;
     if request
         .reason

@@ -34,7 +34,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 use types::webtty::RecordType;
 
-use super::{Answer, json, path, reaches, shows};
+use super::{HandlerResult, json, path, reaches, shows};
 use crate::api::Api;
 use crate::api::caller::{AnyCredential, Caller, DeleteRecordings, ReadRecordings};
 use crate::live::LoadMetric;
@@ -57,7 +57,7 @@ async fn events<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
     uri: Uri,
-) -> Answer {
+) -> HandlerResult {
     let logs = Permission::WebttyLogsReadOnly;
     let required = api.tenancy.require(&caller.token, &caller.project, logs);
     let reads = required.is_ok();
@@ -104,7 +104,7 @@ async fn export<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<ExportQuery>, QueryRejection>,
-) -> Answer {
+) -> HandlerResult {
     let query = query.map_err(|bad| Problem::invalid_request(bad.body_text()))?;
     let export = wanted(&query)?;
     let id = path(id)?;
@@ -140,7 +140,7 @@ async fn verify<A: LoadMetric>(
     caller: Caller<ReadRecordings>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     let (session, _) = stored_session(&api, &caller, &path(id)?).await?;
     let verifying = api.terminals.recorder.verify(&caller.project.id, &session);
     let verdict = verifying.await.map_err(|why| unreadable(&why))?;
@@ -159,7 +159,7 @@ async fn remove<A: LoadMetric>(
     caller: Caller<DeleteRecordings>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     let (session, _) = stored_session(&api, &caller, &path(id)?).await?;
     let by = caller.token.user_id.as_deref();
     let removing = api
@@ -176,7 +176,7 @@ async fn search<A: LoadMetric>(
     caller: Caller<ReadRecordings>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
-) -> Answer {
+) -> HandlerResult {
     let params: SearchParams = params(&uri)?;
     reaches(&caller, Permission::WebttyLogsReadOnly)?;
     let query = params.query.unwrap_or_default();

@@ -13,7 +13,7 @@ use types::permission::Permission;
 use types::tunnel::Tunnel;
 
 use super::recordings::{stored_session, unreadable};
-use super::{Answer, at_most, json, not_allowed, path, reaches, refused, shows};
+use super::{HandlerResult, at_most, json, not_allowed, path, reaches, refused, shows};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
 use crate::live::LoadMetric;
@@ -24,7 +24,7 @@ pub(super) async fn list<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     uri: Uri,
-) -> Answer {
+) -> HandlerResult {
     let query = uri.query().unwrap_or_default();
     let params = ListParams::<SessionFilter>::from_query(query, api.compat)?;
     reaches(&caller, Permission::WebttySessionsReadOnly)?;
@@ -54,7 +54,7 @@ pub(super) async fn one<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     let id = path(id)?;
     let session = match api.session_of(&caller, &id) {
         Ok(known) => known.session(),
@@ -68,7 +68,7 @@ pub(super) async fn terminate<A: LoadMetric>(
     caller: Caller<WriteTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     let permission = Permission::WebttySessionsReadWrite;
     let session = api.running_of(&caller, &path(id)?, permission)?;
     if !api.owns(&caller, &session) {
@@ -86,7 +86,7 @@ pub(super) async fn key_grants<A: LoadMetric>(
     caller: Caller<ReadTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
-) -> Answer {
+) -> HandlerResult {
     api.session_of(&caller, &path(id)?)?;
     Ok(json(Vec::<KeyGrant>::new()))
 }

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use types::id::ParticipantId;
 use types::problem::Problem;
 
-use super::{Answer, path, refused};
+use super::{HandlerResult, path, refused};
 use crate::api::Api;
 use crate::api::caller::SessionJoiner;
 use crate::live::LoadMetric;
@@ -22,7 +22,7 @@ pub(super) async fn join<A: LoadMetric>(
     State(api): State<Arc<Api<A>>>,
     ids: Result<Path<(String, String)>, PathRejection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Answer {
+) -> HandlerResult {
     let (id, participant) = path(ids)?;
     let upgrade = upgrade.map_err(|_| Problem::upgrade_required())?;
     let participant: ParticipantId = participant.parse().map_err(|_| Problem::not_found())?;

@@ -1,7 +1,7 @@
 //! The engine address of a project, for components that call it on behalf of a caller.
 
 use control::caller::{self, Principal};
-use control::http_api::problem::Answer;
+use control::http_api::problem::HandlerResult;
 use control::projects::{EngineAddress, ProjectSelector, engine_of};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -25,7 +25,7 @@ async fn who(control: &TestControl, token: &str) -> Principal {
     caller.unwrap().unwrap()
 }
 
-fn code(answer: &Answer<EngineAddress>) -> &str {
+fn code(answer: &HandlerResult<EngineAddress>) -> &str {
     answer.as_ref().unwrap_err().problem().code
 }
 
