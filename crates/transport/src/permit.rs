@@ -42,6 +42,11 @@ impl<T: AsRef<Counter>> Permit<T> {
         (before < most).then_some(permit)
     }
 
+    /// True if the permit was taken from this owner.
+    pub fn is_of(permit: &Self, owner: &Arc<T>) -> bool {
+        Arc::ptr_eq(&permit.0, owner)
+    }
+
     fn counter(&self) -> &AtomicUsize {
         &T::as_ref(&self.0).0
     }
@@ -70,6 +75,8 @@ mod tests {
         let counter = Arc::<Counter>::default();
         let take = || Permit::take_within(&counter, 2);
         let (first, second) = (take().unwrap(), take().unwrap());
+        assert!(Permit::is_of(&first, &counter));
+        assert!(!Permit::is_of(&first, &Arc::default()));
         assert!(take().is_none());
         assert_eq!(counter.count(), 2, "a refusal does not count");
         drop(first);

@@ -320,7 +320,7 @@ impl Session {
                 }
             },
             SessionEvent::CarrierFailed(CarrierError::Invalid(why)) => {
-                self.machine.on_bad_message(&why, now)
+                self.machine.on_bad_message(&why, now);
             }
             SessionEvent::CarrierFailed(CarrierError::Lost) => {
                 self.carrier = None;

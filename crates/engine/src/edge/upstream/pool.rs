@@ -4,7 +4,6 @@
 mod tests;
 
 use std::collections::HashMap;
-use std::ptr;
 use std::time::{Duration, Instant};
 
 use types::id::TunnelId;
@@ -168,7 +167,7 @@ impl<C: Reusable> UpstreamPool<C> {
     pub(super) fn remove_http2(&mut self, tunnel: TunnelId, turn: &StreamPermit) {
         if let Some(connections) = self.by_tunnel.get_mut(&tunnel) {
             let http2 = &mut connections.http2;
-            http2.retain(|shared| !ptr::eq(&*shared.limit, &**turn));
+            http2.retain(|shared| !StreamPermit::is_of(turn, &shared.limit));
         }
     }
 
