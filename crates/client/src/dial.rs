@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// Opens a stream to the private tunnel with this name or id, and waits until the tunnel's agent
-/// has accepted it. A refusal is therefore reported before any byte is sent. It is a single attempt
-/// without retries.
+/// has accepted it. A refusal is therefore reported before any byte is sent. There are no retries,
+/// except one with a new token if the engine rejects the current one.
 ///
 /// # Errors
 /// [`ConnectError::Refused`] if there is no such tunnel or the token does not allow it; other
@@ -32,7 +32,7 @@ pub async fn dial(config: &Config, name_or_id: &str) -> Result<Stream, ConnectEr
             Some(token) => dial_with(config, &connector, &token, name_or_id).await,
             None => Err(error),
         },
-        dialled => dialled,
+        result => result,
     }
 }
 
@@ -42,8 +42,8 @@ async fn dial_with(
     token: &Token,
     name_or_id: &str,
 ) -> Result<Stream, ConnectError> {
-    let mut stream = request(connector, hello::dial(config, token, name_or_id, false)).await?;
-    let answer = timeout(ANSWER, answer(&mut stream))
+    let mut stream = send_hello(connector, hello::dial(config, token, name_or_id, false)).await?;
+    let answer = timeout(RESPONSE_TIMEOUT, read_response(&mut stream))
         .await
         .map_err(|_elapsed| ConnectError::TimedOut(Step::Hello))??;
     match answer {
@@ -60,8 +60,8 @@ async fn dial_with(
     }
 }
 
-/// As [`dial()`], without waiting: the first bytes are sent with the request. A refusal ends the
-/// stream early, so a refused token is not renewed here.
+/// As [`dial()`], but does not wait for the response: bytes can be sent at once. A refusal ends the
+/// stream early, so there is no retry with a new token.
 ///
 /// # Errors
 /// The reason why the engine cannot be reached.
@@ -71,7 +71,7 @@ async fn dial_with(
 pub async fn dial_zero_rtt(config: &Config, name_or_id: &str) -> Result<Stream, ConnectError> {
     let connector = connector(config)?;
     let token = config.tokens.token().await?;
-    let stream = request(&connector, hello::dial(config, &token, name_or_id, true)).await?;
+    let stream = send_hello(&connector, hello::dial(config, &token, name_or_id, true)).await?;
     Ok(Stream::new(Box::new(stream), String::new(), None))
 }
 
@@ -83,11 +83,11 @@ fn connector(config: &Config) -> Result<Connector, ConnectError> {
     )
 }
 
-async fn request(connector: &Connector, hello: Kind) -> Result<TlsStream, ConnectError> {
+async fn send_hello(connector: &Connector, hello: Kind) -> Result<TlsStream, ConnectError> {
     let mut stream = connector.connect().await?;
     let mut frame = Vec::new();
     encode(hello, &mut frame)?;
-    bounded(Step::Hello, WRITE, async {
+    bounded(Step::Hello, WRITE_TIMEOUT, async {
         stream.write_all(&frame).await?;
         stream.flush().await
     })
@@ -96,7 +96,7 @@ async fn request(connector: &Connector, hello: Kind) -> Result<TlsStream, Connec
 }
 
 /// Reads only the response: the following bytes belong to the stream.
-async fn answer(stream: &mut TlsStream) -> Result<Option<Kind>, ConnectError> {
+async fn read_response(stream: &mut TlsStream) -> Result<Option<Kind>, ConnectError> {
     let mut decoder = Decoder::new();
     loop {
         let next = decoder
@@ -109,13 +109,13 @@ async fn answer(stream: &mut TlsStream) -> Result<Option<Kind>, ConnectError> {
             .missing()
             .map_err(|e| ConnectError::Protocol(e.to_string()))?;
         let mut bytes = vec![0; missing];
-        bounded(Step::Hello, ANSWER, stream.read_exact(&mut bytes)).await?;
+        bounded(Step::Hello, RESPONSE_TIMEOUT, stream.read_exact(&mut bytes)).await?;
         decoder.push(&bytes);
     }
 }
 
-/// The request is one small write into an empty socket buffer.
-const WRITE: Duration = Duration::from_secs(5);
+/// Time limit for sending the request: one small write into an empty socket buffer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The engine asks the agent, which dials its service: the sum of both time limits.
-const ANSWER: Duration = Duration::from_secs(30);
+/// Time limit for the response: the engine asks the agent, and the agent connects to its service.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -34,10 +34,10 @@ use crate::webhooks::WebhooksConfig;
 /// Validated configuration of a platform. The consistency between values is validated as well.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Public address of the platform: `scheme://host[:port]`, without a slash at the end. It is
+    /// Public URL of the platform: `scheme://host[:port]`, without a trailing slash. It is
     /// the issuer of its tokens and the audience of tokens for it.
     pub base_url: String,
-    /// The listener.
+    /// Address and port on which the platform listens.
     pub listen: SocketAddr,
     /// The certificate of the listener; `None` if a proxy in front of it terminates TLS.
     pub tls: Option<CertFiles>,
@@ -53,24 +53,24 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `postgres://…`; `None`: the embedded database in `data_dir`.
     pub database_url: Option<daemon::config::SecretString>,
-    /// Maximum number of database connections; `None` for the default of the kind of database.
+    /// Maximum number of database connections; `None`: the default of SQLite or PostgreSQL.
     pub database_connections: Option<u32>,
     /// The secret that encrypts values in the database; `None`: `platform.secret` in `data_dir`.
     pub secret_file: Option<PathBuf>,
     /// Private keys (PKCS#8 in PEM) that sign tokens. The first signs, and all verify. If empty,
     /// keys are generated and stored in the database.
     pub signing_keys: Vec<PathBuf>,
-    /// Interval after which another key of the database signs; `None` if an operator rotates keys.
+    /// Rotation interval of the signing keys in the database; `None` if an operator rotates them.
     pub rotate_keys_every: Option<SignedDuration>,
     /// Proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Period in which requests are still accepted after a stop was requested.
-    pub drain: Duration,
+    /// Time from a stop request until the listener closes. New requests are still accepted.
+    pub drain_period: Duration,
     /// The engines of this platform.
-    pub engines: Vec<EngineConfig>,
+    pub engines: Vec<ClusterConfig>,
     /// Plans, regions and prices.
     pub catalogue: Catalogue,
-    /// File with the locations of addresses; `None` if locations are unknown.
+    /// GeoIP database that maps IP addresses to locations; `None`: no locations.
     pub geoip_file: Option<PathBuf>,
     /// The TURN relay.
     pub turn: TurnConfig,
@@ -78,17 +78,17 @@ pub struct Config {
     pub oauth: Clients,
     /// Mail to users.
     pub mail: MailConfig,
-    /// The provider for sign-ins; `None` for passwords only.
+    /// The OpenID Connect provider for sign-in; `None`: passwords only.
     pub openid: Option<OpenIdConfig>,
     /// Permitted targets of webhooks.
     pub webhooks: WebhooksConfig,
-    /// True if the other brand's spellings are accepted and sent together with ours.
+    /// True if rstream's spellings are accepted, and sent in addition to ours.
     pub compat_rstream: bool,
-    /// Work of a password hash. No key of the file sets it.
+    /// Cost of a password hash. It cannot be set in the configuration file.
     pub password_cost: PasswordCost,
 }
 
-/// Work of a password hash.
+/// Cost parameters of a password hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PasswordCost {
     /// The OWASP parameters of argon2id.
@@ -101,16 +101,16 @@ pub enum PasswordCost {
 
 /// An engine, or a cluster of them under one domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EngineConfig {
+pub struct ClusterConfig {
     /// Projects are available under `<endpoint>.<cluster domain>`.
     pub cluster_domain: String,
-    /// File of the secret with which an engine connects.
+    /// File with the secret with which the engines authenticate at the platform.
     pub enrolment_secret_file: Option<PathBuf>,
-    /// File of the secret with which a TURN relay connects.
+    /// File with the secret with which a TURN relay authenticates at the platform.
     pub relay_secret_file: Option<PathBuf>,
-    /// Certificate authorities for its certificates, in addition to the system's.
+    /// CA certificates that verify the engines' certificates, in addition to the system's.
     pub ca_file: Option<PathBuf>,
-    /// TCP ports that projects may reserve there; `None`: none.
+    /// TCP ports that projects may reserve on these engines; `None`: none.
     pub tcp_ports: Option<RangeInclusive<u16>>,
 }
 
@@ -131,7 +131,7 @@ pub struct TurnConfig {
 }
 
 impl Config {
-    /// Reads `file` and then the environment (`env` is all of it), and validates the result.
+    /// Reads `file`, then `env` (all environment variables), and validates the result.
     ///
     /// # Errors
     /// The first error, with its key and its source.
@@ -142,7 +142,7 @@ impl Config {
         daemon::config::load_checked(file, env, check::platform)
     }
 
-    /// The full address of a path of the platform.
+    /// The absolute URL of a path of the platform.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.base_url)
     }

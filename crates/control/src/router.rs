@@ -24,13 +24,13 @@ use crate::{
     turn, webhooks, webtty_servers, workspaces,
 };
 
-/// All routes. Other paths get a problem in JSON, never a page.
+/// All routes. Unknown paths get a JSON problem (RFC 9457), never an HTML page.
 pub fn router(app: Arc<App>) -> Router {
-    router_beside(app, Router::new())
+    router_with(app, Router::new())
 }
 
-/// All routes together with those of another surface.
-pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
+/// All routes, merged with other routes of the process. Only the limits per source apply to those.
+pub fn router_with(app: Arc<App>, surface: Router) -> Router {
     let routes = [
         addresses::routes(),
         audit::routes(),
@@ -75,14 +75,14 @@ pub fn router_beside(app: Arc<App>, surface: Router) -> Router {
             Arc::clone(&app),
             rate_limit::limit_sources,
         ))
-        .layer(middleware::map_response(keep_out_of_caches))
-        .layer(middleware::from_fn_with_state(app, name_resource_metadata))
+        .layer(middleware::map_response(set_no_store))
+        .layer(middleware::from_fn_with_state(app, add_resource_metadata))
         .layer(middleware::from_fn(metrics::count_request))
 }
 
 /// Responses without their own cache policy are not cached. Tokens, credentials and account data
-/// stay out of the browser's cache and of caches on the way.
-async fn keep_out_of_caches(mut response: Response) -> Response {
+/// stay out of the browser's cache and of intermediate caches.
+async fn set_no_store(mut response: Response) -> Response {
     let no_store = HeaderValue::from_static("no-store");
     response
         .headers_mut()
@@ -92,7 +92,7 @@ async fn keep_out_of_caches(mut response: Response) -> Response {
 }
 
 /// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1).
-async fn name_resource_metadata(
+async fn add_resource_metadata(
     State(app): State<Arc<App>>,
     request: Request,
     next: Next,
@@ -101,13 +101,13 @@ async fn name_resource_metadata(
     if response.status() == StatusCode::UNAUTHORIZED
         && let Some(challenge) = response.headers().get(WWW_AUTHENTICATE)
     {
-        let address = &app.config.base_url;
-        let mut text = challenge.as_bytes().to_vec();
-        text.extend_from_slice(
-            format!(", resource_metadata=\"{address}/.well-known/oauth-protected-resource\"")
+        let base_url = &app.config.base_url;
+        let mut value = challenge.as_bytes().to_vec();
+        value.extend_from_slice(
+            format!(", resource_metadata=\"{base_url}/.well-known/oauth-protected-resource\"")
                 .as_bytes(),
         );
-        if let Ok(challenge) = HeaderValue::from_bytes(&text) {
+        if let Ok(challenge) = HeaderValue::from_bytes(&value) {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
     }

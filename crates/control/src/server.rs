@@ -212,7 +212,7 @@ pub async fn start_routes(
         );
     }
     app.health.set_drain(shutdown.drain().clone());
-    let notice = app.config.drain;
+    let notice = app.config.drain_period;
     let limit = ConnectionLimit::new(&app.config.limits, &app.config.trusted_proxies);
     let metrics_address = metrics.as_ref().map(MetricsServer::local_addr);
     let task = tokio::spawn(async move {

@@ -41,7 +41,7 @@ impl Webhooks {
     /// The file of authorities cannot be used.
     pub(crate) fn open(config: &WebhooksConfig) -> Result<Self, SenderError> {
         Ok(Self {
-            sender: Sender::open(config)?,
+            sender: Sender::new(config)?,
             woken: Notify::new(),
         })
     }

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::writer::{Target, Writer};
+use crate::signals::{Signal, Signals};
 
 /// Counts lines that were not written.
 pub const DROPPED_METRIC: &str = "svc_access_log_dropped_total";
@@ -30,6 +30,8 @@ pub struct AccessLog {
 pub struct AccessLogThread {
     log: AccessLog,
     thread: JoinHandle<()>,
+    /// Task that waits for SIGHUP.
+    reopening: Option<AbortOnDropHandle<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +66,12 @@ impl AccessLog {
             .name("access-log".to_owned())
             .spawn(move || writer.run())?;
         let log = Self { queue, shared };
-        Ok((log.clone(), AccessLogThread { log, thread }))
+        let owner = AccessLogThread {
+            log: log.clone(),
+            thread,
+            reopening: None,
+        };
+        Ok((log, owner))
     }
 
     /// Queues one line, to which the newline is added. Never blocks: a line that does not fit, or
@@ -107,24 +114,6 @@ impl AccessLog {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Reopens at each SIGHUP until `stop`. The handler is installed when this returns; the future
-    /// does the waiting.
-    ///
-    /// # Errors
-    /// The handler could not be installed.
-    pub fn reopen_on_hangup(
-        &self,
-        stop: CancellationToken,
-    ) -> io::Result<impl Future<Output = ()> + Send + use<>> {
-        let mut hangups = signal(SignalKind::hangup())?;
-        let log = self.clone();
-        Ok(async move {
-            while let Some(Some(())) = stop.run_until_cancelled(hangups.recv()).await {
-                log.reopen();
-            }
-        })
-    }
-
     /// A full queue needs no wake-up: the thread checks the flags between lines.
     fn wake(&self) {
         drop(self.queue.try_send(Message::Wake));
@@ -132,9 +121,28 @@ impl AccessLog {
 }
 
 impl AccessLogThread {
+    /// Reopens the file at each SIGHUP until [`Self::finish`]. The handler replaces the default
+    /// action of the signal, which ends the process.
+    ///
+    /// # Errors
+    /// The handler could not be installed.
+    pub fn reopen_on_hangup(&mut self) -> io::Result<()> {
+        let mut hangups = Signals::new(Signal::HangUp)?;
+        let log = self.log.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                hangups.recv().await;
+                log.reopen();
+            }
+        });
+        self.reopening = Some(AbortOnDropHandle::new(task));
+        Ok(())
+    }
+
     /// Writes the queued lines and ends the thread; later lines are dropped. It blocks during the
     /// write, so it must not be called on a thread of the runtime.
     pub fn finish(self) {
+        drop(self.reopening);
         self.log.shared.finish.store(true, Ordering::Release);
         self.log.wake();
         self.thread.thread().unpark();

@@ -63,7 +63,7 @@ impl Connections {
             return Err(ConnectionLimitError::Total);
         }
         if let Some(source) = source
-            && !open.by_source.add_within(source, self.most_per_source)
+            && !open.by_source.increment_below(source, self.most_per_source)
         {
             return Err(ConnectionLimitError::Source);
         }
@@ -88,7 +88,7 @@ impl Drop for ConnectionPermit {
         let mut open = self.connections.open.lock();
         open.count = open.count.saturating_sub(1);
         if let Some(source) = &self.source {
-            open.by_source.remove(source);
+            open.by_source.decrement(source);
         }
     }
 }

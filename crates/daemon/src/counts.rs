@@ -1,4 +1,4 @@
-//! Counters by key, for limits of sources, users or projects.
+//! Counters by key, for limits per source address, user or project.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -24,21 +24,21 @@ impl<K: Eq + Hash> Counts<K> {
     }
 
     /// Increments the count of a key.
-    pub fn add(&mut self, key: K) {
+    pub fn increment(&mut self, key: K) {
         *self.0.entry(key).or_default() += 1;
     }
 
-    /// Increments the count of a key, unless it is `most` already. Returns true if it did.
-    pub fn add_within(&mut self, key: K, most: usize) -> bool {
-        let is_below = self.get(&key) < most;
+    /// Increments the count of a key if it is below `limit`. Returns true if it was incremented.
+    pub fn increment_below(&mut self, key: K, limit: usize) -> bool {
+        let is_below = self.get(&key) < limit;
         if is_below {
-            self.add(key);
+            self.increment(key);
         }
         is_below
     }
 
     /// Decrements the count of a key.
-    pub fn remove<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
+    pub fn decrement<Q: Eq + Hash + ?Sized>(&mut self, key: &Q)
     where
         K: Borrow<Q>,
     {
@@ -50,8 +50,8 @@ impl<K: Eq + Hash> Counts<K> {
         }
     }
 
-    /// The keys with at least this count.
-    pub fn full(&self, most: usize) -> impl Iterator<Item = &K> {
+    /// The keys whose count has reached `limit`.
+    pub fn keys_at_limit(&self, most: usize) -> impl Iterator<Item = &K> {
         let full = self.0.iter().filter(move |(_, count)| **count >= most);
         full.map(|(key, _)| key)
     }
@@ -69,16 +69,16 @@ mod tests {
     #[test]
     fn each_key_has_its_own_count_and_is_removed_at_zero() {
         let mut counts = Counts::default();
-        assert!(counts.add_within("a", 2) && counts.add_within("a", 2));
-        assert!(!counts.add_within("a", 2));
-        assert!(counts.add_within("b", 2) && !counts.add_within("c", 0));
+        assert!(counts.increment_below("a", 2) && counts.increment_below("a", 2));
+        assert!(!counts.increment_below("a", 2));
+        assert!(counts.increment_below("b", 2) && !counts.increment_below("c", 0));
         assert_eq!(
             (counts.get("a"), counts.get("b"), counts.get("c")),
             (2, 1, 0)
         );
-        assert_eq!(counts.full(2).collect::<Vec<_>>(), [&"a"]);
+        assert_eq!(counts.keys_at_limit(2).collect::<Vec<_>>(), [&"a"]);
         for key in ["a", "a", "b", "b", "c"] {
-            counts.remove(key);
+            counts.decrement(key);
         }
         assert!(counts.is_empty());
     }

@@ -461,9 +461,13 @@ fn open_access_log(config: &EngineConfig) -> Result<OpenLog, StartError> {
     let Some(log) = &config.access_log else {
         return Ok((None, None));
     };
-    let (log, thread) = AccessLog::open(&log.path).map_err(|source| StartError::AccessLog {
-        path: log.path.clone(),
+    let path = &log.path;
+    let opened = AccessLog::open(path).and_then(|(log, mut thread)| {
+        thread.reopen_on_hangup()?;
+        Ok((Some(log), Some(thread)))
+    });
+    opened.map_err(|source| StartError::AccessLog {
+        path: path.clone(),
         source,
-    })?;
-    Ok((Some(log), Some(thread)))
+    })
 }

@@ -53,9 +53,9 @@ impl EngineMetrics {
             bytes_in: counter!(table::BYTES, "direction" => "in"),
             bytes_out: counter!(table::BYTES, "direction" => "out"),
             visit_seconds: histogram!(table::VISIT_DURATION),
-            first_byte_seconds: histogram!(table::FIRST_BYTE),
+            first_byte_seconds: histogram!(table::TIME_TO_FIRST_BYTE),
             agents_connected: counter!(table::AGENTS_CONNECTED),
-            stream_open_seconds: histogram!(table::STREAM_OPEN),
+            stream_open_seconds: histogram!(table::STREAM_OPEN_DURATION),
             clients: gauge!(table::CLIENTS),
             tunnels: gauge!(table::TUNNELS),
             watchers: gauge!(table::WATCHERS),
@@ -65,8 +65,8 @@ impl EngineMetrics {
             pool_busy: gauge!(table::POOL_CONNECTIONS, "state" => "busy"),
             pool_lanes: gauge!(table::POOL_CONNECTIONS, "state" => "lane"),
             lane_streams: gauge!(table::LANE_STREAMS),
-            buffered: gauge!(table::BUFFERED),
-            given_up: counter!(table::GIVEN_UP),
+            buffered: gauge!(table::BUFFERED_BYTES),
+            given_up: counter!(table::SLOW_STREAMS_GIVEN_UP),
             streams: Family::new(table::STREAMS),
             edge_requests: Family::new(table::EDGE_REQUESTS),
             proxy_headers: Family::new(table::PROXY_HEADERS),
@@ -134,7 +134,7 @@ impl EngineMetrics {
     )]
     pub(crate) fn control_plane(&self, link: &link::Status, reports: link::ReportCounts) {
         gauge!(table::CONTROL_PLANE_CONNECTED).set(f64::from(u8::from(link.is_connected())));
-        gauge!(table::CONTROL_PLANE_SAVED).set(f64::from(u8::from(link.is_saved())));
+        gauge!(table::CONTROL_PLANE_STATE_SAVED).set(f64::from(u8::from(link.is_saved())));
         gauge!(table::CONTROL_PLANE_SILENCE).set(link.last_message_at().elapsed().as_secs_f64());
         gauge!(table::CONTROL_PLANE_VERSION).set(link.version() as f64);
         counter!(table::CONTROL_PLANE_SNAPSHOTS).absolute(link.snapshots());

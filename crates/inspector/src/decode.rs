@@ -134,7 +134,7 @@ impl Decoder {
         };
         let message = format!("the rest of this connection cannot be parsed: {lost}");
         match std::mem::replace(&mut self.state, State::Ended) {
-            State::Http1(mut http1) => http1.lost(&message, store, now),
+            State::Http1(mut http1) => http1.decode_failed(&message, store, now),
             State::Http2(mut http2) => http2.ended(&message, store, now),
             State::Detecting { .. } | State::Ended => {}
         }

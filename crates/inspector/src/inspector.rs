@@ -1,4 +1,4 @@
-//! The handle: it provides taps for agents and updates for subscribers.
+//! The inspector's handle: it provides taps for agents and updates for subscribers.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use std::{
 
 use client::{
     Target,
-    tap::{Opener, StreamTap, Tap, Visit},
+    tap::{StreamTap, Tap, TlsInterceptor, Visit},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -33,12 +33,12 @@ pub struct Inspector {
 }
 
 struct InspectorState {
-    when: RecordingMode,
-    watchers: AtomicUsize,
+    mode: RecordingMode,
+    subscribers: AtomicUsize,
     store: Mutex<Store>,
     updates: broadcast::Sender<Update>,
     clock: Clock,
-    about: Mutex<InspectorInfo>,
+    info: Mutex<InspectorInfo>,
 }
 
 /// Condition for recording streams.
@@ -47,43 +47,43 @@ pub enum RecordingMode {
     /// From the first stream on.
     Always,
     /// Streams that start while there is a [`Subscription`]; the others cost nothing.
-    Watched,
+    WhileSubscribed,
 }
 
 impl Inspector {
     /// Creates an inspector without records.
-    pub fn new(when: RecordingMode) -> Self {
-        let (updates, _) = broadcast::channel(UPDATES);
+    pub fn new(mode: RecordingMode) -> Self {
+        let (updates, _) = broadcast::channel(UPDATE_CAPACITY);
         Self {
             shared: Arc::new(InspectorState {
-                when,
-                watchers: AtomicUsize::new(0),
+                mode,
+                subscribers: AtomicUsize::new(0),
                 store: Mutex::default(),
                 updates,
                 clock: Clock::start(),
-                about: Mutex::default(),
+                info: Mutex::default(),
             }),
         }
     }
 
-    /// The tap for the agent of a tunnel to this target: [`client::ForwardOptions::with_tap`].
-    pub fn tap(&self, to: Target) -> Arc<dyn Tap> {
-        self.tap_opened(to, None)
+    /// Creates the tap for a tunnel to this target, for [`client::ForwardOptions::with_tap`].
+    pub fn tap(&self, target: Target) -> Arc<dyn Tap> {
+        self.tap_with_opener(target, None)
     }
 
-    /// The same for a tunnel in which the edge uses TLS with the service, if there is an `opener`.
-    pub fn tap_opened(&self, to: Target, opener: Option<Opener>) -> Arc<dyn Tap> {
+    /// As [`tap`](Self::tap). `opener` decrypts streams if the edge speaks TLS with the service.
+    pub fn tap_with_opener(&self, to: Target, opener: Option<TlsInterceptor>) -> Arc<dyn Tap> {
         Arc::new(InspectorTap {
             shared: Arc::clone(&self.shared),
-            to: Arc::new(to),
+            target: Arc::new(to),
             opener,
         })
     }
 
     /// The current list, and every later change.
     pub fn subscribe(&self) -> Subscription {
-        self.shared.watchers.fetch_add(1, Ordering::Relaxed);
-        let (list, updates) = self.shared.join();
+        self.shared.subscribers.fetch_add(1, Ordering::Relaxed);
+        let (list, updates) = self.shared.subscribe();
         Subscription {
             shared: Arc::clone(&self.shared),
             list,
@@ -103,7 +103,7 @@ impl Inspector {
 
     /// Pauses or resumes the recording of new requests. Requests that started earlier are still
     /// recorded.
-    pub fn pause(&self, paused: bool) {
+    pub fn set_paused(&self, paused: bool) {
         self.change(|store| store.pause(paused));
     }
 
@@ -116,13 +116,13 @@ impl Inspector {
     }
 
     /// Description of the inspected tunnel.
-    pub fn about(&self) -> InspectorInfo {
-        self.shared.about.lock().clone()
+    pub fn info(&self) -> InspectorInfo {
+        self.shared.info.lock().clone()
     }
 
     /// Sets the description of the inspected tunnel.
-    pub fn describe(&self, about: InspectorInfo) {
-        self.shared.about.lock().clone_from(&about);
+    pub fn set_info(&self, about: InspectorInfo) {
+        self.shared.info.lock().clone_from(&about);
         drop(self.shared.updates.send(Update::Info(about)));
     }
 
@@ -132,8 +132,8 @@ impl Inspector {
     }
 
     /// Reads the store under its lock. Streams wait meanwhile, so `look` must be fast.
-    pub(crate) fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        look(&self.shared.store.lock())
+    pub(crate) fn read<T>(&self, query: impl FnOnce(&Store) -> T) -> T {
+        query(&self.shared.store.lock())
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Store)) {
@@ -144,7 +144,7 @@ impl Inspector {
 impl fmt::Debug for Inspector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inspector")
-            .field("when", &self.shared.when)
+            .field("when", &self.shared.mode)
             .finish_non_exhaustive()
     }
 }
@@ -162,14 +162,14 @@ impl InspectorState {
         }
     }
 
-    /// The list, and the changes from there on.
-    fn join(&self) -> (Vec<Summary>, broadcast::Receiver<Update>) {
+    /// The current list and a receiver of all later updates, taken under one lock.
+    fn subscribe(&self) -> (Vec<Summary>, broadcast::Receiver<Update>) {
         let store = self.store.lock();
         (store.summaries(), self.updates.subscribe())
     }
 
-    fn is_looked_at(&self) -> bool {
-        self.when == RecordingMode::Always || self.watchers.load(Ordering::Relaxed) > 0
+    fn should_record(&self) -> bool {
+        self.mode == RecordingMode::Always || self.subscribers.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -192,7 +192,7 @@ impl Subscription {
         match self.updates.recv().await {
             Ok(update) => Some(update),
             Err(broadcast::error::RecvError::Lagged(_)) => {
-                (self.list, self.updates) = self.shared.join();
+                (self.list, self.updates) = self.shared.subscribe();
                 Some(Update::Missed)
             }
             Err(broadcast::error::RecvError::Closed) => None,
@@ -202,7 +202,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.shared.watchers.fetch_sub(1, Ordering::Relaxed);
+        self.shared.subscribers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -214,17 +214,17 @@ impl fmt::Debug for Subscription {
 
 struct InspectorTap {
     shared: Arc<InspectorState>,
-    to: Arc<Target>,
-    opener: Option<Opener>,
+    target: Arc<Target>,
+    opener: Option<TlsInterceptor>,
 }
 
 impl Tap for InspectorTap {
     fn stream(&self, visit: &Visit) -> Option<Box<dyn StreamTap>> {
-        if !self.shared.is_looked_at() {
+        if !self.shared.should_record() {
             return None;
         }
         let origin = Origin {
-            to: Arc::clone(&self.to),
+            to: Arc::clone(&self.target),
             tls: None,
             source_ip: visit.source_ip,
             replay: None,
@@ -232,7 +232,7 @@ impl Tap for InspectorTap {
         Some(Box::new(RecordedStream::new(&self.shared, origin)))
     }
 
-    fn opener(&self) -> Option<&Opener> {
+    fn opener(&self) -> Option<&TlsInterceptor> {
         self.opener.as_ref()
     }
 }
@@ -304,10 +304,10 @@ impl Clock {
     }
 
     fn now(&self) -> Timestamp {
-        let since = self.monotonic.elapsed();
-        self.wall.checked_add(since).unwrap_or(self.wall)
+        let elapsed = self.monotonic.elapsed();
+        self.wall.checked_add(elapsed).unwrap_or(self.wall)
     }
 }
 
-/// Number of updates that a receiver may be behind: a burst of a few hundred requests.
-const UPDATES: usize = 1024;
+/// Capacity of the update channel: enough for a burst of a few hundred requests.
+const UPDATE_CAPACITY: usize = 1024;

@@ -80,7 +80,7 @@ pub async fn insert(tx: &mut Tx, event: &Event) -> Result<bool, Error> {
         .await
 }
 
-/// One page of a project's events. The total is exact up to [`crate::COUNTED`].
+/// One page of a project's events. The total is exact up to [`crate::COUNT_LIMIT`].
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Event>, Error> {
     let after = list.after.map(|id| id.to_string());
     timeline(&list, after.as_deref())

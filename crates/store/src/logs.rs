@@ -92,7 +92,7 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
         .await
 }
 
-/// One page of a project's streams. The total is exact up to [`crate::COUNTED`], that of a search
+/// One page of a project's streams. The total is exact up to [`crate::COUNT_LIMIT`], that of a search
 /// up to [`crate::MAX_SEARCH_TOTAL`]. A search without an index only covers the first
 /// [`crate::MAX_SCANNED_ROWS`] streams of the list.
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Log>, Error> {

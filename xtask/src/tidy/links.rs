@@ -1,4 +1,4 @@
-//! Checks that links between the documents lead to a file of the tree.
+//! Checks that relative links in Markdown files point to files of the repository.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ pub(super) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
             continue;
         }
         for target in targets(text) {
-            if !leads_somewhere(files, path, target) {
+            if !target_exists(files, path, target) {
                 complaints.push(format!("{path}: a link leads nowhere: {target}"));
             }
         }
@@ -45,7 +45,7 @@ pub(crate) fn resolve(from: &str, target: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn leads_somewhere(files: &BTreeMap<String, String>, from: &str, target: &str) -> bool {
+fn target_exists(files: &BTreeMap<String, String>, from: &str, target: &str) -> bool {
     let path = resolve(from, target);
     // A directory exists if there is a file below it.
     files.keys().any(|file| Path::new(file).starts_with(&path))

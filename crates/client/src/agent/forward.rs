@@ -12,7 +12,7 @@ use transport::{
 };
 
 use super::{host::HostRewriter, lanes::MigratingLaneStream};
-use crate::agent::tap::{Opener, StreamTap, Tap, TappedStream};
+use crate::agent::tap::{StreamTap, Tap, TappedStream, TlsInterceptor};
 use crate::agent::target::ForwardOptions;
 use crate::agent::tunnel::{Connection, Observer};
 use crate::connect::keepalive;
@@ -214,18 +214,20 @@ impl Service {
         source: Source,
         visitor: &mut S,
         tap: Box<dyn StreamTap>,
-        opener: &Opener,
+        opener: &TlsInterceptor,
     ) -> CopyResult {
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
-                let pumped = opener.carry(source, visitor, &mut *socket, tap).await;
+                let pumped = opener
+                    .copy_decrypted(source, visitor, &mut *socket, tap)
+                    .await;
                 if pumped.result.is_ok() {
                     socket.end_message();
                 }
                 pumped
             }
-            Self::Unix(service) => opener.carry(source, visitor, service, tap).await,
+            Self::Unix(service) => opener.copy_decrypted(source, visitor, service, tap).await,
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub use opener::Opener;
+pub use opener::TlsInterceptor;
 
 /// A visit: the stream and its visitor.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub trait Tap: Send + Sync {
 
     /// Decrypts the observed streams of a tunnel in which the edge uses TLS with the service
     /// (`upstream_tls`). Without it they pass encrypted.
-    fn opener(&self) -> Option<&Opener> {
+    fn opener(&self) -> Option<&TlsInterceptor> {
         None
     }
 }

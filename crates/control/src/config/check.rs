@@ -11,7 +11,7 @@ use jiff::SignedDuration;
 
 use super::file::{EngineSection, PlatformFile, TlsSection, TurnSection};
 use super::values::{MAX_HOST_BYTES, host_name, is_loopback, network};
-use super::{Config, EngineConfig, PasswordCost, TurnConfig};
+use super::{ClusterConfig, Config, PasswordCost, TurnConfig};
 
 type CheckResult<T> = Result<T, ConfigError>;
 
@@ -78,7 +78,7 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
         signing_keys,
         rotate_keys_every: rotation(file.keys.rotate_days)?,
         trusted_proxies,
-        drain: drain(section.drain_seconds)?,
+        drain_period: drain(section.drain_seconds)?,
         engines,
         catalogue,
         geoip_file: optional_path("geoip.file", geoip_file)?,
@@ -139,12 +139,12 @@ fn tls(section: TlsSection) -> CheckResult<Option<CertFiles>> {
 
 const TOGETHER: &str = "tls.cert_file and tls.key_file must be set together";
 
-fn engine(index: usize, section: EngineSection) -> CheckResult<EngineConfig> {
+fn engine(index: usize, section: EngineSection) -> CheckResult<ClusterConfig> {
     let key = format!("engines.{index}.cluster_domain");
     let value = required(&key, section.cluster_domain)?;
     let file =
         |key: &str, value: Option<String>| optional_path(&format!("engines.{index}.{key}"), value);
-    Ok(EngineConfig {
+    Ok(ClusterConfig {
         cluster_domain: cluster_domain(&key, &value)?,
         enrolment_secret_file: file("enrolment_secret_file", section.enrolment_secret_file)?,
         relay_secret_file: file("relay_secret_file", section.relay_secret_file)?,

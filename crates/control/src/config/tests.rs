@@ -233,5 +233,5 @@ fn numbers_of_the_platform_have_limits() {
     let yaml = "platform: {base_url: 'https://svc.example.com', database_connections: 4, drain_seconds: 0}";
     let config = load(yaml).unwrap();
     assert_eq!(config.database_connections, Some(4));
-    assert!(config.drain.is_zero());
+    assert!(config.drain_period.is_zero());
 }

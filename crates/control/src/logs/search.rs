@@ -44,7 +44,7 @@ impl SearchLimit {
     /// # Errors
     /// The user has too many searches in progress, or those of other users take too long.
     pub async fn begin(&self, user: UserId) -> HandlerResult<Search<'_>> {
-        if !self.of_users.lock().add_within(user, MAX_OF_USER) {
+        if !self.of_users.lock().increment_below(user, MAX_OF_USER) {
             let detail = "Your previous searches are still running.";
             return Err(Problem::too_many_requests()
                 .with_detail(detail)
@@ -70,7 +70,7 @@ impl SearchLimit {
 
 impl Drop for Search<'_> {
     fn drop(&mut self) {
-        self.limit.of_users.lock().remove(&self.user);
+        self.limit.of_users.lock().decrement(&self.user);
     }
 }
 

@@ -14,7 +14,7 @@ use types::problem::Problem;
 
 use crate::app::App;
 use crate::caller::Operator;
-use crate::config::EngineConfig;
+use crate::config::ClusterConfig;
 use crate::engines::{INVENTORY_EXPIRY, LINK_EXPIRY};
 use crate::http_api::extract::Query;
 use crate::http_api::problem::HandlerResult;
@@ -66,7 +66,7 @@ async fn shown(app: &App) -> HandlerResult<OperatorEngineList> {
 async fn cluster(
     app: &App,
     conn: &mut Conn,
-    engine: &EngineConfig,
+    engine: &ClusterConfig,
 ) -> HandlerResult<OperatorCluster> {
     let domain = &engine.cluster_domain;
     let ago = |time| app.now().saturating_sub(time).unwrap_or(Timestamp::MIN);

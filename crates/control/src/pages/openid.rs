@@ -171,14 +171,14 @@ fn rejected_sign_in(
     why: SignInError,
 ) -> Result<(StatusCode, &'static str, String), PageRefusal> {
     let (title, text) = match why {
-        SignInError::AddressNotConfirmed => (
+        SignInError::EmailNotVerified => (
             "Your mail address is not confirmed",
             format!(
                 "{name} does not confirm which mail address is yours. Confirm it there, then sign \
                  in again; or use your password here."
             ),
         ),
-        SignInError::AccountNotConfirmed => (
+        SignInError::AccountEmailNotVerified => (
             "Confirm your address first",
             format!(
                 "An account with your address already exists here, but its owner has not been \
@@ -186,7 +186,7 @@ fn rejected_sign_in(
                  page, or set a new password by mail. After that {name} signs you in."
             ),
         ),
-        SignInError::AnotherIdentity => (
+        SignInError::LinkedToOtherIdentity => (
             "This account belongs to another user",
             format!(
                 "The account with your address belongs to another user of {name}. Contact the \

@@ -18,7 +18,7 @@ pub(super) struct Sender {
     pub(super) targets: Targets,
 }
 
-/// Webhooks cannot be sent at all.
+/// The HTTP client for webhooks cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error("webhooks: {0}")]
 pub struct SenderError(String);
@@ -26,8 +26,8 @@ pub struct SenderError(String);
 /// Outcome of an attempt, with its duration.
 #[derive(Debug)]
 pub(super) struct AttemptReport {
-    pub(super) end: AttemptOutcome,
-    pub(super) took: Duration,
+    pub(super) outcome: AttemptOutcome,
+    pub(super) duration: Duration,
 }
 
 /// Outcome of an attempt.
@@ -63,7 +63,7 @@ impl AttemptOutcome {
 }
 
 impl Sender {
-    pub(super) fn open(config: &WebhooksConfig) -> Result<Self, SenderError> {
+    pub(super) fn new(config: &WebhooksConfig) -> Result<Self, SenderError> {
         let targets = Targets::new(&config.allowed_targets);
         let mut builder = Client::builder()
             .timeout(TIMEOUT)
@@ -100,8 +100,8 @@ impl Sender {
         headers: Vec<(&'static str, String)>,
         body: String,
     ) -> AttemptReport {
-        let began = Instant::now();
-        let end = match self.targets.parse(url) {
+        let started = Instant::now();
+        let outcome = match self.targets.parse(url) {
             // The address was permitted when it was stored, but the configuration has changed.
             Err(_) => AttemptOutcome::Refused,
             Ok(url) => {
@@ -112,17 +112,17 @@ impl Sender {
                 let request = headers.into_iter().fold(request, |request, (name, value)| {
                     request.header(name, value)
                 });
-                exchange(request.body(body)).await
+                send_request(request.body(body)).await
             }
         };
         AttemptReport {
-            end,
-            took: began.elapsed(),
+            outcome,
+            duration: started.elapsed(),
         }
     }
 }
 
-async fn exchange(request: RequestBuilder) -> AttemptOutcome {
+async fn send_request(request: RequestBuilder) -> AttemptOutcome {
     match request.send().await {
         Ok(response) => AttemptOutcome::Answered {
             status: response.status().as_u16(),
@@ -134,8 +134,8 @@ async fn exchange(request: RequestBuilder) -> AttemptOutcome {
     }
 }
 
-/// The first bytes of a response body, as far as they can be read. The result is already known from
-/// the status.
+/// The first bytes of a response body. Read errors are ignored, because the outcome depends only on
+/// the status code.
 async fn read_prefix(mut response: Response) -> String {
     let mut bytes = Vec::new();
     while bytes.len() < MAX_BODY_BYTES
@@ -144,7 +144,7 @@ async fn read_prefix(mut response: Response) -> String {
         bytes.extend_from_slice(&chunk);
     }
     bytes.truncate(MAX_BODY_BYTES);
-    // PostgreSQL does not store texts with a NUL.
+    // PostgreSQL cannot store NUL in a text column.
     String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}")
 }
 
@@ -163,13 +163,13 @@ fn is_refused(error: &reqwest::Error) -> bool {
 /// afterwards.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time limit for a connection. A slower connection would not be useful either.
+/// Time limit for connecting, including the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Bytes of a response that are stored, enough for an error message.
+/// Maximum number of bytes of a response body that are stored: enough for an error message.
 const MAX_BODY_BYTES: usize = 1_024;
 
-/// Larger files are not certificates.
+/// Maximum size of the CA file.
 const MAX_CA_BYTES: u64 = 1024 * 1024;
 
 #[cfg(test)]
@@ -190,7 +190,7 @@ mod tests {
             allowed_targets: allowed.iter().map(|net| net.parse().unwrap()).collect(),
             ca_file: ca_file.map(Path::to_owned),
         };
-        Sender::open(&config).unwrap()
+        Sender::new(&config).unwrap()
     }
 
     /// The client itself refuses a name that resolves to an internal address, even if the name was
@@ -203,7 +203,7 @@ mod tests {
             let sender = sender(allowed, None);
             let request = sender.client.post(format!("https://localhost:{port}/"));
             tokio::select! {
-                end = exchange(request) => Some(end),
+                end = send_request(request) => Some(end),
                 _ = listener.accept() => None,
             }
         };
@@ -221,7 +221,7 @@ mod tests {
         let url = format!("https://127.0.0.1:{port}/");
         let report = sender.send(&url, Vec::new(), String::new()).await;
         assert_eq!(
-            (report.end, report.took.as_secs()),
+            (report.outcome, report.duration.as_secs()),
             (AttemptOutcome::Timeout, 5)
         );
     }
@@ -247,14 +247,14 @@ mod tests {
             )
             .unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        // The paused clock advances only while nothing blocks: when the request has arrived.
-        let (clock, dropped) = std::sync::mpsc::channel::<()>();
+        // The blocking task stops the paused clock until the request has arrived.
+        let (clock_hold, dropped) = std::sync::mpsc::channel::<()>();
         tokio::task::spawn_blocking(move || dropped.recv());
         let endpoint = async {
             let (stream, _) = listener.accept().await.unwrap();
             let mut stream = acceptor.accept(stream).await.unwrap();
             stream.read_u8().await.unwrap();
-            drop(clock);
+            drop(clock_hold);
             std::future::pending::<()>().await;
         };
         let sender = sender(&["127.0.0.0/8"], Some(&ca_file));
@@ -264,7 +264,7 @@ mod tests {
             () = endpoint => unreachable!("it never ends"),
         };
         assert_eq!(
-            (report.end, report.took.as_secs()),
+            (report.outcome, report.duration.as_secs()),
             (AttemptOutcome::Timeout, 15)
         );
     }

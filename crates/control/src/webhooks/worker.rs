@@ -82,8 +82,8 @@ impl InFlightDeliveries {
             let may = webhooks.get(&due.webhook_id) < MAX_TO_WEBHOOK
                 && projects.get(&due.project_id) < MAX_OF_PROJECT;
             if may {
-                webhooks.add(due.webhook_id);
-                projects.add(due.project_id);
+                webhooks.increment(due.webhook_id);
+                projects.increment(due.project_id);
             }
             may
         };
@@ -101,8 +101,8 @@ impl InFlightDeliveries {
             }
         });
         self.of.insert(task.id(), of);
-        self.to_webhook.add(of.0);
-        self.of_project.add(of.1);
+        self.to_webhook.increment(of.0);
+        self.of_project.increment(of.1);
     }
 
     /// Waits until a delivery finishes, which frees a slot. `false` if none is in flight. Cancel
@@ -123,8 +123,8 @@ impl InFlightDeliveries {
         let Some(ended) = ended else { return false };
         let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
         if let Some((webhook, project)) = self.of.remove(&id) {
-            self.to_webhook.remove(&webhook);
-            self.of_project.remove(&project);
+            self.to_webhook.decrement(&webhook);
+            self.of_project.decrement(&project);
         }
         true
     }
@@ -143,8 +143,16 @@ async fn start_due(app: &Arc<App>, in_flight: &mut InFlightDeliveries) -> Handle
         let wait = Duration::try_from(next.duration_since(now)).unwrap_or_default();
         return Ok(wait.clamp(SHORTEST_WAIT, POLL));
     }
-    let full_webhooks: Vec<_> = in_flight.to_webhook.full(MAX_TO_WEBHOOK).copied().collect();
-    let full_projects: Vec<_> = in_flight.of_project.full(MAX_OF_PROJECT).copied().collect();
+    let full_webhooks: Vec<_> = in_flight
+        .to_webhook
+        .keys_at_limit(MAX_TO_WEBHOOK)
+        .copied()
+        .collect();
+    let full_projects: Vec<_> = in_flight
+        .of_project
+        .keys_at_limit(MAX_OF_PROJECT)
+        .copied()
+        .collect();
     let full = (&*full_webhooks, &*full_projects);
     let due = deliveries::due(&mut read, now, full, SEARCH_LIMIT).await?;
     drop(read);
@@ -191,7 +199,7 @@ async fn deliver(app: &App, delivery: &Delivery) -> HandlerResult<()> {
     let headers = headers(&message, &secrets, app.config.compat_rstream);
     let body = delivery.payload.clone();
     let report = app.webhooks.sender.send(&webhook.url, headers, body).await;
-    metrics::webhook_sent(attempt_status(&report.end).0);
+    metrics::webhook_sent(attempt_status(&report.outcome).0);
     record_attempt(app, delivery, &webhook, began, report).await
 }
 
@@ -205,8 +213,8 @@ async fn record_attempt(
     report: AttemptReport,
 ) -> HandlerResult<()> {
     let now = app.database_now();
-    let (status, error) = attempt_status(&report.end);
-    let kind = EndKind::of(&report.end);
+    let (status, error) = attempt_status(&report.outcome);
+    let kind = EndKind::of(&report.outcome);
     let outcome = match kind {
         EndKind::Success => Outcome::Succeeded,
         EndKind::EndpointGone => Outcome::Failed,
@@ -214,7 +222,7 @@ async fn record_attempt(
             next_attempt(delivery.attempts, now)?.map_or(Outcome::Failed, Outcome::RetryAt)
         }
     };
-    let (http_status, response_body) = match report.end {
+    let (http_status, response_body) = match report.outcome {
         AttemptOutcome::Answered { status, body } => (Some(i64::from(status)), Some(body)),
         AttemptOutcome::Timeout | AttemptOutcome::Unreachable | AttemptOutcome::Refused => {
             (None, None)
@@ -227,7 +235,7 @@ async fn record_attempt(
         http_status,
         error: error.map(str::to_owned),
         response_body,
-        duration_ms: i64::try_from(report.took.as_millis()).unwrap_or(i64::MAX),
+        duration_ms: i64::try_from(report.duration.as_millis()).unwrap_or(i64::MAX),
         created_at: began,
     };
     let mut tries = 1;

@@ -1,4 +1,4 @@
-//! Values that several services check alike. Each error names the key.
+//! Checks of values that several programs have in their configuration. Each error names the key.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -37,7 +37,7 @@ pub fn optional_path(key: &str, value: Option<String>) -> CheckResult<Option<Pat
     value.map(|value| path(key, value)).transpose()
 }
 
-/// The path of a state directory; without one, the `default` of the environment.
+/// The path of a state directory. If it is absent: `default`, which comes from the environment.
 ///
 /// # Errors
 /// It is empty, or there is no default.
@@ -70,7 +70,7 @@ pub fn address(key: &str, value: &str, example: &str) -> CheckResult<SocketAddr>
 /// # Errors
 /// The value is not a range, or contains port 0.
 pub fn port_range(key: &str, value: &str, example: &str) -> CheckResult<RangeInclusive<u16>> {
-    let refused = |problem: &str| ConfigError::new(key, format!("{value:?} {problem}"));
+    let invalid = |problem: &str| ConfigError::new(key, format!("{value:?} {problem}"));
     let parsed = value.split_once('-').and_then(|(low, high)| {
         Some((
             low.trim().parse::<u16>().ok()?,
@@ -78,11 +78,11 @@ pub fn port_range(key: &str, value: &str, example: &str) -> CheckResult<RangeInc
         ))
     });
     match parsed {
-        None => Err(refused(&format!(
+        None => Err(invalid(&format!(
             "is not a range of ports, such as {example}"
         ))),
-        Some((0, _)) => Err(refused("starts with port 0, which is not a valid port")),
-        Some((low, high)) if low > high => Err(refused("ends before it starts")),
+        Some((0, _)) => Err(invalid("starts with port 0, which is not a valid port")),
+        Some((low, high)) if low > high => Err(invalid("ends before it starts")),
         Some((low, high)) => Ok(low..=high),
     }
 }
@@ -90,23 +90,23 @@ pub fn port_range(key: &str, value: &str, example: &str) -> CheckResult<RangeInc
 /// A list of networks and addresses.
 ///
 /// # Errors
-/// A value is neither, or has bits outside of its prefix.
+/// A value is neither, or has host bits set.
 pub fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
-    let network = |(index, value): (usize, &String)| {
-        let refused = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
+    let parse_network = |(index, value): (usize, &String)| {
+        let invalid = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
         let network = value
             .parse::<IpNet>()
             .or_else(|_| value.parse::<IpAddr>().map(IpNet::from))
-            .map_err(|_| refused(format!("{value:?} is not an address or a network")))?;
+            .map_err(|_| invalid(format!("{value:?} is not an address or a network")))?;
         if network != network.trunc() {
-            let meant = network.trunc();
-            return Err(refused(format!(
-                "{value:?} is not the start of a network; did you mean {meant}?"
+            let truncated = network.trunc();
+            return Err(invalid(format!(
+                "{value:?} is not the start of a network; did you mean {truncated}?"
             )));
         }
         Ok(network)
     };
-    values.iter().enumerate().map(network).collect()
+    values.iter().enumerate().map(parse_network).collect()
 }
 
 /// A number in a range.
@@ -122,11 +122,11 @@ pub fn within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<
     Err(ConfigError::new(key, message))
 }
 
-/// A number in a range, as a size.
+/// A number in a range, converted to `usize`.
 ///
 /// # Errors
 /// It is outside.
-pub fn size_within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<usize> {
+pub fn usize_in_range(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckResult<usize> {
     let value = within(key, value, range)?;
     Ok(usize::try_from(value).unwrap_or(usize::MAX))
 }
@@ -134,12 +134,12 @@ pub fn size_within(key: &str, value: u32, range: RangeInclusive<u32>) -> CheckRe
 /// More than any machine can hold. A larger number is a mistake.
 const MAX_COUNT: u32 = 10_000_000;
 
-/// A limit of a number of things.
+/// A maximum number, such as of clients or tunnels.
 ///
 /// # Errors
 /// It is 0, or more than any machine can hold.
-pub fn count(key: &str, value: u32) -> CheckResult<usize> {
-    size_within(key, value, 1..=MAX_COUNT)
+pub fn count_limit(key: &str, value: u32) -> CheckResult<usize> {
+    usize_in_range(key, value, 1..=MAX_COUNT)
 }
 
 /// Returns true if both addresses cannot be bound at the same time. An unspecified address overlaps

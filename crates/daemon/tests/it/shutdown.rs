@@ -7,7 +7,6 @@ use daemon::access_log::AccessLog;
 use daemon::shutdown::Shutdown;
 use nix::sys::signal::{Signal, raise};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn sigterm_drains_and_sigint_after_it_ends() {
@@ -28,17 +27,14 @@ async fn sighup_reopens_the_access_log() {
         dir.path().join("access.log"),
         dir.path().join("access.log.1"),
     );
-    let (log, thread) = AccessLog::open(&path).unwrap();
-    let stop = CancellationToken::new();
-    let task = tokio::spawn(log.reopen_on_hangup(stop.clone()).unwrap());
+    let (log, mut thread) = AccessLog::open(&path).unwrap();
+    thread.reopen_on_hangup().unwrap();
     fs::rename(&path, &rotated).unwrap();
     raise(Signal::SIGHUP).unwrap();
     while !path.exists() {
         tokio::task::yield_now().await;
     }
     log.write("new");
-    stop.cancel();
-    task.await.unwrap();
     thread.finish();
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
     assert_eq!(fs::read_to_string(&rotated).unwrap(), "");

@@ -63,7 +63,7 @@ pub(super) async fn serve(
                 let opening = terminal(stream, opened, policy, (place, record), worker);
                 Box::pin(opening).await;
             }
-            None => raw::join(stream, opened.stream, &mut record).await,
+            None => raw::serve_dial(stream, opened.stream, &mut record).await,
         },
         Err(_told) => {}
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::config::values::{
-    address, count, networks, optional_path, overlap, path, required, size_within, within,
+    address, count_limit, networks, optional_path, overlap, path, required, usize_in_range, within,
 };
 use daemon::config::{ConfigError, SecretString, StateDir, values};
 use daemon::tls::CertFiles;
@@ -319,9 +319,9 @@ fn rate(name: &str, value: u32) -> CheckResult<NonZeroU32> {
 
 fn limits(section: &LimitsSection) -> CheckResult<Limits> {
     let limit = |name: &str, value: u32, range: RangeInclusive<u32>| {
-        size_within(&format!("limits.{name}"), value, range)
+        usize_in_range(&format!("limits.{name}"), value, range)
     };
-    let count = |name: &str, value: u32| count(&format!("limits.{name}"), value);
+    let count = |name: &str, value: u32| count_limit(&format!("limits.{name}"), value);
     let given = |name: &str, value: Option<u32>| value.map(|value| count(name, value)).transpose();
     Ok(Limits {
         max_clients: count("max_clients", section.max_clients)?,

@@ -18,12 +18,12 @@ use crate::edge::upstream::UpstreamIo;
 use crate::limits::{self, ThrottledStream};
 use crate::live::LiveTunnel;
 
-/// The connection of a visitor. It can be aborted, so that the visitor detects an error.
-pub(crate) trait Visitor: Stream {
+/// The connection of a visitor. It can be reset, so that the visitor sees an error.
+pub(crate) trait VisitorStream: Stream {
     /// The underlying socket.
     fn socket(&self) -> &Socket;
 
-    /// The underlying socket, to control if the visitor sees a regular end.
+    /// The underlying socket, to select a normal close or a reset (RST).
     fn socket_mut(&mut self) -> &mut Socket;
 
     /// The protocol (ALPN) that was negotiated, if the edge terminates TLS.
@@ -36,7 +36,7 @@ pub(crate) trait Visitor: Stream {
     fn certificate(&self) -> Option<ClientCertificate>;
 }
 
-impl Visitor for Socket {
+impl VisitorStream for Socket {
     fn socket(&self) -> &Socket {
         self
     }
@@ -58,7 +58,7 @@ impl Visitor for Socket {
     }
 }
 
-impl Visitor for TlsStream {
+impl VisitorStream for TlsStream {
     fn socket(&self) -> &Socket {
         self.get_ref().0
     }
@@ -82,7 +82,7 @@ impl Visitor for TlsStream {
 
 /// Connects a visitor to the service of `tunnel`, if the tunnel's policy admits it. Here a client
 /// certificate is the only possible proof.
-pub(crate) async fn serve<V: Visitor>(
+pub(crate) async fn serve<V: VisitorStream>(
     visitor: V,
     tunnel: &Arc<LiveTunnel<Agent>>,
     kind: &'static str,
@@ -134,8 +134,8 @@ pub(crate) async fn serve<V: Visitor>(
     }
 }
 
-/// Connects a dialling client to the stream that it requested.
-pub(crate) async fn join<V: Visitor>(
+/// Copies between a dialling client and the stream that was opened for it.
+pub(crate) async fn serve_dial<V: VisitorStream>(
     visitor: V,
     stream: ThrottledStream<TunnelStream>,
     record: &mut AccessRecord,
@@ -144,9 +144,9 @@ pub(crate) async fn join<V: Visitor>(
     pump(source.into(), visitor, UpstreamIo::Plain(stream), record).await;
 }
 
-/// Copies in both directions after an upgrade and records the bytes so far. `already_sent` counts
-/// the bytes sent before, to the service and to the visitor. The counts survive if this future is
-/// dropped.
+/// Copies in both directions after an upgrade. Each poll updates the byte counts of `record`, so
+/// they survive if this future is dropped. `already_sent`: the bytes sent before, to the service
+/// and to the visitor.
 pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
     source: Source,
     visitor: &mut A,
@@ -154,42 +154,45 @@ pub(super) async fn pump_upgraded<A: Stream, B: Stream>(
     record: &mut AccessRecord,
     already_sent: (usize, usize),
 ) -> std::io::Result<()> {
-    let (forth, back) = (already_sent.0 as u64, already_sent.1 as u64);
-    let mut both = BidirectionalCopy::new(source);
+    let (sent_to_service, sent_to_visitor) = (already_sent.0 as u64, already_sent.1 as u64);
+    let mut copy = BidirectionalCopy::new(source);
     poll_fn(|cx| {
-        let polled = both.poll(cx, visitor, service);
-        record.set_bytes(forth + both.a_to_b(), back + both.b_to_a());
+        let polled = copy.poll(cx, visitor, service);
+        record.set_bytes(
+            sent_to_service + copy.a_to_b(),
+            sent_to_visitor + copy.b_to_a(),
+        );
         polled
     })
     .await
 }
 
 /// Copies until both directions have ended or one fails.
-async fn pump<V: Visitor>(
+async fn pump<V: VisitorStream>(
     source: Source,
     mut visitor: V,
     mut stream: UpstreamIo,
     record: &mut AccessRecord,
 ) {
     record.mark_stream_opened();
-    // A visitor must be able to distinguish an error, or the end of this task, from the end of the
-    // service's data.
+    // Until the service's data is complete, a close is a reset (RST): so the visitor can detect an
+    // error or an aborted task.
     visitor.socket_mut().begin_message();
-    let mut both = BidirectionalCopy::new(source);
-    let signal = record.revocation();
+    let mut copy = BidirectionalCopy::new(source);
+    let revocation_signal = record.revocation();
     let pumping = poll_fn(|cx| {
-        let before = both.b_to_a();
-        let polled = both.poll(cx, &mut visitor, &mut stream);
-        if before == 0 && both.b_to_a() > 0 {
+        let before = copy.b_to_a();
+        let polled = copy.poll(cx, &mut visitor, &mut stream);
+        if before == 0 && copy.b_to_a() > 0 {
             record.mark_first_byte();
         }
-        record.set_bytes(both.a_to_b(), both.b_to_a());
+        record.set_bytes(copy.a_to_b(), copy.b_to_a());
         polled
     });
     let result = tokio::select! {
         biased;
         result = pumping => result,
-        () = revocation::revoked(signal.as_deref()) => {
+        () = revocation::revoked(revocation_signal.as_deref()) => {
             Err(std::io::ErrorKind::PermissionDenied.into())
         }
     };

@@ -39,7 +39,7 @@ impl Handshakes {
         let is_free = self
             .by_source
             .lock()
-            .add_within(source, self.max_per_source);
+            .increment_below(source, self.max_per_source);
         is_free.then(|| HandshakeGuard {
             handshakes: self,
             source,
@@ -49,7 +49,7 @@ impl Handshakes {
 
 impl Drop for HandshakeGuard<'_> {
     fn drop(&mut self) {
-        self.handshakes.by_source.lock().remove(&self.source);
+        self.handshakes.by_source.lock().decrement(&self.source);
     }
 }
 

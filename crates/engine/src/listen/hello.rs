@@ -27,9 +27,9 @@ use crate::metrics::Handshake;
 /// very slow line take two seconds.
 const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Limit of a ClientHello in bytes on the wire. Post-quantum key shares and a dozen extensions take
+/// Maximum bytes of a ClientHello on the wire. Post-quantum key shares and a dozen extensions take
 /// two kilobytes.
-const HELLO_BYTES: usize = 32 * 1024;
+const MAX_CLIENT_HELLO_BYTES: usize = 32 * 1024;
 
 /// Reads the ClientHello of one connection, completes the handshake, and passes the connection to a
 /// new task. The memory of a task is sized for its largest state, so without a new task an idle
@@ -40,9 +40,10 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
         core.metrics.tls_handshake(Handshake::Crowded);
         return;
     };
-    let handshake = tokio::time::timeout(HANDSHAKE_DEADLINE, classify(socket, &worker)).await;
+    let handshake =
+        tokio::time::timeout(HANDSHAKE_DEADLINE, accept_and_classify(socket, &worker)).await;
     drop(in_flight);
-    let acceptor = Arc::clone(&worker);
+    let spawner = Arc::clone(&worker);
     match handshake {
         Ok(Some(ConnectionKind::Agent(stream, project))) => {
             // The agent protocol is defined over TLS 1.3 only.
@@ -52,20 +53,20 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
                 agents.spawn_on(crate::agents::serve(stream, project, worker), &runtime);
             }
         }
-        Ok(Some(ConnectionKind::Early(stream))) => {
-            acceptor.spawn(crate::agents::refuse_until_ready(stream));
+        Ok(Some(ConnectionKind::EarlyAgent(stream))) => {
+            spawner.spawn(crate::agents::refuse_until_ready(stream));
         }
         Ok(Some(ConnectionKind::Api(stream, name))) => {
-            acceptor.spawn(edge::serve_api(stream, name, worker));
+            spawner.spawn(edge::serve_api(stream, name, worker));
         }
         Ok(Some(ConnectionKind::Http(stream, info))) => {
-            acceptor.spawn(edge::serve_http(stream, info, worker));
+            spawner.spawn(edge::serve_http(stream, info, worker));
         }
         Ok(Some(ConnectionKind::Terminated(stream, tunnel))) => {
-            acceptor.spawn(async move { edge::raw::serve(stream, &tunnel, "tls", &worker).await });
+            spawner.spawn(async move { edge::raw::serve(stream, &tunnel, "tls", &worker).await });
         }
-        Ok(Some(ConnectionKind::PassedThrough(socket, tunnel))) => {
-            acceptor.spawn(async move { edge::raw::serve(socket, &tunnel, "tls", &worker).await });
+        Ok(Some(ConnectionKind::Passthrough(socket, tunnel))) => {
+            spawner.spawn(async move { edge::raw::serve(socket, &tunnel, "tls", &worker).await });
         }
         Ok(None) => {}
         Err(_) => worker.core.metrics.tls_handshake(Handshake::TimedOut),
@@ -75,19 +76,19 @@ pub(super) async fn serve(socket: Socket, worker: Arc<Worker>) {
 enum ConnectionKind {
     Agent(TlsStream, Arc<Project>),
     /// An agent that connects before the engine has any project.
-    Early(TlsStream),
+    EarlyAgent(TlsStream),
     /// With the server name of the handshake, in lower case.
     Api(TlsStream, Option<Arc<str>>),
     Http(TlsStream, ConnectionInfo),
     Terminated(TlsStream, Arc<LiveTunnel<Agent>>),
-    PassedThrough(Socket, Arc<LiveTunnel<Agent>>),
+    Passthrough(Socket, Arc<LiveTunnel<Agent>>),
 }
 
 /// Reads the ClientHello and completes the handshake with the matching configuration. `None` if the
 /// connection is refused and closed.
-async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind> {
+async fn accept_and_classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind> {
     let core = &worker.core;
-    let mut start = match read(socket).await {
+    let mut start = match read_client_hello(socket).await {
         Ok(start) => start,
         Err(error) => {
             debug!(%error, "no ClientHello");
@@ -108,11 +109,13 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
             debug!("an agent connection for an unknown project");
             return None;
         }
-        let stream = finish(start, Arc::clone(&core.tls.base), core).await.ok()?;
+        let stream = complete_handshake(start, Arc::clone(&core.tls.base), core)
+            .await
+            .ok()?;
         return classify_base_host(stream, server_name, project, core);
     };
     if agent_only {
-        // EN-10: agents use the base host, and this name could belong to a tunnel.
+        // Agents connect to the base host only (EN-10); this name could belong to a tunnel.
         debug!("an agent connection to a name that is not the base host");
         return None;
     }
@@ -120,17 +123,17 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
         return None;
     }
     let tunnel = core.live.any_tunnel_at(&name);
-    if let Some(any) = &tunnel
-        && any.view.properties.protocol == Some(Protocol::Tls)
+    if let Some(candidate) = &tunnel
+        && candidate.view.properties.protocol == Some(Protocol::Tls)
         && let Route::Online(tunnel) = core.live.route(&name)
     {
-        return tls_tunnel(start, hello_bytes, &tunnel, worker).await;
+        return classify_tls_tunnel(start, hello_bytes, &tunnel, worker).await;
     }
     let policy = tunnel.as_ref().map(|tunnel| TlsPolicy::of(tunnel));
     let config = core.tls.http(policy.as_ref()).ok()?;
     let stream = match &tunnel {
-        Some(tunnel) => finish_for_tunnel(start, config, tunnel, "http", worker).await?,
-        None => finish(start, config, core).await.ok()?,
+        Some(tunnel) => complete_tunnel_handshake(start, config, tunnel, "http", worker).await?,
+        None => complete_handshake(start, config, core).await.ok()?,
     };
     let certificate_requested =
         policy.is_some_and(|policy| policy.client_cert != ClientCertRequest::Never);
@@ -138,13 +141,13 @@ async fn classify(socket: Socket, worker: &Arc<Worker>) -> Option<ConnectionKind
     Some(ConnectionKind::Http(stream, info))
 }
 
-async fn read(mut socket: Socket) -> io::Result<StartHandshake<Socket>> {
-    socket.remember(HELLO_BYTES);
+async fn read_client_hello(mut socket: Socket) -> io::Result<StartHandshake<Socket>> {
+    socket.remember(MAX_CLIENT_HELLO_BYTES);
     LazyConfigAcceptor::new(Acceptor::default(), socket).await
 }
 
-/// Serves a tunnel that carries TLS. The engine terminates it, or passes it through to the service.
-async fn tls_tunnel(
+/// Classifies a connection to a TLS tunnel: terminates TLS, or passes it through to the service.
+async fn classify_tls_tunnel(
     start: StartHandshake<Socket>,
     hello_bytes: Vec<u8>,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -153,16 +156,16 @@ async fn tls_tunnel(
     if tunnel.view.properties.tls_mode == Some(TlsMode::Passthrough) {
         let mut socket = start.io;
         socket.unread(&hello_bytes).ok()?;
-        return Some(ConnectionKind::PassedThrough(socket, Arc::clone(tunnel)));
+        return Some(ConnectionKind::Passthrough(socket, Arc::clone(tunnel)));
     }
     let config = worker.core.tls.terminated(&TlsPolicy::of(tunnel)).ok()?;
-    let stream = finish_for_tunnel(start, config, tunnel, "tls", worker).await?;
+    let stream = complete_tunnel_handshake(start, config, tunnel, "tls", worker).await?;
     Some(ConnectionKind::Terminated(stream, Arc::clone(tunnel)))
 }
 
 /// Like [`finish`], for a tunnel. A visitor that is rejected because it has no certificate is
 /// recorded as refused.
-async fn finish_for_tunnel(
+async fn complete_tunnel_handshake(
     start: StartHandshake<Socket>,
     config: Arc<ServerConfig>,
     tunnel: &LiveTunnel<Agent>,
@@ -170,7 +173,7 @@ async fn finish_for_tunnel(
     worker: &Arc<Worker>,
 ) -> Option<TlsStream> {
     let source = start.io.peer().ip();
-    match finish(start, config, &worker.core).await {
+    match complete_handshake(start, config, &worker.core).await {
         Ok(stream) => Some(stream),
         Err(error) => {
             let error = error.get_ref().and_then(|error| error.downcast_ref());
@@ -185,7 +188,7 @@ async fn finish_for_tunnel(
     }
 }
 
-async fn finish(
+async fn complete_handshake(
     start: StartHandshake<Socket>,
     config: Arc<ServerConfig>,
     core: &Core,
@@ -216,7 +219,7 @@ fn classify_base_host(
     match project {
         Some(project) => Some(ConnectionKind::Agent(stream, project)),
         None if core.has_platform_snapshot() => None,
-        None => Some(ConnectionKind::Early(stream)),
+        None => Some(ConnectionKind::EarlyAgent(stream)),
     }
 }
 
@@ -225,11 +228,11 @@ fn offers_only_agent_protocol(hello: &ClientHello<'_>) -> bool {
     let Some(mut names) = hello.alpn() else {
         return false;
     };
-    let mut any = false;
+    let mut is_nonempty = false;
     names.all(|name| {
-        any = true;
+        is_nonempty = true;
         is_agent_protocol(name)
-    }) && any
+    }) && is_nonempty
 }
 
 fn is_agent_protocol(name: &[u8]) -> bool {
@@ -244,7 +247,7 @@ mod tests {
     use super::*;
 
     /// Reads a ClientHello that announces 60,000 bytes, of which only `bytes` are sent.
-    async fn read_of(bytes: usize) -> io::Result<StartHandshake<Socket>> {
+    async fn read_truncated_hello(bytes: usize) -> io::Result<StartHandshake<Socket>> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap())
             .await
@@ -261,14 +264,14 @@ mod tests {
         }
         client.write_all(&sent).await.unwrap();
         client.shutdown().await.unwrap();
-        read(Socket::new(stream, peer)).await
+        read_client_hello(Socket::new(stream, peer)).await
     }
 
     #[tokio::test]
     async fn client_hellos_have_a_size_limit() {
-        let short = read_of(32_000).await.err().unwrap();
+        let short = read_truncated_hello(32_000).await.err().unwrap();
         assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof, "{short}");
-        let long = read_of(33_000).await.err().unwrap();
+        let long = read_truncated_hello(33_000).await.err().unwrap();
         assert_eq!(long.kind(), io::ErrorKind::InvalidData, "{long}");
     }
 }

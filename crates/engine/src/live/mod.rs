@@ -5,7 +5,7 @@
 //! names ([`Live::route`], [`Live::find`]); these two never lock. Watchers subscribe
 //! ([`Live::subscribe`]) and get a snapshot and the changes after it, both from the same instant.
 //!
-//! All changes happen under one short lock, and each is sent to the watchers before the lock is
+//! All changes happen under one lock, and each is sent to the watchers before the lock is
 //! released, so events have the order of the changes. Nothing here does IO or awaits. The code is
 //! independent of agents: [`Live`] is generic over the handle that opens streams to them.
 //!
@@ -45,13 +45,13 @@ use crate::access::TunnelPolicy;
 use crate::directory::Project;
 use crate::limits::Meters;
 
-/// Owner of a client and its tunnels. Channels of equal identities may take over each other's
-/// names; channels of different identities may not.
+/// Owner of a client and its tunnels. Control channels of one identity may take over each other's
+/// names; those of different identities may not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Id of the project.
     pub project: Arc<str>,
-    /// User or application of the credential; a user and an application of the same id differ.
+    /// User or application of the credential. A user never equals an application, even with one id.
     pub subject: credentials::Identity,
 }
 
@@ -66,7 +66,7 @@ impl Identity {
 
 /// The client that opens a tunnel, and the handle for opening its streams.
 #[derive(Debug)]
-pub struct Owner<A> {
+pub struct ClientHandle<A> {
     pub identity: Identity,
     pub project: Arc<Project>,
     /// A client that was added with [`Live::add_client`].
@@ -74,10 +74,10 @@ pub struct Owner<A> {
     pub agent: Arc<A>,
 }
 
-/// A tunnel that is online. Immutable: a change of its view makes a new one.
+/// A tunnel that is online. Immutable: a change of its view creates a new value.
 ///
 /// The maps that route to it free their entries late, so the last reference may outlive the tunnel
-/// for a while. Its drop does not signal the tunnel's end.
+/// for a while. Dropping the last reference therefore does not mark the end of the tunnel.
 #[derive(Debug)]
 pub struct LiveTunnel<A> {
     /// The object in lists and events.
@@ -87,7 +87,7 @@ pub struct LiveTunnel<A> {
     pub identity: Identity,
     pub project: Arc<Project>,
     pub agent: Arc<A>,
-    /// Success of the last visitors.
+    /// Recent failures to serve visitors.
     pub health: Arc<Health>,
     /// Recent usage by its visitors.
     pub meters: Arc<Meters>,
@@ -126,20 +126,20 @@ pub enum OpenTunnelError {
     PortTaken,
     /// The same control channel already has the name, the host name or the port.
     #[error("this client has the name or hostname already")]
-    AlreadyYours,
+    AlreadyHeld,
     /// The name is shared, and the new tunnel's access rules or protocol differ from those of the
     /// other holders.
     #[error("the tunnels with this name have another protocol or other guards")]
-    ShareDiffers,
+    GroupMismatch,
     /// The engine, or this client, has reached its limit of tunnels.
     #[error("no more tunnels can be opened")]
     Full,
     /// The project has as many tunnels online as its plan allows.
     #[error("the project has reached its plan's limit of online tunnels: {0}")]
-    ProjectFull(u32),
-    /// The project has as many tunnels online as one of several projects may have.
+    PlanFull(u32),
+    /// The project has used up its share of the engine's tunnels, which several projects use.
     #[error("the project has reached the limit of online tunnels for one project: {0}")]
-    ShareFull(usize),
+    ProjectShareFull(usize),
     /// The control channel has ended, or never existed.
     #[error("the client is not connected")]
     NotConnected,
@@ -153,10 +153,10 @@ pub enum ClientLimitError {
     Engine,
     /// The project has reached the limit of its plan.
     #[error("the project has reached its plan's limit of connected agents: {0}")]
-    Project(u32),
-    /// The project has reached the share of one of several projects.
+    Plan(u32),
+    /// The project has used up its share of the engine's clients, which several projects use.
     #[error("the project has reached the limit of connected agents for one project: {0}")]
-    Share(usize),
+    ProjectShare(usize),
 }
 
 /// Destination of a published host name.
@@ -168,7 +168,7 @@ pub enum Route<A> {
     Unknown,
 }
 
-impl<A> Clone for Owner<A> {
+impl<A> Clone for ClientHandle<A> {
     fn clone(&self) -> Self {
         Self {
             identity: self.identity.clone(),

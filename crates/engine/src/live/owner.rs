@@ -22,8 +22,8 @@ use super::tunnel_view::{restore_keys, tunnel_resource};
 use super::view::View;
 use super::watch::{AllChanges, Snapshot, Subscription, TooManyWatchersError, Watchers};
 use super::{
-    ClientLimitError, DisplacedTunnel, Identity, LiveLimits, LiveTunnel, OpenTunnelError,
-    OpenedTunnel, Owner, Route,
+    ClientHandle, ClientLimitError, DisplacedTunnel, Identity, LiveLimits, LiveTunnel,
+    OpenTunnelError, OpenedTunnel, Route,
 };
 use crate::access::TunnelPolicy;
 use crate::clock::Clock;
@@ -111,10 +111,10 @@ impl<A: LoadMetric> Live<A> {
         let online = state.online(&project.id);
         let share = self.limits.share(project, self.limits.clients);
         if let Some(share) = share.filter(|share| online.clients as usize >= *share) {
-            return Err(ClientLimitError::Share(share));
+            return Err(ClientLimitError::ProjectShare(share));
         }
         if let Some(allowed) = allowed.filter(|allowed| online.clients >= *allowed) {
-            return Err(ClientLimitError::Project(allowed));
+            return Err(ClientLimitError::Plan(allowed));
         }
         state.count(&project.id, |online| online.clients += 1);
         let view = Arc::new(client);
@@ -200,7 +200,7 @@ impl<A: LoadMetric> Live<A> {
     /// identity is refused.
     pub fn open_tunnel(
         &self,
-        owner: Owner<A>,
+        owner: ClientHandle<A>,
         properties: TunnelProperties,
         policy: TunnelPolicy,
     ) -> Result<OpenedTunnel<A>, OpenTunnelError> {
@@ -227,11 +227,11 @@ impl<A: LoadMetric> Live<A> {
         let online = state.online(&owner.project.id).tunnels as usize - displaced.len();
         let share = self.limits.share(&owner.project, self.limits.tunnels);
         if let Some(share) = share.filter(|share| online >= *share) {
-            return Err(OpenTunnelError::ShareFull(share));
+            return Err(OpenTunnelError::ProjectShareFull(share));
         }
         let allowed = owner.project.state().limits.tunnels;
         if let Some(allowed) = allowed.filter(|allowed| online >= *allowed as usize) {
-            return Err(OpenTunnelError::ProjectFull(allowed));
+            return Err(OpenTunnelError::PlanFull(allowed));
         }
         let view = Arc::new(tunnel_resource(id, &owner, &client.view, properties, now));
         let seq = state.next_seq();

@@ -43,13 +43,13 @@ fn user(name: &str) -> Identity {
     Identity::new("default", &credentials::Identity::User(name.to_owned()))
 }
 
-fn connect(live: &Live, identity: &Identity, agent: &'static str) -> Owner<&'static str> {
+fn connect(live: &Live, identity: &Identity, agent: &'static str) -> ClientHandle<&'static str> {
     let project = Arc::new(Project::community());
     let mut view = Client::online(live.new_client_id());
     view.project_id = Some(identity.project.to_string());
     view.user_id = Some(identity.subject.id().to_owned());
     let client_id = live.add_client(view, &project).unwrap().id;
-    Owner {
+    ClientHandle {
         identity: identity.clone(),
         project,
         client_id,
@@ -66,7 +66,7 @@ fn asked(properties: Value) -> TunnelProperties {
 
 fn open(
     live: &Live,
-    owner: &Owner<&'static str>,
+    owner: &ClientHandle<&'static str>,
     properties: Value,
 ) -> Result<OpenedTunnel<&'static str>, OpenTunnelError> {
     let properties = asked(properties);

@@ -5,12 +5,12 @@ use types::client::Client;
 use types::id::TunnelId;
 use types::tunnel::{Tunnel, TunnelProperties};
 
-use super::Owner;
+use super::ClientHandle;
 
 /// The object for lists and events; the owner's fields come from its client.
 pub(super) fn tunnel_resource<A>(
     id: TunnelId,
-    owner: &Owner<A>,
+    owner: &ClientHandle<A>,
     client: &Client,
     properties: TunnelProperties,
     now: Timestamp,

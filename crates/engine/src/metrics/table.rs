@@ -15,21 +15,21 @@ pub(super) const CONTROL_PLANE_CHANGES: &str = "svc_control_plane_changes_total"
 pub(super) const CONTROL_PLANE_CONNECTED: &str = "svc_control_plane_connected";
 pub(super) const CONTROL_PLANE_REPORTS: &str = "svc_control_plane_reports_total";
 pub(super) const CONTROL_PLANE_REPORTS_WAITING: &str = "svc_control_plane_reports_waiting";
-pub(super) const CONTROL_PLANE_SAVED: &str = "svc_control_plane_state_saved";
+pub(super) const CONTROL_PLANE_STATE_SAVED: &str = "svc_control_plane_state_saved";
 pub(super) const CONTROL_PLANE_SILENCE: &str = "svc_control_plane_silence_seconds";
 pub(super) const CONTROL_PLANE_SNAPSHOTS: &str = "svc_control_plane_snapshots_total";
 pub(super) const CONTROL_PLANE_VERSION: &str = "svc_control_plane_version";
-pub(super) const BUFFERED: &str = "svc_buffered_bytes";
-pub(super) const GIVEN_UP: &str = "svc_slow_streams_given_up_total";
+pub(super) const BUFFERED_BYTES: &str = "svc_buffered_bytes";
+pub(super) const SLOW_STREAMS_GIVEN_UP: &str = "svc_slow_streams_given_up_total";
 pub(super) const EDGE_REQUESTS: &str = "svc_edge_requests_total";
-pub(super) const FIRST_BYTE: &str = "svc_first_byte_seconds";
+pub(super) const TIME_TO_FIRST_BYTE: &str = "svc_first_byte_seconds";
 pub(super) const JWKS_REFRESHES: &str = "svc_jwks_refreshes_total";
 pub(super) const LANE_STREAMS: &str = "svc_lane_streams";
 pub(super) const POOL_CONNECTIONS: &str = "svc_pool_connections";
 pub(super) const PROXY_HEADERS: &str = "svc_proxy_headers_total";
 pub(super) const STREAMS: &str = "svc_streams_total";
 pub(super) const STREAMS_ACTIVE: &str = "svc_streams_active";
-pub(super) const STREAM_OPEN: &str = "svc_stream_open_seconds";
+pub(super) const STREAM_OPEN_DURATION: &str = "svc_stream_open_seconds";
 pub(super) const STREAM_OPEN_FAILURES: &str = "svc_stream_open_failures_total";
 pub(super) const TLS_HANDSHAKES: &str = "svc_tls_handshakes_total";
 pub(super) const TUNNELS: &str = "svc_tunnels";
@@ -37,7 +37,7 @@ pub(super) const VISIT_DURATION: &str = "svc_visit_duration_seconds";
 pub(super) const WATCHERS: &str = "svc_watchers";
 pub(super) const WATCHERS_DROPPED: &str = "svc_watchers_dropped_total";
 
-/// Sorted by name.
+/// Sorted by the names of the metrics, not of the constants.
 pub(super) const METRICS: &[Metric] = &[
     metric(
         DROPPED_METRIC,
@@ -66,8 +66,8 @@ pub(super) const METRICS: &[Metric] = &[
                 "stopping",
             ],
         )],
-        "Control channels that ended: the connection was closed or failed, no sign of life arrived \
-         in time, the agent violated the protocol or said goodbye, its authorization ended, the \
+        "Control channels that ended: the connection was closed or failed, no heartbeat arrived \
+         in time, the agent violated the protocol or sent a goodbye, its authorization ended, the \
          engine stopped.",
     ),
     metric(
@@ -87,10 +87,10 @@ pub(super) const METRICS: &[Metric] = &[
         "Control channels that were refused.",
     ),
     metric(
-        BUFFERED,
+        BUFFERED_BYTES,
         Kind::Gauge,
         &[],
-        "Bytes buffered for streams whose readers do not read them, at most \
+        "Bytes buffered for streams with slow readers, at most \
          `limits.max_buffered_bytes`.",
     ),
     metric(
@@ -165,7 +165,7 @@ pub(super) const METRICS: &[Metric] = &[
         "Complete snapshots received from the platform.",
     ),
     metric(
-        CONTROL_PLANE_SAVED,
+        CONTROL_PLANE_STATE_SAVED,
         Kind::Gauge,
         &[],
         "0 while the state of the platform cannot be written to `control_plane.data_dir`. Writing \
@@ -175,8 +175,8 @@ pub(super) const METRICS: &[Metric] = &[
         CONTROL_PLANE_VERSION,
         Kind::Gauge,
         &[],
-        "Version of the active state, as counted by the platform: if engines of one cluster differ \
-         for long, their states differ.",
+        "Version of the active state, assigned by the platform. If engines of one cluster show \
+         different versions for long, one of them does not receive changes.",
     ),
     metric(
         EDGE_REQUESTS,
@@ -185,10 +185,10 @@ pub(super) const METRICS: &[Metric] = &[
             ("status", &["1xx", "2xx", "3xx", "4xx", "5xx"]),
             ("rule", RULES),
         ],
-        "Answered requests to published tunnels, by class of status and deciding rule.",
+        "Answered requests to published tunnels, by status class and the access rule that decided.",
     ),
     metric(
-        FIRST_BYTE,
+        TIME_TO_FIRST_BYTE,
         Kind::Histogram,
         &[],
         "Time from the head of a request to the first byte of the service's response.",
@@ -197,13 +197,13 @@ pub(super) const METRICS: &[Metric] = &[
         JWKS_REFRESHES,
         Kind::Counter,
         &[("outcome", &["ok", "error"])],
-        "Reads of the key set of `auth.jwt.jwks_url`; after a failure the known keys stay valid.",
+        "Fetches of the keys from `auth.jwt.jwks_url`; after a failure the known keys stay valid.",
     ),
     metric(
         LANE_STREAMS,
         Kind::Gauge,
         &[],
-        "Streams on lanes, including those that wait for the next request.",
+        "Streams on lanes, including idle ones that wait for the next request.",
     ),
     metric(
         POOL_CONNECTIONS,
@@ -219,21 +219,21 @@ pub(super) const METRICS: &[Metric] = &[
         "Connections from `edge.trusted_proxies`, by the PROXY header at their start.",
     ),
     metric(
-        GIVEN_UP,
+        SLOW_STREAMS_GIVEN_UP,
         Kind::Counter,
         &[],
-        "Streams that ended because their readers did not read and `limits.max_buffered_bytes`, or \
+        "Streams aborted because their readers were slow and `limits.max_buffered_bytes`, or \
          the buffer of a lane, was full.",
     ),
     metric(
         STREAM_OPEN_FAILURES,
         Kind::Counter,
         &[("reason", &["gone", "deadline", "refused", "full"])],
-        "Streams that no agent accepted: it had disconnected, did not respond in time, refused, or \
+        "Streams that the agent did not open: it had disconnected, timed out, refused, or \
          had reached its limit of streams.",
     ),
     metric(
-        STREAM_OPEN,
+        STREAM_OPEN_DURATION,
         Kind::Histogram,
         &[],
         "Time to open a stream: 0 if an idle connection was available.",
@@ -262,7 +262,7 @@ pub(super) const METRICS: &[Metric] = &[
             &["ok", "failed", "no_hello", "timed_out", "crowded"],
         )],
         "TLS handshakes: completed, failed, connections without a ClientHello, those that took too \
-         long, and those whose source had too many simultaneously.",
+         long, and those rejected because their source had too many in progress.",
     ),
     metric(TUNNELS, Kind::Gauge, &[], "Online tunnels."),
     metric(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engine::access::{Tenancy, TunnelPolicy};
 use engine::directory::Project;
-use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
+use engine::live::{ClientHandle, Identity, Live, LiveLimits, LiveTunnel};
 use serde_json::Value;
 use types::client::Client;
 use types::tunnel::TunnelProperties;
@@ -35,7 +35,7 @@ fn tunnel(asked: Value) -> Arc<LiveTunnel<()>> {
         .resolve()
         .unwrap();
     let policy = TunnelPolicy::compile(&properties);
-    let owner = Owner {
+    let owner = ClientHandle {
         identity,
         project,
         client_id,

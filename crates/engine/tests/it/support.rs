@@ -15,7 +15,7 @@ use engine::clock::{Clock, ManualClock, SystemClock};
 use engine::config::ApiRates;
 use engine::config::QuotaPercent;
 use engine::directory::Project;
-use engine::live::{Identity, Live, LiveLimits, LiveTunnel, Owner};
+use engine::live::{ClientHandle, Identity, Live, LiveLimits, LiveTunnel};
 use engine::webtty::Sessions;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
@@ -193,7 +193,7 @@ impl TestApi {
     }
 
     /// Connects a client of `user` with these fields.
-    pub(crate) fn client(&self, user: &str, fields: Value) -> Owner<()> {
+    pub(crate) fn client(&self, user: &str, fields: Value) -> ClientHandle<()> {
         let mut shown = serde_json::to_value(Client::online(self.live.new_client_id())).unwrap();
         shown["project_id"] = json!(Project::COMMUNITY);
         shown["user_id"] = json!(user);
@@ -210,7 +210,7 @@ impl TestApi {
             Project::COMMUNITY,
             &credentials::Identity::User(user.to_owned()),
         );
-        Owner {
+        ClientHandle {
             identity,
             project,
             client_id,
@@ -218,7 +218,7 @@ impl TestApi {
         }
     }
 
-    pub(crate) fn tunnel(&self, owner: &Owner<()>, asked: Value) -> Arc<LiveTunnel<()>> {
+    pub(crate) fn tunnel(&self, owner: &ClientHandle<()>, asked: Value) -> Arc<LiveTunnel<()>> {
         let properties = serde_json::from_value::<TunnelProperties>(asked)
             .unwrap()
             .resolve()

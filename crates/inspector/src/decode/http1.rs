@@ -1,4 +1,4 @@
-//! HTTP/1.1: consecutive requests, and the protocol after an upgrade.
+//! Decodes HTTP/1.1: consecutive requests, and the protocol after an upgrade.
 
 use std::collections::VecDeque;
 
@@ -18,12 +18,12 @@ use crate::{
 /// Both directions of a connection.
 #[derive(Default)]
 pub(super) struct Http1 {
-    requests: Side,
-    responses: Side,
+    requests: Direction,
+    responses: Direction,
     /// Unanswered requests, oldest first; the last one may still be incomplete.
-    waiting: VecDeque<PendingRequest>,
+    pending_requests: VecDeque<PendingRequest>,
     /// A request that was answered before it was complete.
-    late: Option<Flow>,
+    answered_early: Option<Flow>,
     upgraded: Option<UpgradedProtocol>,
     slots: Slots,
 }
@@ -31,34 +31,34 @@ pub(super) struct Http1 {
 /// A request in progress.
 struct PendingRequest {
     flow: Flow,
-    /// It is a HEAD request.
-    to_head: bool,
+    /// True if its method is HEAD.
+    is_head: bool,
     /// Its body is still incomplete.
-    coming: bool,
+    body_incomplete: bool,
     answered: bool,
 }
 
-/// The protocol after a 101.
+/// The protocol after a response with status 101.
 enum UpgradedProtocol {
     WebSocket(Box<WebSocket>, Flow),
     /// Counted but not decoded.
     Other(Flow),
 }
 
-/// One direction.
+/// Parser state of one direction of the connection.
 #[derive(Default)]
-struct Side {
+struct Direction {
     /// Incomplete bytes of a head or a trailer section.
     buffered: Vec<u8>,
-    /// Number of bytes already searched.
-    seen: usize,
+    /// Number of buffered bytes already searched for the end of a line.
+    scanned: usize,
     /// `None` between messages.
     body: Option<BodyReader>,
 }
 
-impl Side {
+impl Direction {
     /// The buffered bytes followed by the new ones.
-    fn with<'b>(&mut self, bytes: &'b [u8]) -> std::borrow::Cow<'b, [u8]> {
+    fn with_buffered<'b>(&mut self, bytes: &'b [u8]) -> std::borrow::Cow<'b, [u8]> {
         if self.buffered.is_empty() {
             return bytes.into();
         }
@@ -68,9 +68,9 @@ impl Side {
     }
 
     /// Buffers the rest for the next call.
-    fn buffer(&mut self, rest: &[u8], seen: usize) {
+    fn buffer(&mut self, rest: &[u8], scanned: usize) {
         self.buffered = rest.to_vec();
-        self.seen = seen;
+        self.scanned = scanned;
     }
 }
 
@@ -85,7 +85,7 @@ impl Http1 {
         if let Some(upgraded) = &mut self.upgraded {
             return upgraded.visitor_sent(bytes, store, now);
         }
-        let all = self.requests.with(bytes);
+        let all = self.requests.with_buffered(bytes);
         let mut rest: &[u8] = &all;
         while !rest.is_empty() {
             let before = rest.len();
@@ -97,12 +97,12 @@ impl Http1 {
                 break;
             }
         }
-        let seen = if self.requests.body.is_none() {
+        let scanned = if self.requests.body.is_none() {
             rest.len()
         } else {
             0
         };
-        self.requests.buffer(rest, seen);
+        self.requests.buffer(rest, scanned);
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Http1 {
         if let Some(upgraded) = &mut self.upgraded {
             return upgraded.service_sent(bytes, store, now);
         }
-        let all = self.responses.with(bytes);
+        let all = self.responses.with_buffered(bytes);
         let mut rest: &[u8] = &all;
         while !rest.is_empty() {
             let before = rest.len();
@@ -130,12 +130,12 @@ impl Http1 {
                 break;
             }
         }
-        let seen = if self.responses.body.is_none() {
+        let scanned = if self.responses.body.is_none() {
             rest.len()
         } else {
             0
         };
-        self.responses.buffer(rest, seen);
+        self.responses.buffer(rest, scanned);
         Ok(())
     }
 
@@ -145,16 +145,23 @@ impl Http1 {
             return flow.finished(Fields::default(), error, store, now);
         }
         let until_close = matches!(self.responses.body, Some(BodyReader::UntilClose));
-        for (at, mut asked) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+        for (at, mut pending) in std::mem::take(&mut self.pending_requests)
+            .into_iter()
+            .enumerate()
+        {
             let complete = at == 0 && until_close && error.is_none();
-            let broke = if asked.answered { BROKE_OFF } else { NO_ANSWER };
+            let broke = if pending.answered {
+                RESPONSE_INCOMPLETE
+            } else {
+                NO_RESPONSE
+            };
             let error = (!complete).then(|| error.unwrap_or(broke));
-            asked.flow.finished(Fields::default(), error, store, now);
+            pending.flow.finished(Fields::default(), error, store, now);
         }
     }
 
     /// As [`ended`](Self::ended), for bytes that cannot be decoded.
-    pub(super) fn lost(&mut self, told: &str, store: &mut Store, now: Timestamp) {
+    pub(super) fn decode_failed(&mut self, told: &str, store: &mut Store, now: Timestamp) {
         self.ended(Some(told), store, now);
     }
 
@@ -165,15 +172,15 @@ impl Http1 {
         store: &mut Store,
         now: Timestamp,
     ) -> Result<&'b [u8], DecodeError> {
-        let seen = std::mem::take(&mut self.requests.seen);
-        let Some(lines) = readable(rest, seen) else {
+        let scanned = std::mem::take(&mut self.requests.scanned);
+        let Some(lines) = complete_lines(rest, scanned) else {
             return Ok(rest);
         };
         let head = parse_request(lines, &LIMITS, &mut self.slots).map_err(|bad| bad.reason)?;
         let Progress::Complete { head, head_len } = head else {
             return Ok(rest);
         };
-        if self.waiting.len() >= PENDING_REQUESTS {
+        if self.pending_requests.len() >= PENDING_REQUESTS {
             return Err("too many requests are waiting for responses");
         }
         let authority = match head.authority.port() {
@@ -182,24 +189,24 @@ impl Http1 {
         };
         let request = Request {
             method: head.method.as_str().to_owned(),
-            path: target(&head.target),
+            path: path_and_query(&head.target),
             host: authority,
             version: version(head.version),
             fields: fields(&head.fields),
         };
-        let to_head = request.method == "HEAD";
+        let is_head = request.method == "HEAD";
         let body: BodyReader = head.body.into();
         let mut flow = Flow::begin(origin, request, store, now);
-        let coming = !body.is_done();
-        if coming {
+        let body_incomplete = !body.is_done();
+        if body_incomplete {
             self.requests.body = Some(body);
         } else {
             flow.request_finished(Fields::default(), store, now);
         }
-        self.waiting.push_back(PendingRequest {
+        self.pending_requests.push_back(PendingRequest {
             flow,
-            to_head,
-            coming,
+            is_head,
+            body_incomplete,
             answered: false,
         });
         Ok(rest.get(head_len..).unwrap_or_default())
@@ -215,9 +222,12 @@ impl Http1 {
         let step = body.advance(rest).map_err(|_| "a malformed request body")?;
         let data = rest.get(step.data).unwrap_or_default();
         // The last pending request, or none if it was already answered.
-        let mut pending = self.waiting.back_mut().filter(|pending| pending.coming);
+        let mut pending = self
+            .pending_requests
+            .back_mut()
+            .filter(|pending| pending.body_incomplete);
         let flow = pending.as_mut().map(|pending| &mut pending.flow);
-        if let Some(flow) = flow.or(self.late.as_mut()) {
+        if let Some(flow) = flow.or(self.answered_early.as_mut()) {
             flow.request_body(data, store, now);
             let trailers = match step.state {
                 BodyState::More => None,
@@ -232,8 +242,8 @@ impl Http1 {
                 Some(trailers) => {
                     flow.request_finished(trailers, store, now);
                     match pending {
-                        Some(pending) => pending.coming = false,
-                        None => self.late = None,
+                        Some(pending) => pending.body_incomplete = false,
+                        None => self.answered_early = None,
                     }
                 }
             }
@@ -247,14 +257,14 @@ impl Http1 {
         store: &mut Store,
         now: Timestamp,
     ) -> Result<&'b [u8], DecodeError> {
-        let seen = std::mem::take(&mut self.responses.seen);
-        let Some(lines) = readable(rest, seen) else {
+        let scanned = std::mem::take(&mut self.responses.scanned);
+        let Some(lines) = complete_lines(rest, scanned) else {
             return Ok(rest);
         };
-        let Some(pending) = self.waiting.front_mut() else {
+        let Some(pending) = self.pending_requests.front_mut() else {
             return Err("a response without a request");
         };
-        let head = parse_response(lines, &LIMITS, pending.to_head, &mut self.slots);
+        let head = parse_response(lines, &LIMITS, pending.is_head, &mut self.slots);
         let Progress::Complete { head, head_len } = head.map_err(|bad| bad.reason)? else {
             return Ok(rest);
         };
@@ -274,8 +284,8 @@ impl Http1 {
                 .then(|| WebSocket::new(pending.flow.id(), &response.fields));
             pending.flow.response_started(response, store, now);
             let flow = std::mem::take(&mut pending.flow);
-            for mut overtaken in self.waiting.drain(..).skip(1) {
-                let error = Some(OVERTAKEN);
+            for mut overtaken in self.pending_requests.drain(..).skip(1) {
+                let error = Some(UPGRADED_BEFORE_RESPONSE);
                 overtaken
                     .flow
                     .finished(Fields::default(), error, store, now);
@@ -289,7 +299,7 @@ impl Http1 {
         pending.flow.response_started(response, store, now);
         let body: BodyReader = head.body.into();
         if body.is_done() {
-            self.answer_ends(Fields::default(), store, now);
+            self.response_finished(Fields::default(), store, now);
         } else {
             self.responses.body = Some(body);
         }
@@ -307,28 +317,28 @@ impl Http1 {
             .advance(rest)
             .map_err(|_| "a malformed response body")?;
         let data = rest.get(step.data).unwrap_or_default();
-        if let Some(pending) = self.waiting.front_mut() {
+        if let Some(pending) = self.pending_requests.front_mut() {
             pending.flow.response_body(data, store, now);
         }
         match step.state {
             BodyState::More => self.responses.body = Some(body),
-            BodyState::Done => self.answer_ends(Fields::default(), store, now),
+            BodyState::Done => self.response_finished(Fields::default(), store, now),
             BodyState::Trailers(section) => {
                 let section = rest.get(section).unwrap_or_default();
                 let trailers = trailers(section, &mut self.slots);
-                self.answer_ends(trailers, store, now);
+                self.response_finished(trailers, store, now);
             }
         }
         Ok(rest.get(step.consumed..).unwrap_or_default())
     }
 
-    fn answer_ends(&mut self, trailers: Fields, store: &mut Store, now: Timestamp) {
-        let Some(mut asked) = self.waiting.pop_front() else {
+    fn response_finished(&mut self, trailers: Fields, store: &mut Store, now: Timestamp) {
+        let Some(mut asked) = self.pending_requests.pop_front() else {
             return;
         };
         asked.flow.finished(trailers, None, store, now);
-        if asked.coming {
-            self.late = Some(asked.flow);
+        if asked.body_incomplete {
+            self.answered_early = Some(asked.flow);
         }
     }
 }
@@ -371,14 +381,14 @@ impl UpgradedProtocol {
     }
 }
 
-/// The complete lines of a head, once there is one more than in the first `seen` bytes. Incomplete
-/// lines are not evaluated, so that the result does not depend on the segmentation.
-fn readable(head: &[u8], seen: usize) -> Option<&[u8]> {
+/// The complete lines of a head; `None` if no line ends after the first `scanned` bytes. Incomplete
+/// lines are not parsed, so that the result does not depend on how the stream is split into reads.
+fn complete_lines(head: &[u8], scanned: usize) -> Option<&[u8]> {
     if head.len() >= LIMITS.head_bytes {
         return Some(head);
     }
     let last = head.iter().rposition(|byte| *byte == b'\n')?;
-    (last >= seen).then(|| head.get(..=last)).flatten()
+    (last >= scanned).then(|| head.get(..=last)).flatten()
 }
 
 fn version(version: http1::Version) -> Version {
@@ -388,33 +398,34 @@ fn version(version: http1::Version) -> Version {
     }
 }
 
-fn target(read: &http1::Target<'_>) -> String {
+fn path_and_query(read: &http1::Target<'_>) -> String {
     match read.query() {
         Some(query) => format!("{}?{query}", read.path()),
         None => read.path().to_owned(),
     }
 }
 
-fn fields(read: &http1::Fields<'_>) -> Fields {
+fn fields(parsed: &http1::Fields<'_>) -> Fields {
     let mut fields = Fields::default();
-    for field in read.iter() {
+    for field in parsed.iter() {
         fields.push(&field.name, &field.value);
     }
     fields
 }
 
-/// Already validated by the body reader.
+/// Parses a trailer section. The body reader has already validated it.
 fn trailers(section: &[u8], slots: &mut Slots) -> Fields {
     parse_trailers(section, slots).map_or_else(|_| Fields::default(), |read| fields(&read))
 }
 
-/// Larger limits than those of the edge, because the service belongs to the user.
+/// Larger limits than those of the edge: the inspector records whatever the user's service accepts.
 const LIMITS: Limits = Limits {
     head_bytes: HEAD_BYTES,
     target_bytes: HEAD_BYTES,
     headers: MAX_FIELDS,
 };
 
-const BROKE_OFF: &str = "the connection ended before the response was complete";
-const OVERTAKEN: &str = "the connection was upgraded before this request was answered";
-const NO_ANSWER: &str = "the connection ended without a response";
+const RESPONSE_INCOMPLETE: &str = "the connection ended before the response was complete";
+const UPGRADED_BEFORE_RESPONSE: &str =
+    "the connection was upgraded before this request was answered";
+const NO_RESPONSE: &str = "the connection ended without a response";

@@ -97,7 +97,7 @@ async fn state(State(state): SharedState) -> impl IntoResponse {
         inspector.read(|store| (store.is_paused(), store.iter().len(), store.bytes()));
     answer(json!({
         "version": state.version,
-        "about": inspector.about(),
+        "about": inspector.info(),
         "paused": paused,
         "kept": {"exchanges": count, "bytes": bytes},
         "limits": {
@@ -177,7 +177,7 @@ async fn pause(
     wanted: Result<Json<PauseState>, JsonRejection>,
 ) -> Result<StatusCode, ApiError> {
     let Json(PauseState { paused }) = wanted.map_err(|rejection| malformed(&rejection))?;
-    state.inspector.pause(paused);
+    state.inspector.set_paused(paused);
     Ok(StatusCode::NO_CONTENT)
 }
 

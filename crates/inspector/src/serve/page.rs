@@ -1,4 +1,4 @@
-//! The page: our own static files, without external resources.
+//! The inspector's web page: static files in the binary, without external resources.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub(super) fn router() -> Router<Arc<super::State>> {
         )
         .route(
             "/show.js",
-            get(async || asset("text/javascript; charset=utf-8", SHOW)),
+            get(async || asset("text/javascript; charset=utf-8", RENDER_SCRIPT)),
         )
         .route("/icon.svg", get(async || asset("image/svg+xml", ICON)))
 }
 
-fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
-    let kind = (header::CONTENT_TYPE, HeaderValue::from_static(kind));
-    (AppendHeaders([kind]), AppendHeaders(HEADERS), text)
+fn asset(content_type: &'static str, body: &'static str) -> impl IntoResponse {
+    let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    (AppendHeaders([content_type]), AppendHeaders(HEADERS), body)
 }
 
 const HEADERS: [(HeaderName, HeaderValue); 5] = [
@@ -49,7 +49,7 @@ const HEADERS: [(HeaderName, HeaderValue); 5] = [
         header::REFERRER_POLICY,
         HeaderValue::from_static("no-referrer"),
     ),
-    // Tomorrow another program may use the same port.
+    // Another program may use the same port later and must not get a cached copy of this page.
     (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     (
         HeaderName::from_static("cross-origin-resource-policy"),
@@ -60,5 +60,5 @@ const HEADERS: [(HeaderName, HeaderValue); 5] = [
 const HTML: &str = include_str!("page/page.html");
 const STYLE: &str = include_str!("page/page.css");
 const SCRIPT: &str = include_str!("page/page.js");
-const SHOW: &str = include_str!("page/show.js");
+const RENDER_SCRIPT: &str = include_str!("page/show.js");
 const ICON: &str = include_str!("page/icon.svg");

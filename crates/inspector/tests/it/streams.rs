@@ -144,7 +144,7 @@ async fn bytes_pass_unchanged_even_if_they_cannot_be_parsed() {
 
 #[test]
 fn without_an_open_page_nothing_is_recorded() {
-    let inspector = Inspector::new(RecordingMode::Watched);
+    let inspector = Inspector::new(RecordingMode::WhileSubscribed);
     let tap = inspector.tap("3000".parse().unwrap());
     let visit = Visit::new("", None);
     assert!(tap.stream(&visit).is_none());

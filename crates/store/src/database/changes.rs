@@ -17,7 +17,7 @@ use sqlx::postgres::PgListener;
 use tokio::sync::watch;
 use types::id::{CredentialId, ProjectId, UserId, WebttyServerId, WorkspaceId};
 
-use crate::database::connection::{Conn, Db, Tx, within};
+use crate::database::connection::{Conn, DriverConnection, Tx, within};
 use crate::database::row::{record, words};
 use crate::database::sql::{sql, statements};
 use crate::error::{Bug, Error};
@@ -193,7 +193,7 @@ impl Notes {
                 .await?;
         }
         let deadline = tx.deadline();
-        if let Db::Postgres(connection) = tx.db()? {
+        if let DriverConnection::Postgres(connection) = tx.db()? {
             let notify = sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL);
             let notified = within(deadline, notify.execute(connection)).await;
             tx.after(notified)?;

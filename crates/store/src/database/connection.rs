@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, timeout_at};
 
 use crate::database::changes::{Change, Notes, Wake};
-pub(crate) use crate::database::lease::Db;
+pub(crate) use crate::database::lease::DriverConnection;
 use crate::database::lease::Lease;
 use crate::error::{Bug, Error, Reason};
 
@@ -52,7 +52,7 @@ impl Conn {
     /// # Errors
     /// [`Bug::Aborted`]: on SQLite a statement after the end of its transaction would run in a
     /// transaction of its own, and be committed.
-    pub(crate) fn db(&mut self) -> Result<Db<'_>, Error> {
+    pub(crate) fn db(&mut self) -> Result<DriverConnection<'_>, Error> {
         if self.aborted {
             return Err(Bug::Aborted.into());
         }
@@ -65,7 +65,7 @@ impl Conn {
             Err(Error::Unavailable { reason, .. }) => {
                 self.aborted = self.lease.in_transaction();
                 if matches!(reason, Reason::Connection | Reason::Silent) {
-                    self.lease.was_dead();
+                    self.lease.report_dead();
                 }
                 // PostgreSQL keeps a session read-only that started so, even if the server is
                 // writable again: the next change needs a new session. A server that does not
@@ -161,7 +161,7 @@ impl Tx {
     /// and only one writer.
     pub(crate) async fn lock(&mut self, statement: &'static str, id: &str) -> Result<(), Error> {
         let deadline = self.deadline();
-        if let Db::Postgres(connection) = self.db()? {
+        if let DriverConnection::Postgres(connection) = self.db()? {
             let lock = sqlx::query(statement).bind(id);
             let locked = within(deadline, lock.execute(connection)).await;
             self.after(locked)?;

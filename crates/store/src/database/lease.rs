@@ -12,18 +12,18 @@ use crate::database::trust::PoolHealth;
 /// A connection that returns to its pool when it is dropped, whatever its state: an open
 /// transaction is rolled back, and a running statement is waited for.
 ///
-/// It does two things that the driver does not do. It tracks transactions without querying the
+/// A lease does two things that sqlx does not do. It tracks transactions without querying the
 /// database: the driver would count one that SQLite aborted (the disk was full) as open, and refuse
 /// every later one. It also limits the time to return a connection. If a server no longer responds
-/// (a cable, a firewall that dropped the connection), connections in use would otherwise occupy the
-/// pool for the quarter of an hour of TCP's time-out, and block connections to its successor.
+/// (cable unplugged, state lost in a firewall), connections in use would otherwise occupy the
+/// pool until TCP's timeout of about 15 minutes, and prevent connections to a failover server.
 pub(crate) struct Lease {
-    /// Taken when it is dropped.
+    /// `None` only while the lease is dropped.
     connection: Option<PooledConnection>,
     in_transaction: bool,
     /// True if the connection must not be reused.
-    is_last: bool,
-    trust: Option<PoolHealth>,
+    close_after_use: bool,
+    health: Option<PoolHealth>,
 }
 
 enum PooledConnection {
@@ -31,8 +31,8 @@ enum PooledConnection {
     Postgres(PoolConnection<Postgres>),
 }
 
-/// The driver's connection.
-pub(crate) enum Db<'c> {
+/// The connection of the driver (sqlx), by database.
+pub(crate) enum DriverConnection<'c> {
     Sqlite(&'c mut SqliteConnection),
     Postgres(&'c mut PgConnection),
 }
@@ -42,30 +42,32 @@ impl Lease {
         Self::new(PooledConnection::Sqlite(connection), None)
     }
 
-    pub(crate) fn postgres(connection: PoolConnection<Postgres>, trust: &PoolHealth) -> Self {
-        Self::new(PooledConnection::Postgres(connection), Some(trust.clone()))
+    pub(crate) fn postgres(connection: PoolConnection<Postgres>, health: &PoolHealth) -> Self {
+        Self::new(PooledConnection::Postgres(connection), Some(health.clone()))
     }
 
-    fn new(connection: PooledConnection, trust: Option<PoolHealth>) -> Self {
+    fn new(connection: PooledConnection, health: Option<PoolHealth>) -> Self {
         Self {
             connection: Some(connection),
             in_transaction: false,
-            is_last: false,
-            trust,
+            close_after_use: false,
+            health,
         }
     }
 
-    /// The peer of the connection does not respond.
-    pub(crate) fn was_dead(&self) {
-        if let Some(trust) = &self.trust {
-            trust.mark_dead();
+    /// Reports that the database server does not respond on this connection.
+    pub(crate) fn report_dead(&self) {
+        if let Some(health) = &self.health {
+            health.mark_dead();
         }
     }
 
-    pub(crate) fn db(&mut self) -> Result<Db<'_>, sqlx::Error> {
+    pub(crate) fn db(&mut self) -> Result<DriverConnection<'_>, sqlx::Error> {
         match &mut self.connection {
-            Some(PooledConnection::Sqlite(connection)) => Ok(Db::Sqlite(connection)),
-            Some(PooledConnection::Postgres(connection)) => Ok(Db::Postgres(connection)),
+            Some(PooledConnection::Sqlite(connection)) => Ok(DriverConnection::Sqlite(connection)),
+            Some(PooledConnection::Postgres(connection)) => {
+                Ok(DriverConnection::Postgres(connection))
+            }
             None => Err(sqlx::Error::PoolClosed),
         }
     }
@@ -78,7 +80,7 @@ impl Lease {
         self.in_transaction
     }
 
-    /// Starts a transaction. On SQLite it is the only writer from here on.
+    /// Starts a transaction. On SQLite it takes the write lock immediately.
     pub(crate) async fn begin(&mut self) -> Result<(), sqlx::Error> {
         // Set first, because this future may be dropped while it waits.
         self.in_transaction = true;
@@ -90,7 +92,7 @@ impl Lease {
         self.db()?.run(text).await
     }
 
-    /// Starts a transaction that reads the data as of its first statement.
+    /// Starts a transaction for reading. It sees a snapshot, taken at its first statement.
     pub(crate) async fn begin_snapshot(&mut self) -> Result<(), sqlx::Error> {
         self.in_transaction = true;
         let text = if self.is_postgres() {
@@ -108,17 +110,17 @@ impl Lease {
     }
 
     /// Cancels [`Self::close_on_drop`].
-    pub(crate) fn keep(&mut self) {
-        self.is_last = false;
+    pub(crate) fn cancel_close_on_drop(&mut self) {
+        self.close_after_use = false;
     }
 
     /// Closes the connection after this lease.
     pub(crate) fn close_on_drop(&mut self) {
-        self.is_last = true;
+        self.close_after_use = true;
     }
 }
 
-impl Db<'_> {
+impl DriverConnection<'_> {
     async fn run(self, text: &'static str) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(connection) => {
@@ -137,7 +139,7 @@ impl Drop for Lease {
         let Some(connection) = self.connection.take() else {
             return;
         };
-        // Without a runtime there is no way to wait, and no later user of the pool.
+        // Without a runtime a rollback cannot be awaited, and no task will use the pool again.
         let Ok(runtime) = Handle::try_current() else {
             match connection {
                 PooledConnection::Sqlite(connection) => drop(connection.detach()),
@@ -145,7 +147,7 @@ impl Drop for Lease {
             }
             return;
         };
-        let (in_transaction, is_last) = (self.in_transaction, self.is_last);
+        let (in_transaction, close_after_use) = (self.in_transaction, self.close_after_use);
         match connection {
             PooledConnection::Sqlite(connection) => {
                 if in_transaction {
@@ -154,9 +156,11 @@ impl Drop for Lease {
                 // Otherwise the pool gets it in its current state: pending work is local to this
                 // machine, and will finish.
             }
-            PooledConnection::Postgres(mut connection) if is_last => connection.close_on_drop(),
+            PooledConnection::Postgres(mut connection) if close_after_use => {
+                connection.close_on_drop()
+            }
             PooledConnection::Postgres(connection) => {
-                runtime.spawn(give_back_postgres(connection, in_transaction));
+                runtime.spawn(return_postgres(connection, in_transaction));
             }
         }
     }
@@ -170,8 +174,8 @@ async fn roll_back_sqlite(mut connection: PoolConnection<Sqlite>) {
         .ok();
 }
 
-async fn give_back_postgres(mut connection: PoolConnection<Postgres>, in_transaction: bool) {
-    let back = async {
+async fn return_postgres(mut connection: PoolConnection<Postgres>, in_transaction: bool) {
+    let returning = async {
         if in_transaction {
             let rollback = sqlx::raw_sql("ROLLBACK");
             rollback.execute(&mut *connection).await?;
@@ -180,7 +184,7 @@ async fn give_back_postgres(mut connection: PoolConnection<Postgres>, in_transac
         Ok::<_, sqlx::Error>(())
     };
     // A connection that does not return in time is closed, and frees its slot in the pool.
-    if !matches!(timeout(RETURN_TIMEOUT, back).await, Ok(Ok(()))) {
+    if !matches!(timeout(RETURN_TIMEOUT, returning).await, Ok(Ok(()))) {
         connection.close_on_drop();
     }
 }

@@ -6,7 +6,7 @@
 
 use tokio::time::Instant;
 
-use crate::database::connection::{Conn, Db, Tx, within};
+use crate::database::connection::{Conn, DriverConnection, Tx, within};
 use crate::database::lease::Lease;
 use crate::error::Error;
 
@@ -38,14 +38,14 @@ impl WorkLock {
         };
         let deadline = Instant::now() + Conn::TIME_LIMIT;
         let released = match lease.db() {
-            Ok(Db::Postgres(connection)) => {
+            Ok(DriverConnection::Postgres(connection)) => {
                 let unlock = sqlx::raw_sql("SELECT pg_advisory_unlock_all()");
                 within(deadline, unlock.execute(connection)).await.is_ok()
             }
-            Ok(Db::Sqlite(_)) | Err(_) => false,
+            Ok(DriverConnection::Sqlite(_)) | Err(_) => false,
         };
         if released {
-            lease.keep();
+            lease.cancel_close_on_drop();
         }
     }
 }
@@ -54,7 +54,7 @@ impl Lock {
     /// Waits until no other transaction holds it. It is held until this transaction ends.
     pub async fn take(self, tx: &mut Tx) -> Result<(), Error> {
         let deadline = tx.deadline();
-        if let Db::Postgres(connection) = tx.db()? {
+        if let DriverConnection::Postgres(connection) = tx.db()? {
             let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.key());
             let locked = within(deadline, lock.execute(connection)).await;
             tx.after(locked)?;
@@ -66,12 +66,12 @@ impl Lock {
     pub(crate) async fn try_hold(self, mut connection: Lease) -> Result<Option<WorkLock>, Error> {
         let deadline = Instant::now() + Conn::TIME_LIMIT;
         let locked = match connection.db()? {
-            Db::Postgres(connection) => {
+            DriverConnection::Postgres(connection) => {
                 let lock = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)");
                 let lock = lock.bind(self.key()).fetch_one(connection);
                 within(deadline, lock).await
             }
-            Db::Sqlite(_) => Ok(true),
+            DriverConnection::Sqlite(_) => Ok(true),
         };
         // Also if the state is unknown: a connection that returns to the pool keeps its locks.
         if !matches!(locked, Ok(false)) {

@@ -8,7 +8,7 @@ use sqlx::postgres::PgArguments;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments as _, AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _};
 
-use crate::database::connection::{Conn, Db, Tx, within};
+use crate::database::connection::{Conn, DriverConnection, Tx, within};
 use crate::database::page::{Order, Page, Paging};
 use crate::database::row::{Record, Row};
 use crate::database::timeline::COUNT_LIMIT;
@@ -49,14 +49,14 @@ macro_rules! answer {
     ($query:expr, $conn:expr, $run:ident, |$found:ident, $row:ident| $answer:expr) => {{
         let deadline = $conn.deadline();
         match $conn.db()? {
-            Db::Sqlite(connection) => {
+            DriverConnection::Sqlite(connection) => {
                 let (text, arguments) = $query.sqlite()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
                 let $found = within(deadline, connection.$run(query)).await?;
                 let $row = Row::Sqlite;
                 Ok($answer)
             }
-            Db::Postgres(connection) => {
+            DriverConnection::Postgres(connection) => {
                 let (text, arguments) = $query.postgres()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
                 let $found = within(deadline, connection.$run(query)).await?;
@@ -189,14 +189,14 @@ impl Query {
     async fn explain(&self, conn: &mut Conn) -> Result<(), Error> {
         let values = self.values.clone();
         let plan = match conn.db()? {
-            Db::Sqlite(connection) => {
+            DriverConnection::Sqlite(connection) => {
                 let text = format!("EXPLAIN QUERY PLAN {}", self.text).into();
                 let (text, arguments) = Self { text, values }.sqlite()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
                 let rows = connection.fetch_all(query).await?;
                 rows.iter().map(|row| row.try_get("detail")).collect()
             }
-            Db::Postgres(connection) => {
+            DriverConnection::Postgres(connection) => {
                 let text = format!("EXPLAIN {}", self.text).into();
                 let (text, arguments) = Self { text, values }.postgres()?;
                 let query = sqlx::query_with(AssertSqlSafe(text), arguments);
@@ -265,11 +265,11 @@ const SKIP_LOCKED: &str = " SKIP_LOCKED";
 /// Lets the database parse a statement.
 pub(crate) async fn prepare(conn: &mut Conn, text: String) -> Result<(), Error> {
     match conn.db()? {
-        Db::Sqlite(connection) => {
+        DriverConnection::Sqlite(connection) => {
             let text = AssertSqlSafe(for_sqlite(text.into()));
             connection.prepare(text.into_sql_str()).await?;
         }
-        Db::Postgres(connection) => {
+        DriverConnection::Postgres(connection) => {
             let text = AssertSqlSafe(for_postgres(text.into()));
             connection.prepare(text.into_sql_str()).await?;
         }

@@ -47,6 +47,6 @@ fn millis(duration: Duration) -> u64 {
 /// Time for which a returned connection counts as healthy: under load few are tested, and without
 /// load the test does not matter.
 const HEALTHY_PERIOD: Duration = Duration::from_secs(1);
-/// Longer than it takes to use every connection of the pool once, and far longer than [`TRUSTED`],
+/// Longer than it takes to use every connection of the pool once, and far longer than [`HEALTHY_PERIOD`],
 /// after which all are tested anyway.
 const DOUBT: Duration = Duration::from_secs(10);

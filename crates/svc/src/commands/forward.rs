@@ -408,7 +408,7 @@ impl Advice {
         if let Some(requests) = inspection.subscribe() {
             return (of(requests), None);
         }
-        let own = Inspector::new(RecordingMode::Watched);
+        let own = Inspector::new(RecordingMode::WhileSubscribed);
         (of(own.subscribe()), Some(own.tap(target)))
     }
 

@@ -109,25 +109,25 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
     let workers = Workers::per_core("svc-agent")
         .map_err(|error| Failure::from_error("cannot start the worker threads", error))?;
-    let (sender, reports) = mpsc::channel(LINES);
+    let (sender, reports) = mpsc::channel(REPORT_QUEUE_CAPACITY);
     let agents = AgentSet::new(workers.handles().to_vec(), shutdown.clone(), sender);
     let docker = args.docker.start()?;
-    let mut running = RunTasks {
-        report: Report::new(args.output),
+    let mut running = RunLoop {
+        reporter: Report::new(args.output),
         args,
         file,
         files: Files::default(),
         handled: Contents::new(),
-        loaded: LoadedFile::nothing(),
+        loaded: LoadedFile::empty(),
         docker,
         agents,
         supervisor,
         shutdown,
         rejected: false,
-        ready: false,
-        status: String::new(),
+        ready_reported: false,
+        last_status: String::new(),
     };
-    running.begin().await?;
+    running.apply_initial().await?;
     running.serve(reports, hangups).await
 }
 
@@ -136,10 +136,10 @@ pub(super) fn schema() -> serde_json::Value {
     daemon::config::schema::<file::AgentFile>()
 }
 
-/// State of a run.
-struct RunTasks {
+/// The event loop of `svc run`, with its state.
+struct RunLoop {
     args: Args,
-    report: Report,
+    reporter: Report,
     file: Option<PathBuf>,
     files: Files,
     /// The file contents that were last applied or rejected.
@@ -151,24 +151,24 @@ struct RunTasks {
     shutdown: Shutdown,
     /// True if the current file is rejected.
     rejected: bool,
-    ready: bool,
-    status: String,
+    ready_reported: bool,
+    last_status: String,
 }
 
-/// A checked file, with the configuration of its engines.
+/// A valid file, with the connection settings of its engines.
 struct LoadedFile {
     plan: Plan,
     engines: BTreeMap<EngineName, Config>,
 }
 
-impl RunTasks {
-    /// Applies the first configuration. An error in it is final.
-    async fn begin(&mut self) -> Result<(), Failure> {
+impl RunLoop {
+    /// Applies the first configuration. An error in it ends the command.
+    async fn apply_initial(&mut self) -> Result<(), Failure> {
         self.files.set(self.file.iter().cloned().collect());
         let contents = self.files.read().await;
         self.loaded = self.load(contents).await.map_err(print_all_but_last)?;
         let applied = self.apply(false)?;
-        self.report.applied(&applied)
+        self.reporter.applied(&applied)
     }
 
     async fn serve(
@@ -176,30 +176,30 @@ impl RunTasks {
         mut reports: mpsc::Receiver<TunnelReport>,
         mut hangups: Signals,
     ) -> Result<(), Failure> {
-        let (polled, mut polls) = watch::channel(self.handled.clone());
-        let following = tokio::spawn(self.files.clone().follow(polled));
-        let mut beats = self.supervisor.beat_interval().map(|every| {
-            let mut beats = interval(every);
-            beats.set_missed_tick_behavior(MissedTickBehavior::Skip);
-            beats
+        let (contents_sender, mut contents_receiver) = watch::channel(self.handled.clone());
+        let poll_task = tokio::spawn(self.files.clone().follow(contents_sender));
+        let mut watchdog_ticks = self.supervisor.beat_interval().map(|every| {
+            let mut ticks = interval(every);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            ticks
         });
         let ready_deadline = Instant::now() + READY_TIMEOUT;
         let drain = self.shutdown.drain().clone();
-        let mut ended = Ok(());
+        let mut outcome = Ok(());
         loop {
-            self.tell_supervisor(Instant::now() >= ready_deadline);
+            self.notify_supervisor(Instant::now() >= ready_deadline);
             tokio::select! {
                 biased;
                 () = drain.cancelled() => break,
                 Some(tunnel_report) = reports.recv() => {
                     self.handle_report(tunnel_report)?;
                     if let Some(refusal) = self.agents.refused() {
-                        ended = Err((&refusal).into());
+                        outcome = Err((&refusal).into());
                         break;
                     }
                 }
-                Ok(()) = polls.changed() => {
-                    let contents = polls.borrow_and_update().clone();
+                Ok(()) = contents_receiver.changed() => {
+                    let contents = contents_receiver.borrow_and_update().clone();
                     if contents != self.handled {
                         self.reload(contents, false).await?;
                     }
@@ -209,13 +209,13 @@ impl RunTasks {
                     self.reload(contents, true).await?;
                 }
                 () = docker::changed(self.docker.as_mut()) => self.containers_changed()?,
-                () = supervisor::next_keepalive(beats.as_mut()) => self.supervisor.send_watchdog_beat(),
-                () = tokio::time::sleep_until(ready_deadline), if !self.ready => {}
+                () = supervisor::next_keepalive(watchdog_ticks.as_mut()) => self.supervisor.send_watchdog_beat(),
+                () = tokio::time::sleep_until(ready_deadline), if !self.ready_reported => {}
             }
         }
-        following.abort();
-        self.stop(&mut reports, beats).await?;
-        ended
+        poll_task.abort();
+        self.stop(&mut reports, watchdog_ticks).await?;
+        outcome
     }
 
     fn handle_report(&mut self, tunnel_report: TunnelReport) -> Result<(), Failure> {
@@ -230,9 +230,9 @@ impl RunTasks {
                     return Ok(());
                 }
                 let port = self.agents.engine_port(&key);
-                self.report.status(&key, &status, &target, port)
+                self.reporter.status(&key, &status, &target, port)
             }
-            TunnelReport::Stream { key, stream } => self.report.stream(&key, &stream),
+            TunnelReport::Stream { key, stream } => self.reporter.stream(&key, &stream),
             TunnelReport::Refused { engine, refusal } => {
                 let engine = engine.map_or_else(String::new, |name| format!("engine {name}: "));
                 output::message(&format!("{engine}{}", output::plain(&refusal.message)));
@@ -242,16 +242,16 @@ impl RunTasks {
     }
 
     /// Applies the current files, or reports why they are rejected.
-    async fn reload(&mut self, contents: Contents, asked: bool) -> Result<(), Failure> {
+    async fn reload(&mut self, contents: Contents, by_signal: bool) -> Result<(), Failure> {
         self.supervisor.reloading();
         let result = match self.load(contents).await {
             Ok(loaded) => {
                 let before = std::mem::replace(&mut self.loaded, loaded);
-                match self.apply(asked) {
+                match self.apply(by_signal) {
                     Ok(applied) => {
                         self.rejected = false;
-                        if asked || !applied.is_empty() {
-                            self.report.applied(&applied)
+                        if by_signal || !applied.is_empty() {
+                            self.reporter.applied(&applied)
                         } else {
                             Ok(())
                         }
@@ -264,14 +264,14 @@ impl RunTasks {
             }
             Err(errors) => self.reject(&errors),
         };
-        // The supervisor waits for the end of the reload that it was notified of.
+        // Ends the reload that the supervisor was notified of; it waits for this.
         self.supervisor.ready();
         result
     }
 
     fn reject(&mut self, errors: &[ConfigError]) -> Result<(), Failure> {
         self.rejected = true;
-        self.report.rejected(errors)
+        self.reporter.rejected(errors)
     }
 
     /// Reads and checks the file. The token files that it names are watched like the file itself,
@@ -279,17 +279,17 @@ impl RunTasks {
     async fn load(&mut self, mut contents: Contents) -> Result<LoadedFile, Vec<ConfigError>> {
         let read = self.read_plan(&contents);
         if let Ok(plan) = &read {
-            let given = non_empty_path(self.args.token_file.as_ref()).cloned();
-            let paths = self.file.iter().cloned().chain(given);
+            let token_file = non_empty_path(self.args.token_file.as_ref()).cloned();
+            let paths = self.file.iter().cloned().chain(token_file);
             let paths: Vec<_> = paths.chain(plan.token_files()).collect();
             if !paths.iter().all(|path| contents.contains_key(path)) {
                 self.files.set(paths);
-                let tokens = self.files.read().await;
-                // The file is the version that was read. A newer one is noticed at the next poll.
-                let new = tokens
+                let latest = self.files.read().await;
+                // Keeps the file content that was parsed above. The next poll detects a newer one.
+                let token_contents = latest
                     .into_iter()
                     .filter(|(path, _)| Some(path) != self.file.as_ref());
-                contents.extend(new);
+                contents.extend(token_contents);
             }
         }
         self.handled = contents;
@@ -307,7 +307,7 @@ impl RunTasks {
         };
         let name = path.display().to_string();
         let error = match contents.get(path) {
-            Some(Ok(bytes)) => return Plan::read(&name, bytes),
+            Some(Ok(bytes)) => return Plan::parse(&name, bytes),
             Some(Err(error)) => error.as_str(),
             None => "it was not checked",
         };
@@ -316,21 +316,23 @@ impl RunTasks {
     }
 
     /// Updates the running tunnels to match the file and the containers.
-    fn apply(&mut self, again: bool) -> Result<AppliedChanges, Failure> {
-        let mut wanted = self.loaded.plan.tunnels.clone();
+    fn apply(&mut self, retry_rejected: bool) -> Result<AppliedChanges, Failure> {
+        let mut desired = self.loaded.plan.tunnels.clone();
         if let Some(docker) = &mut self.docker {
             for (key, tunnel) in docker.wanted() {
-                match tunnel.has_engine(&self.loaded.plan.engines) {
+                match tunnel.check_engine_exists(&self.loaded.plan.engines) {
                     Ok(()) => {
-                        wanted.insert(key, tunnel);
+                        desired.insert(key, tunnel);
                     }
                     Err(message) => output::message(&format!("error: {key}: {message}")),
                 }
             }
         }
-        let applied = self.agents.apply(&self.loaded.engines, &wanted, again)?;
+        let applied = self
+            .agents
+            .apply(&self.loaded.engines, &desired, retry_rejected)?;
         for key in &applied.removed {
-            self.report.closed(key, &CloseReason::Asked)?;
+            self.reporter.closed(key, &CloseReason::Asked)?;
         }
         Ok(applied)
     }
@@ -340,38 +342,38 @@ impl RunTasks {
         if applied.is_empty() {
             Ok(())
         } else {
-            self.report.applied(&applied)
+            self.reporter.applied(&applied)
         }
     }
 
     /// Notifies the supervisor when the state has changed.
-    fn tell_supervisor(&mut self, late: bool) {
+    fn notify_supervisor(&mut self, deadline_passed: bool) {
         let (online, pending) = (
             self.agents.count(State::Online),
             self.agents.count(State::Pending),
         );
-        let (away, over) = (
+        let (reconnecting, rejected) = (
             self.agents.count(State::Reconnecting),
             self.agents.count(State::Rejected),
         );
-        if !self.ready && (pending == 0 || late) {
-            self.ready = true;
+        if !self.ready_reported && (pending == 0 || deadline_passed) {
+            self.ready_reported = true;
             self.supervisor.ready();
         }
-        let all = online + pending + away + over;
-        let refused = match over {
+        let total = online + pending + reconnecting + rejected;
+        let refused = match rejected {
             0 => String::new(),
-            over => format!(", {over} refused"),
+            count => format!(", {count} refused"),
         };
         let file = if self.rejected {
             "; the file is invalid, the previous configuration stays active"
         } else {
             ""
         };
-        let status = format!("{online} of {all} tunnels online{refused}{file}");
-        if status != self.status {
+        let status = format!("{online} of {total} tunnels online{refused}{file}");
+        if status != self.last_status {
             self.supervisor.status(&status);
-            self.status = status;
+            self.last_status = status;
         }
     }
 
@@ -379,7 +381,7 @@ impl RunTasks {
     async fn stop(
         &mut self,
         reports: &mut mpsc::Receiver<TunnelReport>,
-        mut beats: Option<tokio::time::Interval>,
+        mut watchdog_ticks: Option<tokio::time::Interval>,
     ) -> Result<(), Failure> {
         self.supervisor.stopping();
         let mut closing = self.agents.stop();
@@ -387,7 +389,7 @@ impl RunTasks {
             tokio::select! {
                 closed = closing.join_next() => if closed.is_none() { break },
                 Some(tunnel_report) = reports.recv() => self.handle_report(tunnel_report)?,
-                () = supervisor::next_keepalive(beats.as_mut()) => self.supervisor.send_watchdog_beat(),
+                () = supervisor::next_keepalive(watchdog_ticks.as_mut()) => self.supervisor.send_watchdog_beat(),
             }
         }
         while let Ok(tunnel_report) = reports.try_recv() {
@@ -398,7 +400,7 @@ impl RunTasks {
 }
 
 impl LoadedFile {
-    fn nothing() -> Self {
+    fn empty() -> Self {
         Self {
             plan: Plan::without_file(),
             engines: BTreeMap::new(),
@@ -413,17 +415,17 @@ fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
         let name = path.display().to_string();
         let bytes = daemon::files::read_bounded(path, daemon::config::MAX_FILE_BYTES)
             .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
-        plan = Plan::read(&name, &bytes).map_err(print_all_but_last)?;
+        plan = Plan::parse(&name, &bytes).map_err(print_all_but_last)?;
     }
     // The file may be checked on another machine than the one that uses it. Missing engines or
     // tokens are therefore only warnings.
     if let Err((key, failure)) = args.engines(&plan) {
-        let at = if key.is_empty() {
+        let prefix = if key.is_empty() {
             String::new()
         } else {
             format!("{key}: ")
         };
-        output::message(&format!("warning: {at}{}", failure.message()));
+        output::message(&format!("warning: {prefix}{}", failure.message()));
     }
     output::line("the configuration is valid")
 }
@@ -438,8 +440,8 @@ fn print_all_but_last(mut errors: Vec<ConfigError>) -> Failure {
     Failure::usage(text).hint("`svc run --schema` describes every key")
 }
 
-/// Lines that wait for the terminal: a burst of a thousand visitors, with start and end.
-const LINES: usize = 2048;
-/// An engine that is unreachable at the start of the machine does not make the start fail. After
-/// this time the process is reported as ready, and its status shows that it waits.
+/// Reports that can wait for the terminal: start and end of a thousand simultaneous visitors.
+const REPORT_QUEUE_CAPACITY: usize = 2048;
+/// The start does not fail if an engine is unreachable, for example while the machine boots. After
+/// this time the process reports itself as ready; its status shows how many tunnels are online.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);

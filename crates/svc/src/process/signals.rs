@@ -1,8 +1,11 @@
-//! Shutdown by signals: the first one drains, the second one stops immediately.
+//! Shutdown by signals: the first one drains, the second one stops immediately. SIGHUP does not end
+//! a server.
 
 use std::time::Duration;
 
 use daemon::shutdown::Shutdown;
+#[cfg(feature = "server")]
+use daemon::signals::{Signal, Signals};
 
 use crate::failure::Failure;
 
@@ -16,5 +19,23 @@ pub(crate) fn listen(deadline: Duration) -> Result<Shutdown, Failure> {
         .on_signals()
         .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
     tokio::spawn(driving);
+    Ok(shutdown)
+}
+
+/// As [`listen`], for a server process: SIGHUP does not end it. `systemctl reload` and log rotation
+/// send this signal. The engine reopens its access log then.
+#[cfg(feature = "server")]
+pub(crate) fn listen_as_server(deadline: Duration) -> Result<Shutdown, Failure> {
+    let shutdown = listen(deadline)?;
+    let mut hangups = Signals::new(Signal::HangUp)
+        .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
+    let hard = shutdown.hard().clone();
+    tokio::spawn(async move {
+        while hard.run_until_cancelled(hangups.recv()).await.is_some() {
+            tracing::info!(
+                "received SIGHUP: log files are reopened; a changed configuration needs a restart"
+            );
+        }
+    });
     Ok(shutdown)
 }

@@ -2,6 +2,7 @@
 
 mod completions;
 mod doctor;
+mod hangup;
 mod mistakes;
 mod refusals;
 mod service;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::config::values::{
-    self, count, networks, optional_path, overlap, path, port_range, required, size_within, within,
+    self, count_limit, networks, optional_path, overlap, path, port_range, required,
+    usize_in_range, within,
 };
 use daemon::config::{ConfigError, StateDir};
 use daemon::tls::CertFiles;
@@ -39,7 +40,7 @@ pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> CheckResult<T
         return Err(ConfigError::new("turn.secret_file", message));
     }
     let (quota, limits) = limits(&section.limits)?;
-    let count = |name: &str, value| count(&format!("turn.limits.{name}"), value);
+    let count = |name: &str, value| count_limit(&format!("turn.limits.{name}"), value);
     let config = TurnConfig {
         log_level: section.log_level,
         listen,
@@ -164,7 +165,7 @@ fn one_of_each(key: &str, values: &[String]) -> CheckResult<[Option<IpAddr>; 2]>
 }
 
 fn limits(section: &LimitsSection) -> CheckResult<(Quota, Limits)> {
-    let count = |name: &str, value| count(&format!("turn.limits.{name}"), value);
+    let count = |name: &str, value| count_limit(&format!("turn.limits.{name}"), value);
     let quota = Quota {
         whole: count("allocations", section.allocations)?,
         per_project: count("allocations_per_project", section.allocations_per_project)?,
@@ -172,7 +173,7 @@ fn limits(section: &LimitsSection) -> CheckResult<(Quota, Limits)> {
         per_source: count("allocations_per_source", section.allocations_per_source)?,
     };
     // These lists are searched for each packet.
-    let few = |name: &str, value| size_within(&format!("turn.limits.{name}"), value, 1..=4096);
+    let few = |name: &str, value| usize_in_range(&format!("turn.limits.{name}"), value, 1..=4096);
     let limits = Limits {
         permissions: few(
             "permissions_per_allocation",

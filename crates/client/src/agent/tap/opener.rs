@@ -1,4 +1,4 @@
-//! Decryption of the service's TLS for a tap.
+//! TLS interception between the edge and the service, so that a tap sees the decrypted bytes.
 //!
 //! In a tunnel with `upstream_tls`, the edge uses TLS with the service, and the agent carries bytes
 //! that it cannot read. An [`Opener`] sits between the two. It reads the edge's ClientHello, opens
@@ -34,16 +34,16 @@ use transport::{CopyResult, Stream, memory::Source, pump, service_client_config}
 use super::{StreamTap, TappedStream};
 use crate::trust::TlsError;
 
-/// Lets a tap read the streams of a tunnel in which the edge uses TLS with the service.
+/// Intercepts TLS between edge and service (man in the middle), so that a tap can read it.
 #[derive(Clone)]
-pub struct Opener {
-    /// Configuration towards the edge, without the protocol.
-    server: Arc<ServerConfig>,
-    /// Configuration towards the service, without the protocols.
-    client: Arc<ClientConfig>,
+pub struct TlsInterceptor {
+    /// TLS server configuration for sessions with the edge. ALPN is set per session.
+    edge_config: Arc<ServerConfig>,
+    /// TLS client configuration for sessions with the service. ALPN is set per session.
+    service_config: Arc<ClientConfig>,
 }
 
-impl Opener {
+impl TlsInterceptor {
     /// Creates an opener that presents this certificate to the edge. The certificate may have any
     /// name and any issuer.
     ///
@@ -53,10 +53,10 @@ impl Opener {
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, TlsError> {
-        Self::configured(certificate, key).map_err(TlsError)
+        Self::build(certificate, key).map_err(TlsError)
     }
 
-    fn configured(
+    fn build(
         certificate: CertificateDer<'static>,
         key: PrivateKeyDer<'static>,
     ) -> Result<Self, rustls::Error> {
@@ -65,14 +65,14 @@ impl Opener {
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)?;
         Ok(Self {
-            server: Arc::new(server),
-            client: Arc::new(service_client_config(provider(), &[])?),
+            edge_config: Arc::new(server),
+            service_config: Arc::new(service_client_config(provider(), &[])?),
         })
     }
 
-    /// Copies both directions until they end for a visitor from `source`, from one session to the
-    /// other. `tap` observes the bytes.
-    pub(crate) async fn carry<V: Stream, S: Stream>(
+    /// Copies in both directions between the sessions with the edge and the service, until both
+    /// directions end. `tap` observes the bytes. `source` is the visitor's network (buffer limit).
+    pub(crate) async fn copy_decrypted<V: Stream, S: Stream>(
         &self,
         source: Source,
         visitor: &mut V,
@@ -93,7 +93,7 @@ impl Opener {
         let mut tapped = TappedStream::new(service, tap);
         let pumped = pump(source, &mut visitor, &mut tapped).await;
         if pumped.result.is_err() {
-            // The session may still have the last bytes of the service. An error only means that
+            // The TLS session may still buffer the service's last bytes. An error only means that
             // the visitor has disconnected.
             drop(visitor.flush().await);
         }
@@ -108,28 +108,28 @@ impl Opener {
         mut visitor: V,
         service: S,
         tap: &mut dyn StreamTap,
-    ) -> io::Result<(Side<V>, Side<S>)> {
-        // The edge may wait for the response to the stream's opening before it sends anything.
+    ) -> io::Result<(LinkedTlsStream<V>, LinkedTlsStream<S>)> {
+        // Flushes the response to the stream request: the edge may wait for it before it sends.
         visitor.flush().await?;
         let edge = LazyConfigAcceptor::new(Acceptor::default(), visitor).await?;
         let hello = edge.client_hello();
         let server_name = hello.server_name();
-        let name = server_name.unwrap_or(NO_NAME).to_owned();
-        let mut client = ClientConfig::clone(&self.client);
+        let name = server_name.unwrap_or(PLACEHOLDER_SERVER_NAME).to_owned();
+        let mut client = ClientConfig::clone(&self.service_config);
         client.enable_sni = server_name.is_some();
         let protocols = hello.alpn().into_iter().flatten();
         client.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
         let service = handshake(client, &name, service).await?;
-        let mut server = ServerConfig::clone(&self.server);
+        let mut server = ServerConfig::clone(&self.edge_config);
         let chosen = service.get_ref().1.alpn_protocol();
         server.alpn_protocols = chosen.map(<[u8]>::to_vec).into_iter().collect();
         let edge = edge.into_stream(Arc::new(server)).await?;
         tap.opened(&name);
-        Ok(Side::pair(edge.into(), service))
+        Ok(LinkedTlsStream::pair(edge.into(), service))
     }
 }
 
-impl fmt::Debug for Opener {
+impl fmt::Debug for TlsInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Opener").finish_non_exhaustive()
     }
@@ -154,7 +154,7 @@ async fn handshake<S: Stream>(
 ) -> io::Result<TlsStream<S>> {
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
     let connecting = TlsConnector::from(Arc::new(config)).connect(name, service);
-    let connected = match timeout(HANDSHAKE, connecting).await {
+    let connected = match timeout(HANDSHAKE_TIMEOUT, connecting).await {
         Ok(connected) => connected,
         Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
     };
@@ -168,35 +168,35 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// One of two sessions that end in the same way. A connection that ends without a TLS close alert
-/// may have been truncated. The reader on the other session must be able to notice that, as with a
-/// single session.
-struct Side<T> {
+/// One of two linked TLS sessions. If one ends without a `close_notify` alert, so does the other:
+/// its data may have been truncated, and the reader of the other must be able to notice it, as with
+/// a single session.
+struct LinkedTlsStream<T> {
     tls: TlsStream<T>,
-    /// This session has ended without a close alert.
-    cut: Arc<AtomicBool>,
-    /// The other session has ended without a close alert.
-    other: Arc<AtomicBool>,
+    /// This session has ended without a `close_notify` alert.
+    truncated: Arc<AtomicBool>,
+    /// The other session has ended without a `close_notify` alert.
+    peer_truncated: Arc<AtomicBool>,
 }
 
-impl<T> Side<T> {
-    fn pair<U>(tls: TlsStream<T>, other: TlsStream<U>) -> (Self, Side<U>) {
+impl<T> LinkedTlsStream<T> {
+    fn pair<U>(tls: TlsStream<T>, other: TlsStream<U>) -> (Self, LinkedTlsStream<U>) {
         let (one, two) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let this = Self {
             tls,
-            cut: Arc::clone(&one),
-            other: Arc::clone(&two),
+            truncated: Arc::clone(&one),
+            peer_truncated: Arc::clone(&two),
         };
-        let other = Side {
+        let other = LinkedTlsStream {
             tls: other,
-            cut: two,
-            other: one,
+            truncated: two,
+            peer_truncated: one,
         };
         (this, other)
     }
 }
 
-impl<T: Stream> AsyncRead for Side<T> {
+impl<T: Stream> AsyncRead for LinkedTlsStream<T> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -205,7 +205,7 @@ impl<T: Stream> AsyncRead for Side<T> {
         let this = self.get_mut();
         match ready!(Pin::new(&mut this.tls).poll_read(cx, buf)) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                this.cut.store(true, Ordering::Relaxed);
+                this.truncated.store(true, Ordering::Relaxed);
                 Poll::Ready(Ok(()))
             }
             read => Poll::Ready(read),
@@ -213,7 +213,7 @@ impl<T: Stream> AsyncRead for Side<T> {
     }
 }
 
-impl<T: Stream> AsyncWrite for Side<T> {
+impl<T: Stream> AsyncWrite for LinkedTlsStream<T> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -228,7 +228,7 @@ impl<T: Stream> AsyncWrite for Side<T> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.other.load(Ordering::Relaxed) {
+        if this.peer_truncated.load(Ordering::Relaxed) {
             ready!(Pin::new(&mut this.tls).poll_flush(cx))?;
             return Pin::new(this.tls.get_mut().0).poll_shutdown(cx);
         }
@@ -236,12 +236,12 @@ impl<T: Stream> AsyncWrite for Side<T> {
     }
 }
 
-/// Twice the edge's time limit for a handshake with a service. The edge decides which side is late
-/// and reports it to the visitor.
-const HANDSHAKE: Duration = Duration::from_secs(20);
+/// Twice the edge's time limit for a handshake with a service, so that the edge times out first and
+/// reports the timeout to the visitor.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A placeholder for an edge that sends no server name; it is not verified and not sent.
-const NO_NAME: &str = "localhost";
+const PLACEHOLDER_SERVER_NAME: &str = "localhost";
 
 #[cfg(test)]
 mod tests;

@@ -17,25 +17,25 @@ use crate::people::secret_link::LinkSecret;
 use crate::people::session::{self, Browser, StartedSession};
 use crate::workspaces::invitations;
 
-/// A signed-in user. The second factor may still be pending.
+/// The result of a sign-in: a session, whose second factor may still be pending.
 #[derive(Debug)]
 pub struct SignInResult {
     pub session: StartedSession,
-    /// A path of the platform, to continue at.
+    /// The path on the platform that the browser is redirected to.
     pub next: String,
 }
 
 /// Reasons that a user of the provider may not sign in.
 #[derive(Debug)]
 pub enum SignInError {
-    /// The provider does not report a confirmed mail address.
-    AddressNotConfirmed,
-    /// An account has the address, but its owner never proved to own the address. An attacker may
-    /// have created it and be waiting for the owner (account pre-hijacking).
-    AccountNotConfirmed,
-    /// The account with the address is linked to another identity at the provider. The address has
-    /// a new owner there.
-    AnotherIdentity,
+    /// The provider does not report a verified email address.
+    EmailNotVerified,
+    /// An account has the address, but never verified it. An attacker may have created the account
+    /// before the owner of the address signs in (account pre-hijacking).
+    AccountEmailNotVerified,
+    /// The account with the address is linked to another identity of this provider. There the
+    /// address now belongs to a different user.
+    LinkedToOtherIdentity,
     /// Users with this address get an account only with an invitation.
     NotInvited,
     /// An operator has suspended this user.
@@ -54,70 +54,83 @@ impl<R: Into<Refusal>> From<R> for SignInError {
 pub(super) async fn sign_in_identity(
     app: &App,
     config: &OpenIdConfig,
-    proved: ProviderIdentity,
+    identity: ProviderIdentity,
     next: String,
     browser: &Browser,
     now: Timestamp,
 ) -> Result<SignInResult, SignInError> {
     let mut tx = app.store.begin().await?;
-    let known = users::by_identity(&mut tx, &config.issuer, &proved.subject).await?;
-    let (user, next) = match known {
+    let linked_user = users::by_identity(&mut tx, &config.issuer, &identity.subject).await?;
+    let (user, next) = match linked_user {
         Some(user) => (user, next),
-        None => first_time(app, &mut tx, config, &proved, next, browser, now).await?,
+        None => link_or_sign_up(app, &mut tx, config, &identity, next, browser, now).await?,
     };
     if user.status != Status::Active {
         return Err(SignInError::Suspended);
     }
     // The session at the provider may be weeks old (OpenID Connect Core, section 2, `auth_time`).
-    let proved_at = proved
+    let authenticated_at = identity
         .auth_time
         .and_then(|at| Timestamp::from_second(at).ok());
-    let begun = session::start_external(app, &mut tx, &user, browser, proved_at, now).await?;
-    if !begun.is_second_factor_pending {
-        let by = json!({"openid": config.issuer});
+    let started_session =
+        session::start_external(app, &mut tx, &user, browser, authenticated_at, now).await?;
+    if !started_session.is_second_factor_pending {
+        let details = json!({"openid": config.issuer});
         let actor = Actor::person(user.id).at(browser.ip);
         let target = Target::User(user.id);
-        audit::record_with(&mut tx, &actor, None, Action::SignedIn, target, by, now).await?;
+        audit::record_with(
+            &mut tx,
+            &actor,
+            None,
+            Action::SignedIn,
+            target,
+            details,
+            now,
+        )
+        .await?;
     }
     tx.commit().await?;
     Ok(SignInResult {
-        session: begun,
+        session: started_session,
         next,
     })
 }
 
 /// Links an identity that was not seen before: to the account with its address, or to a new
 /// account.
-async fn first_time(
+async fn link_or_sign_up(
     app: &App,
     tx: &mut Tx,
     config: &OpenIdConfig,
-    proved: &ProviderIdentity,
+    identity: &ProviderIdentity,
     next: String,
     browser: &Browser,
     now: Timestamp,
 ) -> Result<(User, String), SignInError> {
-    let email = proved
+    let email = identity
         .profile
         .email
         .as_deref()
-        .filter(|_| proved.profile.email_verified)
+        .filter(|_| identity.profile.email_verified)
         .and_then(|text| Email::parse(text).ok())
-        .ok_or(SignInError::AddressNotConfirmed)?;
+        .ok_or(SignInError::EmailNotVerified)?;
     let Some(user) = users::by_email(tx, email.as_str()).await? else {
-        return sign_up(app, tx, config, proved, email, next, browser, now).await;
+        return sign_up(app, tx, config, identity, email, next, browser, now).await;
     };
     if user.status != Status::Active {
         return Err(SignInError::Suspended);
     }
     if !user.email_verified {
-        return Err(SignInError::AccountNotConfirmed);
+        return Err(SignInError::AccountEmailNotVerified);
     }
-    let theirs = users::identities(tx, user.id).await?;
-    if theirs.iter().any(|other| other.issuer == config.issuer) {
-        return Err(SignInError::AnotherIdentity);
+    let linked_identities = users::identities(tx, user.id).await?;
+    if linked_identities
+        .iter()
+        .any(|other| other.issuer == config.issuer)
+    {
+        return Err(SignInError::LinkedToOtherIdentity);
     }
-    link(tx, config, proved, &user, browser, now).await?;
+    link(tx, config, identity, &user, browser, now).await?;
     Ok((user, next))
 }
 
@@ -131,7 +144,7 @@ async fn sign_up(
     app: &App,
     tx: &mut Tx,
     config: &OpenIdConfig,
-    proved: &ProviderIdentity,
+    identity: &ProviderIdentity,
     email: Email,
     next: String,
     browser: &Browser,
@@ -149,10 +162,10 @@ async fn sign_up(
     if invitation.is_none() && !may_sign_up(&config.sign_up, &email) {
         return Err(SignInError::NotInvited);
     }
-    let local = email.as_str().split('@').next().unwrap_or_default();
-    let reported_name = proved.profile.name.as_deref().unwrap_or(local);
-    let name = accounts::name(reported_name).or_else(|_| accounts::name(local))?;
-    let person = NewAccount {
+    let local_part = email.as_str().split('@').next().unwrap_or_default();
+    let reported_name = identity.profile.name.as_deref().unwrap_or(local_part);
+    let name = accounts::name(reported_name).or_else(|_| accounts::name(local_part))?;
+    let account = NewAccount {
         email,
         name,
         password: None,
@@ -160,33 +173,42 @@ async fn sign_up(
         email_verified: true,
     };
     let (user, next) = if let Some(secret) = invitation {
-        let joined = invitations::join_as_new(app, tx, &secret, person, browser.ip).await?;
+        let joined = invitations::join_as_new(app, tx, &secret, account, browser.ip).await?;
         (
             joined.ok_or(SignInError::NotInvited)?,
             "/account".to_owned(),
         )
     } else {
-        let (id, _) = accounts::create(tx, person, now).await?;
+        let (id, _) = accounts::create(tx, account, now).await?;
         let user = users::by_id(tx, id).await?.ok_or_else(Problem::internal)?;
         (user, next)
     };
-    link(tx, config, proved, &user, browser, now).await?;
+    link(tx, config, identity, &user, browser, now).await?;
     Ok((user, next))
 }
 
 async fn link(
     tx: &mut Tx,
     config: &OpenIdConfig,
-    proved: &ProviderIdentity,
+    identity: &ProviderIdentity,
     user: &User,
     browser: &Browser,
     now: Timestamp,
 ) -> HandlerResult<()> {
-    users::link_identity(tx, user.id, &config.issuer, &proved.subject, now).await?;
+    users::link_identity(tx, user.id, &config.issuer, &identity.subject, now).await?;
     let actor = Actor::person(user.id).at(browser.ip);
-    let with = json!({"openid": config.issuer});
+    let details = json!({"openid": config.issuer});
     let target = Target::User(user.id);
-    audit::record_with(tx, &actor, None, Action::IdentityLinked, target, with, now).await
+    audit::record_with(
+        tx,
+        &actor,
+        None,
+        Action::IdentityLinked,
+        target,
+        details,
+        now,
+    )
+    .await
 }
 
 fn may_sign_up(rule: &SignUp, email: &Email) -> bool {

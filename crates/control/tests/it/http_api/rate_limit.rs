@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::response::IntoResponse as _;
 use axum::routing::any;
 use control::caller;
-use control::router::router_beside;
+use control::router::router_with;
 use http::{HeaderMap, Method, Request};
 use serde_json::json;
 
@@ -355,7 +355,7 @@ async fn another_surface_shares_the_limit_of_sources() {
             },
         );
     let surface = axum::Router::new().route("/api/mcp", tools);
-    control.router = router_beside(Arc::clone(&control.app), surface);
+    control.router = router_with(Arc::clone(&control.app), surface);
     let bearer = format!("Bearer {}", ada.token);
     let good = [("authorization", bearer.as_str())];
     for _ in 0..20 {

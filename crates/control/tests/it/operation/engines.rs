@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use api::link::{CHANGES, Cursor, Item, LinkMessage, MAX_LINE_BYTES, Platform, VERSION};
 use control::RunningPlatform;
-use control::config::EngineConfig;
+use control::config::ClusterConfig;
 use daemon::shutdown::Shutdown;
 use http::Request;
 use http_body_util::{BodyExt as _, Empty};
@@ -52,7 +52,7 @@ async fn linkable_with(control: TestControl, mut catalogue: Value) -> TestContro
         .map(|(domain, secret)| {
             let file = control.directory().join(domain);
             std::fs::write(&file, format!("{secret}\n")).unwrap();
-            EngineConfig {
+            ClusterConfig {
                 cluster_domain: domain.to_owned(),
                 enrolment_secret_file: Some(file),
                 relay_secret_file: (domain == "engine.example").then(|| {

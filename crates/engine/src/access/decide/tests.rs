@@ -21,7 +21,7 @@ use crate::access::{Digest, TunnelPolicy};
 use crate::browser::{Cookie, Session};
 use crate::clock::ManualClock;
 use crate::directory::{Directory, Project};
-use crate::live::{Identity, Live, LiveLimits, Owner};
+use crate::live::{ClientHandle, Identity, Live, LiveLimits};
 
 const NOW: i64 = 1_800_000_000;
 const HOST: &str = "web-0000000a.t.engine.localhost";
@@ -141,7 +141,7 @@ impl World {
         let properties: TunnelProperties = serde_json::from_value(asked).unwrap();
         let properties = properties.resolve().unwrap();
         let policy = TunnelPolicy::compile(&properties);
-        let owner = Owner {
+        let owner = ClientHandle {
             identity: Identity::new(&self.project.id, &subject),
             project: Arc::clone(&self.project),
             client_id,

@@ -11,7 +11,7 @@ use wire::{Error, ErrorCode, Kind, Message};
 use super::Session;
 use crate::access::{self, PublicationError};
 use crate::listen::{BoundPort, PortError, accept_visitors, check_ciphers};
-use crate::live::{HostnameError, OpenTunnelError, Owner};
+use crate::live::{ClientHandle, HostnameError, OpenTunnelError};
 
 impl Session {
     /// Opens a tunnel or returns the reason for refusing it.
@@ -68,7 +68,7 @@ impl Session {
         })?;
         let port = self.publish(&mut properties)?;
         let policy = access::TunnelPolicy::compile(&properties);
-        let owner = Owner {
+        let owner = ClientHandle {
             identity: self.identity.clone(),
             project: Arc::clone(&self.project),
             client_id: self.agent.client_id,
@@ -209,14 +209,14 @@ struct PublishedPort {
 
 fn refused(refused: OpenTunnelError) -> Error {
     match refused {
-        OpenTunnelError::Full | OpenTunnelError::ProjectFull(_) | OpenTunnelError::ShareFull(_) => {
-            Error::capacity_exhausted(refused.to_string())
-        }
+        OpenTunnelError::Full
+        | OpenTunnelError::PlanFull(_)
+        | OpenTunnelError::ProjectShareFull(_) => Error::capacity_exhausted(refused.to_string()),
         OpenTunnelError::NotConnected => Error::service_unavailable(refused.to_string()),
         OpenTunnelError::NameTaken
         | OpenTunnelError::HostnameTaken
         | OpenTunnelError::PortTaken
-        | OpenTunnelError::ShareDiffers
-        | OpenTunnelError::AlreadyYours => Error::invalid_request(refused.to_string()),
+        | OpenTunnelError::GroupMismatch
+        | OpenTunnelError::AlreadyHeld => Error::invalid_request(refused.to_string()),
     }
 }

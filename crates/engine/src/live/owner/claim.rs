@@ -6,7 +6,7 @@ use types::tunnel::TunnelProperties;
 
 use super::super::group::{LoadMetric, NameHolders};
 use super::super::names::{NameRef, routed_hostname, routed_port};
-use super::super::{LiveTunnel, OpenTunnelError, Owner};
+use super::super::{ClientHandle, LiveTunnel, OpenTunnelError};
 use super::{Live, State};
 use crate::access::TunnelPolicy;
 
@@ -15,7 +15,7 @@ impl<A: LoadMetric> Live<A> {
     pub(super) fn tunnels_to_displace(
         &self,
         state: &State<A>,
-        owner: &Owner<A>,
+        owner: &ClientHandle<A>,
         properties: &TunnelProperties,
         policy: &TunnelPolicy,
     ) -> Result<Vec<Arc<LiveTunnel<A>>>, OpenTunnelError> {
@@ -50,7 +50,7 @@ impl<A: LoadMetric> Live<A> {
                     .all(|holder| is_shared(&holder.view.properties));
             for holder in holders {
                 if holder.view.client_id == owner.client_id {
-                    return Err(OpenTunnelError::AlreadyYours);
+                    return Err(OpenTunnelError::AlreadyHeld);
                 }
                 if holder.identity != owner.identity {
                     return Err(refusal);
@@ -58,7 +58,7 @@ impl<A: LoadMetric> Live<A> {
                 if joins {
                     // Visitors are subject to the rules of whichever tunnel they get.
                     if *holder.policy != *policy || !serves_alike(holder, properties) {
-                        return Err(OpenTunnelError::ShareDiffers);
+                        return Err(OpenTunnelError::GroupMismatch);
                     }
                 } else if displaced.iter().all(|other| other.seq != holder.seq) {
                     displaced.push(Arc::clone(holder));

@@ -61,10 +61,10 @@ fn one_of_several_projects_has_a_share() {
         directory.project_at(endpoint).unwrap()
     };
     let (one, other) = (project("aaaaaaaa"), project("bbbbbbbb"));
-    let connect = |project: &Arc<Project>| -> Result<Owner<&'static str>, ClientLimitError> {
+    let connect = |project: &Arc<Project>| -> Result<ClientHandle<&'static str>, ClientLimitError> {
         let client = Client::online(live.new_client_id());
         let client_id = live.add_client(client, project)?.id;
-        Ok(Owner {
+        Ok(ClientHandle {
             identity: Identity::new(&project.id, &credentials::Identity::User("ann".to_owned())),
             project: Arc::clone(project),
             client_id,
@@ -72,13 +72,16 @@ fn one_of_several_projects_has_a_share() {
         })
     };
     let agents = [connect(&one).unwrap(), connect(&one).unwrap()];
-    assert_eq!(connect(&one).unwrap_err(), ClientLimitError::Share(2));
+    assert_eq!(
+        connect(&one).unwrap_err(),
+        ClientLimitError::ProjectShare(2)
+    );
     let others = connect(&other).unwrap();
     for name in ["a", "b", "c"] {
         open(&live, &agents[0], json!({"name": name})).unwrap();
     }
     let fourth = open(&live, &agents[1], json!({"name": "d"}));
-    assert_eq!(fourth.unwrap_err(), OpenTunnelError::ShareFull(3));
+    assert_eq!(fourth.unwrap_err(), OpenTunnelError::ProjectShareFull(3));
     open(&live, &agents[1], json!({"name": "a"})).unwrap();
     open(&live, &others, json!({"name": "d"})).unwrap();
     let watch = |project: &Arc<Project>| {
@@ -105,8 +108,8 @@ fn a_project_has_the_limits_of_its_plan() {
     let project = directory.project_at("aaaaaaaa").unwrap();
     let connect = || live.add_client(Client::online(live.new_client_id()), &project);
     let agents = [connect().unwrap(), connect().unwrap()];
-    assert_eq!(connect().unwrap_err(), ClientLimitError::Project(2));
-    let owner = |agent: &Client| Owner {
+    assert_eq!(connect().unwrap_err(), ClientLimitError::Plan(2));
+    let owner = |agent: &Client| ClientHandle {
         identity: Identity::new(&project.id, &credentials::Identity::User("ann".to_owned())),
         project: Arc::clone(&project),
         client_id: agent.id,
@@ -117,7 +120,7 @@ fn a_project_has_the_limits_of_its_plan() {
         open(&live, &first, json!({"name": name})).unwrap();
     }
     let fourth = open(&live, &second, json!({"name": "d"}));
-    assert_eq!(fourth.unwrap_err(), OpenTunnelError::ProjectFull(3));
+    assert_eq!(fourth.unwrap_err(), OpenTunnelError::PlanFull(3));
     // A tunnel that is taken over does not count as a further one.
     open(&live, &second, json!({"name": "a"})).unwrap();
 }

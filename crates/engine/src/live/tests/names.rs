@@ -12,7 +12,7 @@ fn the_same_channel_asking_twice_is_refused() {
     for again in [json!({"name": "web"}), json!({"hostname": "web.t.x"})] {
         assert_eq!(
             open(&live, &owner, again).unwrap_err(),
-            OpenTunnelError::AlreadyYours
+            OpenTunnelError::AlreadyHeld
         );
     }
     assert_eq!(live.counts().tunnels, 1);

@@ -65,7 +65,7 @@ fn sharing_requires_the_same_identity_and_rules() {
     open(&live, &ann, shared()).unwrap();
     assert_eq!(
         open(&live, &ann, shared()).unwrap_err(),
-        OpenTunnelError::AlreadyYours
+        OpenTunnelError::AlreadyHeld
     );
     let bob = connect(&live, &user("bob"), "bob");
     assert_eq!(
@@ -84,7 +84,7 @@ fn sharing_requires_the_same_identity_and_rules() {
         }
         assert_eq!(
             open(&live, &second, asked).unwrap_err(),
-            OpenTunnelError::ShareDiffers,
+            OpenTunnelError::GroupMismatch,
             "{differs}"
         );
     }

@@ -44,7 +44,7 @@ impl Readers {
         let is_alone = project == Project::COMMUNITY;
         let most = if is_alone { self.most } else { self.of_project };
         let mut counts = self.counts.lock();
-        if counts.all >= self.most || !counts.by_project.add_within(project.into(), most) {
+        if counts.all >= self.most || !counts.by_project.increment_below(project.into(), most) {
             return Err(ReadError::Busy);
         }
         counts.all += 1;
@@ -59,7 +59,7 @@ impl Drop for ReaderPermit {
     fn drop(&mut self) {
         let mut counts = self.readers.counts.lock();
         counts.all = counts.all.saturating_sub(1);
-        counts.by_project.remove(&self.project);
+        counts.by_project.decrement(&self.project);
     }
 }
 

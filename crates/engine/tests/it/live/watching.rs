@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::live::{LiveLimits, Owner};
+use engine::live::{ClientHandle, LiveLimits};
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -86,7 +86,7 @@ async fn en_3_no_event_is_lost_or_duplicated_while_the_state_changes() {
     let changing = Arc::clone(&api);
     let (begun, begin) = tokio::sync::oneshot::channel();
     let writer = tokio::task::spawn_blocking(move || {
-        let mut owners: Vec<Owner<()>> = vec![changing.client("u0", json!({}))];
+        let mut owners: Vec<ClientHandle<()>> = vec![changing.client("u0", json!({}))];
         let mut begun = Some(begun);
         for step in 0..1500_usize {
             if step == 100 {

@@ -10,7 +10,7 @@ use std::{
 use client::{
     Properties, Status, Target,
     properties::Protocol,
-    tap::{Opener, Tap},
+    tap::{Tap, TlsInterceptor},
 };
 use inspector::{
     Inspector, InspectorInfo, InspectorServer, RecordingMode, Settings, Subscription, serve,
@@ -61,7 +61,7 @@ struct InspectorOptions {
     serving: InspectorServer,
     to: Target,
     /// Decrypts the TLS that the edge uses to the service.
-    opener: Option<Opener>,
+    opener: Option<TlsInterceptor>,
     about: InspectorInfo,
 }
 
@@ -108,7 +108,7 @@ impl Inspection {
             target: named.to_owned(),
             unseen: not_inspectable.map(ToOwned::to_owned),
         };
-        inspector.describe(about.clone());
+        inspector.set_info(about.clone());
         let settings = Settings {
             address,
             token: random::hex::<16>()?,
@@ -134,7 +134,9 @@ impl Inspection {
     /// The tap for the agent.
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
         let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
-        let tap = on.inspector.tap_opened(on.to.clone(), on.opener.clone());
+        let tap = on
+            .inspector
+            .tap_with_opener(on.to.clone(), on.opener.clone());
         Some(tap)
     }
 
@@ -158,7 +160,7 @@ impl Inspection {
             Status::Online(online) => Some(online.forwarding.clone()),
             _ => None,
         };
-        on.inspector.describe(InspectorInfo {
+        on.inspector.set_info(InspectorInfo {
             forwarding,
             ..on.about.clone()
         });
@@ -186,12 +188,12 @@ fn not_inspectable(properties: &Properties) -> Option<&'static str> {
 
 /// The TLS identity that the edge sees instead of the service's. Its key is made for this run, and
 /// its name does not matter because the edge does not check it.
-fn opener() -> Result<Opener, Failure> {
+fn opener() -> Result<TlsInterceptor, Failure> {
     let what = "the inspector cannot set up TLS";
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
         .map_err(|error| Failure::from_error(what, error))?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    Opener::new(made.cert.der().clone(), PrivateKeyDer::Pkcs8(key))
+    TlsInterceptor::new(made.cert.der().clone(), PrivateKeyDer::Pkcs8(key))
         .map_err(|error| Failure::from_error(what, error))
 }
 

@@ -21,44 +21,44 @@ pub(crate) enum Command {
     Release(ReleaseArgs),
 }
 
-/// The flags of `svc project addresses release`.
+/// Arguments of `svc project addresses release`.
 #[derive(Debug, Parser)]
 #[command(after_help = "Example:\n  svc project addresses release 20000")]
 pub(crate) struct ReleaseArgs {
-    /// The port
+    /// Port of the reserved address
     port: u16,
 
     #[command(flatten)]
-    on: ProjectArg,
+    project_arg: ProjectArg,
 }
 
 /// Runs a subcommand.
 pub(super) async fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::List(on) => list(on).await,
-        Command::Reserve(on) => reserve(on).await,
+        Command::List(project_arg) => list(project_arg).await,
+        Command::Reserve(project_arg) => reserve(project_arg).await,
         Command::Release(args) => release(args).await,
     }
 }
 
-async fn list(on: ProjectArg) -> Result<(), Failure> {
-    let session = on.flags.open()?;
-    let project = session.project(on.project.as_deref()).await?;
+async fn list(project_arg: ProjectArg) -> Result<(), Failure> {
+    let session = project_arg.flags.open()?;
+    let project = session.project(project_arg.project.as_deref()).await?;
     let call = session.platform.call(LIST, &[&project.id]);
     let list: TcpAddressList = call.answer().await?;
-    if on.output == Format::Json {
+    if project_arg.output == Format::Json {
         return output::json(&list);
     }
     let rows: Vec<_> = list.addresses.iter().map(row).collect();
     output::table(&["PORT", "DOMAIN", "CREATED", "ID"], &rows)
 }
 
-async fn reserve(on: ProjectArg) -> Result<(), Failure> {
-    let session = on.flags.open()?;
-    let project = session.project(on.project.as_deref()).await?;
+async fn reserve(project_arg: ProjectArg) -> Result<(), Failure> {
+    let session = project_arg.flags.open()?;
+    let project = session.project(project_arg.project.as_deref()).await?;
     let call = session.platform.call(RESERVE, &[&project.id]);
     let address: TcpAddress = call.answer().await?;
-    match on.output {
+    match project_arg.output {
         Format::Json => output::json(&address),
         Format::Text => output::record(&[
             ("port", address.port.to_string()),
@@ -69,8 +69,8 @@ async fn reserve(on: ProjectArg) -> Result<(), Failure> {
 }
 
 async fn release(args: ReleaseArgs) -> Result<(), Failure> {
-    let session = args.on.flags.open()?;
-    let project = session.project(args.on.project.as_deref()).await?;
+    let session = args.project_arg.flags.open()?;
+    let project = session.project(args.project_arg.project.as_deref()).await?;
     let call = session.platform.call(LIST, &[&project.id]);
     let list: TcpAddressList = call.answer().await?;
     let mut addresses = list.addresses.into_iter();

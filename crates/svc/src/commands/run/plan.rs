@@ -12,7 +12,7 @@ use crate::args::properties::{apply_defaults, unsupported_for_rewrite};
 use crate::commands::forward::heartbeat;
 
 /// Minimum of `max_buffered_bytes`. With less, a few slow downloads would reach the limit.
-const LEAST_BUFFERED_BYTES: u32 = 16 * 1024 * 1024;
+const MIN_BUFFERED_BYTES: u32 = 16 * 1024 * 1024;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -21,11 +21,11 @@ pub(super) struct Plan {
     pub(super) engine: EngineSection,
     /// Additional engines.
     pub(super) engines: BTreeMap<String, EngineSection>,
-    /// Labels of the client.
+    /// Labels of the agent (`client_labels`).
     pub(super) client_labels: BTreeMap<String, String>,
     /// The interval of heartbeats. `None`: the library's default.
     pub(super) heartbeat: Option<Duration>,
-    /// Bytes that streams buffer for slow readers. `None`: the library's default.
+    /// Limit of the bytes that streams buffer for slow readers. `None`: the library's default.
     pub(super) max_buffered_bytes: Option<usize>,
     /// The tunnels by their keys.
     pub(super) tunnels: BTreeMap<String, DesiredTunnel>,
@@ -59,35 +59,35 @@ impl Plan {
     ///
     /// # Errors
     /// All errors, with their positions.
-    pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Self, Vec<ConfigError>> {
-        daemon::config::read_all(name, bytes, Self::check)
+    pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Self, Vec<ConfigError>> {
+        daemon::config::read_all(name, bytes, Self::from_file)
     }
 
-    fn check(file: AgentFile) -> Result<Self, Vec<ConfigError>> {
-        let mut wrong = Vec::new();
+    fn from_file(file: AgentFile) -> Result<Self, Vec<ConfigError>> {
+        let mut all_errors = Vec::new();
         match file.version {
-            Some(VERSION) => {}
-            Some(_) => wrong.push(ConfigError::new(
+            Some(FORMAT_VERSION) => {}
+            Some(_) => all_errors.push(ConfigError::new(
                 "version",
                 "this program supports version 1",
             )),
-            None => wrong.push(ConfigError::new("version", "missing; write version: 1")),
+            None => all_errors.push(ConfigError::new("version", "missing; write version: 1")),
         }
         let heartbeat = file.heartbeat.and_then(|text| {
             heartbeat(&text)
-                .map_err(|message| wrong.push(ConfigError::new("heartbeat", message)))
+                .map_err(|message| all_errors.push(ConfigError::new("heartbeat", message)))
                 .ok()
         });
         let max_buffered_bytes = file.max_buffered_bytes.and_then(|bytes| {
-            if bytes < LEAST_BUFFERED_BYTES {
-                let message = format!("{bytes} is less than {LEAST_BUFFERED_BYTES}");
-                wrong.push(ConfigError::new("max_buffered_bytes", message));
+            if bytes < MIN_BUFFERED_BYTES {
+                let message = format!("{bytes} is less than {MIN_BUFFERED_BYTES}");
+                all_errors.push(ConfigError::new("max_buffered_bytes", message));
             }
             usize::try_from(bytes).ok()
         });
         if let Err(error) = types::client::check_labels(&file.client_labels) {
             let key = error.field.replacen("labels", "client_labels", 1);
-            wrong.push(ConfigError::new(key, error.message));
+            all_errors.push(ConfigError::new(key, error.message));
         }
         let engine = EngineSection {
             engine: file.engine,
@@ -95,31 +95,31 @@ impl Plan {
             ca_file: file.ca_file,
             context: file.context,
         };
-        check_engine(&engine, "", &mut wrong);
+        check_engine(&engine, "", &mut all_errors);
         for (name, section) in &file.engines {
-            check_engine(section, &format!("engines.{name}."), &mut wrong);
+            check_engine(section, &format!("engines.{name}."), &mut all_errors);
         }
         let mut tunnels = BTreeMap::new();
         for (key, section) in &file.tunnels {
-            let at = format!("tunnels.{key}");
-            match DesiredTunnel::check(section, key) {
-                Ok(wanted) => {
-                    if let Err(message) = wanted.has_engine(&file.engines) {
-                        wrong.push(ConfigError::new(format!("{at}.engine"), message));
+            let path = format!("tunnels.{key}");
+            match DesiredTunnel::from_section(section, key) {
+                Ok(tunnel) => {
+                    if let Err(message) = tunnel.check_engine_exists(&file.engines) {
+                        all_errors.push(ConfigError::new(format!("{path}.engine"), message));
                     }
-                    tunnels.insert(key.clone(), wanted);
+                    tunnels.insert(key.clone(), tunnel);
                 }
-                Err(errors) => wrong.extend(errors.into_iter().map(|error| ConfigError {
+                Err(errors) => all_errors.extend(errors.into_iter().map(|error| ConfigError {
                     key: match error.key.as_str() {
-                        "" => at.clone(),
-                        field => format!("{at}.{field}"),
+                        "" => path.clone(),
+                        field => format!("{path}.{field}"),
                     },
                     ..error
                 })),
             }
         }
-        wrong.extend(find_duplicates(&tunnels));
-        if wrong.is_empty() {
+        all_errors.extend(find_duplicates(&tunnels));
+        if all_errors.is_empty() {
             Ok(Self {
                 engine,
                 engines: file.engines,
@@ -129,7 +129,7 @@ impl Plan {
                 tunnels,
             })
         } else {
-            Err(wrong)
+            Err(all_errors)
         }
     }
 
@@ -142,47 +142,50 @@ impl Plan {
 }
 
 impl DesiredTunnel {
-    /// Checks a section. The tunnel's default name is `key`. Errors contain the keys of the
-    /// section.
-    pub(super) fn check(section: &TunnelSection, key: &str) -> Result<Self, Vec<ConfigError>> {
-        let mut wrong = Vec::new();
+    /// Checks a section. `key` is the default name of the tunnel. The keys of errors are relative
+    /// to the section.
+    pub(super) fn from_section(
+        section: &TunnelSection,
+        key: &str,
+    ) -> Result<Self, Vec<ConfigError>> {
+        let mut errors = Vec::new();
         let target: Option<Target> = match &section.target {
             None => {
-                wrong.push(ConfigError::new(
+                errors.push(ConfigError::new(
                     "target",
                     "missing: give the service's port or \
                                                        address",
                 ));
                 None
             }
-            Some(text) => read("target", &text.0, &mut wrong),
+            Some(text) => parse_property("target", &text.0, &mut errors),
         };
         let proxy_protocol: Option<ProxyProtocol> = section
             .proxy_protocol
             .as_deref()
-            .and_then(|text| read("proxy_protocol", text, &mut wrong));
+            .and_then(|text| parse_property("proxy_protocol", text, &mut errors));
         let host_header: Option<HostHeader> = section
             .host_header
             .as_deref()
-            .and_then(|text| read("host_header", text, &mut wrong));
+            .and_then(|text| parse_property("host_header", text, &mut errors));
         if section
             .port
             .is_some_and(|port| !(1..=65535).contains(&port))
         {
-            wrong.push(ConfigError::new("port", "a port is 1 to 65535"));
+            errors.push(ConfigError::new("port", "a port is 1 to 65535"));
         }
         let mut properties = section.properties();
         if properties.name.is_none() {
             if let Err(error) = types::tunnel::TunnelName::from_str(key) {
                 let message = format!("`{key}` is not a tunnel name ({error}); give it a `name`");
-                wrong.push(ConfigError::new("", message));
+                errors.push(ConfigError::new("", message));
             } else {
                 properties.name = Some(key.to_owned());
             }
         }
-        check_properties(&properties, &mut wrong);
-        let Some(target) = target.filter(|_| wrong.is_empty()) else {
-            return Err(wrong);
+        check_properties(&properties, &mut errors);
+        let Some(target) = target.filter(|_| errors.is_empty()) else {
+            return Err(errors);
         };
         let properties = apply_defaults(properties, &target).map_err(|_contradiction| {
             vec![ConfigError::new(
@@ -190,14 +193,14 @@ impl DesiredTunnel {
                 "false contradicts an https:// target",
             )]
         })?;
-        // The rules between properties that apply at every engine. Only an engine can decide which
-        // options it offers.
-        let rules = serde_json::to_value(&properties)
+        // Checks property combinations by the rules that all engines share. An engine decides
+        // later if it offers the requested options.
+        let resolved = serde_json::to_value(&properties)
             .and_then(serde_json::from_value::<TunnelProperties>)
             .map_err(|error| vec![ConfigError::new("", error.to_string())])?
             .resolve();
         let effective =
-            rules.map_err(|error| vec![ConfigError::new(error.field, error.message)])?;
+            resolved.map_err(|error| vec![ConfigError::new(error.field, error.message)])?;
         if proxy_protocol.is_some() && effective.protocol == Some(types::tunnel::Protocol::Http) {
             let message = "it is not for http tunnels, whose connections carry the requests of \
                            many visitors; read X-Forwarded-For";
@@ -221,8 +224,8 @@ impl DesiredTunnel {
         })
     }
 
-    /// True if its engine is one of these.
-    pub(super) fn has_engine(
+    /// Fails if its engine is not one of these. The error suggests a similar name.
+    pub(super) fn check_engine_exists(
         &self,
         engines: &BTreeMap<String, EngineSection>,
     ) -> Result<(), String> {
@@ -244,18 +247,18 @@ impl DesiredTunnel {
 }
 
 /// Parses a text, or reports the expected format.
-fn read<T: FromStr<Err: ToString>>(
+fn parse_property<T: FromStr<Err: ToString>>(
     key: &str,
     text: &str,
-    wrong: &mut Vec<ConfigError>,
+    errors: &mut Vec<ConfigError>,
 ) -> Option<T> {
     text.parse()
-        .map_err(|error: T::Err| wrong.push(ConfigError::new(key, error.to_string())))
+        .map_err(|error: T::Err| errors.push(ConfigError::new(key, error.to_string())))
         .ok()
 }
 
 /// Checks each property separately, with the types that engines use.
-fn check_properties(properties: &Properties, wrong: &mut Vec<ConfigError>) {
+fn check_properties(properties: &Properties, errors: &mut Vec<ConfigError>) {
     let Ok(Value::Object(fields)) = serde_json::to_value(properties) else {
         return;
     };
@@ -268,32 +271,32 @@ fn check_properties(properties: &Properties, wrong: &mut Vec<ConfigError>) {
                 .collect(),
             value => vec![(key.clone(), value)],
         };
-        for (at, value) in items {
-            let alone = serde_json::json!({ &key: value });
-            if let Err(error) = serde_json::from_value::<TunnelProperties>(alone) {
-                wrong.push(ConfigError::new(at, error.to_string()));
+        for (path, value) in items {
+            let single_property = serde_json::json!({ &key: value });
+            if let Err(error) = serde_json::from_value::<TunnelProperties>(single_property) {
+                errors.push(ConfigError::new(path, error.to_string()));
             }
         }
     }
 }
 
-fn check_engine(section: &EngineSection, at: &str, wrong: &mut Vec<ConfigError>) {
+fn check_engine(section: &EngineSection, prefix: &str, errors: &mut Vec<ConfigError>) {
     if let Some(text) = &section.engine
         && let Err(error) = text.parse::<client::HostPort>()
     {
-        wrong.push(ConfigError::new(
-            format!("{at}engine"),
+        errors.push(ConfigError::new(
+            format!("{prefix}engine"),
             format!("`{text}` is {error}"),
         ));
     }
-    let empty = [
+    let optional_fields = [
         ("token_file", &section.token_file),
         ("ca_file", &section.ca_file),
         ("context", &section.context),
     ];
-    for (key, value) in empty {
+    for (key, value) in optional_fields {
         if value.as_deref() == Some("") {
-            wrong.push(ConfigError::new(format!("{at}{key}"), "it is empty"));
+            errors.push(ConfigError::new(format!("{prefix}{key}"), "it is empty"));
         }
     }
 }
@@ -302,24 +305,24 @@ fn check_engine(section: &EngineSection, at: &str, wrong: &mut Vec<ConfigError>)
 /// tunnel and reject the other.
 fn find_duplicates(tunnels: &BTreeMap<String, DesiredTunnel>) -> Vec<ConfigError> {
     let mut seen: BTreeMap<(&Option<String>, &str, String), &str> = BTreeMap::new();
-    let mut wrong = Vec::new();
-    for (key, wanted) in tunnels {
-        let asked = &wanted.properties;
-        let claims = [
-            ("name", asked.name.clone()),
-            ("hostname", asked.hostname.clone()),
-            ("port", asked.port.map(|port| port.to_string())),
+    let mut errors = Vec::new();
+    for (key, tunnel) in tunnels {
+        let requested = &tunnel.properties;
+        let requested_values = [
+            ("name", requested.name.clone()),
+            ("hostname", requested.hostname.clone()),
+            ("port", requested.port.map(|port| port.to_string())),
         ];
-        for (field, value) in claims {
+        for (field, value) in requested_values {
             let Some(value) = value else { continue };
-            if let Some(other) = seen.insert((&wanted.engine, field, value), key) {
-                let message = format!("tunnels.{other} asks for the same {field}");
-                wrong.push(ConfigError::new(format!("tunnels.{key}.{field}"), message));
+            if let Some(other_key) = seen.insert((&tunnel.engine, field, value), key) {
+                let message = format!("tunnels.{other_key} asks for the same {field}");
+                errors.push(ConfigError::new(format!("tunnels.{key}.{field}"), message));
             }
         }
     }
-    wrong
+    errors
 }
 
 /// The format version that this program reads.
-const VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 1;

@@ -41,7 +41,7 @@ fn the_examples_of_the_documentation_are_accepted() {
         .collect();
     assert!(examples.len() >= 2, "{examples:?}");
     for example in examples {
-        let read = Plan::read("example", example.as_bytes());
+        let read = Plan::parse("example", example.as_bytes());
         assert!(read.is_ok(), "{example}\n{read:?}");
     }
 }

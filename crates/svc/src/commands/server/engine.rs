@@ -69,7 +69,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
     configuration::log(&warnings);
     descriptors::raise_limit();
-    let shutdown = signals::listen(config.timeouts.drain)?;
+    let shutdown = signals::listen_as_server(config.timeouts.drain)?;
     let host = config.host.clone();
     let running = engine::start(config, shutdown.clone())
         .await

@@ -170,7 +170,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     logs::init(config.log_level, log, logs::Format::of_stderr())
         .map_err(|error| Failure::usage(error.to_string()).hint("see --log (or SVC_LOG)"))?;
     descriptors::raise_limit();
-    let shutdown = signals::listen(config.drain + DRAIN)?;
+    let shutdown = signals::listen_as_server(config.drain_period + DRAIN)?;
     let (base_url, listen) = (config.base_url.clone(), config.listen);
     let failed = |error: &dyn std::error::Error| {
         Failure::new(

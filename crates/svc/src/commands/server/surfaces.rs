@@ -11,7 +11,7 @@ use control::{
     caller::{self, Principal},
     config::Config,
     projects::{self, ProjectSelector},
-    router::{router, router_beside},
+    router::{router, router_with},
 };
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
 use mcp::{
@@ -35,7 +35,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
         identify: BearerAuthenticator(Arc::clone(app)),
         engines: ProjectEngines(Arc::new(EngineProxy::open(app)?)),
     });
-    Ok(router_beside(Arc::clone(app), tools))
+    Ok(router_with(Arc::clone(app), tools))
 }
 
 /// Authenticates callers of tools like the API does, but only by their bearer token (MC-5).

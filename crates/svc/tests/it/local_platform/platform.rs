@@ -1,16 +1,13 @@
 //! `svc platform`.
 
-use std::net::TcpListener;
-
 use nix::sys::signal::Signal;
 use tokio::net::TcpSocket;
 
 use crate::program::Home;
 
-/// Writes a configuration with a free port. Returns the port's address.
+/// Writes a configuration with a leased port. Returns the port's address.
 fn configuration(home: &Home, more: &str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let address = ports::lease_address();
     let yaml = format!(
         "platform:\n  base_url: http://{address}\n  listen_addr: {address}\n  data_dir: data\n  drain_seconds: 0\n{more}"
     );

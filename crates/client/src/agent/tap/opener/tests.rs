@@ -50,7 +50,7 @@ struct OpenerPair {
 impl OpenerPair {
     fn start() -> Self {
         let (certificate, key) = certificate("anybody");
-        let opener = Opener::new(certificate, key).unwrap();
+        let opener = TlsInterceptor::new(certificate, key).unwrap();
         // Larger than a ClientHello, so that writing it does not block, as with a socket.
         let (edge, mut near) = duplex(16 * 1024);
         let (mut far, service) = duplex(16 * 1024);
@@ -58,7 +58,7 @@ impl OpenerPair {
         let tap = Box::new(notes.clone());
         let carried = tokio::spawn(async move {
             opener
-                .carry(Source::default(), &mut near, &mut far, tap)
+                .copy_decrypted(Source::default(), &mut near, &mut far, tap)
                 .await
         });
         Self {

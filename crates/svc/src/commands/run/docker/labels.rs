@@ -110,7 +110,7 @@ impl Reader {
         }
         let section: TunnelSection = serde_json::from_value(section.into())
             .map_err(|error| vec![ConfigError::new("", error.to_string())])?;
-        DesiredTunnel::check(&section, default_name).map_err(|errors| {
+        DesiredTunnel::from_section(&section, default_name).map_err(|errors| {
             let as_label = |error: ConfigError| ConfigError {
                 key: match error.key.as_str() {
                     "port" => "public-port".to_owned(),

@@ -1,0 +1,107 @@
+//! SIGHUP, which `systemctl reload` and the rotation of logs send, does not end a server.
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::program::{Home, soon};
+
+/// Files of a certificate for the engine's names.
+fn certificate(home: &Home) {
+    let names = ["engine.test".to_owned(), "*.t.engine.test".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    std::fs::write(home.path().join("cert.pem"), made.cert.pem()).unwrap();
+    std::fs::write(
+        home.path().join("key.pem"),
+        made.signing_key.serialize_pem(),
+    )
+    .unwrap();
+}
+
+/// Writes the configuration of an engine with free ports.
+fn engine(home: &Home, access_log: Option<&str>) {
+    certificate(home);
+    let mut config = json!({
+        "engine": {"host": "engine.test"},
+        "tls": {"listen_addr": "127.0.0.1:0"},
+        "http": {"enabled": true, "listen_addr": "127.0.0.1:0"},
+        "certs": {"static": {"cert_file": "cert.pem", "key_file": "key.pem"}},
+        "auth": {"jwt": {"enabled": true, "token_jwt_secret": "a secret of more than 32 bytes for tests"}},
+    });
+    if let Some(path) = access_log {
+        config["access_log"] = json!({"path": path});
+    }
+    std::fs::write(home.path().join("engine.yaml"), config.to_string()).unwrap();
+}
+
+/// A rotation as in `deploy/debian/svc.logrotate`: rename, then reload.
+#[tokio::test]
+async fn an_engine_continues_in_a_new_access_log_after_a_rotation() {
+    let home = Home::new();
+    engine(&home, Some("access.log"));
+    let (path, rotated) = (
+        home.path().join("access.log"),
+        home.path().join("access.log.1"),
+    );
+    let mut running = home.start(&["engine", "-c", "engine.yaml", "--output", "json"]);
+    let ready = running.json().await;
+    let url = ready["http_url"].as_str().unwrap();
+    let address = url.replace("engine.test", "127.0.0.1");
+    let visit = async |path: &str| {
+        let request = reqwest::Client::new().get(format!("{address}{path}"));
+        let request = request.header("host", "nobody.t.engine.test");
+        request.send().await.unwrap().status()
+    };
+    visit("/before").await;
+    std::fs::rename(&path, &rotated).unwrap();
+    running.signal(Signal::SIGHUP);
+    soon("a new access log", async {
+        while !path.exists() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    visit("/after").await;
+    let ended = running.terminate().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let [before, after] = [rotated, path].map(|path| std::fs::read_to_string(path).unwrap());
+    assert!(
+        before.contains("/before") && !before.contains("/after"),
+        "{before}"
+    );
+    assert!(
+        after.contains("/after") && !after.contains("/before"),
+        "{after}"
+    );
+}
+
+/// Every server, also one that has nothing to reopen.
+#[tokio::test]
+async fn a_server_without_an_access_log_keeps_running() {
+    let home = Home::new();
+    engine(&home, None);
+    let listen = ports::lease_address();
+    let platform = json!({"platform": {
+        "base_url": format!("http://{listen}"), "listen_addr": listen, "data_dir": "data",
+        "drain_seconds": 0,
+    }});
+    std::fs::write(home.path().join("platform.yaml"), platform.to_string()).unwrap();
+    std::fs::write(
+        home.path().join("relay.secret"),
+        "a secret of more than 32 bytes for tests",
+    )
+    .unwrap();
+    let turn = json!({"turn": {
+        "listen_addr": ["127.0.0.1:0"], "realm": "engine.test", "secret_file": "relay.secret",
+        "allowed_peers": ["127.0.0.0/8"],
+    }});
+    std::fs::write(home.path().join("turn.yaml"), turn.to_string()).unwrap();
+    for server in ["engine", "platform", "turn"] {
+        let file = format!("{server}.yaml");
+        let mut running = home.start(&[server, "-c", &file, "--output", "json"]);
+        running.json().await;
+        running.signal(Signal::SIGHUP);
+        running.wait_for_stderr("received SIGHUP").await;
+        let ended = running.terminate().await;
+        assert_eq!(ended.code, Some(0), "{server}: {ended:?}");
+    }
+}
