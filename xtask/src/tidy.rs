@@ -3,6 +3,7 @@
 //! Each check returns complaints, one per line, and an empty list without any. `cargo xtask tidy`
 //! prints them all; the tests of this package fail on any.
 
+mod architecture;
 mod bans;
 mod circles;
 pub(crate) mod graph;
@@ -40,6 +41,7 @@ fn check(repository: &Repository) -> Result<Vec<String>> {
     complaints.extend(sources::check(&files));
     complaints.extend(limits::check(&files));
     complaints.extend(links::check(&files));
+    complaints.extend(architecture::check(&files));
     complaints.extend(circles::check(&files)?);
     complaints.extend(names::check(&files));
     complaints.extend(sentences::check(&files));
