@@ -14,6 +14,7 @@ mod names;
 mod prose;
 mod sentences;
 mod sources;
+mod unused;
 mod words;
 
 use anyhow::{Result, bail};
@@ -45,6 +46,7 @@ fn check(repository: &Repository) -> Result<Vec<String>> {
     complaints.extend(circles::check(&files)?);
     complaints.extend(names::check(&files));
     complaints.extend(sentences::check(&files));
+    complaints.extend(unused::check(&files));
     complaints.extend(words::check(&files)?);
     complaints.extend(rules::check(&files));
     Ok(complaints)

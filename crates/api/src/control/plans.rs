@@ -262,13 +262,6 @@ pub enum BillingActionKind {
     BillingSetup,
 }
 
-impl BillingActionKind {
-    /// True if the creation endpoint can confirm the action.
-    pub const fn server_confirmed(self) -> bool {
-        matches!(self, Self::Create | Self::UpdateSubscription)
-    }
-}
-
 /// An amount of money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

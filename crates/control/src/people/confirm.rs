@@ -56,7 +56,7 @@ pub async fn use_code(app: &App, tx: &mut Tx, user: &User, code: &str) -> Handle
     if user.totp_confirmed_at.is_none() {
         return Ok(false);
     }
-    match secret_of(app, user)?.and_then(|secret| secret.check(code, now, None)) {
+    match secret_of(app, user)?.and_then(|secret| secret.check(code, now)) {
         Some(step) => Ok(users::use_totp_step(tx, user.id, step).await?),
         None => Ok(false),
     }

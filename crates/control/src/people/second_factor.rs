@@ -55,7 +55,7 @@ pub async fn confirm(
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let user = lock_user(&mut tx, who.user.id).await?;
-    let step = secret_of(app, &user)?.and_then(|secret| secret.check(code, now, None));
+    let step = secret_of(app, &user)?.and_then(|secret| secret.check(code, now));
     let (Some(step), Some(secret)) = (step, &user.totp_secret) else {
         return Ok(ConfirmationOutcome::No);
     };
