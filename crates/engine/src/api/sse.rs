@@ -15,7 +15,7 @@ use bytes::Bytes;
 use daemon::problem::Refusal;
 use futures_util::stream;
 use http::header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderValue, Uri};
+use http::{HeaderName, HeaderValue, Uri};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::Api;
@@ -49,6 +49,7 @@ async fn watch<A: LoadMetric>(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
     Ok(response)
 }
 
@@ -102,6 +103,8 @@ impl Lines {
 
 /// Below the idle limits of common proxies, which start at 30 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Tells nginx and the proxies that copied it to forward each event immediately.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 #[cfg(test)]
 mod tests;

@@ -20,6 +20,7 @@ fn assert_stream_head(head: &Answer) {
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     assert_eq!(head.header("transfer-encoding"), Some("chunked"));
     assert_eq!(head.header("content-length"), None);
+    assert_eq!(head.header("x-accel-buffering"), Some("no"));
     let date = head.header("date").unwrap();
     assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
 }

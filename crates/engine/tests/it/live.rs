@@ -49,6 +49,7 @@ impl Stream {
             }
             assert_eq!(response.headers()["content-type"], "text/event-stream");
             assert_eq!(response.headers()["cache-control"], "no-store");
+            assert_eq!(response.headers()["x-accel-buffering"], "no");
             return Ok(Self::Sse {
                 response,
                 read: String::new(),
