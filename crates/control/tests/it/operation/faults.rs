@@ -144,8 +144,10 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
     done.unwrap_or_else(|_| panic!("no answer after {:?}", started_at.elapsed()))
 }
 
-/// Runs the same test in a separate process with these settings.
+/// Runs the test at this path (`module_path!()` and its name) in a separate process with these
+/// settings.
 fn process(test: &str, settings: &Value) -> Command {
+    let (_program, test) = test.split_once("::").unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args([test, "--exact", "--nocapture", "--test-threads=1"])

@@ -13,11 +13,12 @@ const INNER: &str = "SVC_TEST_RECORDINGS_DIR";
 /// Line prefix with which that process announces stored segments of its session.
 const STORED: &str = "stored: ";
 
-/// Runs this test program again, with one test and a directory.
+/// Runs this test program again, with one test of this module and a directory.
 fn again(test: &str, dir: &Path) -> Command {
+    let (_program, module) = module_path!().split_once("::").unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
-        .arg(format!("webtty_recordings::faults::{test}"))
+        .arg(format!("{module}::{test}"))
         .args(["--exact", "--nocapture"])
         .env(INNER, dir);
     command

@@ -12,7 +12,7 @@ use crate::postgres::Server;
 
 /// Runs a test of this file again, in a namespace that may mount.
 fn with_mounts(test: &str) {
-    let inner = process(&format!("faults::full::{test}"), &json!({}));
+    let inner = process(&format!("{}::{test}", module_path!()), &json!({}));
     let mut command = Command::new("unshare");
     // A root user keeps its privileges, because PostgreSQL needs another user.
     if Uid::effective().is_root() {

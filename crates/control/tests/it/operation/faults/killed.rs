@@ -68,8 +68,10 @@ async fn killed_anywhere(database: Option<String>) {
 }
 
 /// The test that acts as the creator in a child process. The directory names its database.
-const CREATOR: &str =
-    "faults::killed::cp_4a_a_platform_on_sqlite_that_is_killed_anywhere_creates_all_or_nothing";
+const CREATOR: &str = concat!(
+    module_path!(),
+    "::cp_4a_a_platform_on_sqlite_that_is_killed_anywhere_creates_all_or_nothing"
+);
 
 /// Runs a platform that creates a project and is killed after this many statements, or before it
 /// answers.
