@@ -76,7 +76,7 @@ pub mod token;
 mod token_error;
 pub mod trust;
 
-/// Types of certificates and keys for [`Trust::Roots`] and [`tap::Opener`].
+/// Types of certificates and keys for [`Trust::Roots`] and [`tap::TlsInterceptor`].
 pub use self::agent::tap;
 pub use self::agent::target;
 pub use self::agent::tunnel;

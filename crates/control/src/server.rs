@@ -176,7 +176,7 @@ pub async fn start_on(
     start_routes(app, routes, vec![listener], shutdown).await
 }
 
-/// Serves routes that were made of the application's ([`crate::router::router_beside`]), on several
+/// Serves routes that were made of the application's ([`crate::router::router_with`]), on several
 /// listeners at once, such as both loopback addresses. [`RunningPlatform::address`] is that of the first.
 pub async fn start_routes(
     app: Arc<App>,

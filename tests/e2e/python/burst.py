@@ -30,6 +30,7 @@ async def main():
         answers = await asyncio.gather(*visits, return_exceptions=True)
         results = {
             "answered": sum(answer is True for answer in answers),
+            "errors": sorted({repr(answer) for answer in answers if answer is not True}),
             "control_open": not control.closed,
         }
         if not control.closed:

@@ -5,7 +5,7 @@
 //! change or delay them on purpose. It is called on the task that copies the bytes, so the stream
 //! waits for it: a tap should append to memory and must never block.
 //!
-//! If the edge uses TLS with the service, a tap with an [`Opener`] sees the decrypted bytes.
+//! If the edge uses TLS with the service, a tap with an [`TlsInterceptor`] sees the decrypted bytes.
 
 mod opener;
 

@@ -17,7 +17,7 @@ pub enum Target {
     Tcp(HostPort),
     /// A TCP service with TLS on this port. The edge terminates the TLS session with it, end to end
     /// through the tunnel (`upstream_tls`). The agent passes encrypted bytes, unless a tap
-    /// [opens](crate::agent::tap::Opener) them.
+    /// [opens](crate::agent::tap::TlsInterceptor) them.
     Tls(HostPort),
     /// A Unix socket on this machine.
     Unix(PathBuf),

@@ -17,14 +17,15 @@ mod stream;
 mod tests;
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use credentials::TokenRefusal;
 use metrics::Histogram;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport::lane::Budget;
@@ -86,6 +87,8 @@ pub(crate) struct Agent {
     /// Limit of concurrent connection requests to the agent; further ones wait. The published
     /// clients abort their control channel when they receive more requests than they can queue.
     request_permits: Semaphore,
+    /// Number of connections that the agent has opened on request.
+    opened_on_request: AtomicU64,
     streams: Counter,
     max_streams: usize,
     open_seconds: Histogram,
@@ -175,6 +178,7 @@ impl Agent {
                 .collect(),
             pool_secret: hex::encode(random_bytes::<32>()),
             request_permits: Semaphore::new(ProxyConnReq::MAX_PENDING),
+            opened_on_request: AtomicU64::new(0),
             streams: Counter::default(),
             max_streams: of.max_streams,
             open_seconds: of.open_seconds,
@@ -294,11 +298,7 @@ impl Agent {
         id: StreamId,
         source: IpAddr,
     ) -> Result<TunnelStream, OpenError> {
-        let asking = tokio::time::timeout(OPEN_DEADLINE, self.request_permits.acquire());
-        let _asked = asking
-            .await
-            .map_err(|_| OpenError::Deadline)?
-            .map_err(|_| OpenError::AgentDisconnected)?;
+        let _permit = self.acquire_request().await?;
         let secret = hex::encode(random_bytes::<32>());
         let request = ProxyConnReq {
             tunnel_id: tunnel.to_string(),
@@ -316,10 +316,28 @@ impl Agent {
             () = self.ended.cancelled() => return Err(OpenError::AgentDisconnected),
         };
         match arrived {
-            Ok(Ok(Ok(stream))) => Ok(TunnelStream::own(stream, slot)),
+            Ok(Ok(Ok(stream))) => {
+                self.opened_on_request.fetch_add(1, Ordering::Relaxed);
+                Ok(TunnelStream::own(stream, slot))
+            }
             Ok(Ok(Err(refusal))) => Err(OpenError::Refused(refusal)),
             Ok(Err(_)) => Err(OpenError::AgentDisconnected),
             Err(_) => Err(OpenError::Deadline),
+        }
+    }
+
+    /// Waits for a permit to request a connection. The deadline applies to the agent, not to the
+    /// queue: an agent that opens connections is only slow, and each of them ends some visitor's
+    /// wait.
+    async fn acquire_request(&self) -> Result<SemaphorePermit<'_>, OpenError> {
+        let mut acquiring = pin!(self.request_permits.acquire());
+        loop {
+            let opened_before = self.opened_on_request.load(Ordering::Relaxed);
+            match tokio::time::timeout(OPEN_DEADLINE, &mut acquiring).await {
+                Ok(permit) => return permit.map_err(|_| OpenError::AgentDisconnected),
+                Err(_) if self.opened_on_request.load(Ordering::Relaxed) != opened_before => {}
+                Err(_) => return Err(OpenError::Deadline),
+            }
         }
     }
 

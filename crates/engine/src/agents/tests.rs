@@ -41,3 +41,27 @@ fn an_agent_has_64_lanes_at_most() {
     assert_eq!(lanes(64), 64);
     assert_eq!(lanes(100), 64);
 }
+
+/// An agent that opens connections slowly, on a busy machine or a bad line, loses no visitor. One
+/// that opens none loses them after the deadline.
+#[tokio::test(start_paused = true)]
+async fn a_visitor_waits_while_the_agent_opens_connections() {
+    let (agent, _orders) = agent(0);
+    let others = agent.request_permits.acquire_many(64).await.unwrap();
+    let progress = async {
+        for _ in 0..5 {
+            tokio::time::sleep(OPEN_DEADLINE * 9 / 10).await;
+            agent.opened_on_request.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(others);
+    };
+    let (permit, ()) = tokio::join!(agent.acquire_request(), progress);
+    drop(permit.unwrap());
+
+    let others = agent.request_permits.acquire_many(64).await.unwrap();
+    let since = tokio::time::Instant::now();
+    let refused = agent.acquire_request().await;
+    assert!(matches!(refused, Err(OpenError::Deadline)));
+    assert_eq!(since.elapsed(), OPEN_DEADLINE);
+    drop(others);
+}

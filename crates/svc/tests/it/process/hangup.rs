@@ -1,5 +1,7 @@
 //! SIGHUP, which `systemctl reload` and the rotation of logs send, does not end a server.
 
+use std::net::SocketAddr;
+
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -23,7 +25,7 @@ fn engine(home: &Home, access_log: Option<&str>) {
     let mut config = json!({
         "engine": {"host": "engine.test"},
         "tls": {"listen_addr": "127.0.0.1:0"},
-        "http": {"enabled": true, "listen_addr": "127.0.0.1:0"},
+        "http": {"enabled": false},
         "certs": {"static": {"cert_file": "cert.pem", "key_file": "key.pem"}},
         "auth": {"jwt": {"enabled": true, "token_jwt_secret": "a secret of more than 32 bytes for tests"}},
     });
@@ -44,14 +46,17 @@ async fn an_engine_continues_in_a_new_access_log_after_a_rotation() {
     );
     let mut running = home.start(&["engine", "-c", "engine.yaml", "--output", "json"]);
     let ready = running.json().await;
-    let url = ready["http_url"].as_str().unwrap();
-    let address = url.replace("engine.test", "127.0.0.1");
+    let address: SocketAddr = ready["tls_addr"].as_str().unwrap().parse().unwrap();
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .resolve("nobody.t.engine.test", address)
+        .build()
+        .unwrap();
     let visit = async |path: &str| {
-        let request = reqwest::Client::new().get(format!("{address}{path}"));
-        let request = request.header("host", "nobody.t.engine.test");
-        request.send().await.unwrap().status()
+        let url = format!("https://nobody.t.engine.test:{}{path}", address.port());
+        client.get(url).send().await.unwrap().status()
     };
-    visit("/before").await;
+    assert_eq!(visit("/before").await, 404);
     std::fs::rename(&path, &rotated).unwrap();
     running.signal(Signal::SIGHUP);
     soon("a new access log", async {
@@ -60,7 +65,7 @@ async fn an_engine_continues_in_a_new_access_log_after_a_rotation() {
         }
     })
     .await;
-    visit("/after").await;
+    assert_eq!(visit("/after").await, 404);
     let ended = running.terminate().await;
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let [before, after] = [rotated, path].map(|path| std::fs::read_to_string(path).unwrap());
