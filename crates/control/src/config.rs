@@ -70,7 +70,7 @@ pub struct Config {
     pub engines: Vec<ClusterConfig>,
     /// Plans, regions and prices.
     pub catalogue: Catalogue,
-    /// GeoIP database that maps IP addresses to locations; `None`: no locations.
+    /// Geolocation database (`.mmdb`) that maps addresses to locations; `None`: no locations.
     pub geoip_file: Option<PathBuf>,
     /// The TURN relay.
     pub turn: TurnConfig,

@@ -62,10 +62,9 @@ fn check_row(
             Some(name) => format!("{folder}/{name}"),
             None => format!("{base}{place}"),
         };
-        folder = path
-            .rsplit_once('/')
+        path.rsplit_once('/')
             .map_or("", |(folder, _)| folder)
-            .to_owned();
+            .clone_into(&mut folder);
         let texts: Vec<_> = files
             .iter()
             .filter(|(file, _)| **file == path || path.ends_with('/') && file.starts_with(&path))

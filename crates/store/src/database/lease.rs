@@ -157,7 +157,7 @@ impl Drop for Lease {
                 // machine, and will finish.
             }
             PooledConnection::Postgres(mut connection) if close_after_use => {
-                connection.close_on_drop()
+                connection.close_on_drop();
             }
             PooledConnection::Postgres(connection) => {
                 runtime.spawn(return_postgres(connection, in_transaction));
