@@ -57,6 +57,13 @@ async fn an_engine_continues_in_a_new_access_log_after_a_rotation() {
         client.get(url).send().await.unwrap().status()
     };
     assert_eq!(visit("/before").await, 404);
+    // A visit is recorded after its response, so its line is waited for.
+    soon("the line of the first visit", async {
+        while !std::fs::read_to_string(&path).unwrap().contains("/before") {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     std::fs::rename(&path, &rotated).unwrap();
     running.signal(Signal::SIGHUP);
     soon("a new access log", async {
