@@ -64,7 +64,7 @@ impl Flavour {
     }
 }
 
-/// Builds both and packs them below the target directory, or packs given programs.
+/// Builds and packs both programs below the target directory, or packs the given programs.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let mut out = repository.target_directory()?.join("packages");
     let mut programs = Vec::new();

@@ -26,13 +26,13 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
         .filter(|target| named.is_empty() || named.contains(&target.name))
         .collect();
     replay(repository, &chosen)?;
-    guided(repository, &chosen, &Mode::Search { seconds })
+    run_guided(repository, &chosen, &Mode::Search { seconds })
 }
 
 /// The check for each change: only the guided run, because the tests replay the stored inputs.
 pub(crate) fn briefly(repository: &Repository) -> Result<()> {
     let all = targets(repository)?;
-    guided(repository, &all.iter().collect::<Vec<_>>(), &Mode::Gate)
+    run_guided(repository, &all.iter().collect::<Vec<_>>(), &Mode::Gate)
 }
 
 /// Mode of a run.
@@ -72,7 +72,7 @@ fn targets(repository: &Repository) -> Result<Vec<Target>> {
 
 impl Target {
     /// The inputs that are stored with the sources.
-    fn kept(&self, repository: &Repository) -> PathBuf {
+    fn corpus(&self, repository: &Repository) -> PathBuf {
         repository.path(&format!("crates/{}/tests/corpus/{}", self.krate, self.name))
     }
 }
@@ -92,7 +92,7 @@ fn replay(repository: &Repository, targets: &[&Target]) -> Result<()> {
     program::run(cargo.args(["--test", "it", "--"]).args(REPLAYS))
 }
 
-fn guided(repository: &Repository, targets: &[&Target], way: &Mode) -> Result<()> {
+fn run_guided(repository: &Repository, targets: &[&Target], mode: &Mode) -> Result<()> {
     if !program::succeeds(cargo_fuzz().arg("--version")) {
         let names: Vec<&str> = targets.iter().map(|target| &*target.name).collect();
         eprintln!(
@@ -105,7 +105,7 @@ fn guided(repository: &Repository, targets: &[&Target], way: &Mode) -> Result<()
     let build = repository.target_directory()?.join("fuzz");
     for target in targets {
         let failing = build.join("artifacts").join(&target.name);
-        let (found, bounds) = match way {
+        let (found, bounds) = match mode {
             Mode::Search { seconds } => (
                 build.join("corpus").join(&target.name),
                 vec![format!("-max_total_time={seconds}")],
@@ -130,7 +130,7 @@ fn guided(repository: &Repository, targets: &[&Target], way: &Mode) -> Result<()
         fuzz.current_dir(repository.root())
             .env("CARGO_TARGET_DIR", &build)
             .args(["run", "--sanitizer", "none", &target.name])
-            .args([&found, &target.kept(repository)])
+            .args([&found, &target.corpus(repository)])
             .arg("--")
             .args(bounds)
             .arg(format!("-max_len={MAX_INPUT_BYTES}"))
@@ -177,8 +177,8 @@ fn arguments(args: &[String]) -> Result<(u32, Vec<String>)> {
     Ok((seconds, named))
 }
 
-/// Parts of the paths of those tests and of no others, because others may have requirements that
-/// are missing here, such as a database.
+/// Filters that select only the tests that replay inputs. Other tests may have requirements that
+/// are missing on this machine, such as a database.
 const REPLAYS: [&str; 2] = ["corpus::", "kept_inputs_"];
 
 /// Default time per target: a run of all takes less than an hour.
@@ -212,7 +212,7 @@ mod tests {
                 manifest.contains(&format!("name = \"{name}\"")),
                 "{name} is not built"
             );
-            let kept = fs::read_dir(target.kept(&repository)).map(Iterator::count);
+            let kept = fs::read_dir(target.corpus(&repository)).map(Iterator::count);
             let kept = kept.unwrap_or_else(|error| panic!("{name} has no corpus: {error}"));
             assert!((1..=48).contains(&kept), "{name} has {kept} inputs");
             let tests = repository.path(&format!("crates/{}/tests/it", target.krate));

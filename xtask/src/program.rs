@@ -13,7 +13,7 @@ pub(crate) fn cargo() -> Command {
 
 /// Runs the command with this process's terminal; an error names the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
-    let line = shown(command);
+    let line = command_line(command);
     let status = command
         .status()
         .with_context(|| format!("cannot start `{line}`"))?;
@@ -25,7 +25,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// Runs the command and returns its stdout; an error contains its stderr.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let line = shown(command);
+    let line = command_line(command);
     let output = command
         .output()
         .with_context(|| format!("cannot start `{line}`"))?;
@@ -57,7 +57,7 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
         .map(|word| word.to_string_lossy())

@@ -54,7 +54,7 @@ pub(crate) fn check(files: &BTreeMap<String, String>) -> Vec<String> {
 /// Every rule, by state.
 struct Report {
     closed: BTreeMap<&'static str, Proof>,
-    open: BTreeMap<&'static str, Lack>,
+    open: BTreeMap<&'static str, OpenReason>,
     /// Ids that are cited but not in the catalogue, with a file that cites each.
     unknown: Vec<(String, String)>,
 }
@@ -62,14 +62,14 @@ struct Report {
 /// Citations that close a rule.
 struct Proof {
     /// The files that implement it, sorted by path.
-    kept_in: Vec<String>,
+    implemented_in: Vec<String>,
     /// The tests that prove it, as `file::name`.
     proved_by: Vec<String>,
 }
 
 /// Reason why a rule is open.
 #[derive(Debug, PartialEq)]
-enum Lack {
+enum OpenReason {
     NotBuilt,
     /// A file cites it, but no test does.
     Untested,
@@ -90,12 +90,18 @@ impl Report {
             let proved_by = citations.tests.remove(*id).unwrap_or_default();
             let lack = match (kept_in.is_empty(), proved_by.is_empty()) {
                 (false, false) => {
-                    report.closed.insert(id, Proof { kept_in, proved_by });
+                    report.closed.insert(
+                        id,
+                        Proof {
+                            implemented_in: kept_in,
+                            proved_by,
+                        },
+                    );
                     continue;
                 }
-                (true, true) => Lack::NotBuilt,
-                (false, true) => Lack::Untested,
-                (true, false) => Lack::Unnamed,
+                (true, true) => OpenReason::NotBuilt,
+                (false, true) => OpenReason::Untested,
+                (true, false) => OpenReason::Unnamed,
             };
             report.open.insert(id, lack);
         }
@@ -132,14 +138,14 @@ mod tests {
             ("crates/a/tests/it/p.rs", TEST),
         ]);
         let proof = &both.closed["EN-5b"];
-        assert_eq!(proof.kept_in, ["crates/a/src/k.rs"]);
+        assert_eq!(proof.implemented_in, ["crates/a/src/k.rs"]);
         assert_eq!(proof.proved_by, ["crates/a/tests/it/p.rs::proves"]);
 
         let code = report(&[("crates/a/src/k.rs", CODE)]);
-        assert_eq!(code.open.get("EN-5b"), Some(&Lack::Untested));
+        assert_eq!(code.open.get("EN-5b"), Some(&OpenReason::Untested));
         let test = report(&[("crates/a/tests/it/p.rs", TEST)]);
-        assert_eq!(test.open.get("EN-5b"), Some(&Lack::Unnamed));
-        assert_eq!(report(&[]).open.get("EN-5b"), Some(&Lack::NotBuilt));
+        assert_eq!(test.open.get("EN-5b"), Some(&OpenReason::Unnamed));
+        assert_eq!(report(&[]).open.get("EN-5b"), Some(&OpenReason::NotBuilt));
     }
 
     #[test]

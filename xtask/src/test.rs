@@ -140,7 +140,7 @@ pub(crate) fn svc(repository: &Repository) -> Result<PathBuf> {
 }
 
 /// Cargo's configuration of the runner of test programs: `watch` of this program, for runs without
-/// a person who ends hanging tests. All of them together have a time limit as well.
+/// a terminal. All test programs together have a time limit as well.
 fn watched(repository: &Repository) -> Result<Option<String>> {
     if io::stdin().is_terminal() {
         return Ok(None);
@@ -148,13 +148,13 @@ fn watched(repository: &Repository) -> Result<Option<String>> {
     let xtask = repository.target_directory()?.join("debug").join("xtask");
     let until = SystemTime::now() + ALL;
     let until = until.duration_since(UNIX_EPOCH)?.as_secs();
-    let [most, until] = [SLOWEST.as_secs(), until].map(|seconds| seconds.to_string());
+    let [most, until] = [PROGRAM_TIME_LIMIT.as_secs(), until].map(|seconds| seconds.to_string());
     let runner = serde_json::json!([xtask, "watch", most, until]);
     Ok(Some(format!("target.'cfg(all())'.runner = {runner}")))
 }
 
 /// Time limit of one test program: several times the longest duration on two slow cores.
-const SLOWEST: Duration = Duration::from_mins(15);
+const PROGRAM_TIME_LIMIT: Duration = Duration::from_mins(15);
 
 /// Time limit of all: including the build, less than the limit of continuous integration.
 const ALL: Duration = Duration::from_mins(55);

@@ -44,7 +44,7 @@ fn supervise(args: &[String]) -> Result<Option<Failure>> {
     let seconds = Duration::from_secs(seconds.parse().context("SECONDS is no number")?);
     let until = Duration::from_secs(until.parse().context("UNTIL is no number")?);
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-    let most = seconds.min(until.saturating_sub(now));
+    let time_limit = seconds.min(until.saturating_sub(now));
     let mut child = Command::new(name)
         .args(args)
         .stdout(Stdio::piped())
@@ -54,7 +54,7 @@ fn supervise(args: &[String]) -> Result<Option<Failure>> {
     let group = child.id();
     let output = child.stdout.take().context("the output is not a pipe")?;
     let copied = failures::copy(output, io::stdout());
-    let ended = wait(child, most);
+    let ended = wait(child, time_limit);
     // Normally the group is empty.
     program::succeeds(Command::new("kill").args(["-KILL", "--", &format!("-{group}")]));
     let logs = failures::copied(&copied);
@@ -62,7 +62,7 @@ fn supervise(args: &[String]) -> Result<Option<Failure>> {
         None => format!(
             "`{name}` hung: it was ended after {} s; the tests that it had not ended are the ones \
              that have no line above",
-            most.as_secs()
+            time_limit.as_secs()
         ),
         Some(status) if !status.success() => format!("`{name}` ended with {status}"),
         Some(_) => return Ok(None),
@@ -76,10 +76,10 @@ fn supervise(args: &[String]) -> Result<Option<Failure>> {
 }
 
 /// Waits for the program's exit, up to the time limit.
-pub(crate) fn wait(mut child: Child, most: Duration) -> Result<Option<ExitStatus>> {
+pub(crate) fn wait(mut child: Child, time_limit: Duration) -> Result<Option<ExitStatus>> {
     let (tell, receiver) = mpsc::channel();
     let waiting = thread::spawn(move || tell.send(child.wait()));
-    match receiver.recv_timeout(most) {
+    match receiver.recv_timeout(time_limit) {
         Ok(status) => {
             // The thread has sent its result, so it has ended.
             drop(waiting.join());

@@ -110,13 +110,13 @@ pub(crate) fn keepalive() -> TcpKeepalive {
         .with_retries(3)
 }
 
-/// Usual time in which a resolver tries two servers.
+/// Time limit of name resolution. A resolver usually tries two servers in this time.
 const RESOLVE: Duration = Duration::from_secs(10);
 
-/// Three SYNs (at 0, 1 and 3 seconds) and the response to the last; then the next address.
+/// Time limit of one address: three SYNs (at 0, 1 and 3 seconds) and the last response.
 const DIAL: Duration = Duration::from_secs(5);
 
-/// Two round trips over the worst usable link.
+/// Time limit of the TLS handshake: two round trips over the worst usable link.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

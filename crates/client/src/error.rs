@@ -184,7 +184,7 @@ impl ConnectError {
     }
 
     /// True if the host of the engine's address responded, but no process listens there.
-    pub(crate) fn is_nobody_there(&self) -> bool {
+    pub(crate) fn is_connection_refused(&self) -> bool {
         match self {
             Self::Network { step, source } => {
                 *step == Step::Dial && source.kind() == io::ErrorKind::ConnectionRefused

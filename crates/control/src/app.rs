@@ -61,7 +61,7 @@ impl App {
         self.clock.now()
     }
 
-    /// The present moment by the clock that all processes on this database share.
+    /// The current time of the database's clock, which all processes on this database use.
     pub fn database_now(&self) -> Timestamp {
         let now = self.now();
         now.saturating_sub(self.clock_skew.ahead()).unwrap_or(now)

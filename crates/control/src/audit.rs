@@ -52,7 +52,7 @@ pub async fn record_with(
     details: Value,
     now: Timestamp,
 ) -> HandlerResult<()> {
-    let (target_kind, target_id) = target.words();
+    let (target_kind, target_id) = target.kind_and_id();
     let entry = Entry {
         id: AuditId::new(unix_millis(now), random::bytes()?),
         workspace_id: workspace,
@@ -78,7 +78,7 @@ pub struct Actor {
 
 impl Actor {
     /// A user in a browser.
-    pub fn person(user: UserId) -> Self {
+    pub fn user(user: UserId) -> Self {
         Self {
             user: Some(user),
             credential: None,
@@ -106,7 +106,7 @@ impl Actor {
 
     /// Adds the actor's network address.
     #[must_use]
-    pub fn at(mut self, ip: IpAddr) -> Self {
+    pub fn with_ip(mut self, ip: IpAddr) -> Self {
         self.ip = Some(ip);
         self
     }
@@ -123,7 +123,7 @@ pub enum Target {
 }
 
 impl Target {
-    fn words(self) -> (&'static str, String) {
+    fn kind_and_id(self) -> (&'static str, String) {
         match self {
             Self::User(id) => ("user", id.to_string()),
             Self::Workspace(id) => ("workspace", id.to_string()),

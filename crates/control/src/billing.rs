@@ -49,7 +49,7 @@ pub trait Billing: Send + Sync + 'static {
     /// Adds a project to the subscription that the decision names.
     fn add<'a>(&'a self, tx: &'a mut Tx, item: &'a Item, now: Timestamp) -> BillingFuture<'a, ()>;
 
-    /// Removes a project from the subscription of the workspace, if it is on it. Returns the day
+    /// Removes a project from the subscription that pays for it, if there is one. Returns the day
     /// until which the project is paid for, because the rest of the running month is not refunded.
     fn remove<'a>(
         &'a self,

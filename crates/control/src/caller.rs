@@ -39,7 +39,7 @@ use crate::people::session;
 pub struct Caller<P> {
     /// The verified caller.
     pub principal: Principal,
-    needs: PhantomData<fn() -> P>,
+    permission: PhantomData<fn() -> P>,
 }
 
 impl<P: RequiredPermission> FromRequestParts<Arc<App>> for Caller<P> {
@@ -54,7 +54,7 @@ impl<P: RequiredPermission> FromRequestParts<Arc<App>> for Caller<P> {
         }
         Ok(Self {
             principal: who,
-            needs: PhantomData,
+            permission: PhantomData,
         })
     }
 }

@@ -116,10 +116,10 @@ impl Engines {
     /// The cluster with this secret. All secrets are compared, so that the time does not depend on
     /// the match.
     fn cluster(&self, secret: &str) -> Option<Arc<Cluster>> {
-        let shown = digest(secret);
+        let secret_digest = digest(secret);
         let mut found = None;
         for enrolled in &self.enrolled {
-            let is_it: Choice = enrolled.digest.ct_eq(&shown);
+            let is_it: Choice = enrolled.digest.ct_eq(&secret_digest);
             if is_it.into() {
                 found = Some(&enrolled.cluster);
             }
@@ -132,9 +132,9 @@ impl Engines {
     /// # Errors
     /// 503 if there is none, or if the platform is about to stop.
     fn acquire_link_permit(&self) -> HandlerResult<OwnedSemaphorePermit> {
-        let place = Arc::clone(&self.link_permits).try_acquire_owned();
-        match place {
-            Ok(place) if !self.stop.is_cancelled() => Ok(place),
+        let permit = Arc::clone(&self.link_permits).try_acquire_owned();
+        match permit {
+            Ok(permit) if !self.stop.is_cancelled() => Ok(permit),
             _ => Err(Problem::unavailable().with_retry_after(5).into()),
         }
     }
@@ -160,7 +160,7 @@ const MAX_SNAPSHOTS: usize = 2;
 /// Retention of the log of changes. An engine that was disconnected for longer receives a full
 /// snapshot.
 pub(crate) const CHANGE_LOG_RETENTION: SignedDuration = SignedDuration::from_hours(7 * 24);
-/// A link without an update for this long is considered ended without notice. The period is several
+/// A link that was not recorded for this long counts as ended. The period is several
 /// times the interval at which links are recorded.
 pub(crate) const LINK_EXPIRY: SignedDuration = SignedDuration::from_secs(95);
 /// Reported online objects count for this long. Engines report all of them every five minutes, so

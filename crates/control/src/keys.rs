@@ -48,9 +48,9 @@ pub struct Keys {
     rotate_every: Option<SignedDuration>,
     ring: RwLock<Arc<KeySet>>,
     /// Only one task queries the database at a time. The others use its result.
-    asking: Semaphore,
+    query_permits: Semaphore,
     /// Time of the last query for an unknown key.
-    asked_at: Mutex<Timestamp>,
+    queried_at: Mutex<Timestamp>,
     /// Time of the last search for unneeded keys.
     purged_at: Mutex<Timestamp>,
     turn: TurnKeys,
@@ -78,8 +78,8 @@ impl Keys {
             compat: config.compat_rstream,
             rotate_every: config.rotate_keys_every,
             ring: RwLock::new(Arc::new(ring)),
-            asking: Semaphore::new(1),
-            asked_at: Mutex::new(Timestamp::MIN),
+            query_permits: Semaphore::new(1),
+            queried_at: Mutex::new(Timestamp::MIN),
             purged_at: Mutex::new(Timestamp::MIN),
             turn,
         })
@@ -103,7 +103,7 @@ impl Keys {
     pub async fn reload(&self, store: &Store) -> Result<(), KeyError> {
         let read = ring::load(store, &self.files, &self.seal, self.compat).await?;
         let mut ring = self.ring.write();
-        *ring = Arc::new(read.after(&ring));
+        *ring = Arc::new(read.with_epoch_after(&ring));
         Ok(())
     }
 
@@ -116,14 +116,14 @@ impl Keys {
         if self.ring().has(kid) {
             return false;
         }
-        let Ok(_turn) = self.asking.acquire().await else {
+        let Ok(_turn) = self.query_permits.acquire().await else {
             return false;
         };
         if self.ring().has(kid) {
             return true;
         }
         {
-            let mut asked_at = self.asked_at.lock();
+            let mut asked_at = self.queried_at.lock();
             // If the clock was set back, keys must not be blocked until it catches up.
             if now.duration_since(*asked_at).abs() < MIN_QUERY_INTERVAL {
                 return false;

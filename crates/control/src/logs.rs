@@ -39,8 +39,8 @@ async fn list_logs(
     mut query: Query,
 ) -> HandlerResult<Json<LogList>> {
     let stream: Option<StreamId> = id_of(&mut query, "streamId")?;
-    let is_anytime = stream.is_some() && !Range::is_given(&query);
-    let range = Range::take(&mut query, app.now())?;
+    let is_anytime = stream.is_some() && !Range::is_present(&query);
+    let range = Range::from_query(&mut query, app.now())?;
     let (page, order) = (query.page()?, order(&mut query)?);
     let after = id_of(&mut query, "afterEventId")?;
     let tunnel = id_of(&mut query, "tunnelId")?;
@@ -96,7 +96,7 @@ async fn list_events(
     Segment(id): Segment,
     mut query: Query,
 ) -> HandlerResult<Json<EventList>> {
-    let range = Range::take(&mut query, app.now())?;
+    let range = Range::from_query(&mut query, app.now())?;
     let (page, order) = (query.page()?, order(&mut query)?);
     let after = id_of(&mut query, "afterEventId")?;
     let kind = query.text("eventType");

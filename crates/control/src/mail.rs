@@ -65,9 +65,9 @@ impl Mailer {
     }
 
     /// Retries all waiting mails a last time, because the process ends.
-    pub fn hurry(&self) {
+    pub fn retry_now(&self) {
         if let Self::Server(smtp) = self {
-            smtp.hurry();
+            smtp.retry_now();
         }
     }
 }

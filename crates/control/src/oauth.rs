@@ -69,7 +69,7 @@ const DEVICE_LIMITS: Limits = Limits {
     free: 30,
     first_wait: 1,
     longest_wait: 60,
-    forgotten_after: 600,
+    reset_after: 600,
 };
 
 /// True if the path is an endpoint that answers programs in OAuth's own format.
@@ -79,7 +79,8 @@ pub(crate) fn is_endpoint(path: &str) -> bool {
 
 /// The 429 response of an endpoint.
 pub(crate) fn too_many_requests(path: &str, retry_after: u32) -> Response {
-    let error = Code::TemporarilyUnavailable.because("too many requests from this address");
+    let error =
+        Code::TemporarilyUnavailable.with_description("too many requests from this address");
     let mut response = error.with_retry_after(retry_after).into_response();
     *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
     if path != DEVICE_AUTHORIZATION {

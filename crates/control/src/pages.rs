@@ -125,7 +125,7 @@ pub(crate) fn signed_in(visitor: Visitor, path: &str) -> Result<SignedIn, PageRe
     Err(PageRefusal::SeeOther(with_next(first, path)))
 }
 
-/// The visitor whose second factor is still required, or a redirect: to `next` for a signed-in user,
+/// The visitor whose second factor is required, or a redirect: to `next` for a signed-in user,
 /// else to the sign-in page.
 fn second_factor_pending(visitor: Visitor, next: &NextPath) -> Result<PendingSignIn, PageRefusal> {
     let address = match visitor {

@@ -101,14 +101,14 @@ impl People {
     }
 
     /// Runs a task after the response is sent, such as sending a mail.
-    pub(crate) fn after_answer(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn_after_response(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(work);
     }
 
     /// Waits until each mail in flight is sent or has failed its last attempt. Call it at the end
     /// of the process, when no request can start another mail.
     pub async fn finish(&self) {
-        self.mailer.hurry();
+        self.mailer.retry_now();
         self.background.close();
         if timeout(LAST_TRIES, self.background.wait()).await.is_err() {
             tracing::error!("some mails were not sent before shutdown and are lost");

@@ -89,7 +89,7 @@ pub enum StartError {
     Key(#[from] KeyError),
     /// The plan service cannot be opened.
     #[error(transparent)]
-    Shop(#[from] PlanServiceError),
+    PlanService(#[from] PlanServiceError),
     /// The database cannot be opened.
     #[error("the database cannot be opened: {0}")]
     Database(#[from] store::Error),
@@ -176,8 +176,8 @@ pub async fn start_on(
     start_routes(app, routes, vec![listener], shutdown).await
 }
 
-/// Serves routes that were made of the application's ([`crate::router::router_with`]), on several
-/// listeners at once, such as both loopback addresses. [`RunningPlatform::address`] is that of the first.
+/// Serves the routes of [`crate::router::router_with`] on several listeners at once, such as both
+/// loopback addresses. [`RunningPlatform::address`] is the address of the first listener.
 pub async fn start_routes(
     app: Arc<App>,
     routes: Router,

@@ -103,7 +103,7 @@ impl Keyring {
         self.compat
     }
 
-    /// True if one of the keys with this algorithm made the signature. A key with an id is tried
+    /// True if the signature is valid for a key with this algorithm. A key with an id is tried
     /// for tokens with that id or without one; a key without an id for every token.
     pub(crate) fn verifies(
         &self,

@@ -1,6 +1,6 @@
 //! The limits of a token, a credential or a session: its permissions, its boundary, and its expiry.
 //!
-//! A token is limited by itself and by everything that it was issued from. [`Limits::and`] is the
+//! A token has its own limits and those of each credential in its chain. [`Limits::and`] is the
 //! only function that intersects such limits: the fields are private, so no caller can combine
 //! permissions and forget the boundary or the expiry.
 

@@ -333,8 +333,8 @@ pub fn mint_from(
 /// # Errors
 /// The type is that of a token, or the key failed to sign.
 pub fn sign_statement(key: &SigningKey, kind: &str, claims: &Value) -> Result<Secret, MintError> {
-    let is = |token: &&str| kind.eq_ignore_ascii_case(token);
-    if ["JWT", "at+jwt"].iter().any(is) {
+    let is_same_type = |token: &&str| kind.eq_ignore_ascii_case(token);
+    if ["JWT", "at+jwt"].iter().any(is_same_type) {
         return Err(ParamError::new("typ", "is the type of a token").into());
     }
     let mut header = key.header();

@@ -61,5 +61,5 @@ impl Identity {
     }
 }
 
-/// Maximum length of a token: it has to fit into a request head with everything else.
+/// Maximum length of a token, so that a request head has space for other fields.
 pub const MAX_TOKEN_BYTES: usize = 8 * 1024;

@@ -73,7 +73,7 @@ pub enum OutOfTime {
 
 impl<'a> Username<'a> {
     /// Parses a username. `None` for every text that the rules do not produce: each username has
-    /// only one spelling, because it is used as a key in tables.
+    /// only one spelling, because usernames are keys in tables.
     pub fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(':');
         let (version, expires_at) = (parts.next()?, parts.next()?);

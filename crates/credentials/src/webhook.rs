@@ -95,14 +95,14 @@ pub fn headers(
         let before = format!("{event_id}.{sent_at}.");
         format!("v1,{}", STANDARD.encode(tag(&secret.key, &before, body)))
     });
-    let of_sdks = secrets.iter().map(|secret| {
+    let sdk_signatures = secrets.iter().map(|secret| {
         let before = format!("{sent_at}.");
         format!(
             ",v1={}",
             hex::encode(tag(&secret.text, &before, body).as_ref())
         )
     });
-    let of_sdks = format!("t={sent_at}{}", of_sdks.collect::<String>());
+    let sdk_header = format!("t={sent_at}{}", sdk_signatures.collect::<String>());
     let mut headers = vec![
         ("webhook-id", (*event_id).to_owned()),
         ("webhook-timestamp", sent_at.to_string()),
@@ -111,7 +111,7 @@ pub fn headers(
     let brands = if compat { &BRANDS[..] } else { &BRANDS[..1] };
     for [signature, event, event_type, webhook, delivery] in brands {
         headers.extend([
-            (*signature, of_sdks.clone()),
+            (*signature, sdk_header.clone()),
             (*event, (*event_id).to_owned()),
             (*event_type, message.event_type.to_owned()),
             (*webhook, message.webhook_id.to_owned()),

@@ -51,7 +51,7 @@ pub fn load<T: DeserializeOwned + JsonSchema>(
 /// gets the position of that key.
 ///
 /// # Errors
-/// Those of [`load`], and those of `check`.
+/// As [`load`], and the errors of `check`.
 pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
     file: Option<&Path>,
     env: impl IntoIterator<Item = (String, String)>,
@@ -107,14 +107,14 @@ pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
         Err(errors) => {
             // Keys that were removed because of an error, or that are misspelt, do not count as
             // missing.
-            let is_told = |key: &str| {
+            let is_reported = |key: &str| {
                 let nearest = shape::nearest(key);
                 let mut reported = refused.iter();
                 reported.any(|error| error.key == key || error.message.ends_with(&nearest))
             };
             let new: Vec<_> = errors
                 .into_iter()
-                .filter(|error| error.key.is_empty() || !is_told(&error.key))
+                .filter(|error| error.key.is_empty() || !is_reported(&error.key))
                 .collect();
             refused.extend(new.into_iter().map(|mut error| {
                 error.origin = error.origin.or_else(|| root.nearest_origin(&error.key));

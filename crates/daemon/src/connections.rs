@@ -10,8 +10,8 @@ use crate::counts::Counts;
 /// Counts the open connections of a process. Its size is limited by their number.
 #[derive(Debug)]
 pub struct Connections {
-    most: usize,
-    most_per_source: usize,
+    max_total: usize,
+    max_per_source: usize,
     open: Mutex<OpenConnections>,
 }
 
@@ -26,7 +26,7 @@ struct OpenConnections {
 pub struct ConnectionPermit {
     connections: Arc<Connections>,
     source: Option<IpAddr>,
-    open_with_it: usize,
+    open_count: usize,
 }
 
 /// The limit that refuses a connection.
@@ -42,13 +42,13 @@ impl Connections {
     /// Creates an empty counter.
     pub fn new(most: usize, most_per_source: usize) -> Arc<Self> {
         Arc::new(Self {
-            most,
-            most_per_source,
+            max_total: most,
+            max_per_source: most_per_source,
             open: Mutex::default(),
         })
     }
 
-    /// Counts one more connection. One without a source, such as that of a proxy with requests of
+    /// Counts one more connection. A connection without a source, such as from a proxy of
     /// many clients, counts only in the total.
     ///
     /// # Errors
@@ -59,11 +59,11 @@ impl Connections {
     ) -> Result<ConnectionPermit, ConnectionLimitError> {
         let source = source.map(source_network);
         let mut open = self.open.lock();
-        if open.count >= self.most {
+        if open.count >= self.max_total {
             return Err(ConnectionLimitError::Total);
         }
         if let Some(source) = source
-            && !open.by_source.increment_below(source, self.most_per_source)
+            && !open.by_source.increment_below(source, self.max_per_source)
         {
             return Err(ConnectionLimitError::Source);
         }
@@ -71,7 +71,7 @@ impl Connections {
         Ok(ConnectionPermit {
             connections: Arc::clone(self),
             source,
-            open_with_it: open.count,
+            open_count: open.count,
         })
     }
 }
@@ -79,7 +79,7 @@ impl Connections {
 impl ConnectionPermit {
     /// Number of open connections when this one was accepted, including it.
     pub fn open_count(&self) -> usize {
-        self.open_with_it
+        self.open_count
     }
 }
 

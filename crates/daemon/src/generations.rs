@@ -46,7 +46,7 @@ impl<K: Eq + Hash, V> Generations<K, V> {
         self.young.insert(key, value);
     }
 
-    /// Number of entries. One that was replaced counts twice while it is in both generations.
+    /// Number of entries. A replaced entry counts twice while both generations contain its key.
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }

@@ -78,23 +78,23 @@ struct ReadinessState {
 }
 
 impl Readiness {
-    /// Sets if everything listens (true), or if the drain has started (false).
+    /// Sets the readiness: true once all listeners are bound, false once the drain has started.
     pub fn set_ready(&self, ready: bool) {
         self.0.serves.store(ready, Ordering::Release);
     }
 
-    /// Sets if a disk that the process needs is full. The process is not ready meanwhile.
+    /// Reports that a required disk is full (the process is not ready), or not full any more.
     pub fn set_disk_full(&self, full: bool) {
         self.0.disk_full.store(full, Ordering::Release);
     }
 
     /// True if the process serves, and has everything that it needs.
     pub fn is_ready(&self) -> bool {
-        self.obstacle().is_none()
+        self.not_ready_reason().is_none()
     }
 
     /// Reason why the process is not ready.
-    pub(super) fn obstacle(&self) -> Option<&'static str> {
+    pub(super) fn not_ready_reason(&self) -> Option<&'static str> {
         if self.0.disk_full.load(Ordering::Acquire) {
             Some("not ready: a disk is full\n")
         } else if self.0.serves.load(Ordering::Acquire) {

@@ -13,7 +13,7 @@ pub use self::bucket::{Buckets, Quota, Recent};
 pub struct RateLimit(pub Vec<(&'static str, Quota)>);
 
 impl RateLimit {
-    /// The problem for a request that found one of them empty.
+    /// The problem response for a request if one of the buckets is empty.
     pub fn refusal(&self) -> Problem {
         let wait = self.0.iter().map(|(_, quota)| quota.wait_seconds).max();
         Problem::too_many_requests().with_retry_after(wait.unwrap_or_default().max(1))
@@ -26,7 +26,10 @@ impl RateLimit {
             .iter()
             .map(|(name, quota)| format!("\"{name}\";q={};w=60", quota.size));
         let state = self.0.iter().map(|(name, quota)| {
-            format!("\"{name}\";r={};t={}", quota.left, quota.full_after_seconds)
+            format!(
+                "\"{name}\";r={};t={}",
+                quota.remaining, quota.full_after_seconds
+            )
         });
         let fields = [
             (POLICY, policies.collect::<Vec<_>>()),

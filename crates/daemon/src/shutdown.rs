@@ -41,7 +41,7 @@ impl Shutdown {
         &self.hard
     }
 
-    /// Starts the drain, or ends a drain that has already started: the effect of one signal.
+    /// Handles one signal: it starts the drain, or ends a drain that has already started.
     pub fn request(&self) {
         if self.drain.is_cancelled() {
             self.hard.cancel();

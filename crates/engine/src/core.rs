@@ -45,7 +45,7 @@ pub(crate) struct Core {
     pub(crate) browsers: Option<Browsers>,
     pub(crate) namespace: Namespace,
     /// The engine's host, as the `CDN-Loop` field of forwarded requests names it (RFC 8586).
-    pub(crate) node: FieldValueBuf,
+    pub(crate) cdn_loop_id: FieldValueBuf,
     /// Streams that were requested from agents and have not arrived.
     pub(crate) pending_streams: Arc<PendingStreams>,
     pub(crate) tls: crate::listen::TlsConfigs,

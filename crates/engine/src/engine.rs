@@ -105,13 +105,13 @@ pub async fn start_with_clock(
         .map_err(|error| StartError::Host(format!("{error}")))?;
     let namespace =
         Namespace::new(base).map_err(|error: HostnameError| StartError::Host(error.to_string()))?;
-    let node = FieldValueBuf::parse(config.host.clone().into_bytes())
+    let cdn_loop_id = FieldValueBuf::parse(config.host.clone().into_bytes())
         .ok_or_else(|| StartError::Host("it is not ASCII".to_owned()))?;
-    // Comes before anything that is counted: metrics without a recorder are lost.
+    // The recorder comes before anything that is counted: without it, metrics are lost.
     let recorder = daemon::metrics::recorder()?;
     transport::memory::set_limit(config.limits.max_buffered_bytes);
     let readiness = Readiness::default();
-    let Authority {
+    let TokenAuthority {
         tenancy,
         tokens,
         managed,
@@ -154,7 +154,7 @@ pub async fn start_with_clock(
         terminals,
         browsers,
         namespace,
-        node,
+        cdn_loop_id,
         pending_streams: Arc::default(),
         tls,
         countries,
@@ -199,16 +199,16 @@ pub async fn start_with_clock(
 }
 
 /// The source of an engine's tokens: its configuration, or its platform.
-struct Authority {
+struct TokenAuthority {
     tenancy: Tenancy,
     tokens: Arc<Tokens>,
     managed: Option<PlatformLink>,
     browsers: Option<Browsers>,
 }
 
-async fn open_authority(config: &EngineConfig) -> Result<Authority, StartError> {
+async fn open_authority(config: &EngineConfig) -> Result<TokenAuthority, StartError> {
     match &config.auth {
-        Auth::Keys(keys) => Ok(Authority {
+        Auth::Keys(keys) => Ok(TokenAuthority {
             tokens: Tokens::new(keys.keyring(config.compat_rstream)?),
             tenancy: Tenancy::Community(Arc::new(Project::community())),
             managed: None,
@@ -217,9 +217,12 @@ async fn open_authority(config: &EngineConfig) -> Result<Authority, StartError> 
         Auth::Platform(platform) => {
             let directory = Arc::new(Directory::default());
             let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
-            let (known, revoked) = (Arc::clone(&directory), Arc::clone(&tokens));
-            let managed = PlatformLink::open(platform, &config.host, known, revoked).await?;
-            Ok(Authority {
+            let (directory_for_link, tokens_for_link) =
+                (Arc::clone(&directory), Arc::clone(&tokens));
+            let managed =
+                PlatformLink::open(platform, &config.host, directory_for_link, tokens_for_link)
+                    .await?;
+            Ok(TokenAuthority {
                 tenancy: Tenancy::Managed(directory),
                 tokens,
                 managed: Some(managed),

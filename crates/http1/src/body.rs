@@ -9,7 +9,7 @@ use crate::response::ResponseBody;
 /// Reads the body that follows a head, with any framing.
 ///
 /// Call [`advance`](Self::advance) with the unread bytes and remove the consumed ones. Read more
-/// from the peer when it consumed all or nothing and the state is [`BodyState::More`]. At the end
+/// from the peer if it consumed all bytes or none and the state is [`BodyState::More`]. At the end
 /// of the connection call [`finish`](Self::finish): a truncated body is an error, never a shorter
 /// body.
 #[derive(Debug, Clone)]

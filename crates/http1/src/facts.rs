@@ -41,7 +41,7 @@ impl<'b> Facts<'b> {
                 FieldKind::Host => facts.host_repeated |= facts.host.replace(value).is_some(),
                 FieldKind::ContentLength => {
                     let length = content_length(value)?;
-                    once(
+                    set_once(
                         &mut facts.content_length,
                         length,
                         "Content-Length is repeated",
@@ -53,10 +53,10 @@ impl<'b> Facts<'b> {
                     }
                     facts.chunked = true;
                 }
-                FieldKind::Connection => options.read(value, &mut facts)?,
+                FieldKind::Connection => options.parse(value, &mut facts)?,
                 FieldKind::Upgrade => {
                     let protocols = Protocols::parse(value).ok_or("Upgrade is malformed")?;
-                    once(&mut facts.upgrade, protocols, "Upgrade is repeated")?;
+                    set_once(&mut facts.upgrade, protocols, "Upgrade is repeated")?;
                 }
                 FieldKind::Expect => {
                     facts.expect_continue |= value.eq_ignore_ascii_case(b"100-continue");
@@ -78,7 +78,11 @@ impl<'b> Facts<'b> {
 }
 
 /// Stores the value of a field that may occur only once.
-fn once<T>(place: &mut Option<T>, value: T, repeated: &'static str) -> Result<(), &'static str> {
+fn set_once<T>(
+    place: &mut Option<T>,
+    value: T,
+    repeated: &'static str,
+) -> Result<(), &'static str> {
     if place.replace(value).is_some() {
         Err(repeated)
     } else {
@@ -135,7 +139,7 @@ struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    fn read(&mut self, value: &[u8], facts: &mut Facts<'_>) -> Result<(), &'static str> {
+    fn parse(&mut self, value: &[u8], facts: &mut Facts<'_>) -> Result<(), &'static str> {
         for option in options(value) {
             if !option.iter().all(|byte| is_token_byte(*byte)) {
                 return Err("Connection is malformed");

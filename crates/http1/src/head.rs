@@ -96,8 +96,8 @@ pub fn may_complete(buf: &[u8], seen: usize, limits: &Limits) -> bool {
 /// nor an upstream implements a longer one.
 pub const MAX_METHOD_BYTES: usize = 32;
 
-/// With this many bytes plus those of the longest target in the buffer, a target that has not ended
-/// is too long: an ignored empty line, the method, a space, and one byte of excess.
+/// A target that has not ended is too long when the buffer has this many bytes plus those of the
+/// longest target: an ignored empty line, the method, a space, and one byte of excess.
 const LONGEST_BEFORE_TARGET: usize = 2 + MAX_METHOD_BYTES + 1 + 1;
 
 const DEFAULT_FIELDS: usize = 128;

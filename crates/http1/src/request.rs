@@ -175,8 +175,8 @@ fn interpret_head<'b>(
     let raw_target = tokens.path.unwrap_or_default().as_bytes();
     let target = Target::parse_http1(method, raw_target, host).map_err(Refusal::invalid)?;
     let version = Version::from_minor(tokens.version.unwrap_or_default());
-    let modern = version == Version::Http11;
-    if facts.chunked && !modern {
+    let is_http11 = version == Version::Http11;
+    if facts.chunked && !is_http11 {
         return Err(Refusal::invalid("Transfer-Encoding with HTTP/1.0"));
     }
     let body = match facts.content_length {
@@ -191,9 +191,9 @@ fn interpret_head<'b>(
         version,
         fields: slots.view(message),
         body,
-        keep_alive: !facts.close && (modern || facts.keep_alive),
-        upgrade: facts.upgrade.filter(|_| facts.upgrade_named && modern),
-        expect_continue: facts.expect_continue && modern,
+        keep_alive: !facts.close && (is_http11 || facts.keep_alive),
+        upgrade: facts.upgrade.filter(|_| facts.upgrade_named && is_http11),
+        expect_continue: facts.expect_continue && is_http11,
     })
 }
 
@@ -224,7 +224,7 @@ fn check_lengths(
 }
 
 /// The tokenizer did not find a supported version: another version gets 505, and a missing one 400.
-/// The tokenizer stops at the first wrong byte, when it may be too early to distinguish the two.
+/// The tokenizer stops at the first wrong byte, which may be too early to distinguish the two.
 fn refuse_version<H>(message: &[u8]) -> Result<Progress<H>, Refusal> {
     let line_end = message
         .iter()

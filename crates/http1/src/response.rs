@@ -107,12 +107,12 @@ fn interpret_head<'b>(
         .filter(|code| *code >= 100)
         .ok_or("the status is below 100")?;
     let version = Version::from_minor(tokens.version.unwrap_or_default());
-    let modern = version == Version::Http11;
-    if facts.chunked && !modern {
+    let is_http11 = version == Version::Http11;
+    if facts.chunked && !is_http11 {
         return Err("Transfer-Encoding with HTTP/1.0");
     }
     let framed = facts.chunked || facts.content_length.is_some_and(|length| length > 0);
-    let mut keep_alive = !facts.close && (modern || facts.keep_alive);
+    let mut keep_alive = !facts.close && (is_http11 || facts.keep_alive);
     let body = match status {
         // Another head follows on this connection; bytes between the two would be parsed as it.
         100..200 if framed => return Err("an interim response announces a body"),
@@ -141,7 +141,7 @@ fn interpret_head<'b>(
         keep_alive,
         upgrade: facts
             .upgrade
-            .filter(|_| matches!(status, 101 | 426) && facts.upgrade_named && modern),
+            .filter(|_| matches!(status, 101 | 426) && facts.upgrade_named && is_http11),
     })
 }
 

@@ -1,7 +1,7 @@
 //! Names and values of fields that are valid by type.
 //!
 //! The lines of a head are only written from these types ([`write_field`](crate::write_field)), in
-//! every build. Values of them come from the parsers of this crate, from the types of the `http`
+//! every build. Their values come from the parsers of this crate, from the types of the `http`
 //! crate, which have the same grammar, from literals that the compiler checks
 //! ([`field_name!`](crate::field_name), [`field_value!`](crate::field_value)), or from a check of
 //! every byte ([`FieldValue::parse`]).

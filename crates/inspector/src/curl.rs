@@ -65,7 +65,7 @@ fn is_left_out(name: &str) -> bool {
         || name.starts_with("svc-")
 }
 
-/// In single quotes, in which only the quote itself has a special meaning.
+/// The word in single quotes if needed; in them only the quote itself is special.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=@%+,".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {

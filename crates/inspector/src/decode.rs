@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use self::{http1::Http1, http2::Http2};
 use crate::store::{Origin, Store};
 
-/// Decoder of one stream. The bytes of both directions may be split in any way, but a cause must be
-/// passed before its effect.
+/// Decoder of one stream. Bytes of both directions may be split in any way, but a request must be
+/// passed before its response.
 pub(crate) struct Decoder {
     origin: Origin,
     state: State,
@@ -54,7 +54,7 @@ impl Decoder {
     }
 
     pub(crate) fn visitor_sent(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
-        let followed = match &mut self.state {
+        let result = match &mut self.state {
             State::Detecting { visitor_sent, .. } => {
                 visitor_sent.extend_from_slice(bytes);
                 return self.detect_protocol(store, now);
@@ -63,14 +63,14 @@ impl Decoder {
             State::Http2(http2) => http2.visitor_sent(bytes, &self.origin, store, now),
             State::Ended => return,
         };
-        self.unless_lost(followed, store, now);
+        self.handle_result(result, store, now);
     }
 
     pub(crate) fn service_sent(&mut self, bytes: &[u8], store: &mut Store, now: Timestamp) {
-        let followed = match &mut self.state {
+        let result = match &mut self.state {
             // An HTTP/2 service may send first.
             State::Detecting { service_sent, .. } => {
-                if service_sent.len() + bytes.len() > SPEAKS_FIRST {
+                if service_sent.len() + bytes.len() > MAX_EARLY_BYTES {
                     self.state = State::Ended;
                 } else {
                     service_sent.extend_from_slice(bytes);
@@ -81,7 +81,7 @@ impl Decoder {
             State::Http2(http2) => http2.service_sent(bytes, store, now),
             State::Ended => return,
         };
-        self.unless_lost(followed, store, now);
+        self.handle_result(result, store, now);
     }
 
     /// The stream has ended; `error` is the reason if it did not end normally.
@@ -123,13 +123,13 @@ impl Decoder {
         self.visitor_sent(unparsed.unwrap_or_default(), store, now);
     }
 
-    fn unless_lost(
+    fn handle_result(
         &mut self,
-        followed: Result<(), DecodeError>,
+        result: Result<(), DecodeError>,
         store: &mut Store,
         now: Timestamp,
     ) {
-        let Err(lost) = followed else {
+        let Err(lost) = result else {
             return;
         };
         let message = format!("the rest of this connection cannot be parsed: {lost}");
@@ -141,8 +141,8 @@ impl Decoder {
     }
 }
 
-/// Limit of bytes that a service sends first: its settings, and little more.
-const SPEAKS_FIRST: usize = 16 * 1024;
+/// Limit of bytes that a service may send before the visitor: settings, and little more.
+const MAX_EARLY_BYTES: usize = 16 * 1024;
 
 #[cfg(test)]
 mod tests;

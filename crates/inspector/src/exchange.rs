@@ -32,7 +32,7 @@ pub struct Summary {
     /// Duration from there to the end of the response; absent while it is in progress. In JSON:
     /// milliseconds.
     #[serde(rename = "took_ms", serialize_with = "millis")]
-    pub took: Option<Duration>,
+    pub duration: Option<Duration>,
     /// Kind of exchange.
     pub kind: Kind,
     /// The visitor's address, as the engine reports it.
@@ -184,8 +184,8 @@ pub(crate) struct Body {
     pub(crate) kept: Vec<u8>,
     /// Total number of bytes.
     pub(crate) size: u64,
-    /// True once its end has passed.
-    pub(crate) whole: bool,
+    /// True once the whole body has passed.
+    pub(crate) is_complete: bool,
     pub(crate) trailers: Fields,
 }
 
@@ -197,15 +197,15 @@ pub(crate) struct Message {
     /// Time when its end had passed.
     pub(crate) at: Timestamp,
     pub(crate) from: MessageSender,
-    pub(crate) what: ExchangeKind,
+    pub(crate) what: MessageKind,
     /// The first [`MESSAGE_BYTES`](crate::limits::MESSAGE_BYTES).
     pub(crate) kept: Vec<u8>,
     pub(crate) size: u64,
-    /// The bytes could not be decompressed and are recorded as transferred.
+    /// True if the bytes could not be decompressed and are recorded as transferred.
     pub(crate) compressed: bool,
 }
 
-/// Sender.
+/// Sender of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum MessageSender {
@@ -215,7 +215,7 @@ pub(crate) enum MessageSender {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-pub(crate) enum ExchangeKind {
+pub(crate) enum MessageKind {
     Text,
     Binary,
     Ping,

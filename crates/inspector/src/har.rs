@@ -4,8 +4,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::exchange::{Exchange, ExchangeKind, Fields, MessageSender, Response, content};
-use crate::store::between;
+use crate::exchange::{Exchange, Fields, MessageKind, MessageSender, Response, content};
+use crate::store::duration_between;
 use crate::view::{FORM, Secrets, pairs, url};
 
 /// An archive of exchanges, oldest first.
@@ -30,7 +30,9 @@ fn entry(exchange: &Exchange, secrets: Secrets) -> Value {
         .response_started_at
         .unwrap_or(request_end)
         .max(request_end);
-    let ended = summary.took.and_then(|took| began.checked_add(took).ok());
+    let ended = summary
+        .duration
+        .and_then(|took| began.checked_add(took).ok());
     let ended = ended.unwrap_or(answered).max(answered);
     let mut entry = json!({
         "startedDateTime": format!("{began:.3}"),
@@ -50,7 +52,7 @@ fn entry(exchange: &Exchange, secrets: Secrets) -> Value {
     if exchange
         .messages
         .iter()
-        .any(|message| matches!(message.what, ExchangeKind::Text | ExchangeKind::Binary))
+        .any(|message| matches!(message.what, MessageKind::Text | MessageKind::Binary))
     {
         // The form that Chromium writes.
         set(&mut entry, "_resourceType", json!("websocket"));
@@ -141,7 +143,7 @@ fn body(exchange: &Exchange, response: &Response) -> Value {
             set(&mut value, "encoding", json!("base64"));
         }
     }
-    if shown.cut {
+    if shown.is_truncated {
         set(
             &mut value,
             "comment",
@@ -175,8 +177,8 @@ fn cookies(fields: &Fields, field: &str, secrets: Secrets) -> Vec<Value> {
 fn messages(exchange: &Exchange) -> Value {
     let messages = exchange.messages.iter().filter_map(|message| {
         let opcode = match message.what {
-            ExchangeKind::Text => 1,
-            ExchangeKind::Binary => 2,
+            MessageKind::Text => 1,
+            MessageKind::Binary => 2,
             _ => return None,
         };
         let kind = match message.from {
@@ -194,7 +196,7 @@ fn messages(exchange: &Exchange) -> Value {
 }
 
 fn millis(from: Timestamp, to: Timestamp) -> f64 {
-    (between(from, to).as_secs_f64() * 1e6).round() / 1e3
+    (duration_between(from, to).as_secs_f64() * 1e6).round() / 1e3
 }
 
 fn set(object: &mut Value, name: &str, value: Value) {

@@ -131,7 +131,7 @@ impl Inspector {
         Box::new(RecordedStream::new(&self.shared, origin))
     }
 
-    /// Reads the store under its lock. Streams wait meanwhile, so `look` must be fast.
+    /// Reads the store under its lock. Streams wait meanwhile, so `query` must be fast.
     pub(crate) fn read<T>(&self, query: impl FnOnce(&Store) -> T) -> T {
         query(&self.shared.store.lock())
     }

@@ -61,26 +61,29 @@ pub(crate) fn query(query: &str) -> Cow<'_, str> {
 }
 
 /// A value edited by the user, with masked parts replaced by the original ones.
-pub(crate) fn restore_field(name: &str, edited: &str, was: &[&str]) -> String {
+pub(crate) fn restore_field(name: &str, edited: &str, original_values: &[&str]) -> String {
     if !edited.contains(MASK) {
         return edited.to_owned();
     }
-    let unchanged = was.iter().find(|was| field(name, was) == edited);
+    let unchanged = original_values
+        .iter()
+        .find(|was| field(name, was) == edited);
     unchanged.map_or_else(|| edited.to_owned(), ToString::to_string)
 }
 
 /// A path edited by the user, with masked query values replaced by the original ones.
-pub(crate) fn restore_path(edited: &str, was: &str) -> String {
-    let (Some((before, query)), Some((_, known))) = (edited.split_once('?'), was.split_once('?'))
+pub(crate) fn restore_path(edited: &str, original: &str) -> String {
+    let (Some((before, query)), Some((_, known))) =
+        (edited.split_once('?'), original.split_once('?'))
     else {
         return edited.to_owned();
     };
     format!("{before}?{}", restore_query(query, known))
 }
 
-/// The same for a query, or a form of that format.
-pub(crate) fn restore_query(edited: &str, was: &str) -> String {
-    let mut known: Vec<_> = was
+/// A query or form edited by the user, with masked values replaced by the original ones.
+pub(crate) fn restore_query(edited: &str, original: &str) -> String {
+    let mut known: Vec<_> = original
         .split('&')
         .filter_map(|one| one.split_once('='))
         .collect();

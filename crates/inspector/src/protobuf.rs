@@ -44,7 +44,10 @@ fn message(mut bytes: &[u8], depth: usize, room: &mut usize) -> Option<Vec<Field
             1 => {
                 let fixed = *bytes.first_chunk::<8>()?;
                 bytes = bytes.get(8..)?;
-                Value::Fixed64(either(&fixed, &f64::from_le_bytes(fixed).to_string()))
+                Value::Fixed64(hex_and_number(
+                    &fixed,
+                    &f64::from_le_bytes(fixed).to_string(),
+                ))
             }
             2 => {
                 let length = usize::try_from(varint(&mut bytes)?).ok()?;
@@ -55,7 +58,10 @@ fn message(mut bytes: &[u8], depth: usize, room: &mut usize) -> Option<Vec<Field
             5 => {
                 let fixed = *bytes.first_chunk::<4>()?;
                 bytes = bytes.get(4..)?;
-                Value::Fixed32(either(&fixed, &f32::from_le_bytes(fixed).to_string()))
+                Value::Fixed32(hex_and_number(
+                    &fixed,
+                    &f32::from_le_bytes(fixed).to_string(),
+                ))
             }
             _ => return None,
         };
@@ -98,7 +104,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn either(fixed: &[u8], number: &str) -> String {
+fn hex_and_number(fixed: &[u8], number: &str) -> String {
     let big_end_first: Vec<_> = fixed.iter().rev().copied().collect();
     format!("0x{} ({number})", hex::encode(&big_end_first))
 }

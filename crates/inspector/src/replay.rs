@@ -89,7 +89,7 @@ impl PreparedRequest {
                 let decoded = STANDARD.decode(text);
                 decoded.map_err(|_| ReplayError::Changes("the body is not base64".to_owned()))?
             }
-            None if kept.size > kept.kept.len() as u64 || !kept.whole => {
+            None if kept.size > kept.kept.len() as u64 || !kept.is_complete => {
                 return Err(ReplayError::Exchange(
                     "not all of the request's body was stored; edit it to send another",
                 ));
@@ -169,7 +169,7 @@ impl PreparedRequest {
         };
         let stop = stop.clone();
         drop(tasks.spawn(async move {
-            let bounded = timeout(ANSWER, exchange);
+            let bounded = timeout(RESPONSE_TIMEOUT, exchange);
             stop.run_until_cancelled_owned(bounded).await;
         }));
         let answer = timeout(WAIT_LIMIT, answer).await;
@@ -201,11 +201,11 @@ where
     if http2 {
         let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
         let response = async { read(sender.send_request(request).await?, answered).await };
-        beside(response, connection).await
+        with_connection(response, connection).await
     } else {
         let (mut sender, connection) = http1::handshake(io).await?;
         let response = async { read(sender.send_request(request).await?, answered).await };
-        beside(response, connection).await
+        with_connection(response, connection).await
     }
 }
 
@@ -226,7 +226,7 @@ async fn read(
 }
 
 /// Runs a connection during a request over it, and returns early if the connection ends first.
-async fn beside(
+async fn with_connection(
     asking: impl Future<Output = Result<(), hyper::Error>>,
     connection: impl Future<Output = Result<(), hyper::Error>>,
 ) -> Result<(), hyper::Error> {
@@ -241,7 +241,7 @@ async fn beside(
     }
 }
 
-/// Over HTTP/2 a request includes its scheme.
+/// Builds the request. Over HTTP/2 its URI includes the scheme.
 fn request(
     method: &str,
     path: &str,
@@ -269,7 +269,7 @@ fn request(
     for (name, value) in &fields.0 {
         let what = || format!("the header {name}");
         let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(&what()))?;
-        if is_of_the_connection(&known, http2) {
+        if is_connection_header(&known, http2) {
             continue;
         }
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| bad(&what()))?;
@@ -283,7 +283,7 @@ fn request(
 }
 
 /// True for headers that the connection itself sets.
-fn is_of_the_connection(name: &HeaderName, http2: bool) -> bool {
+fn is_connection_header(name: &HeaderName, http2: bool) -> bool {
     const CONNECTION_HEADERS: [HeaderName; 6] = [
         header::CONNECTION,
         header::CONTENT_LENGTH,
@@ -308,8 +308,8 @@ fn restored(headers: Vec<Pair>, was: &Fields) -> Fields {
     Fields(restored.collect())
 }
 
-/// Maximum wait for the response of the service. The exchange is in the list before.
+/// Maximum wait for the start of the response. The exchange is already in the list then.
 const WAIT_LIMIT: Duration = Duration::from_secs(10);
 
 /// Maximum duration of reading a response, because an event stream has no end.
-const ANSWER: Duration = Duration::from_mins(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(5);

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use crate::{
     Hint, Kind, Summary, Update,
-    exchange::{Body, Exchange, ExchangeKind, Fields, Message, MessageSender, Request, Response},
+    exchange::{Body, Exchange, Fields, Message, MessageKind, MessageSender, Request, Response},
     limits::{BODY_BYTES, MAX_BYTES, MAX_EXCHANGES, MESSAGE_BYTES, MESSAGES, MESSAGES_BYTES},
     mask,
 };
@@ -72,7 +72,7 @@ impl Store {
             host: request.host.as_str().into(),
             status: None,
             began: now,
-            took: None,
+            duration: None,
             kind: if grpc { Kind::Grpc } else { Kind::Http },
             source_ip: visitor(&request.fields).or(origin.source_ip),
             hint: None,
@@ -122,7 +122,7 @@ impl Store {
         };
         let grown = trailers.bytes();
         exchange.request_finished_at = Some(now);
-        exchange.request_body.whole = true;
+        exchange.request_body.is_complete = true;
         exchange.request_body.trailers = trailers;
         self.grow(grown);
     }
@@ -200,13 +200,13 @@ impl Store {
         let Some(exchange) = self.find(id) else {
             return;
         };
-        if exchange.summary.took.is_some() {
+        if exchange.summary.duration.is_some() {
             return;
         }
         let grown = trailers.bytes();
         exchange.response_body.trailers = trailers;
-        exchange.response_body.whole = error.is_none();
-        exchange.summary.took = Some(between(exchange.summary.began, now));
+        exchange.response_body.is_complete = error.is_none();
+        exchange.summary.duration = Some(duration_between(exchange.summary.began, now));
         exchange.summary.error = error.map(Arc::from);
         exchange.summary.hint = Hint::of(exchange);
         self.grow(grown);
@@ -260,7 +260,7 @@ impl Store {
         self.exchanges.get_mut(at)
     }
 
-    /// Ids have no gaps after the oldest one.
+    /// Position of an exchange. Ids have no gaps after the oldest one.
     fn position(&self, id: u64) -> Option<usize> {
         let oldest = self.exchanges.front()?.summary.id;
         usize::try_from(id.checked_sub(oldest)?).ok()
@@ -287,11 +287,11 @@ impl Store {
     }
 }
 
-/// Assigns numbers to messages in order.
+/// Creates a message without a number, and truncates its content.
 pub(crate) fn message(
     at: Timestamp,
     from: MessageSender,
-    what: ExchangeKind,
+    what: MessageKind,
     mut kept: Vec<u8>,
     size: u64,
     compressed: bool,
@@ -345,8 +345,8 @@ fn held_by(exchange: &Exchange) -> usize {
         + exchange.messages_bytes
 }
 
-/// The wall clock may have been set back.
-pub(crate) fn between(from: Timestamp, to: Timestamp) -> Duration {
+/// The duration between two times; zero if the clock was set back.
+pub(crate) fn duration_between(from: Timestamp, to: Timestamp) -> Duration {
     to.duration_since(from).try_into().unwrap_or_default()
 }
 

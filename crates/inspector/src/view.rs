@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use crate::exchange::content::DisplayedBody;
-use crate::exchange::{Body, Exchange, ExchangeKind, Fields, Message, MessageSender, content};
+use crate::exchange::{Body, Exchange, Fields, Message, MessageKind, MessageSender, content};
 use crate::{Summary, mask, protobuf};
 
 /// Display of secrets.
@@ -87,7 +87,7 @@ pub(crate) struct MessageView {
     at: String,
     from: MessageSender,
     #[serde(flatten)]
-    what: ExchangeKind,
+    what: MessageKind,
     size: u64,
     cut: bool,
     #[serde(flatten)]
@@ -135,7 +135,7 @@ impl Head {
         let DisplayedBody {
             bytes,
             decoded,
-            cut,
+            is_truncated: cut,
             decode_error: trouble,
         } = content::decode_body(fields, body);
         let mime = fields.content_type();
@@ -178,11 +178,11 @@ impl MessageView {
         let mut bytes = message.kept.clone();
         let mut cut = message.size > bytes.len() as u64;
         let mut compressed = message.compressed;
-        let grpc = message.what == ExchangeKind::Grpc;
+        let grpc = message.what == MessageKind::Grpc;
         if grpc && compressed {
             let shown = content::decode(grpc_encoding, &bytes, cut);
             compressed = shown.decoded.is_none();
-            cut = shown.cut;
+            cut = shown.is_truncated;
             bytes = shown.bytes;
         }
         let fields = (grpc && !compressed && !cut)

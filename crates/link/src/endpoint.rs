@@ -171,7 +171,7 @@ fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// The header with [`VERSION`], and the field that a platform of another version names.
 pub(crate) const LINK_VERSION: &str = "svc-link-version";
 
-/// TCP and TLS over a bad line.
+/// Time limit for TCP and TLS over a slow network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A secret has about 50 bytes.
 const MAX_TOKEN_BYTES: u64 = 4096;

@@ -24,7 +24,7 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// # Errors
     /// A sentence for the operator: the snapshot contradicts the configuration of the process. The
-    /// previous state stays effective, and the platform is asked again later.
+    /// previous state stays effective, and the snapshot is requested again later.
     fn snapshot(&self, platform: Platform, items: Vec<Item>) -> Result<(), String>;
 
     /// Applies changes, in their order.
@@ -58,7 +58,7 @@ enum Disconnect {
     #[error("the platform closed the connection")]
     Ended,
     #[error(transparent)]
-    Garbled(#[from] StreamError),
+    InvalidStream(#[from] StreamError),
     /// The error of the [`Handler`].
     #[error("{0}")]
     SnapshotRejected(String),
@@ -92,20 +92,20 @@ impl Link {
     /// Applies the state of an earlier process, if its file is intact and belongs to this platform.
     /// The process can then serve before the platform responds. Reads a file.
     pub fn restore(&self, handler: &impl Handler) {
-        let Some(read) = self.storage.load().transpose() else {
+        let Some(saved_state) = self.storage.load().transpose() else {
             return;
         };
-        let restored = read.and_then(|state| {
+        let restored = saved_state.and_then(|state| {
             handler.snapshot(state.platform().clone(), state.items())?;
             Ok(state)
         });
         match restored {
             Ok(state) => {
                 if let Some(cursor) = state.cursor() {
-                    self.status.reached(cursor);
+                    self.status.set_version(cursor);
                 }
                 info!("serving with the state from the last run");
-                self.storage.restored(state);
+                self.storage.set_state(state);
             }
             Err(reason) => warn!(%reason, "the stored state cannot be used"),
         }
@@ -123,31 +123,31 @@ impl Link {
         // fill the log.
         let mut warned = false;
         loop {
-            let begun = Instant::now();
-            let lost = tokio::select! {
+            let started_at = Instant::now();
+            let disconnect = tokio::select! {
                 () = stop.cancelled() => return,
                 lost = self.connection(handler) => lost,
             };
-            let stood = self.status.is_connected();
+            let was_connected = self.status.is_connected();
             self.status.set_connected(false);
-            if stood && begun.elapsed() >= self.pace.proven {
+            if was_connected && started_at.elapsed() >= self.pace.stable_after {
                 retry.reset();
             }
             let mut wait = retry.next_wait(random());
-            match &lost {
+            match &disconnect {
                 Disconnect::Token(_) | Disconnect::Refused(_) | Disconnect::SnapshotRejected(_) => {
-                    error!(reason = %lost, "cannot connect to the platform until this is fixed");
+                    error!(reason = %disconnect, "cannot connect to the platform until this is fixed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
-                _ if stood || !warned => {
-                    let cause = std::error::Error::source(&lost).map(ToString::to_string);
-                    warn!(reason = %lost, cause, "the connection to the platform is lost");
+                _ if was_connected || !warned => {
+                    let cause = std::error::Error::source(&disconnect).map(ToString::to_string);
+                    warn!(reason = %disconnect, cause, "the connection to the platform is lost");
                     warned = true;
                 }
                 _ => {}
             }
             // Invalid data is not requested again from the same cursor.
-            if matches!(lost, Disconnect::Garbled(_)) {
+            if matches!(disconnect, Disconnect::InvalidStream(_)) {
                 self.storage.forget_cursor();
             }
             tokio::select! {
@@ -161,14 +161,14 @@ impl Link {
     async fn connection<H: Handler>(&self, handler: &H) -> Disconnect {
         match self.read(handler).await {
             Ok(never) => match never {},
-            Err(lost) => lost,
+            Err(disconnect) => disconnect,
         }
     }
 
     async fn read<H: Handler>(&self, handler: &H) -> Result<std::convert::Infallible, Disconnect> {
         let opening = timeout(self.pace.first_contact, self.open_stream());
-        let (mut response, grounded) = opening.await.map_err(|_| Disconnect::TimedOut)??;
-        let mut reader = Reader::new(grounded);
+        let (mut response, has_cursor) = opening.await.map_err(|_| Disconnect::TimedOut)??;
+        let mut reader = Reader::new(has_cursor);
         let mut time_limit = self.pace.first_contact;
         loop {
             let piece = match timeout(time_limit, response.chunk()).await {
@@ -177,14 +177,14 @@ impl Link {
                 Ok(Ok(None)) => return Err(Disconnect::Ended),
                 Ok(Ok(Some(piece))) => piece,
             };
-            time_limit = self.pace.silence;
+            time_limit = self.pace.idle_timeout;
             reader.push(&piece);
-            while let Some(step) = reader.next()? {
+            while let Some(event) = reader.next()? {
                 self.status.message_received();
-                self.take(step, handler)?;
-                // A stream that continues after a cursor is complete with its first message; one
-                // from the start, with the end of the snapshot.
-                if reader.is_grounded() && !self.status.is_connected() {
+                self.take(event, handler)?;
+                // If the request had a cursor, the link has caught up after the first message.
+                // Without a cursor, it has caught up after the end of the snapshot.
+                if reader.has_caught_up() && !self.status.is_connected() {
                     info!("connected to the platform");
                     self.status.set_connected(true);
                 }
@@ -198,14 +198,14 @@ impl Link {
             .request(Method::GET, CHANGES)
             .map_err(Disconnect::Token)?;
         let cursor = self.storage.cursor();
-        let grounded = cursor.is_some();
+        let has_cursor = cursor.is_some();
         if let Some(cursor) = cursor {
             request = request.query(&[("since", cursor.0)]);
         }
         let response = request.send().await;
         let response = response.map_err(|error| Disconnect::Failed(error.without_url()))?;
         match response.status() {
-            StatusCode::OK => Ok((response, grounded)),
+            StatusCode::OK => Ok((response, has_cursor)),
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 Err(Disconnect::Refused(status))
             }
@@ -213,8 +213,8 @@ impl Link {
         }
     }
 
-    fn take<H: Handler>(&self, step: LinkEvent, handler: &H) -> Result<(), Disconnect> {
-        match step {
+    fn take<H: Handler>(&self, event: LinkEvent, handler: &H) -> Result<(), Disconnect> {
+        match event {
             LinkEvent::Ignored => return Ok(()),
             LinkEvent::Snapshot {
                 platform,

@@ -11,16 +11,16 @@ pub struct Pace {
     /// From the request to the first line of the response.
     pub first_contact: Duration,
     /// A link without a message for this time counts as broken.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
     /// Delay between attempts.
     pub retry: Backoff,
-    /// Delay after the platform refused the secret, which has to be fixed by an operator.
+    /// Retry delay after the platform refused the secret, which an operator has to correct.
     pub refused: Duration,
-    /// After a link was connected for this time, its loss starts with short delays again.
-    pub proven: Duration,
+    /// A connection that lasted this long resets the retry delay.
+    pub stable_after: Duration,
     /// Minimum time between two saves of the state.
     pub save: Duration,
-    /// Time that a record waits for others to share its batch.
+    /// Maximum time that a record waits before its batch is written.
     pub batch: Duration,
     /// Time limit from a batch to its receipt.
     pub receipt: Duration,
@@ -30,11 +30,11 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             first_contact: Duration::from_secs(10),
-            silence: Duration::from_secs(3 * ALIVE_SECONDS),
+            idle_timeout: Duration::from_secs(3 * ALIVE_SECONDS),
             retry: Backoff::default(),
             refused: Duration::from_secs(30),
-            proven: Duration::from_secs(10),
-            // A restart without the platform may lack the changes of this time.
+            stable_after: Duration::from_secs(10),
+            // A restart without the platform may lack the changes since the last save.
             save: Duration::from_secs(2),
             batch: Duration::from_secs(1),
             receipt: Duration::from_secs(30),
@@ -42,7 +42,7 @@ impl Default for Pace {
     }
 }
 
-/// 64 uniform bits. A system without randomness could not have opened a TLS connection either, so
+/// 64 random bits. A system without randomness could not have opened a TLS connection either, so
 /// the fallback is the middle of the range.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0; 8];
@@ -52,7 +52,7 @@ pub(crate) fn random() -> u64 {
     }
 }
 
-/// Uniform between a half and one and a half, so that engines that were refused at the same time
+/// A random factor between 0.5 and 1.5, so that engines that were refused at the same time
 /// reconnect at different times.
 pub(crate) fn spread() -> f64 {
     let whole = Duration::from_secs(1);

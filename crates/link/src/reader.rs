@@ -9,12 +9,12 @@ use tokio_util::codec::{Decoder as _, LinesCodec, LinesCodecError};
 pub struct Reader {
     lines: LinesCodec,
     /// Bytes of the stream without a complete line.
-    waiting: BytesMut,
-    /// True if there is a state that changes can be applied to.
-    grounded: bool,
+    buffer: BytesMut,
+    /// True if changes can be applied: after a snapshot, or if the request had a cursor.
+    has_state: bool,
     snapshot: Option<(Platform, Vec<Item>)>,
     /// Bytes of the lines of the current snapshot.
-    gathered: usize,
+    snapshot_bytes: usize,
 }
 
 /// The event that a line completed.
@@ -49,7 +49,7 @@ pub enum StreamError {
     /// A line is not text. JSON is UTF-8 (RFC 8259 section 8.1).
     #[error("a line is not UTF-8")]
     Encoding,
-    /// A line is not a message. The error is at this line and column of it.
+    /// A line is not a message. The value is the column of the error.
     #[error("a line is not a message of the link (column {0})")]
     Malformed(usize),
     /// A message in an invalid position.
@@ -57,7 +57,7 @@ pub enum StreamError {
     Misplaced(&'static str),
     /// A snapshot that is too large.
     #[error("a snapshot is larger than {MAX_SNAPSHOT_BYTES} bytes")]
-    Endless,
+    SnapshotTooLarge,
 }
 
 /// Bytes of a snapshot: half a million projects with their people and credentials.
@@ -66,25 +66,25 @@ pub const MAX_SNAPSHOT_BYTES: usize = 1024 * 1024 * 1024;
 impl Reader {
     /// Creates a reader for a new connection. `grounded`: the request contained a cursor, so
     /// changes may arrive without a snapshot before them.
-    pub fn new(grounded: bool) -> Self {
+    pub fn new(has_state: bool) -> Self {
         Self {
             lines: LinesCodec::new_with_max_length(MAX_LINE_BYTES),
-            waiting: BytesMut::new(),
-            grounded,
+            buffer: BytesMut::new(),
+            has_state,
             snapshot: None,
-            gathered: 0,
+            snapshot_bytes: 0,
         }
     }
 
     /// True if the stream has caught up with the state at the time of the request.
-    pub fn is_grounded(&self) -> bool {
-        self.grounded && self.snapshot.is_none()
+    pub fn has_caught_up(&self) -> bool {
+        self.has_state && self.snapshot.is_none()
     }
 
     /// Adds the next piece of the stream. Call [`Reader::next`] until it returns `None` before the
     /// next call: then at most one line and one piece are buffered.
     pub fn push(&mut self, piece: &[u8]) {
-        self.waiting.extend_from_slice(piece);
+        self.buffer.extend_from_slice(piece);
     }
 
     /// The event of the next complete line; `None` if there is none.
@@ -96,20 +96,20 @@ impl Reader {
         reason = "`None` means later, not the end"
     )]
     pub fn next(&mut self) -> Result<Option<LinkEvent>, StreamError> {
-        let Some(line) = self.lines.decode(&mut self.waiting)? else {
+        let Some(line) = self.lines.decode(&mut self.buffer)? else {
             return Ok(None);
         };
-        self.take(&line).map(Some)
+        self.process_line(&line).map(Some)
     }
 
-    fn take(&mut self, line: &str) -> Result<LinkEvent, StreamError> {
+    fn process_line(&mut self, line: &str) -> Result<LinkEvent, StreamError> {
         let message: LinkMessage =
             serde_json::from_str(line).map_err(|error| StreamError::Malformed(error.column()))?;
         match message {
             LinkMessage::SnapshotBegin { platform } => {
                 // The platform may abort a snapshot and start again.
                 self.snapshot = Some((platform, Vec::new()));
-                self.gathered = 0;
+                self.snapshot_bytes = 0;
                 Ok(LinkEvent::Ignored)
             }
             LinkMessage::Item { item } => {
@@ -117,9 +117,9 @@ impl Reader {
                     .snapshot
                     .as_mut()
                     .ok_or(StreamError::Misplaced("an item outside a snapshot"))?;
-                self.gathered = self.gathered.saturating_add(line.len());
-                if self.gathered > MAX_SNAPSHOT_BYTES {
-                    return Err(StreamError::Endless);
+                self.snapshot_bytes = self.snapshot_bytes.saturating_add(line.len());
+                if self.snapshot_bytes > MAX_SNAPSHOT_BYTES {
+                    return Err(StreamError::SnapshotTooLarge);
                 }
                 items.push(item);
                 Ok(LinkEvent::Ignored)
@@ -128,7 +128,7 @@ impl Reader {
                 let (platform, items) = self.snapshot.take().ok_or(StreamError::Misplaced(
                     "the end of a snapshot that did not start",
                 ))?;
-                self.grounded = true;
+                self.has_state = true;
                 Ok(LinkEvent::Snapshot {
                     platform,
                     items,
@@ -138,7 +138,7 @@ impl Reader {
             LinkMessage::Change { .. } if self.snapshot.is_some() => {
                 Err(StreamError::Misplaced("a change inside a snapshot"))
             }
-            LinkMessage::Change { .. } if !self.grounded => {
+            LinkMessage::Change { .. } if !self.has_state => {
                 Err(StreamError::Misplaced("a change before any snapshot"))
             }
             LinkMessage::Change { cursor, items } => Ok(LinkEvent::Change { items, cursor }),
@@ -296,13 +296,16 @@ mod tests {
     fn a_snapshot_is_limited_in_size() {
         let mut reader = Reader::new(false);
         read(&mut reader, &format!("{BEGIN}\n")).unwrap();
-        reader.gathered = (1 << 30) - GONE.len();
+        reader.snapshot_bytes = (1 << 30) - GONE.len();
         read(&mut reader, &format!("{GONE}\n")).unwrap();
         let beyond = read(&mut reader, &format!("{GONE}\n"));
-        assert!(matches!(beyond, Err(StreamError::Endless)), "{beyond:?}");
+        assert!(
+            matches!(beyond, Err(StreamError::SnapshotTooLarge)),
+            "{beyond:?}"
+        );
         // A new snapshot starts with the full limit.
         let mut reader = Reader::new(false);
-        reader.gathered = 1 << 30;
+        reader.snapshot_bytes = 1 << 30;
         read(&mut reader, &format!("{BEGIN}\n{GONE}\n{END}\n")).unwrap();
     }
 }

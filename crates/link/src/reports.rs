@@ -30,7 +30,7 @@ pub struct Records {
     visits: mpsc::Sender<Record>,
     /// Records other than visits. They have their own queue, because any visitor can cause any number
     /// of visits.
-    rest: mpsc::Sender<Record>,
+    others: mpsc::Sender<Record>,
     counts: Arc<Counts>,
 }
 
@@ -40,7 +40,7 @@ pub struct Reporter {
     endpoint: Endpoint,
     pace: Pace,
     visits: mpsc::Receiver<Record>,
-    rest: mpsc::Receiver<Record>,
+    others: mpsc::Receiver<Record>,
     shared: Arc<ReporterState>,
     generation: u64,
     id: String,
@@ -50,7 +50,7 @@ pub struct Reporter {
 struct ReporterState {
     spool: Spool,
     /// Notified of a new batch.
-    put: Notify,
+    batch_added: Notify,
     counts: Arc<Counts>,
 }
 
@@ -84,7 +84,7 @@ enum SendError {
     /// Sending it again would have the same result.
     #[error("the platform rejected the report ({0})")]
     Rejected(StatusCode),
-    /// One of the two has an older version; after an upgrade the report will be accepted.
+    /// The platform or this program is older; after an upgrade the report is accepted.
     #[error("the platform uses another version of the link than this program ({VERSION})")]
     Version,
     #[error("the platform responded with {0}")]
@@ -99,7 +99,7 @@ enum SendError {
     Disk(#[from] io::Error),
 }
 
-/// Opens both ends. Reports that an earlier process left in `folder` are sent first.
+/// Opens the queue and its sender. Reports that an earlier process left in `folder` are sent first.
 ///
 /// # Errors
 /// The folder cannot be used, or another process uses it.
@@ -115,7 +115,7 @@ pub fn reports(
     counts.spooled.store(spool.records(), Ordering::Relaxed);
     let shared = Arc::new(ReporterState {
         spool,
-        put: Notify::new(),
+        batch_added: Notify::new(),
         counts: Arc::clone(&counts),
     });
     let (put_visits, visits) = mpsc::channel(QUEUE);
@@ -124,14 +124,14 @@ pub fn reports(
     aws_lc_rs::rand::fill(&mut id).map_err(|_| io::Error::other("the system has no randomness"))?;
     let records = Records {
         visits: put_visits,
-        rest: put_rest,
+        others: put_rest,
         counts,
     };
     let reporter = Reporter {
         endpoint,
         pace,
         visits,
-        rest,
+        others: rest,
         shared,
         generation,
         id: format!("{:032x}", u128::from_be_bytes(id)),
@@ -153,7 +153,7 @@ impl Records {
     pub fn push(&self, record: Record) {
         let queue = match record {
             Record::Stream(_) => &self.visits,
-            _ => &self.rest,
+            _ => &self.others,
         };
         if queue.try_send(record).is_err() {
             self.counts.drop_records(1);
@@ -162,7 +162,7 @@ impl Records {
 
     /// Counters of records.
     pub fn counts(&self) -> ReportCounts {
-        let queues = [&self.visits, &self.rest];
+        let queues = [&self.visits, &self.others];
         let queued: usize = queues
             .iter()
             .map(|queue| queue.max_capacity() - queue.capacity())
@@ -201,12 +201,12 @@ impl Reporter {
             endpoint,
             pace,
             visits,
-            rest,
+            others: rest,
             shared,
             generation,
             id,
         } = self;
-        let collected = CancellationToken::new();
+        let all_written = CancellationToken::new();
         let (drafts, drafted) = mpsc::channel(1);
         let collector = |kind| Collector {
             shared: Arc::clone(&shared),
@@ -214,7 +214,7 @@ impl Reporter {
             batch: pace.batch,
             drafts: drafts.clone(),
         };
-        let (of_visits, of_rest) = (collector(Kind::Visits), collector(Kind::Rest));
+        let (visit_collector, report_collector) = (collector(Kind::Visits), collector(Kind::Other));
         drop(drafts);
         let writer = Writer {
             shared: Arc::clone(&shared),
@@ -229,13 +229,13 @@ impl Reporter {
         };
         let writing = async {
             writer.run(drafted, &stop).await;
-            collected.cancel();
+            all_written.cancel();
         };
         tokio::join!(
-            of_visits.run(visits, &stop),
-            of_rest.run(rest, &stop),
+            visit_collector.run(visits, &stop),
+            report_collector.run(rest, &stop),
             writing,
-            sender.run(&collected)
+            sender.run(&all_written)
         );
     }
 }
@@ -249,7 +249,7 @@ struct Collector {
 }
 
 /// Numbers batches and writes them one after the other, so that they are on disk in the order of
-/// their numbers. The platform would treat a batch that follows a later one as a duplicate.
+/// their numbers. The platform ignores a batch whose number is not above the last one.
 struct Writer {
     shared: Arc<ReporterState>,
     generation: u64,
@@ -266,7 +266,7 @@ struct ReportDraft {
 }
 
 impl ReportDraft {
-    /// Adds a record. `false`: the record cannot be sent.
+    /// Adds a record. Returns false if the record cannot be sent.
     fn add(&mut self, record: &Record) -> bool {
         let Ok(text) = serde_json::to_vec(record) else {
             return false;
@@ -351,7 +351,7 @@ impl Writer {
     }
 
     /// Writes a batch, with any number of retries. While the disk is unusable only the queues in
-    /// memory remain, and records that they cannot take are counted.
+    /// memory remain; records above their capacity are dropped and counted.
     async fn write(&mut self, kind: Kind, draft: &ReportDraft, stop: &CancellationToken) {
         self.sequence += 1;
         let (generation, sequence) = (self.generation, self.sequence);
@@ -371,7 +371,7 @@ impl Writer {
                 Ok(gone) => {
                     self.shared.drop_records(gone);
                     self.shared.count_spooled();
-                    self.shared.put.notify_one();
+                    self.shared.batch_added.notify_one();
                     return;
                 }
                 Err(error) => warn!(%error, "a report could not be written"),
@@ -396,23 +396,23 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(&self, collected: &CancellationToken) {
+    async fn run(&self, all_written: &CancellationToken) {
         let mut retry = self.pace.retry.clone();
         let mut warned = false;
         loop {
-            // Checked first: batches written before the cancellation are seen below.
-            let last = collected.is_cancelled();
+            // Read before the spool, so that no batch written before the cancellation is missed.
+            let last = all_written.is_cancelled();
             let Some(batch) = self.shared.spool.oldest() else {
                 if last {
                     return;
                 }
                 tokio::select! {
-                    () = self.shared.put.notified() => {}
-                    () = collected.cancelled() => {}
+                    () = self.shared.batch_added.notified() => {}
+                    () = all_written.cancelled() => {}
                 }
                 continue;
             };
-            let unsent = match self.send(&batch).await {
+            let send_error = match self.send(&batch).await {
                 Ok(taken) => {
                     // Evicted batches have already been counted.
                     let sent = if taken { batch.records } else { 0 };
@@ -422,23 +422,23 @@ impl Sender {
                     warned = false;
                     continue;
                 }
-                Err(unsent) => unsent,
+                Err(send_error) => send_error,
             };
             let mut wait = retry.next_wait(random());
-            match &unsent {
+            match &send_error {
                 SendError::Rejected(_) | SendError::Disk(_) => {
-                    error!(reason = %unsent, records = batch.records, "a report is dropped");
+                    error!(reason = %send_error, records = batch.records, "a report is dropped");
                     self.shared.drop_records(batch.records);
                     self.forget(&batch).await;
                     continue;
                 }
                 SendError::Token(_) | SendError::Refused(_) | SendError::Version => {
-                    error!(reason = %unsent, "reports cannot be sent until this is fixed");
+                    error!(reason = %send_error, "reports cannot be sent until this is fixed");
                     wait = self.pace.refused.mul_f64(spread());
                 }
                 _ if !warned => {
-                    let cause = std::error::Error::source(&unsent).map(ToString::to_string);
-                    warn!(reason = %unsent, cause, "reports are waiting on disk");
+                    let cause = std::error::Error::source(&send_error).map(ToString::to_string);
+                    warn!(reason = %send_error, cause, "reports are waiting on disk");
                     warned = true;
                 }
                 _ => {}
@@ -447,7 +447,7 @@ impl Sender {
                 return;
             }
             tokio::select! {
-                () = collected.cancelled() => {}
+                () = all_written.cancelled() => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -462,7 +462,7 @@ impl Sender {
         self.shared.count_spooled();
     }
 
-    /// Sends one batch, and waits for its receipt. `false`: it was evicted meanwhile.
+    /// Sends one batch and waits for its receipt. Returns false if the batch was evicted.
     async fn send(&self, batch: &Batch) -> Result<bool, SendError> {
         let (shared, wanted) = (Arc::clone(&self.shared), *batch);
         let reading = tokio::task::spawn_blocking(move || shared.spool.read(&wanted));

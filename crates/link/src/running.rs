@@ -117,7 +117,7 @@ impl RunningLink {
     }
 }
 
-/// A task that ends cleanly when it is asked to stop, and is aborted when this is dropped.
+/// A task with a token that stops it cleanly. It is aborted when this value is dropped.
 #[derive(Debug)]
 struct Task {
     stop: CancellationToken,

@@ -22,7 +22,7 @@ pub(crate) struct Spool {
 /// The files on disk.
 #[derive(Debug, Default)]
 struct Index {
-    waiting: VecDeque<Batch>,
+    batches: VecDeque<Batch>,
     bytes: u64,
     records: u64,
 }
@@ -51,14 +51,14 @@ impl Default for SpoolLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Visits,
-    Rest,
+    Other,
 }
 
 /// One file: `<generation>-<sequence>-<records>`, with the suffix `-rest` if it contains no visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Batch {
     /// Counts the processes that used the folder. Each is a separate reporter, so no number is used
-    /// twice, whatever files a crash left.
+    /// twice, even after a crash.
     pub(crate) generation: u64,
     /// Number of the batch, from 1.
     pub(crate) sequence: u64,
@@ -68,10 +68,10 @@ pub(crate) struct Batch {
     size: u64,
 }
 
-const REST: &str = "-rest";
+const OTHER_SUFFIX: &str = "-rest";
 
 /// The reserved share of batches without visits, as a fraction of the spool.
-const RESTS_SHARE: u64 = 4;
+const OTHER_SHARE: u64 = 4;
 
 impl Batch {
     fn name(&self) -> String {
@@ -84,15 +84,15 @@ impl Batch {
         } = self;
         let mark = match kind {
             Kind::Visits => "",
-            Kind::Rest => REST,
+            Kind::Other => OTHER_SUFFIX,
         };
         format!("{generation:08}-{sequence:012}-{records}{mark}.json")
     }
 
     fn parse(name: &str, size: u64) -> Option<Self> {
         let stem = name.strip_suffix(".json")?;
-        let (stem, kind) = match stem.strip_suffix(REST) {
-            Some(stem) => (stem, Kind::Rest),
+        let (stem, kind) = match stem.strip_suffix(OTHER_SUFFIX) {
+            Some(stem) => (stem, Kind::Other),
             None => (stem, Kind::Visits),
         };
         let mut parts = stem.splitn(3, '-');
@@ -127,7 +127,7 @@ impl Spool {
         let index = Index {
             bytes: waiting.iter().map(|batch| batch.size).sum(),
             records: waiting.iter().map(|batch| batch.records).sum(),
-            waiting: waiting.into(),
+            batches: waiting.into(),
         };
         Ok(Self {
             folder,
@@ -136,10 +136,10 @@ impl Spool {
         })
     }
 
-    /// A generation without files.
+    /// The generation for this process: higher than that of every file.
     pub(crate) fn next_generation(&self) -> u64 {
         let index = self.index.lock();
-        index.waiting.back().map_or(1, |last| last.generation + 1)
+        index.batches.back().map_or(1, |last| last.generation + 1)
     }
 
     /// Appends a batch, which is durable when this returns. Returns the number of records that were
@@ -166,9 +166,9 @@ impl Spool {
             let mut index = self.index.lock();
             index.bytes += batch.size;
             index.records += batch.records;
-            index.waiting.push_back(batch);
-            while index.waiting.len() > self.limits.batches
-                || (index.bytes > self.limits.bytes && index.waiting.len() > 1)
+            index.batches.push_back(batch);
+            while index.batches.len() > self.limits.batches
+                || (index.bytes > self.limits.bytes && index.batches.len() > 1)
             {
                 evicted.extend(index.evict(self.limits));
             }
@@ -181,7 +181,7 @@ impl Spool {
 
     /// The oldest batch.
     pub(crate) fn oldest(&self) -> Option<Batch> {
-        self.index.lock().waiting.front().copied()
+        self.index.lock().batches.front().copied()
     }
 
     /// The report as it was added; `None` if it was evicted meanwhile. Blocks.
@@ -200,7 +200,7 @@ impl Spool {
     pub(crate) fn remove(&self, batch: &Batch) -> io::Result<()> {
         {
             let mut index = self.index.lock();
-            if index.waiting.front() == Some(batch) {
+            if index.batches.front() == Some(batch) {
                 index.pop();
             }
         }
@@ -215,11 +215,11 @@ impl Spool {
 
 impl Index {
     fn pop(&mut self) -> Option<Batch> {
-        self.take(0)
+        self.remove_at(0)
     }
 
-    fn take(&mut self, at: usize) -> Option<Batch> {
-        let batch = self.waiting.remove(at)?;
+    fn remove_at(&mut self, at: usize) -> Option<Batch> {
+        let batch = self.batches.remove(at)?;
         self.bytes -= batch.size;
         self.records -= batch.records;
         Some(batch)
@@ -227,17 +227,20 @@ impl Index {
 
     /// Evicts the oldest batch of the kind that exceeds its share, but never the newest of all.
     fn evict(&mut self, limits: SpoolLimits) -> Option<Batch> {
-        let rest = self.waiting.iter().filter(|batch| batch.kind == Kind::Rest);
+        let rest = self
+            .batches
+            .iter()
+            .filter(|batch| batch.kind == Kind::Other);
         let (count, bytes) = rest.fold((0, 0), |(count, bytes), batch| {
             (count + 1, bytes + batch.size)
         });
         let exceeds =
-            count * RESTS_SHARE > limits.batches as u64 || bytes * RESTS_SHARE > limits.bytes;
-        let victims = if exceeds { Kind::Rest } else { Kind::Visits };
-        let newest = self.waiting.len().checked_sub(1)?;
-        let mut older = self.waiting.iter().take(newest);
+            count * OTHER_SHARE > limits.batches as u64 || bytes * OTHER_SHARE > limits.bytes;
+        let victims = if exceeds { Kind::Other } else { Kind::Visits };
+        let newest = self.batches.len().checked_sub(1)?;
+        let mut older = self.batches.iter().take(newest);
         let at = older.position(|batch| batch.kind == victims);
-        self.take(at.unwrap_or_default())
+        self.remove_at(at.unwrap_or_default())
     }
 }
 
@@ -247,7 +250,7 @@ mod tests {
 
     fn sequences(spool: &Spool) -> Vec<(u64, u64)> {
         let index = spool.index.lock();
-        let waiting = index.waiting.iter();
+        let waiting = index.batches.iter();
         waiting
             .map(|batch| (batch.generation, batch.sequence))
             .collect()
@@ -326,7 +329,7 @@ mod tests {
         let spool = Spool::open(folder.path(), limits).unwrap();
         let put = |sequence, kind| spool.append((1, sequence), (1, kind), b"1").unwrap();
         for sequence in [1, 2] {
-            put(sequence, Kind::Rest);
+            put(sequence, Kind::Other);
         }
         for sequence in 3..=20 {
             put(sequence, Kind::Visits);
@@ -337,7 +340,7 @@ mod tests {
         drop(spool);
         let spool = Spool::open(folder.path(), limits).unwrap();
         for sequence in 1..=5 {
-            spool.append((2, sequence), (1, Kind::Rest), b"1").unwrap();
+            spool.append((2, sequence), (1, Kind::Other), b"1").unwrap();
         }
         let kept = [
             (1, 15),

@@ -16,7 +16,7 @@ pub struct State {
     platform: Platform,
     /// Current cursor; `None` if the platform has to send everything again.
     cursor: Option<Cursor>,
-    items: BTreeMap<Key, SavedState>,
+    items: BTreeMap<Key, SavedItem>,
     bytes: usize,
 }
 
@@ -33,10 +33,10 @@ enum Key {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct SavedState {
+struct SavedItem {
     line: Bytes,
     /// Expiry in Unix seconds, after which the item can be deleted.
-    until: Option<i64>,
+    expires_at: Option<i64>,
 }
 
 impl State {
@@ -68,7 +68,7 @@ impl State {
     /// True if this state may allow less than `before`: an item is missing or different, or
     /// something was revoked since.
     pub fn restricts(&self, before: &Self) -> bool {
-        let changed = |(key, item): (&Key, &SavedState)| {
+        let changed = |(key, item): (&Key, &SavedItem)| {
             self.items.get(key).is_none_or(|now| now.line != item.line)
         };
         let ended = |key: &Key| matches!(key, Key::Ended(_)) && !before.items.contains_key(key);
@@ -106,12 +106,12 @@ impl State {
     }
 
     /// Deletes revocations that have expired at `now` (Unix seconds).
-    pub fn forget_ended(&mut self, now: i64) {
+    pub fn remove_expired(&mut self, now: i64) {
         let first = Bound::Included(Key::Ended(String::new()));
         let past: Vec<Key> = self
             .items
             .range((first, Bound::Unbounded))
-            .filter(|(_, kept)| kept.until.is_some_and(|until| until <= now))
+            .filter(|(_, kept)| kept.expires_at.is_some_and(|until| until <= now))
             .map(|(key, _)| key.clone())
             .collect();
         for key in past {
@@ -143,7 +143,13 @@ impl State {
         if let Ok(line) = serde_json::to_vec(item) {
             self.bytes += line.len() + 1;
             let line = line.into();
-            self.items.insert(key, SavedState { line, until });
+            self.items.insert(
+                key,
+                SavedItem {
+                    line,
+                    expires_at: until,
+                },
+            );
         }
         replaces || ends
     }

@@ -36,7 +36,7 @@ impl Status {
         *self.saved.borrow()
     }
 
-    /// Waits until writing the state succeeds or fails, as given.
+    /// Waits until [`Self::is_saved`] has this value.
     pub async fn wait_until_saved(&self, saved: bool) {
         // The sender is a field of this value, so it is never closed.
         self.saved
@@ -56,7 +56,7 @@ impl Status {
         *self.connected.borrow()
     }
 
-    /// Waits until the link is connected or disconnected, as given.
+    /// Waits until [`Self::is_connected`] has this value.
     pub async fn wait_until_connected(&self, connected: bool) {
         // The sender is a field of this value, so it is never closed.
         self.connected
@@ -106,16 +106,16 @@ impl Status {
 
     pub(crate) fn snapshot(&self, cursor: &Cursor) {
         self.snapshots.fetch_add(1, Ordering::Relaxed);
-        self.reached(cursor);
+        self.set_version(cursor);
     }
 
     pub(crate) fn change(&self, cursor: &Cursor) {
         self.changes.fetch_add(1, Ordering::Relaxed);
-        self.reached(cursor);
+        self.set_version(cursor);
     }
 
-    /// The number before the mark lets operators compare engines; the program does not use it.
-    pub(crate) fn reached(&self, cursor: &Cursor) {
+    /// Sets the version, the number before the cursor's mark, with which operators compare engines.
+    pub(crate) fn set_version(&self, cursor: &Cursor) {
         let version = cursor
             .0
             .split('.')

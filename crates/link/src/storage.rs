@@ -31,19 +31,19 @@ pub(crate) struct Storage {
     /// The state has changed.
     changed: Notify,
     /// The state has changed and allows less than before.
-    restricted: Notify,
+    revocation_added: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
     state: Option<State>,
     /// The file may allow more than this state.
-    restricted: bool,
+    file_lacks_revocation: bool,
 }
 
 /// Name of the file.
 const STATE: &str = "state";
-/// Writing may take one part of this many parts of the time.
+/// The pause after a save is at least this many times as long as the save.
 const WRITING_SHARE: u32 = 20;
 /// Minimum time between two saves if the second one contains a revocation. Saving a large state
 /// takes longer than that; then it takes half of the time.
@@ -51,7 +51,7 @@ const REVOCATION_PAUSE: Duration = Duration::from_millis(100);
 
 /// Result of a save.
 #[derive(Debug)]
-enum Save {
+enum SaveResult {
     Written,
     /// The file is unchanged, and everything that it allows is still allowed.
     Failed(io::Error),
@@ -69,7 +69,7 @@ impl Storage {
             status,
             memory: Mutex::default(),
             changed: Notify::new(),
-            restricted: Notify::new(),
+            revocation_added: Notify::new(),
         }
     }
 
@@ -84,12 +84,12 @@ impl Storage {
         };
         let mut state =
             State::from_file(&file, &self.address).map_err(|error| error.to_string())?;
-        state.forget_ended(unix_seconds());
+        state.remove_expired(unix_seconds());
         Ok(Some(state))
     }
 
     /// Makes the state of the file the effective one.
-    pub(crate) fn restored(&self, state: State) {
+    pub(crate) fn set_state(&self, state: State) {
         self.memory.lock().state = Some(state);
     }
 
@@ -97,14 +97,14 @@ impl Storage {
     pub(crate) fn replace(&self, state: State) {
         let restricts = {
             let mut memory = self.memory.lock();
-            // Without a previous state, the existing file could not be used.
+            // Without a previous state, the file may allow something that was revoked since.
             let before = memory.state.replace(state);
             let now = memory.state.as_ref();
             let restricts = match (&before, now) {
                 (Some(before), Some(now)) => now.restricts(before),
                 _ => true,
             };
-            memory.restricted |= restricts;
+            memory.file_lacks_revocation |= restricts;
             restricts
         };
         self.notify(restricts);
@@ -118,7 +118,7 @@ impl Storage {
                 return;
             };
             let restricts = state.apply(items, cursor.clone());
-            memory.restricted |= restricts;
+            memory.file_lacks_revocation |= restricts;
             restricts
         };
         self.notify(restricts);
@@ -127,7 +127,7 @@ impl Storage {
     fn notify(&self, restricts: bool) {
         self.changed.notify_one();
         if restricts {
-            self.restricted.notify_one();
+            self.revocation_added.notify_one();
         }
     }
 
@@ -159,18 +159,18 @@ impl Storage {
             if stopped && retry.is_none() {
                 return;
             }
-            let begun = Instant::now();
+            let started_at = Instant::now();
             let storage = Arc::clone(&self);
             let saving = tokio::task::spawn_blocking(move || storage.save());
             let save = match saving.await {
                 Ok(save) => save,
                 Err(error) => {
                     // The task panicked, and may have lost the flag of a revocation.
-                    self.memory.lock().restricted = true;
-                    Save::Failed(io::Error::other(error))
+                    self.memory.lock().file_lacks_revocation = true;
+                    SaveResult::Failed(io::Error::other(error))
                 }
             };
-            retry = if self.report(&save) {
+            retry = if self.log_result(&save) {
                 backoff.reset();
                 None
             } else {
@@ -179,7 +179,7 @@ impl Storage {
             if stopped {
                 return;
             }
-            self.pause(pace, begun.elapsed(), stop).await;
+            self.pause(pace, started_at.elapsed(), stop).await;
         }
     }
 
@@ -187,7 +187,7 @@ impl Storage {
     /// disk busy. A revocation shortens the wait.
     async fn pause(&self, pace: &Pace, writing: Duration, stop: &CancellationToken) {
         let urgent = async {
-            self.restricted.notified().await;
+            self.revocation_added.notified().await;
             tokio::time::sleep(writing.max(REVOCATION_PAUSE)).await;
         };
         tokio::select! {
@@ -198,17 +198,17 @@ impl Storage {
     }
 
     /// Writes the current state. Blocks.
-    fn save(&self) -> Save {
+    fn save(&self) -> SaveResult {
         let (state, restricted) = {
             let mut memory = self.memory.lock();
             if let Some(state) = &mut memory.state {
-                state.forget_ended(unix_seconds());
+                state.remove_expired(unix_seconds());
             }
             // Clones only references, so the lock is not held during the write.
             let Some(state) = memory.state.clone() else {
-                return Save::Written;
+                return SaveResult::Written;
             };
-            (state, std::mem::take(&mut memory.restricted))
+            (state, std::mem::take(&mut memory.file_lacks_revocation))
         };
         let written = if state.bytes() > MAX_SNAPSHOT_BYTES {
             Err(io::ErrorKind::FileTooLarge.into())
@@ -216,42 +216,42 @@ impl Storage {
             self.folder.write(STATE, &state.to_file(&self.address))
         };
         let Err(error) = written else {
-            return Save::Written;
+            return SaveResult::Written;
         };
         if !restricted {
-            return Save::Failed(error);
+            return SaveResult::Failed(error);
         }
         match self.folder.remove_durably(STATE) {
             // A deleted file allows nothing, so the flag is cleared.
-            Ok(()) => Save::Deleted(error),
+            Ok(()) => SaveResult::Deleted(error),
             Err(undeleted) => {
-                self.memory.lock().restricted = true;
-                Save::Stale(error, undeleted)
+                self.memory.lock().file_lacks_revocation = true;
+                SaveResult::Stale(error, undeleted)
             }
         }
     }
 
     /// Logs once that saving fails, and once that it succeeds again. Returns true if the state is
     /// saved.
-    fn report(&self, save: &Save) -> bool {
-        let saved = matches!(save, Save::Written);
+    fn log_result(&self, save: &SaveResult) -> bool {
+        let saved = matches!(save, SaveResult::Written);
         let before = self.status.set_saved(saved);
         match save {
-            Save::Written if !before => info!("the state can be saved again"),
-            Save::Failed(error) if before => {
+            SaveResult::Written if !before => info!("the state can be saved again"),
+            SaveResult::Failed(error) if before => {
                 warn!(%error, "the state cannot be saved; this is retried");
             }
-            Save::Deleted(error) => error!(
+            SaveResult::Deleted(error) => error!(
                 %error,
                 "a revocation cannot be saved, so the stored state was deleted; until saving \
                  succeeds, a restarted process serves nothing before the platform responds"
             ),
-            Save::Stale(error, undeleted) if before => error!(
+            SaveResult::Stale(error, undeleted) if before => error!(
                 %error, %undeleted,
                 "a revocation cannot be saved, and the stored state cannot be deleted; a process \
                  that restarts without the platform would accept what was revoked"
             ),
-            Save::Written | Save::Failed(_) | Save::Stale(..) => {}
+            SaveResult::Written | SaveResult::Failed(_) | SaveResult::Stale(..) => {}
         }
         saved
     }

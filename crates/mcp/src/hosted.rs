@@ -26,10 +26,10 @@ use tower::ServiceExt as _;
 use types::permission::{Permission, Permissions};
 use types::problem::{MEDIA_TYPE, Problem};
 
-use crate::server::{Backend, ListIsWritten, MAX_REQUEST_BYTES, ResponseFuture, Server};
+use crate::server::{Backend, MAX_REQUEST_BYTES, ResponseFuture, Server, ToolListOmitted};
 use crate::tools;
 use crate::tools::live::ProjectName;
-use crate::tools::terminals::TerminalAsk;
+use crate::tools::terminals::TerminalRequest;
 
 /// Dependencies of the endpoint.
 pub struct HostedEndpoint<I, E> {
@@ -75,7 +75,7 @@ pub trait Engines: Send + Sync + 'static {
         &self,
         project: ProjectName,
         needed: Permission,
-        ask: TerminalAsk,
+        ask: TerminalRequest,
         credential: HeaderValue,
         caller: &Extensions,
     ) -> ResponseFuture;
@@ -110,7 +110,7 @@ pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
                 Arc::new(hosted.identify),
                 Arc::from(hosted.base_url.as_str()),
             ),
-            door::<I>,
+            check_access::<I>,
         ))
 }
 
@@ -130,14 +130,14 @@ struct Caller {
     forwarded_for: Vec<HeaderValue>,
 }
 
-async fn door<I: Identify>(
+async fn check_access<I: Identify>(
     State((identify, base_url)): State<(Arc<I>, Arc<str>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let headers = request.headers_mut();
     // Checked before the caller can find out if a credential is valid.
-    if !is_from_here(headers, &base_url) {
+    if !is_own_origin(headers, &base_url) {
         let foreign = Problem::new(403, "forbidden", "Request refused.");
         return problem(&foreign.with_detail("Origin is not allowed."));
     }
@@ -166,7 +166,7 @@ async fn door<I: Identify>(
         Err(refusal) => return refusal,
     };
     if is_list {
-        request.extensions_mut().insert(ListIsWritten);
+        request.extensions_mut().insert(ToolListOmitted);
     }
     let mut response = next.run(request).await;
     response
@@ -176,7 +176,7 @@ async fn door<I: Identify>(
 }
 
 /// True if the request has no `Origin` (RFC 6454 section 7), or the platform's own.
-fn is_from_here(headers: &HeaderMap, base_url: &str) -> bool {
+fn is_own_origin(headers: &HeaderMap, base_url: &str) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     let Some(first) = origins.next() else {
         return true;
@@ -190,7 +190,7 @@ fn is_from_here(headers: &HeaderMap, base_url: &str) -> bool {
         let (Some(scheme), Some(authority), path) = parts else {
             return false;
         };
-        // For an origin, which has no path, the parser returns the root path.
+        // An origin has no path. The parser then returns the root path.
         let is_bare = path.is_none_or(|path| path == "/") && !first.as_bytes().ends_with(b"/");
         is_bare
             && origin(&format!("{scheme}://{authority}")).eq_ignore_ascii_case(&origin(base_url))
@@ -398,7 +398,7 @@ impl<E: Engines> Backend for InProcessApi<E> {
         &self,
         project: ProjectName,
         needed: Permission,
-        ask: TerminalAsk,
+        ask: TerminalRequest,
         caller: &Extensions,
     ) -> ResponseFuture {
         let caller = caller.get::<Caller>();

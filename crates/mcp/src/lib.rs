@@ -24,5 +24,5 @@ pub use self::hosted::{
 pub use self::server::local::{Local, LocalAnswer, LocalTool, StdioError, stdio};
 pub use self::server::{Backend, ResponseFuture, Server};
 pub use self::tools::live::ProjectName;
-pub use self::tools::terminals::{Agent, TerminalAct, TerminalAsk};
+pub use self::tools::terminals::{Agent, TerminalAction, TerminalRequest};
 pub use self::tools::{Effect, TOOLS, Tool, documents};

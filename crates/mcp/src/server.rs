@@ -30,7 +30,7 @@ use crate::tools::call;
 use crate::tools::call::BadArgument;
 use crate::tools::live::{LiveList, ProjectName};
 use crate::tools::schema::CONFIRMED;
-use crate::tools::terminals::{Agent, TerminalAsk, TerminalTool, ToolImplementation};
+use crate::tools::terminals::{Agent, TerminalRequest, TerminalTool, ToolImplementation};
 use crate::tools::{Call, Tool};
 
 /// Sends requests to the API.
@@ -41,7 +41,7 @@ pub trait Backend: Send + Sync + 'static {
     /// True if there is a credential for calls: without one, no request is sent.
     fn has_credential(&self, caller: &Extensions) -> bool;
 
-    /// The permissions of the credential, if they are known locally; `None`: unknown, or not
+    /// The permissions of the credential, if known without a request; `None`: unknown, or not
     /// restricted.
     fn known_permissions(&self, _caller: &Extensions) -> Option<Permissions> {
         None
@@ -72,14 +72,14 @@ pub trait Backend: Send + Sync + 'static {
         &self,
         project: ProjectName,
         needed: Permission,
-        ask: TerminalAsk,
+        ask: TerminalRequest,
         caller: &Extensions,
     ) -> ResponseFuture;
 }
 
 /// Extension of a request: the list of tools is left empty, because the transport inserts it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ListIsWritten;
+pub(crate) struct ToolListOmitted;
 
 /// Maximum size of a request. Arguments are short; files are never sent here.
 pub(crate) const MAX_REQUEST_BYTES: usize = 256 * 1024;
@@ -98,7 +98,7 @@ pub struct Server<B> {
 struct LocalTools {
     local: Arc<dyn Local>,
     /// Permits for concurrent calls. Over HTTP, connections are limited instead.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl<B> Clone for Server<B> {
@@ -120,10 +120,13 @@ impl<B: Backend> Server<B> {
     }
 
     /// Adds tools of this machine.
-    pub(crate) fn beside(self, local: Arc<dyn Local>) -> Self {
+    pub(crate) fn with_local_tools(self, local: Arc<dyn Local>) -> Self {
         let places = Arc::new(Semaphore::new(MOST_CALLS));
         Self {
-            local: Some(LocalTools { local, places }),
+            local: Some(LocalTools {
+                local,
+                permits: places,
+            }),
             ..self
         }
     }
@@ -167,7 +170,7 @@ impl<B: Backend> Server<B> {
         let performed = self.perform(tool, arguments, caller, agent).await;
         match performed {
             Ok(result) => result,
-            Err(error) => match self.lacked(tool, caller).await {
+            Err(error) => match self.missing_scopes(tool, caller).await {
                 // The credential's permissions were not known locally (MC-6).
                 Some(missing) => self.challenge(tool, &MissingAccess::Scope(&missing)),
                 None => result::bad_argument(&error),
@@ -175,7 +178,7 @@ impl<B: Backend> Server<B> {
         }
     }
 
-    /// Performs a call that is permitted as far as known locally.
+    /// Performs a call that the locally known permissions allow.
     async fn perform(
         &self,
         tool: &Tool,
@@ -220,7 +223,7 @@ impl<B: Backend> Server<B> {
         caller: &Extensions,
         argument_of: impl Fn(&str) -> String,
     ) -> CallFuture {
-        if let Some(refused) = self.lacks_more(tool, response, caller).await {
+        if let Some(refused) = self.challenge_for_all(tool, response, caller).await {
             return Ok(refused);
         }
         let (scopes, metadata) = (scopes(tool), self.resource_metadata());
@@ -276,7 +279,7 @@ impl<B: Backend> Server<B> {
                     .await
             }
             ToolImplementation::Stream(act) => {
-                let ask = TerminalAsk {
+                let ask = TerminalRequest {
                     act,
                     arguments,
                     agent,
@@ -289,7 +292,7 @@ impl<B: Backend> Server<B> {
         if let ToolImplementation::Operation(_, _, answer) = of.implementation
             && response.status().is_success()
         {
-            let answer = answer.of(&response);
+            let answer = answer.parse(&response);
             return Ok(answer.map_or_else(|| result::failure(NO_LIST), result::structured));
         }
         let name_of = |field: &str| of.name_of(field);
@@ -336,7 +339,7 @@ impl<B: Backend> Server<B> {
     /// MC-6: a refusal names only the permission that was checked, but a tool may need more. The
     /// other missing permissions are requested from the platform, so that the user is asked only
     /// once.
-    async fn lacks_more(
+    async fn challenge_for_all(
         &self,
         tool: &Tool,
         response: &Response<Bytes>,
@@ -355,7 +358,7 @@ impl<B: Backend> Server<B> {
     }
 
     /// The permissions that the tool needs and the credential lacks, according to the platform.
-    async fn lacked(&self, tool: &Tool, caller: &Extensions) -> Option<String> {
+    async fn missing_scopes(&self, tool: &Tool, caller: &Extensions) -> Option<String> {
         tool.scopes()?;
         missing(tool, self.permissions(caller).await?)
     }
@@ -430,8 +433,8 @@ impl<B: Backend> ServerHandler for Server<B> {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let parts = context.extensions.get::<Parts>();
-        let is_written = parts.and_then(|parts| parts.extensions.get::<ListIsWritten>());
-        if let Some(ListIsWritten) = is_written {
+        let is_written = parts.and_then(|parts| parts.extensions.get::<ToolListOmitted>());
+        if let Some(ToolListOmitted) = is_written {
             return Ok(ListToolsResult::with_all_items(Vec::new()));
         }
         let mut listed = tools::sdk_tools();
@@ -446,7 +449,7 @@ impl<B: Backend> ServerHandler for Server<B> {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = request.arguments.unwrap_or_default();
-        let places = self.local.as_ref().map(|beside| &beside.places);
+        let places = self.local.as_ref().map(|beside| &beside.permits);
         let Ok(_place) = places.map(|places| places.try_acquire()).transpose() else {
             let message = format!("{MOST_CALLS} calls are running; wait for one to end");
             return Err(ErrorData::new(BUSY, message, None));
@@ -491,8 +494,8 @@ fn agent(context: &RequestContext<RoleServer>, parts: Option<&Parts>) -> Agent {
     let info = info.or_else(|| if parts.is_none() { greeted() } else { None });
     if let Some(client) = info {
         return Agent {
-            name: cut(&client.name),
-            version: cut(&client.version),
+            name: shorten(&client.name),
+            version: shorten(&client.version),
         };
     }
     let field = parts.and_then(|parts| parts.headers.get(USER_AGENT));
@@ -502,13 +505,13 @@ fn agent(context: &RequestContext<RoleServer>, parts: Option<&Parts>) -> Agent {
         product.split_once('/').unwrap_or((product, ""))
     });
     Agent {
-        name: cut(name),
-        version: cut(version),
+        name: shorten(name),
+        version: shorten(version),
     }
 }
 
 /// A name, shortened for display.
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let printable = text.chars().filter(|c| !c.is_control());
     printable.take(MAX_NAME_SHOWN).collect()
 }

@@ -36,7 +36,7 @@ impl Account {
     /// The process has no account, which happens in containers, or the database cannot be read.
     pub fn own() -> Result<Self, AccountError> {
         let uid = geteuid();
-        found(User::from_uid(uid), || uid.to_string())
+        to_account(User::from_uid(uid), || uid.to_string())
     }
 
     /// The account with this name.
@@ -44,7 +44,7 @@ impl Account {
     /// # Errors
     /// The account does not exist, or the database cannot be read.
     pub fn named(name: &str) -> Result<Self, AccountError> {
-        found(User::from_name(name), || name.to_owned())
+        to_account(User::from_name(name), || name.to_owned())
     }
 
     /// The account with this number.
@@ -52,7 +52,7 @@ impl Account {
     /// # Errors
     /// The account does not exist, or the database cannot be read.
     pub fn numbered(uid: u32) -> Result<Self, AccountError> {
-        found(User::from_uid(Uid::from_raw(uid)), || uid.to_string())
+        to_account(User::from_uid(Uid::from_raw(uid)), || uid.to_string())
     }
 
     /// Name of the account.
@@ -104,7 +104,7 @@ impl Account {
     }
 }
 
-/// Ids for a process.
+/// The ids that a process needs to become an account.
 pub(crate) struct Identity {
     pub(crate) uid: Uid,
     gid: Gid,
@@ -114,7 +114,7 @@ pub(crate) struct Identity {
 impl Identity {
     /// Changes the ids of this process: first the groups, because changing them needs the previous
     /// user.
-    pub(crate) fn take_on(&self) -> nix::Result<()> {
+    pub(crate) fn apply(&self) -> nix::Result<()> {
         nix::unistd::setgid(self.gid)?;
         set_groups(&self.groups)?;
         nix::unistd::setuid(self.uid)
@@ -143,7 +143,7 @@ fn set_groups(_groups: &[Gid]) -> nix::Result<()> {
     Err(nix::Error::ENOTSUP)
 }
 
-fn found(
+fn to_account(
     user: nix::Result<Option<User>>,
     name: impl Fn() -> String,
 ) -> Result<Account, AccountError> {

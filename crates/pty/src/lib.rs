@@ -23,7 +23,7 @@ pub use nix::sys::signal::Signal;
 
 /// The name of this host and the release of its kernel, from uname(2).
 pub fn host() -> Option<(String, String)> {
-    let told = nix::sys::utsname::uname().ok()?;
+    let system = nix::sys::utsname::uname().ok()?;
     let text = |part: &std::ffi::OsStr| part.to_string_lossy().into_owned();
-    Some((text(told.nodename()), text(told.release())))
+    Some((text(system.nodename()), text(system.release())))
 }

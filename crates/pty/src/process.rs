@@ -231,7 +231,7 @@ impl Process {
         }
     }
 
-    /// The group that receives the signals of its terminal's keys.
+    /// The foreground group of its terminal, which receives the signals of keys.
     fn foreground(&self) -> Option<Pid> {
         let Streams::Terminal(pty) = &self.streams else {
             return None;

@@ -170,7 +170,7 @@ fn start_in_pipes(mut command: Command, child: Child) -> io::Result<Process> {
     Ok(Process::new(started, streams))
 }
 
-/// Preparations of the new process before it becomes the program.
+/// Setup of the new process between fork and exec.
 struct Child {
     identity: Option<Identity>,
     directory: CString,
@@ -196,7 +196,7 @@ impl Child {
     }
 
     fn prepare(&self) -> io::Result<()> {
-        for signal in INHERITED {
+        for signal in RESET_SIGNALS {
             #[expect(unsafe_code, reason = "signal(2) is unsafe for its handlers")]
             // SAFETY: the default is not a handler of ours, and signal(2) is a system call.
             unsafe {
@@ -204,7 +204,7 @@ impl Child {
             }
         }
         if let Some(identity) = &self.identity {
-            identity.take_on()?;
+            identity.apply()?;
         }
         // This comes after the change of ids, so that the account's permissions apply to the
         // directory.
@@ -217,7 +217,7 @@ impl Child {
 
 /// Signals that this process may ignore (nohup(1) does this), which a program would inherit: its
 /// terminal could then not be hung up, and its jobs not stopped.
-const INHERITED: [Signal; 8] = [
+const RESET_SIGNALS: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,

@@ -163,7 +163,7 @@ pub async fn open(conn: &mut Conn, workspace: WorkspaceId) -> Result<Option<Subs
     sql(OPEN).bind(workspace).one(conn).await
 }
 
-/// Writes the subscription's new state. False if its price is not `was` any more, or if it has
+/// Writes the subscription's new state. False if its price is no longer `was`, or if it has
 /// ended.
 pub async fn update(tx: &mut Tx, was: i64, new: &Subscription) -> Result<bool, Error> {
     sql(UPDATE)

@@ -357,8 +357,8 @@ pub async fn revoke_chain(
     // Before the statement reads: a concurrent issue has either committed, or will find the issuer
     // revoked.
     crate::accounts::users::lock(tx, user).await?;
-    let ask = sql(REVOKE_CHAIN).bind(user).bind(id).bind(now);
-    let revoked: Vec<CredentialId> = ask.all(tx).await?;
+    let query = sql(REVOKE_CHAIN).bind(user).bind(id).bind(now);
+    let revoked: Vec<CredentialId> = query.all(tx).await?;
     for id in &revoked {
         tx.note(Change::credential(*id), now);
     }
@@ -375,7 +375,7 @@ pub async fn revoke_all(tx: &mut Tx, user: UserId, now: Timestamp) -> Result<u64
 }
 
 /// Records a use and its client address; the caller does so at most once a minute.
-pub async fn used(
+pub async fn record_use(
     tx: &mut Tx,
     id: CredentialId,
     ip: Option<&str>,

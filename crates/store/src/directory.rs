@@ -21,8 +21,8 @@ use crate::workspaces::members::Role;
 pub struct Cluster {
     /// `provider/region` of each region that it serves.
     pub regions: Vec<String>,
-    /// If the cluster also serves projects outside of all known regions: the list of all regions.
-    pub others_than: Option<Vec<String>>,
+    /// All regions of the catalogue, if the cluster also serves projects outside of them.
+    pub known_regions: Option<Vec<String>>,
 }
 
 record! {
@@ -73,7 +73,7 @@ record! {
 
 record! {
     /// A person's membership in a workspace with a project of the cluster.
-    pub struct Part from "members" {
+    pub struct ClusterMembership from "members" {
         /// The user.
         pub user_id: UserId,
         /// The workspace.
@@ -208,11 +208,11 @@ statements! {
 }
 
 impl Cluster {
-    fn ask(&self, text: &'static str) -> Query {
+    fn query(&self, text: &'static str) -> Query {
         sql(text)
             .bind(self.regions.clone())
-            .bind(self.others_than.is_some())
-            .bind(self.others_than.clone().unwrap_or_default())
+            .bind(self.known_regions.is_some())
+            .bind(self.known_regions.clone().unwrap_or_default())
     }
 
     /// The projects after this id, at most `limit`.
@@ -222,26 +222,26 @@ impl Cluster {
         after: Option<ProjectId>,
         limit: u32,
     ) -> Result<Vec<Project>, Error> {
-        let page = self.ask(PROJECTS_AFTER).bind(start(after.as_ref()));
+        let page = self.query(PROJECTS_AFTER).bind(start(after.as_ref()));
         page.bind(limit).all(conn).await
     }
 
-    /// Those of these projects that the cluster serves.
+    /// The projects among `ids` that the cluster serves.
     pub async fn projects(
         &self,
         conn: &mut Conn,
         ids: &[ProjectId],
     ) -> Result<Vec<Project>, Error> {
-        self.ask(PROJECTS).bind(ids).all(conn).await
+        self.query(PROJECTS).bind(ids).all(conn).await
     }
 
-    /// Those of these projects that the cluster serves, or served before they were deleted.
+    /// The projects among `ids` that the cluster serves, or served before they were deleted.
     pub async fn ever_served(
         &self,
         conn: &mut Conn,
         ids: &[ProjectId],
     ) -> Result<Vec<ProjectId>, Error> {
-        self.ask(EVER).bind(ids).all(conn).await
+        self.query(EVER).bind(ids).all(conn).await
     }
 
     /// The projects of these workspaces that the cluster serves, at most `limit`.
@@ -251,7 +251,7 @@ impl Cluster {
         workspaces: &[WorkspaceId],
         limit: u32,
     ) -> Result<Vec<ProjectId>, Error> {
-        let query = self.ask(PROJECTS_OF_WORKSPACES).bind(workspaces);
+        let query = self.query(PROJECTS_OF_WORKSPACES).bind(workspaces);
         query.bind(limit).all(conn).await
     }
 
@@ -262,7 +262,7 @@ impl Cluster {
         workspace: WorkspaceId,
         than: &[ProjectId],
     ) -> Result<bool, Error> {
-        let other = self.ask(HAS_OTHER).bind(workspace).bind(than);
+        let other = self.query(HAS_OTHER).bind(workspace).bind(than);
         Ok(other.count(conn).await? > 0)
     }
 
@@ -273,18 +273,22 @@ impl Cluster {
         after: Option<UserId>,
         limit: u32,
     ) -> Result<Vec<Person>, Error> {
-        let page = self.ask(PEOPLE_AFTER).bind(start(after.as_ref()));
+        let page = self.query(PEOPLE_AFTER).bind(start(after.as_ref()));
         page.bind(limit).all(conn).await
     }
 
-    /// Those of these people that have access to the cluster.
+    /// The people among `ids` that have access to the cluster.
     pub async fn people(&self, conn: &mut Conn, ids: &[UserId]) -> Result<Vec<Person>, Error> {
-        self.ask(PEOPLE).bind(ids).all(conn).await
+        self.query(PEOPLE).bind(ids).all(conn).await
     }
 
     /// The memberships of these people in the cluster, in the order of their ids.
-    pub async fn parts(&self, conn: &mut Conn, people: &[UserId]) -> Result<Vec<Part>, Error> {
-        self.ask(PARTS).bind(people).all(conn).await
+    pub async fn memberships(
+        &self,
+        conn: &mut Conn,
+        people: &[UserId],
+    ) -> Result<Vec<ClusterMembership>, Error> {
+        self.query(PARTS).bind(people).all(conn).await
     }
 
     /// The active credentials after this id that have access to a project of the cluster, at most
@@ -296,18 +300,18 @@ impl Cluster {
         now: Timestamp,
         limit: u32,
     ) -> Result<Vec<Credential>, Error> {
-        let page = self.ask(CREDENTIALS_AFTER).bind(start(after.as_ref()));
+        let page = self.query(CREDENTIALS_AFTER).bind(start(after.as_ref()));
         page.bind(now).bind(limit).all(conn).await
     }
 
-    /// Those of these credentials that are active and have access to a project of the cluster.
+    /// The active credentials among `ids` that have access to a project of the cluster.
     pub async fn credentials(
         &self,
         conn: &mut Conn,
         ids: &[CredentialId],
         now: Timestamp,
     ) -> Result<Vec<Credential>, Error> {
-        self.ask(CREDENTIALS).bind(ids).bind(now).all(conn).await
+        self.query(CREDENTIALS).bind(ids).bind(now).all(conn).await
     }
 
     /// The registered servers of its projects after this id, at most `limit`.
@@ -317,17 +321,17 @@ impl Cluster {
         after: Option<WebttyServerId>,
         limit: u32,
     ) -> Result<Vec<WebttyServer>, Error> {
-        let page = self.ask(WEBTTY_SERVERS_AFTER).bind(start(after.as_ref()));
+        let page = self.query(WEBTTY_SERVERS_AFTER).bind(start(after.as_ref()));
         page.bind(limit).all(conn).await
     }
 
-    /// Those of these registered servers that belong to its projects.
+    /// The registered servers among `ids` that belong to projects of the cluster.
     pub async fn webtty_servers(
         &self,
         conn: &mut Conn,
         ids: &[WebttyServerId],
     ) -> Result<Vec<WebttyServer>, Error> {
-        self.ask(WEBTTY_SERVERS).bind(ids).all(conn).await
+        self.query(WEBTTY_SERVERS).bind(ids).all(conn).await
     }
 }
 
@@ -376,7 +380,7 @@ pub async fn ended(conn: &mut Conn, ids: Vec<String>) -> Result<Vec<EndedObject>
     sql(ENDED).bind(ids).all(conn).await
 }
 
-/// Every id sorts after the empty text.
+/// The id before the page; empty for the first page, because every id sorts after it.
 fn start<T: AsRef<str>>(after: Option<&T>) -> &str {
     after.map_or("", AsRef::as_ref)
 }

@@ -56,7 +56,7 @@ record! {
 }
 
 statements! {
-    // A batch that was already recorded changes nothing. Of two concurrent ones, the second waits
+    // A batch that was already recorded changes nothing. The second of two concurrent batches waits
     // here.
     ARRIVED = "INSERT INTO link_reporters (cluster_domain, reporter, through, first_at, last_at) \
         VALUES ($1, $2, $3, $4, $4) ON CONFLICT (cluster_domain, reporter) DO UPDATE SET \
@@ -159,7 +159,7 @@ pub async fn forget_inventory(tx: &mut Tx, since: Timestamp) -> Result<u64, Erro
     sql(FORGET_INVENTORY).bind(since).execute(tx).await
 }
 
-/// Records that an engine is linked, or still is.
+/// Records that an engine is linked, and the time when it was seen.
 pub async fn record_link(tx: &mut Tx, link: &LinkedEngine) -> Result<(), Error> {
     sql(SEEN)
         .bind(&link.id)
@@ -190,7 +190,7 @@ pub async fn linked(
     linked.bind(limit).all(conn).await
 }
 
-/// Deletes links that were not seen since this time, because their process ended without a message.
+/// Deletes links without contact since this time: the process ended without a message.
 pub async fn forget_linked(tx: &mut Tx, since: Timestamp) -> Result<u64, Error> {
     sql(FORGET_LINKED).bind(since).execute(tx).await
 }

@@ -96,7 +96,7 @@ pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error
 
 pub(crate) fn timeline(list: &List<'_>, after: Option<&str>) -> Timeline {
     let mut timeline = Timeline::new(COLUMNS, "events", list.project);
-    timeline.only("kind = $n", list.kind);
+    timeline.filter("kind = $n", list.kind);
     timeline.within(list.period);
     timeline.after(after, list.order);
     timeline

@@ -121,10 +121,10 @@ pub(crate) fn timeline(list: &List<'_>) -> Timeline {
 /// The conditions of the list without its search.
 pub(crate) fn conditions(list: &List<'_>) -> Timeline {
     let mut timeline = Timeline::new(COLUMNS, "logs", list.project);
-    timeline.only("outcome = $n", list.outcome);
-    timeline.only("tunnel_id = $n", list.tunnel);
+    timeline.filter("outcome = $n", list.outcome);
+    timeline.filter("tunnel_id = $n", list.tunnel);
     let stream = list.stream.map(|stream| stream.to_string());
-    timeline.only("stream_id = $n", stream.as_deref());
+    timeline.filter("stream_id = $n", stream.as_deref());
     timeline.within(list.period);
     let after = list.after.map(|id| id.to_string());
     timeline.after(after.as_deref(), list.order);

@@ -325,7 +325,7 @@ pub async fn by_endpoint(conn: &mut Conn, endpoint: &str) -> Result<Option<Proje
 
 /// The projects of these workspaces, at most `limit`, for boundaries that a [`Reach`] cannot
 /// express.
-pub async fn places(
+pub async fn locations(
     conn: &mut Conn,
     workspaces: &[WorkspaceId],
     limit: u32,
@@ -430,7 +430,7 @@ pub async fn transfer(
         .await
 }
 
-/// True if none of these projects can be used because an operator suspended each, or its workspace.
+/// True if all of these projects are suspended by an operator, directly or by their workspaces.
 /// Unknown ids do not count.
 pub async fn are_suspended(conn: &mut Conn, projects: &[ProjectId]) -> Result<bool, Error> {
     let there = sql(COUNT_THERE).bind(projects).count(conn).await?;

@@ -57,7 +57,7 @@ statements! {
     DELETE_EVENTS = "DELETE FROM events WHERE id IN_LIST($1)";
 }
 
-/// Counts rows that were added to a project, and removes its oldest ones above its limit, at most
+/// Counts rows that were added to a project, and removes its oldest rows above the limit, at most
 /// `limit` of each kind. Returns the number of removed rows.
 pub async fn count(
     tx: &mut Tx,

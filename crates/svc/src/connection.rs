@@ -78,7 +78,7 @@ impl Connection {
         let Some(directory) = config_directory(self.config.as_ref()) else {
             return Ok(None);
         };
-        let (_name, context) = context::pick(&directory, self.context.as_deref())?;
+        let (_name, context) = context::load_effective(&directory, self.context.as_deref())?;
         Ok(context)
     }
 

@@ -84,17 +84,17 @@ pub(crate) enum ContextSource {
 
 /// Returns the named context, which must exist. Otherwise returns the selected one, that of a
 /// running `svc up`, or the default one, in this order. Also returns its name.
-pub(crate) fn pick(
+pub(crate) fn load_effective(
     directory: &Path,
     name: Option<&str>,
 ) -> Result<(String, Option<Context>), Failure> {
-    let (name, _why) = choose(directory, name)?;
+    let (name, _why) = effective_name(directory, name)?;
     let context = Context::read(directory, &name)?;
     Ok((name, context))
 }
 
 /// Selects the context, with the reason.
-pub(crate) fn choose(
+pub(crate) fn effective_name(
     directory: &Path,
     name: Option<&str>,
 ) -> Result<(String, ContextSource), Failure> {
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn a_running_up_overrides_the_default_and_a_name_overrides_both() {
         let dir = tempfile::tempdir().unwrap();
-        let picked = |name| pick(dir.path(), name).map(|(name, _context)| name);
+        let picked = |name| load_effective(dir.path(), name).map(|(name, _context)| name);
         assert_eq!(picked(None).unwrap(), DEFAULT);
         context().save(dir.path(), DEFAULT).unwrap();
         assert_eq!(picked(None).unwrap(), DEFAULT);
@@ -406,19 +406,19 @@ mod tests {
         }
         assert_eq!(names(dir.path()).unwrap(), [DEFAULT, LOCAL, "work"]);
         select(dir.path(), Some("work")).unwrap();
-        let chosen = |name| choose(dir.path(), name).unwrap();
+        let chosen = |name| effective_name(dir.path(), name).unwrap();
         assert_eq!(chosen(None), ("work".to_owned(), ContextSource::Selected));
         assert_eq!(
             chosen(Some(LOCAL)),
             (LOCAL.to_owned(), ContextSource::Named)
         );
         Context::remove(dir.path(), "work").unwrap();
-        let gone = choose(dir.path(), None).unwrap_err();
+        let gone = effective_name(dir.path(), None).unwrap_err();
         assert!(gone.to_string().contains("svc context use"), "{gone}");
         select(dir.path(), None).unwrap();
         select(dir.path(), None).unwrap();
         assert_eq!(chosen(None), (LOCAL.to_owned(), ContextSource::Running));
-        let slip = choose(dir.path(), Some("defualt")).unwrap_err();
+        let slip = effective_name(dir.path(), Some("defualt")).unwrap_err();
         assert!(slip.to_string().contains("`default`?"), "{slip}");
     }
 

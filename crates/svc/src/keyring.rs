@@ -6,7 +6,7 @@
 //!
 //! Calls block, because a keyring may ask its owner to unlock it and wait for the answer.
 
-// Compiled for tests of every build, so that one set of features tests both.
+// Test builds also compile it, so that one set of features tests both modules.
 #[cfg(any(test, not(feature = "keyring")))]
 mod absent;
 #[cfg(feature = "keyring")]
@@ -33,7 +33,7 @@ impl Account {
     }
 
     /// Stores a token, and replaces the previous one.
-    pub(crate) fn keep(&self, token: &Token) -> Result<(), Failure> {
+    pub(crate) fn store(&self, token: &Token) -> Result<(), Failure> {
         system::keep(&self.0, token.expose())
     }
 
@@ -44,7 +44,7 @@ impl Account {
     }
 
     /// Removes the token, if there is one.
-    pub(crate) fn forget(&self) -> Result<(), Failure> {
+    pub(crate) fn delete(&self) -> Result<(), Failure> {
         system::forget(&self.0)
     }
 }

@@ -58,7 +58,7 @@ impl Platform {
     }
 
     /// True for the same address, token and CA file.
-    fn is(&self, address: &ApiUrl, token: &Token, ca_file: Option<&Path>) -> bool {
+    fn matches(&self, address: &ApiUrl, token: &Token, ca_file: Option<&Path>) -> bool {
         (&self.address, &self.token, self.ca_file.as_deref()) == (address, token, ca_file)
     }
 
@@ -99,8 +99,8 @@ impl Platform {
             .map_err(unreachable)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read(response).await.map_err(|error| match error {
-            ConnectionError::Network(source) => unreachable(source),
-            ConnectionError::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
+            ReadError::Network(source) => unreachable(source),
+            ReadError::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
         })?;
         let mut answer = http::Response::new(Bytes::from(body));
         *answer.status_mut() = status;
@@ -188,7 +188,7 @@ impl Call<'_> {
         let platform = self.platform;
         let unreachable = |source: reqwest::Error| PlatformError::Unreachable {
             address: platform.address.to_string(),
-            // The address is reported once by this module.
+            // The error already names the address.
             source: source.without_url(),
         };
         let method = match self.operation.method {
@@ -211,8 +211,8 @@ impl Call<'_> {
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();
         let body = read(response).await.map_err(|error| match error {
-            ConnectionError::Network(source) => unreachable(source),
-            ConnectionError::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
+            ReadError::Network(source) => unreachable(source),
+            ReadError::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
         })?;
         if status.is_success() {
             Ok(body)
@@ -252,16 +252,16 @@ fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failur
         .map_err(|error| Failure::from_error("cannot set up a connection", error))
 }
 
-enum ConnectionError {
+enum ReadError {
     Network(reqwest::Error),
     TooLarge,
 }
 
-async fn read(mut response: Response) -> Result<Vec<u8>, ConnectionError> {
+async fn read(mut response: Response) -> Result<Vec<u8>, ReadError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(ConnectionError::Network)? {
+    while let Some(chunk) = response.chunk().await.map_err(ReadError::Network)? {
         if body.len() + chunk.len() > MAX_BODY {
-            return Err(ConnectionError::TooLarge);
+            return Err(ReadError::TooLarge);
         }
         body.extend_from_slice(&chunk);
     }
@@ -302,7 +302,7 @@ fn fill(template: &str, ids: &[&str]) -> String {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit of a complete call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
-/// A page of a list has at most a hundred items.
+/// Limit of a response body in bytes. A page of a list has at most a hundred items.
 const MAX_BODY: usize = 16 * 1024 * 1024;
 /// Attempts of a repeatable call. Their total time covers a restart of the platform.
 const MAX_ATTEMPTS: u32 = 6;

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ::mcp::{Agent, TerminalAct, TerminalAsk};
+use ::mcp::{Agent, TerminalAction, TerminalRequest};
 use aws_lc_rs::digest::{SHA256, digest};
 use bytes::Bytes;
 use client::{
@@ -33,19 +33,19 @@ use crate::failure::Failure;
 /// All watch tasks of AI clients.
 #[derive(Debug, Default)]
 pub(crate) struct Terminals {
-    watched: Mutex<HashMap<Key, Arc<WatchTask>>>,
+    watched: Mutex<HashMap<ParticipationKey, Arc<WatchTask>>>,
 }
 
 /// Identifies a caller's participation in a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct ParticipationKey {
     /// Hash of the token.
-    who: Vec<u8>,
+    token_hash: Vec<u8>,
     engine: String,
     session: String,
 }
 
-/// An error in the terms of the API. The code may come from an engine.
+/// An error as the API reports it. The code may come from an engine.
 #[derive(Debug)]
 struct TerminalError(Box<Refusal>);
 
@@ -91,7 +91,7 @@ struct Screen {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct TypeArguments {
     session_id: String,
     #[serde(rename = "line")]
     text: String,
@@ -101,7 +101,7 @@ struct Line {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
+struct RequestControlArguments {
     session_id: String,
     reason: String,
     lines: Option<u32>,
@@ -111,7 +111,7 @@ struct Request {
 impl Terminals {
     /// Performs an operation of an AI client on this engine, with its token. Returns an HTTP
     /// response.
-    pub(crate) async fn answer(&self, config: Config, ask: TerminalAsk) -> Response<Bytes> {
+    pub(crate) async fn answer(&self, config: Config, ask: TerminalRequest) -> Response<Bytes> {
         // A participation belongs to one credential. A sign-in with another one cannot use it.
         let token = match config.tokens.token().await {
             Ok(token) => token,
@@ -137,21 +137,21 @@ impl Terminals {
         &self,
         config: Config,
         who: Vec<u8>,
-        ask: TerminalAsk,
+        ask: TerminalRequest,
     ) -> Result<Value, TerminalError> {
-        let TerminalAsk {
+        let TerminalRequest {
             act,
             arguments,
             agent,
         } = ask;
         match act {
-            TerminalAct::List => {
+            TerminalAction::List => {
                 let servers = servers(&config).await?;
                 Ok(json!({ "servers": servers }))
             }
-            TerminalAct::Exec => exec::exec(config, read(arguments)?, &agent).await,
-            TerminalAct::Screen => {
-                let args: Screen = read(arguments)?;
+            TerminalAction::Exec => exec::exec(config, parse_arguments(arguments)?, &agent).await,
+            TerminalAction::Screen => {
+                let args: Screen = parse_arguments(arguments)?;
                 let key = key(who, &config, args.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
                 let wait = Duration::from_secs(args.wait_seconds.min(MAX_WAIT));
@@ -162,8 +162,8 @@ impl Terminals {
                 }
                 shown.ok_or_else(session_ended)
             }
-            TerminalAct::RequestControl => {
-                let args: Request = read(arguments)?;
+            TerminalAction::RequestControl => {
+                let args: RequestControlArguments = parse_arguments(arguments)?;
                 let key = key(who, &config, args.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
                 let ask = crate::engine_client::participant::ControlOptions {
@@ -173,11 +173,14 @@ impl Terminals {
                     lines: args.lines.or(args.minutes.is_none().then_some(1)),
                     seconds: args.minutes.map(|minutes| minutes.saturating_mul(60)),
                 };
-                let request = watched.ask(ask).await.ok_or_else(session_ended)?;
+                let request = watched
+                    .request_control(ask)
+                    .await
+                    .ok_or_else(session_ended)?;
                 request.map_err(|failure| from_failure(&failure))
             }
-            TerminalAct::Type => {
-                let args: Line = read(arguments)?;
+            TerminalAction::Type => {
+                let args: TypeArguments = parse_arguments(arguments)?;
                 if args.text.chars().any(char::is_control) {
                     let why = "a line must not contain control characters; the line end is added";
                     return Err(invalid("line", why));
@@ -191,7 +194,7 @@ impl Terminals {
         }
     }
 
-    fn find(&self, key: &Key) -> Option<Arc<WatchTask>> {
+    fn find(&self, key: &ParticipationKey) -> Option<Arc<WatchTask>> {
         let mut watched = self.watched.lock();
         // Ended tasks do not count towards the limit. Their last screen was already reported.
         watched.retain(|_, watched| !watched.is_over());
@@ -200,7 +203,7 @@ impl Terminals {
 
     async fn find_or_join(
         &self,
-        key: &Key,
+        key: &ParticipationKey,
         config: Config,
         agent: &Agent,
     ) -> Result<Arc<WatchTask>, TerminalError> {
@@ -209,7 +212,9 @@ impl Terminals {
         }
         let (all, own) = {
             let watched = self.watched.lock();
-            let own = watched.keys().filter(|known| known.who == key.who);
+            let own = watched
+                .keys()
+                .filter(|known| known.token_hash == key.token_hash);
             (watched.len(), own.count())
         };
         check_capacity(all, own)?;
@@ -222,13 +227,13 @@ impl Terminals {
         .await;
         let joined = joined.map_err(|failure| from_failure(&failure))?;
         let started = Arc::new(WatchTask::start(key.session.clone(), joined));
-        // Of two simultaneous calls, the later one leaves again when its value is dropped.
+        // If two calls join at the same time, the second participant leaves when it is dropped.
         let mut watched = self.watched.lock();
         let kept = watched.entry(key.clone()).or_insert(started);
         Ok(Arc::clone(kept))
     }
 
-    fn forget(&self, key: &Key, over: &Arc<WatchTask>) {
+    fn forget(&self, key: &ParticipationKey, over: &Arc<WatchTask>) {
         let mut watched = self.watched.lock();
         if watched
             .get(key)
@@ -261,15 +266,15 @@ fn about(agent: &Agent) -> Map<String, Value> {
         .collect()
 }
 
-fn key(who: Vec<u8>, config: &Config, session: String) -> Key {
-    Key {
-        who,
+fn key(who: Vec<u8>, config: &Config, session: String) -> ParticipationKey {
+    ParticipationKey {
+        token_hash: who,
         engine: config.engine.to_string(),
         session,
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, TerminalError> {
+fn parse_arguments<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, TerminalError> {
     serde_json::from_value(Value::Object(arguments))
         .map_err(|error| invalid("arguments", error.to_string()))
 }
@@ -332,7 +337,7 @@ fn remaining(from: Instant, wait: Duration) -> Duration {
     wait.saturating_sub(from.elapsed())
 }
 
-/// Clients time out after about half a minute.
+/// Limit of `wait_seconds`. Clients time out after about half a minute.
 const MAX_WAIT: u64 = 25;
 /// Limit of sessions that one process watches. Each has a connection and a screen.
 const MAX_WATCHED: usize = 256;

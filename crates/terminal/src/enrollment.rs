@@ -31,9 +31,9 @@ pub struct Enrollment {
     pub server_public_key: String,
     /// Id of the key that signs admissions, base64url.
     pub server_signing_key_id: String,
-    /// That public key, base64url of its DER.
+    /// The public key that verifies admissions: base64url of its DER.
     pub server_signing_public_key: String,
-    /// `sha256:` and base64url.
+    /// Fingerprint of both keys: `sha256:` and base64url.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub server_fingerprint: String,
     /// Algorithm of the encryption key.

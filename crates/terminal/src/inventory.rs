@@ -14,10 +14,10 @@ pub enum Transport {
 
 /// Description of a server.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub struct ServerDescription {
     /// Transport of its streams.
     pub transport: Transport,
-    /// True if commands run as an account that logged in.
+    /// True if commands run with the environment of a login.
     pub is_login: bool,
     /// True if sessions are end-to-end encrypted.
     pub is_sealed: bool,
@@ -56,7 +56,7 @@ pub const APPLICATION: (&str, &str) = ("application-protocol", "svc.webtty");
 pub const FILES_PATH: &str = "/fs";
 
 /// All labels of a tunnel to this host.
-pub fn labels(offer: &Offer, host: &Host) -> BTreeMap<String, String> {
+pub fn labels(offer: &ServerDescription, host: &Host) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut put = |key: &str, value: &str| {
         all.insert(format!("svc.webtty.{key}"), value.to_owned());
@@ -130,7 +130,7 @@ pub struct Host {
 
 impl Host {
     /// Facts about this host.
-    pub fn this() -> Self {
+    pub fn local() -> Self {
         let release = ["/etc/os-release", "/usr/lib/os-release"]
             .iter()
             .find_map(|path| std::fs::read_to_string(path).ok())
@@ -207,8 +207,8 @@ const MAX_FACT: usize = 200;
 mod tests {
     use super::*;
 
-    fn offer() -> Offer {
-        Offer {
+    fn offer() -> ServerDescription {
+        ServerDescription {
             transport: Transport::WebSocket,
             is_login: false,
             is_sealed: false,
@@ -264,7 +264,7 @@ mod tests {
             name: "build".into(),
             encryption_policy: "explicit_key".into(),
         });
-        let all = labels(&wanted, &Host::this());
+        let all = labels(&wanted, &Host::local());
         assert_eq!(all["svc.webtty.server_id"], "wsv_1");
         assert_eq!(all["svc.webtty.transport"], "plain");
         assert_eq!(all["svc.webtty.client_proof"], "required");

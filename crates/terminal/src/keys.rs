@@ -45,7 +45,7 @@ pub enum KeyError {
     },
     /// Other users can read or write the file.
     #[error("{} is accessible to other users: fix it with `chmod 600`", path.display())]
-    Open {
+    Shared {
         /// The file.
         path: PathBuf,
     },

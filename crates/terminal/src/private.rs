@@ -49,7 +49,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, unfinished.as_ref(), bytes)
 }
 
-/// Writes a file atomically, with this name until it is complete.
+/// Writes a file atomically; `unfinished` is its name until it is complete.
 pub(crate) fn replace(path: &Path, unfinished: &Path, bytes: &[u8]) -> io::Result<()> {
     // Removes a leftover of an earlier process with the same id. A newly created file has the right
     // mode and is not a link.

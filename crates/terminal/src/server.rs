@@ -139,7 +139,7 @@ pub(crate) struct ServerState {
     kill: CancellationToken,
     tasks: TaskTracker,
     runtimes: Vec<Handle>,
-    turn: AtomicUsize,
+    next_runtime: AtomicUsize,
 }
 
 impl Server {
@@ -171,7 +171,7 @@ impl Server {
                 kill: CancellationToken::new(),
                 tasks: TaskTracker::new(),
                 runtimes,
-                turn: AtomicUsize::new(0),
+                next_runtime: AtomicUsize::new(0),
             }),
         }
     }
@@ -180,17 +180,17 @@ impl Server {
     pub fn spawn(
         &self,
         io: impl transport::Stream + 'static,
-        speaks: Transport,
+        transport: Transport,
         from: Option<IpAddr>,
     ) {
-        self.spawn_with(async move { Some(io) }, speaks, from);
+        self.spawn_with(async move { Some(io) }, transport, from);
     }
 
     /// Serves a connection that is created on the runtime on which it will run.
     pub fn spawn_with<I: transport::Stream + 'static>(
         &self,
         io: impl Future<Output = Option<I>> + Send + 'static,
-        speaks: Transport,
+        transport: Transport,
         from: Option<IpAddr>,
     ) {
         let shared = Arc::clone(&self.shared);
@@ -204,7 +204,7 @@ impl Server {
                 return;
             };
             let io: Io = Box::new(io);
-            match speaks {
+            match transport {
                 Transport::Plain => shared.plain(io, permit, from).await,
                 Transport::WebSocket => http::serve(shared, io, permit, from).await,
             }
@@ -212,7 +212,7 @@ impl Server {
         self.shared.spawn(Box::pin(serving));
     }
 
-    /// Ends all sessions in order, and waits for them. No new sessions start.
+    /// Ends all sessions gracefully, and waits for them. No new sessions start.
     pub async fn drain(&self) {
         self.shared.drain.cancel();
         self.shared.tasks.close();
@@ -268,7 +268,7 @@ impl ServerState {
     }
 
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let turn = self.next_runtime.fetch_add(1, Ordering::Relaxed);
         if let Some(runtime) = self.runtimes.get(turn % self.runtimes.len().max(1)) {
             drop(runtime.spawn(self.tasks.track_future(work)));
         }

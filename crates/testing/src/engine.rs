@@ -268,7 +268,7 @@ impl TestEngine {
 
     /// Simulates a killed process and the start of another one on the same address with the files
     /// on disk.
-    pub async fn killed_and_started(mut self) -> Self {
+    pub async fn kill_and_restart(mut self) -> Self {
         self.shutdown.request();
         self.shutdown.request();
         if let Some(running) = self.running.take() {

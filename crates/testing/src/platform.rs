@@ -51,15 +51,15 @@ struct PlatformState {
     garbage: watch::Sender<u64>,
     connections: watch::Sender<usize>,
     reported: watch::Sender<ReceivedReports>,
-    conduct: Mutex<PlatformBehavior>,
+    behavior: Mutex<PlatformBehavior>,
 }
 
 /// Configured behaviour of the platform.
 #[derive(Default)]
 struct PlatformBehavior {
-    away: bool,
+    is_unavailable: bool,
     refuses: bool,
-    mute: bool,
+    is_silent: bool,
     lost_receipts: usize,
 }
 
@@ -129,7 +129,7 @@ impl FakePlatform {
             garbage: watch::Sender::new(0),
             connections: watch::Sender::new(0),
             reported: watch::Sender::new(ReceivedReports::default()),
-            conduct: Mutex::default(),
+            behavior: Mutex::default(),
         });
         let router = Router::new()
             .route(CHANGES, get(served::changes))
@@ -316,7 +316,7 @@ impl FakePlatform {
     }
 
     /// Revokes a token (by its `jti`) or a session of the platform.
-    pub fn end(&self, id: &str) {
+    pub fn revoke_token(&self, id: &str) {
         let until = i64::try_from(unix_seconds()).unwrap_or(i64::MAX) + 7200;
         self.send(vec![Item::Ended(EndedToken {
             id: id.to_owned(),
@@ -347,47 +347,47 @@ impl FakePlatform {
     }
 
     /// Closes every connection. Engines reconnect and continue from their cursor.
-    pub fn cut(&self) {
+    pub fn disconnect_all(&self) {
         self.shared.cuts.send_modify(|count| *count += 1);
     }
 
-    /// Sets if the platform closes all connections and accepts no new ones.
-    pub fn set_away(&self, away: bool) {
-        self.shared.conduct.lock().away = away;
-        self.cut();
+    /// Makes the platform unavailable (it closes and refuses all connections), or available again.
+    pub fn set_unavailable(&self, away: bool) {
+        self.shared.behavior.lock().is_unavailable = away;
+        self.disconnect_all();
     }
 
-    /// Sets if the platform refuses the enrolment secret (401).
+    /// Makes the platform refuse the enrolment secret (401), or accept it again.
     pub fn set_refuses(&self, refuses: bool) {
-        self.shared.conduct.lock().refuses = refuses;
-        self.cut();
+        self.shared.behavior.lock().refuses = refuses;
+        self.disconnect_all();
     }
 
-    /// Sets if the platform stops sending on open connections, without closing them.
-    pub fn set_mute(&self, mute: bool) {
-        self.shared.conduct.lock().mute = mute;
+    /// Stops sending on open connections without closing them, or continues.
+    pub fn set_silent(&self, mute: bool) {
+        self.shared.behavior.lock().is_silent = mute;
     }
 
     /// Sends an invalid line on every connection.
-    pub fn garble(&self) {
+    pub fn send_invalid_line(&self) {
         self.shared.garbage.send_modify(|count| *count += 1);
     }
 
     /// Accepts the next batches without sending receipts.
     pub fn lose_receipts(&self, count: usize) {
-        self.shared.conduct.lock().lost_receipts = count;
+        self.shared.behavior.lock().lost_receipts = count;
     }
 
-    /// Starts another history, as after a restored database: earlier cursors become invalid.
+    /// Invalidates all earlier cursors, as if the database was restored from a backup.
     pub fn restore(&self) {
         let mut sent = self.shared.sent.lock();
         sent.mark += 1;
         drop(sent);
-        self.cut();
+        self.disconnect_all();
     }
 
     /// Waits until this number of engines is linked.
-    pub async fn followed_by(&self, engines: usize) {
+    pub async fn wait_for_engines(&self, engines: usize) {
         let mut connections = self.shared.connections.subscribe();
         let reached = connections.wait_for(|count| *count == engines);
         within("engines that follow", reached)
@@ -401,7 +401,7 @@ impl FakePlatform {
     }
 
     /// Waits until this number of reports has been received.
-    pub async fn reported(&self, requests: usize) {
+    pub async fn wait_for_reports(&self, requests: usize) {
         let mut reported = self.shared.reported.subscribe();
         let reached = reported.wait_for(|reported| reported.requests >= requests);
         within("reports", reached).await.expect("a sender");
@@ -413,7 +413,7 @@ impl FakePlatform {
     }
 
     /// Waits for the first record for which `choose` returns a value.
-    pub async fn record<T>(&self, choose: impl Fn(&Record) -> Option<T>) -> T {
+    pub async fn wait_for_record<T>(&self, choose: impl Fn(&Record) -> Option<T>) -> T {
         let mut reported = self.shared.reported.subscribe();
         let find = |reported: &ReceivedReports| reported.records.iter().find_map(&choose);
         let reached = reported.wait_for(|reported| find(reported).is_some());

@@ -6,8 +6,8 @@
 //! the bytes of a frame; this module transfers them.
 //!
 //! ```text
-//! engine: StandingConnection::into_lane ─▶ Lane::open ──▶ LaneStream ─▶ MigratingStream ─▶ (its own connection)
-//! agent:  Lane::agent ─────▶ Driver::poll_accept ──▶ LaneStream ─▶ MigratingStream ─▶ (the same)
+//! engine: StandingConnection::into_lane ─▶ Lane::open ─▶ LaneStream ─▶ MigratingStream
+//! agent:  Lane::agent ─▶ Driver::poll_accept ─▶ LaneStream ─▶ MigratingStream
 //! ```
 //!
 //! The bytes of a stream on the lane are limited, so no stream waits behind a large or a slow one:
@@ -41,20 +41,20 @@ use crate::Stream;
 use crate::memory::{self, MemoryReservation, Source};
 
 /// Bytes that may wait to be written to a lane before its streams have to wait: two responses of
-/// the largest kind. More would only wait longer, in front of later ones.
+/// maximum size. A larger buffer would only delay the frames behind it.
 const WRITE_BUFFER_LIMIT: usize = 2 * wire::lane::DOWN_LIMIT;
 
 /// Limit of the unread bytes of all streams of a lane, if the [process](memory) has capacity for
 /// them. New streams use other connections long before (see [`Lane::has_room`]). Above the limit,
 /// streams of slow readers are aborted, those of the source with the most bytes first; other
 /// streams are not affected.
-const UNREAD: usize = 32 * 1024 * 1024;
+const MAX_UNREAD: usize = 32 * 1024 * 1024;
 
 /// Granularity with which a lane's unread bytes are counted in the process.
 const ACCOUNTING_UNIT: usize = 16 * 1024;
 
 /// Turns of the driver after which a stream that has read none of its waiting bytes is slow. Its
-/// reader was woken in the first one, and has run before the next.
+/// reader was woken in the first turn, and could run before the next one.
 const SLOW_TURNS: u64 = 2;
 
 /// A lane, for opening streams on it. Clones are handles of the same lane.
@@ -69,7 +69,7 @@ struct State {
     /// not choose them, so the hash needs no key. A request looks up its stream about ten times.
     streams: FxHashMap<u32, Entry>,
     /// The number of the last stream that was opened; 0 before the first.
-    last: u32,
+    last_number: u32,
     /// Frames to be written.
     out: Vec<u8>,
     /// Bytes that have arrived and that no stream has read.
@@ -80,7 +80,7 @@ struct State {
     turn: u64,
     /// True while streams wait for space in `out`, each with its `writer`.
     is_full: bool,
-    driver: Option<Waker>,
+    driver_waker: Option<Waker>,
     /// No further streams are opened; the lane ends with the last one.
     retiring: bool,
     /// No more connections are available: streams stay, and wait for space.
@@ -99,11 +99,11 @@ struct Entry {
     start: usize,
     /// Turn of the driver in which the unread bytes began to wait, or some were last read.
     turn: u64,
-    reader: Option<Waker>,
+    read_waker: Option<Waker>,
     /// Waits for space: in `out`, or in its own window if the stream stays on the lane.
-    writer: Option<Waker>,
+    write_waker: Option<Waker>,
     /// Waits for the connection that the stream moves to.
-    mover: Option<Waker>,
+    move_waker: Option<Waker>,
     /// The peer has gone; the stream is over on the lane and has not arrived elsewhere.
     abandoned: bool,
     /// The connection has arrived, so the rest is sent on it.
@@ -133,13 +133,13 @@ impl Lane {
         let lane = Self(Arc::new(Mutex::new(State {
             side,
             streams: FxHashMap::default(),
-            last: 0,
+            last_number: 0,
             out: front.to_vec(),
             unread: 0,
             holding: MemoryReservation::default(),
             turn: 0,
             is_full: false,
-            driver: None,
+            driver_waker: None,
             retiring: false,
             stays: false,
             broken: None,
@@ -156,12 +156,12 @@ impl Lane {
         if state.side != Side::Engine || !state.has_room() {
             return None;
         }
-        let number = state.last.checked_add(1)?;
+        let number = state.last_number.checked_add(1)?;
         wire::lane::encode_open(number, open, &mut state.out).ok()?;
-        state.last = number;
+        state.last_number = number;
         let entry = Entry::new(Side::Engine, open);
         state.streams.insert(number, entry);
-        let driver = state.driver.take();
+        let driver = state.driver_waker.take();
         drop(state);
         wake(driver);
         Some(LaneStream::new(self.clone(), number))
@@ -202,7 +202,7 @@ impl Lane {
         state.retiring || state.broken.is_some()
     }
 
-    /// Lets no stream leave from now on, because the control channel ends, and with it the
+    /// Keeps all streams on the lane from now on: the control channel ends, and with it the
     /// connections that they would move to. A large stream then waits for space, behind its own
     /// bytes only.
     pub fn stay(&self) {
@@ -215,7 +215,7 @@ impl Lane {
         let mut state = self.0.lock();
         state.retiring = true;
         state.stays = true;
-        let driver = state.driver.take();
+        let driver = state.driver_waker.take();
         drop(state);
         wake(driver);
     }
@@ -227,7 +227,7 @@ impl State {
             && self.broken.is_none()
             && self.streams.len() < MAX_STREAMS
             && self.out.len() < WRITE_BUFFER_LIMIT
-            && self.unread < most_unread() / 2
+            && self.unread < unread_limit() / 2
     }
 
     /// Updates the count of the process, if the unread bytes have changed by much.
@@ -240,7 +240,7 @@ impl State {
     /// Frees space for so many bytes: it aborts streams of the source with the most unread bytes,
     /// slow ones first, and among these the ones with the most unread bytes first.
     fn make_room(&mut self, bytes: usize, woken: &mut Vec<Waker>) {
-        while self.unread + bytes > most_unread() {
+        while self.unread + bytes > unread_limit() {
             let Some(source) = self.greediest_source() else {
                 return;
             };
@@ -259,7 +259,7 @@ impl State {
             }
             self.unread -= entry.clear();
             self.count_unread();
-            memory::note_given_up();
+            memory::count_aborted_stream();
         }
     }
 
@@ -293,9 +293,9 @@ impl Entry {
             inbox: Vec::new(),
             start: 0,
             turn: 0,
-            reader: None,
-            writer: None,
-            mover: None,
+            read_waker: None,
+            write_waker: None,
+            move_waker: None,
             abandoned: false,
             arrived: false,
             refusal: None,
@@ -311,7 +311,11 @@ impl Entry {
 
     /// All wakers of this stream.
     fn waiting(&mut self) -> impl Iterator<Item = Waker> {
-        let all = [self.reader.take(), self.writer.take(), self.mover.take()];
+        let all = [
+            self.read_waker.take(),
+            self.write_waker.take(),
+            self.move_waker.take(),
+        ];
         all.into_iter().flatten()
     }
 
@@ -326,8 +330,8 @@ impl Entry {
 
 /// Limit of a lane's unread bytes: as many as the process has left, so that lanes with few unread
 /// bytes have capacity while others have many.
-fn most_unread() -> usize {
-    UNREAD.min(memory::free())
+fn unread_limit() -> usize {
+    MAX_UNREAD.min(memory::available())
 }
 
 /// Wakes a task, never under the lock, because the task may end another stream when it runs.

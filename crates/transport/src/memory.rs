@@ -10,7 +10,7 @@
 //!   time it is a stream of the [source](Source) that buffers the most: the one whose reader has
 //!   read nothing for the longest time. So a source that reads nothing, or that opens many streams
 //!   together, loses its own streams and not those of other sources.
-//! - A lane may buffer as much as the process has left (`free`). So lanes with many buffered bytes
+//! - A lane may buffer as many bytes as the process has left. So lanes with many buffered bytes
 //!   abort streams before lanes with few, and some capacity is left for a new lane.
 
 use std::collections::BTreeMap;
@@ -31,14 +31,14 @@ pub const DEFAULT_LIMIT: usize = 256 * 1024 * 1024;
 const FLOOR: usize = 32 * 1024;
 
 static LIMIT: AtomicUsize = AtomicUsize::new(DEFAULT_LIMIT);
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static GIVEN_UP: AtomicU64 = AtomicU64::new(0);
+static BUFFERED: AtomicUsize = AtomicUsize::new(0);
+static ABORTED_STREAMS: AtomicU64 = AtomicU64::new(0);
 /// Bytes of streams that were chosen to be aborted and whose tasks have not run yet. They are a
 /// part of `HELD`.
-static LEAVING: AtomicUsize = AtomicUsize::new(0);
+static ABORTING: AtomicUsize = AtomicUsize::new(0);
 static STALLED: Mutex<Registry> = Mutex::new(Registry::new());
 
-/// The part of the limit (1/8) that stalled streams leave to the lanes.
+/// The limit divided by this is reserved for lanes.
 const RESERVE: usize = 8;
 
 /// The network of a visitor: an IPv4 address, or the first 64 bits of an IPv6 address. Streams
@@ -73,28 +73,28 @@ pub fn limit() -> usize {
 
 /// Bytes that are buffered now.
 pub fn buffered() -> usize {
-    HELD.load(Ordering::Relaxed)
+    BUFFERED.load(Ordering::Relaxed)
 }
 
 /// Streams that were aborted because the limit was reached.
 pub fn aborted_streams() -> u64 {
-    GIVEN_UP.load(Ordering::Relaxed)
+    ABORTED_STREAMS.load(Ordering::Relaxed)
 }
 
 /// Remaining bytes of the limit.
-pub(crate) fn free() -> usize {
-    limit().saturating_sub(staying())
+pub(crate) fn available() -> usize {
+    limit().saturating_sub(buffered_without_aborting())
 }
 
 /// Bytes that are buffered, without those of streams that will be aborted.
-fn staying() -> usize {
-    buffered().saturating_sub(LEAVING.load(Ordering::Relaxed))
+fn buffered_without_aborting() -> usize {
+    buffered().saturating_sub(ABORTING.load(Ordering::Relaxed))
 }
 
 /// Bytes of stalled streams above their limit.
 fn excess() -> usize {
     let limit = limit();
-    staying().saturating_sub(limit - limit / RESERVE)
+    buffered_without_aborting().saturating_sub(limit - limit / RESERVE)
 }
 
 /// Returns true if no buffer may grow.
@@ -103,8 +103,8 @@ pub fn is_scarce() -> bool {
 }
 
 /// Counts a stream that was aborted because of its buffered bytes.
-pub(crate) fn note_given_up() {
-    GIVEN_UP.fetch_add(1, Ordering::Relaxed);
+pub(crate) fn count_aborted_stream() {
+    ABORTED_STREAMS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Bytes that count as buffered until this is dropped.
@@ -127,9 +127,9 @@ impl MemoryReservation {
             return;
         }
         if bytes > self.0 {
-            HELD.fetch_add(bytes - self.0, Ordering::Relaxed);
+            BUFFERED.fetch_add(bytes - self.0, Ordering::Relaxed);
         } else {
-            HELD.fetch_sub(self.0 - bytes, Ordering::Relaxed);
+            BUFFERED.fetch_sub(self.0 - bytes, Ordering::Relaxed);
         }
         self.0 = bytes;
     }
@@ -213,7 +213,7 @@ impl Stall {
         let number = registry.add(source, Arc::clone(&entry), bytes);
         let chosen = registry.choose(excess());
         drop(registry);
-        give_up(chosen);
+        abort_streams(chosen);
         Self {
             source,
             number,
@@ -230,7 +230,7 @@ impl Stall {
             registry.resize(self.source, self.number, bytes);
             let chosen = registry.choose(excess());
             drop(registry);
-            give_up(chosen);
+            abort_streams(chosen);
         }
     }
 }
@@ -242,9 +242,9 @@ impl Drop for Stall {
 }
 
 /// Wakes the chosen streams, outside of the lock.
-fn give_up(chosen: Vec<Arc<Entry>>) {
+fn abort_streams(chosen: Vec<Arc<Entry>>) {
     for entry in chosen {
-        note_given_up();
+        count_aborted_stream();
         entry.chosen.store(true, Ordering::Release);
         let waker = entry.waker.lock().clone();
         waker.wake();
@@ -257,7 +257,7 @@ struct Registry {
     next: u64,
     sources: BTreeMap<Source, Stalls>,
     /// Chosen streams that still exist, with their bytes.
-    leaving: BTreeMap<u64, usize>,
+    aborting: BTreeMap<u64, usize>,
 }
 
 /// The stalled streams of one source, in the order in which they stalled.
@@ -272,7 +272,7 @@ impl Registry {
         Self {
             next: 0,
             sources: BTreeMap::new(),
-            leaving: BTreeMap::new(),
+            aborting: BTreeMap::new(),
         }
     }
 
@@ -295,8 +295,8 @@ impl Registry {
     }
 
     fn remove(&mut self, source: Source, number: u64) {
-        if let Some(bytes) = self.leaving.remove(&number) {
-            LEAVING.fetch_sub(bytes, Ordering::Relaxed);
+        if let Some(bytes) = self.aborting.remove(&number) {
+            ABORTING.fetch_sub(bytes, Ordering::Relaxed);
         } else if let Some(stalls) = self.sources.get_mut(&source)
             && let Some((_, bytes)) = stalls.waiting.remove(&number)
         {
@@ -320,8 +320,8 @@ impl Registry {
             let stalls = self.sources.entry(source).or_default();
             if let Some((number, (entry, bytes))) = stalls.waiting.pop_first() {
                 stalls.bytes -= bytes;
-                self.leaving.insert(number, bytes);
-                LEAVING.fetch_add(bytes, Ordering::Relaxed);
+                self.aborting.insert(number, bytes);
+                ABORTING.fetch_add(bytes, Ordering::Relaxed);
                 excess = excess.saturating_sub(bytes);
                 chosen.push(entry);
             }
@@ -393,7 +393,7 @@ mod tests {
         for index in 1..4 {
             streams.remove(index);
         }
-        assert!(streams.registry.sources.is_empty() && streams.registry.leaving.is_empty());
+        assert!(streams.registry.sources.is_empty() && streams.registry.aborting.is_empty());
     }
 
     #[test]

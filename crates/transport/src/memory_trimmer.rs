@@ -1,7 +1,7 @@
 //! Returns memory to the system when the load that needed it is over.
 //!
-//! The allocator keeps freed memory for later use, so a process would be as large an hour after a
-//! thousand visitors as with them. So each worker counts the buffers that it takes
+//! The allocator keeps freed memory for later use, so a process would stay as large as it was
+//! under its largest load. So each worker counts the buffers that it takes
 //! ([`Scratch::taken`]), which is about the number of messages that it transfers, and returns
 //! memory when there are suddenly few.
 
@@ -31,8 +31,8 @@ pub(crate) struct LoadMonitor {
 }
 
 impl LoadMonitor {
-    /// Returns true if memory should be returned, given that `taken` buffers were taken in the
-    /// ending period.
+    /// Returns true if memory should be returned. `taken` is the number of buffers taken in the
+    /// period that has just ended.
     pub(crate) fn has_subsided(&mut self, taken: u64) -> bool {
         self.peak = self.peak.max(taken);
         if self.peak >= LOAD && taken < self.peak / 8 {

@@ -1,4 +1,4 @@
-//! Counters of what is in use, with permits that count until they are dropped.
+//! Counters of permits. A permit is counted until it is dropped.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl AsRef<Self> for Counter {
     }
 }
 
-/// Increments the counter of its owner until it is dropped. It costs one reference to the owner.
+/// One permit, counted by its owner until it is dropped. It contains a reference to the owner.
 #[derive(Debug)]
 pub struct Permit<T: AsRef<Counter> = Counter>(Arc<T>);
 
@@ -34,7 +34,7 @@ impl<T: AsRef<Counter>> Permit<T> {
     }
 
     /// Takes a permit, unless there are `most` already.
-    pub fn take_within(owner: &Arc<T>, most: usize) -> Option<Self> {
+    pub fn try_take(owner: &Arc<T>, most: usize) -> Option<Self> {
         let permit = Self(Arc::clone(owner));
         // Counted first, so that concurrent calls do not exceed the limit. A permit over the limit
         // is dropped, which decrements the counter.
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn a_permit_counts_until_it_is_dropped() {
         let counter = Arc::<Counter>::default();
-        let take = || Permit::take_within(&counter, 2);
+        let take = || Permit::try_take(&counter, 2);
         let (first, second) = (take().unwrap(), take().unwrap());
         assert!(Permit::is_of(&first, &counter));
         assert!(!Permit::is_of(&first, &Arc::default()));

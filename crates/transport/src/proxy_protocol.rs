@@ -154,7 +154,7 @@ fn v1_port(text: &str) -> Result<u16, MalformedHeader> {
 
 fn parse_v2(bytes: &[u8]) -> Read {
     let Some((head, rest)) = bytes.split_first_chunk::<V2_HEAD>() else {
-        // Bytes that are wrong already do not need to be complete.
+        // An invalid command is an error even before the header is complete.
         let command = bytes.get(V2_SIGNATURE.len()).copied();
         return match command {
             Some(command) if !is_command(command) => Err(MalformedHeader),

@@ -4,7 +4,7 @@
 //! the other direction. A direction has a buffer only while it contains bytes. The buffer grows to
 //! 256 KiB if the stream keeps filling it, and shrinks again if it does not. While a destination
 //! does not read, the bytes that wait for it count against the limit of the process
-//! ([`replay`](crate::memory)): at most one buffer and the bytes that the destination has buffered.
+//! ([`memory`](crate::memory)): at most one buffer and the bytes that the destination has buffered.
 
 use std::future::poll_fn;
 use std::io;
@@ -48,29 +48,29 @@ pub async fn pump<A: Stream, B: Stream>(source: Source, a: &mut A, b: &mut B) ->
 /// arrives. So its direction runs to its end before the failure is returned.
 #[derive(Debug)]
 pub struct BidirectionalCopy {
-    forth: Direction,
-    back: Direction,
-    refused: Option<io::Error>,
+    forward: Direction,
+    backward: Direction,
+    write_error: Option<io::Error>,
 }
 
 impl BidirectionalCopy {
     /// For a visitor from `source`.
     pub fn new(source: Source) -> Self {
         Self {
-            forth: Direction::new(source),
-            back: Direction::new(source),
-            refused: None,
+            forward: Direction::new(source),
+            backward: Direction::new(source),
+            write_error: None,
         }
     }
 
     /// Bytes that the second stream has accepted.
     pub fn a_to_b(&self) -> u64 {
-        self.forth.total()
+        self.forward.total()
     }
 
     /// Bytes that the first stream has accepted.
     pub fn b_to_a(&self) -> u64 {
-        self.back.total()
+        self.backward.total()
     }
 
     /// Copies as much as possible; ready when both directions are over.
@@ -83,16 +83,16 @@ impl BidirectionalCopy {
         a: &mut A,
         b: &mut B,
     ) -> Poll<io::Result<()>> {
-        let forth = run(&mut self.forth, &mut self.refused, cx, a, b)?;
-        let back = run(&mut self.back, &mut self.refused, cx, b, a)?;
+        let forth = poll_direction(&mut self.forward, &mut self.write_error, cx, a, b)?;
+        let back = poll_direction(&mut self.backward, &mut self.write_error, cx, b, a)?;
         ready!(forth);
         ready!(back);
-        Poll::Ready(self.refused.take().map_or(Ok(()), Err))
+        Poll::Ready(self.write_error.take().map_or(Ok(()), Err))
     }
 }
 
-/// Polls one direction, which is also over if its destination stops reading.
-fn run<R: Stream, W: Stream>(
+/// Polls one direction. It also ends when its destination stops reading.
+fn poll_direction<R: Stream, W: Stream>(
     half: &mut Direction,
     refused: &mut Option<io::Error>,
     cx: &mut Context<'_>,
@@ -116,16 +116,16 @@ fn run<R: Stream, W: Stream>(
 /// One direction of a pump.
 #[derive(Debug)]
 struct Direction {
-    held: Option<CopyBuffer>,
+    buffer: Option<CopyBuffer>,
     size: usize,
     total: u64,
     unflushed: bool,
-    /// Bytes that the destination accepted and may not have sent yet.
+    /// Bytes that the destination accepted and has possibly not sent yet.
     accepted: usize,
     backlog: Backlog,
     end: EofState,
     /// An error that occurred before all bytes were sent. A socket returns it only once.
-    failed: Option<io::Error>,
+    read_error: Option<io::Error>,
 }
 
 #[derive(Debug)]
@@ -149,16 +149,16 @@ enum EofState {
 impl Direction {
     fn new(source: Source) -> Self {
         Self {
-            held: None,
+            buffer: None,
             size: Scratch::SMALL,
             total: 0,
-            // The destination may delay its own opening until something is sent, and a source that
-            // waits for the destination sends nothing.
+            // The destination may open only with the first bytes or the first flush, and the source
+            // may wait for the destination to send first. So a new stream is flushed.
             unflushed: true,
             accepted: 0,
             backlog: Backlog::new(source),
             end: EofState::Open,
-            failed: None,
+            read_error: None,
         }
     }
 
@@ -197,7 +197,7 @@ impl Direction {
                 }
             }
             self.backlog.clear();
-            if let Some(error) = self.failed.take() {
+            if let Some(error) = self.read_error.take() {
                 return Poll::Ready(Err(error));
             }
             match self.end {
@@ -226,11 +226,11 @@ impl Direction {
 
     /// Waits for the destination.
     fn stall(&mut self, cx: &Context<'_>, progress: bool) -> Poll<io::Result<()>> {
-        let buffer = self.held.as_ref().map_or(0, |held| held.bytes.len());
+        let buffer = self.buffer.as_ref().map_or(0, |held| held.bytes.len());
         match self.backlog.wait(cx, buffer + self.accepted, progress) {
             Ok(()) => Poll::Pending,
             Err(error) => {
-                self.held = None;
+                self.buffer = None;
                 Poll::Ready(Err(error))
             }
         }
@@ -239,13 +239,13 @@ impl Direction {
     fn refuse(&mut self, error: io::Error) -> io::Result<()> {
         self.backlog.clear();
         self.end = EofState::Refused;
-        self.held = None;
+        self.buffer = None;
         Err(error)
     }
 
     /// Writes the buffered bytes.
     fn poll_write<W: Stream>(&mut self, cx: &mut Context<'_>, to: &mut W) -> Poll<io::Result<()>> {
-        let Some(held) = &mut self.held else {
+        let Some(held) = &mut self.buffer else {
             return Poll::Ready(Ok(()));
         };
         while held.start < held.end {
@@ -259,7 +259,7 @@ impl Direction {
             self.accepted += taken;
             self.unflushed = true;
         }
-        self.held = None;
+        self.buffer = None;
         Poll::Ready(Ok(()))
     }
 
@@ -279,7 +279,7 @@ impl Direction {
                 }
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) if before > 0 => {
-                    self.failed = Some(error);
+                    self.read_error = Some(error);
                     break;
                 }
                 Poll::Ready(Err(error)) => return Err(error),
@@ -293,7 +293,7 @@ impl Direction {
         } else if end < self.size / 4 {
             self.size = Scratch::SMALL;
         }
-        self.held = Some(CopyBuffer {
+        self.buffer = Some(CopyBuffer {
             bytes,
             start: 0,
             end,

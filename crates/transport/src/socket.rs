@@ -21,15 +21,15 @@ use crate::memory::{self, MemoryReservation};
 /// - **Remembers.** Between [`Socket::remember`] and [`Socket::recall`] all read bytes are kept, so
 ///   that a ClientHello that was parsed can be replayed to its real destination.
 /// - **Moves.** [`Socket::detach`] removes it from its runtime, and the next use on another runtime
-///   registers it there. A data connection that the kernel assigned to one worker gets to the
-///   worker that needs it in this way.
+///   registers it there. So a data connection that the kernel assigned to one worker can move to
+///   the worker that needs it.
 /// - **Breaks visibly.** Between [`Socket::begin_message`] and [`Socket::end_message`] a close is a
 ///   reset, for any reason, including a task that is dropped.
 #[derive(Debug)]
 pub struct Socket {
     io: Io,
     peer: SocketAddr,
-    ahead: Option<ReadBuffer>,
+    read_ahead: Option<ReadBuffer>,
     replay: Option<ReplayBuffer>,
     /// The bytes sent to the peer so far are incomplete.
     unfinished: bool,
@@ -48,7 +48,7 @@ enum Io {
     Attached(TcpStream),
     Detached(std::net::TcpStream),
     /// Registration with a runtime failed; every use returns an error.
-    Lost,
+    Unregistered,
 }
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Socket {
         Self {
             io: Io::Attached(io),
             peer,
-            ahead: None,
+            read_ahead: None,
             replay: None,
             unfinished: false,
             slot: None,
@@ -121,7 +121,7 @@ impl Socket {
     /// # Errors
     /// If the bytes do not fit.
     pub fn unread(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let rest = self.ahead.take();
+        let rest = self.read_ahead.take();
         let rest = rest.as_ref().map_or(&[][..], ReadBuffer::rest);
         let end = bytes.len() + rest.len();
         let mut joined = Scratch::take(end);
@@ -131,7 +131,7 @@ impl Socket {
         let (front, back) = place.split_at_mut(bytes.len());
         front.copy_from_slice(bytes);
         back.copy_from_slice(rest);
-        self.ahead = (end > 0).then_some(ReadBuffer {
+        self.read_ahead = (end > 0).then_some(ReadBuffer {
             _holding: MemoryReservation::new(joined.len()),
             bytes: joined,
             start: 0,
@@ -146,7 +146,7 @@ impl Socket {
     /// # Errors
     /// If the system refuses; the socket cannot be used any more then.
     pub fn detach(&mut self) -> io::Result<()> {
-        if let Io::Attached(stream) = std::mem::replace(&mut self.io, Io::Lost) {
+        if let Io::Attached(stream) = std::mem::replace(&mut self.io, Io::Unregistered) {
             self.io = Io::Detached(stream.into_std()?);
         }
         Ok(())
@@ -160,7 +160,7 @@ impl Socket {
             let socket = match &self.io {
                 Io::Attached(stream) => socket2::SockRef::from(stream),
                 Io::Detached(stream) => socket2::SockRef::from(stream),
-                Io::Lost => return,
+                Io::Unregistered => return,
             };
             // Failures are harmless: without the limit, a peer only keeps the data waiting for it.
             socket.set_tcp_user_timeout(limit).ok();
@@ -169,7 +169,7 @@ impl Socket {
         let _ = limit;
     }
 
-    /// From here on the peer must not take the data for complete: a close is a reset (RST).
+    /// Marks the data for the peer as incomplete: from here on, a close is a reset (RST).
     pub fn begin_message(&mut self) {
         self.unfinished = true;
     }
@@ -186,7 +186,7 @@ impl Socket {
         let socket = match &self.io {
             Io::Attached(stream) => socket2::SockRef::from(stream),
             Io::Detached(stream) => socket2::SockRef::from(stream),
-            Io::Lost => return,
+            Io::Unregistered => return,
         };
         // A socket that refuses is closed already, which is sufficient.
         socket.set_linger(linger).ok();
@@ -194,20 +194,20 @@ impl Socket {
 
     fn attached(&mut self) -> io::Result<Pin<&mut TcpStream>> {
         if let Io::Detached(_) = self.io
-            && let Io::Detached(stream) = std::mem::replace(&mut self.io, Io::Lost)
+            && let Io::Detached(stream) = std::mem::replace(&mut self.io, Io::Unregistered)
         {
             self.io = Io::Attached(TcpStream::from_std(stream)?);
         }
         match &mut self.io {
             Io::Attached(stream) => Ok(Pin::new(stream)),
-            Io::Detached(_) | Io::Lost => Err(io::ErrorKind::NotConnected.into()),
+            Io::Detached(_) | Io::Unregistered => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.read_ahead {
             if ahead.serve(buf) {
-                self.ahead = None;
+                self.read_ahead = None;
             }
             return Poll::Ready(Ok(()));
         }
@@ -227,7 +227,7 @@ impl Socket {
         let first = end.min(buf.remaining());
         buf.put_slice(bytes.get(..first).unwrap_or_default());
         if first < end {
-            self.ahead = Some(ReadBuffer {
+            self.read_ahead = Some(ReadBuffer {
                 _holding: MemoryReservation::new(bytes.len()),
                 bytes,
                 start: first,
@@ -238,7 +238,7 @@ impl Socket {
     }
 
     fn poll_system(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A runtime with a newly registered socket has no readiness of it until the first event,
+        // A runtime does not know if a newly registered socket is readable until its first event,
         // and would report that nothing has arrived. So the socket itself is read first, to notice
         // data or an end.
         if let Io::Detached(stream) = &self.io {
@@ -352,11 +352,11 @@ mod tests {
         let mut two = [0; 2];
         near.read_exact(&mut two).await.unwrap();
         assert_eq!(&two, b"ab");
-        assert_eq!(near.ahead.as_ref().unwrap().rest(), b"cdef");
+        assert_eq!(near.read_ahead.as_ref().unwrap().rest(), b"cdef");
         let mut four = [0; 4];
         near.read_exact(&mut four).await.unwrap();
         assert_eq!(&four, b"cdef");
-        assert!(near.ahead.is_none(), "an empty socket has no buffer");
+        assert!(near.read_ahead.is_none(), "an empty socket has no buffer");
     }
 
     #[tokio::test]

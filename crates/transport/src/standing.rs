@@ -6,8 +6,8 @@
 //! transfers them.
 //!
 //! ```text
-//! engine: Standing::open ──▶ Framed ──▶ Framed::recycle ──▶ Standing …
-//! agent:  Standing::accept ─▶ Framed ──▶ Framed::recycle ──▶ Standing …
+//! engine: StandingConnection::open ─▶ FramedStream::recycle ─▶ StandingConnection …
+//! agent:  StandingConnection::accept ─▶ FramedStream::recycle ─▶ StandingConnection …
 //! ```
 
 use std::future::poll_fn;
@@ -133,13 +133,13 @@ pub struct FramedStream<T> {
     queued: Vec<u8>,
     queued_sent: usize,
     /// Payload bytes that the last DATA head announced and that are not written yet.
-    owed: usize,
+    unwritten_payload: usize,
     head: [u8; HEAD_LEN],
     head_read: usize,
     /// The part of a small frame's payload that has been read.
-    small: Vec<u8>,
+    small_payload: Vec<u8>,
     /// Payload bytes of the current DATA frame still to be read.
-    due: usize,
+    unread_payload: usize,
     incoming: IncomingState,
     refusal: Option<wire::Error>,
     retired: bool,
@@ -159,11 +159,11 @@ impl<T: Stream> FramedStream<T> {
             state: standing.state,
             queued: Vec::new(),
             queued_sent: 0,
-            owed: 0,
+            unwritten_payload: 0,
             head: [0; HEAD_LEN],
             head_read: 0,
-            small: Vec::new(),
-            due: 0,
+            small_payload: Vec::new(),
+            unread_payload: 0,
             incoming: IncomingState::Open,
             refusal: None,
             retired: false,
@@ -200,7 +200,7 @@ impl<T: Stream> FramedStream<T> {
     /// it, closed it, or has more than [`DISCARD_LIMIT`] bytes in flight. The caller limits the
     /// wait.
     pub async fn recycle(mut self) -> Option<StandingConnection<T>> {
-        if self.owed > 0 {
+        if self.unwritten_payload > 0 {
             return None;
         }
         if !self.state.is_over() {
@@ -254,7 +254,8 @@ impl<T: Stream> FramedStream<T> {
                 FrameType::Open => {
                     ready!(self.poll_small(cx, head.payload_len()))?;
                     self.state.on_receive(Step::Open).map_err(violation)?;
-                    let open = StreamOpen::decode_payload(&self.small).map_err(violation)?;
+                    let open =
+                        StreamOpen::decode_payload(&self.small_payload).map_err(violation)?;
                     self.next_frame();
                     return Poll::Ready(Ok(Some(OpeningState::Stream(open))));
                 }
@@ -265,7 +266,8 @@ impl<T: Stream> FramedStream<T> {
                 // A reset that crossed the end of the previous stream.
                 FrameType::Reset => {
                     ready!(self.poll_small(cx, head.payload_len()))?;
-                    let reset = StreamReset::decode_payload(&self.small).map_err(violation)?;
+                    let reset =
+                        StreamReset::decode_payload(&self.small_payload).map_err(violation)?;
                     let step = Step::Reset {
                         stream: reset.stream,
                     };
@@ -287,8 +289,8 @@ impl<T: Stream> FramedStream<T> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.incoming == IncomingState::Open {
-            if self.due > 0 {
-                let len = buf.remaining().min(self.due);
+            if self.unread_payload > 0 {
+                let len = buf.remaining().min(self.unread_payload);
                 let mut part = ReadBuf::new(buf.initialize_unfilled_to(len));
                 ready!(Pin::new(&mut self.io).poll_read(cx, &mut part))?;
                 let read = part.filled().len();
@@ -296,7 +298,7 @@ impl<T: Stream> FramedStream<T> {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
                 buf.advance(read);
-                self.due -= read;
+                self.unread_payload -= read;
                 return Poll::Ready(Ok(()));
             }
             let Some(head) = ready!(self.poll_head(cx, false))? else {
@@ -305,7 +307,7 @@ impl<T: Stream> FramedStream<T> {
             match head.kind() {
                 FrameType::Data => {
                     self.state.on_receive(Step::Data).map_err(violation)?;
-                    self.due = head.payload_len();
+                    self.unread_payload = head.payload_len();
                 }
                 FrameType::End => {
                     self.state.on_receive(Step::End).map_err(violation)?;
@@ -313,7 +315,8 @@ impl<T: Stream> FramedStream<T> {
                 }
                 FrameType::Reset => {
                     ready!(self.poll_small(cx, head.payload_len()))?;
-                    let reset = StreamReset::decode_payload(&self.small).map_err(violation)?;
+                    let reset =
+                        StreamReset::decode_payload(&self.small_payload).map_err(violation)?;
                     let step = Step::Reset {
                         stream: reset.stream,
                     };
@@ -352,22 +355,22 @@ impl<T: Stream> FramedStream<T> {
     /// Collects the payload of a small frame, which may arrive in pieces. Its head has been
     /// checked, so `len` is within the limit of its type.
     fn poll_small(&mut self, cx: &mut Context<'_>, len: usize) -> Poll<io::Result<()>> {
-        while self.small.len() < len {
+        while self.small_payload.len() < len {
             let mut bytes = [0; MAX_OPEN];
-            let missing = (len - self.small.len()).min(MAX_OPEN);
+            let missing = (len - self.small_payload.len()).min(MAX_OPEN);
             let mut buf = ReadBuf::new(bytes.get_mut(..missing).unwrap_or_default());
             ready!(Pin::new(&mut self.io).poll_read(cx, &mut buf))?;
             if buf.filled().is_empty() {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
-            self.small.extend_from_slice(buf.filled());
+            self.small_payload.extend_from_slice(buf.filled());
         }
         Poll::Ready(Ok(()))
     }
 
     fn next_frame(&mut self) {
         self.head_read = 0;
-        self.small = Vec::new();
+        self.small_payload = Vec::new();
     }
 }
 
@@ -398,16 +401,18 @@ impl<T: Stream> AsyncWrite for FramedStream<T> {
         if buf.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        if this.owed == 0 {
+        if this.unwritten_payload == 0 {
             if this.state.on_send(Step::Data).is_err() {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
             }
             let len = buf.len().min(MAX_CHUNK);
             let head = Head::new(FrameType::Data, len).map_err(violation)?;
             this.queued.extend_from_slice(&head.encode());
-            this.owed = len;
+            this.unwritten_payload = len;
         }
-        let payload = buf.get(..buf.len().min(this.owed)).unwrap_or_default();
+        let payload = buf
+            .get(..buf.len().min(this.unwritten_payload))
+            .unwrap_or_default();
         loop {
             let front = this.queued.get(this.queued_sent..).unwrap_or_default();
             // Head and payload in one call, so that they share a TLS record.
@@ -423,21 +428,21 @@ impl<T: Stream> AsyncWrite for FramedStream<T> {
                 this.queued_sent = 0;
             }
             if sent > of_front {
-                this.owed -= sent - of_front;
+                this.unwritten_payload -= sent - of_front;
                 return Poll::Ready(Ok(sent - of_front));
             }
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.owed == 0 {
+        if self.unwritten_payload == 0 {
             ready!(self.poll_queued(cx))?;
         }
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.owed > 0 {
+        if self.unwritten_payload > 0 {
             return Poll::Ready(Err(violation("a chunk was left half written")));
         }
         if self.state.on_send(Step::End).is_ok() {

@@ -65,7 +65,7 @@ impl Workers {
         &self.handles
     }
 
-    /// Runs `future` on the worker `index` (modulo their number) and hands its output back.
+    /// Runs `future` on the worker `index` (modulo their number) and returns its output.
     /// Must be called on another runtime; dropping the future does not stop the work.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub const LIFETIME: Duration = Duration::from_secs(90);
 
 /// Maximum time by which a server's clock may be ahead. If the clock is behind, [`LIFETIME`] is
 /// shorter by that time.
-pub const AHEAD: Duration = Duration::from_secs(30);
+pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 /// Length of a proof's nonce, in bytes.
 pub const NONCE_LEN: usize = 16;
@@ -138,7 +138,10 @@ pub fn verify(
         ("type", &*proof.tunnel_type, subject.tunnel_type),
         ("labels", &*proof.labels_sha256, &*subject.labels_sha256()),
     ];
-    if let Some((what, ..)) = about.iter().find(|(_, signed, is)| signed != is) {
+    if let Some((what, ..)) = about
+        .iter()
+        .find(|(_, signed, expected)| signed != expected)
+    {
         return Err(AdmissionError::OtherSubject(what));
     }
     let (issued, expires) = (time(&proof.issued_at)?, time(&proof.expires_at)?);
@@ -146,7 +149,7 @@ pub fn verify(
     if lifetime > signed(LIFETIME) || lifetime.is_negative() {
         return Err(AdmissionError::Lifetime);
     }
-    if issued.duration_since(now) > signed(AHEAD) {
+    if issued.duration_since(now) > signed(MAX_CLOCK_SKEW) {
         return Err(AdmissionError::NotYet);
     }
     if now >= expires {
@@ -223,7 +226,7 @@ impl Proof {
         Ok(proof)
     }
 
-    /// The signed bytes: the texts in their given form, each prefixed with its length, so that
+    /// The signed bytes: each text unchanged and prefixed with its length, so that
     /// different proofs have different bytes.
     fn signed(&self) -> Vec<u8> {
         let version = self.version.to_be_bytes();

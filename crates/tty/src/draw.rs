@@ -30,7 +30,7 @@ pub struct View<'a> {
     /// Text of the last row; the screen is above it.
     pub status: &'a str,
     /// Keys go to the command: the terminal sends them in the form that the command requested.
-    pub typing: bool,
+    pub is_typing: bool,
 }
 
 impl Painter {
@@ -73,7 +73,7 @@ impl Painter {
         }
         self.rows = rows;
         self.place_cursor(&mut out, screen, view.window);
-        let keys = view.typing && screen.terminal().cursor_key_app_mode();
+        let keys = view.is_typing && screen.terminal().cursor_key_app_mode();
         if self.keys.replace(keys) != Some(keys) {
             out.push_str(if keys { "\x1b[?1h" } else { "\x1b[?1l" });
         }
@@ -83,7 +83,7 @@ impl Painter {
     fn place_cursor(&mut self, out: &mut String, screen: &Screen, window: Size) {
         let cursor = screen.terminal().cursor();
         let part = Part::of(screen, window);
-        let shown = part.place(cursor.row, column(screen), window);
+        let shown = part.position_in_window(cursor.row, column(screen), window);
         let cursor = match shown.filter(|_| cursor.visible) {
             Some((row, col)) => format!("\x1b[{};{}H\x1b[?25h", row + 1, col + 1),
             None => "\x1b[?25l".to_owned(),
@@ -96,7 +96,7 @@ impl Painter {
 }
 
 /// The sequence that restores a terminal after drawing.
-pub const LEAVE: &str = "\x1b[0m\x1b[?1l\x1b[?25h";
+pub const RESTORE: &str = "\x1b[0m\x1b[?1l\x1b[?25h";
 
 /// Column of the cursor. A cursor behind the last column waits for the next character, and is shown
 /// in the last column.
@@ -123,7 +123,7 @@ impl Part {
     }
 
     /// Position in the window of a position on the screen.
-    fn place(&self, row: usize, col: usize, window: Size) -> Option<(usize, usize)> {
+    fn position_in_window(&self, row: usize, col: usize, window: Size) -> Option<(usize, usize)> {
         let row = row.checked_sub(self.top)?;
         let col = col.checked_sub(self.left)?;
         let fits = row + 1 < usize::from(window.rows) && col < usize::from(window.cols);
@@ -214,7 +214,7 @@ fn status(text: &str, width: usize) -> String {
         }
         out.push(c);
         col += columns;
-        // For the same reason as in the rows above.
+        // Terminals do not agree on its width, as in the rows above.
         moved = !c.is_ascii();
     }
     out
@@ -242,7 +242,7 @@ mod tests {
         View {
             window,
             status: "watching",
-            typing: true,
+            is_typing: true,
         }
     }
 
@@ -366,7 +366,7 @@ mod tests {
         screen.feed(b"\x1b[?1h");
         assert_eq!(painter.paint(&screen, window), "\x1b[?1h");
         let watching = View {
-            typing: false,
+            is_typing: false,
             ..window
         };
         assert_eq!(painter.paint(&screen, watching), "\x1b[?1l");

@@ -2,7 +2,7 @@
 //!
 //! A registered server proves with its signing key that it is the enrolled one
 //! ([`crate::admission`]). Clients that seal messages to it ([`crate::seal`]) identify it by its
-//! encryption key. All texts are base64url without padding, and have exactly one spelling.
+//! encryption key. All texts are canonical base64url without padding.
 
 use std::fmt;
 
@@ -257,7 +257,7 @@ impl SigningPublicKey {
         Self::from_der(&decode::<SPKI_LEN>(text)?)
     }
 
-    /// Parses DER. Only an uncompressed point is accepted, so that a key has one spelling and one
+    /// Parses DER. Only an uncompressed point is accepted, so that a key has one encoding and one
     /// id.
     ///
     /// # Errors

@@ -14,7 +14,7 @@
 //!   session of the person, takes control without a grant, dismisses participants, and answers
 //!   requests of its own party. Participants with credentials of one chain
 //!   ([`Root`](types::root::Root)) are one party.
-//! - **Each key has an owner.** Every input that passes is recorded with its participant.
+//! - **Input has an author.** All accepted input is recorded with its participant.
 //! - **Viewers do not slow a session down.** A viewer's queue is bounded. A viewer that falls behind loses
 //!   the waiting output, and gets the current screen when it is ready again. Only the controller
 //!   sets the pace.
@@ -65,8 +65,8 @@ pub const TERMINATE_GRACE: Duration = Duration::from_secs(4);
 /// closed.
 pub const KILL_GRACE: Duration = Duration::from_secs(1);
 
-/// Time that the server has to report that the command runs: as long as accounts of a directory
-/// take.
+/// Time that the server has to report that the command runs: lookups in a directory service
+/// may take this long.
 pub const ANSWER_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Error of a session that lost its server.

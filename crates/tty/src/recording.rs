@@ -259,14 +259,8 @@ impl Recorder {
         }
     }
 
-    /// Counts an entry that will never be stored. The next record reports the number of such
-    /// entries.
-    pub fn lose(&mut self) {
-        self.lose_many(1);
-    }
-
-    /// Counts `entries` entries that will never be stored.
-    pub fn lose_many(&mut self, entries: u64) {
+    /// Counts `entries` entries that will never be stored. The next record reports their number.
+    pub fn count_lost_entries(&mut self, entries: u64) {
         if self.state != State::Full {
             self.lost = self.lost.saturating_add(entries);
         }
@@ -283,7 +277,7 @@ impl Recorder {
     }
 
     /// Ends the recording early: the next record reports that it is full.
-    pub fn fill(&mut self) {
+    pub fn end_early(&mut self) {
         if self.state == State::Recording {
             self.state = State::Filling;
         }

@@ -22,7 +22,7 @@ pub const MAX_COLS: u16 = 600;
 /// Makes a terminal start each line at its left end (LNM, ECMA-48 section 7.2.9). This is for
 /// output of pipes: the kernel's terminal inserts a carriage return before the end of a line, and
 /// pipes do not.
-pub const NEW_LINES: &str = "\x1b[20h";
+pub const SET_NEW_LINE_MODE: &str = "\x1b[20h";
 
 /// Maximum size of a snapshot, in bytes: one message. A screen whose colours need more is drawn
 /// without them.
@@ -83,7 +83,7 @@ impl Screen {
         let scrolls = top.is_some_and(|top| self.terminal.resolve(&top).is_none())
             && self.terminal.cursor().row + 1 == rows;
         if scrolls {
-            for looks in cut.looks() {
+            for looks in cut.attribute_sequences() {
                 self.terminal.feed(looks);
             }
         } else {
@@ -126,7 +126,7 @@ impl Screen {
         if snapshot.len() + conceal::MARGIN > MAX_SNAPSHOT {
             snapshot = self.plain();
         }
-        self.conceal.go_on(RESET, &mut snapshot);
+        self.conceal.continue_after_snapshot(RESET, &mut snapshot);
         snapshot.into()
     }
 
@@ -162,17 +162,17 @@ impl std::fmt::Debug for Screen {
 #[derive(Debug, Default)]
 pub(crate) struct Utf8 {
     /// Start of an incomplete character, at most three bytes.
-    begun: Vec<u8>,
+    incomplete: Vec<u8>,
 }
 
 impl Utf8 {
     /// All characters that are complete with these bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
         let joined;
-        let bytes = if self.begun.is_empty() {
+        let bytes = if self.incomplete.is_empty() {
             bytes
         } else {
-            joined = [&self.begun, bytes].concat();
+            joined = [&self.incomplete, bytes].concat();
             &joined
         };
         let mut text = String::with_capacity(bytes.len());
@@ -187,13 +187,13 @@ impl Utf8 {
                 text.push(char::REPLACEMENT_CHARACTER);
             }
         }
-        self.begun = begun;
+        self.incomplete = begun;
         text
     }
 
     /// The replacement for an incomplete character at the end.
     pub(crate) fn finish(&mut self) -> &'static str {
-        if std::mem::take(&mut self.begun).is_empty() {
+        if std::mem::take(&mut self.incomplete).is_empty() {
             ""
         } else {
             "\u{fffd}"
@@ -213,7 +213,7 @@ fn bounded(size: Size) -> Size {
     }
 }
 
-/// RIS: the initial state of a terminal.
+/// RIS: resets a terminal to its initial state.
 const RESET: &str = "\x1bc";
 
 #[cfg(test)]

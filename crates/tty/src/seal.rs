@@ -129,7 +129,7 @@ impl Identity {
         let encapsulated = rustls::crypto::hpke::EncapsulatedSecret(encapsulated.to_vec());
         SUITE
             .open(&encapsulated, info, aad, sealed, &self.private)
-            .map_err(|_| SealError::NotForUs)
+            .map_err(|_| SealError::WrongRecipient)
     }
 }
 
@@ -147,7 +147,7 @@ pub enum SealError {
     Version,
     /// The message was sealed to another key, or changed on the way.
     #[error("sealed for another key, or changed on the way")]
-    NotForUs,
+    WrongRecipient,
     /// The client is not among the authorized ones.
     #[error("the client is not authorized")]
     Unauthorized,

@@ -20,7 +20,7 @@ mod tests;
 use std::time::Duration;
 
 pub use client::{Client, ClientCommand, ClientError};
-pub use output::Output;
+pub use output::ReplayBuffer;
 pub use server::{Command, Exit, Server, Settings, Start};
 
 /// Time within which a client must send its `Open`: as in the published server.

@@ -27,12 +27,12 @@ impl Addresses {
 
     /// Destination of a packet to this peer. Another allocation of this relay is reached directly,
     /// because a NAT may not support hairpinning.
-    pub(crate) fn outward(&self, peer: SocketAddr) -> SocketAddr {
+    pub(crate) fn to_local(&self, peer: SocketAddr) -> SocketAddr {
         self.translate(peer, |bound, announced| (announced, bound))
     }
 
     /// Sender of a packet, with the address that clients use.
-    pub(crate) fn inward(&self, peer: SocketAddr) -> SocketAddr {
+    pub(crate) fn to_public(&self, peer: SocketAddr) -> SocketAddr {
         self.translate(peer, |bound, announced| (bound, announced))
     }
 
@@ -72,8 +72,8 @@ mod tests {
         let relay = addresses("10.0.0.7", "198.41.0.4");
         let outer: SocketAddr = "198.41.0.4:40001".parse().unwrap();
         let inner: SocketAddr = "10.0.0.7:40001".parse().unwrap();
-        assert_eq!(relay.outward(outer), inner);
-        assert_eq!(relay.inward(inner), outer);
+        assert_eq!(relay.to_local(outer), inner);
+        assert_eq!(relay.to_public(inner), outer);
         for other in [
             "198.41.0.4:22",
             "10.0.0.7:22",
@@ -81,7 +81,10 @@ mod tests {
             "[::1]:40001",
         ] {
             let other = other.parse().unwrap();
-            assert_eq!((relay.outward(other), relay.inward(other)), (other, other));
+            assert_eq!(
+                (relay.to_local(other), relay.to_public(other)),
+                (other, other)
+            );
         }
     }
 
@@ -92,7 +95,7 @@ mod tests {
             addresses("0.0.0.0", "198.41.0.4"),
         ] {
             let own = "198.41.0.4:40001".parse().unwrap();
-            assert_eq!((relay.outward(own), relay.inward(own)), (own, own));
+            assert_eq!((relay.to_local(own), relay.to_public(own)), (own, own));
         }
     }
 }

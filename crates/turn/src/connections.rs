@@ -81,7 +81,7 @@ async fn connection(
     };
     gauge.increment(1.0);
     let outbound = Arc::new(Outbound::default());
-    worker.stream_began(client, Arc::clone(&outbound));
+    worker.register_stream(client, Arc::clone(&outbound));
     let _ended = ConnectionCleanup {
         worker: Arc::clone(&worker),
         client,
@@ -123,7 +123,7 @@ struct ConnectionCleanup<'a> {
 impl Drop for ConnectionCleanup<'_> {
     fn drop(&mut self) {
         self.gauge.decrement(1.0);
-        self.worker.stream_ended(self.client);
+        self.worker.unregister_stream(self.client);
     }
 }
 
@@ -145,9 +145,9 @@ async fn exchange<S: AsyncRead + AsyncWrite + Unpin + Send>(
     let Some((joined, rest)) = over else {
         return Ok(());
     };
-    let JoinedPeer { join, held } = *joined;
+    let JoinedPeer { join, guard: held } = *joined;
     let mut stream = read.unsplit(write);
-    outbound.answer(&join.answer);
+    outbound.push_response(&join.answer);
     let (mut buffer, mut lengths) = (Vec::new(), Vec::new());
     if outbound.take(&mut buffer, &mut lengths).await {
         stream.write_all(&buffer).await?;
@@ -184,7 +184,7 @@ async fn read_frames(
                     start += bytes + padding;
                     match worker.handle_frame(now, client, message) {
                         InputOutcome::NoResponse => {}
-                        InputOutcome::Answer(answer) => outbound.answer(&answer),
+                        InputOutcome::Answer(answer) => outbound.push_response(&answer),
                         InputOutcome::Joined(joined) => {
                             return Ok(Some((joined, buffer.split_off(start))));
                         }

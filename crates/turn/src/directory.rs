@@ -25,7 +25,7 @@ pub struct Directory {
     realm: String,
     /// Key from the secret in a file. It has precedence over the platform's.
     configured_key: Option<Arc<PasswordKey>>,
-    known: RwLock<DirectoryState>,
+    state: RwLock<DirectoryState>,
     /// Usage by id of the project. It is kept when the project is removed.
     meters: RwLock<HashMap<Arc<str>, Arc<Meter>>>,
 }
@@ -33,7 +33,7 @@ pub struct Directory {
 #[derive(Debug, Default)]
 struct DirectoryState {
     /// True after the first full update.
-    is_informed: bool,
+    has_snapshot: bool,
     keys: Option<Keys>,
     projects: HashMap<String, Project>,
     /// Endpoint to id.
@@ -82,7 +82,7 @@ impl Directory {
         Self {
             realm: realm.to_owned(),
             configured_key: own.map(Arc::new),
-            known: RwLock::default(),
+            state: RwLock::default(),
             meters: RwLock::default(),
         }
     }
@@ -103,27 +103,27 @@ impl Directory {
             ));
         }
         let mut fresh = DirectoryState {
-            is_informed: true,
+            has_snapshot: true,
             ..DirectoryState::default()
         };
         for item in items {
             fresh.put(item, &self.realm);
         }
-        *self.known.write() = fresh;
+        *self.state.write() = fresh;
         Ok(())
     }
 
     /// Applies changes in their order.
     pub fn apply(&self, items: Vec<Item>) {
-        let mut known = self.known.write();
+        let mut known = self.state.write();
         for item in items {
             known.put(item, &self.realm);
         }
     }
 
     /// True after the first full update.
-    pub fn is_informed(&self) -> bool {
-        self.known.read().is_informed
+    pub fn has_snapshot(&self) -> bool {
+        self.state.read().has_snapshot
     }
 
     /// Usage of each project since the last call: id, allocations, bytes.
@@ -159,7 +159,7 @@ impl Directory {
 
 impl Authority for Directory {
     fn password_key(&self, username: &Username<'_>) -> Option<Arc<PasswordKey>> {
-        let known = self.known.read();
+        let known = self.state.read();
         match username.kind {
             Kind::Api => {
                 let platform_key = || known.keys.as_ref().and_then(|keys| keys.api.clone());
@@ -170,8 +170,8 @@ impl Authority for Directory {
     }
 
     fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, NotAllowedError> {
-        let known = self.known.read();
-        if !known.is_informed {
+        let known = self.state.read();
+        if !known.has_snapshot {
             // Without data of the platform, only credentials that it issued are trusted.
             let project: Arc<str> = username.project_endpoint.into();
             return match username.kind {

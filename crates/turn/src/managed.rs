@@ -96,7 +96,7 @@ impl LinkHandle {
     }
 }
 
-/// Reports usage until `stop`, and then the rest.
+/// Reports usage until `stop`, and once more after it.
 async fn keep_reporting(
     directory: Arc<Directory>,
     records: Records,

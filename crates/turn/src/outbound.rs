@@ -30,12 +30,12 @@ impl Queue {
 
 /// Maximum bytes of data: about a tenth of a second of a good video. Older data is useless.
 const MAX_BYTES: usize = 256 * 1024;
-/// Maximum number of frames. Of small frames, no more can be sent in that time either.
+/// Maximum number of frames: as many small ones as can be sent in that time.
 const MAX_FRAMES: usize = 4096;
 
 impl Outbound {
     /// Queues data, which may be lost.
-    pub(crate) fn offer(&self, frame: &[u8]) {
+    pub(crate) fn push_data(&self, frame: &[u8]) {
         let mut queue = self.queue.lock();
         if queue.bytes.len() + frame.len() <= MAX_BYTES && queue.lengths.len() < MAX_FRAMES {
             queue.push(frame);
@@ -45,7 +45,7 @@ impl Outbound {
     }
 
     /// Queues a response, which must not be lost.
-    pub(crate) fn answer(&self, frame: &[u8]) {
+    pub(crate) fn push_response(&self, frame: &[u8]) {
         let mut queue = self.queue.lock();
         // Data cannot fill the part of the queue that is reserved for responses.
         if queue.bytes.len() + frame.len() <= 2 * MAX_BYTES {
@@ -93,9 +93,9 @@ mod tests {
     async fn data_that_does_not_fit_is_lost_and_responses_are_not() {
         let outbound = Outbound::default();
         for _ in 0..1000 {
-            outbound.offer(&[1; 1000]);
+            outbound.push_data(&[1; 1000]);
         }
-        outbound.answer(&[2; 100]);
+        outbound.push_response(&[2; 100]);
         let mut taken = Vec::new();
         let mut lengths = Vec::new();
         assert!(outbound.take(&mut taken, &mut lengths).await);
@@ -104,12 +104,12 @@ mod tests {
         taken.clear();
         lengths.clear();
         for _ in 0..5000 {
-            outbound.offer(&[1]);
+            outbound.push_data(&[1]);
         }
         assert!(outbound.take(&mut taken, &mut lengths).await);
         assert_eq!((taken.len(), lengths.len()), (4096, 4096), "small ones");
         for _ in 0..6 {
-            outbound.answer(&vec![2; 100_000]);
+            outbound.push_response(&vec![2; 100_000]);
         }
         assert!(
             !outbound.take(&mut taken, &mut lengths).await,

@@ -74,12 +74,12 @@ impl Ports {
         self.range.contains(&port) && free & (1 << (port % 64)) == 0
     }
 
-    /// Takes the ports that `which` derives from the first one that `fits`.
+    /// Takes the ports that `ports_of` derives from the first candidate.
     fn find<const N: usize>(
         &self,
         random: u64,
-        fits: impl Fn(u64) -> u64,
-        which: impl Fn(u16) -> [u16; N],
+        candidates_in: impl Fn(u64) -> u64,
+        ports_of: impl Fn(u16) -> [u16; N],
     ) -> Option<[Port; N]> {
         let mut free = self.free.lock();
         let [bit, high, low, ..] = random.to_le_bytes();
@@ -88,7 +88,7 @@ impl Ports {
         let Range { start, end } = self.words;
         let first = start + place % self.words.len().max(1);
         for index in (first..end).chain(start..first) {
-            let candidates = fits(free.get(index).copied().unwrap_or(0));
+            let candidates = candidates_in(free.get(index).copied().unwrap_or(0));
             if candidates == 0 {
                 continue;
             }
@@ -96,7 +96,7 @@ impl Ports {
             let offset = candidates.rotate_right(turn).trailing_zeros();
             let offset = (offset + turn) % u64::BITS;
             let port = u16::try_from(index * 64).ok()? | u16::try_from(offset).ok()?;
-            let ports = which(port);
+            let ports = ports_of(port);
             for port in ports {
                 set(&mut free, port, false);
             }

@@ -23,7 +23,7 @@ use transport::Workers;
 
 use crate::config::TurnConfig;
 use crate::connections;
-use crate::core::tcp::Lane;
+use crate::core::tcp::CorePosition;
 use crate::core::{Nonces, Peers, Quotas, SharedState};
 use crate::directory::Directory;
 use crate::managed::{LinkHandle, PlatformLink};
@@ -104,7 +104,7 @@ pub async fn start_with_clock(
     let acceptor = config.certificate.clone().map(acceptor).transpose()?;
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
     let workers = Workers::per_core("svc-turn").map_err(StartError::Workers)?;
-    let bound = Bound::bind(&config, workers.count())?;
+    let bound = BoundListeners::bind(&config, workers.count())?;
     let server = server(&config, &bound, Arc::clone(&directory), Arc::clone(&clock))?;
 
     let (listeners, tls_listeners) = (bound.plain.clone(), bound.tls.clone());
@@ -118,7 +118,7 @@ pub async fn start_with_clock(
         ));
     }
     // With its own secret a relay can serve immediately; otherwise it needs the platform's secret.
-    readiness.set_ready(secret.is_some() || directory.is_informed());
+    readiness.set_ready(secret.is_some() || directory.has_snapshot());
     let following = managed.map(|managed| managed.follow(clock));
     info!(
         listeners = ?listeners, tls = ?tls_listeners, realm = config.realm,
@@ -147,7 +147,7 @@ pub async fn start_with_clock(
 
 fn server(
     config: &TurnConfig,
-    bound: &Bound,
+    bound: &BoundListeners,
     directory: Arc<Directory>,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<Server>, StartError> {
@@ -188,7 +188,7 @@ fn server(
 
 /// Distributes the sockets to the workers.
 async fn serve(
-    bound: Bound,
+    bound: BoundListeners,
     server: &Arc<Server>,
     workers: &Workers,
     acceptor: Option<TlsAcceptor>,
@@ -196,9 +196,9 @@ async fn serve(
     let mut all = Vec::new();
     let of = u32::try_from(bound.shares.len()).unwrap_or(u32::MAX);
     for (index, share) in bound.shares.into_iter().enumerate() {
-        let lane = Lane {
+        let lane = CorePosition {
             index: u32::try_from(index).unwrap_or(u32::MAX),
-            of,
+            count: of,
         };
         let (server, acceptor) = (Arc::clone(server), acceptor.clone());
         let starting = workers.run(index, async move {
@@ -228,7 +228,7 @@ async fn serve(
 }
 
 /// The bound sockets of all listeners.
-struct Bound {
+struct BoundListeners {
     plain: Vec<SocketAddr>,
     tls: Vec<SocketAddr>,
     shares: Vec<WorkerSockets>,
@@ -242,7 +242,7 @@ struct WorkerSockets {
     tls: Vec<TcpListener>,
 }
 
-impl Bound {
+impl BoundListeners {
     fn bind(config: &TurnConfig, workers: usize) -> Result<Self, StartError> {
         let mut bound = Self {
             plain: Vec::new(),
@@ -429,7 +429,7 @@ async fn run_until_stopped(parts: Parts, shutdown: Shutdown) {
                 let count = serving.iter().map(|worker| worker.connections()).sum::<usize>();
                 let count = u32::try_from(count).unwrap_or(u32::MAX);
                 server.metrics.peer_connections.set(f64::from(count));
-                server.relays.expire(server.now().at);
+                server.relays.expire(server.now().monotonic);
                 if let Some(following) = &following {
                     following.refresh();
                 }

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use self::relay::{Reader, RelaySocket, Relays, random};
 use self::streams::{Origin, PeerStream};
 use crate::core::packet::{HEADROOM, TAILROOM};
-use crate::core::tcp::{self, ConnectionNumber, Join, Lane, Unreachable};
+use crate::core::tcp::{self, ConnectionNumber, CorePosition, Join, Unreachable};
 use crate::core::{self, Action, AllocationId, Client, Core, Millis, Time, Transport};
 use crate::metrics::TurnMetrics;
 use crate::outbound::Outbound;
@@ -48,15 +48,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The worker of the peer connection that a client's connection wants to bind.
+    /// The worker with the peer connection that a `ConnectionBind` request names.
     fn worker_of(&self, bytes: &[u8]) -> Option<Arc<Worker>> {
         let workers = self.workers.get()?;
-        workers.get(tcp::binds(bytes, workers.len())?)?.upgrade()
+        workers
+            .get(tcp::core_of_bind(bytes, workers.len())?)?
+            .upgrade()
     }
 
     /// True if a socket may exchange data with this peer. Of the relay's own addresses only those
     /// of allocations are permitted, in both directions.
-    fn reaches(&self, transport: Transport, peer: SocketAddr) -> bool {
+    fn permits_peer(&self, transport: Transport, peer: SocketAddr) -> bool {
         !self.core.peers.is_own(peer.ip()) || self.relays.is_relayed(transport, peer)
     }
 
@@ -64,7 +66,7 @@ impl Server {
         let at = self.started.elapsed().as_millis();
         Time {
             unix: self.clock.now().as_second(),
-            at: Millis(u64::try_from(at).unwrap_or(u64::MAX)),
+            monotonic: Millis(u64::try_from(at).unwrap_or(u64::MAX)),
         }
     }
 
@@ -107,7 +109,7 @@ impl Worker {
     /// The sockets cannot be polled.
     pub(crate) fn new(
         server: Arc<Server>,
-        lane: Lane,
+        lane: CorePosition,
         udp: Vec<std::net::UdpSocket>,
     ) -> std::io::Result<Arc<Self>> {
         let udp: std::io::Result<Box<[UdpSocket]>> =
@@ -212,11 +214,11 @@ impl Worker {
         match core.on_client_packet(now, client, bytes) {
             Action::NoAction => InputOutcome::NoResponse,
             Action::Answer(answer) => InputOutcome::Answer(answer),
-            Action::Send { peer, .. } if !self.server.reaches(Transport::Udp, peer) => {
+            Action::Send { peer, .. } if !self.server.permits_peer(Transport::Udp, peer) => {
                 InputOutcome::NoResponse
             }
             Action::Send { socket, peer, data } => {
-                let peer = self.server.relays.addresses.outward(peer);
+                let peer = self.server.relays.addresses.to_local(peer);
                 // A lost datagram is acceptable.
                 socket.send(data, peer).ok();
                 InputOutcome::NoResponse
@@ -226,7 +228,7 @@ impl Worker {
                     worker: self,
                     id: open.id,
                 };
-                let opened = self.server.relays.open(open, now.at, &reader);
+                let opened = self.server.relays.open(open, now.monotonic, &reader);
                 InputOutcome::Answer(core.opened(now, opened))
             }
             Action::Dial {
@@ -244,7 +246,10 @@ impl Worker {
                     worker: Arc::clone(self),
                     number: join.number,
                 };
-                InputOutcome::Joined(Box::new(JoinedPeer { join: *join, held }))
+                InputOutcome::Joined(Box::new(JoinedPeer {
+                    join: *join,
+                    guard: held,
+                }))
             }
         }
     }
@@ -265,10 +270,10 @@ impl Worker {
 
     fn dial(self: &Arc<Self>, number: ConnectionNumber, origin: Option<Origin>, peer: SocketAddr) {
         let relays = &self.server.relays;
-        let is_reached = self.server.reaches(Transport::Tcp, peer);
+        let is_reached = self.server.permits_peer(Transport::Tcp, peer);
         match origin {
             Some(origin) if is_reached => {
-                let peer = relays.addresses.outward(peer);
+                let peer = relays.addresses.to_local(peer);
                 let dialling = streams::dial(Arc::clone(self), number, origin, peer);
                 self.server.tasks.spawn(dialling);
             }
@@ -289,8 +294,8 @@ impl Worker {
 
     /// Handles a peer's connection to a relayed address.
     pub(crate) fn on_peer_connected(&self, id: AllocationId, peer: SocketAddr, stream: PeerStream) {
-        let peer = self.server.relays.addresses.inward(peer);
-        if !self.server.reaches(Transport::Tcp, peer) {
+        let peer = self.server.relays.addresses.to_public(peer);
+        if !self.server.permits_peer(Transport::Tcp, peer) {
             return;
         }
         let now = self.server.now();
@@ -304,12 +309,12 @@ impl Worker {
             return;
         };
         if let Some(stream) = self.streams.lock().get(&client.connection) {
-            stream.answer(&message);
+            stream.push_response(&message);
         }
     }
 
     /// Reads the available datagrams of peers.
-    fn pull_peers(&self, id: AllocationId, socket: &UdpSocket) {
+    fn read_peer_datagrams(&self, id: AllocationId, socket: &UdpSocket) {
         let now = self.server.now();
         BUFFER.with_borrow_mut(|buffer| {
             let mut core = self.core.lock();
@@ -323,9 +328,9 @@ impl Worker {
                     // ICMP reported that the peer's port or host is unreachable.
                     Err(_) => continue,
                 };
-                let peer = self.server.relays.addresses.inward(peer);
-                // Of this machine only other allocations may be peers.
-                if !self.server.reaches(Transport::Udp, peer) {
+                let peer = self.server.relays.addresses.to_public(peer);
+                // On this machine, only other allocations may be peers.
+                if !self.server.permits_peer(Transport::Udp, peer) {
                     continue;
                 }
                 let Some((client, wrap)) = core.on_peer_datagram(now, id, peer, length) else {
@@ -344,7 +349,7 @@ impl Worker {
     fn send_to_client(&self, client: Client, bytes: &[u8]) {
         if client.is_stream() {
             if let Some(stream) = self.streams.lock().get(&client.connection) {
-                stream.offer(bytes);
+                stream.push_data(bytes);
             }
         } else if let Some(socket) = self.udp.get(usize::from(client.listener)) {
             socket.try_send_to(bytes, client.address).ok();
@@ -352,12 +357,12 @@ impl Worker {
     }
 
     /// Registers a connection over which data can be sent.
-    pub(crate) fn stream_began(&self, client: Client, outbound: Arc<Outbound>) {
+    pub(crate) fn register_stream(&self, client: Client, outbound: Arc<Outbound>) {
         self.streams.lock().insert(client.connection, outbound);
     }
 
     /// Removes a closed connection, which ends its allocation.
-    pub(crate) fn stream_ended(&self, client: Client) {
+    pub(crate) fn unregister_stream(&self, client: Client) {
         self.streams.lock().remove(&client.connection);
         self.core.lock().client_gone(client);
     }
@@ -400,7 +405,7 @@ pub(crate) enum InputOutcome {
 #[derive(Debug)]
 pub(crate) struct JoinedPeer {
     pub(crate) join: Join<PeerStream>,
-    pub(crate) held: ConnectionGuard,
+    pub(crate) guard: ConnectionGuard,
 }
 
 /// Counts a connection; dropping it removes the connection from the count.
@@ -427,7 +432,7 @@ impl Reader for SocketReader<'_> {
         let (worker, id) = (Arc::clone(self.worker), self.id);
         let task = tokio::spawn(async move {
             while socket.readable().await.is_ok() {
-                worker.pull_peers(id, &socket);
+                worker.read_peer_datagrams(id, &socket);
             }
         });
         task.abort_handle()

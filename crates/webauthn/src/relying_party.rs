@@ -64,7 +64,7 @@ pub struct PasskeyAssertion {
 impl RelyingParty {
     /// The platform at `base_url`, an origin: `scheme://host[:port]`. `None` if browsers support no
     /// passkeys there: at an address without a name, or without TLS beyond this machine.
-    pub fn at(base_url: &str) -> Option<Self> {
+    pub fn for_base_url(base_url: &str) -> Option<Self> {
         let (scheme, authority) = base_url.split_once("://")?;
         let host = match authority.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -94,11 +94,11 @@ impl RelyingParty {
     /// The reason, for the log.
     pub fn register(
         &self,
-        sent: Registration<'_>,
+        response: Registration<'_>,
         is_ours: impl FnOnce(&[u8]) -> bool,
     ) -> Result<NewPasskey, CeremonyError> {
-        self.asked(sent.client_data, "webauthn.create", is_ours)?;
-        let data = self.authenticator_data(attested(sent.attestation)?)?;
+        self.check_client_data(response.client_data, "webauthn.create", is_ours)?;
+        let data = self.authenticator_data(read_attestation_object(response.attestation)?)?;
         let credential = data
             .credential
             .ok_or(CeremonyError("the credential is missing"))?;
@@ -118,22 +118,22 @@ impl RelyingParty {
     pub fn verify(
         &self,
         public_key: &[u8],
-        sent: Assertion<'_>,
+        response: Assertion<'_>,
         is_ours: impl FnOnce(&[u8]) -> bool,
     ) -> Result<PasskeyAssertion, CeremonyError> {
-        self.asked(sent.client_data, "webauthn.get", is_ours)?;
-        let data = self.authenticator_data(sent.authenticator_data)?;
-        let client_data_hash = digest(&SHA256, sent.client_data);
-        let signed = [sent.authenticator_data, client_data_hash.as_ref()].concat();
-        PublicKey::read(&mut Reader::new(public_key))?.verify(&signed, sent.signature)?;
+        self.check_client_data(response.client_data, "webauthn.get", is_ours)?;
+        let data = self.authenticator_data(response.authenticator_data)?;
+        let client_data_hash = digest(&SHA256, response.client_data);
+        let signed = [response.authenticator_data, client_data_hash.as_ref()].concat();
+        PublicKey::read(&mut Reader::new(public_key))?.verify(&signed, response.signature)?;
         Ok(PasskeyAssertion {
             sign_count: data.sign_count,
             user_verified: data.user_verified(),
         })
     }
 
-    /// Checks that a page of the platform requested this, with a challenge of the platform.
-    fn asked(
+    /// Checks the client data: its type, its origin, and a challenge of the platform.
+    fn check_client_data(
         &self,
         client_data: &[u8],
         purpose: &str,
@@ -170,7 +170,7 @@ impl RelyingParty {
 }
 
 /// The authenticator data of an attestation object (section 6.5.4).
-fn attested(object: &[u8]) -> Result<&[u8], CeremonyError> {
+fn read_attestation_object(object: &[u8]) -> Result<&[u8], CeremonyError> {
     let mut reader = Reader::new(object);
     let pairs = reader.map()?;
     let (mut format, mut statement, mut data) = (None, None, None);

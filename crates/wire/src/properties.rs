@@ -29,21 +29,21 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
         ));
     }
     Ok(TunnelProperties {
-        name: word("name", wire.name.as_ref())?,
-        tunnel_type: word("type", wire.r#type.as_ref())?,
+        name: parse_value("name", wire.name.as_ref())?,
+        tunnel_type: parse_value("type", wire.r#type.as_ref())?,
         publish: flag(wire.publish),
-        protocol: word("protocol", wire.protocol.as_ref())?,
+        protocol: parse_value("protocol", wire.protocol.as_ref())?,
         labels: wire.labels.clone(),
-        geo_ip: words("geo_ip", &wire.geoip)?,
-        trusted_ips: words("trusted_ips", &wire.trusted_ips)?,
-        hostname: word("hostname", wire.hostname.as_ref())?,
+        geo_ip: parse_list("geo_ip", &wire.geoip)?,
+        trusted_ips: parse_list("trusted_ips", &wire.trusted_ips)?,
+        hostname: parse_value("hostname", wire.hostname.as_ref())?,
         port: port(wire)?,
-        tls_mode: word("tls_mode", wire.tls_mode.as_ref())?,
+        tls_mode: parse_value("tls_mode", wire.tls_mode.as_ref())?,
         tls_alpns: wire.tls_alpns.clone(),
         tls_ciphers: wire.tls_ciphers.clone(),
-        tls_min_version: word("tls_min_version", wire.tls_min_version.as_ref())?,
+        tls_min_version: parse_value("tls_min_version", wire.tls_min_version.as_ref())?,
         mtls_auth: flag(wire.mtls_auth),
-        http_version: word("http_version", wire.http_version.as_ref())?,
+        http_version: parse_value("http_version", wire.http_version.as_ref())?,
         http_use_tls: flag(wire.http_use_tls),
         upstream_tls: flag(wire.upstream_tls),
         datagram_guaranteed_delivery: flag(wire.datagram_guaranteed_delivery),
@@ -52,8 +52,8 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
         svc_auth: flag(wire.svc_auth),
         challenge_mode: flag(wire.challenge_mode),
         share: flag(wire.share),
-        allowed_origins: words("allowed_origins", &wire.allowed_origins)?,
-        pass_headers: words("pass_headers", &wire.pass_headers)?,
+        allowed_origins: parse_list("allowed_origins", &wire.allowed_origins)?,
+        pass_headers: parse_list("pass_headers", &wire.pass_headers)?,
     })
 }
 
@@ -132,12 +132,12 @@ impl OpenedTunnel {
     ///
     /// # Errors
     /// The first invalid field; a missing id is an error as well.
-    pub fn read(wire: &message::TunnelProperties) -> Result<Self, PropertyError> {
+    pub fn parse(wire: &message::TunnelProperties) -> Result<Self, PropertyError> {
         let creation_date = wire
             .creation_date
             .map(|at| Timestamp::new(at.seconds, at.nanos));
         Ok(Self {
-            id: word("id", wire.id.as_ref())?
+            id: parse_value("id", wire.id.as_ref())?
                 .ok_or_else(|| PropertyError::new("id", "missing in the engine's answer"))?,
             creation_date: creation_date
                 .transpose()
@@ -156,7 +156,7 @@ impl From<PropertyError> for Error {
     }
 }
 
-fn word<T: FromStr<Err: ToString>>(
+fn parse_value<T: FromStr<Err: ToString>>(
     field: &str,
     value: Option<&StringValue>,
 ) -> Result<Option<T>, PropertyError> {
@@ -167,7 +167,7 @@ fn word<T: FromStr<Err: ToString>>(
         .map_err(|error: T::Err| PropertyError::new(field, error.to_string()))
 }
 
-fn words<T: FromStr<Err: ToString>>(
+fn parse_list<T: FromStr<Err: ToString>>(
     field: &str,
     values: &[String],
 ) -> Result<Vec<T>, PropertyError> {

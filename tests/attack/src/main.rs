@@ -74,7 +74,7 @@ fn run() -> Result<usize> {
 struct Options {
     /// Time for all cases together, without starting the program.
     budget: Duration,
-    /// Of the pseudo-random choices: the same seed sends the same bytes.
+    /// Seed of the pseudo-random choices; the same seed sends the same bytes.
     seed: u64,
     /// The only case to run.
     only: Option<String>,

@@ -101,7 +101,7 @@ impl Target {
     /// The engine's peak resident memory and that of the agent of the open tunnel, in bytes.
     ///
     /// # Errors
-    /// A process is gone.
+    /// A process has exited.
     pub(crate) fn memory(&mut self) -> Result<(u64, u64)> {
         Ok((
             resident(self.engine.process().id())?,
@@ -112,7 +112,7 @@ impl Target {
     /// Number of descriptors that the engine has open.
     ///
     /// # Errors
-    /// The process is gone.
+    /// The process has exited.
     pub(crate) fn descriptors(&mut self) -> Result<usize> {
         let id = self.engine.process().id();
         Ok(fs::read_dir(format!("/proc/{id}/fd"))?.count())

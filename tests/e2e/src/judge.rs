@@ -5,16 +5,16 @@ use serde_json::Value;
 
 use crate::script::command;
 
-/// Result of a judge.
+/// Result of a script that checks a table of cases.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Cases that it ran.
-    pub ran: u64,
+    /// Number of checked cases.
+    pub run_count: u64,
     /// The cases whose result differs from its table.
-    pub wrong: Vec<String>,
+    pub failed: Vec<String>,
 }
 
-/// Runs a judge, which is a script of `tests/e2e/python` or of `tests/node`, in `world`.
+/// Runs a script of `tests/e2e/python` or `tests/node` that checks cases, with `world` as argument.
 ///
 /// # Errors
 /// It fails to run; its output is part of the error.
@@ -38,8 +38,8 @@ pub fn judge(name: &str, world: &Value) -> Result<Verdict> {
         None => case.to_string(),
     });
     Ok(Verdict {
-        ran: found["ran"].as_u64().context("no count")?,
-        wrong: wrong.collect(),
+        run_count: found["ran"].as_u64().context("no count")?,
+        failed: wrong.collect(),
     })
 }
 

@@ -43,7 +43,7 @@ impl ManagedPair {
     ///
     /// # Errors
     /// As [`on_sqlite`](Self::on_sqlite).
-    pub fn telling_all(callback: &str) -> Result<Self> {
+    pub fn with_full_logging(callback: &str) -> Result<Self> {
         let platform = json!({
             "oauth": {"clients": [{"id": CLIENT, "name": "Someone", "redirect_uris": [callback]}]},
             "webhooks": {"allowed_targets": ["127.0.0.0/8"]},
@@ -101,7 +101,7 @@ impl ManagedPair {
     /// Waits until the engine accepts a token, which it receives over its link.
     ///
     /// # Errors
-    /// It does not accept it in time.
+    /// The engine does not accept the token in time.
     pub fn wait_until_accepted(&self, token: &str) -> Result<()> {
         eventually("the token in force", || Ok(self.api_status(token)? == 204))
             .with_context(|| format!("{}\n{}", self.engine.log(), self.control.log()))
@@ -147,7 +147,7 @@ impl ManagedPair {
         agent.full_log()
     }
 
-    /// Starts this many of them, some in parallel.
+    /// Starts `count` agents with `svc forward`, some in parallel.
     ///
     /// # Errors
     /// As [`Agent::forward`].
@@ -366,7 +366,7 @@ impl ManagedPair {
     }
 }
 
-/// Polls a condition until it is true, for conditions without an event.
+/// Polls `condition` until it is true.
 ///
 /// # Errors
 /// It is not true in time, or the check fails.
@@ -374,9 +374,9 @@ impl ManagedPair {
     clippy::disallowed_methods,
     reason = "the pace of a poll: the platform limits how often a credential may call"
 )]
-pub fn eventually(what: &str, mut so: impl FnMut() -> Result<bool>) -> Result<()> {
+pub fn eventually(what: &str, mut condition: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + WAIT_LIMIT;
-    while !so()? {
+    while !condition()? {
         ensure!(
             Instant::now() < deadline,
             "{what} was expected within {WAIT_LIMIT:?}; {}",

@@ -8,14 +8,14 @@ use anyhow::{Context as _, Result, ensure};
 use nix::unistd::{Uid, User, chown};
 
 /// A PostgreSQL server of one test, with its own directory and socket and without a network. It
-/// stops with the value, and with the test, however that ends.
+/// stops when the value is dropped, and when the test process exits or crashes.
 pub struct Postgres {
     directory: PathBuf,
     /// Reads commands until the end of its input. Then it stops the server and removes the
     /// directory.
-    watch: Child,
-    tell: ChildStdin,
-    said: BufReader<ChildStdout>,
+    supervisor: Child,
+    commands: ChildStdin,
+    replies: BufReader<ChildStdout>,
 }
 
 impl Postgres {
@@ -48,9 +48,9 @@ impl Postgres {
             .spawn()?;
         let mut server = Self {
             directory,
-            tell: watch.stdin.take().context("no standard input")?,
-            said: BufReader::new(watch.stdout.take().context("no standard output")?),
-            watch,
+            commands: watch.stdin.take().context("no standard input")?,
+            replies: BufReader::new(watch.stdout.take().context("no standard output")?),
+            supervisor: watch,
         };
         server.expect_done()?;
         Ok(server)
@@ -79,13 +79,13 @@ impl Postgres {
     }
 
     fn command(&mut self, command: &str) -> Result<()> {
-        writeln!(self.tell, "{command}")?;
+        writeln!(self.commands, "{command}")?;
         self.expect_done()
     }
 
     fn expect_done(&mut self) -> Result<()> {
         let mut line = String::new();
-        self.said.read_line(&mut line)?;
+        self.replies.read_line(&mut line)?;
         let log = || std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
         ensure!(line == "done\n", "PostgreSQL does not obey: {}", log());
         Ok(())
@@ -95,8 +95,8 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         // Stops the process, which removes the directory.
-        writeln!(self.tell, "end").ok();
-        self.watch.wait().ok();
+        writeln!(self.commands, "end").ok();
+        self.supervisor.wait().ok();
     }
 }
 

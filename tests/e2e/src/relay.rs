@@ -37,7 +37,7 @@ impl Relay {
                         return;
                     };
                     // A broken connection has ended.
-                    join(near, far, &state).ok();
+                    relay_streams(near, far, &state).ok();
                 });
             }
         });
@@ -50,12 +50,12 @@ impl Relay {
     }
 
     /// Interrupts the network.
-    pub fn cut(&self) {
+    pub fn interrupt(&self) {
         self.state.set(true);
     }
 
     /// Restores the network.
-    pub fn mend(&self) {
+    pub fn restore(&self) {
         self.state.set(false);
     }
 }
@@ -72,13 +72,13 @@ impl State {
         self.changed.notify_all();
     }
 
-    fn wait_until_whole(&self) {
+    fn wait_until_restored(&self) {
         let is_cut = self.is_cut.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.changed.wait_while(is_cut, |is_cut| *is_cut));
     }
 }
 
-fn join(near: TcpStream, far: TcpStream, state: &Arc<State>) -> Result<()> {
+fn relay_streams(near: TcpStream, far: TcpStream, state: &Arc<State>) -> Result<()> {
     for stream in [&near, &far] {
         stream.set_nodelay(true)?;
     }
@@ -92,7 +92,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: &State) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let read = from.read(&mut buffer);
-        state.wait_until_whole();
+        state.wait_until_restored();
         match read {
             Ok(0) => {
                 // One direction has ended, and the other may continue.

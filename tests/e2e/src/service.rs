@@ -32,7 +32,7 @@ impl Service {
         Ok(Self { address, calls })
     }
 
-    /// Starts one that answers every request with its own head. Returns its address.
+    /// Starts a service that responds with the head of each request. Returns its address.
     ///
     /// # Errors
     /// No port is free.
@@ -57,7 +57,7 @@ impl Service {
         Ok((address, count))
     }
 
-    /// Starts one that answers every request with its own text. Returns its address.
+    /// Starts a service that responds to every request with `text()`. Returns its address.
     ///
     /// # Errors
     /// No port is free.
@@ -78,7 +78,7 @@ impl Service {
         self.calls.recv_timeout(WAIT_LIMIT).context("no request")
     }
 
-    /// True if a request has arrived that was not yet taken.
+    /// True if a request is waiting for [`next`](Self::next).
     pub fn has_call(&self) -> bool {
         self.calls.try_recv().is_ok()
     }
@@ -188,13 +188,13 @@ fn respond(mut call: Call, text: &str) {
     call.write(&answer).ok();
 }
 
-fn serve(take: impl Fn(Call) + Clone + Send + 'static) -> Result<SocketAddr> {
+fn serve(handler: impl Fn(Call) + Clone + Send + 'static) -> Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     // Runs until the process exits, because tests are short.
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let take = take.clone();
+            let take = handler.clone();
             thread::spawn(move || {
                 if let Some(call) = read_head(stream) {
                     take(call);

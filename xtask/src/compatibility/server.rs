@@ -72,7 +72,7 @@ impl Server {
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
-    /// Asks it to stop, and waits for its exit.
+    /// Sends SIGTERM, and waits for a successful exit.
     pub(super) fn stop(mut self) -> Result<()> {
         let id = self.child.id().to_string();
         program::run(Command::new("kill").args(["-TERM", &id]))?;

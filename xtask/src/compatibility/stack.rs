@@ -62,15 +62,15 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
 
     let platform = stack.server(programs.platform, "platform")?;
     let engine = stack.server(programs.engine, "engine")?;
-    let told = || {
+    let log_ends = || {
         format!(
             "platform: {}\nengine: {}",
             platform.log_end(),
             engine.log_end()
         )
     };
-    let agent = stack.agent(programs.agent, &ready).with_context(told)?;
-    stack.expect_page(&agent).with_context(told)?;
+    let agent = stack.agent(programs.agent, &ready).with_context(log_ends)?;
+    stack.expect_page(&agent).with_context(log_ends)?;
 
     let echo = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let port = echo.local_addr()?.port().to_string();
@@ -82,7 +82,7 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
     // If there are two programs, each of them dials.
     for dialler in [programs.platform, programs.engine] {
         let mut dial = stack.command(dialler, &ready)?;
-        let reply = dialled(dial.args(["dial", "svc://echo"]))?;
+        let reply = dial_output(dial.args(["dial", "svc://echo"]))?;
         ensure!(reply == QUESTION, "the echo is {reply:?}");
     }
 
@@ -95,7 +95,7 @@ pub(super) fn visit(folder: &Path, programs: Programs<'_>) -> Result<()> {
         ensure!(listed.contains("\"stream.summary\""), "{listed}");
         Ok(())
     })
-    .with_context(told)?;
+    .with_context(log_ends)?;
     drop(agent);
     engine.stop()?;
     platform.stop()
@@ -133,7 +133,7 @@ impl Stack {
         Server::start(&mut up, &self.log("up"))
     }
 
-    /// One of them, with the configuration from `svc up`.
+    /// The platform or the engine, with the configuration from `svc up`.
     fn server(&self, program: &Path, name: &str) -> Result<Server> {
         let mut server = Command::new(program);
         server
@@ -196,7 +196,7 @@ fn answer(echo: &TcpListener) {
 }
 
 /// The output of a command.
-fn dialled(dial: &mut Command) -> Result<String> {
+fn dial_output(dial: &mut Command) -> Result<String> {
     let mut child = dial
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -21,7 +21,7 @@ pub(super) fn package(
 ) -> Result<String> {
     remove(stage)?;
     stage::write(stage, &contents.entries(&DEBIAN))?;
-    stage::write(stage, &told(packing, version, contents)?)?;
+    stage::write(stage, &document_entries(packing, version, contents)?)?;
     compress(stage, contents)?;
     if flavour == Flavour::Complete {
         // The folder for configurations; no service starts without one.
@@ -69,7 +69,11 @@ pub(super) fn lint(out: &Path, packages: &[String]) -> Result<()> {
 }
 
 /// Documents that Debian requires: copyright and changelog.
-fn told(packing: &PackageInputs<'_>, version: &str, contents: &Contents) -> Result<Vec<Entry>> {
+fn document_entries(
+    packing: &PackageInputs<'_>,
+    version: &str,
+    contents: &Contents,
+) -> Result<Vec<Entry>> {
     let documents = contents.documents();
     let package = contents.flavour.package();
     let copyright = copyright::debian(packing.inventory, &packing.allowed, package)?;

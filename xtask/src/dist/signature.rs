@@ -71,7 +71,7 @@ impl SigningKey {
     }
 }
 
-/// Removes a stale signature; without a key there is none.
+/// Removes the signature of an earlier build, because nothing is signed without a key.
 pub(super) fn remove(out: &Path) -> Result<()> {
     let path = out.join(SIGNATURE);
     if path.exists() {

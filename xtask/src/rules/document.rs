@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::catalogue::{AREAS, Area};
-use super::{Lack, Report};
+use super::{OpenReason, Report};
 
 /// The whole document, which depends only on the report.
 pub(super) fn render(report: &Report) -> String {
@@ -21,7 +21,7 @@ fn section(area: &Area, report: &Report) -> String {
     text.push_str("| rule | what it says | kept in | proved by |\n|---|---|---|---|\n");
     for (id, says) in area.rules {
         let (kept_in, proved_by) = match report.closed.get(id) {
-            Some(proof) => (cell(&proof.kept_in), cell(&proof.proved_by)),
+            Some(proof) => (cell(&proof.implemented_in), cell(&proof.proved_by)),
             None => ("–".to_owned(), "[open](#open)".to_owned()),
         };
         let says = says.replace('|', "\\|");
@@ -34,9 +34,12 @@ fn section(area: &Area, report: &Report) -> String {
 fn open(report: &Report) -> String {
     let mut text = format!("\n## Open\n\n{} rules are open.\n", report.open.len());
     for (lack, heading) in [
-        (Lack::Untested, "Cited by code, without a test"),
-        (Lack::Unnamed, "Tested, but no code says that it keeps them"),
-        (Lack::NotBuilt, "Not built"),
+        (OpenReason::Untested, "Cited by code, without a test"),
+        (
+            OpenReason::Unnamed,
+            "Tested, but no code says that it keeps them",
+        ),
+        (OpenReason::NotBuilt, "Not built"),
     ] {
         let ids = AREAS.iter().flat_map(|area| area.rules).map(|(id, _)| *id);
         let ids: Vec<_> = ids
@@ -98,11 +101,11 @@ mod tests {
         report.closed.insert(
             first,
             Proof {
-                kept_in: places(1),
+                implemented_in: places(1),
                 proved_by: places(5),
             },
         );
-        report.open.insert(second, Lack::Untested);
+        report.open.insert(second, OpenReason::Untested);
 
         let text = render(&report);
         assert!(

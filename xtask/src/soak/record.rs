@@ -2,7 +2,7 @@
 //! last changed.
 //!
 //! One line for each file, `path digest passes`, sorted, so that changes merge line by line. The
-//! number of a file is the lowest of its tests: a failure of one resets it to zero.
+//! number of a file is the lowest of its tests: a failure of any test resets it to zero.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -53,7 +53,7 @@ fn judge(source: &str, circle: &[usize], graph: &Graph) -> Option<String> {
     ))
 }
 
-/// A feature of more modules has parts that can be told apart.
+/// A larger feature can be divided into separate parts.
 const MAX_MODULES: usize = 20;
 
 /// Folders of many features: the folder of a feature is one level below.

@@ -9,7 +9,7 @@ const COMMENTS: &[(&[&str], &str)] = &[
 ];
 
 /// The lines of prose, each with its number. A line of code is `None`, so that a reader of the
-/// lines knows where a comment starts.
+/// lines can recognise the start of a comment.
 ///
 /// Comments behind code on the same line are not found.
 pub(super) fn lines<'t>(path: &str, text: &'t str) -> Vec<(usize, Option<&'t str>)> {

@@ -87,11 +87,11 @@ pub(crate) fn report(folder: &Path) -> Result<String> {
         reports.push((program, fs::read_to_string(file.path())?));
     }
     reports.sort();
-    Ok(joined(&reports))
+    Ok(join_reports(&reports))
 }
 
 /// The reports of these programs, and the failed tests with their panic messages.
-fn joined(reports: &[(String, String)]) -> String {
+fn join_reports(reports: &[(String, String)]) -> String {
     let mut text = String::new();
     let mut names = String::new();
     for (program, report) in reports {
@@ -171,7 +171,7 @@ mod tests {
         );
         let failures = copied(&copy(io::Cursor::new(output), io::sink()));
         assert!(failures.starts_with("failures:\n\n---- b::c"), "{failures}");
-        let report = joined(&[("it-1".to_owned(), shortened(&failures))]);
+        let report = join_reports(&[("it-1".to_owned(), shortened(&failures))]);
         assert!(report.contains("why\nlast\n"), "{report}");
         assert!(!report.contains("main"), "{report}");
         assert!(

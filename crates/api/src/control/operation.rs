@@ -73,7 +73,7 @@ impl Operation {
     /// parameters. The objects in the path may not exist. A body may be malformed, too large, or of
     /// another type than JSON.
     pub fn every_refusal(&self) -> Vec<u16> {
-        let guarded: &[u16] = match self.access {
+        let access_statuses: &[u16] = match self.access {
             Access::Public if [HEALTHZ.path, READYZ.path].contains(&self.path) => &[],
             Access::Public => &[429],
             Access::Authenticated => &[400, 401, 429, 503],
@@ -83,17 +83,24 @@ impl Operation {
         };
         // A write that another site caused in a browser is refused.
         let is_read = matches!(self.method, Method::Get | Method::Head);
-        let foreign: &[u16] = if is_read || self.access == Access::Public {
+        let csrf_statuses: &[u16] = if is_read || self.access == Access::Public {
             &[]
         } else {
             &[403]
         };
-        let named: &[u16] = if self.path.contains('{') { &[404] } else { &[] };
-        let sent: &[u16] = match self.body {
+        let path_statuses: &[u16] = if self.path.contains('{') { &[404] } else { &[] };
+        let body_statuses: &[u16] = match self.body {
             Some(_) => &[400, 413, 415],
             None => &[],
         };
-        let mut statuses = [guarded, foreign, named, sent, self.refusals].concat();
+        let mut statuses = [
+            access_statuses,
+            csrf_statuses,
+            path_statuses,
+            body_statuses,
+            self.refusals,
+        ]
+        .concat();
         statuses.sort_unstable();
         statuses.dedup();
         statuses

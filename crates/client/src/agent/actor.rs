@@ -72,7 +72,7 @@ async fn keep_online(shared: &Arc<AgentState>) -> Option<crate::Refusal> {
     }
 }
 
-/// Returns the delay after a failed attempt. The engine has been `away` for this time.
+/// Returns the delay after a failed attempt. `away` is the time without a connection.
 ///
 /// A refused dial means that the engine is being restarted, and costs it nothing. For a while the
 /// agent therefore retries at a constant rate, so that visitors hardly notice the restart. Every
@@ -83,7 +83,7 @@ fn wait_after(
     backoff: &mut Backoff,
     random: u64,
 ) -> Duration {
-    if error.is_nobody_there() && away < RESTART {
+    if error.is_connection_refused() && away < RESTART {
         backoff.next_wait_within(RESTART_WAIT, random)
     } else {
         backoff.next_wait(random)

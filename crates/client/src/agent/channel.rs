@@ -97,7 +97,7 @@ pub(crate) fn encode(kind: Kind, out: &mut Vec<u8>) -> Result<(), ConnectError> 
     })
 }
 
-/// Control messages have a few hundred bytes.
+/// Size of one read in bytes. Control messages have a few hundred bytes.
 const READ: usize = 4 * 1024;
 
 /// A peer that accepts no byte for this time counts as disconnected. The liveness check would not

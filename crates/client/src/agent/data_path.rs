@@ -22,16 +22,16 @@ pub(crate) struct DataPath {
 
 impl DataPath {
     /// A connection was opened and completed its hello.
-    pub(crate) fn works(&self) {
+    pub(crate) fn record_success(&self) {
         self.failures.store(0, Ordering::Relaxed);
     }
 
     /// A connection could not be opened.
-    pub(crate) fn failed(&self, error: &ConnectError) {
-        if is_ours(error) {
+    pub(crate) fn record_failure(&self, error: &ConnectError) {
+        if is_local_shortage(error) {
             return;
         }
-        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= IN_A_ROW {
+        if self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_CONSECUTIVE_FAILURES {
             self.broken.notify_one();
         }
     }
@@ -44,7 +44,7 @@ impl DataPath {
 
 /// A resource shortage of this process is not a fault of the path, and a new channel would not
 /// help.
-fn is_ours(error: &ConnectError) -> bool {
+fn is_local_shortage(error: &ConnectError) -> bool {
     let ConnectError::Network { source, .. } = error else {
         return false;
     };
@@ -58,7 +58,7 @@ const EMFILE: i32 = 24;
 
 /// Single failures happen on every network. This many without a success between them indicate a
 /// fault.
-const IN_A_ROW: u32 = 5;
+const MAX_CONSECUTIVE_FAILURES: u32 = 5;
 
 #[cfg(test)]
 mod tests {
@@ -70,7 +70,7 @@ mod tests {
     fn fail(path: &DataPath, times: u32, number: i32) {
         let source = io::Error::from_raw_os_error(number);
         let error = ConnectError::network(Step::Dial, source);
-        (0..times).for_each(|_| path.failed(&error));
+        (0..times).for_each(|_| path.record_failure(&error));
     }
 
     fn is_broken(path: &DataPath) -> bool {
@@ -82,18 +82,18 @@ mod tests {
     fn failures_in_a_row_break_it_and_a_success_between_them_does_not() {
         let path = DataPath::default();
         for _ in 0..3 {
-            fail(&path, IN_A_ROW - 1, ECONNREFUSED);
-            path.works();
+            fail(&path, MAX_CONSECUTIVE_FAILURES - 1, ECONNREFUSED);
+            path.record_success();
         }
         assert!(!is_broken(&path));
-        fail(&path, IN_A_ROW, ECONNREFUSED);
+        fail(&path, MAX_CONSECUTIVE_FAILURES, ECONNREFUSED);
         assert!(is_broken(&path));
     }
 
     #[test]
     fn a_process_without_descriptors_keeps_its_channel() {
         let path = DataPath::default();
-        fail(&path, 2 * IN_A_ROW, EMFILE);
+        fail(&path, 2 * MAX_CONSECUTIVE_FAILURES, EMFILE);
         assert!(!is_broken(&path));
     }
 

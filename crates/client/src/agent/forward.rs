@@ -46,7 +46,7 @@ impl Forward {
         let dialled = timeout(SERVICE_DIAL, async {
             let mut service = dial_target(&self.to.target).await?;
             if let Some(version) = self.to.proxy_protocol {
-                service.introduce(visit, version).await?;
+                service.send_proxy_header(visit, version).await?;
             }
             Ok::<_, io::Error>(service)
         })
@@ -61,20 +61,20 @@ impl Forward {
             })
     }
 
-    /// Copies both directions until they end, see [`Service::carry`]. The host is rewritten if
+    /// Copies both directions until they end. The host is rewritten if
     /// configured, and the tap of this visit gets the bytes as the service sees them.
-    pub(crate) async fn join<S: transport::Stream>(
+    pub(crate) async fn copy_bidirectional<S: transport::Stream>(
         &self,
         visit: &Visit,
         service: Service,
         visitor: &mut S,
     ) -> CopyResult {
         match &self.host {
-            None => self.join_shown(visit, service, visitor).await,
+            None => self.copy_observed(visit, service, visitor).await,
             // Boxed, because few streams use it and the others must not reserve memory for it.
             Some(host) => {
                 let mut named = HostRewriter::new(visitor, host);
-                let pumped = Box::pin(self.join_shown(visit, service, &mut named)).await;
+                let pumped = Box::pin(self.copy_observed(visit, service, &mut named)).await;
                 if pumped.result.is_err() {
                     // Delivers the last bytes of the service. An error only means that the visitor
                     // has disconnected.
@@ -85,7 +85,7 @@ impl Forward {
         }
     }
 
-    async fn join_shown<S: transport::Stream>(
+    async fn copy_observed<S: transport::Stream>(
         &self,
         visit: &Visit,
         service: Service,
@@ -96,23 +96,23 @@ impl Forward {
         let looked = looked.and_then(|tap| Some((tap.stream(visit)?, tap.opener())));
         // Boxed, so that the future of the usual case next to it stays small.
         match looked {
-            None => service.carry(source, visitor).await,
-            Some((tap, None)) => Box::pin(service.carry_tapped(source, visitor, tap)).await,
+            None => service.copy(source, visitor).await,
+            Some((tap, None)) => Box::pin(service.copy_tapped(source, visitor, tap)).await,
             Some((tap, Some(opener))) => {
-                Box::pin(service.carry_opened(source, visitor, tap, opener)).await
+                Box::pin(service.copy_intercepted(source, visitor, tap, opener)).await
             }
         }
     }
 
-    pub(crate) fn begins(&self, stream: &Visit) {
-        self.tell(stream, true, None);
+    pub(crate) fn report_start(&self, stream: &Visit) {
+        self.notify_observer(stream, true, None);
     }
 
-    pub(crate) fn ends(&self, stream: &Visit, error: Option<String>) {
-        self.tell(stream, false, error);
+    pub(crate) fn report_end(&self, stream: &Visit, error: Option<String>) {
+        self.notify_observer(stream, false, error);
     }
 
-    fn tell(&self, visit: &Visit, active: bool, error: Option<String>) {
+    fn notify_observer(&self, visit: &Visit, active: bool, error: Option<String>) {
         if let Some(observer) = &self.observer {
             observer(Connection {
                 stream_id: visit.stream_id.clone(),
@@ -145,7 +145,7 @@ impl Service {
 
     /// Sends the PROXY header of the visitor. The visitor's port is unknown, and a Unix socket has
     /// no address at all: both are written as zero.
-    async fn introduce(&mut self, visit: &Visit, version: ProxyProtocol) -> io::Result<()> {
+    async fn send_proxy_header(&mut self, visit: &Visit, version: ProxyProtocol) -> io::Result<()> {
         let source = visit.source_ip.map(|ip| SocketAddr::new(ip, 0));
         let destination = match self {
             Self::Tcp { local, .. } => *local,
@@ -165,10 +165,10 @@ impl Service {
     /// Copies both directions until they end. After a failure, the connection to the service is
     /// reset if the system supports it, so that half a request does not look complete to the
     /// service.
-    async fn carry<S: transport::Stream>(mut self, source: Source, visitor: &mut S) -> CopyResult {
+    async fn copy<S: transport::Stream>(mut self, source: Source, visitor: &mut S) -> CopyResult {
         match &mut self {
             Self::Tcp { socket, .. } => {
-                // Also effective if the agent is killed meanwhile.
+                // From here on a drop resets the connection, even if the agent is killed.
                 socket.begin_message();
                 let pumped = pump(source, visitor, socket).await;
                 if pumped.result.is_ok() {
@@ -181,7 +181,7 @@ impl Service {
     }
 
     /// The same, observed by a tap.
-    async fn carry_tapped<S: transport::Stream>(
+    async fn copy_tapped<S: transport::Stream>(
         mut self,
         source: Source,
         visitor: &mut S,
@@ -209,7 +209,7 @@ impl Service {
     }
 
     /// The same, if the edge uses TLS with the service.
-    async fn carry_opened<S: transport::Stream>(
+    async fn copy_intercepted<S: transport::Stream>(
         mut self,
         source: Source,
         visitor: &mut S,
@@ -238,17 +238,17 @@ pub(crate) async fn serve_raw(forward: Arc<Forward>, mut stream: Stream) {
         stream_id: stream.stream_id().to_owned(),
         source_ip: stream.source_ip(),
     };
-    forward.begins(&visit);
+    forward.report_start(&visit);
     let error = match Box::pin(forward.dial(&visit)).await {
         Ok(service) => forward
-            .join(&visit, service, &mut stream)
+            .copy_bidirectional(&visit, service, &mut stream)
             .await
             .result
             .err()
             .map(|e| e.to_string()),
         Err(error) => Some(error),
     };
-    forward.ends(&visit, error);
+    forward.report_end(&visit, error);
 }
 
 /// Serves a stream on a standing connection and returns the connection.
@@ -257,11 +257,13 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
     visit: &Visit,
     mut framed: FramedStream<T>,
 ) -> FramedStream<T> {
-    forward.begins(visit);
-    // Boxed only for its duration, like all short futures of a stream.
+    forward.report_start(visit);
+    // Boxed like all short futures of a stream, so that it uses memory only while it runs.
     let error = match Box::pin(forward.dial(visit)).await {
         Ok(service) => {
-            let pumped = forward.join(visit, service, &mut framed).await;
+            let pumped = forward
+                .copy_bidirectional(visit, service, &mut framed)
+                .await;
             if let Err(error) = &pumped.result {
                 framed.reset(Some(wire::Error::stream_broke(format!(
                     "the connection to the service was lost: {}",
@@ -275,7 +277,7 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
             Some(error)
         }
     };
-    forward.ends(visit, error);
+    forward.report_end(visit, error);
     framed
 }
 
@@ -285,10 +287,12 @@ pub(crate) async fn serve_carried(
     visit: &Visit,
     mut carried: MigratingLaneStream,
 ) {
-    forward.begins(visit);
+    forward.report_start(visit);
     let error = match Box::pin(forward.dial(visit)).await {
         Ok(service) => {
-            let pumped = forward.join(visit, service, &mut carried).await;
+            let pumped = forward
+                .copy_bidirectional(visit, service, &mut carried)
+                .await;
             let broken = |error: &io::Error| {
                 let broke = format!("the connection to the service was lost: {}", error.kind());
                 (wire::Error::stream_broke(broke), error.to_string())
@@ -304,7 +308,7 @@ pub(crate) async fn serve_carried(
         }
         told
     });
-    forward.ends(visit, error);
+    forward.report_end(visit, error);
 }
 
 pub(crate) async fn dial_target(to: &Target) -> io::Result<Service> {
@@ -332,7 +336,7 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
     Err(last)
 }
 
-/// A service that the agent can reach is near, and visitors do not wait longer.
+/// Time limit of dialling a service. Services are near, and visitors do not wait longer.
 pub(crate) const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) fn control(config: &Config, token: &Token, liveness: ControlChannelLi
 
 /// Opens a data connection: for one stream, or (with an empty id) a standing one.
 ///
-/// It does not wait for a response. An engine that does not accept the secret closes the
+/// The agent waits for no response. An engine that does not accept the secret closes the
 /// connection, and an agent could not react in another way.
 pub(crate) fn data(config: &Config, stream_id: String, secret: Secret) -> Kind {
     let mut details = details(config);

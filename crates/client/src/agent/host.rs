@@ -35,14 +35,14 @@ pub(super) struct HostRewriter<'s, S> {
     raw: Vec<u8>,
     /// Bytes for the service, and the number already written.
     ready: Vec<u8>,
-    taken: usize,
+    ready_written: usize,
     /// Bytes for the visitor, and the number already written.
     answer: Vec<u8>,
-    given: usize,
+    answer_written: usize,
     /// The visitor's direction has ended.
     ended: bool,
     /// Waker of the reader while it waits for the response to an upgrade.
-    waiting: Option<Waker>,
+    reader_waker: Option<Waker>,
 }
 
 impl<'s, S: transport::Stream> HostRewriter<'s, S> {
@@ -54,11 +54,11 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
             answers: Answers::new(host),
             raw: Vec::new(),
             ready: Vec::new(),
-            taken: 0,
+            ready_written: 0,
             answer: Vec::new(),
-            given: 0,
+            answer_written: 0,
             ended: false,
-            waiting: None,
+            reader_waker: None,
         }
     }
 
@@ -88,25 +88,25 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
     fn poll_give(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(rest) = self
             .answer
-            .get(self.given..)
+            .get(self.answer_written..)
             .filter(|rest| !rest.is_empty())
         {
             let written = ready!(Pin::new(&mut *self.visitor).poll_write(cx, rest))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.given += written;
+            self.answer_written += written;
         }
-        // A chunk of a download is large, and the connection may then be idle for a long time.
+        // Frees the buffer: a chunk of a download is large, and the connection may be idle later.
         self.answer = Vec::new();
-        self.given = 0;
+        self.answer_written = 0;
         Poll::Ready(Ok(()))
     }
 
     /// Wakes the reader if it no longer has to wait for a response.
     fn wake(&mut self) {
         if !self.answers.is_upgrade_open()
-            && let Some(reader) = self.waiting.take()
+            && let Some(reader) = self.reader_waker.take()
         {
             reader.wake();
         }
@@ -115,7 +115,7 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
     /// Prepares bytes for the service; false if none will follow.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         self.ready.clear();
-        self.taken = 0;
+        self.ready_written = 0;
         loop {
             self.advance()?;
             if !self.ready.is_empty() {
@@ -123,7 +123,7 @@ impl<'s, S: transport::Stream> HostRewriter<'s, S> {
             }
             let waits = self.answers.is_upgrade_open();
             if waits {
-                self.waiting = Some(cx.waker().clone());
+                self.reader_waker = Some(cx.waker().clone());
                 // A little is read ahead to notice a visitor that disconnects.
                 if self.ended || self.raw.len() >= READ {
                     return Poll::Pending;
@@ -146,7 +146,7 @@ impl<S: transport::Stream> AsyncRead for HostRewriter<'_, S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.taken >= this.ready.len() {
+        if this.ready_written >= this.ready.len() {
             if this.answers.is_upgraded() && this.raw.is_empty() && !this.ended {
                 return Pin::new(&mut *this.visitor).poll_read(cx, buf);
             }
@@ -154,10 +154,10 @@ impl<S: transport::Stream> AsyncRead for HostRewriter<'_, S> {
                 return Poll::Ready(Ok(()));
             }
         }
-        let rest = this.ready.get(this.taken..).unwrap_or_default();
+        let rest = this.ready.get(this.ready_written..).unwrap_or_default();
         let part = rest.get(..buf.remaining()).unwrap_or(rest);
         buf.put_slice(part);
-        this.taken += part.len();
+        this.ready_written += part.len();
         Poll::Ready(Ok(()))
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn accept_visitor(
     shared.spawn(async move {
         let stream_id = visitor.stream_id.clone();
         // Boxed for its duration: the future that carries the stream afterwards is far smaller.
-        let accepted = Box::pin(begin(&shared_by_task, &path, visitor)).await;
+        let accepted = Box::pin(connect_visitor(&shared_by_task, &path, visitor)).await;
         drop(permit);
         let error = accepted.as_ref().err().cloned();
         if let Some(error) = &error {
@@ -84,18 +84,20 @@ impl AcceptedVisitor {
                 service,
                 mut visitor,
             } => {
-                forward.begins(&visit);
-                let pumped = forward.join(&visit, service, &mut visitor).await;
+                forward.report_start(&visit);
+                let pumped = forward
+                    .copy_bidirectional(&visit, service, &mut visitor)
+                    .await;
                 if pumped.result.is_err() {
                     visitor.get_ref().0.abort_on_close();
                 }
-                forward.ends(&visit, pumped.result.err().map(|error| error.to_string()));
+                forward.report_end(&visit, pumped.result.err().map(|error| error.to_string()));
             }
         }
     }
 }
 
-async fn begin(
+async fn connect_visitor(
     shared: &AgentState,
     path: &DataPath,
     visitor: ProxyConnReq,
@@ -183,8 +185,8 @@ pub(crate) async fn open_data(
     };
     let opened = opened.await;
     match &opened {
-        Ok(_) => path.works(),
-        Err(error) => path.failed(error),
+        Ok(_) => path.record_success(),
+        Err(error) => path.record_failure(error),
     }
     opened
 }
@@ -209,7 +211,7 @@ fn unreachable(error: &ConnectError) -> wire::Error {
 }
 
 /// Maximum number of visitors between announcement and first byte. Each costs a handshake, so with
-/// more of them all would be late.
+/// more of them all visitors would wait too long.
 pub(crate) const MAX_PENDING_VISITORS: usize = 512;
 
 /// The hello is one small write into an empty socket buffer.

@@ -49,7 +49,7 @@ pub(crate) async fn serve(
         };
         match accepted {
             Ok(Some((open, stream))) => {
-                let serving = take(Arc::clone(&shared), Arc::clone(&moves), open, stream);
+                let serving = serve_stream(Arc::clone(&shared), Arc::clone(&moves), open, stream);
                 // Spawned on the runtime of the lane, because both wake each other with every
                 // exchange.
                 shared.spawn_here(serving);
@@ -64,7 +64,7 @@ pub(crate) async fn serve(
 }
 
 /// Serves one stream.
-async fn take(
+async fn serve_stream(
     shared: Arc<AgentState>,
     moves: Arc<MigrationRendezvous>,
     open: StreamOpen,
@@ -102,7 +102,7 @@ pub(crate) struct MigrateToConnection(RendezvousGuard<StreamLease>);
 impl MigrationTarget for MigrateToConnection {
     type Connection = StreamLease;
 
-    const CHOOSES: bool = false;
+    const PROVIDES_CONNECTION: bool = false;
 
     fn connect(&self) -> ConnectFuture<StreamLease> {
         self.0.expect()

@@ -69,7 +69,7 @@ impl Pool {
     /// Dials the requested number of further connections, within [`MAX_POOL`].
     pub(crate) fn grow(&self, request: &PoolReq) {
         for _ in 0..request.count {
-            let Some(place) = Permit::take_within(&self.open, MAX_POOL) else {
+            let Some(place) = Permit::try_take(&self.open, MAX_POOL) else {
                 debug!(
                     max = MAX_POOL,
                     "the engine asks for more standing connections"
@@ -88,7 +88,7 @@ impl Pool {
                 match run_pooled_connection(&shared, &path, &over, moves.as_ref(), secret).await {
                     Ok(None) => {}
                     Ok(Some((io, moves))) => {
-                        let Some(lane) = Permit::take_within(&lanes, MAX_LANES) else {
+                        let Some(lane) = Permit::try_take(&lanes, MAX_LANES) else {
                             debug!(max = MAX_LANES, "the engine opens more lanes than allowed");
                             return;
                         };
@@ -168,7 +168,7 @@ async fn serve(
         source_ip: open.source_ip.as_ref().and_then(IpAddress::to_ip),
     };
     if open.moved {
-        return bring(moves, &visit.stream_id, framed).await;
+        return deliver_connection(moves, &visit.stream_id, framed).await;
     }
     let Some(entry) = shared.route(&open.tunnel_id).await else {
         framed.reset(Some(wire::Error::tunnel_not_found(
@@ -194,7 +194,7 @@ async fn serve(
 }
 
 /// Delivers a connection to the stream that leaves its lane, and waits for its return.
-async fn bring(
+async fn deliver_connection(
     moves: Option<&Arc<MigrationRendezvous>>,
     stream_id: &str,
     mut framed: FramedStream<TlsStream>,
@@ -223,7 +223,7 @@ async fn bring(
 /// A stream used by the program, or one that has left its lane. Dropping it returns its connection.
 pub(crate) struct StreamLease {
     framed: Option<FramedStream<TlsStream>>,
-    back: Option<oneshot::Sender<FramedStream<TlsStream>>>,
+    return_sender: Option<oneshot::Sender<FramedStream<TlsStream>>>,
 }
 
 impl StreamLease {
@@ -231,7 +231,7 @@ impl StreamLease {
         let (back, given_back) = oneshot::channel();
         let lent = Self {
             framed: Some(framed),
-            back: Some(back),
+            return_sender: Some(back),
         };
         (lent, given_back)
     }
@@ -255,7 +255,7 @@ impl StreamLease {
 
 impl Drop for StreamLease {
     fn drop(&mut self) {
-        if let (Some(framed), Some(back)) = (self.framed.take(), self.back.take()) {
+        if let (Some(framed), Some(back)) = (self.framed.take(), self.return_sender.take()) {
             // Without a receiver the agent was killed, and the connection closes with the stream.
             drop(back.send(framed));
         }

@@ -137,7 +137,7 @@ impl Session {
         let speaks = |name: &str| agreed.iter().any(|agreed| agreed == name);
         let speaks_pool = config.standing && speaks(EXT_POOL);
         let speaks_lane = speaks_pool && config.lanes && speaks(EXT_LANE);
-        let (answer, answers) = mpsc::channel(ANSWERS);
+        let (answer, answers) = mpsc::channel(RESPONSE_QUEUE_CAPACITY);
         info!(
             client_id = ok.client_id,
             standing = speaks_pool,
@@ -215,7 +215,7 @@ impl Session {
             match tunnel {
                 None if entry.is_closing() => self.shared.finish(&entry, CloseReason::Asked),
                 None => {
-                    self.ask(&entry).await?;
+                    self.request_tunnel(&entry).await?;
                     let backoff = self.shared.config().backoff.clone();
                     self.tunnels.insert(
                         entry.id,
@@ -242,7 +242,7 @@ impl Session {
                     }
                     Progress::Waiting { until } if *until <= now => {
                         tunnel.step = Progress::Requested;
-                        self.ask(&entry).await?;
+                        self.request_tunnel(&entry).await?;
                     }
                     Progress::Requested
                     | Progress::Online { .. }
@@ -254,7 +254,7 @@ impl Session {
         Ok(())
     }
 
-    async fn ask(&mut self, entry: &Entry) -> Result<(), ConnectError> {
+    async fn request_tunnel(&mut self, entry: &Entry) -> Result<(), ConnectError> {
         let ask = Kind::OpenTunnelReq(OpenTunnelReq {
             request_id: entry.id.to_string(),
             tunnel_properties: Some(entry.request().to_wire()),
@@ -281,7 +281,7 @@ impl Session {
                 Progress::Waiting { until } => Some(until),
                 _ => None,
             });
-        let ending = self.ending.map(|since| since + GOODBYE);
+        let ending = self.ending.map(|since| since + CLOSE_TIMEOUT);
         waiting
             .chain(ending)
             .chain(self.liveness.deadline())
@@ -294,7 +294,9 @@ impl Session {
             .liveness
             .deadline()
             .is_some_and(|deadline| deadline <= now)
-            || self.ending.is_some_and(|since| since + GOODBYE <= now)
+            || self
+                .ending
+                .is_some_and(|since| since + CLOSE_TIMEOUT <= now)
         {
             return Err(ConnectError::TimedOut(Step::Exchange));
         }
@@ -370,7 +372,7 @@ impl Session {
                     tunnel_id: tunnel_id.clone(),
                 };
                 held.backoff.reset();
-                held.entry.remember(&properties);
+                held.entry.store_hostname(&properties);
                 self.shared
                     .add_route(tunnel_id.clone(), Arc::clone(&held.entry));
                 let forwarding = properties.forwarding(self.shared.connector().address().port());
@@ -385,14 +387,14 @@ impl Session {
             }
             Some(TunnelOutcome::Error(error)) => match hello::refused(&error) {
                 // The drawn name is no longer available, and another one is as good.
-                ConnectError::Refused(_) if held.entry.forget() => {
+                ConnectError::Refused(_) if held.entry.clear_hostname() => {
                     held.step = Progress::Waiting {
                         until: Instant::now(),
                     };
                 }
                 ConnectError::Refused(refusal) => {
                     warn!(reason = %refusal, "the engine refused a tunnel");
-                    self.forget(&answer.request_id, CloseReason::Refused(refusal));
+                    self.remove_tunnel(&answer.request_id, CloseReason::Refused(refusal));
                 }
                 later => {
                     let retry_in = held.backoff.next_wait(random());
@@ -404,7 +406,7 @@ impl Session {
             },
             None => {
                 let empty = Refusal::new(RefusalKind::Invalid, "the engine gave an empty answer");
-                self.forget(&answer.request_id, CloseReason::Refused(empty));
+                self.remove_tunnel(&answer.request_id, CloseReason::Refused(empty));
             }
         }
     }
@@ -429,10 +431,10 @@ impl Session {
         } else {
             CloseReason::ByEngine
         };
-        self.forget(&id.to_string(), why);
+        self.remove_tunnel(&id.to_string(), why);
     }
 
-    fn forget(&mut self, request_id: &str, why: CloseReason) {
+    fn remove_tunnel(&mut self, request_id: &str, why: CloseReason) {
         let tunnel = request_id
             .parse()
             .ok()
@@ -447,7 +449,7 @@ impl Session {
 const HELLO: Duration = Duration::from_secs(10);
 
 /// Maximum time to wait for the engine's confirmation at the end of a channel.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Queued responses: as many as visitors that may be pending.
-const ANSWERS: usize = inbound::MAX_PENDING_VISITORS;
+const RESPONSE_QUEUE_CAPACITY: usize = inbound::MAX_PENDING_VISITORS;

@@ -40,7 +40,7 @@ pub(crate) struct AgentState {
     runtimes: Vec<Handle>,
     /// Number of lanes that each runtime serves.
     lanes: Vec<Arc<Counter>>,
-    turn: AtomicUsize,
+    next_runtime: AtomicUsize,
     status: watch::Sender<AgentStatus>,
     failures: watch::Sender<Failures>,
     round_trip: watch::Sender<Option<Duration>>,
@@ -73,7 +73,7 @@ impl AgentState {
             connector,
             runtimes,
             lanes,
-            turn: AtomicUsize::new(0),
+            next_runtime: AtomicUsize::new(0),
             status: watch::Sender::new(AgentStatus::Connecting),
             failures: watch::Sender::default(),
             round_trip: watch::Sender::new(None),
@@ -130,7 +130,7 @@ impl AgentState {
 
     /// Runs `work` on the next runtime in turn, until it ends or the agent is killed.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let turn = self.next_runtime.fetch_add(1, Ordering::Relaxed);
         let Some(runtime) = self.runtimes.get(turn % self.runtimes.len().max(1)) else {
             return;
         };
@@ -177,7 +177,7 @@ impl AgentState {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             requested: wanted,
             renew,
-            drawn: Mutex::default(),
+            assigned_hostname: Mutex::default(),
             status: watch::Sender::new(Status::Connecting),
             handler: Mutex::new(Handler::Queue(sender)),
             closing: AtomicBool::new(false),
@@ -278,7 +278,7 @@ pub(crate) struct Entry {
     renew: Option<RefreshProperties>,
     /// The name that the engine drew. The agent requests it again after a reconnect, so that
     /// published addresses stay valid.
-    drawn: Mutex<Option<String>>,
+    assigned_hostname: Mutex<Option<String>>,
     status: watch::Sender<Status>,
     handler: Mutex<Handler>,
     closing: AtomicBool,
@@ -301,7 +301,7 @@ impl Entry {
         self.status.subscribe()
     }
 
-    /// A closed tunnel stays closed.
+    /// Sets the status. A closed tunnel stays closed.
     pub(crate) fn set_status(&self, status: Status) {
         self.status.send_if_modified(|current| {
             let changes = !matches!(current, Status::Closed(_)) && *current != status;
@@ -323,7 +323,7 @@ impl Entry {
     pub(crate) fn request(&self) -> Properties {
         let mut request = self.requested.clone();
         if request.hostname.is_none() {
-            request.hostname.clone_from(&self.drawn.lock());
+            request.hostname.clone_from(&self.assigned_hostname.lock());
         }
         if let Some(renew) = &self.renew {
             renew(&mut request);
@@ -332,15 +332,15 @@ impl Entry {
     }
 
     /// Stores the name under which visitors reach the tunnel. A TCP tunnel has a port instead.
-    pub(crate) fn remember(&self, granted: &Properties) {
+    pub(crate) fn store_hostname(&self, granted: &Properties) {
         if granted.protocol != Some(Protocol::Tcp) {
-            self.drawn.lock().clone_from(&granted.hostname);
+            self.assigned_hostname.lock().clone_from(&granted.hostname);
         }
     }
 
     /// Forgets the name; true if there was one and the owner has not chosen it.
-    pub(crate) fn forget(&self) -> bool {
-        self.drawn.lock().take().is_some() && self.requested.hostname.is_none()
+    pub(crate) fn clear_hostname(&self) -> bool {
+        self.assigned_hostname.lock().take().is_some() && self.requested.hostname.is_none()
     }
 
     /// Budget of its streams on a lane. A published tunnel without a protocol is HTTP.

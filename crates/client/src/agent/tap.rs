@@ -7,7 +7,7 @@
 //!
 //! If the edge uses TLS with the service, a tap with an [`TlsInterceptor`] sees the decrypted bytes.
 
-mod opener;
+mod interceptor;
 
 use std::{
     io,
@@ -22,7 +22,7 @@ use crate::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-pub use opener::TlsInterceptor;
+pub use interceptor::TlsInterceptor;
 
 /// A visit: the stream and its visitor.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub trait StreamTap: Send {
 /// # Cancellation
 /// Safe: dropping the future closes the connection.
 pub async fn connect(to: &Target) -> io::Result<ServiceStream> {
-    dialled(to).await.map(ServiceStream)
+    dial_service(to).await.map(ServiceStream)
 }
 
 /// Opens a TLS session with the service behind a target, as the edge does through the agent. It
@@ -93,11 +93,11 @@ pub async fn connect(to: &Target) -> io::Result<ServiceStream> {
 /// # Cancellation
 /// Safe: dropping the future closes the connection.
 pub async fn connect_tls(to: &Target, name: &str, protocol: &str) -> io::Result<ServiceStream> {
-    let session = opener::connect(name, protocol, dialled(to).await?).await?;
+    let session = interceptor::connect(name, protocol, dial_service(to).await?).await?;
     Ok(ServiceStream(Box::new(session)))
 }
 
-async fn dialled(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
+async fn dial_service(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
     let connected = tokio::time::timeout(SERVICE_DIAL, dial_target(to)).await;
     let service = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
     Ok(service.into_stream())

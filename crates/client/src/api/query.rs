@@ -46,7 +46,7 @@ impl ListQuery {
     }
 }
 
-/// The query of an event stream. By default it selects every event of clients and tunnels, as server-sent events.
+/// The query of an event stream. Default: all events of clients and tunnels, over SSE.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventQuery {
     pub(super) transport: Transport,

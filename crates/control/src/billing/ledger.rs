@@ -69,8 +69,8 @@ impl Billing for Ledger {
                         updated_at: now,
                         ..row
                     };
-                    write(tx, new.monthly_amount, &new).await?;
-                    note(tx, &new, None, "restored", 0, now).await?;
+                    update_subscription(tx, new.monthly_amount, &new).await?;
+                    record_change(tx, &new, None, "restored", 0, now).await?;
                 }
                 None => {
                     let new = billing::Subscription {
@@ -86,7 +86,7 @@ impl Billing for Ledger {
                         renews_at: Some(end_of_period(now, now, now)),
                     };
                     billing::subscribe(tx, &new).await?;
-                    note(tx, &new, None, "subscribed", 0, now).await?;
+                    record_change(tx, &new, None, "subscribed", 0, now).await?;
                 }
             }
             workspaces::set_billing(tx, workspace, Some(ACTIVE), true, now).await?;
@@ -110,8 +110,8 @@ impl Billing for Ledger {
                 paid_until: item.paid_until,
             });
             let new = with_items(row.clone(), &items, now);
-            write(tx, row.monthly_amount, &new).await?;
-            note(
+            update_subscription(tx, row.monthly_amount, &new).await?;
+            record_change(
                 tx,
                 &new,
                 Some(item.project),
@@ -146,8 +146,8 @@ impl Billing for Ledger {
             };
             let removed = items.remove(at);
             let new = with_items(row.clone(), &items, now);
-            write(tx, row.monthly_amount, &new).await?;
-            note(tx, &new, Some(project), "project_removed", 0, now).await?;
+            update_subscription(tx, row.monthly_amount, &new).await?;
+            record_change(tx, &new, Some(project), "project_removed", 0, now).await?;
             let end = period_of(row.started_at, now).end;
             Ok(Some(removed.paid_until.map_or(end, |paid| paid.max(end))))
         })
@@ -170,11 +170,11 @@ impl Billing for Ledger {
         workspace: WorkspaceId,
         now: Timestamp,
     ) -> BillingFuture<'a, bool> {
-        Box::pin(renewal::step(
+        Box::pin(renewal::renew_once(
             tx,
             workspace,
             now,
-            renewal::EmptySubscription::Ends,
+            renewal::EmptySubscription::End,
         ))
     }
 }
@@ -226,7 +226,11 @@ fn with_items(
     row
 }
 
-async fn write(tx: &mut Tx, was: i64, new: &billing::Subscription) -> HandlerResult<()> {
+async fn update_subscription(
+    tx: &mut Tx,
+    was: i64,
+    new: &billing::Subscription,
+) -> HandlerResult<()> {
     if billing::update(tx, was, new).await? {
         Ok(())
     } else {
@@ -234,7 +238,7 @@ async fn write(tx: &mut Tx, was: i64, new: &billing::Subscription) -> HandlerRes
     }
 }
 
-async fn note(
+async fn record_change(
     tx: &mut Tx,
     subscription: &billing::Subscription,
     project: Option<ProjectId>,

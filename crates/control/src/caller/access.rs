@@ -32,8 +32,8 @@ pub async fn workspace(
     Ok(found)
 }
 
-/// [`workspace`] for operations that only read although their permission allows more. A suspended
-/// workspace is not refused.
+/// [`workspace`] for operations that only read, although their permission also allows writing. A
+/// suspended workspace is not refused.
 pub async fn workspace_to_read(
     conn: &mut Conn,
     who: &Principal,
@@ -42,10 +42,10 @@ pub async fn workspace_to_read(
 ) -> HandlerResult<Membership> {
     // An invalid id matches no workspace.
     let Ok(id) = id.parse() else {
-        return Err(missing());
+        return Err(not_found());
     };
     let found = workspaces::of_user_by_id(conn, who.user.id, id).await?;
-    let found = found.ok_or_else(missing)?;
+    let found = found.ok_or_else(not_found)?;
     require_role(found.member_role, permission)?;
     if !who.limits.boundary().reaches_workspace(id.as_str()) {
         return Err(Problem::insufficient_scope(permission).into());
@@ -61,10 +61,10 @@ pub async fn project(
     permission: Permission,
 ) -> HandlerResult<Visible> {
     let Ok(id) = id.parse() else {
-        return Err(missing());
+        return Err(not_found());
     };
     let found = projects::of_user_by_id(conn, who.user.id, id).await?;
-    in_use(visible(found, who, permission)?, permission)
+    with_active_workspace(authorize(found, who, permission)?, permission)
 }
 
 /// [`project`] with a lock on the workspace. Until the transaction ends, no other request changes
@@ -89,7 +89,7 @@ pub async fn locked_project(
     Ok(found)
 }
 
-/// [`project`] for operations that only read although their permission allows more.
+/// [`project`] for operations that only read, although their permission also allows writing.
 pub async fn project_to_read(
     conn: &mut Conn,
     who: &Principal,
@@ -97,10 +97,10 @@ pub async fn project_to_read(
     permission: Permission,
 ) -> HandlerResult<Visible> {
     let Ok(id) = id.parse() else {
-        return Err(missing());
+        return Err(not_found());
     };
     let found = projects::of_user_by_id(conn, who.user.id, id).await?;
-    visible(found, who, permission)
+    authorize(found, who, permission)
 }
 
 /// The project with this endpoint, under the same conditions (CP-5).
@@ -111,7 +111,7 @@ pub async fn project_of_endpoint(
     permission: Permission,
 ) -> HandlerResult<Visible> {
     let found = projects::of_user_by_endpoint(conn, who.user.id, endpoint).await?;
-    in_use(visible(found, who, permission)?, permission)
+    with_active_workspace(authorize(found, who, permission)?, permission)
 }
 
 /// Refuses a project that an operator suspended. For operations that use the project or move it out
@@ -132,7 +132,7 @@ pub fn project_suspended() -> Problem {
     Problem::new(409, "project_suspended", detail)
 }
 
-/// 409 `not_in_plan`: the plan of the project does not include the feature, or not so many.
+/// 409 `not_in_plan`: the plan does not include the feature, or its limit for it is reached.
 pub(crate) fn not_in_plan(detail: String) -> Refusal {
     Problem::new(409, "not_in_plan", "")
         .with_detail(detail)
@@ -158,17 +158,17 @@ pub fn require_active_workspace(
     Err(Problem::new(403, "workspace_suspended", detail).into())
 }
 
-fn in_use(found: Visible, permission: Permission) -> HandlerResult<Visible> {
+fn with_active_workspace(found: Visible, permission: Permission) -> HandlerResult<Visible> {
     require_active_workspace(found.workspace_status, permission)?;
     Ok(found)
 }
 
-fn visible(
+fn authorize(
     found: Option<Visible>,
     who: &Principal,
     permission: Permission,
 ) -> HandlerResult<Visible> {
-    let found = found.ok_or_else(missing)?;
+    let found = found.ok_or_else(not_found)?;
     require_role(found.role, permission)?;
     let project = &found.project;
     let workspace = project.workspace_id.as_str();
@@ -190,6 +190,6 @@ fn require_role(role: members::Role, permission: Permission) -> HandlerResult<()
     }
 }
 
-fn missing() -> Refusal {
+fn not_found() -> Refusal {
     Problem::not_found().into()
 }

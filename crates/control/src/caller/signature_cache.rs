@@ -42,7 +42,7 @@ pub(super) enum Signer {
 }
 
 impl SignatureCache {
-    /// The entry of a token, for any key.
+    /// The entry of a token, whichever key verified it.
     pub(super) fn get(&self, digest: &[u8; 32]) -> Option<CachedSignature> {
         self.0.lock().touch(digest).cloned()
     }

@@ -31,16 +31,16 @@ pub(super) async fn principal(
     from: Option<ClientIp>,
 ) -> HandlerResult<Principal> {
     let now = app.now();
-    let shown = PresentedToken::read(app, token, now)?;
+    let presented = PresentedToken::read(app, token, now)?;
     // The unverified claims select the key. The key then proves that the selection is right.
-    let found = if shown.claims.is_app {
-        of_application(app, &shown).await?
+    let found = if presented.claims.is_app {
+        of_application(app, &presented).await?
     } else {
-        of_platform(app, &shown).await?
+        of_platform(app, &presented).await?
     };
-    rate_limit::note_credential();
+    rate_limit::mark_authenticated();
     if let Some(credential) = found.note_use {
-        note_use(app, credential, from, now).await;
+        record_use(app, credential, from, now).await;
     }
     Ok(found.principal)
 }
@@ -110,13 +110,13 @@ struct AuthenticatedCaller {
 /// first.
 async fn of_application(
     app: &App,
-    shown: &PresentedToken<'_>,
+    presented: &PresentedToken<'_>,
 ) -> HandlerResult<AuthenticatedCaller> {
     let none = || refused("the application does not exist");
-    let id = shown.claims.application.ok_or_else(none)?;
+    let id = presented.claims.application.ok_or_else(none)?;
     let row = {
         let mut read = app.store.read().await?;
-        stored::by_credential(&mut read, id, shown.claims.id.as_deref()).await?
+        stored::by_credential(&mut read, id, presented.claims.id.as_deref()).await?
     };
     let row = row.filter(|row| row.credential.kind == Kind::App);
     let row = row.ok_or_else(none)?;
@@ -127,7 +127,7 @@ async fn of_application(
         .with_pem(pem)
         .map_err(|_| refused("the application has no key"))?;
     let signer = Signer::Application { id, key };
-    let verified = shown.verified(app, signer, &keys).map_err(refused)?;
+    let verified = presented.verified(app, signer, &keys).map_err(refused)?;
     if verified.kind != TokenKind::App {
         return Err(refused("an application may only sign tokens of type `app`"));
     }
@@ -141,7 +141,7 @@ async fn of_application(
     {
         return Err(refused("the application belongs to another user"));
     }
-    of_credential(app, row, &verified, shown, CallerKind::App)
+    of_credential(app, row, &verified, presented, CallerKind::App)
 }
 
 /// A token of an application cannot be revoked without revoking the application. So it must have an
@@ -151,22 +151,28 @@ fn is_short_lived(verified: &VerifiedToken) -> bool {
 }
 
 /// A token that the platform signed.
-async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> HandlerResult<AuthenticatedCaller> {
+async fn of_platform(
+    app: &App,
+    presented: &PresentedToken<'_>,
+) -> HandlerResult<AuthenticatedCaller> {
     let verify = || {
         let ring = app.keys.ring();
         let epoch = ring.epoch();
-        shown.verified(app, Signer::Platform { epoch }, ring.keyring())
+        presented.verified(app, Signer::Platform { epoch }, ring.keyring())
     };
     let mut verified = verify();
-    if let (Err(TokenRefusal::Signature), Some(kid)) = (&verified, &shown.claims.kid)
-        && app.keys.fetch_unknown_key(&app.store, kid, shown.now).await
+    if let (Err(TokenRefusal::Signature), Some(kid)) = (&verified, &presented.claims.kid)
+        && app
+            .keys
+            .fetch_unknown_key(&app.store, kid, presented.now)
+            .await
     {
         verified = verify();
     }
     let verified = verified.map_err(refused)?;
     match verified.kind {
-        TokenKind::Pat => personal(app, &verified, shown).await,
-        TokenKind::Auth => delegated(app, &verified, shown).await,
+        TokenKind::Pat => personal(app, &verified, presented).await,
+        TokenKind::Auth => delegated(app, &verified, presented).await,
         TokenKind::App => Err(refused(
             "the platform does not sign tokens for applications",
         )),
@@ -178,10 +184,10 @@ async fn of_platform(app: &App, shown: &PresentedToken<'_>) -> HandlerResult<Aut
 async fn personal(
     app: &App,
     verified: &VerifiedToken,
-    shown: &PresentedToken<'_>,
+    presented: &PresentedToken<'_>,
 ) -> HandlerResult<AuthenticatedCaller> {
     // The claims of an access token must be complete, consistent, and for this platform (MC-4).
-    let client = match &shown.claims.client {
+    let client = match &presented.claims.client {
         Some(Err(bad)) => return Err(refused(bad)),
         Some(Ok(client)) => Some(client.as_str()),
         None => None,
@@ -189,7 +195,7 @@ async fn personal(
     let row = {
         let mut read = app.store.read().await?;
         let hash = SecretHash(verified.digest);
-        stored::by_token(&mut read, hash, shown.claims.id.as_deref()).await?
+        stored::by_token(&mut read, hash, presented.claims.id.as_deref()).await?
     };
     let row = row.filter(|row| {
         row.credential.kind == Kind::Pat
@@ -198,17 +204,17 @@ async fn personal(
             && verified.user_id.as_deref() == Some(row.user.id.as_str())
     });
     let row = row.ok_or_else(|| refused("the personal access token does not exist"))?;
-    of_credential(app, row, verified, shown, CallerKind::Pat)
+    of_credential(app, row, verified, presented, CallerKind::Pat)
 }
 
 /// A delegated token is valid while its source is valid.
 async fn delegated(
     app: &App,
     verified: &VerifiedToken,
-    shown: &PresentedToken<'_>,
+    presented: &PresentedToken<'_>,
 ) -> HandlerResult<AuthenticatedCaller> {
     let source = verified.credential_id.as_deref().unwrap_or_default();
-    let id = shown.claims.id.as_deref();
+    let id = presented.claims.id.as_deref();
     let none = || refused("the credential or session that created the token does not exist");
     let Identity::User(user) = &verified.identity else {
         return Err(none());
@@ -220,7 +226,7 @@ async fn delegated(
         };
         let row = row.filter(|row| row.user.id.as_str() == user);
         let row = row.ok_or_else(none)?;
-        return of_credential(app, row, verified, shown, CallerKind::Auth);
+        return of_credential(app, row, verified, presented, CallerKind::Auth);
     }
     let source = source.parse::<SessionId>().map_err(|_| none())?;
     let row = {
@@ -228,7 +234,7 @@ async fn delegated(
         stored::by_session(&mut read, source, id).await?
     };
     let row = row.filter(|row| row.user.id.as_str() == user);
-    of_session(row.ok_or_else(none)?, verified, shown)
+    of_session(row.ok_or_else(none)?, verified, presented)
 }
 
 /// Combines the permissions of a token and its credential.
@@ -236,7 +242,7 @@ fn of_credential(
     app: &App,
     row: CallerCredential,
     verified: &VerifiedToken,
-    shown: &PresentedToken<'_>,
+    presented: &PresentedToken<'_>,
     kind: CallerKind,
 ) -> HandlerResult<AuthenticatedCaller> {
     let CallerCredential {
@@ -246,7 +252,7 @@ fn of_credential(
         is_revoked,
     } = row;
     require_active(&user)?;
-    if !credential.is_live(shown.now) {
+    if !credential.is_live(presented.now) {
         return Err(refused("the credential behind the token is not valid"));
     }
     // Credentials of a client that was removed from the configuration are not valid, and neither
@@ -274,7 +280,8 @@ fn of_credential(
         workspace.as_deref().map(workspace_resources),
     );
     let used_at = credential.last_used_at;
-    let is_stale = |used: Timestamp| shown.now.as_second() - used.as_second() >= NOTE_EVERY_SECONDS;
+    let is_stale =
+        |used: Timestamp| presented.now.as_second() - used.as_second() >= NOTE_EVERY_SECONDS;
     Ok(AuthenticatedCaller {
         note_use: used_at.is_none_or(is_stale).then_some(credential.id),
         principal: Principal {
@@ -286,8 +293,8 @@ fn of_credential(
             limits: verified.limits.and(&limits),
             resources: match kind {
                 // A delegated token already contains the boundary of its parent.
-                CallerKind::Auth => resources_claim(shown),
-                _ => both_resources(own, resources_claim(shown)),
+                CallerKind::Auth => resources_claim(presented),
+                _ => both_resources(own, resources_claim(presented)),
             },
         },
     })
@@ -297,11 +304,11 @@ fn of_credential(
 fn of_session(
     row: SessionCaller,
     verified: &VerifiedToken,
-    shown: &PresentedToken<'_>,
+    presented: &PresentedToken<'_>,
 ) -> HandlerResult<AuthenticatedCaller> {
     require_active(&row.user)?;
-    let is_idle = shown.now.duration_since(row.last_seen_at) >= session::IDLE;
-    if row.expires_at <= shown.now || is_idle {
+    let is_idle = presented.now.duration_since(row.last_seen_at) >= session::IDLE;
+    if row.expires_at <= presented.now || is_idle {
         return Err(refused("the session behind the token has ended"));
     }
     if row.is_revoked {
@@ -321,7 +328,7 @@ fn of_session(
             root: None,
             source_updated_at: row.rotated_at,
             limits: verified.limits.and(&limits),
-            resources: resources_claim(shown),
+            resources: resources_claim(presented),
         },
     })
 }
@@ -334,19 +341,19 @@ fn require_active(user: &User) -> HandlerResult<()> {
     }
 }
 
-fn resources_claim(shown: &PresentedToken<'_>) -> Option<Value> {
-    shown.claims.resources.clone()
+fn resources_claim(presented: &PresentedToken<'_>) -> Option<Value> {
+    presented.claims.resources.clone()
 }
 
 /// A use is recorded at most once a minute, so that most read requests do not write.
 const NOTE_EVERY_SECONDS: i64 = 60;
 
 /// Best effort: requests work even if the database is read-only.
-async fn note_use(app: &App, credential: CredentialId, from: Option<ClientIp>, now: Timestamp) {
+async fn record_use(app: &App, credential: CredentialId, from: Option<ClientIp>, now: Timestamp) {
     let from = from.map(|ClientIp(ip)| ip.to_string());
     let noted = async {
         let mut tx = app.store.begin().await?;
-        credentials::used(&mut tx, credential, from.as_deref(), now).await?;
+        credentials::record_use(&mut tx, credential, from.as_deref(), now).await?;
         tx.commit().await
     };
     if let Err(error) = noted.await {

@@ -27,7 +27,7 @@ async fn whoami(
 ) -> HandlerResult<Json<Whoami>> {
     query.finish()?;
     let mut read = app.store.read().await?;
-    let workspace_ids = reached(&mut read, &who).await?;
+    let workspace_ids = reachable_workspaces(&mut read, &who).await?;
     let user = &who.user;
     Ok(Json(Whoami {
         id: user.id.to_string(),
@@ -43,7 +43,7 @@ async fn whoami(
 }
 
 /// The workspaces of the caller inside its credential's boundary, oldest first.
-async fn reached(conn: &mut Conn, who: &Principal) -> HandlerResult<Vec<String>> {
+async fn reachable_workspaces(conn: &mut Conn, who: &Principal) -> HandlerResult<Vec<String>> {
     let memberships = workspaces::of_user(conn, who.user.id).await?;
     let (whole, others): (Vec<_>, Vec<_>) = memberships.iter().partition(|membership| {
         who.limits
@@ -57,7 +57,7 @@ async fn reached(conn: &mut Conn, who: &Principal) -> HandlerResult<Vec<String>>
             .iter()
             .map(|membership: &&Membership| membership.id)
             .collect();
-        let places = projects::places(conn, &others, MAX_PROJECTS).await?;
+        let places = projects::locations(conn, &others, MAX_PROJECTS).await?;
         ids.extend(
             places
                 .iter()

@@ -49,7 +49,7 @@ impl Grant {
         requested: RequestedLimits,
         compat: bool,
     ) -> HandlerResult<Self> {
-        Self::within(who, requested, lifetime_bound(who), compat)
+        Self::delegated(who, requested, lifetime_bound(who), compat)
     }
 
     /// Limits of a new token: those that were requested, within those of the caller. Unlike a
@@ -62,10 +62,10 @@ impl Grant {
         requested: RequestedLimits,
         compat: bool,
     ) -> HandlerResult<Self> {
-        Self::within(who, requested, who.expires_at(), compat)
+        Self::delegated(who, requested, who.expires_at(), compat)
     }
 
-    fn within(
+    fn delegated(
         who: &Principal,
         requested: RequestedLimits,
         callers_end: Option<Timestamp>,
@@ -138,7 +138,7 @@ impl Grant {
     }
 
     /// All permissions of a user, for the operator of the installation.
-    pub(crate) fn everything(expires_at: Option<Timestamp>) -> Self {
+    pub(crate) fn unrestricted(expires_at: Option<Timestamp>) -> Self {
         Self {
             permissions: None,
             resources: None,
@@ -187,7 +187,7 @@ pub fn lifetime_bound(who: &Principal) -> Option<Timestamp> {
 ///
 /// # Errors
 /// 403 `insufficient_scope`.
-pub fn require_no_more(who: &Principal, credential: &Credential) -> HandlerResult<()> {
+pub fn require_covers(who: &Principal, credential: &Credential) -> HandlerResult<()> {
     let refused = || Problem::insufficient_scope(Permission::AccountCredentialsReadWrite);
     match &credential.permissions {
         None if who.limits.permissions().is_some() => return Err(refused().into()),

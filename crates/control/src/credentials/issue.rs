@@ -81,14 +81,14 @@ pub(super) async fn create(
             other => other?,
         }
         require_credential_quota(&mut tx, who.user.id, now).await?;
-        let actor = Actor::caller(&who).at(ip);
+        let actor = Actor::caller(&who).with_ip(ip);
         let target = Target::Credential(issued.credential.id);
         audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;
         tx.commit().await?;
         metrics::minted(issued.credential.kind.as_str());
         let notice = Notice::CredentialIssued(issued.credential.name.clone());
         notices::send(&app, &who.user, &notice, ip, now);
-        return Ok((StatusCode::CREATED, Json(issued.shown(now)?)));
+        return Ok((StatusCode::CREATED, Json(issued.to_response(now)?)));
     }
     tracing::error!("no free token endpoint was found");
     Err(Problem::internal().into())
@@ -196,7 +196,7 @@ pub struct CredentialWithSecret {
 }
 
 impl CredentialWithSecret {
-    pub(super) fn shown(&self, now: Timestamp) -> HandlerResult<IssuedCredential> {
+    pub(super) fn to_response(&self, now: Timestamp) -> HandlerResult<IssuedCredential> {
         Ok(IssuedCredential {
             credential: view(&self.credential, now),
             token: self.token.as_ref().map(text).transpose()?,
@@ -214,7 +214,7 @@ pub fn issue_pat(
     let draft = NewCredential {
         owner,
         name: name.to_owned(),
-        grant: Grant::everything(expires_at),
+        grant: Grant::unrestricted(expires_at),
         material: Material::Token,
         access: None,
         issuer: Issuer::default(),
@@ -258,7 +258,7 @@ pub(crate) async fn issue_admin_pat(
             Err(store::Error::Conflict(Conflict::TokenEndpointTaken)) => continue,
             other => other?,
         }
-        let (actor, target) = (Actor::person(owner), Target::Credential(credential.id));
+        let (actor, target) = (Actor::user(owner), Target::Credential(credential.id));
         audit::record(&mut tx, &actor, None, Action::CredentialIssued, target, now).await?;
         tx.commit().await?;
         return token.ok_or_else(|| Problem::internal().into());

@@ -60,7 +60,7 @@ fn one_of<T>(
     Ok(Some(value))
 }
 
-/// True if credentials with this status are valid.
+/// True for the status of valid credentials, false for that of ended ones.
 fn status(word: &str) -> Option<bool> {
     match word {
         "active" => Some(true),

@@ -106,7 +106,7 @@ fn public_key(pem: &str) -> HandlerResult<Material> {
         ED25519 => true,
         _ => false,
     };
-    // The code that will verify signatures also checks the key itself.
+    // The keyring, which verifies signatures later, must accept the key as well.
     if !offered || Keyring::new().with_pem(pem).is_err() {
         return Err(unusable());
     }

@@ -24,7 +24,7 @@ pub(super) async fn find(tx: &mut Tx, who: &Principal, id: &str) -> HandlerResul
     let credential = credential.ok_or_else(not_found)?;
     let is_own = who.kind != CallerKind::Auth && who.source.credential() == Some(id);
     if !is_own {
-        delegation::require_no_more(who, &credential)?;
+        delegation::require_covers(who, &credential)?;
     }
     Ok(credential)
 }

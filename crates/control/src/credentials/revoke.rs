@@ -41,7 +41,7 @@ pub(super) async fn revoke(
     } else {
         return Err(Problem::not_found().into());
     };
-    let actor = Actor::caller(&who).at(ip);
+    let actor = Actor::caller(&who).with_ip(ip);
     for one in revoked {
         let details = if one == id {
             json!({})

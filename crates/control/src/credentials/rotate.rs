@@ -58,7 +58,7 @@ pub(super) async fn rotate(
         issuer: body.issuer_pem.as_deref(),
     };
     let material = Material::of(kind(old.kind), sent, now)?;
-    // Tokens have whole seconds. A successor with less than a second left is useless.
+    // Tokens expire at whole seconds. A successor that lasts for less than a second is useless.
     let has_ended = |end: Timestamp| end.as_second() <= now.as_second();
     if old.expires_at.is_some_and(has_ended) {
         return Err(Problem::conflict().with_detail(NOT_ROTATABLE).into());
@@ -84,14 +84,14 @@ pub(super) async fn rotate(
     }
     stored::insert(&mut tx, &successor.credential).await?;
     require_credential_quota(&mut tx, who.user.id, now).await?;
-    let (actor, target) = (Actor::caller(&who).at(ip), Target::Credential(id));
+    let (actor, target) = (Actor::caller(&who).with_ip(ip), Target::Credential(id));
     let details = json!({"successor": new});
     let action = Action::CredentialRotated;
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
     let notice = Notice::CredentialIssued(old.name.clone());
     notices::send(&app, &who.user, &notice, ip, now);
-    successor.shown(now).map(Json)
+    successor.to_response(now).map(Json)
 }
 
 const NOT_ROTATABLE: &str = "It was already rotated, or has ended.";

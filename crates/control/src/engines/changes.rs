@@ -27,12 +27,12 @@ pub(super) async fn stream(
 ) -> HandlerResult<Response> {
     let since = query.text("since");
     query.finish()?;
-    let place = app.engines.acquire_link_permit()?;
+    let permit = app.engines.acquire_link_permit()?;
     let cluster = engine.cluster;
-    let known = since.and_then(|text| read(&cluster, &text));
+    let version = since.and_then(|text| parse_cursor(&cluster, &text));
     let mut conn = app.store.read().await?;
-    let is_kept = match &known {
-        Some(known) => changes::is_kept(&mut conn, known).await?,
+    let is_kept = match &version {
+        Some(version) => changes::is_in_log(&mut conn, version).await?,
         None => changes::head(&mut conn).await.map(|_| false)?,
     };
     drop(conn);
@@ -41,12 +41,12 @@ pub(super) async fn stream(
         Arc::clone(&app),
         cluster,
         ip,
-        known.filter(|_| is_kept),
+        version.filter(|_| is_kept),
         out,
     )?;
     app.engines.tasks.spawn(async move {
         link.run().await;
-        drop(place);
+        drop(permit);
     });
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
@@ -65,7 +65,7 @@ pub(super) fn cursor(cluster: &Cluster, at: &Version) -> Cursor {
 }
 
 /// The log position of a cursor. `None` if the cursor is from another configuration or invalid.
-fn read(cluster: &Cluster, cursor: &str) -> Option<Version> {
+fn parse_cursor(cluster: &Cluster, cursor: &str) -> Option<Version> {
     let (version, mark) = cursor.split_once('.')?;
     let mark = mark.strip_suffix(cluster.fingerprint.as_str())?;
     let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());

@@ -56,7 +56,7 @@ impl Cluster {
             .is_some_and(|region| region.domain == domain);
         let directory = directory::Cluster {
             regions: cluster_regions.map(name).collect(),
-            others_than: is_first.then(|| regions.iter().map(name).collect()),
+            known_regions: is_first.then(|| regions.iter().map(name).collect()),
         };
         let limits: BTreeMap<Plan, Limits> = Plan::ALL
             .into_iter()
@@ -72,7 +72,7 @@ impl Cluster {
             base_url,
             domain,
             directory.regions,
-            directory.others_than,
+            directory.known_regions,
             shown,
             clients,
             relay_realm

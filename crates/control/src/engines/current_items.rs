@@ -41,7 +41,7 @@ pub(super) async fn items(
     let ports = directory::ports(conn, &cluster.domain, &ids).await?;
     let ids: Vec<_> = changed_ids.people.iter().copied().collect();
     let people = served.people(conn, &ids).await?;
-    let parts = served.parts(conn, &ids).await?;
+    let parts = served.memberships(conn, &ids).await?;
     let ids: Vec<_> = changed_ids.credentials.iter().copied().collect();
     let mut credentials = served.credentials(conn, &ids, now).await?;
     credentials.retain(|row| cluster.accepts(row));
@@ -98,7 +98,7 @@ impl ChangedIds {
         }
         let changed: Vec<_> = changed_ids.projects.iter().copied().collect();
         for workspace in joined {
-            // If the workspace has another project there, its members already have their items.
+            // If the cluster serves another project of the workspace, it already has these members.
             if !cluster
                 .directory
                 .serves_other(conn, workspace, &changed)
@@ -108,7 +108,7 @@ impl ChangedIds {
                     .people
                     .extend(directory::members(conn, workspace, MAX_ITEMS).await?);
             }
-            if changed_ids.is_too_much() {
+            if changed_ids.exceeds_limit() {
                 return Ok(None);
             }
         }
@@ -121,10 +121,10 @@ impl ChangedIds {
             let credentials_of_people = directory::credentials_of(conn, &people, MAX_ITEMS).await?;
             changed_ids.credentials.extend(credentials_of_people);
         }
-        Ok((!changed_ids.is_too_much()).then_some(changed_ids))
+        Ok((!changed_ids.exceeds_limit()).then_some(changed_ids))
     }
 
-    fn is_too_much(&self) -> bool {
+    fn exceeds_limit(&self) -> bool {
         let Self {
             projects,
             people,

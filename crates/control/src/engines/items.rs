@@ -65,8 +65,10 @@ fn project(cluster: &Cluster, row: directory::Project, ports: &[directory::Port]
     }
 }
 
-fn ports_of(ports: &[directory::Port], of: ProjectId) -> impl Iterator<Item = Address> {
-    let own = ports.iter().filter(move |port| port.project_id == of);
+fn ports_of(ports: &[directory::Port], project_id: ProjectId) -> impl Iterator<Item = Address> {
+    let own = ports
+        .iter()
+        .filter(move |port| port.project_id == project_id);
     own.filter_map(|port| {
         Some(Address {
             id: port.id.to_string(),
@@ -78,23 +80,26 @@ fn ports_of(ports: &[directory::Port], of: ProjectId) -> impl Iterator<Item = Ad
 /// Users with their memberships.
 pub(super) fn people(
     rows: Vec<directory::Person>,
-    parts: &[directory::Part],
+    parts: &[directory::ClusterMembership],
 ) -> impl Iterator<Item = Item> {
     rows.into_iter().map(|row| {
         Item::Person(Person {
             id: row.id.to_string(),
             name: row.name,
             memberships: memberships(parts, row.id).collect(),
-            sessions_after: whole_second(row.sessions_after),
+            sessions_after: ceil_second(row.sessions_after),
         })
     })
 }
 
-fn memberships(parts: &[directory::Part], of: UserId) -> impl Iterator<Item = Membership> {
+fn memberships(
+    parts: &[directory::ClusterMembership],
+    user_id: UserId,
+) -> impl Iterator<Item = Membership> {
     // Sorted by user in the store.
-    let first = parts.partition_point(|part| part.user_id < of);
+    let first = parts.partition_point(|part| part.user_id < user_id);
     let own = parts.iter().skip(first);
-    own.take_while(move |part| part.user_id == of)
+    own.take_while(move |part| part.user_id == user_id)
         .map(|part| Membership {
             workspace_id: part.workspace_id.to_string(),
             permissions: permissions(part.role.into()),
@@ -119,7 +124,7 @@ fn permissions(role: Role) -> Vec<String> {
 
 /// Rounds up, so that a session which started in this very second counts as ended. Its user has to
 /// sign in again.
-fn whole_second(at: Timestamp) -> i64 {
+fn ceil_second(at: Timestamp) -> i64 {
     let second = at.as_second();
     second.saturating_add(i64::from(at.subsec_nanosecond() > 0))
 }
@@ -180,7 +185,7 @@ pub(super) fn webtty_server(row: webtty_servers::WebttyServer) -> Item {
 pub(super) fn ended_object(row: directory::EndedObject) -> Item {
     Item::Ended(EndedToken {
         id: row.jti,
-        until: whole_second(row.expires_at),
+        until: ceil_second(row.expires_at),
     })
 }
 
@@ -211,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_second_in_which_sessions_ended_counts_as_over() {
-        let at = |text: &str| whole_second(text.parse().unwrap());
+        let at = |text: &str| ceil_second(text.parse().unwrap());
         assert_eq!(at("1970-01-01T00:00:07Z"), 7);
         assert_eq!(at("1970-01-01T00:00:07.000001Z"), 8);
     }

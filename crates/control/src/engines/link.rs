@@ -28,8 +28,8 @@ pub(super) struct Link {
     /// state.
     pub(super) sent_version: Option<Version>,
     id: String,
-    from: IpAddr,
-    since: Timestamp,
+    address: IpAddr,
+    linked_at: Timestamp,
     /// Time at which the link was last recorded in the database.
     seen_at: Option<Timestamp>,
 }
@@ -38,19 +38,19 @@ pub(super) struct Link {
 #[derive(Debug)]
 pub(super) enum LinkEnd {
     /// The engine disconnected, or did not read.
-    Unread(LineError),
+    Write(LineError),
     /// The platform stops.
     Stopped,
     /// The database failed, so changes may be missing. An engine without a link reports this state.
     /// An engine with an open link would assume that nothing changed.
     Database(store::Error),
-    /// The keys could not be read, with the same effect.
+    /// The keys could not be read, so changes of keys may be missing.
     Keys(KeyError),
 }
 
 impl From<LineError> for LinkEnd {
     fn from(unread: LineError) -> Self {
-        Self::Unread(unread)
+        Self::Write(unread)
     }
 }
 
@@ -65,7 +65,7 @@ impl Link {
         app: Arc<App>,
         cluster: Arc<Cluster>,
         from: IpAddr,
-        told: Option<Version>,
+        version: Option<Version>,
         out: Lines,
     ) -> HandlerResult<Self> {
         let since = app.now();
@@ -73,10 +73,10 @@ impl Link {
             app,
             cluster,
             lines: out,
-            sent_version: told,
+            sent_version: version,
             id: hex::encode(random::bytes::<16>()?),
-            from,
-            since,
+            address: from,
+            linked_at: since,
             seen_at: None,
         })
     }
@@ -84,15 +84,15 @@ impl Link {
     /// Sends the state and its changes, until the link ends.
     pub(super) async fn run(mut self) {
         metrics::links(1);
-        let (cluster, from) = (Arc::clone(&self.cluster), self.from);
+        let (cluster, from) = (Arc::clone(&self.cluster), self.address);
         tracing::info!(cluster = %cluster.domain, %from, "an engine connected");
         let ended = self.send_changes().await;
         metrics::links(-1);
         match &ended {
-            Ok(()) | Err(LinkEnd::Stopped | LinkEnd::Unread(LineError::Disconnected)) => {
+            Ok(()) | Err(LinkEnd::Stopped | LinkEnd::Write(LineError::Disconnected)) => {
                 tracing::info!(cluster = %cluster.domain, %from, "a link ended");
             }
-            Err(LinkEnd::Unread(LineError::Stalled)) => {
+            Err(LinkEnd::Write(LineError::Stalled)) => {
                 tracing::warn!(
                     cluster = %cluster.domain, %from,
                     "an engine did not read; its link was closed"
@@ -108,16 +108,17 @@ impl Link {
 
     async fn send_changes(&mut self) -> Result<(), LinkEnd> {
         let mut wakes = self.app.store.wakes();
-        if let Some(told) = self.sent_version.clone() {
+        if let Some(sent_version) = self.sent_version.clone() {
             // The keys of the configuration are not in the log.
             let relay_keys = items::relay_keys(&self.app, &self.cluster);
             let items = [Some(items::keys(&self.app)), relay_keys];
             let items = items.into_iter().flatten().collect();
-            self.send(Some(told.clone()), told, items).await?;
+            self.send(Some(sent_version.clone()), sent_version, items)
+                .await?;
         }
         loop {
             wakes.borrow_and_update();
-            self.step().await?;
+            self.send_new_changes().await?;
             self.record_seen().await;
             self.keep_alive().await?;
             tokio::select! {
@@ -128,19 +129,20 @@ impl Link {
     }
 
     /// Sends the changes since the last step, if there are any.
-    async fn step(&mut self) -> Result<(), LinkEnd> {
-        let Some(told) = self.sent_version.clone() else {
+    async fn send_new_changes(&mut self) -> Result<(), LinkEnd> {
+        let Some(sent_version) = self.sent_version.clone() else {
             return snapshot::send_all(self).await;
         };
         let mut read = self.app.store.read().await?;
-        if changes::head(&mut read).await? == told {
+        if changes::head(&mut read).await? == sent_version {
             return Ok(());
         }
         drop(read);
         let mut at = self.app.store.snapshot().await?;
         let head = changes::head(&mut at).await?;
-        let is_kept = changes::is_kept(&mut at, &told).await?;
-        let list = changes::since(&mut at, told.version, current_items::MAX_ITEMS + 1).await?;
+        let is_kept = changes::is_in_log(&mut at, &sent_version).await?;
+        let list =
+            changes::since(&mut at, sent_version.version, current_items::MAX_ITEMS + 1).await?;
         let is_short =
             u32::try_from(list.len()).is_ok_and(|changes| changes <= current_items::MAX_ITEMS);
         let items = if is_kept && is_short {
@@ -148,7 +150,7 @@ impl Link {
         } else {
             None
         };
-        let oldest = changes::oldest_since(&mut at, told.version).await?;
+        let oldest = changes::oldest_since(&mut at, sent_version.version).await?;
         drop(at);
         let Some(mut items) = items else {
             return snapshot::send_all(self).await;
@@ -158,7 +160,7 @@ impl Link {
             self.reload_keys().await?;
             items.insert(0, items::keys(&self.app));
         }
-        self.send(Some(told), head, items).await?;
+        self.send(Some(sent_version), head, items).await?;
         if let Some(oldest) = oldest {
             metrics::link_lag(self.app.now().duration_since(oldest));
         }
@@ -231,15 +233,15 @@ impl Link {
         if self.seen_at.is_some_and(is_new) {
             return;
         }
-        let Some(told) = &self.sent_version else {
+        let Some(sent_version) = &self.sent_version else {
             return;
         };
         let link = LinkedEngine {
             id: self.id.clone(),
             cluster_domain: self.cluster.domain.clone(),
-            address: self.from.to_string(),
-            linked_at: self.since,
-            version: told.version,
+            address: self.address.to_string(),
+            linked_at: self.linked_at,
+            version: sent_version.version,
             seen_at: now,
         };
         let noted = async {

@@ -269,7 +269,7 @@ impl Batch {
             }
         }
         logs::index(&mut tx, MAX_INDEXED_ROWS).await?;
-        // After all rows are inserted, and in the order of projects, as the purge takes them.
+        // After all inserts, and in the order of projects, because the purge locks in this order.
         let most = StoredRecords {
             logs: app.config.limits.log_rows_per_project.into(),
             events: app.config.limits.event_rows_per_project.into(),
@@ -395,7 +395,7 @@ async fn store_event(
     Ok(is_new)
 }
 
-/// The time until which the plan of a project keeps a record of now.
+/// The end of the retention of a record that is stored now, according to the project's plan.
 fn retention_end(catalogue: &Catalogue, project: &directory::Project, now: Timestamp) -> Timestamp {
     let plan = project
         .plan

@@ -36,7 +36,7 @@ pub(super) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageRefusal> {
     let query = query.unwrap_or_default();
-    let Some((asked, host)) = read(&query) else {
+    let Some((sign_in, host)) = parse_query(&query) else {
         return Ok(invalid_link());
     };
     // Checked before the sign-in: a host that is not in a cluster belongs to no project.
@@ -44,10 +44,15 @@ pub(super) async fn show(
     if !regions.any(|region| region.domain == host.domain && region.engine_port == host.port) {
         return Ok(tunnel_not_found());
     }
-    let who = signed_in(visitor, &path(&asked))?;
+    let who = signed_in(visitor, &path(&sign_in))?;
     match may_use(&app, &who, &host).await {
         Ok(()) => match app.engines.codes.record_attempt(&who.user.id, app.now()) {
-            Ok(()) => Ok(redirect_back(&app, &who, &asked, comes_from_form(&query))?),
+            Ok(()) => Ok(redirect_back(
+                &app,
+                &who,
+                &sign_in,
+                comes_from_form(&query),
+            )?),
             Err(TooSoon(seconds)) => Ok(too_many(seconds)),
         },
         Err(refusal) => match refusal.problem().status {
@@ -85,16 +90,16 @@ async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> HandlerResult<
 fn redirect_back(
     app: &App,
     who: &SignedIn,
-    asked: &SignIn,
+    sign_in: &SignIn,
     by_page: bool,
 ) -> HandlerResult<Response> {
     let now = app.now();
-    let host = &asked.host;
+    let host = &sign_in.host;
     let claims = SignInClaims {
         iss: app.config.base_url.clone(),
         aud: format!("https://{host}"),
         sub: who.user.id.to_string(),
-        nonce: asked.nonce.clone(),
+        nonce: sign_in.nonce.clone(),
         jti: tokens::token_id(now)?,
         iat: now.as_second(),
         exp: now.as_second().saturating_add(CODE_SECONDS),
@@ -105,7 +110,7 @@ fn redirect_back(
     let claims = serde_json::to_value(claims).map_err(|_| Problem::internal())?;
     let code = sign_statement(&app.keys.signing(), SIGN_IN_TYPE, &claims)?;
     let code = tokens::text(&code)?;
-    let query = form::encode([("code", code.as_str()), ("state", asked.state.as_str())]);
+    let query = form::encode([("code", code.as_str()), ("state", sign_in.state.as_str())]);
     let address = format!("https://{host}/.well-known/svc/callback?{query}");
     if by_page {
         let address = &address;
@@ -128,9 +133,9 @@ struct RedirectPage<'a> {
 }
 
 /// The query, if it has the form that engines send.
-fn read(query: &str) -> Option<(SignIn, TunnelHost)> {
+fn parse_query(query: &str) -> Option<(SignIn, TunnelHost)> {
     let mut form = Form::parse(query).ok()?;
-    let asked = SignIn {
+    let sign_in = SignIn {
         host: form.take("host")?,
         nonce: form.take("nonce")?,
         state: form.take("state")?,
@@ -139,12 +144,12 @@ fn read(query: &str) -> Option<(SignIn, TunnelHost)> {
         let is_one_of_them = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         text.len() == DIGEST_CHARACTERS && text.bytes().all(is_one_of_them)
     };
-    let is_plain = asked.state.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_plain = sign_in.state.bytes().all(|byte| byte.is_ascii_graphic());
     let is_short =
-        asked.state.len() <= MAX_STATE_BYTES && path(&asked).len() <= NextPath::MAX_BYTES;
-    let fits = is_digest(&asked.nonce) && is_plain && is_short;
-    let host = TunnelHost::parse(&asked.host)?;
-    fits.then_some((asked, host))
+        sign_in.state.len() <= MAX_STATE_BYTES && path(&sign_in).len() <= NextPath::MAX_BYTES;
+    let fits = is_digest(&sign_in.nonce) && is_plain && is_short;
+    let host = TunnelHost::parse(&sign_in.host)?;
+    fits.then_some((sign_in, host))
 }
 
 /// Name and port of a published tunnel: `<slug>-<endpoint>.t.<domain>[:<port>]`, in canonical form.
@@ -189,18 +194,18 @@ impl TunnelHost {
     }
 }
 
-/// The request as a path, for the time after the sign-in.
-fn path(asked: &SignIn) -> String {
+/// The path and query of this request, to which the browser returns after the sign-in.
+fn path(sign_in: &SignIn) -> String {
     let query = form::encode([
-        ("host", asked.host.as_str()),
-        ("nonce", asked.nonce.as_str()),
-        ("state", asked.state.as_str()),
+        ("host", sign_in.host.as_str()),
+        ("nonce", sign_in.nonce.as_str()),
+        ("state", sign_in.state.as_str()),
         (AFTER, AFTER_SIGN_IN),
     ]);
     format!("{SIGN_IN}?{query}")
 }
 
-/// True if the sign-in forms of the platform led here.
+/// True if the browser comes from a sign-in form of the platform.
 fn comes_from_form(query: &str) -> bool {
     let after = Form::parse(query)
         .ok()
@@ -322,11 +327,11 @@ mod tests {
         let label = "a".repeat(54);
         let host = format!("{label}-0a1b2c3d.t.{}", ["b"; 90].join("."));
         let query = |state: &str| format!("host={host}&nonce={}&state={state}", "n".repeat(43));
-        let (asked, _) = read(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
+        let (asked, _) = parse_query(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
         assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
-        assert!(read(&query(&"s".repeat(MAX_STATE_BYTES + 1))).is_none());
+        assert!(parse_query(&query(&"s".repeat(MAX_STATE_BYTES + 1))).is_none());
         // Characters that need an escape of three characters each.
-        let (asked, _) = read(&query(&"%25".repeat(MAX_STATE_BYTES))).unwrap();
+        let (asked, _) = parse_query(&query(&"%25".repeat(MAX_STATE_BYTES))).unwrap();
         assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
     }
 }

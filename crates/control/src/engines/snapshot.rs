@@ -11,12 +11,12 @@ use crate::runtime::metrics;
 /// Sends the whole state in pages. At most one page is in memory.
 pub(super) async fn send_all(link: &mut Link) -> Result<(), LinkEnd> {
     let _turn = wait_for_permit(link).await?;
-    let mut at = link.app.store.snapshot().await?;
-    let head = changes::head(&mut at).await?;
+    let mut snapshot = link.app.store.snapshot().await?;
+    let head = changes::head(&mut snapshot).await?;
     // The keys are read after the log position, so that a key which another process made before it
     // is included.
     link.reload_keys().await?;
-    at.next_page();
+    snapshot.next_page();
     let platform = link.cluster.platform();
     link.lines
         .push(&LinkMessage::SnapshotBegin { platform })
@@ -25,12 +25,12 @@ pub(super) async fn send_all(link: &mut Link) -> Result<(), LinkEnd> {
     if let Some(keys) = items::relay_keys(&link.app, &link.cluster) {
         item(link, keys).await?;
     }
-    projects(link, &mut at).await?;
-    people(link, &mut at).await?;
-    credentials(link, &mut at).await?;
-    webtty_servers(link, &mut at).await?;
-    ended(link, &mut at).await?;
-    drop(at);
+    projects(link, &mut snapshot).await?;
+    people(link, &mut snapshot).await?;
+    credentials(link, &mut snapshot).await?;
+    webtty_servers(link, &mut snapshot).await?;
+    ended(link, &mut snapshot).await?;
+    drop(snapshot);
     let cursor = cursor(&link.cluster, &head);
     link.lines
         .push(&LinkMessage::SnapshotEnd { cursor })
@@ -58,14 +58,17 @@ async fn item(link: &mut Link, item: Item) -> Result<(), LinkEnd> {
     Ok(link.lines.push(&LinkMessage::Item { item }).await?)
 }
 
-async fn projects(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
+async fn projects(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEnd> {
     let cluster = std::sync::Arc::clone(&link.cluster);
     let mut after = None;
     loop {
-        at.next_page();
-        let page = cluster.directory.projects_after(at, after, PAGE).await?;
+        snapshot.next_page();
+        let page = cluster
+            .directory
+            .projects_after(snapshot, after, PAGE)
+            .await?;
         let ids: Vec<_> = page.iter().map(|project| project.id).collect();
-        let ports = directory::ports(at, &cluster.domain, &ids).await?;
+        let ports = directory::ports(snapshot, &cluster.domain, &ids).await?;
         let is_last = is_last(page.len());
         for one in items::projects(&cluster, page, &ports) {
             item(link, one).await?;
@@ -77,14 +80,17 @@ async fn projects(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
     }
 }
 
-async fn people(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
+async fn people(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEnd> {
     let cluster = std::sync::Arc::clone(&link.cluster);
     let mut after = None;
     loop {
-        at.next_page();
-        let page = cluster.directory.people_after(at, after, PAGE).await?;
+        snapshot.next_page();
+        let page = cluster
+            .directory
+            .people_after(snapshot, after, PAGE)
+            .await?;
         let ids: Vec<_> = page.iter().map(|person| person.id).collect();
-        let parts = cluster.directory.parts(at, &ids).await?;
+        let parts = cluster.directory.memberships(snapshot, &ids).await?;
         let is_last = is_last(page.len());
         for one in items::people(page, &parts) {
             item(link, one).await?;
@@ -96,13 +102,15 @@ async fn people(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
     }
 }
 
-async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
+async fn credentials(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEnd> {
     let cluster = std::sync::Arc::clone(&link.cluster);
     let mut after = None;
     loop {
-        at.next_page();
+        snapshot.next_page();
         let now = link.app.now();
-        let page = cluster.directory.credentials_after(at, after, now, PAGE);
+        let page = cluster
+            .directory
+            .credentials_after(snapshot, after, now, PAGE);
         let page = page.await?;
         let is_last = is_last(page.len());
         after = page.last().map(|credential| credential.id);
@@ -116,12 +124,14 @@ async fn credentials(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> 
     }
 }
 
-async fn webtty_servers(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
+async fn webtty_servers(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEnd> {
     let cluster = std::sync::Arc::clone(&link.cluster);
     let mut after = None;
     loop {
-        at.next_page();
-        let page = cluster.directory.webtty_servers_after(at, after, PAGE);
+        snapshot.next_page();
+        let page = cluster
+            .directory
+            .webtty_servers_after(snapshot, after, PAGE);
         let page = page.await?;
         let is_last = is_last(page.len());
         after = page.last().map(|server| server.id);
@@ -134,12 +144,12 @@ async fn webtty_servers(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEn
     }
 }
 
-async fn ended(link: &mut Link, at: &mut Snapshot) -> Result<(), LinkEnd> {
+async fn ended(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEnd> {
     let mut after: Option<String> = None;
     loop {
-        at.next_page();
+        snapshot.next_page();
         let now = link.app.now();
-        let page = directory::ended_after(at, after.as_deref(), now, PAGE).await?;
+        let page = directory::ended_after(snapshot, after.as_deref(), now, PAGE).await?;
         let is_last = is_last(page.len());
         after = page.last().map(|ended| ended.jti.clone());
         for one in page.into_iter().map(items::ended_object) {
@@ -156,6 +166,6 @@ fn is_last(rows: usize) -> bool {
     u32::try_from(rows).is_ok_and(|rows| rows < PAGE)
 }
 
-/// Rows in memory at one time: some hundred kilobytes, and at worst a few megabytes of
+/// Maximum number of rows in memory: some hundred kilobytes, and at worst a few megabytes of
 /// certificates.
 const PAGE: u32 = 500;

@@ -1,6 +1,6 @@
 //! The machine-readable contracts (CP-7, CP-8, CP-9), public and cacheable.
 //!
-//! `If-None-Match` is read here: the types of the crate `headers` need as many lines, because the tag
+//! `If-None-Match` is parsed here: the crate `headers` would need as many lines, because the tag
 //! must be converted first.
 
 use std::sync::{Arc, LazyLock};

@@ -139,8 +139,8 @@ async fn admission_ends(shutdown: &Shutdown, notice: Duration) {
     }
 }
 
-/// Closes HTTP/1.1 connections with a response, so that no request of theirs meets a connection
-/// that is just being closed. HTTP/2 has a frame for that, which is sent at the end of the notice
+/// Closes HTTP/1.1 connections together with a response, so that no client sends a request on a
+/// connection that is being closed. HTTP/2 has a frame for that, which is sent after the notice
 /// period.
 async fn close_when_draining(
     State(drain): State<CancellationToken>,
@@ -181,7 +181,7 @@ async fn run(
     connection.as_mut().graceful_shutdown();
     let goodbye_ends = async {
         if is_idle {
-            sleep(GOODBYE_TIMEOUT).await;
+            sleep(CLOSE_TIMEOUT).await;
         } else {
             activity.wait_until_stalled(READ_STALL).await;
         }
@@ -226,15 +226,15 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_HEAD_BYTES: usize = 32 * 1024;
 /// Maximum number of concurrent requests of one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// Idle time-out of HTTP/2. A connection without a request ends after one to two of these, the time
-/// in which a user reads a page. HTTP/1.1 has [`HEAD_TIMEOUT`] between requests.
+/// Idle time-out of HTTP/2. A connection without a request ends after one to two of these: enough
+/// time to read a page. HTTP/1.1 has [`HEAD_TIMEOUT`] between requests.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Time for an idle client to close its connection.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(15);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Write time-out. A client that accepts no byte for this long is gone, or occupies a slot on
 /// purpose. A network with total loss recovers or breaks before.
 const WRITE_STALL: Duration = Duration::from_mins(1);
-/// The same for a response for which an HTTP/2 client opens no window.
+/// The same for a response that an HTTP/2 client does not read: it opens no window for it.
 const READ_STALL: Duration = Duration::from_mins(1);
 
 /// Configures and creates the connection, with its activity.

@@ -1,6 +1,6 @@
 //! Rate limits of credentials and of users.
 //!
-//! [`limit_callers`] is a layer over all operations of the document. Operations that are not public need an
+//! [`limit_callers`] is a layer over all operations of the API. Those that are not public need an
 //! authenticated caller. Each of their requests takes a token out of two buckets: that of its
 //! credential and that of its user. A bucket holds the tokens of one minute. Buckets are per
 //! process, so several platforms allow several times as much. Requests without a valid credential
@@ -18,7 +18,7 @@ use types::id::UserId;
 pub(crate) use self::layer::limit_callers;
 pub use self::section::{LimitsConfig, LimitsSection};
 use self::source::SourceLimiter;
-pub(crate) use self::source::note_credential;
+pub(crate) use self::source::mark_authenticated;
 pub(crate) use self::source_layer::limit_sources;
 use crate::caller::Principal;
 use crate::http_api::problem::HandlerResult;

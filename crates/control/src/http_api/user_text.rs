@@ -7,14 +7,14 @@ use crate::http_api::problem::{HandlerResult, bad};
 /// An untrusted text for use in a mail or inside another line. Each invisible character becomes a
 /// space.
 pub(crate) fn printable(text: &str) -> String {
-    let plain = |letter: char| if is_unseen(letter) { ' ' } else { letter };
+    let plain = |letter: char| if is_invisible(letter) { ' ' } else { letter };
     text.chars().map(plain).collect()
 }
 
 /// True for characters that are invisible or change how their neighbours are displayed: control
 /// characters, line separators, marks of direction (Unicode Standard Annex 9), joiners, fillers,
 /// tags. With them a name can look like another one, or change the text around it.
-pub(crate) fn is_unseen(letter: char) -> bool {
+pub(crate) fn is_invisible(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -27,7 +27,7 @@ pub(crate) fn is_unseen(letter: char) -> bool {
 pub(crate) fn name(given: &str) -> HandlerResult<String> {
     let name = given.trim();
     let length = name.chars().count();
-    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(is_unseen) {
+    if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(is_invisible) {
         let detail =
             format!("a name must have 1 to {MAX_NAME_CHARS} characters, without invisible ones");
         return Err(bad("name", detail));

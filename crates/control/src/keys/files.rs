@@ -116,7 +116,7 @@ pub(super) fn create_once(
     }
     let content = content().ok_or_else(|| bad(path, "the system has no randomness"))?;
     let draft = path.with_extension(format!("{}.new", std::process::id()));
-    // A leftover file of an earlier process with this number is not in use. Creating a new file
+    // A leftover file of an earlier process with the same id is not in use. Creating a new file
     // ensures its mode, and that it is not a link.
     if let Err(error) = fs::remove_file(&draft)
         && error.kind() != io::ErrorKind::NotFound

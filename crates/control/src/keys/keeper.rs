@@ -21,7 +21,7 @@ pub async fn run(app: Arc<App>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             _ = ticks.tick() => {}
         }
-        if let Err(error) = app.keys.keep(&app.store, app.now()).await {
+        if let Err(error) = app.keys.maintain(&app.store, app.now()).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "the keys could not be checked and rotated"

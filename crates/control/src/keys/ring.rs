@@ -15,7 +15,7 @@ use super::seal::Seal;
 
 /// An immutable set of keys that sign and verify, read in one query. A reload creates another set.
 pub struct KeySet {
-    /// Number of this set among those of the process with different keys. A token that one set
+    /// Increases with each reload that changes the keys of this process. A token that one set
     /// verified must be verified again with another.
     epoch: u64,
     signing: Arc<SigningKey>,
@@ -70,7 +70,7 @@ impl KeySet {
     }
 
     /// Sets the epoch of this set as the successor of another.
-    pub(super) fn after(mut self, before: &Self) -> Self {
+    pub(super) fn with_epoch_after(mut self, before: &Self) -> Self {
         let same = self.jwks == before.jwks;
         self.epoch = if same { before.epoch } else { before.epoch + 1 };
         self

@@ -50,7 +50,7 @@ impl Keys {
         }
         self.reload(store).await?;
         if self.ring().find_by_status(Status::Next).is_none() {
-            self.announce(store, now).await?;
+            self.publish_next_key(store, now).await?;
         }
         let ring = self.ring();
         let next = ring
@@ -70,7 +70,7 @@ impl Keys {
     ///
     /// # Errors
     /// The database cannot be used. The keys remain unchanged.
-    pub async fn keep(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
+    pub async fn maintain(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
         self.reload(store).await?;
         if !self.files.is_empty() {
             return Ok(());
@@ -90,7 +90,7 @@ impl Keys {
                 self.reload(store).await?;
             }
         } else if self.is_due(&ring, now) {
-            match self.announce(store, now).await {
+            match self.publish_next_key(store, now).await {
                 Err(error @ KeyError::TooMany) => tracing::warn!(%error, "no new signing key"),
                 other => other?,
             }
@@ -111,7 +111,7 @@ impl Keys {
     }
 
     /// Creates the next key, unless there is one.
-    async fn announce(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
+    async fn publish_next_key(&self, store: &Store, now: Timestamp) -> Result<(), KeyError> {
         if self.ring().metadata().len() >= MAX_KEYS {
             return Err(KeyError::TooMany);
         }

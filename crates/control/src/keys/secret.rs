@@ -68,7 +68,7 @@ pub(super) fn derive(secret: &Secret, purpose: &str) -> Option<[u8; 32]> {
     Some(key)
 }
 
-/// Name of the check value, which is encrypted nothing. The right secret can decrypt it.
+/// Name of the check value: an empty text that is encrypted. Only the right secret can decrypt it.
 const MARK: &str = "platform-secret-mark";
 
 async fn mark(store: &Store) -> Result<Option<PlatformSecret>, KeyError> {

@@ -42,12 +42,12 @@ impl TurnKeys {
         } else {
             let former = files::former_turn_secret(config)?;
             let make = || former.clone().or_else(new_secret);
-            shared(store, &seal, "turn-secret", make, now).await?
+            load_or_create(store, &seal, "turn-secret", make, now).await?
         };
         let mut relays = BTreeMap::new();
         for realm in realms(config) {
             let name = format!("turn-relay/{realm}");
-            let private = shared(store, &seal, &name, RelayKey::draw, now).await?;
+            let private = load_or_create(store, &seal, &name, RelayKey::draw, now).await?;
             let key = RelayKey::of(private).ok_or(KeyError::Sealed { name })?;
             relays.insert(realm, key);
         }
@@ -112,7 +112,7 @@ fn realms(config: &Config) -> BTreeSet<String> {
 }
 
 /// The secret with this name, which is the same for every process. The first caller creates it.
-async fn shared(
+async fn load_or_create(
     store: &Store,
     seal: &Seal,
     name: &str,

@@ -17,14 +17,14 @@ use crate::http_api::problem::HandlerResult;
 /// Searches in progress; a part of [`crate::app::App`].
 #[derive(Debug)]
 pub struct SearchLimit {
-    places: Semaphore,
+    permits: Semaphore,
     of_users: Mutex<Counts<UserId>>,
 }
 
 impl Default for SearchLimit {
     fn default() -> Self {
         Self {
-            places: Semaphore::new(MAX_SEARCHES),
+            permits: Semaphore::new(MAX_SEARCHES),
             of_users: Mutex::default(),
         }
     }
@@ -35,7 +35,7 @@ impl Default for SearchLimit {
 pub struct Search<'a> {
     limit: &'a SearchLimit,
     user: UserId,
-    place: Option<SemaphorePermit<'a>>,
+    permit: Option<SemaphorePermit<'a>>,
 }
 
 impl SearchLimit {
@@ -54,11 +54,11 @@ impl SearchLimit {
         let mut search = Search {
             limit: self,
             user,
-            place: None,
+            permit: None,
         };
-        match timeout(MAX_WAIT, self.places.acquire()).await {
+        match timeout(MAX_WAIT, self.permits.acquire()).await {
             Ok(Ok(place)) => {
-                search.place = Some(place);
+                search.permit = Some(place);
                 Ok(search)
             }
             Ok(Err(_)) | Err(_) => Err(Problem::unavailable()
@@ -76,7 +76,7 @@ impl Drop for Search<'_> {
 
 /// A quarter of a process's default number of connections.
 const MAX_SEARCHES: usize = 4;
-/// The page that a user looks at, and the next one that the user requests.
+/// One search for the current page of a user, and one for the next page.
 const MAX_OF_USER: usize = 2;
 /// As long as a request waits for a database connection.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -105,6 +105,6 @@ mod tests {
         limit.begin(user(4)).await.unwrap();
         drop((second, others));
         assert!(limit.of_users.lock().is_empty());
-        assert_eq!(limit.places.available_permits(), MAX_SEARCHES);
+        assert_eq!(limit.permits.available_permits(), MAX_SEARCHES);
     }
 }

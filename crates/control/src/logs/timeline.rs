@@ -6,7 +6,7 @@ use types::problem::Problem;
 use crate::http_api::extract::Query;
 use crate::http_api::problem::{HandlerResult, Refusal};
 
-/// A time range. It includes `start` and excludes `close_links`.
+/// A time range. It includes `start` and excludes `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
     /// Beginning.
@@ -17,21 +17,21 @@ pub struct Range {
 
 impl Range {
     /// Removes the range from a query.
-    pub(crate) fn take(query: &mut Query, now: Timestamp) -> HandlerResult<Self> {
+    pub(crate) fn from_query(query: &mut Query, now: Timestamp) -> HandlerResult<Self> {
         let (timeline, start) = (query.text("timeline"), query.text("start"));
         let end = query.text("end");
         Self::read(timeline.as_deref(), start.as_deref(), end.as_deref(), now)
     }
 
     /// True if a query contains a range.
-    pub(crate) fn is_given(query: &Query) -> bool {
+    pub(crate) fn is_present(query: &Query) -> bool {
         ["timeline", "start", "end"]
             .iter()
             .any(|name| query.has(name))
     }
 
-    /// Parses `timeline`, `start` and `close_links` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
-    /// `3d`, `1w`, `30d`) ends now. It cannot be combined with `start` or `close_links`. Without any of
+    /// Parses `timeline`, `start` and `end` of a query. `timeline` (`30m`, `1h`, `12h`, `24h`,
+    /// `3d`, `1w`, `30d`) ends now. It cannot be combined with `start` or `end`. Without any of
     /// them the range is the last 24 hours.
     pub fn read(
         timeline: Option<&str>,
@@ -84,7 +84,7 @@ impl Range {
     }
 
     /// The range, widened to whole hours.
-    pub(crate) fn in_hours(self) -> Self {
+    pub(crate) fn to_whole_hours(self) -> Self {
         let hours = |seconds: i64| Timestamp::from_second(seconds.saturating_mul(HOUR_SECONDS));
         Self {
             start: hours(self.start.as_second().div_euclid(HOUR_SECONDS)).unwrap_or(self.start),
@@ -168,10 +168,10 @@ mod tests {
             Some("2026-03-01T10:00:01Z"),
             Some("2026-03-01T12:00:00Z"),
         );
-        let hours = range.unwrap().in_hours();
+        let hours = range.unwrap().to_whole_hours();
         assert_eq!(hours.start, at("2026-03-01T10:00:00Z"));
         assert_eq!(hours.end, at("2026-03-01T12:00:00Z"));
-        assert_eq!(hours.in_hours(), hours);
+        assert_eq!(hours.to_whole_hours(), hours);
     }
 
     #[test]

@@ -107,9 +107,9 @@ async fn relays(
 }
 
 fn range(app: &App, mut query: Query) -> HandlerResult<Range> {
-    let range = Range::take(&mut query, app.now())?;
+    let range = Range::from_query(&mut query, app.now())?;
     query.finish()?;
-    Ok(range.in_hours())
+    Ok(range.to_whole_hours())
 }
 
 fn carried(usage: &usage::Usage) -> Carried {

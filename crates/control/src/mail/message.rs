@@ -1,7 +1,7 @@
 //! One mail: plain text to one recipient.
 //!
-//! The message builder of `lettre` writes other bytes, such as a lower-case `b` in encoded words, and
-//! needs four more crates for the same number of lines.
+//! The message builder of `lettre` writes other bytes, such as a lower-case `b` in encoded words,
+//! and needs four more crates for the same number of lines.
 
 use std::fmt;
 

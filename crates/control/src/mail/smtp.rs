@@ -117,7 +117,7 @@ impl Smtp {
     }
 
     /// Ends the waits between attempts. Each mail has one attempt left.
-    pub(super) fn hurry(&self) {
+    pub(super) fn retry_now(&self) {
         self.hurry.cancel();
     }
 

@@ -16,7 +16,7 @@ use store::{SecretHash, Tx, workspaces};
 
 use super::consent::{Group, groups};
 use super::error::Code;
-use super::request::{AuthorizationError, AuthorizationRequest, refusal};
+use super::request::{AuthorizationError, AuthorizationRequest, error_url};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::credentials::delegation;
@@ -46,7 +46,7 @@ pub(super) async fn show(
             Some(_) => Code::ConsentRequired,
             None => Code::LoginRequired,
         };
-        let refused = request.refuse(code.because("user interaction is required"));
+        let refused = request.refuse(code.with_description("user interaction is required"));
         return Ok(refused_response(&app, refused));
     }
     let who = signed_in(visitor, &path(&request))?;
@@ -74,7 +74,7 @@ pub(super) async fn submit(
     if shown.session_id != who.session.id {
         return Ok(consent_page(&app, &who, &request).await?);
     }
-    let actor = Actor::person(who.user.id).at(ip);
+    let actor = Actor::user(who.user.id).with_ip(ip);
     let approval = Grant::of_oauth_client(&who.principal(), request.scope);
     let is_approved =
         form.text("decision") == "approve" && !approval.effective_permissions().is_empty();
@@ -86,7 +86,7 @@ pub(super) async fn submit(
     if is_approved {
         delegation::refuse_suspended(&app, [approval.resources(), None]).await?;
         let code = give_code(&app, tx, &who, &request, approval, &actor).await?;
-        let address = request.answer(&code.reveal(), &app.config.base_url);
+        let address = request.success_url(&code.reveal(), &app.config.base_url);
         return Ok(to_callback(&address));
     }
     let (target, details) = (
@@ -96,7 +96,7 @@ pub(super) async fn submit(
     let action = Action::OauthDenied;
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
-    let refused = request.refuse(Code::AccessDenied.because("the user denied access"));
+    let refused = request.refuse(Code::AccessDenied.with_description("the user denied access"));
     Ok(refused_response(&app, refused))
 }
 
@@ -225,8 +225,8 @@ impl Workspaces {
             .into_iter()
             .filter(|workspace| limits.boundary().reaches_workspace(workspace.id.as_str()));
         let mut names: Vec<_> = reached.map(|workspace| workspace.name).collect();
-        let more = names.len().saturating_sub(MOST_NAMES);
-        names.truncate(MOST_NAMES);
+        let more = names.len().saturating_sub(MAX_NAMES);
+        names.truncate(MAX_NAMES);
         Ok(Self { names, more })
     }
 }
@@ -255,7 +255,7 @@ fn refused_response(app: &App, refused: AuthorizationError<'_>) -> Response {
             error,
         } => {
             let issuer = &app.config.base_url;
-            to_callback(&refusal(callback, state.as_deref(), &error, issuer))
+            to_callback(&error_url(callback, state.as_deref(), &error, issuer))
         }
     }
 }
@@ -283,4 +283,4 @@ const CODE_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
 pub(crate) const CODE_REUSE_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 
 /// Maximum number of listed names, so that the page stays readable.
-const MOST_NAMES: usize = 12;
+const MAX_NAMES: usize = 12;

@@ -1,7 +1,7 @@
 //! CORS for pages of other origins: they may read metadata, keys, and the endpoints that need no
 //! cookies.
 //!
-//! Stricter than the layer of `tower-http`, which accepts `OPTIONS` for every path, with status 200.
+//! Stricter than the layer of `tower-http`, which answers `OPTIONS` for every path with status 200.
 
 use axum::Router;
 use axum::extract::Request;

@@ -125,7 +125,7 @@ pub(super) async fn decide(
     let is_approved =
         form.text("decision") == "approve" && !approval.effective_permissions().is_empty();
     let approval = is_approved.then_some(approval);
-    if !note(&app, &who, ip, code, client, approval).await? {
+    if !store_decision(&app, &who, ip, code, client, approval).await? {
         return Ok(invalid_code_page());
     }
     let (title, text) = if is_approved {
@@ -154,8 +154,8 @@ enum DeviceGrantLookup<'a> {
 }
 
 /// Looks a code up. A code that does not exist counts as a guess of the user, over all sessions,
-/// and of the network (RFC 8628 section 5.1). A guess counts when it starts, so that parallel
-/// guesses all count. A code that exists takes back its own attempt and no other.
+/// and of the network (RFC 8628 section 5.1). A guess counts before the lookup, so that parallel
+/// guesses all count. If the code exists, this one attempt is not counted.
 async fn find<'a>(
     app: &'a App,
     who: &SignedIn,
@@ -167,7 +167,7 @@ async fn find<'a>(
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     if let Err(wait) = app.oauth.codes_by_user.record_attempt(&who.user.id, now) {
-        app.oauth.codes_by_network.take_back(&place);
+        app.oauth.codes_by_network.undo_attempt(&place);
         return Ok(DeviceGrantLookup::TooSoon(wait));
     }
     let Some(code) = UserCode::parse(typed) else {
@@ -178,8 +178,8 @@ async fn find<'a>(
     let Some(grant) = grant else {
         return Ok(DeviceGrantLookup::NotFound);
     };
-    app.oauth.codes_by_user.take_back(&who.user.id);
-    app.oauth.codes_by_network.take_back(&place);
+    app.oauth.codes_by_user.undo_attempt(&who.user.id);
+    app.oauth.codes_by_network.undo_attempt(&place);
     let client = app.config.oauth.client(&grant.client_id);
     Ok(client.map_or(DeviceGrantLookup::NotFound, |client| {
         DeviceGrantLookup::Grant {
@@ -191,7 +191,7 @@ async fn find<'a>(
 }
 
 /// Stores the decision, once. False if another decision was first, or the code has expired.
-async fn note(
+async fn store_decision(
     app: &App,
     who: &SignedIn,
     ip: IpAddr,
@@ -221,7 +221,7 @@ async fn note(
         (is_noted, Action::OauthDenied, details)
     };
     if is_noted {
-        let actor = Actor::person(who.user.id).at(ip);
+        let actor = Actor::user(who.user.id).with_ip(ip);
         let target = Target::User(who.user.id);
         audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
         tx.commit().await?;

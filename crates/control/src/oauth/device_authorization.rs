@@ -32,7 +32,7 @@ pub(super) async fn device_authorization(
     let client = form.client(&app)?;
     if !client.is_device() {
         let description = "this client has callbacks and must use the authorization code grant";
-        return Err(Code::UnauthorizedClient.because(description));
+        return Err(Code::UnauthorizedClient.with_description(description));
     }
     let scope = scope(form.take("scope").as_deref())?;
     resource(&app.config, form.take("resource").as_deref())?;
@@ -44,9 +44,9 @@ pub(super) async fn device_authorization(
     let source = match sources {
         [Some(_), Some(_)] => {
             let description = "svc_source and rstream_source have the same meaning: send only one";
-            return Err(Code::InvalidRequest.because(description));
+            return Err(Code::InvalidRequest.with_description(description));
         }
-        [Some(text), None] | [None, Some(text)] => source::read(&text)?,
+        [Some(text), None] | [None, Some(text)] => source::parse(&text)?,
         [None, None] => Vec::new(),
     };
     let now = app.now();
@@ -55,8 +55,8 @@ pub(super) async fn device_authorization(
         .devices_by_network
         .record_attempt(&source_network(ip), now)
     {
-        let refused =
-            Code::TemporarilyUnavailable.because("too many device requests from this address");
+        let refused = Code::TemporarilyUnavailable
+            .with_description("too many device requests from this address");
         return Err(refused.with_retry_after(wait.0));
     }
     let device_code = LinkSecret::draw()?;
@@ -82,8 +82,8 @@ pub(super) async fn device_authorization(
         let network = network(ip).to_string();
         let of_network = device_grants::count_of_network(&mut tx, &network, now).await?;
         if of_network >= MAX_PER_NETWORK {
-            let refused =
-                Code::TemporarilyUnavailable.because("too many device requests from this address");
+            let refused = Code::TemporarilyUnavailable
+                .with_description("too many device requests from this address");
             return Err(refused.with_retry_after(INTERVAL_SECONDS));
         }
         // Removing rows of the networks with the most codes keeps the endpoint available to others.
@@ -100,7 +100,7 @@ pub(super) async fn device_authorization(
         ));
     }
     tracing::error!("no free user code was found");
-    Err(Code::ServerError.because("no code was free"))
+    Err(Code::ServerError.with_description("no code was free"))
 }
 
 fn answer(app: &App, device_code: &LinkSecret, user_code: UserCode) -> Json<DeviceAuthorization> {

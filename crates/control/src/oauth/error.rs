@@ -75,7 +75,7 @@ impl Code {
     }
 
     /// Creates the error with a description for the developer of the client.
-    pub(super) fn because(self, description: impl Into<String>) -> OauthError {
+    pub(super) fn with_description(self, description: impl Into<String>) -> OauthError {
         OauthError {
             code: self,
             description: description.into(),
@@ -101,7 +101,7 @@ impl OauthError {
 
 impl From<BadForm> for OauthError {
     fn from(bad: BadForm) -> Self {
-        Code::InvalidRequest.because(description(&bad))
+        Code::InvalidRequest.with_description(description(&bad))
     }
 }
 

@@ -25,7 +25,7 @@ impl ClientForm {
     /// Removes and returns a required parameter.
     pub(super) fn take_required(&mut self, name: &str) -> Result<String, OauthError> {
         self.take(name)
-            .ok_or_else(|| Code::InvalidRequest.because(format!("{name} is missing")))
+            .ok_or_else(|| Code::InvalidRequest.with_description(format!("{name} is missing")))
     }
 
     /// The client that the form names.
@@ -47,7 +47,7 @@ impl ClientForm {
 
 fn registered<'a>(app: &'a App, id: &str) -> Result<&'a Client, OauthError> {
     let client = app.config.oauth.client(id);
-    client.ok_or_else(|| Code::InvalidClient.because("this client is not registered"))
+    client.ok_or_else(|| Code::InvalidClient.with_description("this client is not registered"))
 }
 
 impl FromRequest<Arc<App>> for ClientForm {
@@ -67,25 +67,25 @@ impl FromRequest<Arc<App>> for ClientForm {
         // does not require one.
         if !tried.into_iter().all(is_bearer) {
             let description = "clients are public and have no secret: send client_id in the form";
-            return Err(Code::InvalidClientAuthentication.because(description));
+            return Err(Code::InvalidClientAuthentication.with_description(description));
         }
         let declared = parts.headers.get(CONTENT_TYPE);
         let kind = declared.and_then(|kind| kind.to_str().ok()).unwrap_or("");
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             let description = "the body must be application/x-www-form-urlencoded";
-            return Err(Code::InvalidRequest.because(description));
+            return Err(Code::InvalidRequest.with_description(description));
         }
-        let bytes = read_body(body, MAX_FORM_BYTES)
-            .await
-            .map_err(|_| Code::InvalidRequest.because("the form is too large, or incomplete"))?;
+        let bytes = read_body(body, MAX_FORM_BYTES).await.map_err(|_| {
+            Code::InvalidRequest.with_description("the form is too large, or incomplete")
+        })?;
         let text = std::str::from_utf8(&bytes)
-            .map_err(|_| Code::InvalidRequest.because("the form is not UTF-8"))?;
+            .map_err(|_| Code::InvalidRequest.with_description("the form is not UTF-8"))?;
         let mut form = Form::parse(text)?;
         for name in ["client_secret", "client_assertion", "client_assertion_type"] {
             if form.take(name).is_some() {
                 let description = "clients are public and have no secret";
-                return Err(Code::InvalidClient.because(description));
+                return Err(Code::InvalidClient.with_description(description));
             }
         }
         Ok(Self(form))

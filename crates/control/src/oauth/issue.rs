@@ -44,7 +44,7 @@ pub(super) async fn issue(
     ip: IpAddr,
 ) -> Result<Option<TokenResponse>, OauthError> {
     let now = app.now();
-    let not_approved = || Code::InvalidGrant.because("the approval is no longer valid");
+    let not_approved = || Code::InvalidGrant.with_description("the approval is no longer valid");
     let user = users::by_id(&mut tx, approved.user).await?;
     let user = user.filter(|user| user.status == Status::Active);
     let user = user.ok_or_else(not_approved)?;
@@ -78,7 +78,7 @@ pub(super) async fn issue(
     require_credential_quota(&mut tx, approved.user, now).await?;
     let (action, target) = (Action::OauthTokenIssued, Target::Credential(credential));
     let details = json!({"client": client.id(), "scope": scope.to_string()});
-    let actor = Actor::person(approved.user).at(ip);
+    let actor = Actor::user(approved.user).with_ip(ip);
     audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     tx.commit().await?;
     metrics::minted(issued.credential.kind.as_str());

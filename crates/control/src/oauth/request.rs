@@ -63,7 +63,7 @@ impl<'a> AuthorizationRequest<'a> {
                 )
             })?;
         let state = form.take("state");
-        Self::rest(form, config, client, callback, state.clone()).map_err(|error| {
+        Self::validate(form, config, client, callback, state.clone()).map_err(|error| {
             AuthorizationError::Callback {
                 callback,
                 state,
@@ -72,7 +72,7 @@ impl<'a> AuthorizationRequest<'a> {
         })
     }
 
-    fn rest(
+    fn validate(
         mut form: Form,
         config: &Config,
         client: &'a Client,
@@ -82,19 +82,21 @@ impl<'a> AuthorizationRequest<'a> {
         match form.take("response_type").as_deref() {
             Some("code") => {}
             Some(_) => {
-                return Err(Code::UnsupportedResponseType.because("response_type must be code"));
+                return Err(
+                    Code::UnsupportedResponseType.with_description("response_type must be code")
+                );
             }
-            None => return Err(Code::InvalidRequest.because("response_type is missing")),
+            None => return Err(Code::InvalidRequest.with_description("response_type is missing")),
         }
         if form
             .take("response_mode")
             .is_some_and(|mode| mode != "query")
         {
-            return Err(Code::InvalidRequest.because("response_mode must be query"));
+            return Err(Code::InvalidRequest.with_description("response_mode must be query"));
         }
         // Request objects could repeat these parameters with other values (RFC 9101).
         if form.take("request").is_some() || form.take("request_uri").is_some() {
-            return Err(Code::InvalidRequest.because("request objects are not supported"));
+            return Err(Code::InvalidRequest.with_description("request objects are not supported"));
         }
         let challenge = challenge(&mut form)?;
         let scope = scope(form.take("scope").as_deref())?;
@@ -102,7 +104,9 @@ impl<'a> AuthorizationRequest<'a> {
         let prompt = form.take("prompt").unwrap_or_default();
         let is_silent = prompt.split(' ').any(|word| word == "none");
         if is_silent && prompt != "none" {
-            return Err(Code::InvalidRequest.because("none must be the only value of prompt"));
+            return Err(
+                Code::InvalidRequest.with_description("none must be the only value of prompt")
+            );
         }
         Ok(Self {
             client,
@@ -141,7 +145,7 @@ impl<'a> AuthorizationRequest<'a> {
     }
 
     /// Address for the redirect with a code.
-    pub(super) fn answer(&self, code: &str, issuer: &str) -> String {
+    pub(super) fn success_url(&self, code: &str, issuer: &str) -> String {
         let parameters = [("code", code), ("iss", issuer)];
         let state = self.state.as_deref().map(|state| ("state", state));
         self.callback.with(parameters.into_iter().chain(state))
@@ -149,7 +153,7 @@ impl<'a> AuthorizationRequest<'a> {
 }
 
 /// Address for the redirect with an error. RFC 9207 section 2 requires the issuer there as well.
-pub(super) fn refusal(
+pub(super) fn error_url(
     callback: &Callback,
     state: Option<&str>,
     error: &OauthError,
@@ -170,7 +174,7 @@ pub(super) fn refusal(
 /// Parses the challenge (RFC 7636), with S256 only. The default method is `plain`. With it, anyone
 /// who sees the request can redeem the code.
 fn challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
-    let refused = |description: &str| Err(Code::InvalidRequest.because(description));
+    let refused = |description: &str| Err(Code::InvalidRequest.with_description(description));
     let method = form.take("code_challenge_method");
     let Some(challenge) = form.take("code_challenge") else {
         return refused("code_challenge is missing");

@@ -19,8 +19,8 @@ use crate::http_api::problem::Refusal;
 /// Revokes the given token. Texts that are not a client's token, or not valid any more, count as
 /// success, because the token does not work (section 2.2).
 ///
-/// `client_id` may be missing, as it is with the published SDKs. A holder of the token could do
-/// worse with it than revoke it.
+/// `client_id` may be missing, because the published SDKs do not send it. A holder of the token can
+/// do more harm with it than to revoke it.
 pub(super) async fn revoke(
     State(app): State<Arc<App>>,
     ip: Result<ClientIp, Refusal>,
@@ -38,10 +38,12 @@ pub(super) async fn revoke(
         return Ok(done());
     };
     if client.is_some_and(|client: &Client| client.id() != holder) {
-        return Err(Code::UnauthorizedClient.because("this token belongs to another client"));
+        return Err(
+            Code::UnauthorizedClient.with_description("this token belongs to another client")
+        );
     }
     if credentials::revoke(&mut tx, user, id, now).await? {
-        let actor = Actor::person(user).at(ip);
+        let actor = Actor::user(user).with_ip(ip);
         let (action, target) = (Action::OauthTokenRevoked, Target::Credential(id));
         let details = json!({"client": holder});
         audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;

@@ -8,11 +8,13 @@ use crate::config::Config;
 /// Parses a `scope` (RFC 6749 section 3.3): names of permissions with one space between. An absent
 /// scope is refused, because there is no default.
 pub(super) fn scope(text: Option<&str>) -> Result<Permissions, OauthError> {
-    let text = text.ok_or_else(|| Code::InvalidScope.because("scope is missing"))?;
+    let text = text.ok_or_else(|| Code::InvalidScope.with_description("scope is missing"))?;
     text.split(' ')
         .map(|name| {
             let name = name.parse();
-            name.map_err(|_| Code::InvalidScope.because("scope contains an unknown permission"))
+            name.map_err(|_| {
+                Code::InvalidScope.with_description("scope contains an unknown permission")
+            })
         })
         .collect()
 }
@@ -30,6 +32,7 @@ pub(super) fn resource(config: &Config, text: Option<&str>) -> Result<(), OauthE
     let rest = parts.filter(|(origin, _)| origin.eq_ignore_ascii_case(&config.base_url));
     match rest.map(|(_, rest)| rest) {
         Some("" | "/" | "/api/mcp") => Ok(()),
-        _ => Err(Code::InvalidTarget.because(format!("the resource must be {}", config.base_url))),
+        _ => Err(Code::InvalidTarget
+            .with_description(format!("the resource must be {}", config.base_url))),
     }
 }

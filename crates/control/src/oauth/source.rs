@@ -26,8 +26,8 @@ impl SourceField {
 
 /// Parses the JSON list of a form. All sizes are limited, because the input is untrusted and is
 /// shown on an approval page.
-pub(super) fn read(text: &str) -> Result<Vec<SourceField>, OauthError> {
-    let refused = |why: &str| Code::InvalidRequest.because(format!("source {why}"));
+pub(super) fn parse(text: &str) -> Result<Vec<SourceField>, OauthError> {
+    let refused = |why: &str| Code::InvalidRequest.with_description(format!("source {why}"));
     let value = json::parse(text.as_bytes(), LIMITS).map_err(|_| refused("is not JSON"))?;
     let attributes: Vec<SourceField> = serde_json::from_value(value)
         .map_err(|_| refused("is not a list of objects with key, value and label"))?;
@@ -74,12 +74,12 @@ mod tests {
     #[test]
     fn device_attributes_are_parsed_within_limits() {
         let text = r#"[{"key":"os","value":"linux","label":"System"},{"key":"host","value":""}]"#;
-        let read_back = read(text).unwrap();
+        let read_back = parse(text).unwrap();
         assert_eq!(
             (read_back[0].label(), read_back[1].label()),
             ("System", "host")
         );
-        assert!(read("[]").unwrap().is_empty());
+        assert!(parse("[]").unwrap().is_empty());
         let many = format!("[{}]", vec![r#"{"key":"a","value":"b"}"#; 13].join(","));
         let long = format!(r#"[{{"key":"a","value":"{}"}}]"#, "b".repeat(254));
         let huge = format!("[{}]", " ".repeat(5000));
@@ -99,7 +99,7 @@ mod tests {
             &long,
             &huge,
         ] {
-            assert!(read(bad).is_err(), "{bad}");
+            assert!(parse(bad).is_err(), "{bad}");
         }
     }
 }

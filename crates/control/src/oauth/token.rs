@@ -39,11 +39,11 @@ pub(super) async fn token(
     let ClientIp(ip) = ip?;
     let grant_type = form.take_required("grant_type")?;
     if grant_type != CODE_GRANT && grant_type != DEVICE_GRANT {
-        return Err(Code::UnsupportedGrantType.because("this grant is not supported"));
+        return Err(Code::UnsupportedGrantType.with_description("this grant is not supported"));
     }
     let client = form.client(&app)?;
     if client.is_device() != (grant_type == DEVICE_GRANT) {
-        return Err(Code::UnauthorizedClient.because("this client may not use this grant"));
+        return Err(Code::UnauthorizedClient.with_description("this client may not use this grant"));
     }
     resource(&app.config, form.take("resource").as_deref())?;
     let request = Request {
@@ -78,9 +78,9 @@ impl Request<'_> {
         redirect_uri: &str,
         verifier: &str,
     ) -> Result<TokenResponse, OauthError> {
-        let refused = || Code::InvalidGrant.because("this code is not valid");
+        let refused = || Code::InvalidGrant.with_description("this code is not valid");
         if !is_verifier(verifier) {
-            return Err(Code::InvalidRequest.because("code_verifier has the wrong format"));
+            return Err(Code::InvalidRequest.with_description("code_verifier has the wrong format"));
         }
         let hash = LinkSecret::parse(code).ok_or_else(refused)?.hash();
         let by = Redeemer {
@@ -123,7 +123,7 @@ impl Request<'_> {
                 client = self.client.id(),
                 "a code was used again: its token was revoked"
             );
-            let actor = Actor::anonymous().at(self.ip);
+            let actor = Actor::anonymous().with_ip(self.ip);
             let (action, target) = (Action::OauthCodeReused, Target::Credential(credential));
             let details = json!({"client": self.client.id()});
             audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
@@ -134,7 +134,7 @@ impl Request<'_> {
 
     /// Handles the poll of a device for its approval (RFC 8628 section 3.5).
     async fn device(&self, code: &str) -> Result<TokenResponse, OauthError> {
-        let refused = || Code::InvalidGrant.because("this device code is not valid");
+        let refused = || Code::InvalidGrant.with_description("this device code is not valid");
         let hash = LinkSecret::parse(code).ok_or_else(refused)?.hash();
         let hash = SecretHash(hash);
         for _ in 0..MAX_DRAWS {
@@ -147,19 +147,22 @@ impl Request<'_> {
             match grant.status {
                 Status::Redeemed => return Err(refused()),
                 Status::Denied => {
-                    return Err(Code::AccessDenied.because("the user denied access"));
+                    return Err(Code::AccessDenied.with_description("the user denied access"));
                 }
                 Status::Pending | Status::Approved if grant.expires_at <= now => {
-                    return Err(Code::ExpiredToken.because("the user did not approve in time"));
+                    return Err(
+                        Code::ExpiredToken.with_description("the user did not approve in time")
+                    );
                 }
                 Status::Pending => {
                     let more = i64::from(INTERVAL_SECONDS);
                     let is_in_time = device_grants::poll(&mut tx, hash, more, now).await?;
                     tx.commit().await?;
                     return Err(if is_in_time {
-                        Code::AuthorizationPending.because("the user has not decided yet")
+                        Code::AuthorizationPending.with_description("the user has not decided yet")
                     } else {
-                        Code::SlowDown.because("wait five seconds longer between two polls")
+                        Code::SlowDown
+                            .with_description("wait five seconds longer between two polls")
                     });
                 }
                 Status::Approved => {}
@@ -192,7 +195,7 @@ impl Request<'_> {
 
 fn no_free_id() -> OauthError {
     tracing::error!("no free token endpoint was found");
-    Code::ServerError.because("no id was free")
+    Code::ServerError.with_description("no id was free")
 }
 
 /// RFC 7636 section 4.1.

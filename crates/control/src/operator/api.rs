@@ -49,7 +49,7 @@ pub(super) async fn get_user(
     Segment(id): Segment,
 ) -> HandlerResult<Json<OperatorUser>> {
     let mut read = app.store.read().await?;
-    let found = users::by_id(&mut read, named(&id)?).await?;
+    let found = users::by_id(&mut read, parse_id(&id)?).await?;
     found.map(user).map(Json).ok_or_else(missing)
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn suspend_user(
     Body(body): Body<Suspend>,
 ) -> HandlerResult<Json<OperatorUser>> {
     let reason = Reason::parse(&body.reason)?;
-    let subject = Subject::User(named(&id)?);
+    let subject = Subject::User(parse_id(&id)?);
     suspend(&app, &operator, ip, subject, &reason).await?;
     get_user(operator, State(app), Segment(id)).await
 }
@@ -72,7 +72,7 @@ pub(super) async fn resume_user(
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
 ) -> HandlerResult<Json<OperatorUser>> {
-    resume(&app, &operator, ip, Subject::User(named(&id)?)).await?;
+    resume(&app, &operator, ip, Subject::User(parse_id(&id)?)).await?;
     get_user(operator, State(app), Segment(id)).await
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn get_workspace(
     Segment(id): Segment,
 ) -> HandlerResult<Json<OperatorWorkspace>> {
     let mut read = app.store.read().await?;
-    let found = workspaces::by_id(&mut read, named(&id)?).await?;
+    let found = workspaces::by_id(&mut read, parse_id(&id)?).await?;
     found.map(workspace).map(Json).ok_or_else(missing)
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn suspend_workspace(
     Body(body): Body<Suspend>,
 ) -> HandlerResult<Json<OperatorWorkspace>> {
     let reason = Reason::parse(&body.reason)?;
-    let subject = Subject::Workspace(named(&id)?);
+    let subject = Subject::Workspace(parse_id(&id)?);
     suspend(&app, &operator, ip, subject, &reason).await?;
     get_workspace(operator, State(app), Segment(id)).await
 }
@@ -125,7 +125,7 @@ pub(super) async fn resume_workspace(
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
 ) -> HandlerResult<Json<OperatorWorkspace>> {
-    resume(&app, &operator, ip, Subject::Workspace(named(&id)?)).await?;
+    resume(&app, &operator, ip, Subject::Workspace(parse_id(&id)?)).await?;
     get_workspace(operator, State(app), Segment(id)).await
 }
 
@@ -151,7 +151,7 @@ pub(super) async fn get_project(
     Segment(id): Segment,
 ) -> HandlerResult<Json<OperatorProject>> {
     let mut read = app.store.read().await?;
-    let found = projects::by_id(&mut read, named(&id)?).await?;
+    let found = projects::by_id(&mut read, parse_id(&id)?).await?;
     found.map(project).map(Json).ok_or_else(missing)
 }
 
@@ -163,7 +163,7 @@ pub(super) async fn suspend_project(
     Body(body): Body<Suspend>,
 ) -> HandlerResult<Json<OperatorProject>> {
     let reason = Reason::parse(&body.reason)?;
-    let subject = Subject::Project(named(&id)?);
+    let subject = Subject::Project(parse_id(&id)?);
     suspend(&app, &operator, ip, subject, &reason).await?;
     get_project(operator, State(app), Segment(id)).await
 }
@@ -174,7 +174,7 @@ pub(super) async fn resume_project(
     Segment(id): Segment,
     ClientIp(ip): ClientIp,
 ) -> HandlerResult<Json<OperatorProject>> {
-    resume(&app, &operator, ip, Subject::Project(named(&id)?)).await?;
+    resume(&app, &operator, ip, Subject::Project(parse_id(&id)?)).await?;
     get_project(operator, State(app), Segment(id)).await
 }
 
@@ -206,7 +206,7 @@ impl<S: Copy + Default> List<S> {
         let page = query.page()?;
         Ok(Self {
             search: query.text("q").filter(|text| !text.is_empty()),
-            sort: query.word("sort", sorts)?.unwrap_or_default(),
+            sort: query.keyword("sort", sorts)?.unwrap_or_default(),
             order: query.order()?.unwrap_or_default(),
             page,
         })
@@ -214,7 +214,7 @@ impl<S: Copy + Default> List<S> {
 }
 
 /// Parses an id. An invalid one gives 404.
-fn named<T: std::str::FromStr>(id: &str) -> HandlerResult<T> {
+fn parse_id<T: std::str::FromStr>(id: &str) -> HandlerResult<T> {
     id.parse().map_err(|_| missing())
 }
 

@@ -81,7 +81,7 @@ pub async fn ensure_operator(app: &App, email: &str, password: &Secret) -> Handl
     let password_holds = match Password::typed(text) {
         Ok(password) => {
             let verdict = app.people.passwords.verify(password, stored_hash).await?;
-            verdict != Verdict::Wrong
+            verdict != Verdict::Mismatch
         }
         Err(_) => false,
     };

@@ -103,7 +103,7 @@ pub async fn suspend(
             )
         }
     };
-    let actor = Actor::caller(&operator.principal).at(ip);
+    let actor = Actor::caller(&operator.principal).with_ip(ip);
     let details = json!({"reason": reason.0});
     audit::record_with(&mut tx, &actor, workspace, action, target, details, now).await?;
     tx.commit().await?;
@@ -148,7 +148,7 @@ pub async fn resume(
     if !resumed {
         return Err(conflict("It is not suspended."));
     }
-    let actor = Actor::caller(&operator.principal).at(ip);
+    let actor = Actor::caller(&operator.principal).with_ip(ip);
     audit::record(&mut tx, &actor, workspace, action, target, now).await?;
     tx.commit().await?;
     Ok(())

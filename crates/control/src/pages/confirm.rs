@@ -43,7 +43,7 @@ pub(super) fn require_recent_authentication(
     who: SignedIn,
     path: &str,
 ) -> Result<SignedIn, PageRefusal> {
-    if who.is_proved(app.now()) {
+    if who.is_recently_authenticated(app.now()) {
         return Ok(who);
     }
     Err(PageRefusal::SeeOther(with_next("/account/confirm", path)))

@@ -112,7 +112,7 @@ pub(super) async fn sign_out(
         let mut tx = app.store.begin().await?;
         store::sessions::end(&mut tx, SecretHash(secret.hash()), now).await?;
         if let Visitor::SignedIn(who) = visitor {
-            let actor = Actor::person(who.user.id);
+            let actor = Actor::user(who.user.id);
             let target = Target::User(who.user.id);
             audit::record(&mut tx, &actor, None, Action::SignedOut, target, now).await?;
         }

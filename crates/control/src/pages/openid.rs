@@ -149,7 +149,7 @@ fn provider_failure(name: &str, error: &ProviderError) -> (StatusCode, &'static 
         error = error as &dyn std::error::Error,
         "a sign-in with the OpenID provider failed"
     );
-    if error.is_away() {
+    if error.is_temporary() {
         return (
             StatusCode::SERVICE_UNAVAILABLE,
             "The sign-in service does not respond",

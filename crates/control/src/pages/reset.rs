@@ -14,7 +14,7 @@ use crate::http_api::extract::{ClientIp, Path};
 use crate::people::accounts::Credentials;
 use crate::people::email::Email;
 use crate::people::password::Password;
-use crate::people::reset::{complete, person, request};
+use crate::people::reset::{complete, request, user_of_link};
 use crate::people::secret_link::LinkSecret;
 
 #[derive(Template)]
@@ -74,7 +74,7 @@ pub(super) async fn show_new(
     let Some(secret) = LinkSecret::parse(&secret) else {
         return Ok(invalid_link_page());
     };
-    let Some(user) = person(&app, &secret).await? else {
+    let Some(user) = user_of_link(&app, &secret).await? else {
         return Ok(invalid_link_page());
     };
     Ok(page(&NewPasswordPage {
@@ -94,7 +94,7 @@ pub(super) async fn submit_new(
     let Some(secret) = LinkSecret::parse(&secret) else {
         return Ok(invalid_link_page());
     };
-    let Some(user) = person(&app, &secret).await? else {
+    let Some(user) = user_of_link(&app, &secret).await? else {
         return Ok(invalid_link_page());
     };
     let password = match Password::chosen(form.text("password"), &user.email) {

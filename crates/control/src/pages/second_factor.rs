@@ -110,7 +110,7 @@ pub(super) async fn confirm(
         ConfirmationOutcome::Active(None) => {
             return Ok(see_other("/account?done=second-factor-on"));
         }
-        ConfirmationOutcome::No => {}
+        ConfirmationOutcome::Rejected => {}
     }
     // The app was set up in another window, or never. There is nothing to confirm.
     let secret = secret_of(&app, &who.user)?.filter(|_| who.user.totp_confirmed_at.is_none());

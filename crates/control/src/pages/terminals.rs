@@ -25,20 +25,20 @@ use crate::workspaces::role::Role;
 #[derive(Template)]
 #[template(path = "terminals.html")]
 struct ListPage {
-    place: Place,
+    place: TerminalContext,
 }
 
 #[derive(Template)]
 #[template(path = "terminal.html")]
 struct TerminalPage {
-    place: Place,
+    place: TerminalContext,
     view: View,
     /// The server or session in the page's path.
     subject: String,
 }
 
 /// Data of all terminal pages.
-struct Place {
+struct TerminalContext {
     project: String,
     workspace: String,
     project_name: String,
@@ -145,7 +145,7 @@ async fn place(
     visitor: Visitor,
     project: &str,
     path: &str,
-) -> Result<(Place, String), PageRefusal> {
+) -> Result<(TerminalContext, String), PageRefusal> {
     let who = signed_in(visitor, path)?.principal();
     let permission = Permission::WebttySessionsReadOnly;
     if !who.allows(permission) {
@@ -167,7 +167,7 @@ async fn place(
     };
     let domain = format!("{}{port}", region.domain);
     Ok((
-        Place {
+        TerminalContext {
             project: found.project.id.to_string(),
             workspace: found.project.workspace_id.to_string(),
             project_name: found.project.name,
@@ -183,7 +183,7 @@ async fn place(
 
 /// Addresses that the script of a page may connect to: the engine of the project and, for opening a
 /// terminal, its tunnels. Only the engine has the names of the tunnels.
-fn connect(place: &Place, domain: &str, opens: bool) -> Vec<String> {
+fn connect(place: &TerminalContext, domain: &str, opens: bool) -> Vec<String> {
     let engine = &place.engine;
     let stream = engine.replacen("https:", "wss:", 1);
     let mut all = vec![engine.clone(), stream];

@@ -20,7 +20,7 @@ use super::sign_in::SignInError;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::HandlerResult;
-use crate::http_api::user_text::is_unseen;
+use crate::http_api::user_text::is_invisible;
 use crate::runtime::random;
 
 /// A user to create. The password has been checked.
@@ -61,7 +61,7 @@ pub async fn create(
     users::insert(tx, &new).await?;
     store::workspaces::insert(tx, workspace, Type::Personal, &person.name, now).await?;
     members::insert(tx, workspace, id, members::Role::Owner, None, now).await?;
-    let actor = Actor::person(id);
+    let actor = Actor::user(id);
     audit::record(tx, &actor, None, Action::UserCreated, Target::User(id), now).await?;
     Ok((id, workspace))
 }
@@ -97,7 +97,7 @@ pub async fn create_admin(
 pub fn name(given: &str) -> HandlerResult<String> {
     let name = given.trim();
     let length = name.chars().count();
-    if name.chars().any(is_unseen) || !(1..=MAX_NAME).contains(&length) {
+    if name.chars().any(is_invisible) || !(1..=MAX_NAME).contains(&length) {
         let detail = "A name must have 1 to 100 characters on one line, without invisible \
             characters.";
         return Err(Problem::invalid_request(detail).with_field("name").into());
@@ -112,7 +112,7 @@ pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> HandlerResul
     let id = who.user.id;
     let mut tx = app.store.begin().await?;
     users::set_name(&mut tx, id, &name, now).await?;
-    let actor = Actor::person(id);
+    let actor = Actor::user(id);
     audit::record(
         &mut tx,
         &actor,
@@ -132,7 +132,7 @@ pub async fn end_sessions(app: &App, who: &SignedIn) -> HandlerResult<()> {
     let id = who.user.id;
     let mut tx = app.store.begin().await?;
     store::sessions::end_all(&mut tx, id, None, now).await?;
-    let actor = Actor::person(id);
+    let actor = Actor::user(id);
     audit::record(
         &mut tx,
         &actor,
@@ -156,8 +156,8 @@ pub async fn check_password(app: &App, user: &User, text: &str) -> Result<(), Si
         return Err(SignInError::Wrong);
     };
     match app.people.passwords.verify(password, stored_hash).await? {
-        Verdict::Wrong => Err(SignInError::Wrong),
-        Verdict::Right | Verdict::RightOnOldParameters => {
+        Verdict::Mismatch => Err(SignInError::Wrong),
+        Verdict::Match | Verdict::MatchNeedsRehash => {
             let mut tx = app.store.begin().await?;
             AttemptKey::password(&user.email).reset(&mut tx).await?;
             tx.commit().await?;
@@ -220,7 +220,7 @@ pub async fn change_password(
     users::set_password(&mut tx, user.id, Some(&PasswordHash(hash)), now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
     store::links::revoke(&mut tx, user.id, store::links::Kind::PasswordReset, now).await?;
-    let actor = Actor::person(user.id).at(ip);
+    let actor = Actor::user(user.id).with_ip(ip);
     let target = Target::User(user.id);
     audit::record(&mut tx, &actor, None, Action::PasswordChanged, target, now).await?;
     credentials.apply(&mut tx, user.id, &actor, now).await?;

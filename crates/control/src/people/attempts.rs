@@ -2,7 +2,7 @@
 //! counted in the database, so that neither a restart nor a second process resets the count.
 //!
 //! An attempt counts when it starts, in a transaction of its own, so that parallel attempts all
-//! count. Success resets the count. Anyone with an address can fail on purpose with its password,
+//! count. Success resets the count. Anyone who knows an address can send wrong passwords for it,
 //! so the longest wait for a password is short. A wrong code comes from a client that has the right
 //! password. So the waits for codes grow to hours, the owner gets a mail, and the audit log records
 //! each one.
@@ -72,14 +72,14 @@ impl AttemptKey {
     /// The wait after the previous attempts is not over.
     pub(super) async fn record(&self, app: &App, now: Timestamp) -> Result<u32, SignInError> {
         let limits = self.limits();
-        let forgotten_after = SignedDuration::from_secs(limits.forgotten_after.into());
+        let forgotten_after = SignedDuration::from_secs(limits.reset_after.into());
         for _ in 0..MAX_RETRIES {
             let mut tx = app.store.begin().await?;
             let known = stored::find(&mut tx, self.kind, &self.key, now).await?;
             let count = known.as_ref().map_or(0, |known| known.count);
             let tries = u32::try_from(count).unwrap_or(u32::MAX);
             if let Some(known) = known {
-                limits.require_wait(tries, known.last_at, now)?;
+                limits.require_wait_over(tries, known.last_at, now)?;
             }
             let forgotten_at = later(now, forgotten_after);
             let attempt_key = (self.kind, self.key.as_str());
@@ -114,7 +114,7 @@ pub(super) async fn reset_all(tx: &mut Tx, user: &User) -> HandlerResult<()> {
 
 /// Records the `count`th wrong code in a row. After several wrong codes it notifies the owner,
 /// because an attacker may have the password.
-pub(super) async fn wrong_code(
+pub(super) async fn record_wrong_code(
     app: &Arc<App>,
     user: &User,
     count: u32,
@@ -122,7 +122,7 @@ pub(super) async fn wrong_code(
     now: Timestamp,
 ) -> HandlerResult<()> {
     let mut tx = app.store.begin().await?;
-    let (actor, target) = (Actor::person(user.id).at(ip), Target::User(user.id));
+    let (actor, target) = (Actor::user(user.id).with_ip(ip), Target::User(user.id));
     audit::record(
         &mut tx,
         &actor,

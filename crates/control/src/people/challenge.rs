@@ -31,7 +31,7 @@ pub enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Challenge {
     bytes: Vec<u8>,
-    ends: Timestamp,
+    expires_at: Timestamp,
 }
 
 /// Issues a challenge to the browser that is `bound_to` a session or a cookie.
@@ -44,7 +44,7 @@ pub fn issue(app: &App, purpose: Purpose, bound_to: &[u8]) -> HandlerResult<Vec<
 }
 
 /// Returns the challenge if it was issued to this browser for this purpose and has not expired.
-pub fn recognise(
+pub fn verify(
     app: &App,
     purpose: Purpose,
     bound_to: &[u8],
@@ -63,7 +63,7 @@ pub fn recognise(
     Ok(match ends {
         Some(Ok(ends)) if app.now() < ends => Some(Challenge {
             bytes: bytes.to_vec(),
-            ends,
+            expires_at: ends,
         }),
         _ => None,
     })
@@ -76,7 +76,7 @@ pub async fn spend(tx: &mut Tx, challenge: &Challenge) -> HandlerResult<bool> {
     for (byte, given) in hash.iter_mut().zip(digest.as_ref()) {
         *byte = *given;
     }
-    Ok(used_challenges::spend(tx, SecretHash(hash), challenge.ends).await?)
+    Ok(used_challenges::spend(tx, SecretHash(hash), challenge.expires_at).await?)
 }
 
 fn key(app: &App, purpose: Purpose) -> HandlerResult<hmac::Key> {

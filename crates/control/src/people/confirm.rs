@@ -7,7 +7,7 @@ use store::users::{self, User};
 use store::{SecretHash, Tx, sessions};
 
 use super::accounts::check_password;
-use super::attempts::{AttemptKey, wrong_code};
+use super::attempts::{AttemptKey, record_wrong_code};
 use super::recovery::RecoveryCode;
 use super::second_factor::secret_of;
 use super::session::SignedIn;
@@ -37,7 +37,7 @@ pub async fn with_code(
     let mut tx = app.store.begin().await?;
     if !use_code(app, &mut tx, &who.user, code).await? {
         drop(tx);
-        wrong_code(app, &who.user, count, ip, now).await?;
+        record_wrong_code(app, &who.user, count, ip, now).await?;
         return Err(SignInError::Wrong);
     }
     counted.reset(&mut tx).await?;

@@ -64,7 +64,7 @@ pub async fn request(
     // Only the newest link works. An older mail is useless to a thief.
     links::revoke(&mut tx, id, Kind::Email, now).await?;
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
-    let actor = Actor::person(id).at(ip);
+    let actor = Actor::user(id).with_ip(ip);
     let action = Action::EmailChangeRequested;
     audit::record(&mut tx, &actor, None, action, Target::User(id), now).await?;
     tx.commit().await?;
@@ -124,7 +124,7 @@ pub async fn complete(
     }
     // Links that were sent to the old address must not work any more.
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
-    let actor = Actor::person(user.id).at(ip);
+    let actor = Actor::user(user.id).with_ip(ip);
     let action = if is_change {
         Action::EmailChanged
     } else {
@@ -140,7 +140,7 @@ pub async fn complete(
 
 fn post(app: &Arc<App>, message: Message, now: Timestamp) {
     let app_of_task = Arc::clone(app);
-    app.people.after_answer(async move {
+    app.people.spawn_after_response(async move {
         if let Err(error) = app_of_task.people.mailer.send(message, now).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,

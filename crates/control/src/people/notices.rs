@@ -117,7 +117,7 @@ pub fn send(app: &Arc<App>, to: &User, notice: &Notice, ip: IpAddr, now: Timesta
     );
     let message = Message::new(email, notice.subject(), text);
     let app_of_task = Arc::clone(app);
-    app.people.after_answer(async move {
+    app.people.spawn_after_response(async move {
         if let Err(error) = app_of_task.people.mailer.send(message, now).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,

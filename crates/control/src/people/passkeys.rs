@@ -1,7 +1,7 @@
 //! Passkeys of users. Each is a second factor. It is also a complete sign-in if the authenticator
 //! itself verifies the user.
 //!
-//! A passkey that never required a PIN or a fingerprint proves only possession. It is a second
+//! A passkey that never verified its user (PIN, fingerprint) proves only possession. It is a second
 //! factor. It becomes a complete sign-in only once it has verified its owner together with another
 //! factor. So a thief of a key without a PIN cannot set one and sign in.
 
@@ -35,12 +35,12 @@ use crate::runtime::random;
 /// # Errors
 /// Browsers do not support passkeys at the platform's address.
 pub fn relying_party(app: &App) -> HandlerResult<RelyingParty> {
-    RelyingParty::at(&app.config.base_url).ok_or_else(|| Problem::not_found().into())
+    RelyingParty::for_base_url(&app.config.base_url).ok_or_else(|| Problem::not_found().into())
 }
 
 /// True if browsers support passkeys for this platform.
 pub fn is_possible(app: &App) -> bool {
-    RelyingParty::at(&app.config.base_url).is_some()
+    RelyingParty::for_base_url(&app.config.base_url).is_some()
 }
 
 /// Outcome of a registration.
@@ -67,7 +67,7 @@ pub async fn register(
     let mut challenge = None;
     let registered = relying_party(app)?.register(sent, |bytes| {
         let bound_to = who.session.id.to_string();
-        let found = challenge::recognise(app, Purpose::Register, bound_to.as_bytes(), bytes);
+        let found = challenge::verify(app, Purpose::Register, bound_to.as_bytes(), bytes);
         challenge = found.ok().flatten();
         challenge.is_some()
     });
@@ -162,7 +162,7 @@ async fn note(
     let user = who.user.id;
     audit::record(
         tx,
-        &Actor::person(user).at(ip),
+        &Actor::user(user).with_ip(ip),
         None,
         action,
         Target::User(user),

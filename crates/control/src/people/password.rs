@@ -158,9 +158,9 @@ impl Passwords {
                     )
             });
             Ok(match (known && matches, current) {
-                (false, _) => Verdict::Wrong,
-                (true, true) => Verdict::Right,
-                (true, false) => Verdict::RightOnOldParameters,
+                (false, _) => Verdict::Mismatch,
+                (true, true) => Verdict::Match,
+                (true, false) => Verdict::MatchNeedsRehash,
             })
         })
         .await?
@@ -172,15 +172,15 @@ impl Passwords {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, HashError> {
-        let line = Arc::clone(&self.waiting)
+        let queue_permit = Arc::clone(&self.waiting)
             .try_acquire_owned()
             .map_err(|_| HashError::Busy)?;
-        let place = Arc::clone(&self.running)
+        let hash_permit = Arc::clone(&self.running)
             .acquire_owned()
             .await
             .map_err(|_| HashError::Busy)?;
         tokio::task::spawn_blocking(move || {
-            let _places = (line, place);
+            let _places = (queue_permit, hash_permit);
             work()
         })
         .await
@@ -192,12 +192,12 @@ impl Passwords {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The password is wrong, or the user does not exist.
-    Wrong,
+    Mismatch,
     /// The password is right.
-    Right,
+    Match,
     /// The password is right but the hash has old parameters. Hash it again while the text is
     /// available.
-    RightOnOldParameters,
+    MatchNeedsRehash,
 }
 
 /// Reasons that a hash could not be computed or compared.
@@ -282,9 +282,12 @@ mod tests {
         let verify = async |text, stored| passwords.verify(typed(text), stored).await.unwrap();
         assert_eq!(
             verify("correct horse", Some(stored.clone())).await,
-            Verdict::Right
+            Verdict::Match
         );
-        assert_eq!(verify("correct horsf", Some(stored)).await, Verdict::Wrong);
+        assert_eq!(
+            verify("correct horsf", Some(stored)).await,
+            Verdict::Mismatch
+        );
     }
 
     #[tokio::test]
@@ -292,7 +295,7 @@ mod tests {
         let passwords = Passwords::new(4, PasswordCost::LowestForTests).unwrap();
         for text in ["", "correct horse"] {
             let verdict = passwords.verify(typed(text), None).await.unwrap();
-            assert_eq!(verdict, Verdict::Wrong);
+            assert_eq!(verdict, Verdict::Mismatch);
         }
     }
 
@@ -305,7 +308,7 @@ mod tests {
             .verify(typed("correct horse"), Some(stored))
             .await
             .unwrap();
-        assert_eq!(verdict, Verdict::RightOnOldParameters);
+        assert_eq!(verdict, Verdict::MatchNeedsRehash);
     }
 
     #[tokio::test]

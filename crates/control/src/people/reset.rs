@@ -32,7 +32,7 @@ use crate::mail::Message;
 pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> HandlerResult<()> {
     let now = app.now();
     let requests = &app.people.reset_requests;
-    if let Err(TooSoon(seconds)) = requests.places.record_attempt(&source_network(ip), now) {
+    if let Err(TooSoon(seconds)) = requests.networks.record_attempt(&source_network(ip), now) {
         return Err(Problem::too_many_requests()
             .with_retry_after(seconds)
             .into());
@@ -45,7 +45,7 @@ pub async fn request(app: &Arc<App>, email: Email, ip: IpAddr) -> HandlerResult<
         return Ok(());
     };
     let app_of_task = Arc::clone(app);
-    app.people.after_answer(async move {
+    app.people.spawn_after_response(async move {
         if let Err(refusal) = send(&app_of_task, &user, email, ip, now).await {
             tracing::error!(
                 user.id = %user.id,
@@ -76,7 +76,7 @@ async fn send(
     // Only the newest link works. An older mail is useless to a thief.
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
     links::insert(&mut tx, SecretHash(secret.hash()), &link).await?;
-    let actor = Actor::anonymous().at(ip);
+    let actor = Actor::anonymous().with_ip(ip);
     audit::record(
         &mut tx,
         &actor,
@@ -107,7 +107,7 @@ async fn send(
 }
 
 /// The user of a link, if it still works.
-pub async fn person(app: &App, secret: &LinkSecret) -> HandlerResult<Option<User>> {
+pub async fn user_of_link(app: &App, secret: &LinkSecret) -> HandlerResult<Option<User>> {
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
     let Some(link) = links::live(&mut read, hash, Kind::PasswordReset, app.now()).await? else {
@@ -146,7 +146,7 @@ pub async fn complete(
     users::verify_email(&mut tx, user.id, &link.email, now).await?;
     links::revoke(&mut tx, user.id, Kind::PasswordReset, now).await?;
     store::sessions::end_all(&mut tx, user.id, None, now).await?;
-    let actor = Actor::person(user.id).at(ip);
+    let actor = Actor::user(user.id).with_ip(ip);
     audit::record(
         &mut tx,
         &actor,

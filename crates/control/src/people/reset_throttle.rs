@@ -9,14 +9,14 @@ use super::throttle::{Limits, Throttle};
 #[derive(Debug)]
 pub struct ResetThrottle {
     pub(super) accounts: Throttle<Email>,
-    pub(super) places: Throttle<IpAddr>,
+    pub(super) networks: Throttle<IpAddr>,
 }
 
 impl Default for ResetThrottle {
     fn default() -> Self {
         Self {
             accounts: Throttle::new(Limits::MAIL),
-            places: Throttle::new(Limits::ADDRESS),
+            networks: Throttle::new(Limits::ADDRESS),
         }
     }
 }

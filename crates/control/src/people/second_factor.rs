@@ -40,7 +40,7 @@ pub enum ConfirmationOutcome {
     /// recovery codes.
     Active(Option<Vec<RecoveryCode>>),
     /// The code is wrong, or there is no pending secret (any more).
-    No,
+    Rejected,
 }
 
 /// Activates the authenticator app with a first code, and ends the user's other sessions. The
@@ -57,10 +57,10 @@ pub async fn confirm(
     let user = lock_user(&mut tx, who.user.id).await?;
     let step = secret_of(app, &user)?.and_then(|secret| secret.check(code, now));
     let (Some(step), Some(secret)) = (step, &user.totp_secret) else {
-        return Ok(ConfirmationOutcome::No);
+        return Ok(ConfirmationOutcome::Rejected);
     };
     if !users::confirm_totp(&mut tx, user.id, secret, step, now).await? {
-        return Ok(ConfirmationOutcome::No);
+        return Ok(ConfirmationOutcome::Rejected);
     }
     let codes = if passkeys::count(&mut tx, user.id).await? == 0 {
         Some(new_recovery_codes(&mut tx, user.id).await?)
@@ -69,7 +69,7 @@ pub async fn confirm(
     };
     store::sessions::second_factor(&mut tx, who.session.id, now).await?;
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
-    let (actor, target) = (Actor::person(user.id).at(ip), Target::User(user.id));
+    let (actor, target) = (Actor::user(user.id).with_ip(ip), Target::User(user.id));
     audit::record(&mut tx, &actor, None, Action::SecondFactorOn, target, now).await?;
     tx.commit().await?;
     notices::send(app, &user, &Notice::SecondFactorOn, ip, now);
@@ -88,7 +88,7 @@ pub async fn remove(app: &Arc<App>, who: &SignedIn, ip: IpAddr) -> HandlerResult
         users::set_recovery_codes(&mut tx, user.id, &[]).await?;
     }
     store::sessions::end_all(&mut tx, user.id, Some(who.session.id), now).await?;
-    let actor = Actor::person(user.id).at(ip);
+    let actor = Actor::user(user.id).with_ip(ip);
     audit::record(
         &mut tx,
         &actor,
@@ -127,7 +127,7 @@ pub fn secret_of(app: &App, user: &User) -> HandlerResult<Option<TotpSecret>> {
     };
     let secret = seal(app)?
         .open(user.id.as_str(), sealed)
-        .and_then(|bytes| TotpSecret::from_kept(bytes.to_vec()));
+        .and_then(|bytes| TotpSecret::from_stored(bytes.to_vec()));
     if secret.is_none() {
         tracing::error!(
             user.id = %user.id,

@@ -149,7 +149,7 @@ pub async fn from_cookie(app: &App, headers: &HeaderMap) -> HandlerResult<Visito
             hash: session.hash,
         })
     } else {
-        rate_limit::note_credential();
+        rate_limit::mark_authenticated();
         Visitor::SignedIn(SignedIn { user, session })
     })
 }
@@ -228,7 +228,7 @@ pub async fn start(
         second_at: None,
         lacks_second: lacks_one,
     };
-    begin_as(app, tx, user, browser, proofs, now).await
+    insert_session(app, tx, user, browser, proofs, now).await
 }
 
 /// Starts a session for a user whom another service authenticated. `proved_at` is the time of that
@@ -247,7 +247,7 @@ pub async fn start_external(
         second_at: None,
         lacks_second: has_second_factor(tx, user).await?,
     };
-    begin_as(app, tx, user, browser, proofs, now).await
+    insert_session(app, tx, user, browser, proofs, now).await
 }
 
 /// Authentication state of a new session.
@@ -272,11 +272,11 @@ pub async fn start_full(
         second_at: Some(now),
         lacks_second: false,
     };
-    begin_as(app, tx, user, browser, proofs, now).await
+    insert_session(app, tx, user, browser, proofs, now).await
 }
 
 /// Always with a new cookie, so that a cookie that was planted before the sign-in is useless.
-async fn begin_as(
+async fn insert_session(
     app: &App,
     tx: &mut Tx,
     user: &User,
@@ -355,9 +355,9 @@ pub async fn renew(
     Ok(is_renewed.then(|| set_cookie(app, &secret, remaining)))
 }
 
-/// Returns `now` plus a duration.
-pub(crate) fn later(now: Timestamp, while_: SignedDuration) -> Timestamp {
-    now.saturating_add(while_).unwrap_or(Timestamp::MAX)
+/// Returns `now` plus a duration, or the maximum time on overflow.
+pub(crate) fn later(now: Timestamp, duration: SignedDuration) -> Timestamp {
+    now.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }
 
 async fn note_seen(app: &App, id: SessionId, now: Timestamp) -> Result<(), store::Error> {
@@ -384,7 +384,7 @@ fn set_cookie(app: &App, secret: &LinkSecret, lifetime: SignedDuration) -> Strin
 impl SignedIn {
     /// True if the user authenticated recently. Changes of sign-in settings require this, so that
     /// an unattended browser is not enough.
-    pub fn is_proved(&self, now: Timestamp) -> bool {
+    pub fn is_recently_authenticated(&self, now: Timestamp) -> bool {
         is_recent(self.session.proved_at, now)
     }
 }

@@ -8,7 +8,7 @@ use store::users::{self, Status, User};
 use store::{PasswordHash, Tx};
 use types::problem::Problem;
 
-use super::attempts::{AttemptKey, wrong_code};
+use super::attempts::{AttemptKey, record_wrong_code};
 use super::confirm::use_code;
 use super::email::Email;
 use super::password::{HashError, Password, Verdict};
@@ -109,11 +109,11 @@ async fn by_password(
         return Err(SignInError::Wrong);
     };
     let renewed = match verdict {
-        Verdict::Wrong => return Err(SignInError::Wrong),
-        Verdict::Right => None,
-        Verdict::RightOnOldParameters => Some(PasswordHash(passwords.hash(password).await?)),
+        Verdict::Mismatch => return Err(SignInError::Wrong),
+        Verdict::Match => None,
+        Verdict::MatchNeedsRehash => Some(PasswordHash(passwords.hash(password).await?)),
     };
-    app.people.ip_throttle.take_back(&from);
+    app.people.ip_throttle.undo_attempt(&from);
     let mut tx = app.store.begin().await?;
     let user = unchanged(&mut tx, user).await?;
     counted.reset(&mut tx).await?;
@@ -168,7 +168,7 @@ async fn by_second_factor(
     let mut tx = app.store.begin().await?;
     if !use_code(app, &mut tx, user, code).await? {
         drop(tx);
-        wrong_code(app, user, count, ip, now).await?;
+        record_wrong_code(app, user, count, ip, now).await?;
         return Err(SignInError::Wrong);
     }
     counted.reset(&mut tx).await?;
@@ -187,7 +187,7 @@ pub(super) async fn note_sign_in(
     ip: IpAddr,
     now: jiff::Timestamp,
 ) -> HandlerResult<()> {
-    let actor = Actor::person(user.id).at(ip);
+    let actor = Actor::user(user.id).with_ip(ip);
     audit::record(
         tx,
         &actor,

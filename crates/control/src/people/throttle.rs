@@ -2,7 +2,7 @@
 //! lockout.
 //!
 //! An attempt counts when it starts, not when it fails, so that parallel attempts all count.
-//! Success resets the count. The longest wait of an account is short, because anyone with an
+//! Success resets the count. The longest wait of an account is short, because anyone who knows an
 //! address can fail on purpose and must not lock its owner out. A minute for each attempt is enough
 //! to stop guessing.
 //!
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub struct Throttle<K> {
     limits: Limits,
-    tries: Mutex<HashMap<K, AttemptCount>>,
+    attempts: Mutex<HashMap<K, AttemptCount>>,
 }
 
 /// Parameters of a [`Throttle`].
@@ -33,7 +33,7 @@ pub struct Limits {
     /// Longest wait, in seconds.
     pub longest_wait: u32,
     /// Seconds without an attempt after which the count is reset.
-    pub forgotten_after: u32,
+    pub reset_after: u32,
 }
 
 impl Limits {
@@ -42,7 +42,7 @@ impl Limits {
         free: 5,
         first_wait: 1,
         longest_wait: 60,
-        forgotten_after: 24 * 3600,
+        reset_after: 24 * 3600,
     };
 
     /// Codes of an authenticator app and recovery codes, from a client that has the password. After
@@ -52,7 +52,7 @@ impl Limits {
         free: 5,
         first_wait: 60,
         longest_wait: 4 * 3600,
-        forgotten_after: 7 * 24 * 3600,
+        reset_after: 7 * 24 * 3600,
     };
 
     /// Sign-ins from one network address. Many users may share an address, and none of them
@@ -61,7 +61,7 @@ impl Limits {
         free: 30,
         first_wait: 1,
         longest_wait: 900,
-        forgotten_after: 3600,
+        reset_after: 3600,
     };
 
     /// Mails to one account. A stranger can request each of them.
@@ -69,7 +69,7 @@ impl Limits {
         free: 3,
         first_wait: 300,
         longest_wait: 3600,
-        forgotten_after: 24 * 3600,
+        reset_after: 24 * 3600,
     };
 
     /// Mails that one user has sent to other people. A whole team can be invited without a wait;
@@ -79,7 +79,7 @@ impl Limits {
         free: 50,
         first_wait: 30,
         longest_wait: 300,
-        forgotten_after: 24 * 3600,
+        reset_after: 24 * 3600,
     };
 
     /// Sign-ins of one user to tunnels. Engines cache them for a minute. A browser that reopens all
@@ -88,7 +88,7 @@ impl Limits {
         free: 100,
         first_wait: 1,
         longest_wait: 10,
-        forgotten_after: 300,
+        reset_after: 300,
     };
 
     /// The wait after `count` attempts.
@@ -108,7 +108,7 @@ impl Limits {
     ///
     /// # Errors
     /// The wait is not over.
-    pub(super) fn require_wait(
+    pub(super) fn require_wait_over(
         &self,
         count: u32,
         last: Timestamp,
@@ -125,14 +125,14 @@ impl Limits {
     }
 
     fn has_expired(&self, tries: &AttemptCount, now: Timestamp) -> bool {
-        now.duration_since(tries.last) >= SignedDuration::from_secs(self.forgotten_after.into())
+        now.duration_since(tries.last_attempt) >= SignedDuration::from_secs(self.reset_after.into())
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct AttemptCount {
     count: u32,
-    last: Timestamp,
+    last_attempt: Timestamp,
 }
 
 /// The wait is not over. The value is the number of whole seconds, rounded up, until the next
@@ -144,7 +144,7 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            tries: Mutex::new(HashMap::new()),
+            attempts: Mutex::new(HashMap::new()),
         }
     }
 
@@ -154,41 +154,42 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
     /// # Errors
     /// The wait is not over.
     pub fn record_attempt(&self, key: &K, now: Timestamp) -> Result<(), TooSoon> {
-        let mut tries = self.tries.lock();
+        let mut tries = self.attempts.lock();
         if let Some(known) = tries.get_mut(key) {
             if self.limits.has_expired(known, now) {
                 *known = AttemptCount {
                     count: 0,
-                    last: now,
+                    last_attempt: now,
                 };
             }
-            known.last = known.last.min(now);
-            self.limits.require_wait(known.count, known.last, now)?;
+            known.last_attempt = known.last_attempt.min(now);
+            self.limits
+                .require_wait_over(known.count, known.last_attempt, now)?;
             known.count = known.count.saturating_add(1);
-            known.last = now;
+            known.last_attempt = now;
             return Ok(());
         }
         if tries.len() >= MAX_KEYS {
-            make_room(&mut tries, &self.limits, now);
+            evict(&mut tries, &self.limits, now);
         }
         tries.insert(
             key.clone(),
             AttemptCount {
                 count: 1,
-                last: now,
+                last_attempt: now,
             },
         );
         Ok(())
     }
 
     /// Resets the count of `key` after a successful attempt.
-    pub fn succeeded(&self, key: &K) {
-        self.tries.lock().remove(key);
+    pub fn reset(&self, key: &K) {
+        self.attempts.lock().remove(key);
     }
 
     /// Takes back one attempt after a success, for a `key` that many users share.
-    pub fn take_back(&self, key: &K) {
-        if let Some(known) = self.tries.lock().get_mut(key) {
+    pub fn undo_attempt(&self, key: &K) {
+        if let Some(known) = self.attempts.lock().get_mut(key) {
             known.count = known.count.saturating_sub(1);
         }
     }
@@ -196,16 +197,16 @@ impl<K: Hash + Eq + Clone> Throttle<K> {
 
 /// Drops expired counts and, if that is not enough, the older half. A flood of keys can thus push
 /// out honest counts. It cannot exhaust the memory or make each attempt scan the table.
-fn make_room<K: Hash + Eq>(tries: &mut HashMap<K, AttemptCount>, limits: &Limits, now: Timestamp) {
+fn evict<K: Hash + Eq>(tries: &mut HashMap<K, AttemptCount>, limits: &Limits, now: Timestamp) {
     tries.retain(|_, known| !limits.has_expired(known, now));
     if tries.len() < MAX_KEYS / 2 {
         return;
     }
-    let mut times: Vec<Timestamp> = tries.values().map(|known| known.last).collect();
+    let mut times: Vec<Timestamp> = tries.values().map(|known| known.last_attempt).collect();
     let middle = times.len() / 2;
     let (_, median, _) = times.select_nth_unstable(middle);
     let median = *median;
-    tries.retain(|_, known| known.last > median);
+    tries.retain(|_, known| known.last_attempt > median);
 }
 
 fn whole_seconds(remaining: SignedDuration) -> u32 {
@@ -280,12 +281,12 @@ mod tests {
     fn success_and_time_reset_the_count() {
         let throttle = used_up(Limits::ACCOUNT);
         throttle.record_attempt(&"ada", at(0)).unwrap();
-        throttle.succeeded(&"ada");
+        throttle.reset(&"ada");
         for _ in 0..=Limits::ACCOUNT.free {
             assert_eq!(throttle.record_attempt(&"ada", at(0)), Ok(()));
         }
         assert!(throttle.record_attempt(&"ada", at(0)).is_err());
-        let later = i64::from(Limits::ACCOUNT.forgotten_after);
+        let later = i64::from(Limits::ACCOUNT.reset_after);
         for _ in 0..=Limits::ACCOUNT.free {
             assert_eq!(throttle.record_attempt(&"ada", at(later)), Ok(()));
         }
@@ -295,7 +296,7 @@ mod tests {
     fn one_success_does_not_reset_a_shared_address() {
         let throttle = used_up(Limits::ADDRESS);
         throttle.record_attempt(&"ada", at(0)).unwrap();
-        throttle.take_back(&"ada");
+        throttle.undo_attempt(&"ada");
         assert_eq!(throttle.record_attempt(&"ada", at(0)), Ok(()));
         assert!(throttle.record_attempt(&"ada", at(0)).is_err());
     }
@@ -315,7 +316,7 @@ mod tests {
             let moment = at(0) + SignedDuration::from_millis(i64::try_from(key).unwrap());
             throttle.record_attempt(&key, moment).unwrap();
         }
-        let tries = throttle.tries.lock();
+        let tries = throttle.attempts.lock();
         assert!(tries.len() <= MAX_KEYS / 2 + 1, "{}", tries.len());
         assert!(tries.contains_key(&MAX_KEYS) && tries.contains_key(&(MAX_KEYS - 1)));
     }

@@ -26,7 +26,7 @@ impl TotpSecret {
     }
 
     /// Restores a secret from the stored bytes.
-    pub fn from_kept(bytes: Vec<u8>) -> Option<Self> {
+    pub fn from_stored(bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() == SECRET_BYTES).then(|| Self(Secret::new(bytes)))
     }
 
@@ -120,7 +120,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    /// RFC 6238 appendix B, the SHA-1 column; its eight digits end in these six.
+    /// RFC 6238 appendix B, the SHA-1 column: the last six of its eight digits.
     #[test]
     fn codes_are_those_of_rfc_6238() {
         for (second, code) in [
@@ -180,7 +180,10 @@ mod tests {
              ?secret=GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ&issuer=svc%20example\
              &algorithm=SHA1&digits=6&period=30"
         );
-        assert_eq!(TotpSecret::from_kept(rfc().expose().to_vec()), Some(rfc()));
-        assert_eq!(TotpSecret::from_kept(vec![1; 19]), None);
+        assert_eq!(
+            TotpSecret::from_stored(rfc().expose().to_vec()),
+            Some(rfc())
+        );
+        assert_eq!(TotpSecret::from_stored(vec![1; 19]), None);
     }
 }

@@ -89,7 +89,7 @@ async fn reserve_once(app: &App, who: &Principal, id: &str) -> HandlerResult<Opt
         let detail = format!("The plan of the project has {most} TCP addresses.");
         return Err(access::not_in_plan(detail));
     }
-    let port = pick(&mut tx, app, &project, domain, ports, now).await?;
+    let port = claim_port(&mut tx, app, &project, domain, ports, now).await?;
     let address = Address {
         id: AddressId::new(unix_millis(now), random::bytes()?),
         project_id: project.id,
@@ -114,7 +114,7 @@ async fn reserve_once(app: &App, who: &Principal, id: &str) -> HandlerResult<Opt
     Ok(Some(address))
 }
 
-async fn pick(
+async fn claim_port(
     tx: &mut Tx,
     app: &App,
     project: &Project,
@@ -202,6 +202,6 @@ fn conflict(detail: &'static str) -> Refusal {
 
 const WRITE: Permission = Permission::AccountProjectsReadWrite;
 
-/// With this many concurrent reservations in different workspaces of one cluster, each has its port
+/// If this many workspaces of one cluster reserve a port at the same time, each has its port
 /// after as many rounds.
 const ATTEMPTS: usize = 8;

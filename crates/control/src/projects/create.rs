@@ -97,11 +97,11 @@ pub(crate) async fn create_or_find(
     app: &App,
     who: &Principal,
     workspace: &str,
-    order: &CreateRequest,
-    step: ConfirmedBy,
+    request: &CreateRequest,
+    confirmed_by: ConfirmedBy,
 ) -> HandlerResult<projects::Project> {
     for _ in 0..ENDPOINT_ATTEMPTS {
-        if let Some(project) = attempt(app, who, workspace, order, step).await? {
+        if let Some(project) = attempt(app, who, workspace, request, confirmed_by).await? {
             return Ok(project);
         }
     }
@@ -114,8 +114,8 @@ async fn attempt(
     app: &App,
     who: &Principal,
     workspace: &str,
-    order: &CreateRequest,
-    step: ConfirmedBy,
+    request: &CreateRequest,
+    confirmed_by: ConfirmedBy,
 ) -> HandlerResult<Option<projects::Project>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
@@ -125,17 +125,17 @@ async fn attempt(
     let workspace = access::workspace(&mut tx, who, workspace, PERMISSION).await?;
 
     let id = ProjectId::new(unix_millis(now), random::bytes()?);
-    let key = order.key.as_str();
-    match idempotency::claim(&mut tx, workspace.id, key, order.hash, id, now).await? {
+    let key = request.key.as_str();
+    match idempotency::claim(&mut tx, workspace.id, key, request.hash, id, now).await? {
         Claim::Claimed => {}
         Claim::AlreadyUsed(key) => {
-            return repeat(&mut tx, who, &workspace, order, &key)
+            return find_created(&mut tx, who, &workspace, request, &key)
                 .await
                 .map(Some);
         }
     }
     check_quota(app, &mut tx, &workspace).await?;
-    let body = &order.body;
+    let body = &request.body;
     let snapshot = app
         .plan_service
         .snapshot(&mut tx, workspace.id, now)
@@ -153,7 +153,8 @@ async fn attempt(
         return Err(not_offered(app, body).into());
     };
     let region = region.region.clone();
-    let due = payment(app, &mut tx, &workspace, body, (offer.decision, step, now)).await?;
+    let consent = (offer.decision, confirmed_by, now);
+    let due = payment(app, &mut tx, &workspace, body, consent).await?;
     let (provider, plan) = (body.provider.as_str(), body.plan.as_str());
     if !capacity::take(&mut tx, provider, &region, plan).await? {
         return Err(Problem::creation_preview_stale().into());
@@ -162,7 +163,7 @@ async fn attempt(
         id,
         workspace_id: workspace.id,
         endpoint: ProjectEndpoint::new(random::bytes()?).to_string(),
-        name: order.name.to_string(),
+        name: request.name.to_string(),
         plan: plan.to_owned(),
         provider: provider.to_owned(),
         region: Some(region),
@@ -203,7 +204,7 @@ async fn check_quota(app: &App, tx: &mut Tx, workspace: &Membership) -> HandlerR
     Ok(())
 }
 
-/// The amounts that are due now and monthly, according to the decision about the creation. `None` if
+/// The amounts that are due now and monthly, according to the decision on the creation. `None` if
 /// it is free.
 async fn payment(
     app: &App,
@@ -239,7 +240,7 @@ async fn payment(
 
 /// CP-4a: repeating a request gives the same response. A different request with the same key is
 /// refused.
-async fn repeat(
+async fn find_created(
     tx: &mut Tx,
     who: &Principal,
     workspace: &Membership,

@@ -21,7 +21,7 @@ pub(super) async fn list(
     mut query: Query,
 ) -> HandlerResult<Json<ProjectList>> {
     let page = query.page()?;
-    let sort = query.word("sort", &SORTS)?.unwrap_or_default();
+    let sort = query.keyword("sort", &SORTS)?.unwrap_or_default();
     let order = query.order()?.unwrap_or_default();
     let search = query.text("q").filter(|text| !text.is_empty());
     let within = query.text("workspaceId");
@@ -67,7 +67,7 @@ async fn reached(
     if !who.limits.boundary().has_tunnel_resource() {
         return Ok(None);
     }
-    let places = projects::places(conn, tenant, MAX_CHECKED).await?;
+    let places = projects::locations(conn, tenant, MAX_CHECKED).await?;
     let places = places.into_iter().filter(|place| {
         let (project, workspace) = (place.id.as_str(), place.workspace_id.as_str());
         who.limits.boundary().reaches(project, Some(workspace))

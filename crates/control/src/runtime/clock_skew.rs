@@ -1,8 +1,8 @@
 //! Measurement of the difference between this process's clock and the database's.
 //!
-//! Platforms on one database share its time: tokens that one issues are judged by the others, and a
-//! lease of one ends for all. So each compares its clock with the database's, and what several
-//! processes decide by time is decided by the database's ([`crate::app::App::database_now`]).
+//! Platforms on one database need the same time: each verifies tokens of the others, and a lease
+//! expires for all. So each process compares its clock with the database's. Decisions that several
+//! processes must make alike use the database's time ([`crate::app::App::database_now`]).
 
 mod task;
 
@@ -38,14 +38,14 @@ impl ClockSkew {
     /// Compares the clocks, and logs a difference.
     ///
     /// # Errors
-    /// The database does not answer; what was measured before still counts.
+    /// The database does not respond. The previous measurement stays in use.
     pub async fn measure(&self, store: &Store, clock: &dyn Clock) -> Result<(), store::Error> {
         let before = clock.now();
         let Some(database) = store.time().await? else {
             return Ok(());
         };
         let after = clock.now();
-        // The database answered somewhere in between.
+        // The database read its clock at some time between `before` and `after`.
         let ahead = nearest(
             before.duration_since(database),
             after.duration_since(database),
@@ -69,7 +69,7 @@ impl ClockSkew {
     }
 }
 
-/// Of all differences between two, the one that is nearest to none.
+/// The difference that is nearest to zero in the range between the two.
 fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
     let (least, most) = if one < other {
         (one, other)
@@ -79,7 +79,7 @@ fn nearest(one: SignedDuration, other: SignedDuration) -> SignedDuration {
     SignedDuration::ZERO.clamp(least, most)
 }
 
-/// A synchronised clock differs by less.
+/// Synchronised clocks differ by less than this.
 const WARNING_THRESHOLD: SignedDuration = SignedDuration::from_secs(2);
 /// Tokens with an issue time more than some seconds away are refused.
 const MAX_SKEW: SignedDuration = SignedDuration::from_secs(30);

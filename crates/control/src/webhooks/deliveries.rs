@@ -16,7 +16,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::manage::locked_webhook;
-use super::read::named;
+use super::read::find_webhook;
 use super::view;
 use crate::app::App;
 use crate::caller::access;
@@ -32,7 +32,7 @@ pub(super) async fn list(
     mut query: Query,
 ) -> HandlerResult<Json<WebhookDeliveryList>> {
     let page = query.page()?;
-    let status = query.word("status", &STATUSES)?;
+    let status = query.keyword("status", &STATUSES)?;
     let kind = query.text("eventType");
     let period = Period {
         start: query.parsed::<Timestamp>("start", TIME)?,
@@ -43,7 +43,7 @@ pub(super) async fn list(
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, READ).await?;
     let project = &found.project;
-    let webhook = named(&mut conn, project, &webhook_id).await?;
+    let webhook = find_webhook(&mut conn, project, &webhook_id).await?;
     let list = List {
         project: project.id,
         webhook: webhook.id,
@@ -76,7 +76,7 @@ pub(super) async fn get(
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, READ).await?;
-    let webhook = named(&mut conn, &found.project, &webhook_id).await?;
+    let webhook = find_webhook(&mut conn, &found.project, &webhook_id).await?;
     let delivery = delivery(&mut conn, &webhook, &delivery_id).await?;
     shown(&mut conn, &delivery, &found.project).await.map(Json)
 }

@@ -19,7 +19,7 @@ use types::id::{WebhookId, unix_millis};
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::read::named;
+use super::read::find_webhook;
 use super::{secret, view};
 use crate::app::App;
 use crate::caller::access;
@@ -48,7 +48,7 @@ pub(super) async fn create(
     let signing = secret::draw()?;
     let sealed_secret = secret::sealed(&app, id, &signing)?;
     let mut tx = app.store.begin().await?;
-    let project = locked(&mut tx, &who, &project_id).await?;
+    let project = locked_project(&mut tx, &who, &project_id).await?;
     require_plan(&app, &project)?;
     if stored::count(&mut tx, project.id).await? >= MAX_WEBHOOKS {
         let detail = format!("The project already has {MAX_WEBHOOKS} webhooks.");
@@ -166,7 +166,7 @@ pub(super) async fn rotate(
     stored::rotate_secret(&mut tx, project.id, webhook.id, &sealed, ends_at, now).await?;
     let action = "webhook.secret_rotated";
     record(&mut tx, &who, &project, action, &webhook, now).await?;
-    let webhook = named(&mut tx, &project, &webhook_id).await?;
+    let webhook = find_webhook(&mut tx, &project, &webhook_id).await?;
     tx.commit().await?;
     Ok(Json(WebhookWithSecret {
         webhook: view::webhook(&webhook, &project, now),
@@ -175,7 +175,7 @@ pub(super) async fn rotate(
 }
 
 /// The project, if the caller may change its webhooks. Its lock serialises concurrent changes.
-async fn locked(tx: &mut Tx, who: &Principal, id: &str) -> HandlerResult<Project> {
+async fn locked_project(tx: &mut Tx, who: &Principal, id: &str) -> HandlerResult<Project> {
     access::locked_project(tx, who, id, Permission::NetworkWebhooksReadWrite).await
 }
 
@@ -186,11 +186,11 @@ pub(super) async fn locked_webhook(
     project_id: &str,
     id: &str,
 ) -> HandlerResult<(Project, stored::Webhook)> {
-    let project = locked(tx, who, project_id).await?;
-    let found = named(tx, &project, id).await?;
+    let project = locked_project(tx, who, project_id).await?;
+    let found = find_webhook(tx, &project, id).await?;
     stored::lock(tx, found.id).await?;
     // Read again, now that the row is locked.
-    let webhook = named(tx, &project, id).await?;
+    let webhook = find_webhook(tx, &project, id).await?;
     Ok((project, webhook))
 }
 

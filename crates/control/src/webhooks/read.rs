@@ -26,11 +26,11 @@ pub(super) async fn list(
 ) -> HandlerResult<Json<WebhookList>> {
     let page = query.page()?;
     let search = query.text("q").filter(|text| !text.is_empty());
-    let status = query.word("status", &STATUSES)?;
+    let status = query.keyword("status", &STATUSES)?;
     let is_ours = query
-        .word("destinationType", &DESTINATIONS)?
+        .keyword("destinationType", &DESTINATIONS)?
         .unwrap_or(true);
-    let sort = query.word("sort", &SORTS)?.unwrap_or_default();
+    let sort = query.keyword("sort", &SORTS)?.unwrap_or_default();
     let order = query.order()?.unwrap_or_default();
     query.finish()?;
     let mut conn = app.store.read().await?;
@@ -70,14 +70,14 @@ pub(super) async fn get(
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, PERMISSION).await?;
-    let webhook = named(&mut conn, &found.project, &webhook_id).await?;
+    let webhook = find_webhook(&mut conn, &found.project, &webhook_id).await?;
     let role = found.role.into();
     let shown = view::webhook_for(role, &webhook, &found.project, app.now());
     Ok(Json(shown))
 }
 
 /// The webhook with this name in a project that the caller may see.
-pub(super) async fn named(
+pub(super) async fn find_webhook(
     conn: &mut Conn,
     project: &Project,
     id: &str,

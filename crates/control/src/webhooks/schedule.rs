@@ -27,7 +27,7 @@ pub const DISABLED_AFTER: SignedDuration = SignedDuration::from_hours(5 * 24);
 pub(super) const PAUSE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Time of the next attempt after so many attempts; `None` after the last one. It is up to a tenth
-/// later than the schedule, so that deliveries which failed together are not retried together.
+/// later than scheduled, so that deliveries that failed together are not all retried together.
 pub(super) fn next_attempt(attempts: i64, now: Timestamp) -> HandlerResult<Option<Timestamp>> {
     let jitter = u16::from_be_bytes(random::bytes()?);
     let retry = usize::try_from(attempts - 1)

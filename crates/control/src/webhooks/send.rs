@@ -34,7 +34,7 @@ pub(super) struct AttemptReport {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AttemptOutcome {
     /// A response, with the beginning of its body.
-    Answered { status: u16, body: String },
+    Response { status: u16, body: String },
     /// No response in time.
     Timeout,
     /// The connection failed.
@@ -48,7 +48,7 @@ impl AttemptOutcome {
     pub(super) fn is_success(&self) -> bool {
         matches!(
             self,
-            Self::Answered {
+            Self::Response {
                 status: 200..=299,
                 ..
             }
@@ -58,7 +58,7 @@ impl AttemptOutcome {
     /// True if the receiver wants no further events (RFC 9110 section 15.5.11, as Standard Webhooks
     /// defines it).
     pub(super) fn is_gone(&self) -> bool {
-        matches!(self, Self::Answered { status: 410, .. })
+        matches!(self, Self::Response { status: 410, .. })
     }
 }
 
@@ -124,7 +124,7 @@ impl Sender {
 
 async fn send_request(request: RequestBuilder) -> AttemptOutcome {
     match request.send().await {
-        Ok(response) => AttemptOutcome::Answered {
+        Ok(response) => AttemptOutcome::Response {
             status: response.status().as_u16(),
             body: read_prefix(response).await,
         },

@@ -2,7 +2,7 @@
 //! it from inside the network. Without a check, it could reach internal services (server-side
 //! request forgery).
 //!
-//! The connection uses the very addresses that were checked. Names are resolved here, for each
+//! The connection uses exactly the checked addresses. Names are resolved here, for each
 //! attempt, and the connection uses the permitted results. A name that changes its address a moment
 //! later gains nothing.
 

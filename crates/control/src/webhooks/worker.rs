@@ -64,7 +64,7 @@ pub async fn deliver_due(app: &Arc<App>) -> HandlerResult<()> {
 #[derive(Default)]
 struct InFlightDeliveries {
     tasks: JoinSet<()>,
-    of: HashMap<task::Id, (WebhookId, ProjectId)>,
+    owners: HashMap<task::Id, (WebhookId, ProjectId)>,
     to_webhook: Counts<WebhookId>,
     of_project: Counts<ProjectId>,
 }
@@ -100,7 +100,7 @@ impl InFlightDeliveries {
                 failed(&refusal);
             }
         });
-        self.of.insert(task.id(), of);
+        self.owners.insert(task.id(), of);
         self.to_webhook.increment(of.0);
         self.of_project.increment(of.1);
     }
@@ -122,7 +122,7 @@ impl InFlightDeliveries {
     fn remove_task(&mut self, ended: Option<Result<(task::Id, ()), JoinError>>) -> bool {
         let Some(ended) = ended else { return false };
         let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
-        if let Some((webhook, project)) = self.of.remove(&id) {
+        if let Some((webhook, project)) = self.owners.remove(&id) {
             self.to_webhook.decrement(&webhook);
             self.of_project.decrement(&project);
         }
@@ -214,16 +214,16 @@ async fn record_attempt(
 ) -> HandlerResult<()> {
     let now = app.database_now();
     let (status, error) = attempt_status(&report.outcome);
-    let kind = EndKind::of(&report.outcome);
+    let kind = AttemptEffect::of(&report.outcome);
     let outcome = match kind {
-        EndKind::Success => Outcome::Succeeded,
-        EndKind::EndpointGone => Outcome::Failed,
-        EndKind::Refusal | EndKind::Silence => {
+        AttemptEffect::Success => Outcome::Succeeded,
+        AttemptEffect::EndpointGone => Outcome::Failed,
+        AttemptEffect::Refusal | AttemptEffect::NoResponse => {
             next_attempt(delivery.attempts, now)?.map_or(Outcome::Failed, Outcome::RetryAt)
         }
     };
     let (http_status, response_body) = match report.outcome {
-        AttemptOutcome::Answered { status, body } => (Some(i64::from(status)), Some(body)),
+        AttemptOutcome::Response { status, body } => (Some(i64::from(status)), Some(body)),
         AttemptOutcome::Timeout | AttemptOutcome::Unreachable | AttemptOutcome::Refused => {
             (None, None)
         }
@@ -240,9 +240,10 @@ async fn record_attempt(
     };
     let mut tries = 1;
     loop {
-        let noted = note_once(app, delivery, webhook, &attempt, (kind, outcome), now).await;
+        let noted =
+            record_attempt_once(app, delivery, webhook, &attempt, (kind, outcome), now).await;
         match noted {
-            Err(refusal) if tries < NOTE_TRIES && refusal.problem().status == UNAVAILABLE => {
+            Err(refusal) if tries < RECORD_ATTEMPTS && refusal.problem().status == UNAVAILABLE => {
                 tries += 1;
             }
             noted => return noted,
@@ -252,35 +253,35 @@ async fn record_attempt(
 
 /// Outcome of an attempt, by its effect on the webhook.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum EndKind {
+enum AttemptEffect {
     Success,
     /// The endpoint reports that it is gone for good.
     EndpointGone,
     /// Any other response.
     Refusal,
     /// No response.
-    Silence,
+    NoResponse,
 }
 
-impl EndKind {
+impl AttemptEffect {
     fn of(end: &AttemptOutcome) -> Self {
         match end {
             end if end.is_success() => Self::Success,
             end if end.is_gone() => Self::EndpointGone,
-            AttemptOutcome::Answered { .. } => Self::Refusal,
+            AttemptOutcome::Response { .. } => Self::Refusal,
             AttemptOutcome::Timeout | AttemptOutcome::Unreachable | AttemptOutcome::Refused => {
-                Self::Silence
+                Self::NoResponse
             }
         }
     }
 }
 
-async fn note_once(
+async fn record_attempt_once(
     app: &App,
     delivery: &Delivery,
     webhook: &Webhook,
     attempt: &Attempt,
-    (kind, outcome): (EndKind, Outcome),
+    (kind, outcome): (AttemptEffect, Outcome),
     now: Timestamp,
 ) -> HandlerResult<()> {
     let began = attempt.created_at;
@@ -290,15 +291,15 @@ async fn note_once(
     deliveries::add_attempt(&mut tx, attempt).await?;
     // If the lease has expired, the process with the current lease records the result.
     deliveries::finish(&mut tx, delivery, outcome, now).await?;
-    if kind == EndKind::Success {
+    if kind == AttemptEffect::Success {
         webhooks::note_success(&mut tx, webhook.id).await?;
         return Ok(tx.commit().await?);
     }
     webhooks::note_failure(&mut tx, webhook.id, began).await?;
     let since = webhook.failing_since.unwrap_or(began);
-    if kind == EndKind::EndpointGone || now.duration_since(since) >= DISABLED_AFTER {
-        disable(&mut tx, webhook, kind == EndKind::EndpointGone, now).await?;
-    } else if kind == EndKind::Silence {
+    if kind == AttemptEffect::EndpointGone || now.duration_since(since) >= DISABLED_AFTER {
+        disable(&mut tx, webhook, kind == AttemptEffect::EndpointGone, now).await?;
+    } else if kind == AttemptEffect::NoResponse {
         let until = now.saturating_add(PAUSE).unwrap_or(now);
         deliveries::postpone(&mut tx, webhook.id, until).await?;
     }
@@ -330,7 +331,7 @@ async fn disable(
 fn attempt_status(end: &AttemptOutcome) -> (&'static str, Option<&'static str>) {
     match end {
         end if end.is_success() => ("succeeded", None),
-        AttemptOutcome::Answered { .. } => ("failed", Some("http_status")),
+        AttemptOutcome::Response { .. } => ("failed", Some("http_status")),
         AttemptOutcome::Timeout => ("timeout", Some("timeout")),
         AttemptOutcome::Unreachable => ("network_error", Some("connection")),
         AttemptOutcome::Refused => ("network_error", Some("refused_target")),
@@ -348,7 +349,7 @@ fn failed(refusal: &Refusal) {
 
 /// Attempts to record a result. A busy database is usually free after a moment. If it is
 /// unavailable, the delivery is retried when its lease expires.
-const NOTE_TRIES: u32 = 3;
+const RECORD_ATTEMPTS: u32 = 3;
 const UNAVAILABLE: u16 = 503;
 
 /// Interval for polling deliveries that other processes made due.

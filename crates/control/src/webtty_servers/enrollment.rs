@@ -15,7 +15,7 @@ use tty::identity::{KEY_ALGORITHM, PublicIdentity, SigningPublicKey, encryption_
 use types::client::check_labels;
 use types::problem::Problem;
 
-use super::read::{named, shown};
+use super::read::{find_server, shown};
 use super::{locked, record};
 use crate::app::App;
 use crate::caller::access;
@@ -49,7 +49,7 @@ pub(super) async fn enroll(
     let mut tx = app.store.begin().await?;
     let project = locked(&mut tx, &who, &project_id).await?;
     access::require_usable(&project)?;
-    let server = named(&mut tx, &project, &server_id).await?;
+    let server = find_server(&mut tx, &project, &server_id).await?;
     if let Some(kept) = &server.enrolment {
         let same = ["serverPublicKey", "serverSigningPublicKey"];
         let new = json!(enrolled);
@@ -63,7 +63,7 @@ pub(super) async fn enroll(
     stored::enrol(&mut tx, project.id, server.id, &json!(enrolled), now).await?;
     let action = "webtty_server.enrolled";
     record(&mut tx, &who, &project, action, &server, now).await?;
-    let server = named(&mut tx, &project, &server_id).await?;
+    let server = find_server(&mut tx, &project, &server_id).await?;
     tx.commit().await?;
     Ok(Json(shown(&server, &project)?))
 }

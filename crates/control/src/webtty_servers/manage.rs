@@ -16,7 +16,7 @@ use types::id::{WebttyServerId, unix_millis};
 use types::problem::Problem;
 use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatus};
 
-use super::read::{named, shown};
+use super::read::{find_server, shown};
 use super::{locked, record};
 use crate::app::App;
 use crate::caller::access;
@@ -91,7 +91,7 @@ pub(super) async fn update(
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let project = locked(&mut tx, &who, &project_id).await?;
-    let old = named(&mut tx, &project, &server_id).await?;
+    let old = find_server(&mut tx, &project, &server_id).await?;
     if body.status.is_some() && old.enrolment.is_none() {
         let detail = "The server is not enrolled; it becomes active when it is.";
         let refusal = Problem::new(409, "not_enrolled", detail).with_field("status");
@@ -137,7 +137,7 @@ pub(super) async fn delete(
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let project = locked(&mut tx, &who, &project_id).await?;
-    let server = named(&mut tx, &project, &server_id).await?;
+    let server = find_server(&mut tx, &project, &server_id).await?;
     stored::delete(&mut tx, project.id, server.id, now).await?;
     let action = "webtty_server.deleted";
     record(&mut tx, &who, &project, action, &server, now).await?;

@@ -29,7 +29,7 @@ pub(super) async fn list(
 ) -> HandlerResult<Json<WebttyServerList>> {
     let page = query.page()?;
     let search = query.text("q").filter(|text| !text.is_empty());
-    let status = query.word("status", &STATUSES)?;
+    let status = query.keyword("status", &STATUSES)?;
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
@@ -52,12 +52,12 @@ pub(super) async fn get(
     query.finish()?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, PERMISSION).await?;
-    let server = named(&mut conn, &found.project, &server_id).await?;
+    let server = find_server(&mut conn, &found.project, &server_id).await?;
     Ok(Json(shown(&server, &found.project)?))
 }
 
 /// The server with this id, of a project that the caller may see.
-pub(super) async fn named(
+pub(super) async fn find_server(
     conn: &mut Conn,
     project: &Project,
     id: &str,

@@ -69,7 +69,7 @@ pub(super) async fn create(
     require_workspace_quota(&mut tx, who).await?;
     workspaces::insert(&mut tx, id, Type::Team, &name, now).await?;
     members::insert(&mut tx, id, who.user.id, members::Role::Owner, None, now).await?;
-    let actor = Actor::caller(who).at(ip);
+    let actor = Actor::caller(who).with_ip(ip);
     let (action, target) = (Action::WorkspaceCreated, Target::Workspace(id));
     audit::record(&mut tx, &actor, Some(id), action, target, now).await?;
     let made = access::workspace(&mut tx, who, id.as_str(), PROTECTION_PERMISSION).await?;
@@ -105,7 +105,7 @@ pub(super) async fn rename(
     workspaces::rename(&mut tx, found.id, &name, now).await?;
     audit::record_with(
         &mut tx,
-        &Actor::caller(who).at(ip),
+        &Actor::caller(who).with_ip(ip),
         Some(found.id),
         Action::WorkspaceRenamed,
         Target::Workspace(found.id),
@@ -141,7 +141,7 @@ pub(super) async fn delete(
             "The workspace has projects: delete or transfer them first.",
         ));
     }
-    let actor = Actor::caller(who).at(ip);
+    let actor = Actor::caller(who).with_ip(ip);
     let (action, target) = (Action::WorkspaceDeleted, Target::Workspace(found.id));
     audit::record(&mut tx, &actor, Some(found.id), action, target, now).await?;
     tx.commit().await?;

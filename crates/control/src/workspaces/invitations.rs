@@ -40,8 +40,8 @@ pub struct SentInvitation {
     pub url: String,
 }
 
-/// Invites `email` to the workspace. The caller has checked that `principal` may give the role. No mail
-/// is sent to an address that got several lately, or if `principal` sent many. The inviting user has the
+/// Invites `email` to the workspace. The caller has checked that `who` may give the role. No mail
+/// is sent if the address recently got several, or if `who` sent many. The inviting user has the
 /// link and can pass it on.
 pub async fn send(
     app: &Arc<App>,
@@ -82,7 +82,7 @@ pub async fn send(
     invitations::insert(&mut tx, &new).await?;
     audit::record_with(
         &mut tx,
-        &Actor::caller(who).at(ip),
+        &Actor::caller(who).with_ip(ip),
         Some(workspace.id),
         Action::InvitationSent,
         Target::Invitation(new.id),
@@ -117,7 +117,7 @@ pub async fn send(
     let message = Message::new(email, "Join a workspace", text);
     let app_of_task = Arc::clone(app);
     // The response contains the link too, so a lost mail does not prevent the invitation.
-    app.people.after_answer(async move {
+    app.people.spawn_after_response(async move {
         if let Err(error) = app_of_task.people.mailer.send(message, now).await {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -165,7 +165,7 @@ impl MailProof {
         BASE64_URL_SAFE_NO_PAD.encode(self.0.as_ref())
     }
 
-    fn is_in(app: &App, secret: &LinkSecret, given: &str) -> HandlerResult<bool> {
+    fn verify(app: &App, secret: &LinkSecret, given: &str) -> HandlerResult<bool> {
         let given = BASE64_URL_SAFE_NO_PAD.decode(given).unwrap_or_default();
         Ok(hmac::verify(&Self::key(app)?, &secret.hash(), &given).is_ok())
     }
@@ -202,7 +202,7 @@ pub async fn open(
     secret: &LinkSecret,
     proof: &str,
 ) -> HandlerResult<Option<OpenInvitation>> {
-    let is_mailed = MailProof::is_in(app, secret, proof)?;
+    let is_mailed = MailProof::verify(app, secret, proof)?;
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
     let Some(invitation) = invitations::live(&mut read, hash, app.now()).await? else {
@@ -348,7 +348,7 @@ pub async fn accept_as_new(
 }
 
 /// True if a link works and is for this address.
-pub(crate) async fn invites(
+pub(crate) async fn is_invited(
     app: &App,
     tx: &mut Tx,
     secret: &LinkSecret,
@@ -398,7 +398,7 @@ async fn consume(
     }
     audit::record(
         tx,
-        &Actor::person(user.id).at(ip),
+        &Actor::user(user.id).with_ip(ip),
         Some(invitation.workspace_id),
         Action::InvitationAccepted,
         Target::Invitation(invitation.id),

@@ -11,7 +11,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 
 use super::crud::role_of;
-use super::members::{require_place, require_power};
+use super::members::{require_allowed_role, require_may_manage};
 use super::{invitations, view};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -60,8 +60,8 @@ pub(super) async fn invite(
     let needed = Permission::AccountWorkspaceProtectionReadWrite;
     let found = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
     drop(read);
-    require_power(found.member_role.into(), role)?;
-    require_place(found.kind, role)?;
+    require_may_manage(found.member_role.into(), role)?;
+    require_allowed_role(found.kind, role)?;
     let sent = invitations::send(&app, &caller.principal, &found, email, role, ip).await?;
     Ok((
         StatusCode::CREATED,
@@ -87,11 +87,11 @@ pub(super) async fn revoke(
         .map_err(|_| Problem::not_found())?;
     let invitation = store::invitations::by_id(&mut tx, workspace, id).await?;
     let invitation = invitation.ok_or_else(Problem::not_found)?;
-    require_power(own, invitation.role.into())?;
+    require_may_manage(own, invitation.role.into())?;
     if !store::invitations::revoke(&mut tx, workspace, id, now).await? {
         return Err(Problem::not_found().into());
     }
-    let actor = Actor::caller(&caller.principal).at(ip);
+    let actor = Actor::caller(&caller.principal).with_ip(ip);
     let (action, target) = (Action::InvitationRevoked, Target::Invitation(id));
     audit::record(&mut tx, &actor, Some(workspace), action, target, now).await?;
     tx.commit().await?;

@@ -80,12 +80,12 @@ pub(super) async fn change(
     let found = access::workspace(&mut tx, &caller.principal, &workspace, CHANGE).await?;
     let (workspace, own) = (found.id, Role::from(found.member_role));
     let member = member(&mut tx, workspace, &user).await?;
-    require_power(own, member.role.into())?;
+    require_may_manage(own, member.role.into())?;
     let role = body.role.map(Role::from);
     if let Some(role) = role {
-        require_power(own, role)?;
+        require_may_manage(own, role)?;
         if Role::from(member.role) != role {
-            require_place(found.kind, role)?;
+            require_allowed_role(found.kind, role)?;
         }
         if !members::set_role(&mut tx, workspace, member.id, role.into(), now).await? {
             return Err(conflict(LAST_OWNER));
@@ -102,7 +102,7 @@ pub(super) async fn change(
     }
     audit::record_with(
         &mut tx,
-        &Actor::caller(&caller.principal).at(ip),
+        &Actor::caller(&caller.principal).with_ip(ip),
         Some(workspace),
         Action::MemberChanged,
         Target::User(member.id),
@@ -139,11 +139,11 @@ pub(super) async fn remove(
         role_of(&mut tx, &caller.principal, &workspace).await?
     };
     let member = member(&mut tx, workspace, &user).await?;
-    require_power(own, member.role.into())?;
+    require_may_manage(own, member.role.into())?;
     if !members::delete(&mut tx, workspace, member.id, now).await? {
         return Err(conflict(LAST_OWNER));
     }
-    let actor = Actor::caller(&caller.principal).at(ip);
+    let actor = Actor::caller(&caller.principal).with_ip(ip);
     let (action, target) = (Action::MemberRemoved, Target::User(member.id));
     audit::record(&mut tx, &actor, Some(workspace), action, target, now).await?;
     tx.commit().await?;
@@ -157,7 +157,7 @@ async fn member(tx: &mut Tx, workspace: WorkspaceId, user: &str) -> HandlerResul
 }
 
 /// Members cannot give, change or remove a role stronger than their own.
-pub(super) fn require_power(own: Role, other: Role) -> HandlerResult<()> {
+pub(super) fn require_may_manage(own: Role, other: Role) -> HandlerResult<()> {
     if own.may_manage(other) {
         Ok(())
     } else {
@@ -167,7 +167,7 @@ pub(super) fn require_power(own: Role, other: Role) -> HandlerResult<()> {
 }
 
 /// A personal workspace keeps its one owner.
-pub(super) fn require_place(kind: Type, role: Role) -> HandlerResult<()> {
+pub(super) fn require_allowed_role(kind: Type, role: Role) -> HandlerResult<()> {
     if kind == Type::Personal && role == Role::Owner {
         return Err(conflict("A personal workspace has exactly one owner."));
     }

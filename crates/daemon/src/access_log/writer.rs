@@ -57,8 +57,8 @@ pub(super) struct Writer {
     shared: Arc<AccessLogState>,
     /// Time of the last log message about a failure.
     last_logged: Option<Instant>,
-    /// A failure was logged, but not its end.
-    is_open: bool,
+    /// True after a failure was logged, until its end is logged.
+    is_failure_logged: bool,
 }
 
 impl Writer {
@@ -73,13 +73,13 @@ impl Writer {
             messages,
             shared,
             last_logged: None,
-            is_open: false,
+            is_failure_logged: false,
         }
     }
 
     pub(super) fn run(mut self) {
         while let Ok(first) = self.messages.recv() {
-            self.take(first);
+            self.handle_message(first);
             self.drain();
             if self.shared.finish.load(Ordering::Acquire) {
                 // Lines that were queued before the flag was set may have been missed by the
@@ -95,12 +95,12 @@ impl Writer {
 
     fn drain(&mut self) {
         while let Ok(message) = self.messages.try_recv() {
-            self.take(message);
+            self.handle_message(message);
         }
         self.flush();
     }
 
-    fn take(&mut self, message: Message) {
+    fn handle_message(&mut self, message: Message) {
         if self.shared.reopen.swap(false, Ordering::AcqRel) {
             self.reopen();
         }
@@ -140,7 +140,7 @@ impl Writer {
         match self.out.flush() {
             Ok(()) => {
                 self.shared.failing.store(false, Ordering::Relaxed);
-                if std::mem::take(&mut self.is_open) {
+                if std::mem::take(&mut self.is_failure_logged) {
                     tracing::info!("the access log can be written again");
                 }
             }
@@ -151,14 +151,14 @@ impl Writer {
     /// A full disk stays full for a while, and may accept a line now and then: that is logged once
     /// per [`LOG_INTERVAL`].
     fn failed(&mut self, error: &io::Error) {
-        let is_told = self
+        let was_logged_recently = self
             .last_logged
             .is_some_and(|at| at.elapsed() < LOG_INTERVAL);
         let was_failing = self.shared.failing.swap(true, Ordering::Relaxed);
-        if !was_failing && !is_told {
+        if !was_failing && !was_logged_recently {
             tracing::error!(%error, "the access log cannot be written, lines are dropped");
             self.last_logged = Some(Instant::now());
-            self.is_open = true;
+            self.is_failure_logged = true;
         }
     }
 }
@@ -167,7 +167,7 @@ impl Writer {
 const LOG_INTERVAL: Duration = Duration::from_mins(5);
 
 /// Time for which lines are collected before they are written: short for a person who follows the
-/// log, long for requests, thousands of which then share a wake-up.
+/// log, and long enough that thousands of requests share one wake-up.
 const COALESCE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

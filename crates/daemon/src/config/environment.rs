@@ -30,7 +30,7 @@ pub(super) fn overlay(
     for (path, name, value) in variables {
         let origin = Origin::Environment(name);
         let parts = path.split(SEPARATOR).collect::<Vec<_>>();
-        let at = |error| ConfigError {
+        let with_key = |error| ConfigError {
             key: parts.join("."),
             origin: Some(origin.clone()),
             ..error
@@ -41,13 +41,13 @@ pub(super) fn overlay(
         let node = match target {
             // A secret may start with `#`, contain `: ` or be all digits, so a text is never
             // parsed.
-            Some(shape) if !shape.is_text() => parse(&value).map_err(at)?,
+            Some(shape) if !shape.is_text() => parse(&value).map_err(with_key)?,
             _ => Node {
                 value: Value::Text(value),
                 origin: None,
             },
         };
-        set(root, &parts, node.written_in(&origin), &origin).map_err(at)?;
+        set(root, &parts, node.written_in(&origin), &origin).map_err(with_key)?;
     }
     Ok(())
 }
@@ -62,7 +62,7 @@ fn parse(value: &str) -> Result<Node, ConfigError> {
     node::parse(value, &|_| None)
 }
 
-/// Sets `node` at `parts`, and creates the sections on the way.
+/// Sets `node` at the path `parts`, and creates missing sections.
 fn set(root: &mut Node, parts: &[&str], node: Node, origin: &Origin) -> Result<(), ConfigError> {
     let Some((part, rest)) = parts.split_first() else {
         if let Some(Origin::Environment(other)) = &root.origin {

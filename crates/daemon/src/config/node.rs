@@ -9,7 +9,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::{ConfigError, Origin};
 
-/// One value and its position (`None`: it was not written, like implicit sections).
+/// One value and its position; `None` for values that are not in the input, like implicit sections.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) value: Value,
@@ -59,7 +59,7 @@ impl Node {
         }
     }
 
-    /// This value, or the value at the rest of a key, which starts with a dot.
+    /// The value at `rest`, which starts with a dot; this value if `rest` is empty.
     fn after(&self, rest: &str) -> Option<&Self> {
         match rest.strip_prefix('.') {
             Some(key) => self.find(key),
@@ -134,14 +134,14 @@ pub(super) fn read_file(path: &Path) -> Result<Node, ConfigError> {
 /// Parses the bytes of a YAML file with this name.
 pub(super) fn read(name: &str, bytes: &[u8]) -> Result<Node, ConfigError> {
     let text = str::from_utf8(bytes).map_err(|_| unreadable(name, "it is not UTF-8"))?;
-    let place = |at: &Location| {
+    let origin_of = |at: &Location| {
         (*at != Location::UNKNOWN).then(|| Origin::File {
             path: name.to_owned(),
             line: at.line(),
             column: at.column(),
         })
     };
-    let mut root = parse(text, &place)?;
+    let mut root = parse(text, &origin_of)?;
     if matches!(root.value, Value::Null) {
         root = Node::empty();
     }
@@ -155,7 +155,7 @@ fn unreadable(name: &str, problem: &str) -> ConfigError {
 /// Parses one YAML value; `place` converts a location in `text` to an origin.
 pub(super) fn parse(
     text: &str,
-    place: &dyn Fn(&Location) -> Option<Origin>,
+    origin_of: &dyn Fn(&Location) -> Option<Origin>,
 ) -> Result<Node, ConfigError> {
     let options = serde_saphyr::options! {
         // `no` is also a country code, so it is not a boolean.
@@ -164,11 +164,11 @@ pub(super) fn parse(
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options::<Spanned<RawNode>>(text, options)
-        .map(|raw| raw_node(raw, place))
+        .map(|raw| raw_node(raw, origin_of))
         .map_err(|error| ConfigError {
             key: String::new(),
             message: format!("this is not valid YAML: {}", message(&error)),
-            origin: error.location().and_then(|at| place(&at)),
+            origin: error.location().and_then(|at| origin_of(&at)),
         })
 }
 
@@ -181,29 +181,29 @@ fn message(error: &serde_saphyr::Error) -> String {
     }
 }
 
-fn raw_node(raw: Spanned<RawNode>, place: &dyn Fn(&Location) -> Option<Origin>) -> Node {
+fn raw_node(raw: Spanned<RawNode>, origin_of: &dyn Fn(&Location) -> Option<Origin>) -> Node {
     let value = match raw.value {
         RawNode::Scalar(value) => value,
         RawNode::List(items) => Value::List(
             items
                 .into_iter()
-                .map(|item| raw_node(item, place))
+                .map(|item| raw_node(item, origin_of))
                 .collect(),
         ),
         RawNode::Section(entries) => Value::Section(
             entries
                 .into_iter()
                 .map(|(key, value)| Entry {
-                    origin: place(&key.referenced),
+                    origin: origin_of(&key.referenced),
                     key: key.value,
-                    node: raw_node(value, place),
+                    node: raw_node(value, origin_of),
                 })
                 .collect(),
         ),
     };
     Node {
         value,
-        origin: place(&raw.referenced),
+        origin: origin_of(&raw.referenced),
     }
 }
 

@@ -88,9 +88,9 @@ pub(super) fn check(root: &mut Node, shape: Shape<'_>) -> Result<(), ConfigError
 /// Returns all errors, in the order of the file. Refused values are removed, so that the rest can
 /// be checked further.
 pub(super) fn prune(root: &mut Node, shape: Shape<'_>) -> Vec<ConfigError> {
-    let mut refused = Vec::new();
-    prune_at(root, shape, "", shape, &mut refused);
-    refused
+    let mut errors = Vec::new();
+    prune_at(root, shape, "", shape, &mut errors);
+    errors
 }
 
 fn prune_at(
@@ -98,12 +98,12 @@ fn prune_at(
     shape: Shape<'_>,
     at: &str,
     root: Shape<'_>,
-    refused: &mut Vec<ConfigError>,
+    errors: &mut Vec<ConfigError>,
 ) {
     let kinds = shape.kinds().collect::<Vec<_>>();
     let is_null = matches!(node.value, Value::Null);
     if !is_null && !kinds.is_empty() && !kinds.iter().any(|kind| node.value.is(kind)) {
-        refused.push(ConfigError {
+        errors.push(ConfigError {
             key: at.to_owned(),
             message: mismatch(&kinds, &node.value),
             origin: node.origin.clone(),
@@ -119,17 +119,17 @@ fn prune_at(
             items.retain_mut(|item| {
                 let at = format!("{at}.{index}");
                 index += 1;
-                let before = refused.len();
+                let before = errors.len();
                 if matches!(item.value, Value::Null) {
-                    refused.push(ConfigError {
+                    errors.push(ConfigError {
                         key: at,
                         message: "an item of a list needs a value".to_owned(),
                         origin: item.origin.clone(),
                     });
                 } else {
-                    prune_at(item, shape, &at, root, refused);
+                    prune_at(item, shape, &at, root, errors);
                 }
-                before == refused.len()
+                before == errors.len()
             });
         }
         Value::Section(entries) => entries.retain_mut(|entry| {
@@ -139,11 +139,11 @@ fn prune_at(
                 format!("{at}.{}", entry.key)
             };
             match shape.property(&entry.key) {
-                Some(shape) => prune_at(&mut entry.node, shape, &key, root, refused),
+                Some(shape) => prune_at(&mut entry.node, shape, &key, root, errors),
                 None if shape.is_closed() => {
                     let full_key = whole_key(key.clone(), &entry.node);
-                    refused.push(ConfigError {
-                        message: unknown(&[&full_key, &key], root),
+                    errors.push(ConfigError {
+                        message: unknown_key_message(&[&full_key, &key], root),
                         key: full_key,
                         origin: entry.origin.clone(),
                     });
@@ -205,7 +205,7 @@ fn mismatch(kinds: &[&str], found: &Value) -> String {
     format!("expected {expected}, found {}{hint}", found.name())
 }
 
-/// An unknown section with a single key was meant as that key (always so in the environment).
+/// Extends an unknown key through sections with a single key, as variables create them.
 fn whole_key(mut key: String, mut node: &Node) -> String {
     while let Value::Section(entries) = &node.value
         && let [entry] = entries.as_slice()
@@ -218,7 +218,7 @@ fn whole_key(mut key: String, mut node: &Node) -> String {
 
 /// `written` is the key in one or more forms. The message names the known key that is nearest to
 /// any of them; ties are decided by the first form.
-fn unknown(written: &[&str], root: Shape<'_>) -> String {
+fn unknown_key_message(written: &[&str], root: Shape<'_>) -> String {
     let mut known = Vec::new();
     for key in written {
         collect_keys(root, "", key, &mut known);
@@ -233,7 +233,7 @@ fn unknown(written: &[&str], root: Shape<'_>) -> String {
     }
 }
 
-/// The end of the message about an unknown key that was probably meant as this one.
+/// The end of the message about an unknown key, which suggests this known key.
 pub(super) fn nearest(key: &str) -> String {
     format!("; the nearest known one is {key}")
 }

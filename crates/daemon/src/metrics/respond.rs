@@ -42,7 +42,7 @@ impl Respond {
             };
         }
         if path == READY_PATH
-            && let Some(obstacle) = self.readiness.obstacle()
+            && let Some(obstacle) = self.readiness.not_ready_reason()
         {
             return text(StatusCode::SERVICE_UNAVAILABLE, obstacle);
         }

@@ -2,7 +2,7 @@
 //! stored as its theoretical arrival time, at which it is full again.
 //!
 //! The emission interval is rounded down, so that the reported quota is never one token too low.
-//! The engine's data path has another bucket, which is one atomic and rounds up.
+//! The engine's data path has a separate implementation with one atomic, which rounds up.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -26,7 +26,7 @@ pub struct Quota {
     /// Capacity, and refill per minute.
     pub size: u32,
     /// Tokens in it.
-    pub left: u32,
+    pub remaining: u32,
     /// Seconds until it is full, rounded up.
     pub full_after_seconds: u32,
     /// Seconds until it has a token, rounded up; 0 if it has one.
@@ -88,7 +88,7 @@ impl<K: Hash + Eq> Buckets<K> {
         let wait = (missing + self.emission_interval()).saturating_sub(WINDOW);
         Quota {
             size: self.size.get(),
-            left: u32::try_from(left).unwrap_or(u32::MAX).min(self.size.get()),
+            remaining: u32::try_from(left).unwrap_or(u32::MAX).min(self.size.get()),
             full_after_seconds: seconds(missing),
             wait_seconds: seconds(wait),
         }
@@ -99,26 +99,26 @@ impl<K: Hash + Eq> Buckets<K> {
 #[derive(Debug)]
 pub struct Recent<K> {
     retention: Duration,
-    put_at: Mutex<Generations<K, Instant>>,
+    added_at: Mutex<Generations<K, Instant>>,
 }
 
 impl<K: Hash + Eq> Recent<K> {
-    /// Creates a set that remembers keys for this time.
-    pub fn new(kept: Duration) -> Self {
+    /// Creates a set whose keys expire after this time.
+    pub fn new(retention: Duration) -> Self {
         Self {
-            retention: kept,
-            put_at: Mutex::new(Generations::new(GENERATION)),
+            retention,
+            added_at: Mutex::new(Generations::new(GENERATION)),
         }
     }
 
     /// Adds a key.
     pub fn put(&self, key: K, now: Instant) {
-        self.put_at.lock().put(key, now);
+        self.added_at.lock().put(key, now);
     }
 
     /// True if the key was added recently.
     pub fn contains(&self, key: &K, now: Instant) -> bool {
-        let put_at = self.put_at.lock().get(key).copied();
+        let put_at = self.added_at.lock().get(key).copied();
         put_at.is_some_and(|at| now.saturating_duration_since(at) < self.retention)
     }
 }
@@ -147,20 +147,23 @@ mod tests {
         let now = Instant::now();
         for left in (0..60).rev() {
             let quota = buckets.take(1, now).unwrap();
-            assert_eq!((quota.left, quota.full_after_seconds), (left, 60 - left));
+            assert_eq!(
+                (quota.remaining, quota.full_after_seconds),
+                (left, 60 - left)
+            );
             assert_eq!(quota.size, 60);
         }
         let empty = buckets.take(1, now).unwrap_err();
-        assert_eq!((empty.left, empty.wait_seconds), (0, 1));
+        assert_eq!((empty.remaining, empty.wait_seconds), (0, 1));
         // Another key has a full bucket.
-        assert_eq!(buckets.peek(&2, now).left, 60);
+        assert_eq!(buckets.peek(&2, now).remaining, 60);
         let later = now + Duration::from_millis(999);
         assert!(buckets.take(1, later).is_err());
         let later = now + Duration::from_secs(1);
-        assert_eq!(buckets.take(1, later).unwrap().left, 0);
+        assert_eq!(buckets.take(1, later).unwrap().remaining, 0);
         assert!(buckets.take(1, later).is_err(), "a refusal takes no token");
         let later = now + Duration::from_hours(1);
-        assert_eq!(buckets.take(1, later).unwrap().left, 59);
+        assert_eq!(buckets.take(1, later).unwrap().remaining, 59);
     }
 
     #[test]
@@ -174,7 +177,7 @@ mod tests {
         buckets.refund(1, now);
         buckets.refund(2, now);
         for left in (0..60).rev() {
-            assert_eq!(buckets.take(1, now).unwrap().left, left);
+            assert_eq!(buckets.take(1, now).unwrap().remaining, left);
         }
         assert!(buckets.take(1, now).is_err());
     }
@@ -203,6 +206,6 @@ mod tests {
         let generations = buckets.arrivals.lock();
         assert!(generations.len() <= 2 * GENERATION);
         drop(generations);
-        assert_eq!(buckets.peek(&0, now).left, 1_000_000 - requests);
+        assert_eq!(buckets.peek(&0, now).remaining, 1_000_000 - requests);
     }
 }

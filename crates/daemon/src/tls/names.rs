@@ -34,7 +34,7 @@ pub fn warn_missing_names(cert: &CertificateDer<'_>, base_host: &str) -> Vec<Str
 }
 
 /// Checks that a new certificate has the names of the previous one: each of `needed` that the
-/// previous one has, or, if `needed` is empty, any name of it.
+/// previous one has. If `needed` is empty, one common name is enough.
 ///
 /// # Errors
 /// A name that it lacks.

@@ -65,7 +65,7 @@ pub enum RejectionReason {
     /// It has expired.
     #[error("has expired")]
     Expired,
-    /// It is not valid yet. It is checked again until it is.
+    /// It is not valid yet. The check is repeated until it is valid.
     #[error("is not valid yet")]
     NotYet,
     /// It lacks this name, which the current certificate has.
@@ -92,10 +92,10 @@ impl Pair {
         let chain = CertificateDer::pem_slice_iter(&read(&files.cert)?)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| content(&files.cert, pem_problem(&error)))?;
-        let Some(own) = chain.first() else {
+        let Some(end_entity) = chain.first() else {
             return Err(content(&files.cert, "contains no certificate".to_owned()));
         };
-        let (not_before, not_after) = parse_x509_certificate(own)
+        let (not_before, not_after) = parse_x509_certificate(end_entity)
             .map(|(_, parsed)| {
                 let validity = parsed.validity();
                 (
@@ -140,8 +140,8 @@ impl Pair {
             return Err(RejectionReason::NotYet);
         }
         match (self.certified.cert.first(), before.cert.first()) {
-            (Some(own), Some(before)) => {
-                names::replaces(own, before, needed).map_err(RejectionReason::Names)
+            (Some(end_entity), Some(before)) => {
+                names::replaces(end_entity, before, needed).map_err(RejectionReason::Names)
             }
             _ => Ok(()),
         }

@@ -62,7 +62,7 @@ struct FileCheck {
     /// True if `stamp` was confirmed by a second read.
     confirmed: bool,
     /// Last error of the files, so that a lasting failure counts once.
-    refused: Option<String>,
+    last_error: Option<String>,
 }
 
 impl ReloadingCert {
@@ -84,7 +84,7 @@ impl ReloadingCert {
         provider: Arc<CryptoProvider>,
         needed: Vec<String>,
     ) -> Result<Self, TlsError> {
-        let seen = Stamp::of(&files);
+        let stamp = Stamp::of(&files);
         let pair = Pair::read(&files, &provider)?;
         export_expiry(pair.not_after);
         Ok(Self(Arc::new(ReloadState {
@@ -93,9 +93,9 @@ impl ReloadingCert {
             provider,
             current: ArcSwap::from_pointee(pair.into()),
             check: Mutex::new(FileCheck {
-                stamp: Some(seen),
+                stamp: Some(stamp),
                 confirmed: false,
-                refused: None,
+                last_error: None,
             }),
             is_checking: AtomicBool::new(false),
             next_check: AtomicU64::new(0),
@@ -113,8 +113,8 @@ impl ReloadingCert {
     /// Checks the files, if a check is due at `now`; `unix` is the time of day in seconds since
     /// 1970. Blocks for as long as the file system does.
     pub fn check_files(&self, now: Instant, unix: i64) {
-        if let Some(mut look) = self.0.lock_check(now) {
-            self.0.check_locked(&mut look, unix);
+        if let Some(mut last_check) = self.0.lock_check(now) {
+            self.0.check_locked(&mut last_check, unix);
         }
     }
 
@@ -126,8 +126,8 @@ impl ReloadingCert {
         let this = Arc::clone(&self.0);
         let thread = std::thread::Builder::new().name("certificate".to_owned());
         let looking = thread.spawn(move || {
-            if let Some(mut look) = this.lock_check(now) {
-                this.check_locked(&mut look, SystemClock.now().as_second());
+            if let Some(mut last_check) = this.lock_check(now) {
+                this.check_locked(&mut last_check, SystemClock.now().as_second());
             }
             this.is_checking.store(false, Ordering::Release);
         });
@@ -170,27 +170,27 @@ impl ReloadState {
             return None;
         }
         // Tested again under the lock, because the previous holder may just have checked.
-        let look = self.check.try_lock().filter(|_| self.is_due(now))?;
+        let last_check = self.check.try_lock().filter(|_| self.is_due(now))?;
         let elapsed = millis(now.saturating_duration_since(self.created_at));
         let next = elapsed.saturating_add(millis(CHECK_INTERVAL));
         self.next_check.store(next, Ordering::Relaxed);
-        Some(look)
+        Some(last_check)
     }
 
-    fn check_locked(&self, look: &mut FileCheck, unix: i64) {
+    fn check_locked(&self, last_check: &mut FileCheck, unix: i64) {
         // Taken before reading, so that a write during the read is detected in the next check.
         let stamp = Stamp::of(&self.files);
-        let changed = look.stamp.as_ref() != Some(&stamp);
-        if !changed && look.confirmed {
+        let changed = last_check.stamp.as_ref() != Some(&stamp);
+        if !changed && last_check.confirmed {
             return;
         }
         // A write directly after the last check may have the same time stamp, because file times
         // are coarse. A stamp is therefore trusted only after a second read.
-        look.confirmed = !changed;
+        last_check.confirmed = !changed;
         match self.read(unix) {
             Ok(pair) => {
-                look.stamp = Some(stamp);
-                look.refused = None;
+                last_check.stamp = Some(stamp);
+                last_check.last_error = None;
                 self.activate(pair);
             }
             Err(error) => {
@@ -201,16 +201,16 @@ impl ReloadState {
                     TlsError::Unfit { problem, .. } => *problem == RejectionReason::NotYet,
                     _ => false,
                 };
-                look.stamp = (!transient).then_some(stamp);
+                last_check.stamp = (!transient).then_some(stamp);
                 let error = error.to_string();
-                if (changed && !transient) || look.refused.as_ref() != Some(&error) {
+                if (changed && !transient) || last_check.last_error.as_ref() != Some(&error) {
                     self.failures.fetch_add(1, Ordering::Relaxed);
                     metrics::counter!(RELOADS_METRIC, "outcome" => "error").increment(1);
                     tracing::warn!(
                         %error,
                         "the new certificate was refused, the old one stays in use"
                     );
-                    look.refused = Some(error);
+                    last_check.last_error = Some(error);
                 }
             }
         }
@@ -279,7 +279,7 @@ impl From<Pair> for CurrentCert {
 /// thousands of handshakes are not, and a delay of a second does not matter.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Everything that changes if either file is replaced by any means.
+/// Identity of both files. It differs if either file is replaced or changed.
 #[derive(PartialEq, Eq)]
 struct Stamp([Option<FileStamp>; 2]);
 

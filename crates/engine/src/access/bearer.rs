@@ -29,10 +29,10 @@ impl<'a> Bearer<'a> {
     /// Reads the values of all `Authorization` fields.
     pub fn from_values(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut found = Self::Absent;
-        for (place, value) in values.enumerate() {
+        for (index, value) in values.enumerate() {
             let (scheme, rest) = split_scheme(value);
             let is_bearer = scheme.eq_ignore_ascii_case(b"bearer");
-            if place > 0 && (is_bearer || found != Self::Absent) {
+            if index > 0 && (is_bearer || found != Self::Absent) {
                 return Self::Malformed;
             }
             if is_bearer {

@@ -1,4 +1,4 @@
-//! The check of the actions that an agent, dialler or reader may do with its token (EN-7).
+//! Checks the actions that the token of an agent, a dialling client or a reader allows (EN-7).
 //! [`super::Tenancy::require`] checks if it has a permission in a project at all.
 
 use credentials::VerifiedToken;
@@ -21,7 +21,7 @@ pub enum BoundaryDenial {
     /// The project is suspended for all users.
     #[error("the project is suspended")]
     Suspended,
-    /// The boundary does not allow it; with the property that caused this, if there is one.
+    /// The boundary does not allow it. `field` is the property that caused this, if there is one.
     #[error("outside the boundary of the token{}", in_field(.field.as_deref()))]
     Boundary {
         permission: Permission,
@@ -71,7 +71,7 @@ pub fn apply_and_check_boundary(
 
 /// Checks that the token's boundary allows its bearer to dial this tunnel. A boundary that requires
 /// a path does not allow it: a dialled stream has none.
-pub fn reaches_stream(
+pub fn check_dial_boundary(
     token: &VerifiedToken,
     project: &Project,
     tunnel: &Tunnel,
@@ -89,7 +89,7 @@ pub fn reaches_stream(
 }
 
 /// Checks that the token's boundary allows anything of `project` to be listed.
-pub fn reaches_list(token: &VerifiedToken, project: &Project) -> Result<(), BoundaryDenial> {
+pub fn check_list_boundary(token: &VerifiedToken, project: &Project) -> Result<(), BoundaryDenial> {
     let permission = Permission::TunnelsResourcesReadOnly;
     let state = project.state();
     if token

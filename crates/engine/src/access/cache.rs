@@ -16,7 +16,7 @@ use crate::directory::Credential;
 pub(super) struct Cache {
     young: ArcSwap<Generation>,
     old: ArcSwap<Generation>,
-    turning: Mutex<()>,
+    rotation: Mutex<()>,
     half: usize,
 }
 
@@ -37,7 +37,7 @@ impl Cache {
         Self {
             young: ArcSwap::default(),
             old: ArcSwap::default(),
-            turning: Mutex::new(()),
+            rotation: Mutex::new(()),
             half: (capacity / 2).max(1),
         }
     }
@@ -59,14 +59,14 @@ impl Cache {
             return;
         }
         drop(young);
-        let turning = self.turning.lock();
+        let rotation = self.rotation.lock();
         let young = self.young.load_full();
         // Another thread may have rotated the generations while this one waited.
         if young.len() >= self.half {
             self.old.store(young);
             self.young.store(Arc::default());
         }
-        drop(turning);
+        drop(rotation);
         self.young.load().pin().insert(digest, entry);
     }
 }

@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
 
 use super::digest::Digest;
-use crate::directory::{Chain, Credential, Directory, Project, Proof, Validity};
+use crate::directory::{Chain, Credential, CredentialMatcher, Directory, Project, Validity};
 
 /// A certificate whose private key the visitor proved to have in the TLS handshake. There is one
 /// for each connection. Its owner is looked up for every request, so that changes apply to open
@@ -45,7 +45,7 @@ pub enum CertificateError {
 }
 
 impl ClientCertificate {
-    /// Creates it from the chain of a handshake. `None` for a certificate that cannot be parsed.
+    /// Parses the chain of a handshake. `None` for a certificate that cannot be parsed.
     pub fn proven(chain: &[CertificateDer<'_>]) -> Option<Self> {
         let own = chain.first()?;
         let mut sum = Digest::default();
@@ -71,7 +71,7 @@ impl ClientCertificate {
     /// The credentials for this certificate that are valid at `now` (Unix seconds), each with the
     /// validity of the certificate: first the one for this very certificate, then those for an
     /// authority that issued it. There can be several. Any user may register a public certificate;
-    /// that must neither benefit that user nor lock out the certificate's owner.
+    /// this must neither give that user access nor lock out the owner of the certificate.
     ///
     /// # Errors
     /// The reason why there is none.
@@ -81,7 +81,7 @@ impl ClientCertificate {
         project: &Project,
         now: i64,
     ) -> Result<Vec<(Arc<Credential>, Validity)>, CertificateError> {
-        let registered = self.own(directory, project);
+        let registered = self.exact_matches(directory, project);
         let registered = registered
             .into_iter()
             .map(|credential| (credential, self.validity));
@@ -108,7 +108,7 @@ impl ClientCertificate {
     /// registered it. Users outside the project who registered it as well do not displace members.
     /// If only such users registered it, the credential of one of them determines the reason of the
     /// refusal.
-    fn own(&self, directory: &Directory, project: &Project) -> Vec<Arc<Credential>> {
+    fn exact_matches(&self, directory: &Directory, project: &Project) -> Vec<Arc<Credential>> {
         let all = directory.certificates(&self.digest);
         let is_member = members_of(directory, project);
         let members = all.iter().filter(|one| is_member(&one.user_id));
@@ -122,27 +122,27 @@ impl ClientCertificate {
     /// Searches the authorities of the project's members. Registrations by users outside the
     /// project cost a visitor nothing and displace no member.
     fn search(&self, directory: &Directory, project: &Project, now: i64) -> Arc<CredentialSearch> {
-        let among = directory.authorities();
+        let authorities = directory.authorities();
         let known = self.last_search.load_full();
-        let is_of_now = |known: &Arc<CredentialSearch>| {
-            Arc::ptr_eq(&known.authorities, &among) && known.project == project.id
+        let is_current = |known: &Arc<CredentialSearch>| {
+            Arc::ptr_eq(&known.authorities, &authorities) && known.project == project.id
         };
-        if let Some(known) = known.filter(is_of_now) {
+        if let Some(known) = known.filter(is_current) {
             return known;
         }
         let chain = Chain::read(&self.chain);
         let is_member = members_of(directory, project);
         let leads_to = |credential: &Arc<Credential>| match &credential.proof {
-            Proof::Authority(authority) if is_member(&credential.user_id) => {
+            CredentialMatcher::Authority(authority) if is_member(&credential.user_id) => {
                 let validity = authority.vouches_for(chain.as_ref()?, now)?;
                 Some((Arc::clone(credential), validity))
             }
             _ => None,
         };
-        let found = among.iter().filter_map(leads_to).take(CANDIDATES);
+        let found = authorities.iter().filter_map(leads_to).take(CANDIDATES);
         let search = Arc::new(CredentialSearch {
             found: found.collect(),
-            authorities: Arc::clone(&among),
+            authorities: Arc::clone(&authorities),
             project: Arc::clone(&project.id),
         });
         self.last_search.store(Some(Arc::clone(&search)));

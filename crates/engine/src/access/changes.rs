@@ -1,7 +1,7 @@
 //! The visitors that a change of credentials or rules may affect.
 //!
-//! A change is only checked against the visits that it can affect, not against all of them. A
-//! tenant that changes something all the time costs other tenants nothing.
+//! Only the visits that a change can affect are authorised again, not all of them. A
+//! tenant with frequent changes does not slow down other tenants.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Invalidations {
 #[derive(Debug, Default)]
 pub(super) struct PendingInvalidations(Mutex<Invalidations>);
 
-/// Limit of changes that are processed together; more of them affect all visitors.
+/// Limit of scopes that are processed together. Beyond it, a change affects all visitors.
 const MAX_SCOPES: usize = 256;
 
 impl Invalidations {
@@ -47,45 +47,51 @@ impl Invalidations {
         }
     }
 
-    /// The scopes of items that will be put into `directory`. It must run before they are, because
-    /// the directory still has the owners of the items that will be removed.
+    /// The scopes of items that will be applied to `directory`. Call this first, because
+    /// the directory then still has the owners of the items that will be removed.
     pub(crate) fn of(items: &[Item], directory: &Directory) -> Self {
-        let mut concerns = Self::default();
+        let mut invalidations = Self::default();
         for item in items {
             match item {
                 Item::Project(project) => {
-                    concerns.add(ChangeScope::Project(project.id.as_str().into()));
+                    invalidations.add(ChangeScope::Project(project.id.as_str().into()));
                 }
-                Item::ProjectGone { id } => concerns.add(ChangeScope::Project(id.as_str().into())),
-                Item::Person(person) => concerns.add(ChangeScope::User(person.id.as_str().into())),
-                Item::PersonGone { id } => concerns.add(ChangeScope::User(id.as_str().into())),
-                Item::Credential(told) => {
-                    concerns.add(ChangeScope::User(told.user_id.as_str().into()));
-                    concerns.add_owner_of(&told.id, directory);
+                Item::ProjectGone { id } => {
+                    invalidations.add(ChangeScope::Project(id.as_str().into()));
                 }
-                Item::CredentialGone { id } => concerns.add_owner_of(id, directory),
-                Item::WebttyServer(told) => {
-                    concerns.add(ChangeScope::Project(told.project_id.as_str().into()));
+                Item::Person(person) => {
+                    invalidations.add(ChangeScope::User(person.id.as_str().into()));
+                }
+                Item::PersonGone { id } => invalidations.add(ChangeScope::User(id.as_str().into())),
+                Item::Credential(credential) => {
+                    invalidations.add(ChangeScope::User(credential.user_id.as_str().into()));
+                    invalidations.add_owner_of(&credential.id, directory);
+                }
+                Item::CredentialGone { id } => invalidations.add_owner_of(id, directory),
+                Item::WebttyServer(server) => {
+                    invalidations.add(ChangeScope::Project(server.project_id.as_str().into()));
                 }
                 Item::WebttyServerGone { id } => {
                     // An unknown server has no tunnel.
                     if let Some(project) = directory.project_of_webtty_server(id) {
-                        concerns.add(ChangeScope::Project(project));
+                        invalidations.add(ChangeScope::Project(project));
                     }
                 }
                 Item::Ended(EndedToken { id, .. }) => {
-                    concerns.add(ChangeScope::Token(id.as_str().into()));
+                    invalidations.add(ChangeScope::Token(id.as_str().into()));
                 }
-                Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => concerns.affects_all = true,
+                Item::Keys(_) | Item::RelayKeys(_) | Item::Unknown => {
+                    invalidations.affects_all = true;
+                }
             }
         }
-        concerns
+        invalidations
     }
 
     /// A change with a single scope.
-    pub(crate) fn one(concern: ChangeScope) -> Self {
+    pub(crate) fn one(scope: ChangeScope) -> Self {
         let mut concerns = Self::default();
-        concerns.add(concern);
+        concerns.add(scope);
         concerns
     }
 
@@ -96,19 +102,19 @@ impl Invalidations {
         }
     }
 
-    fn add(&mut self, concern: ChangeScope) {
-        self.scopes.insert(concern);
+    fn add(&mut self, scope: ChangeScope) {
+        self.scopes.insert(scope);
         self.affects_all |= self.scopes.len() > MAX_SCOPES;
     }
 
-    fn join(&mut self, other: Self) {
+    fn merge(&mut self, other: Self) {
         self.affects_all |= other.affects_all;
-        for concern in other.scopes {
+        for scope in other.scopes {
             if self.affects_all {
                 self.scopes.clear();
                 return;
             }
-            self.add(concern);
+            self.add(scope);
         }
     }
 
@@ -118,12 +124,12 @@ impl Invalidations {
             || self
                 .scopes
                 .iter()
-                .any(|concern| concern.touches(project, proof))
+                .any(|scope| scope.affects(project, proof))
     }
 }
 
 impl ChangeScope {
-    fn touches(&self, project: &str, proof: Option<&Proof>) -> bool {
+    fn affects(&self, project: &str, proof: Option<&Proof>) -> bool {
         match self {
             Self::Project(id) => **id == *project,
             Self::User(user) => proof.is_some_and(|proof| {
@@ -143,8 +149,8 @@ impl ChangeScope {
 }
 
 impl PendingInvalidations {
-    pub(super) fn add(&self, concerns: Invalidations) {
-        self.0.lock().join(concerns);
+    pub(super) fn add(&self, invalidations: Invalidations) {
+        self.0.lock().merge(invalidations);
     }
 
     pub(super) fn take(&self) -> Invalidations {

@@ -28,14 +28,14 @@ impl From<Unavailable> for Problem {
 /// Refuses the first option that this engine does not have. A custom domain is refused when host
 /// names are resolved ([`crate::live::Namespace::resolve`]).
 ///
-/// Call it with the options that the agent requested, and again after its token's boundary has
-/// added the options that it fixes.
+/// Call it with the options that the agent requested, and again after the token's boundary has
+/// set its own options.
 pub fn refuse_unavailable(
     properties: &TunnelProperties,
     tenancy: &Tenancy,
     knows_countries: bool,
 ) -> Result<(), Unavailable> {
-    let of_a_platform = [
+    let platform_options = [
         ("svc_auth", properties.svc_auth == Some(true)),
         ("challenge_mode", properties.challenge_mode == Some(true)),
         ("mtls_auth", properties.mtls_auth == Some(true)),
@@ -46,7 +46,7 @@ pub fn refuse_unavailable(
             properties.protocol == Some(Protocol::Webtty),
         ),
     ];
-    let of_nobody = [
+    let unsupported_options = [
         ("protocol=dtls", properties.protocol == Some(Protocol::Dtls)),
         ("protocol=quic", properties.protocol == Some(Protocol::Quic)),
         (
@@ -63,11 +63,16 @@ pub fn refuse_unavailable(
         ),
     ];
     let managed = tenancy.directory().is_some();
-    let of_a_platform = of_a_platform.into_iter().filter(|_| !managed);
+    let platform_options = platform_options.into_iter().filter(|_| !managed);
     // Needs `geoip.file`: without it every visitor would be refused.
     let of_a_file = ("geo_ip", !properties.geo_ip.is_empty() && !knows_countries);
-    let unavailable = of_a_platform.chain([of_a_file]).chain(of_nobody);
-    match unavailable.into_iter().find(|(_, asked)| *asked) {
+    let unavailable = platform_options
+        .chain([of_a_file])
+        .chain(unsupported_options);
+    match unavailable
+        .into_iter()
+        .find(|(_, is_requested)| *is_requested)
+    {
         Some((option, _)) => Err(Unavailable { option }),
         None => Ok(()),
     }

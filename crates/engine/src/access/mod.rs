@@ -18,7 +18,9 @@ mod tenancy;
 mod tokens;
 
 pub use bearer::Bearer;
-pub use boundary_check::{BoundaryDenial, apply_and_check_boundary, reaches_list, reaches_stream};
+pub use boundary_check::{
+    BoundaryDenial, apply_and_check_boundary, check_dial_boundary, check_list_boundary,
+};
 pub use certificate::{CertificateError, ClientCertificate};
 pub use changes::{ChangeScope, Invalidations};
 pub use decide::{

@@ -7,7 +7,7 @@ use types::tunnel::{Country, IpRange, Protocol, ProxyHeader, TunnelProperties, W
 /// The access rules of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelPolicy {
-    /// Visitors reach it at the edge; a private tunnel can only be dialled.
+    /// True if visitors reach the tunnel at the edge. A private tunnel can only be dialled.
     pub(super) published: bool,
     pub(super) required_proofs: RequiredProofs,
     trusted_ips: Box<[IpRange]>,
@@ -31,7 +31,7 @@ pub struct RequiredProofs {
 
 impl RequiredProofs {
     /// Returns true if visitors have to prove their identity; a challenge does not prove one.
-    pub fn identify_visitor(self) -> bool {
+    pub fn requires_identity(self) -> bool {
         self.token || self.session || self.certificate
     }
 }

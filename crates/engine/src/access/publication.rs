@@ -42,7 +42,7 @@ pub fn may_publish(
     let state = project.state();
     let proofs = TunnelPolicy::compile(properties)
         .required_proofs()
-        .identify_visitor();
+        .requires_identity();
     match state.policy.public_access {
         PublicAccessPolicy::Forbidden => Err(PublicationError::Forbidden),
         PublicAccessPolicy::AuthRequired if !proofs => Err(PublicationError::ProofNeeded),

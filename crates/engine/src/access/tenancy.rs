@@ -40,7 +40,11 @@ impl Tenancy {
     /// # Errors
     /// [`BoundaryDenial`] if the project is suspended, the bearer is not a member, or the token's
     /// boundary does not include the project.
-    pub fn admits(&self, token: &VerifiedToken, project: &Project) -> Result<(), BoundaryDenial> {
+    pub fn check_access(
+        &self,
+        token: &VerifiedToken,
+        project: &Project,
+    ) -> Result<(), BoundaryDenial> {
         let state = project.state();
         if !state.in_use {
             return Err(BoundaryDenial::Suspended);
@@ -76,7 +80,7 @@ impl Tenancy {
         project: &Project,
         permission: Permission,
     ) -> Result<(), BoundaryDenial> {
-        self.require_of(
+        self.require_for_user(
             token.user_id.as_deref(),
             token.limits.permissions(),
             project,
@@ -89,14 +93,14 @@ impl Tenancy {
     ///
     /// # Errors
     /// [`BoundaryDenial`] if any of these does not allow it.
-    pub fn require_of(
+    pub fn require_for_user(
         &self,
         user_id: Option<&str>,
-        held: Option<Permissions>,
+        permissions: Option<Permissions>,
         project: &Project,
         permission: Permission,
     ) -> Result<(), BoundaryDenial> {
-        if held.is_some_and(|held| !held.contains(permission)) {
+        if permissions.is_some_and(|permissions| !permissions.contains(permission)) {
             return Err(BoundaryDenial::Permission(permission));
         }
         if !project.state().in_use {

@@ -15,7 +15,7 @@ use types::root::Root;
 use super::cache::{Cache, Entry};
 use super::changes::{ChangeScope, Invalidations, PendingInvalidations};
 use super::digest::Digest;
-use crate::directory::{Credential, Directory, Proof};
+use crate::directory::{Credential, CredentialMatcher, Directory};
 
 /// Verifies tokens. Shared by all workers; a verification holds no lock that another one waits for.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Tokens {
     keys: ArcSwap<VerificationKeys>,
     cache: Cache,
     revoked: ArcSwap<HashSet<Digest>>,
-    /// Held while keys are replaced, so that two sources of keys do not undo each other.
+    /// Locked while keys are replaced, so that two sources of keys do not overwrite each other.
     sources: Mutex<Sources>,
     changes: watch::Sender<u64>,
     /// Scopes of changes for which visits have not been authorized again yet.
@@ -104,8 +104,10 @@ impl Tokens {
         } else {
             // Expired or not in the cache: full verification determines the reason.
             let (verified, source) = match &self.directory {
-                None => (self.by_key(token, &keys.keyring, now)?, None),
-                Some(directory) => self.by_directory(directory, token, &keys.keyring, now)?,
+                None => (self.verify_by_key(token, &keys.keyring, now)?, None),
+                Some(directory) => {
+                    self.verify_by_directory(directory, token, &keys.keyring, now)?
+                }
             };
             let entry = Entry {
                 epoch: keys.epoch,
@@ -149,10 +151,10 @@ impl Tokens {
     ///
     /// # Errors
     /// [`TokenRefusal`], for the log.
-    pub fn sign_in(&self, code: &str) -> Result<SignInClaims, TokenRefusal> {
+    pub fn verify_sign_in_code(&self, code: &str) -> Result<SignInClaims, TokenRefusal> {
         let keys = self.keys.load();
         let claims = credentials::verify_statement(code, SIGN_IN_TYPE, &keys.keyring)
-            .inspect_err(|refused| self.note(*refused))?;
+            .inspect_err(|refused| self.notify_unknown_key(*refused))?;
         serde_json::from_value(Value::Object(claims)).map_err(|_| TokenRefusal::Payload)
     }
 
@@ -204,20 +206,26 @@ impl Tokens {
         })
     }
 
-    fn by_key(&self, token: &str, keys: &Keyring, now: i64) -> Result<VerifiedToken, TokenRefusal> {
-        credentials::verify(token, keys, now).inspect_err(|refused| self.note(*refused))
+    fn verify_by_key(
+        &self,
+        token: &str,
+        keys: &Keyring,
+        now: i64,
+    ) -> Result<VerifiedToken, TokenRefusal> {
+        credentials::verify(token, keys, now)
+            .inspect_err(|refused| self.notify_unknown_key(*refused))
     }
 
     /// Verifies a token of a platform. The token's kind determines the accepted keys, and there
     /// must be a valid stored credential behind it.
-    fn by_directory(
+    fn verify_by_directory(
         &self,
         directory: &Directory,
         token: &str,
         keys: &Keyring,
         now: i64,
     ) -> Result<(VerifiedToken, Option<Arc<Credential>>), TokenError> {
-        let in_force = |credential: Option<Arc<Credential>>, missing| {
+        let require_valid = |credential: Option<Arc<Credential>>, missing| {
             let credential = credential.ok_or(TokenError::NoCredential(missing))?;
             if credential.is_expired(now) {
                 return Err(TokenError::Refused(TokenRefusal::Expired));
@@ -226,8 +234,8 @@ impl Tokens {
         };
         if let Some(application) = credentials::application(token) {
             let known = directory.credential(&application);
-            let credential = in_force(known, "no such application")?;
-            let Proof::App { keys } = &credential.proof else {
+            let credential = require_valid(known, "no such application")?;
+            let CredentialMatcher::App { keys } = &credential.proof else {
                 return Err(TokenError::NoCredential("no such application"));
             };
             let verified = credentials::verify(token, keys, now)?;
@@ -244,14 +252,14 @@ impl Tokens {
             }
             return Ok((credential.narrow(verified), Some(credential)));
         }
-        let verified = self.by_key(token, keys, now)?;
-        let speaks_for = |user: &str| verified.user_id.as_deref() == Some(user);
+        let verified = self.verify_by_key(token, keys, now)?;
+        let belongs_to = |user: &str| verified.user_id.as_deref() == Some(user);
         let credential = match verified.kind {
             TokenKind::App => return Err(TokenError::NoCredential("signed by the platform")),
             TokenKind::Pat => {
                 let known = directory.token(&verified.digest);
-                let credential = in_force(known, "no such personal access token")?;
-                let Proof::Pat { endpoint, .. } = &credential.proof else {
+                let credential = require_valid(known, "no such personal access token")?;
+                let CredentialMatcher::Pat { endpoint, .. } = &credential.proof else {
                     return Err(TokenError::NoCredential("no such personal access token"));
                 };
                 if endpoint.as_deref() != verified.credential_id.as_deref() {
@@ -270,10 +278,10 @@ impl Tokens {
                     let root = Root::Session(source.into());
                     return Ok((VerifiedToken { root, ..verified }, None));
                 }
-                in_force(directory.credential(source), "its credential is not there")?
+                require_valid(directory.credential(source), "its credential is not there")?
             }
         };
-        if !speaks_for(&credential.user_id) {
+        if !belongs_to(&credential.user_id) {
             return Err(TokenError::NoCredential("another user's"));
         }
         Ok((credential.narrow(verified), Some(credential)))
@@ -311,18 +319,18 @@ impl Tokens {
     }
 
     /// Called after a change in the directory: connections that depend on a token verify it again.
-    pub fn directory_changed(&self, concerns: Invalidations) {
-        self.announce(concerns);
+    pub fn directory_changed(&self, invalidations: Invalidations) {
+        self.announce(invalidations);
     }
 
     /// Called when an agent of a project was disconnected by the platform.
     pub(crate) fn agent_revoked(&self, project: &Arc<str>) {
-        let concerned = ChangeScope::Project(Arc::clone(project));
-        self.announce(Invalidations::one(concerned));
+        let scope = ChangeScope::Project(Arc::clone(project));
+        self.announce(Invalidations::one(scope));
     }
 
     /// The scopes of changes since the last call.
-    pub(crate) fn take_concerns(&self) -> Invalidations {
+    pub(crate) fn take_invalidations(&self) -> Invalidations {
         self.pending.take()
     }
 
@@ -351,12 +359,12 @@ impl Tokens {
         self.announce(Invalidations::all_visitors());
     }
 
-    fn announce(&self, concerns: Invalidations) {
-        self.pending.add(concerns);
+    fn announce(&self, invalidations: Invalidations) {
+        self.pending.add(invalidations);
         self.changes.send_modify(|count| *count += 1);
     }
 
-    fn note(&self, refused: TokenRefusal) {
+    fn notify_unknown_key(&self, refused: TokenRefusal) {
         if refused == TokenRefusal::Signature {
             self.unknown_key.notify_one();
         }

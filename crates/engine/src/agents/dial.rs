@@ -45,7 +45,7 @@ pub(super) async fn serve(
         Ok(opened) => StreamOutcome::StreamId(opened.id.to_string()),
         Err(error) => StreamOutcome::Error(error.clone()),
     };
-    // The close notifies a dialler without a response that there is no stream.
+    // With zero-RTT there is no response: a failed dial is only visible by the close.
     if !zero_rtt {
         let answer = Kind::StreamRsp(StreamRsp {
             outcome: Some(outcome),
@@ -59,8 +59,8 @@ pub(super) async fn serve(
     }
     match opened {
         Ok(mut opened) => match opened.terminal.take() {
-            Some((policy, place)) => {
-                let opening = terminal(stream, opened, policy, (place, record), worker);
+            Some((policy, permit)) => {
+                let opening = terminal(stream, opened, policy, (permit, record), worker);
                 Box::pin(opening).await;
             }
             None => raw::serve_dial(stream, opened.stream, &mut record).await,
@@ -75,7 +75,7 @@ async fn terminal(
     stream: TlsStream,
     opened: DialledStream,
     policy: Policy,
-    (place, mut record): (SessionPermit, AccessRecord),
+    (permit, mut record): (SessionPermit, AccessRecord),
     worker: &Arc<Worker>,
 ) {
     let source = stream.get_ref().0.peer().ip();
@@ -98,12 +98,12 @@ async fn terminal(
         Transport::Plain,
         &worker.core.tenancy,
     );
-    match webtty::start_session(worker, &tunnel, opener, server, (place, record)) {
-        Ok(begun) => webtty::participate(&begun.session, &begun.seat, peer, pending()).await,
+    match webtty::start_session(worker, &tunnel, opener, server, (permit, record)) {
+        Ok(started) => webtty::participate(&started.session, &started.seat, peer, pending()).await,
         Err(refused) => {
-            let (not, mut record) = *refused;
-            record.set_failure(not.to_string());
-            webtty::refuse(peer, &not.to_string()).await;
+            let (error, mut record) = *refused;
+            record.set_failure(error.to_string());
+            webtty::refuse(peer, &error.to_string()).await;
         }
     }
 }
@@ -134,7 +134,7 @@ async fn open(
         token: Arc::clone(&credential),
         form: TokenForm::Header,
     };
-    record.proof(&proof);
+    record.set_proof(&proof);
     let permission = Permission::TunnelsStreamsCreateDelete;
     let permitted = core.tenancy.require(&credential, project, permission);
     permitted.map_err(|denied| {
@@ -148,28 +148,28 @@ async fn open(
         // A published tunnel has its address at the edge, and a dial would bypass its access rules.
         .filter(|tunnel| tunnel.view.properties.publish == Some(false))
         .ok_or_else(|| Error::tunnel_not_found("no private tunnel with this name is online"))?;
-    record.tunnel(&tunnel);
+    record.set_tunnel(&tunnel);
     record.set_rule(Rule::Boundary.as_str(), None);
-    access::reaches_stream(&credential, project, &tunnel.view)
+    access::check_dial_boundary(&credential, project, &tunnel.view)
         .map_err(|denied| Error::unauthorized(denied.to_string()))?;
     record
         .acquire_slot(&tunnel.project)
         .map_err(|none| Error::capacity_exhausted(none.to_string()))?;
     let terminal = if webtty::is_terminal_tunnel(&tunnel.view) {
         let policy = Policy::for_session(&tunnel.view, project, Some(&proof), &core.tenancy);
-        let policy = policy.map_err(|not| {
-            record.set_rule(Rule::Permission.as_str(), Some(not.to_string().into()));
-            Error::unauthorized(not.to_string())
+        let policy = policy.map_err(|error| {
+            record.set_rule(Rule::Permission.as_str(), Some(error.to_string().into()));
+            Error::unauthorized(error.to_string())
         })?;
-        let place = core.terminals.reserve(&project.id);
-        let place = place.map_err(|full| Error::capacity_exhausted(full.to_string()))?;
-        Some((policy, place))
+        let permit = core.terminals.reserve(&project.id);
+        let permit = permit.map_err(|full| Error::capacity_exhausted(full.to_string()))?;
+        Some((policy, permit))
     } else {
         None
     };
     record.set_rule(Rule::Token.as_str(), None);
     let source = stream.get_ref().0.peer().ip();
-    record.admitted(&tunnel, VisitorInfo::at(source), Some(&proof));
+    record.register_visit(&tunnel, VisitorInfo::at(source), Some(&proof));
     let opened = tunnel
         .agent
         .open_stream(worker.index, tunnel.view.id, source, Purpose::Bytes)

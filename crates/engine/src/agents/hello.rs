@@ -65,7 +65,7 @@ pub(crate) async fn serve(mut stream: TlsStream, project: Arc<Project>, worker: 
 
 /// Refuses an agent that connects before the engine has its project, so that it reconnects later.
 pub(crate) async fn refuse_until_ready(mut stream: TlsStream) {
-    // A response needs a request.
+    // Without a first message there is nothing to respond to.
     let Ok(Ok(first)) = first_message(&mut stream).await else {
         return;
     };
@@ -78,7 +78,7 @@ pub(crate) async fn refuse_until_ready(mut stream: TlsStream) {
     }
 }
 
-/// A standing connection: handed to the worker of its agent that needs it most.
+/// Adds a standing connection to the pool of the worker that needs it most.
 fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     let secret = token(request.client_details.as_ref());
     let Some(agent) = worker.core.pending_streams.claim_pool(secret) else {
@@ -89,7 +89,7 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     stream.get_mut().0.release_slot();
     let target = agent.neediest_worker();
     if target == worker.index {
-        agent.join(target, StandingConnection::new(stream, Side::Engine));
+        agent.add_standing_connection(target, StandingConnection::new(stream, Side::Engine));
         return;
     }
     let Some(other) = worker.core.workers().get(target) else {
@@ -99,12 +99,12 @@ fn join_pool(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
         // The pool polls idle connections, so the connection must be registered on the runtime that
         // polls it.
         other.runtime.spawn(async move {
-            agent.join(target, StandingConnection::new(stream, Side::Engine));
+            agent.add_standing_connection(target, StandingConnection::new(stream, Side::Engine));
         });
     }
 }
 
-/// A connection for one stream that the engine requested.
+/// Hands a connection to the pending stream for which the agent opened it.
 async fn deliver_stream(mut stream: TlsStream, request: &ProxyReq, worker: &Arc<Worker>) {
     let secret = token(request.client_details.as_ref());
     let id = request.stream_id.parse::<StreamId>();
@@ -186,9 +186,9 @@ pub(super) fn token(details: Option<&ClientDetails>) -> &str {
 }
 
 impl super::Agent {
-    fn join(&self, worker: usize, standing: StandingConnection<TlsStream>) {
+    fn add_standing_connection(&self, worker: usize, standing: StandingConnection<TlsStream>) {
         if let Some(pool) = self.pool(worker) {
-            pool.join(standing, Instant::now());
+            pool.add(standing, Instant::now());
         }
     }
 }

@@ -54,7 +54,7 @@ struct LaneEntry {
 }
 
 impl Lanes {
-    /// Opens a stream on the lane with the fewest; `None` if no lane has capacity.
+    /// Opens a stream on the lane with the fewest streams; `None` if no lane has capacity.
     fn open(&self, open: &StreamOpen, now: Instant) -> Option<LaneStream> {
         let mut lanes = self.0.lock();
         let used = lanes.iter_mut().min_by_key(|used| used.lane.streams())?;
@@ -174,7 +174,7 @@ impl Agent {
             return;
         };
         lanes.add(&lane, now);
-        // The agent ended meanwhile, and nothing would close a lane that is added now.
+        // If the agent has ended meanwhile, nothing else would close this lane.
         if self.ended.is_cancelled() {
             lane.retire();
         }
@@ -211,14 +211,14 @@ async fn serve(mut driver: Driver<TlsStream>, lane: Lane, seat: Permit, gone: Ca
 pub(super) struct MigrateToPool {
     agent: Arc<Agent>,
     worker: usize,
-    /// The message that opened it, sent again there.
+    /// The opening of the stream, sent again on the standing connection.
     open: StreamOpen,
 }
 
 impl MigrationTarget for MigrateToPool {
     type Connection = PooledStream;
 
-    const CHOOSES: bool = true;
+    const PROVIDES_CONNECTION: bool = true;
 
     fn connect(&self) -> ConnectFuture<PooledStream> {
         let (agent, worker, open) = (Arc::clone(&self.agent), self.worker, self.open.clone());
@@ -227,7 +227,7 @@ impl MigrationTarget for MigrateToPool {
             let idle = idle.map_err(|error: OpenError| io::Error::other(error.to_string()))?;
             let opened = idle.open(&open)?;
             let mut seated = PooledStream::new(opened, agent, worker);
-            // The agent waits for it, even if there is nothing more to send.
+            // The agent waits for the opening, even if no bytes follow.
             tokio::io::AsyncWriteExt::flush(&mut seated).await?;
             Ok(seated)
         })

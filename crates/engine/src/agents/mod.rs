@@ -1,7 +1,7 @@
 //! Agents: their control channels, their data connections, and the streams through them.
 //!
-//! [`session`] is the actor of one control channel. [`Agent`] is the handle of the rest of the
-//! engine: it opens streams. A stream uses a standing connection if the agent supports them
+//! [`session`] is the actor of one control channel. [`Agent`] is the handle that the rest of the
+//! engine opens streams with. A stream uses a standing connection if the agent supports them
 //! ([`pool`]), and small ones share connections if it supports that ([`lanes`]). Otherwise the
 //! agent opens a connection for each request of the engine.
 
@@ -105,7 +105,7 @@ struct AgentInfo {
     tasks: TaskTracker,
     runtimes: Box<[Handle]>,
     client_id: ClientId,
-    /// Number of workers with a pool, and number of workers that would have lanes.
+    /// Numbers of workers with a pool and with lanes. At most [`MAX_LANES`] workers get lanes.
     pools: usize,
     lanes: usize,
     max_streams: usize,
@@ -115,9 +115,9 @@ struct AgentInfo {
 /// The use of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Sequential HTTP exchanges, which are mostly small: on a lane as long as they are.
+    /// Sequential HTTP exchanges, which are mostly small: on a lane until one of them is large.
     Exchanges,
-    /// Bytes of an unknown protocol: the same, but moved earlier when they become large.
+    /// Bytes of an unknown protocol: on a lane as well, which they leave earlier.
     Bytes,
     /// Concurrent exchanges of many visitors: never on a lane.
     Shared,
@@ -217,10 +217,10 @@ impl Agent {
         if self.ended.is_cancelled() {
             return Err(OpenError::AgentDisconnected);
         }
-        let slot = StreamSlot::take_within(self, self.max_streams).ok_or(OpenError::Full)?;
+        let slot = StreamSlot::try_take(self, self.max_streams).ok_or(OpenError::Full)?;
         let id = StreamId(random_bytes());
         let stream = if self.pools.is_empty() {
-            self.ask_for_stream(slot, worker, tunnel, id, source)
+            self.request_stream(slot, worker, tunnel, id, source)
                 .await?
         } else {
             let open = StreamOpen {
@@ -256,8 +256,8 @@ impl Agent {
         open: &StreamOpen,
     ) -> Result<TunnelStream, OpenError> {
         let opened = idle.open(open).map_err(|_| OpenError::AgentDisconnected)?;
-        let seated = PooledStream::new(opened, Arc::clone(self), worker);
-        Ok(TunnelStream::standing(seated, slot))
+        let pooled = PooledStream::new(opened, Arc::clone(self), worker);
+        Ok(TunnelStream::standing(pooled, slot))
     }
 
     /// Takes a standing connection, and waits for a new one if none is idle.
@@ -290,7 +290,7 @@ impl Agent {
     }
 
     /// Requests a connection for this stream from an agent without extensions.
-    async fn ask_for_stream(
+    async fn request_stream(
         self: &Arc<Self>,
         slot: StreamSlot,
         worker: usize,
@@ -388,7 +388,7 @@ impl Agent {
         all
     }
 
-    /// Hands a new standing connection to the worker that needs it most.
+    /// The worker that needs a new standing connection most.
     fn neediest_worker(&self) -> usize {
         let needs = self.pools.iter().map(Pool::demand_score).enumerate();
         needs
@@ -417,7 +417,7 @@ impl Agent {
     }
 
     /// Ends admission: idle connections are closed, and pending requests fail.
-    fn end(&self) {
+    fn end_admission(&self) {
         self.ended.cancel();
         for pool in &self.pools {
             drop(pool.close());

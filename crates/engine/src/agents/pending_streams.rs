@@ -1,4 +1,4 @@
-//! Connections that agents were requested to open and that have not arrived yet.
+//! Requests to agents for connections that have not arrived yet.
 
 use std::collections::HashMap;
 use std::ops::Add;
@@ -122,7 +122,7 @@ impl PendingStreams {
     }
 }
 
-/// Removes an expectation when its request is gone.
+/// Removes a pending stream when its request is dropped.
 #[derive(Debug)]
 pub(super) struct PendingGuard<'a> {
     arrivals: &'a PendingStreams,

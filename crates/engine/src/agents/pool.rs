@@ -58,7 +58,7 @@ struct State<T> {
 pub(super) enum Checkout<T = TlsStream> {
     /// A connection, and the number of further ones to request from the agent.
     Ready(IdleConnection<T>, usize),
-    /// None is idle: one will arrive here after this many have been requested.
+    /// None is idle: the receiver gets one. The number is as for `Ready`.
     Queued(oneshot::Receiver<IdleConnection<T>>, usize),
     /// The agent is gone.
     Closed,
@@ -66,11 +66,8 @@ pub(super) enum Checkout<T = TlsStream> {
 
 impl<T: Stream> IdleConnection<T> {
     /// A connection whose stream has ended.
-    pub(super) fn recycled(standing: StandingConnection<T>, seat: Permit) -> Self {
-        Self {
-            standing,
-            permit: seat,
-        }
+    pub(super) fn recycled(standing: StandingConnection<T>, permit: Permit) -> Self {
+        Self { standing, permit }
     }
 
     /// Opens a stream.
@@ -78,11 +75,8 @@ impl<T: Stream> IdleConnection<T> {
     /// # Errors
     /// Those of [`StandingConnection::open`]; the connection is closed then.
     pub(super) fn open(self, open: &StreamOpen) -> io::Result<(FramedStream<T>, Permit)> {
-        let Self {
-            standing,
-            permit: seat,
-        } = self;
-        Ok((standing.open(open)?, seat))
+        let Self { standing, permit } = self;
+        Ok((standing.open(open)?, permit))
     }
 
     fn is_alive(&mut self) -> bool {
@@ -102,11 +96,11 @@ impl IdleConnection {
     ) -> io::Result<(Lane, Driver<TlsStream>, Permit)> {
         let Self {
             mut standing,
-            permit: seat,
+            permit,
         } = self;
         standing.get_mut().get_ref().0.limit_stall(Some(stall));
         let (lane, driver) = standing.into_lane()?;
-        Ok((lane, driver, seat))
+        Ok((lane, driver, permit))
     }
 }
 
@@ -134,25 +128,25 @@ impl<T: Stream> Pool<T> {
         }
         while let Some((mut idle, _)) = state.idle.pop() {
             if idle.is_alive() {
-                let demand = state.demand(now, self.open());
+                let demand = state.demand(now, self.connection_count());
                 return Checkout::Ready(idle, demand);
             }
         }
         let (sender, receiver) = oneshot::channel();
         state.waiting.push_back(sender);
-        let demand = state.demand(now, self.open());
+        let demand = state.demand(now, self.connection_count());
         Checkout::Queued(receiver, demand)
     }
 
     /// Adds a new connection; it is closed if the pool has reached its limit.
-    pub(super) fn join(&self, standing: StandingConnection<T>, now: Instant) {
-        let seat = Permit::take_within(&self.open, MAX_CONNECTIONS);
+    pub(super) fn add(&self, standing: StandingConnection<T>, now: Instant) {
+        let permit = Permit::try_take(&self.open, MAX_CONNECTIONS);
         {
             let mut state = self.state.lock();
             state.demanded = state.demanded.saturating_sub(1);
         }
-        if let Some(seat) = seat {
-            self.put(IdleConnection::recycled(standing, seat), now);
+        if let Some(permit) = permit {
+            self.put(IdleConnection::recycled(standing, permit), now);
         }
     }
 
@@ -172,7 +166,7 @@ impl<T: Stream> Pool<T> {
         state.idle.push((idle, now));
     }
 
-    fn open(&self) -> usize {
+    fn connection_count(&self) -> usize {
         self.open.count()
     }
 
@@ -181,7 +175,7 @@ impl<T: Stream> Pool<T> {
         let state = self.state.lock();
         (
             state.waiting.len() + state.demanded,
-            usize::MAX - self.open(),
+            usize::MAX - self.connection_count(),
         )
     }
 
@@ -189,12 +183,12 @@ impl<T: Stream> Pool<T> {
     pub(super) fn counts(&self) -> (usize, usize) {
         let state = self.state.lock();
         let idle = state.idle.len();
-        (idle, self.open().saturating_sub(idle))
+        (idle, self.connection_count().saturating_sub(idle))
     }
 
     /// The number of connections to request initially, or to request again.
     pub(super) fn demand(&self, now: Instant) -> usize {
-        self.state.lock().demand(now, self.open())
+        self.state.lock().demand(now, self.connection_count())
     }
 
     /// Removes connections that were idle too long or that the agent closed.
@@ -236,14 +230,14 @@ impl<T> State<T> {
         if self.demanded_at.is_some_and(expired) {
             self.demanded = 0;
         }
-        // Visitors that stopped waiting. All waited equally long, so these are in front.
+        // Visitors that stopped waiting. All have the same time limit, so these are in front.
         while self.waiting.front().is_some_and(oneshot::Sender::is_closed) {
             self.waiting.pop_front();
         }
         let wanted = self.waiting.len() + SPARE;
-        let coming = self.idle.len() + self.demanded;
+        let expected = self.idle.len() + self.demanded;
         let room = MAX_CONNECTIONS.saturating_sub(open + self.demanded);
-        let more = wanted.saturating_sub(coming).min(room);
+        let more = wanted.saturating_sub(expected).min(room);
         if more > 0 {
             self.demanded += more;
             self.demanded_at = Some(now);
@@ -294,7 +288,7 @@ mod tests {
         let now = Instant::now();
         let (arrival, _) = waits(pool.take(now));
         let (standing, _far) = standing();
-        pool.join(standing, now);
+        pool.add(standing, now);
         assert_eq!(pool.counts(), (0, 1));
         // Sent, and not received: the visitor was cancelled in between.
         drop(arrival);
@@ -308,7 +302,7 @@ mod tests {
         let mut ends = Vec::new();
         for _ in 0..5 {
             let (standing, far) = standing();
-            pool.join(standing, now);
+            pool.add(standing, now);
             ends.push(far);
         }
         assert_eq!(pool.trim(now + Duration::from_secs(59)).len(), 0);
@@ -324,7 +318,7 @@ mod tests {
         let mut ends = Vec::new();
         for _ in 0..MAX_CONNECTIONS + 10 {
             let (standing, far) = standing();
-            pool.join(standing, now);
+            pool.add(standing, now);
             ends.push(far);
         }
         assert_eq!(pool.counts(), (MAX_CONNECTIONS, 0));

@@ -142,7 +142,7 @@ impl Session {
             .verify(token(Some(&details)), core.unix_seconds())
             .map_err(super::token_refused)?;
         core.tenancy
-            .admits(&credential, project)
+            .check_access(&credential, project)
             .map_err(|denied| Error::unauthorized(denied.to_string()))?;
         if core.shutdown.drain().is_cancelled() {
             return Err(Error::service_unavailable("the engine is stopping"));
@@ -211,7 +211,7 @@ impl Session {
             self.core.tokens.agent_revoked(&self.project.id);
         }
         // Admission ends here, before anything that may take time.
-        self.agent.end();
+        self.agent.end_admission();
         self.core
             .pending_streams
             .forget_pool(&self.agent.pool_secret);
@@ -326,7 +326,7 @@ impl Session {
         };
         if !self.core.tokens.is_still_valid(&self.credential, now) {
             Some(SessionEnd::Revoked("its credential was revoked".to_owned()))
-        } else if let Err(denied) = tenancy.admits(&self.credential, &self.project) {
+        } else if let Err(denied) = tenancy.check_access(&self.credential, &self.project) {
             Some(SessionEnd::Revoked(denied.to_string()))
         } else if !self.tunnels.is_empty() && !may(Permission::TunnelsTunnelsCreateDelete) {
             let reason = "its owner may not open tunnels here any more";
@@ -366,7 +366,7 @@ impl Session {
                 Kind::CloseControlChannelReq(_) => {
                     // New visitors use another agent, so none gets a connection that is about to
                     // close.
-                    self.agent.end();
+                    self.agent.end_admission();
                     self.queue_message(
                         &Kind::CloseControlChannelRsp(CloseControlChannelRsp {}).into(),
                     )?;
@@ -422,10 +422,13 @@ impl Session {
     fn close_unreserved_ports(&mut self) -> Result<(), SessionEnd> {
         let state = self.project.state();
         let released = |(_, port): &(&TunnelId, &u16)| !state.has_reserved(**port);
-        let lost: Vec<_> = self.reserved.iter().filter(released).collect();
-        let lost: Vec<TunnelId> = lost.into_iter().map(|(tunnel, _)| *tunnel).collect();
+        let released_ports: Vec<_> = self.reserved.iter().filter(released).collect();
+        let released_tunnels: Vec<TunnelId> = released_ports
+            .into_iter()
+            .map(|(tunnel, _)| *tunnel)
+            .collect();
         drop(state);
-        self.close_tunnels(lost, "the reserved port was released")
+        self.close_tunnels(released_tunnels, "the reserved port was released")
     }
 
     fn close_tunnels(&mut self, tunnels: Vec<TunnelId>, reason: &str) -> Result<(), SessionEnd> {
@@ -480,7 +483,7 @@ impl Session {
     }
 }
 
-/// Shorter waits accumulate until they are worth a timer.
+/// Shorter pauses are not made; they accumulate until they are this long.
 const LEAST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bytes per read of a control channel; its messages are small.

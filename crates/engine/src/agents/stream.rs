@@ -27,7 +27,7 @@ const RECYCLE: Duration = Duration::from_secs(5);
 /// standing connection returns to its pool.
 #[derive(Debug)]
 pub(crate) struct TunnelStream {
-    carrier: StreamTransport,
+    transport: StreamTransport,
     _slot: StreamSlot,
 }
 
@@ -43,34 +43,34 @@ enum StreamTransport {
 impl TunnelStream {
     pub(super) fn standing(seated: PooledStream, slot: StreamSlot) -> Self {
         Self {
-            carrier: StreamTransport::Standing(seated),
+            transport: StreamTransport::Standing(seated),
             _slot: slot,
         }
     }
 
     pub(super) fn on_lane(carried: MigratingStream<MigrateToPool>, slot: StreamSlot) -> Self {
         Self {
-            carrier: StreamTransport::Lane(Box::new(carried)),
+            transport: StreamTransport::Lane(Box::new(carried)),
             _slot: slot,
         }
     }
 
     pub(super) fn own(stream: TlsStream, slot: StreamSlot) -> Self {
         Self {
-            carrier: StreamTransport::Dedicated(stream),
+            transport: StreamTransport::Dedicated(stream),
             _slot: slot,
         }
     }
 
-    /// Returns true if it has left its lane, where another exchange would be cheaper.
+    /// Returns true if it has left its lane. Another exchange is cheaper on a new stream.
     pub(crate) fn has_moved(&self) -> bool {
-        matches!(&self.carrier, StreamTransport::Lane(carried) if carried.is_moved())
+        matches!(&self.transport, StreamTransport::Lane(carried) if carried.is_moved())
     }
 
     /// The reason why the agent refused the stream, if it gave one; not set for a stream that was
     /// accepted and then broke.
     pub(crate) fn refusal(&self) -> Option<wire::Error> {
-        let error = match &self.carrier {
+        let error = match &self.transport {
             StreamTransport::Standing(seated) => seated.refusal(),
             StreamTransport::Lane(carried) => carried
                 .lane_refusal()
@@ -81,7 +81,7 @@ impl TunnelStream {
     }
 
     fn io(&mut self) -> Pin<&mut dyn transport::Stream> {
-        match &mut self.carrier {
+        match &mut self.transport {
             StreamTransport::Standing(seated) => Pin::new(seated),
             StreamTransport::Lane(carried) => Pin::new(&mut **carried),
             StreamTransport::Dedicated(stream) => Pin::new(stream),

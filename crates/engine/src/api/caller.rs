@@ -143,7 +143,7 @@ impl<A: LoadMetric> FromRequestParts<Arc<Api<A>>> for Watcher {
             tenancy: api.tenancy.clone(),
             project: Arc::clone(&project),
             permission,
-            also: None,
+            additional_permission: None,
         };
         let lifetime = CredentialGuard::new(
             text,
@@ -211,7 +211,7 @@ impl<N> Caller<N> {
             tenancy: api.tenancy.clone(),
             project: Arc::clone(&self.project),
             permission,
-            also: None,
+            additional_permission: None,
         };
         Some(CredentialGuard::new(
             Secret::new(text),
@@ -259,7 +259,7 @@ impl<A> Api<A> {
         };
         let token = verdict.map_err(|unverified| refused(&unverified))?;
         let project = project(parts)?;
-        let is_member = self.tenancy.admits(&token, &project).is_ok();
+        let is_member = self.tenancy.check_access(&token, &project).is_ok();
         self.rates.take(parts, &token, &project, is_member)?;
         Ok((token, project))
     }

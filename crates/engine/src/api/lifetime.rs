@@ -1,4 +1,4 @@
-//! The lifetime of a stream: that of the token that opened it.
+//! The lifetime of a stream: it ends when the token that opened it is no longer valid.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct RequiredAccess {
     pub(super) project: Arc<Project>,
     pub(super) permission: Permission,
     /// A further permission, for additional content of the stream.
-    pub(super) also: Option<Permission>,
+    pub(super) additional_permission: Option<Permission>,
 }
 
 /// Reasons why a stream may not continue.
@@ -52,7 +52,7 @@ impl CredentialGuard {
         text: Secret,
         expires_at: Option<i64>,
         tokens: Arc<Tokens>,
-        right: RequiredAccess,
+        required: RequiredAccess,
         clock: Arc<dyn Clock>,
         changes: watch::Receiver<u64>,
     ) -> Self {
@@ -60,7 +60,7 @@ impl CredentialGuard {
             text,
             expires_at,
             tokens,
-            required: right,
+            required,
             clock,
             changes,
             look_again: Box::pin(sleep(Duration::ZERO)),
@@ -69,7 +69,7 @@ impl CredentialGuard {
 
     /// Ends the stream also when this permission is lost.
     pub(super) fn require_also(&mut self, permission: Permission) {
-        self.required.also = Some(permission);
+        self.required.additional_permission = Some(permission);
     }
 
     /// Waits until the token is no longer valid. Cancel-safe.
@@ -110,7 +110,7 @@ impl CredentialGuard {
 
     fn is_still_valid(&self) -> bool {
         let now = self.clock.now().as_second();
-        // It was received as text.
+        // The token was received as text, so this cannot fail.
         let text = std::str::from_utf8(self.text.expose());
         let token = text
             .ok()
@@ -119,7 +119,7 @@ impl CredentialGuard {
             tenancy,
             project,
             permission,
-            also,
+            additional_permission: also,
         } = &self.required;
         token.is_some_and(|token| {
             let mut needed = [Some(*permission), *also].into_iter().flatten();

@@ -16,7 +16,7 @@ use types::problem::Problem;
 use super::Api;
 use super::answers::AnswerWriter;
 use super::caller::{Caller, ReadResources};
-use crate::access::reaches_list;
+use crate::access::check_list_boundary;
 use crate::live::{LoadMetric, write_array};
 
 /// The clients that match (EN-2b).
@@ -26,7 +26,7 @@ pub(super) async fn clients<A: LoadMetric>(
     uri: Uri,
 ) -> Result<Response, Refusal> {
     let params = ListParams::<ClientFilter>::from_query(query(&uri), api.compat)?;
-    reaches_list(&caller.token, &caller.project)?;
+    check_list_boundary(&caller.token, &caller.project)?;
     let filter = WatchParams {
         clients: params.filters,
         ..WatchParams::default()
@@ -46,7 +46,7 @@ pub(super) async fn tunnels<A: LoadMetric>(
     uri: Uri,
 ) -> Result<Response, Refusal> {
     let params = ListParams::<TunnelFilter>::from_query(query(&uri), api.compat)?;
-    reaches_list(&caller.token, &caller.project)?;
+    check_list_boundary(&caller.token, &caller.project)?;
     let filter = WatchParams {
         tunnels: params.filters,
         ..WatchParams::default()

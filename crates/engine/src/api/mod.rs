@@ -36,7 +36,7 @@ pub use self::answers::AnswerBudget;
 use self::caller::{AnyCredential, Caller};
 pub(crate) use self::lifetime::CredentialGuard;
 pub use self::rates::RateLimiter;
-pub(crate) use self::rates::Source;
+pub(crate) use self::rates::SourceAddress;
 use crate::access::{Tenancy, Tokens};
 use crate::clock::Clock;
 use crate::directory::Project;

@@ -32,7 +32,7 @@ pub struct RateLimiter {
 
 /// The source of a connection: an extension of each request. IPv6 hosts count as their networks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source(pub(crate) IpAddr);
+pub(crate) struct SourceAddress(pub(crate) IpAddr);
 
 /// Passes the limit from the caller's extractor to the response.
 #[derive(Clone, Debug, Default)]
@@ -95,7 +95,10 @@ impl RateLimiter {
         parts: &Parts,
         verify: impl FnOnce() -> Result<T, E>,
     ) -> Result<Result<T, E>, Refusal> {
-        let source = parts.extensions.get::<Source>().map(|source| source.0);
+        let source = parts
+            .extensions
+            .get::<SourceAddress>()
+            .map(|source| source.0);
         let now = Instant::now();
         // Taken before and refunded after, so that concurrent requests cannot exceed the rate.
         self.sources

@@ -21,7 +21,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use super::Api;
 use super::answers::TimedAnswer;
 use super::caller::Watcher;
-use super::watch::{End, Watch};
+use super::watch::{Watch, WatchEnd};
 use crate::live::{LoadMetric, SSE_PREFIX, SSE_SUFFIX, SubscriptionEnd};
 
 /// The route. Pages of any origin may read it: a browser's `EventSource` needs that, and no ambient
@@ -82,7 +82,7 @@ struct Lines {
 }
 
 impl Lines {
-    async fn next(&mut self) -> Result<Bytes, End> {
+    async fn next(&mut self) -> Result<Bytes, WatchEnd> {
         if let Some(initial) = &mut self.initial {
             if let Some(end) = self.watch.credential_end() {
                 return Err(end);

@@ -13,7 +13,7 @@ use super::Api;
 use super::answers::{Answer, AnswerWriter};
 use super::caller::Watcher;
 use super::lifetime::{CredentialEnd, CredentialGuard};
-use crate::access::reaches_list;
+use crate::access::check_list_boundary;
 use crate::live::{Events, Frame, LoadMetric, SubscriptionEnd, View};
 
 /// An open stream: its first event, then the changes, until it ends with a reason.
@@ -26,7 +26,7 @@ pub(super) struct Watch {
 
 /// Reasons why a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum End {
+pub(super) enum WatchEnd {
     #[error(transparent)]
     Token(#[from] CredentialEnd),
     #[error(transparent)]
@@ -42,7 +42,7 @@ impl Watch {
         (before, after): (&str, &str),
     ) -> Result<Self, Refusal> {
         let params = WatchParams::from_query(uri.query().unwrap_or_default(), api.compat)?;
-        reaches_list(&watcher.token, &watcher.project)?;
+        check_list_boundary(&watcher.token, &watcher.project)?;
         let webtty = params.webtty;
         if webtty {
             // WT-5: events of terminals require permission to watch them and are only sent on
@@ -83,15 +83,15 @@ impl Watch {
     }
 
     /// The reason why the stream may not continue, if its token is no longer valid.
-    pub(super) fn credential_end(&mut self) -> Option<End> {
-        self.lifetime.ended().now_or_never().map(End::Token)
+    pub(super) fn credential_end(&mut self) -> Option<WatchEnd> {
+        self.lifetime.ended().now_or_never().map(WatchEnd::Token)
     }
 
     /// Waits for the next change. Cancel-safe.
     ///
     /// # Errors
-    /// [`End`]; there is nothing after it.
-    pub(super) async fn next(&mut self) -> Result<Frame, End> {
+    /// The reason of the end. No event follows.
+    pub(super) async fn next(&mut self) -> Result<Frame, WatchEnd> {
         tokio::select! {
             // The token is checked first: frequent events must not keep a stream alive.
             biased;

@@ -21,7 +21,7 @@ use types::problem::Problem;
 use super::Api;
 use super::answers::{Answer, Charge};
 use super::caller::Watcher;
-use super::watch::{End, Watch};
+use super::watch::{Watch, WatchEnd};
 use crate::live::{Frame, LoadMetric, SubscriptionEnd};
 
 pub(super) async fn watch<A: LoadMetric>(
@@ -46,7 +46,7 @@ pub(super) async fn watch<A: LoadMetric>(
 /// The first event of a wait.
 enum Step {
     Frame(Frame),
-    End(End),
+    End(WatchEnd),
     Received,
     /// The client's close frame; the response to it is waiting to be sent.
     Closed,
@@ -109,11 +109,11 @@ async fn send(socket: &mut WebSocket, message: Message) -> bool {
     )
 }
 
-fn code_of(end: End) -> u16 {
+fn code_of(end: WatchEnd) -> u16 {
     match end {
-        End::Token(_) => close_code::POLICY,
-        End::Events(SubscriptionEnd::TooSlow) => close_code::AGAIN,
-        End::Events(SubscriptionEnd::Stopped) => close_code::AWAY,
+        WatchEnd::Token(_) => close_code::POLICY,
+        WatchEnd::Events(SubscriptionEnd::TooSlow) => close_code::AGAIN,
+        WatchEnd::Events(SubscriptionEnd::Stopped) => close_code::AWAY,
     }
 }
 

@@ -82,7 +82,7 @@ impl Challenges {
         now: i64,
     ) -> Result<String, SolutionError> {
         let bound: [&[u8]; 2] = [host.as_bytes(), &prefix(peer)];
-        let payload = seals.check(Purpose::Puzzle, &bound, solution.puzzle);
+        let payload = seals.verify(Purpose::Puzzle, &bound, solution.puzzle);
         let payload = payload.ok_or(SolutionError::Foreign)?;
         let made = made_at(&payload).ok_or(SolutionError::Foreign)?;
         let bits = *payload.get(8).ok_or(SolutionError::Foreign)?;
@@ -113,7 +113,7 @@ impl Challenges {
         now: i64,
     ) -> bool {
         let bound: [&[u8]; 2] = [host.as_bytes(), &prefix(peer)];
-        let payload = seals.check(Purpose::Passed, &bound, cookie);
+        let payload = seals.verify(Purpose::Passed, &bound, cookie);
         let age = payload
             .and_then(|made| made_at(&made))
             .map(|made| now.saturating_sub(made));
@@ -197,14 +197,14 @@ impl Default for Load {
 impl Load {
     /// Counts a puzzle for the host. Returns the count of the current second.
     fn count(&self, host: &str, now: i64) -> u32 {
-        let second = u64::from(low(now.unsigned_abs()));
+        let second = u64::from(low_half(now.unsigned_abs()));
         let at = usize::try_from(self.hasher.hash_one(host) % COUNTERS as u64).unwrap_or_default();
         let Some(counter) = self.counters.get(at) else {
             return 0;
         };
         let next = |seen: u64| {
             if seen >> 32 == second {
-                (second << 32) | u64::from(low(seen).saturating_add(1))
+                (second << 32) | u64::from(low_half(seen).saturating_add(1))
             } else {
                 (second << 32) | 1
             }
@@ -215,11 +215,11 @@ impl Load {
                 Some(next(seen))
             })
             .unwrap_or_default();
-        low(next(before))
+        low_half(next(before))
     }
 }
 
-fn low(counter: u64) -> u32 {
+fn low_half(counter: u64) -> u32 {
     u32::try_from(counter & 0xffff_ffff).unwrap_or(u32::MAX)
 }
 

@@ -24,7 +24,7 @@ pub enum Cookie<'a> {
 }
 
 impl<'a> Cookie<'a> {
-    /// True if the cookie is present in any form, because presence decides about ambiguity (ED-5).
+    /// True if the cookie is present, valid or not: two proofs are ambiguous by presence (ED-5).
     pub fn is_present(self) -> bool {
         self != Self::Absent
     }

@@ -41,7 +41,7 @@ pub(super) enum OneTimeError {
 
 /// Reserved capacity of each project in one generation, in ids: 20 KiB.
 const PROJECT_RESERVE: usize = 512;
-/// One project may use one part in `SHARE` of the common capacity.
+/// One project may use this fraction of the common capacity: one part in `SHARE`.
 const SHARE: usize = 8;
 
 impl OneTimeIds {
@@ -53,7 +53,7 @@ impl OneTimeIds {
         }
     }
 
-    /// Uses an id of a project at `now` (Unix seconds). It succeeds once.
+    /// Uses an id of a project at `now` (Unix seconds). Only the first use of an id succeeds.
     pub(super) fn use_once(
         &self,
         id: &[u8],

@@ -7,17 +7,17 @@ pub(super) struct RedirectTarget;
 
 impl RedirectTarget {
     /// Seals path and query together with a word that states the purpose. If the target is longer
-    /// than `longest` bytes, its query is removed, or it is replaced by `/`.
+    /// than `max_bytes`, its query is removed, or it is replaced by `/`.
     pub(super) fn seal(
         seals: &Seals,
         host: &str,
         word: &str,
         target: &str,
-        longest: usize,
+        max_bytes: usize,
     ) -> Option<String> {
         let path = target.split('?').next().unwrap_or_default();
         let shorter = [target, path, "/"];
-        let target = shorter.into_iter().find(|it| it.len() <= longest)?;
+        let target = shorter.into_iter().find(|it| it.len() <= max_bytes)?;
         seals.seal(host, format!("{word} {target}").as_bytes())
     }
 

@@ -59,8 +59,8 @@ impl Seals {
         })
     }
 
-    /// Signs `payload` for one purpose and context. The context in `bound` is not part of the text,
-    /// and the same context is needed to read it.
+    /// Signs `payload` for one purpose and context. The context in `bound` is not part of the text.
+    /// The verification needs the same context.
     pub(super) fn sign(&self, purpose: Purpose, bound: &[&[u8]], payload: &[u8]) -> String {
         let tag = self.tag(purpose, bound, payload);
         let mut text = URL_SAFE_NO_PAD.encode(payload);
@@ -70,7 +70,7 @@ impl Seals {
     }
 
     /// Returns the payload of a text from [`Self::sign`]. The tag is compared in constant time.
-    pub(super) fn check(&self, purpose: Purpose, bound: &[&[u8]], text: &str) -> Option<Vec<u8>> {
+    pub(super) fn verify(&self, purpose: Purpose, bound: &[&[u8]], text: &str) -> Option<Vec<u8>> {
         if text.len() > MAX_TEXT {
             return None;
         }
@@ -156,8 +156,9 @@ mod tests {
     fn signed_texts_are_valid_only_for_their_purpose_and_context() {
         let (ours, theirs) = (seals("one"), seals("two"));
         let text = ours.sign(Purpose::Session, &[b"a", b"bc"], b"payload");
-        let read =
-            |seals: &Seals, purpose, bound: &[&[u8]], text: &str| seals.check(purpose, bound, text);
+        let read = |seals: &Seals, purpose, bound: &[&[u8]], text: &str| {
+            seals.verify(purpose, bound, text)
+        };
         let good = read(&seals("one"), Purpose::Session, &[b"a", b"bc"], &text);
         assert_eq!(good.as_deref(), Some(&b"payload"[..]));
         let (head, tag) = text.split_once('.').unwrap();
@@ -183,7 +184,7 @@ mod tests {
             );
         }
         let puzzle = ours.sign(Purpose::Puzzle, &[], b"p");
-        assert_eq!(ours.check(Purpose::Passed, &[], &puzzle), None);
+        assert_eq!(ours.verify(Purpose::Passed, &[], &puzzle), None);
     }
 
     #[test]

@@ -52,14 +52,14 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Foreign`] if the cookie is not valid for this host and project.
-    pub fn read(
+    pub fn from_cookie(
         cookie: &str,
         seals: &Seals,
         host: &str,
         project: &Project,
     ) -> Result<Self, SessionError> {
         let bound: [&[u8]; 2] = [host.as_bytes(), project.id.as_bytes()];
-        let payload = seals.check(Purpose::Session, &bound, cookie);
+        let payload = seals.verify(Purpose::Session, &bound, cookie);
         let session = payload.and_then(|payload| serde_json::from_slice(&payload).ok());
         session.ok_or(SessionError::Foreign)
     }
@@ -126,7 +126,7 @@ impl Session {
     }
 }
 
-/// Tolerated clock difference of two engines of a cluster, in seconds. It also covers a session
-/// that gets its time from the next second, because all earlier sessions were ended in the current
+/// Tolerated clock difference of two engines of a cluster, in seconds. It also allows a session
+/// whose start is set to the next second because all earlier sessions were ended in the current
 /// one.
 const CLOCK_LEEWAY_SECONDS: i64 = 5;

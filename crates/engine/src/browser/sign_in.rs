@@ -117,7 +117,7 @@ impl SignIns {
         })
     }
 
-    /// Completes a sign-in when the browser returns with a code and a state.
+    /// Completes the sign-in of a browser that returned with a code and a state.
     pub(crate) fn complete(
         &self,
         request: SignInRequest<'_>,
@@ -140,10 +140,10 @@ impl SignIns {
                 .session
                 .value()
                 .ok_or(SignInError::OtherBrowser)?;
-            let session = Session::read(cookie, seals, request.host, request.project);
-            let holds = session.is_ok_and(|session| session.check(directory, now).is_ok());
+            let session = Session::from_cookie(cookie, seals, request.host, request.project);
+            let is_valid = session.is_ok_and(|session| session.check(directory, now).is_ok());
             let set_cookies = Vec::new();
-            return holds
+            return is_valid
                 .then_some(SignInCallback {
                     location,
                     set_cookies,
@@ -151,7 +151,7 @@ impl SignIns {
                 .ok_or(SignInError::OtherBrowser);
         };
         let claims = tokens
-            .sign_in(code)
+            .verify_sign_in_code(code)
             .map_err(|_| SignInError::Code("its signature or form"))?;
         check(&claims, request, directory, now).map_err(SignInError::Code)?;
         let expected = nonce_of(&secret);
@@ -168,7 +168,7 @@ impl SignIns {
         }
         let permission = Permission::TunnelsStreamsCreateDelete;
         tenancy
-            .require_of(Some(&claims.sub), None, request.project, permission)
+            .require_for_user(Some(&claims.sub), None, request.project, permission)
             .map_err(|_| SignInError::NotAllowed)?;
         self.used
             .use_once(claims.jti.as_bytes(), &request.project.id, now)
@@ -228,10 +228,10 @@ fn check(
     Ok(())
 }
 
-/// The secret in the browser's cookie, if this edge made it and it has not expired.
+/// The secret in the browser's cookie, if this cluster created it and it has not expired.
 fn secret_of(request: SignInRequest<'_>, seals: &Seals, now: i64) -> Option<Vec<u8>> {
     let cookie = request.cookies.sign_in.value()?;
-    let secret = seals.check(Purpose::SignIn, &[request.host.as_bytes()], cookie)?;
+    let secret = seals.verify(Purpose::SignIn, &[request.host.as_bytes()], cookie)?;
     let made: [u8; 8] = secret.get(..8)?.try_into().ok()?;
     let age = now.saturating_sub(i64::from_be_bytes(made));
     (-LEEWAY_SECONDS..PENDING_SECONDS)

@@ -21,8 +21,8 @@ pub struct SignInHosts(Mutex<Names>);
 #[derive(Debug, Default)]
 struct Names {
     by_host: HashMap<Box<str>, Sessions>,
-    /// Until this time (Unix seconds) some host names are not stored, because the limit was
-    /// reached. Any host name may then have sessions.
+    /// Until this time (Unix seconds), any unknown host name may have sessions: some were not
+    /// stored because the limit was reached.
     anywhere_until: i64,
 }
 

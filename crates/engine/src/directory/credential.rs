@@ -20,7 +20,7 @@ pub struct Credential {
     /// The root of the chain of credentials that issued it.
     pub root: Root,
     /// The way to recognise it.
-    pub proof: Proof,
+    pub proof: CredentialMatcher,
     /// Its permissions, its boundary with its one workspace, and its expiry.
     pub limits: Limits,
     /// The received record, to recognise an unchanged one: a snapshot repeats known records.
@@ -29,7 +29,7 @@ pub struct Credential {
 
 /// The way to recognise a credential.
 #[derive(Debug)]
-pub enum Proof {
+pub enum CredentialMatcher {
     /// A token that the platform signed.
     Pat {
         /// SHA-256 of its text.
@@ -55,8 +55,8 @@ pub enum Proof {
 
 impl Credential {
     /// Returns true if this was compiled from the same record.
-    pub(super) fn is_compiled_from(&self, told: &api::link::Credential) -> bool {
-        self.record == *told
+    pub(super) fn is_compiled_from(&self, record: &api::link::Credential) -> bool {
+        self.record == *record
     }
 
     /// Returns true if the two differ at most in their expiry, as before and after a rotation.
@@ -69,20 +69,20 @@ impl Credential {
             }
     }
 
-    pub(super) fn compile(told: api::link::Credential) -> Self {
+    pub(super) fn compile(record: api::link::Credential) -> Self {
         let limits = Limits::of_stored(
-            told.permissions.as_deref(),
-            told.resources.as_ref(),
-            told.workspace_id.as_deref(),
-            told.expires_at,
+            record.permissions.as_deref(),
+            record.resources.as_ref(),
+            record.workspace_id.as_deref(),
+            record.expires_at,
         );
         Self {
-            id: told.id.as_str().into(),
-            user_id: told.user_id.as_str().into(),
-            root: Root::Credential(told.root.as_deref().unwrap_or(&told.id).into()),
-            proof: Proof::compile(&told.proof),
+            id: record.id.as_str().into(),
+            user_id: record.user_id.as_str().into(),
+            root: Root::Credential(record.root.as_deref().unwrap_or(&record.id).into()),
+            proof: CredentialMatcher::compile(&record.proof),
             limits,
-            record: told,
+            record,
         }
     }
 
@@ -103,9 +103,9 @@ impl Credential {
     }
 }
 
-impl Proof {
-    fn compile(told: &CredentialProof) -> Self {
-        let known = match told {
+impl CredentialMatcher {
+    fn compile(record: &CredentialProof) -> Self {
+        let known = match record {
             CredentialProof::Pat {
                 sha256,
                 token_endpoint,

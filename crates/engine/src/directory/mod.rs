@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use types::permission::Permission;
 
 pub use self::authority::{Authority, Chain, Validity};
-pub use self::credential::{Credential, Proof};
+pub use self::credential::{Credential, CredentialMatcher};
 pub use self::person::Person;
 pub use self::project::{GeoRule, Project, ProjectPolicy, ProjectState};
 pub use self::webtty::{ServerAdmissionError, WebttyServer};
@@ -71,7 +71,7 @@ impl Directory {
         for item in items {
             self.put(item);
         }
-        // From here on, missing objects count as nonexistent, so it must not be set earlier.
+        // Stored after all items: from here on, an object that is missing does not exist.
         self.platform.store(Some(Arc::new(platform)));
         for id in missing(&self.projects, &snapshot_ids.projects) {
             self.put(Item::ProjectGone { id });
@@ -233,7 +233,7 @@ impl Directory {
 
     fn put(&self, item: Item) {
         match item {
-            Item::Project(told) => self.put_project(&told),
+            Item::Project(record) => self.put_project(&record),
             Item::ProjectGone { id } => {
                 self.forget_webtty_servers(&id);
                 if let Some(gone) = self.projects.pin().remove(id.as_str()) {
@@ -242,8 +242,8 @@ impl Directory {
                     self.forget_endpoint(gone);
                 }
             }
-            Item::Person(told) => {
-                let person = Person::compile(told);
+            Item::Person(record) => {
+                let person = Person::compile(record);
                 self.people
                     .pin()
                     .insert(Arc::clone(&person.id), Arc::new(person));
@@ -251,15 +251,15 @@ impl Directory {
             Item::PersonGone { id } => {
                 self.people.pin().remove(id.as_str());
             }
-            Item::Credential(told) => {
-                let known = self.credential(&told.id);
-                if known.is_some_and(|known| known.is_compiled_from(&told)) {
+            Item::Credential(record) => {
+                let known = self.credential(&record.id);
+                if known.is_some_and(|known| known.is_compiled_from(&record)) {
                     return;
                 }
-                self.put_credential(&Arc::new(Credential::compile(*told)));
+                self.put_credential(&Arc::new(Credential::compile(*record)));
             }
             Item::CredentialGone { id } => self.forget_credential(&id),
-            Item::WebttyServer(told) => self.put_webtty_server(&told),
+            Item::WebttyServer(record) => self.put_webtty_server(&record),
             Item::WebttyServerGone { id } => {
                 if let Some(gone) = self.webtty_servers.pin().remove(id.as_str()) {
                     gone.end();
@@ -273,32 +273,32 @@ impl Directory {
         }
     }
 
-    /// A known project keeps its value: tunnels refer to it and see the new state immediately.
-    fn put_project(&self, told: &api::link::Project) {
+    /// A known project is updated in place: tunnels refer to it and see the new state immediately.
+    fn put_project(&self, record: &api::link::Project) {
         let projects = self.projects.pin();
-        if let Some(known) = projects.get(told.id.as_str())
-            && known.endpoint.as_deref() == Some(&*told.endpoint)
+        if let Some(known) = projects.get(record.id.as_str())
+            && known.endpoint.as_deref() == Some(&*record.endpoint)
         {
             // A port that the project keeps must not be unassigned, not even for a moment.
-            self.note_ports(&known.id, &told.addresses);
+            self.note_ports(&known.id, &record.addresses);
             let before = known.state().addresses.clone();
-            known.update(ProjectState::compile(told));
-            let given_back = before.iter().filter(|old| !told.addresses.contains(old));
+            known.update(ProjectState::compile(record));
+            let given_back = before.iter().filter(|old| !record.addresses.contains(old));
             self.forget_ports(&known.id, given_back);
             return;
         }
-        let project = Arc::new(Project::managed(told));
-        self.note_ports(&project.id, &told.addresses);
+        let project = Arc::new(Project::managed(record));
+        self.note_ports(&project.id, &record.addresses);
         projects.insert(Arc::clone(&project.id), Arc::clone(&project));
         self.endpoints
             .pin()
-            .insert(told.endpoint.as_str().into(), project);
+            .insert(record.endpoint.as_str().into(), project);
     }
 
-    fn put_webtty_server(&self, told: &api::link::WebttyServer) {
+    fn put_webtty_server(&self, record: &api::link::WebttyServer) {
         let servers = self.webtty_servers.pin();
-        let known = servers.get(told.id.as_str()).map(Arc::clone);
-        let server = Arc::new(WebttyServer::compile(told, known.as_deref()));
+        let known = servers.get(record.id.as_str()).map(Arc::clone);
+        let server = Arc::new(WebttyServer::compile(record, known.as_deref()));
         servers.insert(Arc::clone(&server.id), Arc::clone(&server));
         if let Some(known) = known
             && !known.sessions_continue_under(&server)
@@ -362,21 +362,21 @@ impl Directory {
 
     fn index_credential(&self, credential: &Arc<Credential>) {
         match &credential.proof {
-            Proof::Pat { digest, .. } => {
+            CredentialMatcher::Pat { digest, .. } => {
                 self.tokens.pin().insert(*digest, Arc::clone(credential));
             }
-            Proof::Certificate { digest } => {
+            CredentialMatcher::Certificate { digest } => {
                 let certificates = self.certificates.pin();
                 let known = certificates.get(digest).map_or(&[][..], |known| known);
                 let all = known.iter().chain([credential]).map(Arc::clone).collect();
                 certificates.insert(*digest, all);
             }
-            Proof::Authority(_) => {
+            CredentialMatcher::Authority(_) => {
                 let mut all = Vec::clone(&self.authorities.load());
                 all.push(Arc::clone(credential));
                 self.authorities.store(Arc::new(all));
             }
-            Proof::App { .. } | Proof::Unverifiable => {}
+            CredentialMatcher::App { .. } | CredentialMatcher::Unverifiable => {}
         }
     }
 
@@ -391,13 +391,13 @@ impl Directory {
         let is_it =
             |known: Option<&Arc<Credential>>| known.is_some_and(|known| Arc::ptr_eq(known, gone));
         match &gone.proof {
-            Proof::Pat { digest, .. } => {
+            CredentialMatcher::Pat { digest, .. } => {
                 let tokens = self.tokens.pin();
                 if is_it(tokens.get(digest)) {
                     tokens.remove(digest);
                 }
             }
-            Proof::Certificate { digest } => {
+            CredentialMatcher::Certificate { digest } => {
                 let certificates = self.certificates.pin();
                 let known = certificates.get(digest).map_or(&[][..], |known| known);
                 let others = known.iter().filter(|known| !Arc::ptr_eq(known, gone));
@@ -408,12 +408,12 @@ impl Directory {
                     certificates.insert(*digest, others);
                 }
             }
-            Proof::Authority(_) => {
+            CredentialMatcher::Authority(_) => {
                 let mut all = Vec::clone(&self.authorities.load());
                 all.retain(|known| !Arc::ptr_eq(known, gone));
                 self.authorities.store(Arc::new(all));
             }
-            Proof::App { .. } | Proof::Unverifiable => {}
+            CredentialMatcher::App { .. } | CredentialMatcher::Unverifiable => {}
         }
     }
 }

@@ -17,17 +17,17 @@ pub struct Person {
 }
 
 impl Person {
-    pub(super) fn compile(told: api::link::Person) -> Self {
-        let memberships = told.memberships.into_iter().map(|membership| {
+    pub(super) fn compile(record: api::link::Person) -> Self {
+        let memberships = record.memberships.into_iter().map(|membership| {
             let names = membership.permissions.iter();
             // A permission that this version does not know is ignored.
             let allowed = names.filter_map(|name| name.parse::<Permission>().ok());
             (membership.workspace_id.into(), allowed.collect())
         });
         Self {
-            id: told.id.into(),
-            name: told.name.into(),
-            sessions_after: told.sessions_after,
+            id: record.id.into(),
+            name: record.name.into(),
+            sessions_after: record.sessions_after,
             memberships: memberships.collect(),
         }
     }

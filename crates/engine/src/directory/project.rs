@@ -112,16 +112,16 @@ impl Project {
         }
     }
 
-    pub(super) fn managed(told: &api::link::Project) -> Self {
+    pub(super) fn managed(record: &api::link::Project) -> Self {
         Self {
-            id: told.id.as_str().into(),
-            endpoint: Some(told.endpoint.as_str().into()),
+            id: record.id.as_str().into(),
+            endpoint: Some(record.endpoint.as_str().into()),
             meters: Meters::default(),
             changes: ChangeRate::default(),
             active_visits: Counter::default(),
-            speed: BandwidthLimit::new(&told.limits),
+            speed: BandwidthLimit::new(&record.limits),
             signed_in: SignInHosts::default(),
-            state: ArcSwap::from_pointee(ProjectState::compile(told)),
+            state: ArcSwap::from_pointee(ProjectState::compile(record)),
         }
     }
 
@@ -153,16 +153,16 @@ impl ProjectState {
         self.addresses.iter().any(|address| address.port == port)
     }
 
-    pub(super) fn compile(told: &api::link::Project) -> Self {
+    pub(super) fn compile(record: &api::link::Project) -> Self {
         Self {
-            workspace_id: Some(told.workspace_id.as_str().into()),
-            plan: Some(told.plan.as_str().into()),
-            provider: Some(told.provider.as_str().into()),
-            region: told.region.as_deref().map(Into::into),
-            in_use: !told.suspended,
-            policy: ProjectPolicy::compile(&told.settings),
-            limits: told.limits,
-            addresses: told.addresses.clone().into(),
+            workspace_id: Some(record.workspace_id.as_str().into()),
+            plan: Some(record.plan.as_str().into()),
+            provider: Some(record.provider.as_str().into()),
+            region: record.region.as_deref().map(Into::into),
+            in_use: !record.suspended,
+            policy: ProjectPolicy::compile(&record.settings),
+            limits: record.limits,
+            addresses: record.addresses.clone().into(),
         }
     }
 
@@ -211,8 +211,8 @@ impl ProjectPolicy {
 }
 
 impl GeoRule {
-    fn compile(told: &GeoIp) -> Option<Self> {
-        let (allows, countries) = match (&told.allow, &told.deny) {
+    fn compile(record: &GeoIp) -> Option<Self> {
+        let (allows, countries) = match (&record.allow, &record.deny) {
             (Some(countries), None) => (true, countries),
             (None, Some(countries)) => (false, countries),
             _ => return None,

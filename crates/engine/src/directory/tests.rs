@@ -128,7 +128,10 @@ fn unreadable_rules_refuse_all_requests() {
             },
             ..pat("crd_1", 1)
         });
-        assert!(matches!(credential.proof, Proof::Unverifiable), "{sha256}");
+        assert!(
+            matches!(credential.proof, CredentialMatcher::Unverifiable),
+            "{sha256}"
+        );
     }
     let narrowed = super::Credential::compile(Credential {
         permissions: Some(vec!["tunnels.fly".to_owned()]),

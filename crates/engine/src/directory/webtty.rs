@@ -41,35 +41,35 @@ type UsedProofs = HashMap<[u8; NONCE_LEN], Timestamp>;
 
 /// Limit of remembered proofs of one server. A server makes one for each connection, so a working
 /// server does not need more within their lifetime.
-const MOST_SEEN: usize = 64;
+const MAX_USED_PROOFS: usize = 64;
 
 impl WebttyServer {
     /// Values that cannot be parsed are treated as the strictest ones.
-    pub(super) fn compile(told: &api::link::WebttyServer, known: Option<&Self>) -> Self {
-        let keys = told.keys.as_ref().and_then(|keys| {
+    pub(super) fn compile(record: &api::link::WebttyServer, known: Option<&Self>) -> Self {
+        let keys = record.keys.as_ref().and_then(|keys| {
             Some(PublicIdentity {
                 encryption: encryption_key(&keys.encryption).ok()?,
                 signing: SigningPublicKey::parse(&keys.signing).ok()?,
             })
         });
         let mut server = Self {
-            id: told.id.as_str().into(),
-            project_id: told.project_id.as_str().into(),
-            name: told.name.as_str().into(),
-            recording: told
+            id: record.id.as_str().into(),
+            project_id: record.project_id.as_str().into(),
+            name: record.name.as_str().into(),
+            recording: record
                 .recording_policy
                 .parse()
                 .unwrap_or(RecordingPolicy::Recorded),
-            encryption: told
+            encryption: record
                 .encryption_policy
                 .parse()
                 .unwrap_or(EncryptionPolicy::WorkspaceManaged),
-            access: told
+            access: record
                 .access_policy
                 .parse()
                 .unwrap_or(AccessPolicy::Restricted),
             keys,
-            status: told.status.parse().ok(),
+            status: record.status.parse().ok(),
             ended: CancellationToken::new(),
             used_proofs: Arc::default(),
         };
@@ -117,15 +117,15 @@ impl WebttyServer {
             return Err(ServerAdmissionError::Suspended);
         }
         let admitted = admission::verify(proof, &keys.signing, subject, now)?;
-        let mut seen = self.used_proofs.lock();
-        seen.retain(|_, until| *until > now);
-        if seen.contains_key(&admitted.nonce) {
+        let mut used_proofs = self.used_proofs.lock();
+        used_proofs.retain(|_, until| *until > now);
+        if used_proofs.contains_key(&admitted.nonce) {
             return Err(ServerAdmissionError::Replayed);
         }
-        if seen.len() >= MOST_SEEN {
+        if used_proofs.len() >= MAX_USED_PROOFS {
             return Err(ServerAdmissionError::TooMany);
         }
-        seen.insert(admitted.nonce, admitted.expires_at);
+        used_proofs.insert(admitted.nonce, admitted.expires_at);
         Ok(())
     }
 

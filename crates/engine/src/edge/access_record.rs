@@ -51,8 +51,8 @@ pub(crate) struct AccessRecord {
     /// Counter of the bytes to the service, if another task sends them.
     upload_counter: Option<ByteCounter>,
     /// Time until the stream to the service was open.
-    stream_opened: Option<Duration>,
-    first_byte: Option<Duration>,
+    time_to_stream: Option<Duration>,
+    time_to_first_byte: Option<Duration>,
 }
 
 /// Reason in the log for a visit that was revoked.
@@ -157,8 +157,8 @@ impl AccessRecord {
             source_visit: None,
             in_flight: None,
             upload_counter: None,
-            stream_opened: None,
-            first_byte: None,
+            time_to_stream: None,
+            time_to_first_byte: None,
         }
     }
 
@@ -182,7 +182,7 @@ impl AccessRecord {
     }
 
     /// Sets the request data. It is stored only if it will be written.
-    pub(crate) fn request(&mut self, method: &str, host: &str, path: &str) {
+    pub(crate) fn set_request(&mut self, method: &str, host: &str, path: &str) {
         if self.is_logged() {
             method.clone_into(&mut self.line.method);
             host.clone_into(&mut self.line.host);
@@ -190,7 +190,7 @@ impl AccessRecord {
         }
     }
 
-    pub(crate) fn tunnel(&mut self, tunnel: &LiveTunnel<Agent>) {
+    pub(crate) fn set_tunnel(&mut self, tunnel: &LiveTunnel<Agent>) {
         if self.is_logged() {
             self.line.tunnel_id = Some(tunnel.view.id.to_string());
             self.line.client_id = Some(tunnel.view.client_id.to_string());
@@ -202,7 +202,7 @@ impl AccessRecord {
     }
 
     /// Sets the country of the visitor, if it was looked up and found.
-    pub(crate) fn country(&mut self, country: Option<&Country>) {
+    pub(crate) fn set_country(&mut self, country: Option<&Country>) {
         if self.is_logged() {
             self.line.country = country.cloned();
         }
@@ -216,13 +216,13 @@ impl AccessRecord {
     }
 
     /// Sets the rule that refused the visitor, with its subject.
-    pub(crate) fn refused(&mut self, rule: Rule, reason: Option<Cow<'static, str>>) {
+    pub(crate) fn set_refusal(&mut self, rule: Rule, reason: Option<Cow<'static, str>>) {
         self.set_rule(rule.as_str(), reason);
         self.line.explain = Some(rule.explain());
     }
 
-    /// Response of the edge in place of the service. It contains the id of this record, so that the
-    /// visitor can have the reason looked up.
+    /// Error response of the edge. It contains the id of this record as its reference, so that the
+    /// operator can find the reason.
     pub(crate) fn problem_answer(&mut self, problem: &Problem, form: ErrorFormat) -> Answer {
         self.set_status(problem.status);
         self.line.failure = Some(problem.code);
@@ -237,7 +237,7 @@ impl AccessRecord {
     /// and the time since then.
     pub(crate) fn server_timing(&self) -> String {
         let now = self.started.elapsed();
-        let opened = self.stream_opened.unwrap_or(now);
+        let opened = self.time_to_stream.unwrap_or(now);
         format!(
             "edge;desc=\"decision and stream\";dur={}, service;desc=\"answer\";dur={}",
             millis(opened),
@@ -245,7 +245,7 @@ impl AccessRecord {
         )
     }
 
-    pub(crate) fn proof(&mut self, proof: &Proof) {
+    pub(crate) fn set_proof(&mut self, proof: &Proof) {
         if self.is_logged() {
             self.line.user_id = proof.user_id().map(str::to_owned);
             self.line.credential_id = proof.credential_id().map(str::to_owned);
@@ -262,14 +262,14 @@ impl AccessRecord {
     /// No slot is free. The record states this as the reason.
     pub(crate) fn acquire_slot(&mut self, project: &Arc<Project>) -> Result<(), ConcurrencyError> {
         self.permit = permit_visit(&self.worker.core, project).inspect_err(|error| {
-            self.refused(Rule::RateLimit, Some(error.to_string().into()));
+            self.set_refusal(Rule::RateLimit, Some(error.to_string().into()));
         })?;
         Ok(())
     }
 
     /// Registers the admitted visit. It is revoked when the tunnel would no longer admit the
     /// visitor.
-    pub(crate) fn admitted(
+    pub(crate) fn register_visit(
         &mut self,
         tunnel: &Arc<LiveTunnel<Agent>>,
         visitor: VisitorInfo<'_>,
@@ -283,12 +283,12 @@ impl AccessRecord {
         }
     }
 
-    /// Moves the visit to another tunnel than the one that admitted it. It is revoked when that
+    /// Moves the visit to another tunnel, after a fail-over. From then on it is revoked when that
     /// tunnel would no longer admit the visitor.
     pub(crate) fn retarget(&mut self, tunnel: &Arc<LiveTunnel<Agent>>) {
-        self.tunnel(tunnel);
-        if let Some(hold) = &self.revocation_guard {
-            hold.retarget(tunnel);
+        self.set_tunnel(tunnel);
+        if let Some(guard) = &self.revocation_guard {
+            guard.retarget(tunnel);
         }
     }
 
@@ -301,7 +301,7 @@ impl AccessRecord {
     /// revocation.
     pub(crate) fn poll_revoked(&mut self, cx: &Context<'_>) -> Poll<()> {
         match &self.revocation_guard {
-            Some(hold) if hold.poll(cx).is_ready() => {
+            Some(guard) if guard.poll(cx).is_ready() => {
                 self.set_failure(REVOKED);
                 Poll::Ready(())
             }
@@ -310,11 +310,11 @@ impl AccessRecord {
     }
 
     pub(crate) fn mark_stream_opened(&mut self) {
-        self.stream_opened = Some(self.started.elapsed());
+        self.time_to_stream = Some(self.started.elapsed());
     }
 
     pub(crate) fn mark_first_byte(&mut self) {
-        self.first_byte = Some(self.started.elapsed());
+        self.time_to_first_byte = Some(self.started.elapsed());
     }
 
     pub(crate) fn set_status(&mut self, status: u16) {
@@ -360,7 +360,7 @@ impl AccessRecord {
         };
         report.meter(self.line.bytes_in, self.line.bytes_out, 1);
         if let (Some(meter), Outcome::Failed, None) =
-            (&report.meter, self.outcome, self.stream_opened)
+            (&report.meter, self.outcome, self.time_to_stream)
         {
             meter.fail();
         }
@@ -398,7 +398,7 @@ impl AccessRecord {
             is_revoked: self.line.reason.as_deref() == Some(REVOKED),
             ended: core.clock.now(),
             total,
-            stream_opened: self.stream_opened,
+            time_to_stream: self.time_to_stream,
             upstream_bytes: self.line.bytes_in,
             downstream_bytes: self.line.bytes_out,
         };
@@ -418,13 +418,13 @@ impl AccessRecord {
 }
 
 impl Report {
-    /// Meters the bytes since the last update of the meter, if there are at least `least`.
-    fn meter(&mut self, from_visitor: u64, to_visitor: u64, least: u64) {
+    /// Meters the bytes since the last update of the meter, if there are at least `min_bytes`.
+    fn meter(&mut self, from_visitor: u64, to_visitor: u64, min_bytes: u64) {
         let (before_from, before_to) = self.metered;
         let from = from_visitor.saturating_sub(before_from);
         let to = to_visitor.saturating_sub(before_to);
         if let Some(meter) = &self.meter
-            && from + to >= least
+            && from + to >= min_bytes
         {
             meter.add(from, to);
             self.metered = (from_visitor, to_visitor);
@@ -437,7 +437,7 @@ impl Drop for AccessRecord {
         if self
             .revocation_guard
             .take()
-            .is_some_and(|hold| hold.is_revoked())
+            .is_some_and(|guard| guard.is_revoked())
         {
             self.set_failure(REVOKED);
         }
@@ -458,7 +458,7 @@ impl Drop for AccessRecord {
         metrics.bytes_in.increment(self.line.bytes_in);
         metrics.bytes_out.increment(self.line.bytes_out);
         metrics.visit_seconds.record(total.as_secs_f64());
-        if let Some(first_byte) = self.first_byte {
+        if let Some(first_byte) = self.time_to_first_byte {
             metrics.first_byte_seconds.record(first_byte.as_secs_f64());
         }
         self.report(total);
@@ -466,8 +466,8 @@ impl Drop for AccessRecord {
             return;
         };
         self.line.time = self.worker.core.clock.now().to_string();
-        self.line.open_ms = self.stream_opened.map(millis);
-        self.line.first_byte_ms = self.first_byte.map(millis);
+        self.line.open_ms = self.time_to_stream.map(millis);
+        self.line.first_byte_ms = self.time_to_first_byte.map(millis);
         self.line.total_ms = millis(total);
         self.line.outcome = Some(self.outcome);
         if let Ok(line) = serde_json::to_vec(&self.line) {
@@ -485,6 +485,6 @@ impl std::fmt::Debug for AccessRecord {
 }
 
 fn millis(duration: Duration) -> f64 {
-    // Microseconds are precise enough, and short to read.
+    // A resolution of microseconds is sufficient.
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }

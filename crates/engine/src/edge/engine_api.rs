@@ -26,7 +26,7 @@ use types::problem::Problem;
 
 use self::event_stream::AfterStream;
 use self::strict_requests::StrictRequests;
-use crate::api::Source;
+use crate::api::SourceAddress;
 use crate::core::Worker;
 use crate::edge::http1::buffered::BufferedStream;
 use crate::edge::http2::in_flight::{InFlightGuard, InFlightRequests};
@@ -54,7 +54,7 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
     // A client that reads nothing for this time is considered gone.
     let stall = worker.core.config.timeouts.visitor_stall;
     stream.get_ref().0.limit_stall(Some(stall));
-    let source = Source(source_network(stream.get_ref().0.peer().ip()));
+    let source = SourceAddress(source_network(stream.get_ref().0.peer().ip()));
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let mut io = BufferedStream::new(stream);
     if !http2 {
@@ -79,7 +79,7 @@ pub(crate) async fn serve(stream: TlsStream, server_name: Option<Arc<str>>, work
 async fn serve_requests(
     stream: BufferedStream<TlsStream>,
     http2: bool,
-    (source, server_name): (Source, Option<Arc<str>>),
+    (source, server_name): (SourceAddress, Option<Arc<str>>),
     worker: Arc<Worker>,
 ) {
     let header_bytes = worker.core.config.limits.header_bytes;
@@ -134,7 +134,7 @@ async fn serve_requests(
                 connection.as_mut().graceful_shutdown();
                 timeout(DRAIN_DEADLINE, connection).await.ok();
             }
-            // As for HTTP/1.1, a connection without a request is closed.
+            // A connection without a first request is closed, as for HTTP/1.1.
             () = activity.no_request_within(HEAD_DEADLINE) => {}
             () = activity.idle_for(idle) => {
                 connection.as_mut().graceful_shutdown();
@@ -197,7 +197,7 @@ impl HttpBody for TrackedBody {
 
 async fn answer(
     mut request: Request,
-    source: Source,
+    source: SourceAddress,
     server_name: Option<&str>,
     worker: &Worker,
 ) -> Result<Response, Infallible> {

@@ -33,10 +33,10 @@ use crate::edge::response::local_response::Answer;
 const HEAD_DEADLINE: Duration = Duration::from_secs(15);
 
 /// Serves one connection until it closes.
-pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
+pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<Worker>) {
     let mut visitor = Visitor {
         io: BufferedStream::new(stream),
-        connection: seen,
+        connection: info,
         worker,
     };
     loop {
@@ -47,13 +47,13 @@ pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<W
                 // reserves no memory for it.
                 Box::pin(visitor.answer(parsed)).await
             }
-            None => ConnectionState::Close,
+            None => NextStep::Close,
         };
-        if next == ConnectionState::Abort {
+        if next == NextStep::Abort {
             return;
         }
         visitor.io.io.get_mut().0.end_message();
-        if next == ConnectionState::Close {
+        if next == NextStep::Close {
             return visitor.io.close().await;
         }
     }
@@ -68,7 +68,7 @@ pub(super) struct Visitor {
 
 /// The next step for the connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum ConnectionState {
+pub(super) enum NextStep {
     Request,
     /// The connection is closed after the written response.
     Close,
@@ -196,7 +196,7 @@ impl Visitor {
         Some(parsed)
     }
 
-    async fn answer(&mut self, parsed: ParsedRequest) -> ConnectionState {
+    async fn answer(&mut self, parsed: ParsedRequest) -> NextStep {
         let ParsedRequest {
             verdict,
             body,
@@ -226,7 +226,7 @@ impl Visitor {
                     next = exchange::run(self, request) => Some(next),
                     () = revocation::revoked(signal.as_deref()) => None,
                 };
-                ended.unwrap_or(ConnectionState::Abort)
+                ended.unwrap_or(NextStep::Abort)
             }
             Err(answer) => {
                 let has_body = !matches!(body, BodyLength::Empty | BodyLength::Length(0));
@@ -247,12 +247,12 @@ impl Visitor {
         answer: &Answer,
         is_head: bool,
         keep_alive: bool,
-    ) -> ConnectionState {
+    ) -> NextStep {
         let bytes = answer.to_http1(is_head, !keep_alive);
         match self.write(&bytes).await {
-            Ok(()) if keep_alive => ConnectionState::Request,
-            Ok(()) => ConnectionState::Close,
-            Err(_) => ConnectionState::Abort,
+            Ok(()) if keep_alive => NextStep::Request,
+            Ok(()) => NextStep::Close,
+            Err(_) => NextStep::Abort,
         }
     }
 

@@ -57,14 +57,14 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 /// Serves one connection until it closes.
-pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<Worker>) {
+pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<Worker>) {
     let activity = Arc::new(InFlightRequests::default());
     let core = &worker.core;
-    let is_proxy = is_trusted(&core.config.trusted_proxies, seen.source);
-    let visits = (!is_proxy).then(|| core.source_visits.counter_for(source_network(seen.source)));
+    let is_proxy = is_trusted(&core.config.trusted_proxies, info.source);
+    let visits = (!is_proxy).then(|| core.source_visits.counter_for(source_network(info.source)));
     let visitor = Arc::new(Visitor {
         visits,
-        seen,
+        connection: info,
         worker: Arc::clone(&worker),
         activity: Arc::clone(&activity),
     });
@@ -111,7 +111,7 @@ pub(crate) async fn serve(stream: TlsStream, seen: ConnectionInfo, worker: Arc<W
 struct Visitor {
     /// Visits of the same source address. `None` for a proxy that does not send addresses.
     visits: Option<Arc<VisitCount>>,
-    seen: ConnectionInfo,
+    connection: ConnectionInfo,
     worker: Arc<Worker>,
     activity: Arc<InFlightRequests>,
 }
@@ -119,7 +119,7 @@ struct Visitor {
 impl Visitor {
     /// Serves a request. An error resets its stream, after a revocation.
     async fn answer(&self, mut request: Request<Incoming>) -> io::Result<Response<DownstreamBody>> {
-        let mut record = AccessRecord::start(&self.worker, "http", self.seen.source);
+        let mut record = AccessRecord::start(&self.worker, "http", self.connection.source);
         record.track_in_flight(&self.activity);
         let is_head = request.method() == Method::HEAD;
         let protocol = request
@@ -140,7 +140,7 @@ impl Visitor {
             ));
         }
         let signal = record.revocation();
-        let (worker, source) = (&self.worker, self.seen.source);
+        let (worker, source) = (&self.worker, self.connection.source);
         let answering = async {
             if protocol.is_some() {
                 let upgrade = hyper::upgrade::on(&mut request);
@@ -150,7 +150,7 @@ impl Visitor {
             requests::run(worker, source, forward, request.into_body(), length, record).await
         };
         tokio::select! {
-            // This applies until there is a response, which checks for revocation itself. Dropping
+            // Revocation is checked here until the response starts, and then by its body. Dropping
             // the future closes the connection to the service. The record contains the reason.
             biased;
             response = answering => Ok(response),
@@ -228,7 +228,7 @@ impl Visitor {
                 body_length(request)
             },
             upgrade,
-            connection: &self.seen,
+            connection: &self.connection,
         };
         route_and_authorize(&inbound, request.headers(), &self.worker.core, record)
     }

@@ -90,10 +90,10 @@ pub(crate) async fn serve<V: VisitorStream>(
 ) {
     let source = visitor.socket().peer().ip();
     let mut record = AccessRecord::start(worker, kind, source);
-    record.tunnel(tunnel);
+    record.set_tunnel(tunnel);
     let certificate = visitor.certificate();
     let country = worker.core.country_for(tunnel, source);
-    record.country(country.as_ref());
+    record.set_country(country.as_ref());
     let visitor_info = access::VisitorInfo {
         country: country.as_ref(),
         tls_version: visitor.tls_version(),
@@ -102,13 +102,15 @@ pub(crate) async fn serve<V: VisitorStream>(
     };
     let decision = access::decide_connection(tunnel, visitor_info, worker.core.auth_context());
     let access::Outcome::Allow(allowed) = decision.outcome else {
-        record.refused(decision.rule, decision.reason);
+        record.set_refusal(decision.rule, decision.reason);
         record.set_outcome(Outcome::Refused);
         visitor.socket().abort_on_close();
         return;
     };
-    if let Err(exceeded) = limits::count(&tunnel.project, &tunnel.meters, &*worker.core.clock) {
-        record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
+    if let Err(exceeded) =
+        limits::count_request(&tunnel.project, &tunnel.meters, &*worker.core.clock)
+    {
+        record.set_refusal(Rule::RateLimit, Some(exceeded.to_string().into()));
         record.set_outcome(Outcome::Refused);
         visitor.socket().abort_on_close();
         return;
@@ -120,9 +122,9 @@ pub(crate) async fn serve<V: VisitorStream>(
     }
     record.set_rule(decision.rule.as_str(), decision.reason);
     if let Some(proof) = &allowed.proof {
-        record.proof(proof);
+        record.set_proof(proof);
     }
-    record.admitted(tunnel, visitor_info, allowed.proof.as_ref());
+    record.register_visit(tunnel, visitor_info, allowed.proof.as_ref());
     // The future is boxed and dropped after use, because the copy that follows may run for days.
     let connecting = upstream::connect_raw(worker, tunnel, source, visitor.protocol());
     match Box::pin(connecting).await {
@@ -175,7 +177,7 @@ async fn pump<V: VisitorStream>(
     record: &mut AccessRecord,
 ) {
     record.mark_stream_opened();
-    // Until the service's data is complete, a close is a reset (RST): so the visitor can detect an
+    // Until the service's data is complete, a close is a reset (RST), so that the visitor sees an
     // error or an aborted task.
     visitor.socket_mut().begin_message();
     let mut copy = BidirectionalCopy::new(source);

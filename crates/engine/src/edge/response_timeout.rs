@@ -12,7 +12,7 @@ use crate::config::EngineConfig;
 /// Progress of a request that is being sent to the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Progress {
-    /// Bytes that were sent, or another count that grows with them.
+    /// Number of bytes or frames that were sent.
     pub(super) count: u64,
     /// True while the edge waits for the visitor, which must send at [`ResponseTimeout::rate`].
     pub(super) waits_for_visitor: bool,
@@ -21,7 +21,7 @@ pub(super) struct Progress {
 /// Limits of the time before a response head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ResponseTimeout {
-    /// Limit since the start of the request, or since a part of it was last sent. A large body may
+    /// Time limit since the start of the request, or since its last progress. A large body may
     /// take longer to upload than a service may take to respond.
     pub(super) period: Duration,
     /// Minimum average rate of the visitor in bytes per second, after the first period. Without it,
@@ -38,8 +38,8 @@ impl ResponseTimeout {
     }
 
     /// Limit of the total wait for a visitor that has sent `count` bytes.
-    fn total_wait(self, moved: u64) -> Option<Duration> {
-        let earned = moved / NonZeroU64::from(self.rate?);
+    fn total_wait(self, count: u64) -> Option<Duration> {
+        let earned = count / NonZeroU64::from(self.rate?);
         self.period.checked_add(Duration::from_secs(earned))
     }
 }
@@ -64,14 +64,14 @@ impl WaitTime {
     }
 
     /// Time at which the total reaches `allowed`, if the visitor sends nothing.
-    fn reaches(&self, allowed: Duration) -> Option<Instant> {
+    fn deadline_for(&self, allowed: Duration) -> Option<Instant> {
         self.since?.checked_add(allowed.saturating_sub(self.before))
     }
 }
 
 /// Waits for the response to a request that started at `started`. Returns `None` on a time-out.
 ///
-/// `problem_answer` reports the request's progress at each poll.
+/// `answer` is polled for the response, and reports the request's progress at each poll.
 pub(super) async fn await_with_timeout<T>(
     started: Instant,
     timeout: ResponseTimeout,
@@ -79,7 +79,7 @@ pub(super) async fn await_with_timeout<T>(
 ) -> Option<T> {
     let sleep = sleep_until(started + timeout.period);
     tokio::pin!(sleep);
-    let mut moved = None;
+    let mut last_count = None;
     let mut last = started;
     let mut waited = WaitTime::default();
     poll_fn(|cx| {
@@ -87,8 +87,8 @@ pub(super) async fn await_with_timeout<T>(
         if let Poll::Ready(answer) = answer {
             return Poll::Ready(Some(answer));
         }
-        // Bytes that are sent immediately with the head are the starting point of the count.
-        if moved
+        // The first poll sends the head and available bytes. Only later bytes count as progress.
+        if last_count
             .replace(progress.count)
             .is_some_and(|before| before != progress.count)
         {
@@ -97,10 +97,11 @@ pub(super) async fn await_with_timeout<T>(
         waited.update(progress.waits_for_visitor);
         loop {
             ready!(sleep.as_mut().poll(cx));
-            let slow = timeout.total_wait(progress.count);
-            let slow = slow.and_then(|allowed| waited.reaches(allowed));
-            let stalled = last + timeout.period;
-            let deadline = slow.map_or(stalled, |slow| slow.min(stalled));
+            let max_wait = timeout.total_wait(progress.count);
+            let rate_deadline = max_wait.and_then(|allowed| waited.deadline_for(allowed));
+            let progress_deadline = last + timeout.period;
+            let deadline =
+                rate_deadline.map_or(progress_deadline, |slow| slow.min(progress_deadline));
             if deadline <= Instant::now() {
                 return Poll::Ready(None);
             }
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(started.elapsed(), PERIOD);
     }
 
-    /// Returns the time until the time-out, for a request that sends `set_bytes` every 20 s, the first
+    /// Returns the time until the time-out of a request that sends `bytes` bytes every 20 s, first
     /// immediately, `count` times.
     async fn moving(bytes: u64, count: u64) -> Duration {
         let started = Instant::now();

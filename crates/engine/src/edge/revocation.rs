@@ -2,8 +2,8 @@
 //! leaves the project, the project is suspended, or an address is no longer trusted.
 //!
 //! Each worker of a managed engine keeps a list of its active visits. After a change every worker
-//! authorises the affected visits again and ends those that are no longer allowed. A visit costs
-//! one entry in a slab.
+//! authorises the affected visits again and ends those that are no longer allowed. Each visit
+//! occupies one entry of a slab.
 
 mod active_visits;
 mod signal;
@@ -64,37 +64,37 @@ impl RevocationGuard {
         proof: Option<&Proof>,
     ) -> Option<Self> {
         worker.core.tenancy.directory()?;
-        let cut = Arc::<RevocationSignal>::default();
+        let signal = Arc::<RevocationSignal>::default();
         let visit = Arc::new(ActiveVisit {
             tunnel: Arc::clone(tunnel),
             peer: visitor.peer,
             tls_version: visitor.tls_version,
             proof: proof.cloned(),
-            signal: Arc::clone(&cut),
+            signal: Arc::clone(&signal),
         });
-        let place = worker.active_visits.0.lock().insert(visit);
+        let index = worker.active_visits.0.lock().insert(visit);
         Some(Self {
             worker: Arc::clone(worker),
-            index: place,
-            signal: cut,
+            index,
+            signal,
         })
     }
 
     /// Moves the visit to another tunnel, after a fail-over.
     pub(crate) fn retarget(&self, tunnel: &Arc<LiveTunnel<Agent>>) {
-        let mut holds = self.worker.active_visits.0.lock();
-        let Some(place) = holds.get_mut(self.index) else {
+        let mut visits = self.worker.active_visits.0.lock();
+        let Some(entry) = visits.get_mut(self.index) else {
             return;
         };
         let visit = Arc::new(ActiveVisit {
             tunnel: Arc::clone(tunnel),
-            peer: place.peer,
-            tls_version: place.tls_version,
-            proof: place.proof.clone(),
-            signal: Arc::clone(&place.signal),
+            peer: entry.peer,
+            tls_version: entry.tls_version,
+            proof: entry.proof.clone(),
+            signal: Arc::clone(&entry.signal),
         });
-        let before = std::mem::replace(place, visit);
-        drop(holds);
+        let before = std::mem::replace(entry, visit);
+        drop(visits);
         // Dropping the visit may drop the last reference to a tunnel, so it happens outside the
         // lock.
         drop(before);
@@ -127,16 +127,18 @@ impl Drop for RevocationGuard {
 impl ActiveVisits {
     /// Authorises the affected visits again, outside the lock. Returns the number of visits that
     /// ended.
-    fn reauthorize(&self, core: &Core, concerns: &Invalidations) -> usize {
+    fn reauthorize(&self, core: &Core, invalidations: &Invalidations) -> usize {
         let visits: Vec<_> = self
             .0
             .lock()
             .iter()
-            .filter(|(_, visit)| concerns.affects(&visit.tunnel.project.id, visit.proof.as_ref()))
+            .filter(|(_, visit)| {
+                invalidations.affects(&visit.tunnel.project.id, visit.proof.as_ref())
+            })
             .map(|(_, visit)| Arc::clone(visit))
             .collect();
         let ending = visits.iter().filter(|visit| visit.is_denied(core));
-        let ended = ending.map(|visit| visit.signal.now());
+        let ended = ending.map(|visit| visit.signal.revoke());
         ended.count()
     }
 }
@@ -153,11 +155,13 @@ pub(crate) async fn reauthorize_on_changes(core: Arc<Core>, mut changes: watch::
             changed = changes.changed() => if changed.is_err() { return },
             () = stop.cancelled() => return,
         }
-        let concerns = Arc::new(core.tokens.take_concerns());
+        let invalidations = Arc::new(core.tokens.take_invalidations());
         for worker in core.workers() {
-            let (at, concerns) = (Arc::clone(worker), Arc::clone(&concerns));
+            let (task_worker, invalidations) = (Arc::clone(worker), Arc::clone(&invalidations));
             worker.runtime.spawn(async move {
-                let cut = at.active_visits.reauthorize(&at.core, &concerns);
+                let cut = task_worker
+                    .active_visits
+                    .reauthorize(&task_worker.core, &invalidations);
                 if cut > 0 {
                     info!(cut, "visits ended because their authorization ended");
                 }

@@ -104,7 +104,7 @@ impl AdmittedRequest {
     /// Records a failure of the tunnel, which forwarded nothing to the service, and selects another
     /// tunnel of the same name that the visitor may use. Returns true if there is one.
     pub(crate) fn fail_over(&mut self, core: &Core, record: &mut AccessRecord) -> bool {
-        self.tunnel.health.failed();
+        self.tunnel.health.record_failure();
         if self.failovers >= MAX_FAILOVERS {
             return false;
         }
@@ -125,9 +125,9 @@ impl AdmittedRequest {
 /// the visitor gets an error.
 const MAX_FAILOVERS: u8 = 2;
 
-/// Protocols that an upgrade may not select: they would carry HTTP inside the connection, without
+/// Protocols that an upgrade may not select: they would carry HTTP requests without
 /// the edge's checks of each request.
-const NOT_TUNNELLED: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
+const FORBIDDEN_UPGRADES: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
 
 /// Routes and authorises a request.
 ///
@@ -141,7 +141,7 @@ pub(crate) fn route_and_authorize<H: HeaderFields>(
 ) -> Result<AdmittedRequest, Answer> {
     let form = ErrorFormat::from_accept(values(headers, FieldKind::Accept));
     let host = inbound.authority.host();
-    record.request(inbound.method.as_str(), host, inbound.target.path());
+    record.set_request(inbound.method.as_str(), host, inbound.target.path());
     admit(inbound, headers, core, record, form).map_err(|response| {
         record.set_outcome(Outcome::Refused);
         match response {
@@ -183,11 +183,11 @@ fn admit<H: HeaderFields>(
 ) -> Result<AdmittedRequest, LocalResponse> {
     let connection = inbound.connection;
     let tunnel = find_tunnel(inbound, core, record)?;
-    record.tunnel(&tunnel);
+    record.set_tunnel(&tunnel);
     let is_terminal = webtty::is_terminal_tunnel(&tunnel.view);
     check_handshake(&tunnel, inbound, is_terminal, record)?;
     let country = core.country_for(&tunnel, connection.source);
-    record.country(country.as_ref());
+    record.set_country(country.as_ref());
     let visitor = access::VisitorInfo {
         country: country.as_ref(),
         tls_version: connection.tls_version,
@@ -223,14 +223,14 @@ fn admit<H: HeaderFields>(
     let terminal = terminal.transpose()?.map(Box::new);
     check_loop(headers, core, record)?;
     acquire_capacity(&tunnel, core, record)?;
-    record.admitted(&tunnel, visitor, allowed.proof.as_ref());
+    record.register_visit(&tunnel, visitor, allowed.proof.as_ref());
     let upgrade = inbound.upgrade.filter(|upgrade| may_upgrade_to(*upgrade));
     let upstream_head = UpstreamRequestHead {
         method: inbound.method,
         target,
         authority: inbound.authority,
         source: connection.source,
-        engine: core.node.as_value(),
+        engine: core.cdn_loop_id.as_value(),
         body: inbound.body,
         upgrade,
         proof: allowed.proof.as_ref(),
@@ -281,7 +281,7 @@ fn find_tunnel(
     Err(problem.into())
 }
 
-/// Checks that the handshake of the connection fits the tunnel that has the name now.
+/// Checks that the handshake of the connection matches the tunnel that has the host name now.
 fn check_handshake(
     tunnel: &LiveTunnel<Agent>,
     inbound: &RequestInfo<'_>,
@@ -289,7 +289,7 @@ fn check_handshake(
     record: &mut AccessRecord,
 ) -> Result<(), Box<Problem>> {
     if tunnel.view.properties.protocol != Some(tunnel::Protocol::Http) && !is_terminal {
-        // The name belonged to another kind of tunnel during the handshake, or belongs to one now.
+        // The host name now belongs to another kind of tunnel than during the handshake.
         record.set_rule("host", None);
         return Err(Problem::misdirected_request().into());
     }
@@ -318,7 +318,7 @@ fn decide<H: HeaderFields>(
             allowed
         }
         outcome => {
-            record.refused(decision.rule, decision.reason);
+            record.set_refusal(decision.rule, decision.reason);
             return Err(match outcome {
                 access::Outcome::SignIn => {
                     LocalResponse::Answer(to_sign_in(inbound, request, core)?)
@@ -330,7 +330,7 @@ fn decide<H: HeaderFields>(
         }
     };
     if let Some(proof) = &allowed.proof {
-        record.proof(proof);
+        record.set_proof(proof);
         if matches!(proof, Proof::Session(_)) {
             check_origin(inbound, headers, request, record)?;
         }
@@ -351,7 +351,7 @@ fn check_origin<H: HeaderFields>(
         return Ok(());
     }
     let reason = "a session's cookie with a request of another origin's page";
-    record.refused(Rule::CrossSite, Some(reason.into()));
+    record.set_refusal(Rule::CrossSite, Some(reason.into()));
     Err(cross_site::problem().into())
 }
 
@@ -376,7 +376,7 @@ fn check_loop<H: HeaderFields>(
     record: &mut AccessRecord,
 ) -> Result<(), Box<Problem>> {
     let cdn_loop = values(headers, FieldKind::CdnLoop);
-    if loop_detection::passes(cdn_loop, &core.config.host) >= loop_detection::MAX_PASSES {
+    if loop_detection::count_passes(cdn_loop, &core.config.host) >= loop_detection::MAX_PASSES {
         record.set_rule("loop", None);
         return Err(Problem::loop_detected().into());
     }
@@ -389,8 +389,8 @@ fn acquire_capacity(
     core: &Core,
     record: &mut AccessRecord,
 ) -> Result<(), Box<Problem>> {
-    limits::count(&tunnel.project, &tunnel.meters, &*core.clock).map_err(|exceeded| {
-        record.refused(Rule::RateLimit, Some(exceeded.to_string().into()));
+    limits::count_request(&tunnel.project, &tunnel.meters, &*core.clock).map_err(|exceeded| {
+        record.set_refusal(Rule::RateLimit, Some(exceeded.to_string().into()));
         Problem::from(exceeded)
     })?;
     let slot = record.acquire_slot(&tunnel.project);
@@ -439,7 +439,7 @@ const OFFLINE_RETRY: u32 = 5;
 const HEAD_CAPACITY: usize = 1024;
 
 fn may_upgrade_to(protocol: Protocol<'_>) -> bool {
-    !NOT_TUNNELLED
+    !FORBIDDEN_UPGRADES
         .iter()
-        .any(|not| protocol.name().eq_ignore_ascii_case(not))
+        .any(|forbidden| protocol.name().eq_ignore_ascii_case(forbidden))
 }

@@ -16,7 +16,7 @@ pub(crate) struct Rate {
     burst: Duration,
 }
 
-/// A bucket. The default one is full. Use only one of `take` and `reserve` on a bucket.
+/// A bucket, initially full. A bucket is used either with `take` or with `reserve`.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
     theoretical_arrival: AtomicU64,
@@ -59,7 +59,7 @@ impl Bucket {
     pub(crate) fn take(&self, rate: Rate, now: Nanos) -> Result<(), Duration> {
         let never = Duration::from_secs(1);
         let cost = rate.time_for(1).ok_or(never)?;
-        // Whole units: rounding up the time of one must not cost the last of them.
+        // In whole units: the cost of a unit is rounded up, which must not cost the last unit.
         let units = u128::from(rate.per_second) * rate.burst.as_nanos() / u128::from(SECOND);
         let units = u64::try_from(units).unwrap_or(u64::MAX).max(1);
         let empty = now.saturating_add(cost.saturating_mul(units));
@@ -69,21 +69,21 @@ impl Bucket {
             self.theoretical_arrival.fetch_min(empty, Ordering::Relaxed);
         }
         let taken = self.update(|arrival| {
-            let then = arrival.max(now).saturating_add(cost);
-            match then.saturating_sub(empty) {
-                0 => Ok(then),
+            let new_arrival = arrival.max(now).saturating_add(cost);
+            match new_arrival.saturating_sub(empty) {
+                0 => Ok(new_arrival),
                 short => Err(Duration::from_nanos(short)),
             }
         });
         taken.map(drop)
     }
 
-    /// Takes so many units, available or not, and returns the time until they are: the caller has
-    /// to wait for it. Reservations are served in order. `None`: they never are.
+    /// Takes so many units, available or not. Returns the time that the caller has to wait until
+    /// they are available. Reservations are served in order. `None`: they never become available.
     pub(crate) fn reserve(&self, units: u64, rate: Rate, now: Nanos) -> Option<Duration> {
         let (cost, depth) = rate.time_for(units).zip(rate.depth())?;
-        let then = self.update(|arrival| Ok::<_, ()>(arrival.max(now).saturating_add(cost)));
-        let short = then.ok()?.saturating_sub(now.saturating_add(depth));
+        let new_arrival = self.update(|arrival| Ok::<_, ()>(arrival.max(now).saturating_add(cost)));
+        let short = new_arrival.ok()?.saturating_sub(now.saturating_add(depth));
         Some(Duration::from_nanos(short))
     }
 
@@ -102,25 +102,25 @@ impl Bucket {
         }
     }
 
-    /// A time in the past counts as now, so a refund is never more than what was taken.
+    /// Moves the arrival time back. One in the past counts as now, so a refund has a limit.
     fn refund_time(&self, by: Nanos) {
         self.update(|arrival| Ok::<_, ()>(arrival.saturating_sub(by)))
             .ok();
     }
 
     fn update<E>(&self, change: impl Fn(Nanos) -> Result<Nanos, E>) -> Result<Nanos, E> {
-        let mut known = self.theoretical_arrival.load(Ordering::Relaxed);
+        let mut current = self.theoretical_arrival.load(Ordering::Relaxed);
         loop {
-            let then = change(known)?;
+            let then = change(current)?;
             let swapped = self.theoretical_arrival.compare_exchange_weak(
-                known,
+                current,
                 then,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             );
             match swapped {
                 Ok(_) => return Ok(then),
-                Err(other) => known = other,
+                Err(other) => current = other,
             }
         }
     }

@@ -18,7 +18,7 @@ mod visit_permit;
 pub(crate) use self::messages::{ChangeRate, MessageRate, monotonic};
 pub(crate) use self::meters::{BandwidthLimit, Meters};
 pub(crate) use self::order::ArrivalOrder;
-pub(crate) use self::requests::count;
+pub(crate) use self::requests::count_request;
 pub(crate) use self::sources::{SourceVisit, SourceVisits, VisitCount};
 pub(crate) use self::throttled_stream::ThrottledStream;
 pub(crate) use self::visit_permit::{ConcurrencyError, VisitPermit, permit_visit};

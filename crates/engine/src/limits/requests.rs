@@ -25,8 +25,8 @@ const REQUEST_BURST: Duration = Duration::from_secs(1);
 /// cost nothing and are not counted.
 ///
 /// # Errors
-/// The limit that does not allow it now. Nothing is counted then.
-pub(crate) fn count(
+/// The exceeded limit. Nothing is counted in this case.
+pub(crate) fn count_request(
     project: &Project,
     tunnel: &Meters,
     clock: &dyn Clock,

@@ -2,7 +2,7 @@
 //!
 //! Each HTTP/1.1 or raw connection is one visit, so the limit of connections applies to them
 //! (`limits.max_connections_per_source`). An HTTP/2 connection carries hundreds of visits. A
-//! connection looks up its source once ([`SourceVisits::counter_for`]); a request counts without a lock.
+//! connection looks up its source once ([`SourceVisits::counter_for`]), so requests need no lock.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -66,7 +66,7 @@ impl SourceVisits {
 impl VisitCount {
     pub(crate) fn enter(self: &Arc<Self>) -> Result<SourceVisit, SourceBusy> {
         let most = self.visits.most;
-        SourceVisit::take_within(self, most).ok_or(SourceBusy(most))
+        SourceVisit::try_take(self, most).ok_or(SourceBusy(most))
     }
 }
 

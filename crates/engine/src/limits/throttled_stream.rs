@@ -23,7 +23,7 @@ use crate::live::LiveTunnel;
 #[derive(Debug)]
 pub(crate) struct ThrottledStream<S> {
     io: S,
-    /// `None`: there are no limits here, and will be none.
+    /// `None` on a community engine, which has no limits.
     directions: Option<Box<Directions>>,
     /// True while the limits apply.
     throttled: bool,
@@ -43,7 +43,7 @@ struct Direction {
     /// Reused for all waits.
     sleep: Option<Pin<Box<Sleep>>>,
     sleeping: bool,
-    share: Option<Reservation>,
+    reservation: Option<Reservation>,
 }
 
 /// Reserved bytes, and the rates of their buckets.
@@ -71,7 +71,7 @@ impl<S> ThrottledStream<S> {
 
     fn with(io: S, tunnel: &Arc<Meters>, project: &Arc<Project>) -> Self {
         let managed = project.endpoint.is_some();
-        let lanes = managed.then(|| {
+        let directions = managed.then(|| {
             Box::new(Directions {
                 tunnel: Arc::clone(tunnel),
                 project: Arc::clone(project),
@@ -81,15 +81,15 @@ impl<S> ThrottledStream<S> {
         });
         Self {
             io,
-            directions: lanes,
+            directions,
             throttled: true,
         }
     }
 
-    /// Turns the limits on or off; they are on initially. A poll for waiting data must not have to
-    /// wait itself.
-    pub(crate) fn set_throttled(&mut self, held_back: bool) {
-        self.throttled = held_back;
+    /// Turns the limits on or off; they are on initially. A poll that only checks for data must not
+    /// wait for bandwidth.
+    pub(crate) fn set_throttled(&mut self, throttled: bool) {
+        self.throttled = throttled;
     }
 
     /// The stream itself.
@@ -111,12 +111,12 @@ impl Directions {
 
     fn moved_up(&mut self, bytes: usize) {
         self.up
-            .moved(bytes, [&self.tunnel.up, &self.project.meters.up]);
+            .settle(bytes, [&self.tunnel.up, &self.project.meters.up]);
     }
 
     fn moved_down(&mut self, bytes: usize) {
         self.down
-            .moved(bytes, [&self.tunnel.down, &self.project.meters.down]);
+            .settle(bytes, [&self.tunnel.down, &self.project.meters.down]);
     }
 }
 
@@ -128,8 +128,8 @@ impl Drop for Directions {
 }
 
 impl Direction {
-    /// Returns the number of bytes that may be moved now, at most `most`. Report the moved ones
-    /// with [`Self::moved`].
+    /// Returns the number of bytes that may be moved now, at most `most`. The caller reports
+    /// the bytes that it has moved afterwards.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -137,7 +137,7 @@ impl Direction {
         buckets: [&Bucket; 2],
         speed: [Option<u64>; 2],
     ) -> Poll<io::Result<usize>> {
-        if self.share.is_none() {
+        if self.reservation.is_none() {
             let rates = speed.map(|speed| speed.map(|speed| Rate::new(speed, BURST)));
             let Some(slowest) = speed.into_iter().flatten().min() else {
                 return Poll::Ready(Ok(most));
@@ -152,7 +152,7 @@ impl Direction {
                 };
                 wait = wait.max(drawn);
             }
-            self.share = Some(Reservation { bytes, rates });
+            self.reservation = Some(Reservation { bytes, rates });
             if !wait.is_zero() {
                 self.sleep_for(wait);
             }
@@ -163,7 +163,7 @@ impl Direction {
             ready!(sleep.as_mut().poll(cx));
             self.sleeping = false;
         }
-        let share = self.share.map_or(0, |share| share.bytes);
+        let share = self.reservation.map_or(0, |share| share.bytes);
         Poll::Ready(Ok(usize::try_from(share).unwrap_or(most).min(most)))
     }
 
@@ -177,8 +177,8 @@ impl Direction {
     }
 
     /// Records that `bytes` of the reserved bytes were moved.
-    fn moved(&mut self, bytes: usize, buckets: [&Bucket; 2]) {
-        let Some(share) = self.share.take() else {
+    fn settle(&mut self, bytes: usize, buckets: [&Bucket; 2]) {
+        let Some(share) = self.reservation.take() else {
             return;
         };
         self.sleeping = false;
@@ -207,21 +207,21 @@ impl<S: AsyncRead + Unpin> AsyncRead for ThrottledStream<S> {
     ) -> Poll<io::Result<()>> {
         let Self {
             io,
-            directions: lanes,
-            throttled: held_back,
+            directions,
+            throttled,
         } = self.get_mut();
-        let Some(lanes) = lanes.as_mut().filter(|_| *held_back) else {
+        let Some(lanes) = directions.as_mut().filter(|_| *throttled) else {
             return Pin::new(io).poll_read(cx, buf);
         };
         let most = buf.remaining();
-        let may = ready!(lanes.poll_down(cx, most))?;
-        if may == most {
+        let allowed = ready!(lanes.poll_down(cx, most))?;
+        if allowed == most {
             let before = buf.filled().len();
             let polled = Pin::new(io).poll_read(cx, buf);
             lanes.moved_down(buf.filled().len() - before);
             return polled;
         }
-        let mut part = ReadBuf::new(buf.initialize_unfilled_to(may));
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(allowed));
         let polled = Pin::new(io).poll_read(cx, &mut part);
         let read = part.filled().len();
         buf.advance(read);
@@ -238,17 +238,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ThrottledStream<S> {
     ) -> Poll<io::Result<usize>> {
         let Self {
             io,
-            directions: lanes,
-            throttled: held_back,
+            directions,
+            throttled,
         } = self.get_mut();
-        let Some(lanes) = lanes.as_mut().filter(|_| *held_back) else {
+        let Some(lanes) = directions.as_mut().filter(|_| *throttled) else {
             return Pin::new(io).poll_write(cx, buf);
         };
         if buf.is_empty() {
             return Pin::new(io).poll_write(cx, buf);
         }
-        let may = ready!(lanes.poll_up(cx, buf.len()))?;
-        let polled = Pin::new(io).poll_write(cx, buf.get(..may).unwrap_or(buf));
+        let allowed = ready!(lanes.poll_up(cx, buf.len()))?;
+        let polled = Pin::new(io).poll_write(cx, buf.get(..allowed).unwrap_or(buf));
         let written = match &polled {
             Poll::Ready(Ok(written)) => *written,
             _ => 0,

@@ -38,7 +38,7 @@ pub(crate) fn permit_visit(
 }
 
 fn permit_within(project: &Arc<Project>, most: usize) -> Result<VisitPermit, ConcurrencyError> {
-    VisitPermit::take_within(project, most).ok_or(ConcurrencyError::Project(most))
+    VisitPermit::try_take(project, most).ok_or(ConcurrencyError::Project(most))
 }
 
 impl From<ConcurrencyError> for Problem {

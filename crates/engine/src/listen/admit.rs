@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::metrics::ProxyHeader;
 
 /// Time limit of a proxy's header, which precedes all other data. It allows for one packet and its
-/// retransmission (section 2: at least 3 s).
+/// retransmission (PROXY protocol, section 2: at least 3 s).
 const HEADER_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Like [`admit`], for a port that only visitors use.

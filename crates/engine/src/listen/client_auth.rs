@@ -18,9 +18,9 @@ use crate::directory::Validity;
 pub(super) enum ClientCertRequest {
     Never,
     /// The certificate is optional, because other proofs are accepted.
-    Optionally,
+    Optional,
     /// The handshake fails without a certificate.
-    Always,
+    Required,
 }
 
 /// Limit of certificates after the visitor's own. Real chains have one or two. The number of paths
@@ -35,8 +35,8 @@ impl ClientCertRequest {
     pub(super) fn required_by(required: RequiredProofs) -> Self {
         match (required.certificate, required.token || required.session) {
             (false, _) => Self::Never,
-            (true, true) => Self::Optionally,
-            (true, false) => Self::Always,
+            (true, true) => Self::Optional,
+            (true, false) => Self::Required,
         }
     }
 
@@ -44,8 +44,8 @@ impl ClientCertRequest {
     pub(super) fn verifier(self) -> Arc<dyn ClientCertVerifier> {
         match self {
             Self::Never => Arc::new(NoClientAuth),
-            Self::Optionally | Self::Always => Arc::new(KeyPossessionVerifier {
-                mandatory: self == Self::Always,
+            Self::Optional | Self::Required => Arc::new(KeyPossessionVerifier {
+                mandatory: self == Self::Required,
                 algorithms: daemon::tls::provider().signature_verification_algorithms,
             }),
         }
@@ -127,8 +127,8 @@ mod tests {
             };
             let expected = match bits & 7 {
                 0..=3 => ClientCertRequest::Never,
-                4 => ClientCertRequest::Always,
-                _ => ClientCertRequest::Optionally,
+                4 => ClientCertRequest::Required,
+                _ => ClientCertRequest::Optional,
             };
             assert_eq!(
                 ClientCertRequest::required_by(required),
@@ -143,7 +143,7 @@ mod tests {
         let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
         let end_entity = made.cert.der();
         let verify = |intermediates: &[CertificateDer<'_>]| {
-            let verifier = ClientCertRequest::Always.verifier();
+            let verifier = ClientCertRequest::Required.verifier();
             verifier.verify_client_cert(end_entity, intermediates, UnixTime::now())
         };
         let large = CertificateDer::from(vec![0; CHAIN_BYTES]);
@@ -151,7 +151,7 @@ mod tests {
         verify(&vec![end_entity.clone(); INTERMEDIATES + 1]).unwrap_err();
         verify(&[large]).unwrap_err();
         let garbage = CertificateDer::from(vec![0; 10]);
-        let verifier = ClientCertRequest::Always.verifier();
+        let verifier = ClientCertRequest::Required.verifier();
         verifier
             .verify_client_cert(&garbage, &[], UnixTime::now())
             .unwrap_err();

@@ -35,10 +35,10 @@ impl Connections {
     pub(crate) fn new(limits: &Limits) -> Self {
         let (max_total, per_source) = (limits.max_connections, limits.max_connections_per_source);
         let (max_total, per_source) = limits_of(max_total, per_source, descriptors());
-        Self::with(max_total, per_source)
+        Self::with_limits(max_total, per_source)
     }
 
-    fn with(max_total: usize, per_source: usize) -> Self {
+    fn with_limits(max_total: usize, per_source: usize) -> Self {
         Self {
             open: connections::Connections::new(max_total, per_source),
             max_visitors: max_total - max_total / RESERVE,
@@ -74,7 +74,7 @@ fn limits_of(
     // Each visitor may need a data connection of its agent.
     let half = descriptors.saturating_sub(OWN_DESCRIPTORS) / 2;
     let max_total = max_total.unwrap_or(half).max(1);
-    let part = (max_total / SOURCES).max(FEW).min(max_total);
+    let part = (max_total / SOURCES).max(MIN_PER_SOURCE).min(max_total);
     (max_total, per_source.unwrap_or(part))
 }
 
@@ -82,14 +82,14 @@ fn limits_of(
 /// written.
 const OWN_DESCRIPTORS: usize = 256;
 
-/// Agents and the Engine API get one in this many connections of the total.
+/// One connection in this many of the total is reserved for agents and the Engine API.
 const RESERVE: usize = 16;
 
-/// One source may have one in this many connections of the total.
+/// By default one source may have the total divided by this number.
 const SOURCES: usize = 8;
 
-/// Minimum for one source if its part is very small. A browser opens some dozens of connections.
-const FEW: usize = 64;
+/// Minimum of the default limit of one source. A browser opens some dozens of connections.
+const MIN_PER_SOURCE: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_last_connections_are_reserved() {
-        let connections = Connections::with(32, 32);
+        let connections = Connections::with_limits(32, 32);
         let begin = || connections.acquire("192.0.2.1".parse().unwrap());
         let open: Vec<_> = (0..32).map(|_| begin().unwrap()).collect();
         assert_eq!(open.iter().filter(|permit| permit.in_reserve).count(), 2);

@@ -1,7 +1,7 @@
 //! Limit of concurrent TLS handshakes for each source.
 //!
-//! A handshake costs a signature and some kilobytes of memory for its duration, before the client
-//! has shown a name or a token. One source may have `limits.max_handshakes_per_source` at the same
+//! A handshake costs a signature and, while it lasts, some kilobytes of memory, before the client
+//! has sent a name or a token. One source may have `limits.max_handshakes_per_source` at the same
 //! time. A further connection is closed before any byte of it is read, so that it does not affect
 //! other sources.
 
@@ -26,9 +26,9 @@ pub(super) struct HandshakeGuard<'h> {
 }
 
 impl Handshakes {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(max_per_source: usize) -> Self {
         Self {
-            max_per_source: most,
+            max_per_source,
             by_source: Mutex::default(),
         }
     }

@@ -163,7 +163,7 @@ async fn classify_tls_tunnel(
     Some(ConnectionKind::Terminated(stream, Arc::clone(tunnel)))
 }
 
-/// Like [`finish`], for a tunnel. A visitor that is rejected because it has no certificate is
+/// Like [`complete_handshake`], for a tunnel. A visitor that lacks a required certificate is
 /// recorded as refused.
 async fn complete_tunnel_handshake(
     start: StartHandshake<Socket>,
@@ -179,8 +179,8 @@ async fn complete_tunnel_handshake(
             let error = error.get_ref().and_then(|error| error.downcast_ref());
             if error == Some(&rustls::Error::NoCertificatesPresented) {
                 let mut record = AccessRecord::start(worker, kind, source);
-                record.tunnel(tunnel);
-                record.refused(Rule::Certificate, Some("no certificate was shown".into()));
+                record.set_tunnel(tunnel);
+                record.set_refusal(Rule::Certificate, Some("no certificate was shown".into()));
                 record.set_outcome(Outcome::Refused);
             }
             None

@@ -118,5 +118,5 @@ fn redirect(head: &RequestHead<'_>, core: &Core) -> Answer {
         head.target.path(),
         query.unwrap_or_default(),
     );
-    Answer::empty(308).with(LOCATION, location)
+    Answer::empty(308).with_header(LOCATION, location)
 }

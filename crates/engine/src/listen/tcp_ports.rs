@@ -47,7 +47,7 @@ pub(crate) struct TcpPorts {
 #[derive(Debug)]
 struct State {
     open: HashMap<TunnelId, Arc<Port>>,
-    /// Every port that still has listeners. Those of a closed tunnel are closed when their workers
+    /// Every port that still has listeners. Those of a closed tunnel are dropped when their workers
     /// process the close.
     listening: HashMap<u16, Weak<Port>>,
     /// Ports of named tunnels that are online.
@@ -152,7 +152,7 @@ impl TcpPorts {
             Some(_) | None => {}
         }
         // The owner's earlier listeners, which are about to close, may share the port.
-        let new_listeners = self.listeners(number, port_in_use.is_some());
+        let new_listeners = self.bind_listeners(number, port_in_use.is_some());
         new_listeners
             .map(|new_listeners| bound(Listeners::New(new_listeners)))
             .map_err(|_| PortError::Taken(number))
@@ -182,7 +182,7 @@ impl TcpPorts {
             if reserved(number) || self.is_in_use(number) {
                 continue;
             }
-            if let Ok(listeners) = self.listeners(number, false) {
+            if let Ok(listeners) = self.bind_listeners(number, false) {
                 return Ok(bound(number, Listeners::New(listeners)));
             }
         }
@@ -210,8 +210,8 @@ impl TcpPorts {
             Some(port) if port.owner != *owner => None,
             Some(port) if !port.closed.is_cancelled() => Some(Listeners::Inherited(port)),
             // The owner's earlier listeners, which are about to close, may share the port.
-            existing_owner => self
-                .listeners(number, existing_owner.is_some())
+            existing_port => self
+                .bind_listeners(number, existing_port.is_some())
                 .ok()
                 .map(Listeners::New),
         }
@@ -248,7 +248,7 @@ impl TcpPorts {
                 let rebound = if is_taken {
                     Err(io::ErrorKind::AddrInUse.into())
                 } else {
-                    self.listeners(number, true)
+                    self.bind_listeners(number, true)
                 };
                 match rebound {
                     Ok(new_listeners) => new_listeners,
@@ -309,7 +309,7 @@ impl TcpPorts {
 
     /// Binds a listener for each worker. Without `shared` it fails if any process uses the port,
     /// including this engine.
-    fn listeners(&self, number: u16, shared: bool) -> io::Result<BoundListeners> {
+    fn bind_listeners(&self, number: u16, shared: bool) -> io::Result<BoundListeners> {
         let mut waiting = self.pending_ports.lock();
         if waiting.contains(&number) {
             return Err(io::ErrorKind::AddrInUse.into());

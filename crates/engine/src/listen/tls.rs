@@ -81,18 +81,18 @@ impl TlsConfigs {
         let common = |versions| {
             Ok::<_, rustls::Error>(SharedConfigs {
                 never: make(versions, ClientCertRequest::Never, HTTP)?,
-                optionally: make(versions, ClientCertRequest::Optionally, HTTP)?,
-                always: make(versions, ClientCertRequest::Always, HTTP)?,
+                optionally: make(versions, ClientCertRequest::Optional, HTTP)?,
+                always: make(versions, ClientCertRequest::Required, HTTP)?,
             })
         };
         Ok(Self {
             base: make(
-                BOTH,
+                ALL_VERSIONS,
                 ClientCertRequest::Never,
                 &[ALPN_SVC, ALPN_RSTRM, H2, HTTP1, HTTP10],
             )?,
-            http: common(BOTH)?,
-            http_modern: common(MODERN)?,
+            http: common(ALL_VERSIONS)?,
+            http_modern: common(TLS13_ONLY)?,
             certificate,
             tickets,
         })
@@ -118,8 +118,8 @@ impl TlsConfigs {
         };
         Ok(Arc::clone(match policy.client_cert {
             ClientCertRequest::Never => &common.never,
-            ClientCertRequest::Optionally => &common.optionally,
-            ClientCertRequest::Always => &common.always,
+            ClientCertRequest::Optional => &common.optionally,
+            ClientCertRequest::Required => &common.always,
         }))
     }
 
@@ -169,8 +169,8 @@ pub(crate) fn check_ciphers(tunnel: &TunnelProperties) -> Result<(), PropertyErr
 
 fn versions(min: Option<TlsVersion>) -> &'static [&'static SupportedProtocolVersion] {
     match min {
-        Some(TlsVersion::Tls13) => MODERN,
-        Some(TlsVersion::Tls12) | None => BOTH,
+        Some(TlsVersion::Tls13) => TLS13_ONLY,
+        Some(TlsVersion::Tls12) | None => ALL_VERSIONS,
     }
 }
 
@@ -180,7 +180,7 @@ fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyEr
     if tunnel.tls_ciphers.is_empty() {
         return Ok(engine_provider);
     }
-    let is = |name: &String, suite: &SupportedCipherSuite| {
+    let is_named = |name: &String, suite: &SupportedCipherSuite| {
         let library = suite.suite().as_str().unwrap_or_default();
         // The library adds the version to the name; the IANA registry does not.
         match library.strip_prefix("TLS13_") {
@@ -192,7 +192,7 @@ fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyEr
         !engine_provider
             .cipher_suites
             .iter()
-            .any(|suite| is(name, suite))
+            .any(|suite| is_named(name, suite))
     });
     if let Some(place) = unknown {
         let message = "not a cipher suite of this engine; use the names of the IANA registry";
@@ -200,7 +200,7 @@ fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyEr
     }
     let allowed = |suite: &SupportedCipherSuite| {
         versions(tunnel.tls_min_version).contains(&suite.version())
-            && tunnel.tls_ciphers.iter().any(|name| is(name, suite))
+            && tunnel.tls_ciphers.iter().any(|name| is_named(name, suite))
     };
     let mut tunnel_provider = CryptoProvider::clone(&engine_provider);
     tunnel_provider.cipher_suites.retain(allowed);
@@ -211,8 +211,8 @@ fn provider(tunnel: &TunnelProperties) -> Result<Arc<CryptoProvider>, PropertyEr
     Ok(Arc::new(tunnel_provider))
 }
 
-const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
-const MODERN: &[&SupportedProtocolVersion] = &[&version::TLS13];
+const ALL_VERSIONS: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
+const TLS13_ONLY: &[&SupportedProtocolVersion] = &[&version::TLS13];
 
 fn config(
     certificate: &Arc<ReloadingCert>,
@@ -237,7 +237,7 @@ fn config(
         config.ticketer = Arc::clone(tickets);
         config.send_tls13_tickets = 1;
     } else {
-        // A resumed session would replace a certificate whose key is not proven again.
+        // A resumed session would reuse the certificate without a new proof of its key.
         config.send_tls13_tickets = 0;
     }
     Ok(Arc::new(config))

@@ -51,7 +51,7 @@ impl<A> NameHolders<A> {
         }
     }
 
-    /// Adds this tunnel, or replaces its state before a change.
+    /// Adds this tunnel, or replaces its earlier state.
     pub(super) fn with(&self, tunnel: &Arc<LiveTunnel<A>>) -> Self {
         let others = self
             .members()
@@ -138,14 +138,14 @@ pub struct Health {
 
 impl Health {
     /// Records a failure: others that share its name are preferred for a while.
-    pub fn failed(&self) {
+    pub fn record_failure(&self) {
         let until = since_start() + FAILING;
         let millis = u64::try_from(until.as_millis()).unwrap_or(u64::MAX);
         self.until.store(millis, Ordering::Relaxed);
     }
 
     /// Records a success.
-    pub fn served(&self) {
+    pub fn record_success(&self) {
         // Read first: the cache line is shared, and nearly always has this value.
         if self.until.load(Ordering::Relaxed) != 0 {
             self.until.store(0, Ordering::Relaxed);

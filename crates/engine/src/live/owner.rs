@@ -38,7 +38,7 @@ pub struct Live<A> {
     by_hostname: papaya::HashMap<Hostname, NameHolders<A>>,
     by_name: papaya::HashMap<NameKey, NameHolders<A>>,
     by_id: papaya::HashMap<TunnelId, Arc<LiveTunnel<A>>>,
-    remembered: RecentHostnames,
+    recent_hostnames: RecentHostnames,
     state: Mutex<State<A>>,
 }
 
@@ -66,7 +66,8 @@ struct ClientEntry {
 
 impl<A: LoadMetric> Live<A> {
     pub fn new(limits: LiveLimits, clock: Arc<dyn Clock>) -> Arc<Self> {
-        let remembered = RecentHostnames::new(limits.remembered_hostnames, limits.hostname_memory);
+        let recent_hostnames =
+            RecentHostnames::new(limits.remembered_hostnames, limits.hostname_memory);
         let watchers = Watchers::new(limits.watchers, limits.watcher_queue);
         Arc::new(Self {
             limits,
@@ -74,7 +75,7 @@ impl<A: LoadMetric> Live<A> {
             by_hostname: papaya::HashMap::new(),
             by_name: papaya::HashMap::new(),
             by_id: papaya::HashMap::new(),
-            remembered,
+            recent_hostnames,
             state: Mutex::new(State {
                 next: 0,
                 clients: BTreeMap::new(),
@@ -118,14 +119,14 @@ impl<A: LoadMetric> Live<A> {
         }
         state.count(&project.id, |online| online.clients += 1);
         let view = Arc::new(client);
-        let place = state.next_seq();
-        state.client_seqs.insert(view.id, place);
+        let seq = state.next_seq();
+        state.client_seqs.insert(view.id, seq);
         let connected = ClientEntry {
             view: Arc::clone(&view),
             project: Arc::clone(&project.id),
             tunnels: BTreeSet::new(),
         };
-        state.clients.insert(place, connected);
+        state.clients.insert(seq, connected);
         state
             .watchers
             .publish(&Change::client(now, None, Some(&view)));
@@ -207,14 +208,14 @@ impl<A: LoadMetric> Live<A> {
         let mut state = self.state.lock();
         let now = self.clock.now();
         let id = TunnelId::new(unix_millis(now), random_bytes());
-        let place = *state
+        let client_seq = *state
             .client_seqs
             .get(&owner.client_id)
             .ok_or(OpenTunnelError::NotConnected)?;
         let displaced = self.tunnels_to_displace(&state, &owner, &properties, &policy)?;
         let client = state
             .clients
-            .get(&place)
+            .get(&client_seq)
             .ok_or(OpenTunnelError::NotConnected)?;
         // Displaced tunnels belong to other channels: they free capacity of the engine, not of this
         // client.
@@ -338,7 +339,7 @@ impl<A: LoadMetric> Live<A> {
     pub fn route(&self, hostname: &str) -> Route<A> {
         if let Some(held) = self.by_hostname.pin().get(hostname) {
             Route::Online(held.choose())
-        } else if self.remembered.holds(hostname, self.clock.now()) {
+        } else if self.recent_hostnames.holds(hostname, self.clock.now()) {
             Route::Offline
         } else {
             Route::Unknown
@@ -362,7 +363,7 @@ impl<A: LoadMetric> Live<A> {
     ) -> Option<Arc<LiveTunnel<A>>> {
         let properties = &failed.view.properties;
         // Another owner may have the name by now.
-        let may = |other: &LiveTunnel<A>| {
+        let can_serve = |other: &LiveTunnel<A>| {
             other.identity == failed.identity
                 && *other.policy == *failed.policy
                 && serves_alike(other, properties)
@@ -371,15 +372,20 @@ impl<A: LoadMetric> Live<A> {
         if properties.share != Some(true) {
             let index = self.by_hostname.pin();
             let holder = index.get(routed_hostname(properties)?)?.members().first()?;
-            let is_heir =
-                holder.seq != failed.seq && holder.view.properties == *properties && may(holder);
+            let is_heir = holder.seq != failed.seq
+                && holder.view.properties == *properties
+                && can_serve(holder);
             return is_heir.then(|| Arc::clone(holder));
         }
         if let Some(hostname) = routed_hostname(properties) {
-            return self.by_hostname.pin().get(hostname)?.failover(failed, may);
+            return self
+                .by_hostname
+                .pin()
+                .get(hostname)?
+                .failover(failed, can_serve);
         }
         let key = NameKey::of(failed)?;
-        self.by_name.pin().get(&key)?.failover(failed, may)
+        self.by_name.pin().get(&key)?.failover(failed, can_serve)
     }
 
     /// The host name of the published tunnels with which an owner shares this name.
@@ -446,7 +452,7 @@ impl<A: LoadMetric> Live<A> {
         let share = (!is_alone).then(|| self.limits.project_share.of(self.limits.watchers));
         let events = state.watchers.add(Arc::clone(&view), share)?;
         let at = self.clock.now();
-        let (clients, tunnels) = state.everything();
+        let (clients, tunnels) = state.all_objects();
         drop(state);
         // The snapshot is immutable, so it can be filtered outside the lock.
         let snapshot = Snapshot {
@@ -475,7 +481,7 @@ impl<A: LoadMetric> Live<A> {
 
     /// The clients in `view`, oldest first, at most `limit`.
     pub fn clients(&self, view: &View, limit: usize) -> Vec<Arc<Client>> {
-        let clients = self.state.lock().everyone();
+        let clients = self.state.lock().all_clients();
         clients
             .into_iter()
             .filter(|client| view.shows_client(client))
@@ -485,7 +491,7 @@ impl<A: LoadMetric> Live<A> {
 
     /// The tunnels in `view`, oldest first, at most `limit`.
     pub fn tunnels(&self, view: &View, limit: usize) -> Vec<Arc<Tunnel>> {
-        let tunnels = self.state.lock().everything_open();
+        let tunnels = self.state.lock().all_tunnels();
         tunnels
             .into_iter()
             .filter(|tunnel| view.shows_tunnel(tunnel))
@@ -533,9 +539,9 @@ impl<A> State<A> {
     }
 
     fn next_seq(&mut self) -> u64 {
-        let place = self.next;
+        let seq = self.next;
         self.next += 1;
-        place
+        seq
     }
 
     fn with_client<T>(
@@ -547,22 +553,22 @@ impl<A> State<A> {
         self.clients.get_mut(place).map(act)
     }
 
-    fn everyone(&self) -> Vec<Arc<Client>> {
+    fn all_clients(&self) -> Vec<Arc<Client>> {
         self.clients
             .values()
             .map(|client| Arc::clone(&client.view))
             .collect()
     }
 
-    fn everything_open(&self) -> Vec<Arc<Tunnel>> {
+    fn all_tunnels(&self) -> Vec<Arc<Tunnel>> {
         self.tunnels
             .values()
             .map(|tunnel| Arc::clone(&tunnel.view))
             .collect()
     }
 
-    fn everything(&self) -> (Vec<Arc<Client>>, Vec<Arc<Tunnel>>) {
-        (self.everyone(), self.everything_open())
+    fn all_objects(&self) -> (Vec<Arc<Client>>, Vec<Arc<Tunnel>>) {
+        (self.all_clients(), self.all_tunnels())
     }
 }
 

@@ -33,7 +33,7 @@ impl RecentHostnames {
         }
     }
 
-    /// Returns true if the name was online within the time of memory.
+    /// Returns true if the name was online within the retention time.
     pub(super) fn holds(&self, hostname: &str, now: Timestamp) -> bool {
         self.until
             .pin()
@@ -43,7 +43,7 @@ impl RecentHostnames {
 
     /// Records that a host name of a project has just gone offline. `share` is the limit of the
     /// project; `None` if it is the only one.
-    pub(super) fn note(
+    pub(super) fn insert(
         &self,
         order: &mut Order,
         hostname: &str,
@@ -92,7 +92,7 @@ mod tests {
     fn a_name_is_remembered_for_a_limited_time() {
         let memory = RecentHostnames::new(10, Duration::from_mins(10));
         let mut order = Order::default();
-        memory.note(&mut order, "a", ("p", None), at(0));
+        memory.insert(&mut order, "a", ("p", None), at(0));
         assert!(memory.holds("a", at(599)));
         assert!(!memory.holds("a", at(600)));
         assert!(!memory.holds("b", at(1)));
@@ -103,7 +103,7 @@ mod tests {
         let memory = RecentHostnames::new(2, Duration::from_mins(10));
         let mut order = Order::default();
         for (second, name) in [(0, "a"), (1, "b"), (2, "a"), (3, "c")] {
-            memory.note(&mut order, name, ("p", None), at(second));
+            memory.insert(&mut order, name, ("p", None), at(second));
         }
         assert!(memory.holds("a", at(4)), "added again, so newer than b");
         assert!(!memory.holds("b", at(4)));
@@ -116,9 +116,9 @@ mod tests {
     fn a_flapping_name_uses_one_slot() {
         let memory = RecentHostnames::new(3, Duration::from_mins(10));
         let mut order = Order::default();
-        memory.note(&mut order, "other", ("p", None), at(0));
+        memory.insert(&mut order, "other", ("p", None), at(0));
         for second in 1..100 {
-            memory.note(&mut order, "flaps", ("p", None), at(second));
+            memory.insert(&mut order, "flaps", ("p", None), at(second));
             memory.forget(&mut order, "flaps");
         }
         assert!(memory.holds("other", at(100)));
@@ -130,17 +130,17 @@ mod tests {
     fn a_project_displaces_its_own_names_first() {
         let memory = RecentHostnames::new(10, Duration::from_mins(10));
         let mut order = Order::default();
-        memory.note(&mut order, "theirs", ("quiet", Some(3)), at(0));
+        memory.insert(&mut order, "theirs", ("quiet", Some(3)), at(0));
         for second in 1..100 {
             let name = format!("h{second}");
-            memory.note(&mut order, &name, ("loud", Some(3)), at(second));
+            memory.insert(&mut order, &name, ("loud", Some(3)), at(second));
         }
         assert!(memory.holds("theirs", at(100)));
         for (name, is_held) in [("h96", false), ("h97", true), ("h99", true)] {
             assert_eq!(memory.holds(name, at(100)), is_held, "{name}");
         }
         memory.forget(&mut order, "h98");
-        memory.note(&mut order, "h100", ("loud", Some(3)), at(100));
+        memory.insert(&mut order, "h100", ("loud", Some(3)), at(100));
         assert!(
             memory.holds("h97", at(101)),
             "the slot of the name that is online again"
@@ -153,8 +153,8 @@ mod tests {
     fn expired_names_are_dropped_first() {
         let memory = RecentHostnames::new(10, Duration::from_secs(10));
         let mut order = Order::default();
-        memory.note(&mut order, "a", ("p", None), at(0));
-        memory.note(&mut order, "b", ("p", None), at(20));
+        memory.insert(&mut order, "a", ("p", None), at(0));
+        memory.insert(&mut order, "b", ("p", None), at(20));
         assert_eq!(order.len(), 1);
         assert_eq!(memory.until.len(), 1);
     }

@@ -102,7 +102,7 @@ impl AllChanges {
         self.receiver.try_recv().ok().map(|event| event.whole())
     }
 
-    /// Counts the changes that found the queue full.
+    /// The counter of changes that did not fit into the queue.
     pub fn lost(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.lost)
     }
@@ -170,7 +170,7 @@ impl Watchers {
             ended: Arc::clone(&ended),
             view: Arc::clone(&view),
         };
-        // Without its sender a subscription has ended before its first event.
+        // Once stopped, the sender is dropped, so the subscription ends before its first event.
         if !self.stopped {
             self.listening.push(Watcher {
                 view,
@@ -217,7 +217,7 @@ impl Watchers {
         self.dropped
     }
 
-    /// Ends every subscription, after what is queued, and each later one after its snapshot.
+    /// Ends every subscription after its queued events, and each later one after its snapshot.
     pub(super) fn stop(&mut self) {
         self.stopped = true;
         self.listening.clear();

@@ -76,7 +76,7 @@ impl PlatformLink {
         self.0.status()
     }
 
-    /// Follows the platform from now on. The engine is ready when it has the state that it serves.
+    /// Starts the link. The engine is ready when it has the state that it serves.
     pub(crate) fn follow(self, core: &Arc<Core>, readiness: &Readiness) -> LinkHandle {
         let handler = self.0.handler();
         let ready = {
@@ -118,7 +118,7 @@ impl link::Handler for LinkHandler {
                 platform.cluster_domain, self.cluster_domain
             ));
         }
-        self.keys(&items);
+        self.apply_keys(&items);
         self.directory.replace(platform, items);
         self.tokens.directory_changed(Invalidations::all_visitors());
         self.snapshot_received.cancel();
@@ -126,7 +126,7 @@ impl link::Handler for LinkHandler {
     }
 
     fn change(&self, items: Vec<Item>) {
-        self.keys(&items);
+        self.apply_keys(&items);
         let concerns = Invalidations::of(&items, &self.directory);
         self.directory.apply(items);
         self.tokens.directory_changed(concerns);
@@ -135,7 +135,7 @@ impl link::Handler for LinkHandler {
 
 impl LinkHandler {
     /// Applies the platform's keys, if they are among the items.
-    fn keys(&self, items: &[Item]) {
+    fn apply_keys(&self, items: &[Item]) {
         for item in items {
             if let Item::Keys(keys) = item
                 && let Err(error) = self.tokens.replace_jwks(keys.jwks.to_string())

@@ -83,7 +83,7 @@ impl Inventory {
     }
 }
 
-/// Differs from every number that can occur.
+/// Differs from all possible counts, so that a project with it is reported again.
 const STALE: Online = Online {
     clients: u32::MAX,
     tunnels: u32::MAX,

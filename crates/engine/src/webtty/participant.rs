@@ -11,7 +11,7 @@ use tty::session::{CLOSE_DEADLINE, OPEN_DEADLINE, SILENCE};
 use types::id::ParticipantId;
 
 use super::running::{ParticipantStream, RunningSession};
-use super::wire::{ConnectionError, MessageSink, OutgoingMessage, Peer, Source};
+use super::wire::{ConnectionError, MessageSink, MessageSource, OutgoingMessage, Peer};
 use crate::api::CredentialGuard;
 
 /// Reads the attach message at the start of a participant's stream. A client without one gets an
@@ -99,7 +99,7 @@ enum ParticipantEnd {
 async fn receive(
     session: &RunningSession,
     seat: &ParticipantStream,
-    source: &mut Source<'_>,
+    source: &mut MessageSource<'_>,
 ) -> Result<(), ConnectionError> {
     let mut has_heartbeat = false;
     loop {
@@ -157,7 +157,7 @@ async fn farewell(peer: &mut Peer<'_>, fault: Option<String>) {
         while let Some(Ok(_)) = peer.source.next().await {}
         peer.sink.close().await
     };
-    // A peer that does not read has nothing to lose.
+    // A peer that does not read in time loses these messages.
     timeout(PEER_CLOSE_TIMEOUT, sending).await.ok();
 }
 

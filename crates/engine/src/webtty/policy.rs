@@ -30,10 +30,10 @@ pub(crate) enum ServerAccessError {
 }
 
 impl From<ServerAccessError> for Problem {
-    fn from(not: ServerAccessError) -> Self {
-        match not {
+    fn from(error: ServerAccessError) -> Self {
+        match error {
             ServerAccessError::ServerUnavailable => {
-                Self::unavailable().with_detail(not.to_string())
+                Self::unavailable().with_detail(error.to_string())
             }
             ServerAccessError::Restricted(denied) => denied.into(),
         }
@@ -57,14 +57,14 @@ impl Policy {
             let user_id = proof.and_then(Proof::user_id);
             let required = match proof {
                 Some(Proof::Token { token, .. }) => tenancy.require(token, project, permission),
-                Some(Proof::Certificate { credential, .. }) => tenancy.require_of(
+                Some(Proof::Certificate { credential, .. }) => tenancy.require_for_user(
                     user_id,
                     credential.limits.permissions(),
                     project,
                     permission,
                 ),
                 Some(Proof::Session(_)) | None => {
-                    tenancy.require_of(user_id, None, project, permission)
+                    tenancy.require_for_user(user_id, None, project, permission)
                 }
             };
             required.map_err(ServerAccessError::Restricted)?;
@@ -95,8 +95,8 @@ impl Policy {
         tenancy: &Tenancy,
     ) -> Result<(), BoundaryDenial> {
         let directory = tenancy.directory();
-        let now = directory.and_then(|known| known.webtty_server(&project.id, &self.server.id));
-        let needs = now.as_ref().unwrap_or(&self.server).needs();
+        let current = directory.and_then(|known| known.webtty_server(&project.id, &self.server.id));
+        let needs = current.as_ref().unwrap_or(&self.server).needs();
         needs.map_or(Ok(()), |needs| tenancy.require(token, project, needs))
     }
 }

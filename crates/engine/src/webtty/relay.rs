@@ -13,7 +13,7 @@ use tty::session::{CLOSE_DEADLINE, SILENCE};
 use super::registry::SessionPermit;
 use super::running::RunningSession;
 use super::upstream::Server;
-use super::wire::{MessageSink, OutgoingMessage, Source};
+use super::wire::{MessageSink, MessageSource, OutgoingMessage};
 use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::revocation;
@@ -50,7 +50,7 @@ pub(super) async fn run(
 
 /// Receives messages from the server until it closes, is silent for too long, or the session is
 /// over.
-async fn receive(session: &RunningSession, source: &mut Source<'_>) {
+async fn receive(session: &RunningSession, source: &mut MessageSource<'_>) {
     let receiving = async {
         let mut has_heartbeat = false;
         loop {
@@ -108,9 +108,7 @@ async fn run_timers(session: &RunningSession, record: &mut AccessRecord, worker:
     let server = session.attributes.policy.server.ended();
     let (mut is_revoked, mut is_draining) = (false, false);
     loop {
-        let wait = session
-            .deadline()
-            .map(|at| sleep_time(at, session.revoke()));
+        let wait = session.deadline().map(|at| sleep_time(at, session.now()));
         tokio::select! {
             () = session.timers_changed.notified() => {}
             () = sleep(wait.unwrap_or(MAX_SLEEP)) => {

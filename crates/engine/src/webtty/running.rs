@@ -93,7 +93,7 @@ pub(crate) struct ParticipantStream {
 
 impl RunningSession {
     pub(super) fn new(
-        facts: SessionAttributes,
+        attributes: SessionAttributes,
         session: managed::Session,
         initiator: ParticipantId,
         recording: Recording,
@@ -114,7 +114,7 @@ impl RunningSession {
             has_paused_tasks: false,
         };
         let running = Self {
-            attributes: facts,
+            attributes,
             clock,
             live,
             recording,
@@ -129,7 +129,7 @@ impl RunningSession {
         (running, seat)
     }
 
-    /// Runs `update` on the session, and carries out its effects.
+    /// Changes the session, and runs the commands that result from the change.
     pub(crate) fn update<T>(&self, act: impl FnOnce(&mut managed::Session, Timestamp) -> T) -> T {
         let now = self.clock.now();
         let mut state = self.state.lock();
@@ -145,7 +145,7 @@ impl RunningSession {
 
     /// The session as lists show it.
     pub(crate) fn to_resource(&self) -> shapes::Session {
-        self.show(&self.state.lock())
+        self.session_resource(&self.state.lock())
     }
 
     /// Present and past participants, in the order in which they joined.
@@ -160,7 +160,7 @@ impl RunningSession {
     pub(crate) fn requests(&self) -> Vec<shapes::ControlRequest> {
         let state = self.state.lock();
         let requests = state.session.requests();
-        requests.map(|one| state.show_request(one)).collect()
+        requests.map(|one| state.request_resource(one)).collect()
     }
 
     /// Summary that is kept after the session has ended.
@@ -176,7 +176,7 @@ impl RunningSession {
         }
     }
 
-    /// Adds a participant, which may stay for as long as `lifetime` allows.
+    /// Adds a participant, which may stay as long as its credential is valid.
     pub(crate) fn attach(
         &self,
         new: managed::NewParticipant,
@@ -251,13 +251,13 @@ impl RunningSession {
         self.run_commands(&mut state, now);
         requested?;
         state
-            .shown_request(id)
+            .find_request(id)
             .ok_or(managed::SessionRefusalError::NotFound)
     }
 
     /// One control request.
     pub(crate) fn request(&self, id: &ControlRequestId) -> Option<shapes::ControlRequest> {
-        self.state.lock().shown_request(*id)
+        self.state.lock().find_request(*id)
     }
 
     /// Handles a message from a participant.
@@ -317,15 +317,15 @@ impl RunningSession {
             .await;
     }
 
-    async fn wait_for_capacity(&self, holds: impl Fn(&State) -> bool) {
+    async fn wait_for_capacity(&self, is_full: impl Fn(&State) -> bool) {
         let mut room = self.capacity_changes.subscribe();
         loop {
             {
                 let mut state = self.state.lock();
-                let held = state.session.ended_at().is_none()
-                    && (state.pace == Pace::Hold || holds(&state));
-                state.has_paused_tasks |= held;
-                if !held {
+                let is_paused = state.session.ended_at().is_none()
+                    && (state.pace == Pace::Hold || is_full(&state));
+                state.has_paused_tasks |= is_paused;
+                if !is_paused {
                     return;
                 }
             }
@@ -368,7 +368,7 @@ impl RunningSession {
         (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed))
     }
 
-    pub(super) fn revoke(&self) -> Timestamp {
+    pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
@@ -446,7 +446,7 @@ impl RunningSession {
         let object = match event {
             Event::SessionCreated | Event::SessionUpdated | Event::SessionClosed => {
                 // All watchers get one object, whatever they may read.
-                serde_json::to_value(resource::without_arguments(self.show(state)))
+                serde_json::to_value(resource::without_arguments(self.session_resource(state)))
             }
             Event::ParticipantAttached(id) | Event::ParticipantDetached(id) => {
                 let one = state.session.participants().find(|one| one.id == id);
@@ -454,7 +454,7 @@ impl RunningSession {
                 serde_json::to_value(resource::participant(&state.session, one))
             }
             Event::ControlRequestCreated(id) | Event::ControlRequestResolved(id) => {
-                let Some(request) = state.shown_request(id) else {
+                let Some(request) = state.find_request(id) else {
                     return;
                 };
                 serde_json::to_value(request)
@@ -470,19 +470,19 @@ impl RunningSession {
         });
     }
 
-    fn show(&self, state: &State) -> shapes::Session {
+    fn session_resource(&self, state: &State) -> shapes::Session {
         let command = state.command.as_deref();
         resource::session(&self.attributes, &state.session, command, state.has_server)
     }
 }
 
 impl State {
-    fn shown_request(&self, id: ControlRequestId) -> Option<shapes::ControlRequest> {
+    fn find_request(&self, id: ControlRequestId) -> Option<shapes::ControlRequest> {
         let found = self.session.requests().find(|request| request.id == id);
-        found.map(|request| self.show_request(request))
+        found.map(|request| self.request_resource(request))
     }
 
-    fn show_request(&self, request: &ControlRequest) -> shapes::ControlRequest {
+    fn request_resource(&self, request: &ControlRequest) -> shapes::ControlRequest {
         let metadata = self.request_metadata.get(&request.id).cloned();
         resource::request(&self.session, request, metadata)
     }

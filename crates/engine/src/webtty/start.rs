@@ -106,7 +106,7 @@ fn truncated(name: &str) -> String {
 /// Starts a session and its task. `record` belongs to the visit that opened the session.
 ///
 /// # Errors
-/// [`NotRecorded`].
+/// [`RecordingUnavailableError`], with the record of the visit.
 pub(crate) fn start_session(
     worker: &Arc<Worker>,
     tunnel: &Arc<LiveTunnel<Agent>>,
@@ -121,7 +121,7 @@ pub(crate) fn start_session(
     let initiator = ParticipantId::new(millis, random_bytes());
     let policy = opener.policy;
     let sealed = policy.encryption == EncryptionMode::E2e;
-    let facts = SessionAttributes {
+    let attributes = SessionAttributes {
         id,
         project: Arc::clone(&tunnel.project),
         workspace_id: tunnel.project.state().workspace_id.clone(),
@@ -140,17 +140,17 @@ pub(crate) fn start_session(
     };
     let session = tty::managed::Session::new(new, now);
     let meta = Meta {
-        project_id: Arc::clone(&facts.project.id),
-        session: resource::session(&facts, &session, None, true),
-        tunnel: Arc::clone(&facts.tunnel),
+        project_id: Arc::clone(&attributes.project.id),
+        session: resource::session(&attributes, &session, None, true),
+        tunnel: Arc::clone(&attributes.tunnel),
         sealed,
     };
     let recording = match core.terminals.recorder.start(&meta) {
         Ok(recording) => recording,
-        Err(not) => return Err(Box::new((not, record))),
+        Err(error) => return Err(Box::new((error, record))),
     };
     let around = (Arc::clone(&core.clock), Arc::clone(&core.live));
-    let (session, seat) = RunningSession::new(facts, session, initiator, recording, around);
+    let (session, seat) = RunningSession::new(attributes, session, initiator, recording, around);
     let session = Arc::new(session);
     place.insert(&session);
     // The event is sent after the session can be found.

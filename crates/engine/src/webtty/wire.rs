@@ -16,7 +16,8 @@ use tty::message::{self, Kind, MessageError, limits::MAX_MESSAGE};
 use types::webtty::Transport;
 
 /// Messages that a peer sends, in order. It ends when the peer closes. Cancel safe.
-pub(crate) type Source<'a> = Pin<Box<dyn Stream<Item = Result<Kind, ConnectionError>> + Send + 'a>>;
+pub(crate) type MessageSource<'a> =
+    Pin<Box<dyn Stream<Item = Result<Kind, ConnectionError>> + Send + 'a>>;
 
 /// Messages to a peer.
 pub(crate) type MessageSink<'a> =
@@ -59,7 +60,7 @@ impl ConnectionError {
 
 /// A connection to a server or a participant.
 pub(crate) struct Peer<'a> {
-    pub(crate) source: Source<'a>,
+    pub(crate) source: MessageSource<'a>,
     pub(crate) sink: MessageSink<'a>,
     pub(crate) transport: Transport,
 }
@@ -84,7 +85,7 @@ impl<'a> Peer<'a> {
         let (sink, source) = socket.split();
         let source = source.filter_map(|received| {
             ready(match received {
-                Ok(Message::Binary(bytes)) => Some(read(bytes)),
+                Ok(Message::Binary(bytes)) => Some(decode_message(bytes)),
                 Ok(Message::Text(_)) => Some(Err(ConnectionError::Text)),
                 // The library answers pings, and nothing follows a close.
                 Ok(_) => None,
@@ -94,9 +95,9 @@ impl<'a> Peer<'a> {
                 Err(error) => Some(Err(error.into())),
             })
         });
-        let sink = sink.with(|say| {
-            ready(match say {
-                OutgoingMessage::Message(kind) => write(&kind).map(Message::Binary),
+        let sink = sink.with(|message| {
+            ready(match message {
+                OutgoingMessage::Message(kind) => encode_message(&kind).map(Message::Binary),
                 OutgoingMessage::Farewell => {
                     Ok(Message::Close(Some(tungstenite::protocol::CloseFrame {
                         code: CloseCode::Normal,
@@ -117,15 +118,15 @@ impl<'a> Peer<'a> {
         let (sink, source) = socket.split();
         let source = source.filter_map(|received| {
             ready(match received {
-                Ok(ws::Message::Binary(bytes)) => Some(read(bytes)),
+                Ok(ws::Message::Binary(bytes)) => Some(decode_message(bytes)),
                 Ok(ws::Message::Text(_)) => Some(Err(ConnectionError::Text)),
                 Ok(_) => None,
                 Err(error) => Some(Err(error.into())),
             })
         });
-        let sink = sink.with(|say| {
-            ready(match say {
-                OutgoingMessage::Message(kind) => write(&kind).map(ws::Message::Binary),
+        let sink = sink.with(|message| {
+            ready(match message {
+                OutgoingMessage::Message(kind) => encode_message(&kind).map(ws::Message::Binary),
                 OutgoingMessage::Farewell => Ok(ws::Message::Close(Some(ws::CloseFrame {
                     code: ws::close_code::NORMAL,
                     reason: CLOSE_REASON.into(),
@@ -150,11 +151,11 @@ pub(crate) fn config() -> tungstenite::protocol::WebSocketConfig {
         .write_buffer_size(BUFFER_SIZE)
 }
 
-fn read(bytes: Bytes) -> Result<Kind, ConnectionError> {
+fn decode_message(bytes: Bytes) -> Result<Kind, ConnectionError> {
     Ok(message::decode(bytes)?)
 }
 
-fn write(kind: &Kind) -> Result<Bytes, ConnectionError> {
+fn encode_message(kind: &Kind) -> Result<Bytes, ConnectionError> {
     Ok(message::encode(kind)?)
 }
 
@@ -178,10 +179,10 @@ impl Encoder<OutgoingMessage> for FrameCodec {
 
     fn encode(
         &mut self,
-        say: OutgoingMessage,
+        message: OutgoingMessage,
         bytes: &mut BytesMut,
     ) -> Result<(), ConnectionError> {
-        if let OutgoingMessage::Message(kind) = say {
+        if let OutgoingMessage::Message(kind) = message {
             bytes.extend_from_slice(&frame::encode(&kind)?);
         }
         Ok(())

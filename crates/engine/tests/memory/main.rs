@@ -67,7 +67,7 @@ mod slow_visitors {
                 .get(&format!("/bytes/{len}"), tunnel.hostname())
                 .await;
             assert_eq!((answer.status, answer.body.len()), (200, len));
-            assert!(answer.whole);
+            assert!(answer.is_complete);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::fields::Slots;
 /// Finds the payload in a chunked body, for any split of the bytes over the calls.
 #[derive(Debug, Clone)]
 pub struct ChunkScanner {
-    at: ChunkState,
+    state: ChunkState,
 }
 
 /// The meaning of the next byte.
@@ -47,7 +47,7 @@ enum ChunkState {
 impl ChunkScanner {
     /// Starts before the first chunk.
     pub fn new() -> Self {
-        Self { at: AT_SIZE }
+        Self { state: SIZE_START }
     }
 
     /// Reads the next part from the start of `buf`: at most one run of payload, with all framing
@@ -57,7 +57,8 @@ impl ChunkScanner {
     /// buffer and must be passed again, so the buffer needs space for
     /// [`TRAILER_BYTES`](crate::TRAILER_BYTES).
     pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BodyError> {
-        self.scan(buf).inspect_err(|_| self.at = ChunkState::Broken)
+        self.scan(buf)
+            .inspect_err(|_| self.state = ChunkState::Broken)
     }
 
     /// Reads as much as `buf` contains.
@@ -97,7 +98,7 @@ impl ChunkScanner {
         let mut data = 0..0;
         let mut position = 0;
         while let Some(byte) = buf.get(position).copied() {
-            self.at = match self.at {
+            self.state = match self.state {
                 ChunkState::Size { digits, size } => {
                     position += 1;
                     read_size_byte(byte, digits, size)?
@@ -131,7 +132,7 @@ impl ChunkScanner {
                 }
                 ChunkState::DataLineFeed if byte == b'\n' => {
                     position += 1;
-                    AT_SIZE
+                    SIZE_START
                 }
                 ChunkState::DataReturn | ChunkState::DataLineFeed => {
                     return Err(BodyError::Malformed("a chunk is longer than its size"));
@@ -139,7 +140,7 @@ impl ChunkScanner {
                 ChunkState::Trailers { seen } => {
                     let section = buf.get(position..).unwrap_or_default();
                     let Some(len) = section_len(section, seen)? else {
-                        self.at = ChunkState::Trailers {
+                        self.state = ChunkState::Trailers {
                             seen: section.len(),
                         };
                         break;
@@ -149,7 +150,7 @@ impl ChunkScanner {
                         // data.
                         break;
                     }
-                    self.at = ChunkState::Done;
+                    self.state = ChunkState::Done;
                     let consumed = position + len;
                     let state = if len == EMPTY_SECTION {
                         BodyState::Done
@@ -168,7 +169,7 @@ impl ChunkScanner {
                 }
             };
         }
-        let state = if matches!(self.at, ChunkState::Done) {
+        let state = if matches!(self.state, ChunkState::Done) {
             BodyState::Done
         } else {
             BodyState::More
@@ -224,7 +225,7 @@ fn section_len(section: &[u8], seen: usize) -> Result<Option<usize>, BodyError> 
     Ok(end)
 }
 
-const AT_SIZE: ChunkState = ChunkState::Size { digits: 0, size: 0 };
+const SIZE_START: ChunkState = ChunkState::Size { digits: 0, size: 0 };
 
 /// Enough for 64 bits.
 const SIZE_DIGITS: u8 = 16;

@@ -22,8 +22,8 @@ pub fn parse_trailers<'b>(
     section: &'b [u8],
     slots: &'b mut Slots,
 ) -> Result<Fields<'b>, BodyError> {
-    let mut room = [EMPTY_HEADER; TRAILER_FIELDS];
-    let headers = match httparse::parse_headers(section, &mut room) {
+    let mut header_buffer = [EMPTY_HEADER; TRAILER_FIELDS];
+    let headers = match httparse::parse_headers(section, &mut header_buffer) {
         Ok(Status::Complete((len, headers))) if len == section.len() => headers,
         _ => return Err(BodyError::Malformed("the trailer section is malformed")),
     };

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    exchange::{ExchangeKind, Message, MessageSender},
+    exchange::{Message, MessageKind, MessageSender},
     limits::MESSAGE_BYTES,
     store,
 };
@@ -65,9 +65,9 @@ impl Frames {
 impl Frame {
     pub(super) fn into_message(self, from: MessageSender, at: Timestamp) -> Message {
         let what = if self.flags & TRAILERS == 0 {
-            ExchangeKind::Grpc
+            MessageKind::Grpc
         } else {
-            ExchangeKind::Trailers
+            MessageKind::Trailers
         };
         let compressed = self.flags & COMPRESSED != 0;
         store::message(at, from, what, self.kept, self.size, compressed)

@@ -161,8 +161,8 @@ impl Http1 {
     }
 
     /// As [`ended`](Self::ended), for bytes that cannot be decoded.
-    pub(super) fn decode_failed(&mut self, told: &str, store: &mut Store, now: Timestamp) {
-        self.ended(Some(told), store, now);
+    pub(super) fn decode_failed(&mut self, message: &str, store: &mut Store, now: Timestamp) {
+        self.ended(Some(message), store, now);
     }
 
     fn request_head<'b>(
@@ -333,12 +333,12 @@ impl Http1 {
     }
 
     fn response_finished(&mut self, trailers: Fields, store: &mut Store, now: Timestamp) {
-        let Some(mut asked) = self.pending_requests.pop_front() else {
+        let Some(mut pending) = self.pending_requests.pop_front() else {
             return;
         };
-        asked.flow.finished(trailers, None, store, now);
-        if asked.body_incomplete {
-            self.answered_early = Some(asked.flow);
+        pending.flow.finished(trailers, None, store, now);
+        if pending.body_incomplete {
+            self.answered_early = Some(pending.flow);
         }
     }
 }

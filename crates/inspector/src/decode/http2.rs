@@ -32,10 +32,10 @@ pub(super) struct Http2 {
 
 struct Stream {
     flow: Flow,
-    asked: bool,
-    answered: bool,
+    request_ended: bool,
+    has_response: bool,
     /// The response is complete, but the request may continue.
-    done: bool,
+    response_ended: bool,
 }
 
 /// One direction.
@@ -66,13 +66,13 @@ struct Block {
 impl Default for Side {
     fn default() -> Self {
         let mut hpack = Hpack::new();
-        hpack.set_max_allowed_table_size(TABLE);
+        hpack.set_max_allowed_table_size(DEFAULT_TABLE_SIZE);
         Self {
             buffered: Vec::new(),
             data: None,
             block: None,
             hpack,
-            table: TABLE,
+            table: DEFAULT_TABLE_SIZE,
         }
     }
 }
@@ -86,7 +86,7 @@ struct Frame {
     stream: u32,
 }
 
-/// Receiver of the exchanges' events.
+/// Destination of decoded events: the store, and the origin of new exchanges.
 struct ExchangeSink<'s> {
     origin: Option<&'s Origin>,
     store: &'s mut Store,
@@ -142,13 +142,13 @@ impl Http2 {
         &mut self,
         from: MessageSender,
         mut bytes: &[u8],
-        scene: &mut ExchangeSink<'_>,
+        sink: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         loop {
             if let Some(data) = self.side(from).data.take() {
                 let (here, rest) = bytes.split_at(data.left.min(bytes.len()));
                 bytes = rest;
-                if !self.data(from, data, here, scene) {
+                if !self.data(from, data, here, sink) {
                     return Ok(());
                 }
             }
@@ -171,12 +171,12 @@ impl Http2 {
             let Some(frame) = Frame::read(&side.buffered) else {
                 continue;
             };
-            if side.buffered.len() < FRAME_HEAD + frame.held_length() {
+            if side.buffered.len() < FRAME_HEAD + frame.buffered_length() {
                 continue;
             }
             let held = std::mem::take(&mut side.buffered);
             let payload = held.get(FRAME_HEAD..).unwrap_or_default();
-            self.frame(from, frame, payload, scene)?;
+            self.frame(from, frame, payload, sink)?;
         }
     }
 
@@ -185,7 +185,7 @@ impl Http2 {
         from: MessageSender,
         frame: Frame,
         payload: &[u8],
-        scene: &mut ExchangeSink<'_>,
+        sink: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         if self.side(from).block.is_some() && frame.kind != CONTINUATION {
             return Err("an incomplete HTTP/2 head");
@@ -210,7 +210,7 @@ impl Http2 {
                     bytes: unpadded(frame, payload)?.to_vec(),
                     last: frame.has(END_STREAM),
                 };
-                self.block(from, frame, block, scene)
+                self.block(from, frame, block, sink)
             }
             CONTINUATION => {
                 let mut block = self.side(from).block.take();
@@ -218,11 +218,11 @@ impl Http2 {
                 let mut block =
                     block.ok_or("an HTTP/2 CONTINUATION frame without a HEADERS frame")?;
                 block.bytes.extend_from_slice(payload);
-                self.block(from, frame, block, scene)
+                self.block(from, frame, block, sink)
             }
             RST_STREAM => {
                 let code = payload.first_chunk().map(|code| u32::from_be_bytes(*code));
-                self.reset(from, frame.stream, code.unwrap_or_default(), scene);
+                self.reset(from, frame.stream, code.unwrap_or_default(), sink);
                 Ok(())
             }
             SETTINGS if !frame.has(ACK) => {
@@ -258,14 +258,14 @@ impl Http2 {
         from: MessageSender,
         mut data: Data,
         here: &[u8],
-        scene: &mut ExchangeSink<'_>,
+        sink: &mut ExchangeSink<'_>,
     ) -> bool {
         let payload = data.left - data.padding;
         let payload_bytes = here.get(..payload).unwrap_or(here);
         data.left -= here.len();
         data.padding = data.padding.min(data.left);
         let over = data.left == 0;
-        let (store, now) = (&mut *scene.store, scene.now);
+        let (store, now) = (&mut *sink.store, sink.now);
         if let Some(stream) = self.streams.get_mut(&data.stream) {
             match from {
                 MessageSender::Visitor => stream.flow.request_body(payload_bytes, store, now),
@@ -273,7 +273,7 @@ impl Http2 {
             }
         }
         if over && data.last {
-            self.side_ends(from, data.stream, Fields::default(), scene);
+            self.end_direction(from, data.stream, Fields::default(), sink);
         } else if !over {
             self.side(from).data = Some(data);
         }
@@ -285,7 +285,7 @@ impl Http2 {
         from: MessageSender,
         frame: Frame,
         block: Block,
-        scene: &mut ExchangeSink<'_>,
+        sink: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         if block.bytes.len() > HEAD_BYTES {
             return Err("an HTTP/2 head that is too large");
@@ -295,9 +295,9 @@ impl Http2 {
             side.block = Some(block);
             return Ok(());
         }
-        let mut read = Fieldset::default();
+        let mut read = DecodedHeaders::default();
         // An index of one byte may expand to kilobytes.
-        let mut capacity = MAX_UNFOLDED;
+        let mut capacity = MAX_DECODED_BYTES;
         side.hpack
             .decode_with_cb(&block.bytes, |name, value| {
                 let size = name.len() + value.len();
@@ -308,24 +308,24 @@ impl Http2 {
             })
             .map_err(|_| "an HTTP/2 head that cannot be decompressed")?;
         match from {
-            MessageSender::Visitor => self.request(&block, read, scene),
-            MessageSender::Service => self.response(&block, read, scene),
+            MessageSender::Visitor => self.request(&block, read, sink),
+            MessageSender::Service => self.response(&block, read, sink),
         }
     }
 
     fn request(
         &mut self,
         block: &Block,
-        read: Fieldset,
-        scene: &mut ExchangeSink<'_>,
+        read: DecodedHeaders,
+        sink: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         if self.streams.contains_key(&block.stream) {
             if block.last {
-                self.side_ends(MessageSender::Visitor, block.stream, read.fields, scene);
+                self.end_direction(MessageSender::Visitor, block.stream, read.fields, sink);
             }
             return Ok(());
         }
-        let Some(origin) = scene.origin else {
+        let Some(origin) = sink.origin else {
             return Ok(());
         };
         if self.streams.len() >= PENDING_REQUESTS {
@@ -342,20 +342,20 @@ impl Http2 {
             version: Version::Http2,
             fields: read.fields,
         };
-        let flow = Flow::begin(origin, request, scene.store, scene.now);
+        let flow = Flow::begin(origin, request, sink.store, sink.now);
         let stream = Stream {
             flow,
-            asked: false,
-            answered: false,
-            done: false,
+            request_ended: false,
+            has_response: false,
+            response_ended: false,
         };
         self.streams.insert(block.stream, stream);
         if block.last {
-            self.side_ends(
+            self.end_direction(
                 MessageSender::Visitor,
                 block.stream,
                 Fields::default(),
-                scene,
+                sink,
             );
         }
         Ok(())
@@ -364,15 +364,15 @@ impl Http2 {
     fn response(
         &mut self,
         block: &Block,
-        read: Fieldset,
-        scene: &mut ExchangeSink<'_>,
+        read: DecodedHeaders,
+        sink: &mut ExchangeSink<'_>,
     ) -> Result<(), DecodeError> {
         let Some(stream) = self.streams.get_mut(&block.stream) else {
             return Ok(());
         };
-        if stream.answered {
+        if stream.has_response {
             if block.last {
-                self.side_ends(MessageSender::Service, block.stream, read.fields, scene);
+                self.end_direction(MessageSender::Service, block.stream, read.fields, sink);
             }
             return Ok(());
         }
@@ -380,7 +380,7 @@ impl Http2 {
         if status < 200 {
             return Ok(());
         }
-        stream.answered = true;
+        stream.has_response = true;
         let mut trailers = Fields::default();
         if block.last {
             // gRPC responses without messages have their status here.
@@ -396,42 +396,40 @@ impl Http2 {
             version: Version::Http2,
             fields: read.fields,
         };
-        stream
-            .flow
-            .response_started(response, scene.store, scene.now);
+        stream.flow.response_started(response, sink.store, sink.now);
         if block.last {
-            self.side_ends(MessageSender::Service, block.stream, trailers, scene);
+            self.end_direction(MessageSender::Service, block.stream, trailers, sink);
         }
         Ok(())
     }
 
-    fn side_ends(
+    fn end_direction(
         &mut self,
         from: MessageSender,
         id: u32,
         trailers: Fields,
-        scene: &mut ExchangeSink<'_>,
+        sink: &mut ExchangeSink<'_>,
     ) {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
-        let (store, now) = (&mut *scene.store, scene.now);
+        let (store, now) = (&mut *sink.store, sink.now);
         match from {
             MessageSender::Visitor => {
-                stream.asked = true;
+                stream.request_ended = true;
                 stream.flow.request_finished(trailers, store, now);
             }
             MessageSender::Service => {
-                stream.done = true;
+                stream.response_ended = true;
                 stream.flow.finished(trailers, None, store, now);
             }
         }
-        if stream.asked && stream.done {
+        if stream.request_ended && stream.response_ended {
             self.streams.remove(&id);
         }
     }
 
-    fn reset(&mut self, from: MessageSender, id: u32, code: u32, scene: &mut ExchangeSink<'_>) {
+    fn reset(&mut self, from: MessageSender, id: u32, code: u32, sink: &mut ExchangeSink<'_>) {
         let Some(mut stream) = self.streams.remove(&id) else {
             return;
         };
@@ -440,7 +438,7 @@ impl Http2 {
             MessageSender::Service => "the service",
         };
         let message = format!("{who} reset the stream ({})", error_name(code));
-        let (store, now) = (&mut *scene.store, scene.now);
+        let (store, now) = (&mut *sink.store, sink.now);
         // After a complete response, the reset only cancels the rest of the request, which is not
         // an error.
         stream
@@ -474,7 +472,7 @@ impl Frame {
     }
 
     /// Number of payload bytes that are buffered before the frame is handled.
-    fn held_length(self) -> usize {
+    fn buffered_length(self) -> usize {
         if self.kind == DATA {
             self.pad_length()
         } else {
@@ -483,7 +481,7 @@ impl Frame {
     }
 }
 
-/// Removes padding and priority from a header block.
+/// Removes padding and priority from the payload of a HEADERS frame.
 fn unpadded(frame: Frame, payload: &[u8]) -> Result<&[u8], DecodeError> {
     const ONLY_PADDING: DecodeError = "an HTTP/2 frame of padding alone";
     let (padding, rest) = if frame.has(PADDED) {
@@ -499,7 +497,7 @@ fn unpadded(frame: Frame, payload: &[u8]) -> Result<&[u8], DecodeError> {
 
 /// A decoded header block.
 #[derive(Default)]
-struct Fieldset {
+struct DecodedHeaders {
     method: String,
     path: String,
     authority: Option<String>,
@@ -507,7 +505,7 @@ struct Fieldset {
     fields: Fields,
 }
 
-impl Fieldset {
+impl DecodedHeaders {
     fn push(&mut self, name: &[u8], value: &[u8]) {
         let words = || text(value).into_owned();
         match name {
@@ -558,8 +556,8 @@ const PRIORITY: u8 = 0x20;
 const HEADER_TABLE_SIZE: u8 = 1;
 
 /// Default of `SETTINGS_HEADER_TABLE_SIZE` (RFC 9113 §6.5.2).
-const TABLE: usize = 4096;
-/// Common servers allow no more, and each connection has two tables.
+const DEFAULT_TABLE_SIZE: usize = 4096;
+/// Maximum table size. Common servers allow no more, and each connection has two tables.
 const MAX_TABLE: usize = 64 * 1024;
 /// Maximum number of recorded bytes of one header block.
-const MAX_UNFOLDED: usize = 2 * HEAD_BYTES;
+const MAX_DECODED_BYTES: usize = 2 * HEAD_BYTES;

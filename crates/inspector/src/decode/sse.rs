@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::{
-    exchange::{ExchangeKind, Message, MessageSender},
+    exchange::{Message, MessageKind, MessageSender},
     limits::MESSAGE_BYTES,
     store,
 };
@@ -13,9 +13,9 @@ use crate::{
 pub(super) struct Events {
     line: Vec<u8>,
     /// Number of bytes of the line that were not recorded.
-    beyond: u64,
-    after_return: bool,
-    began: bool,
+    unrecorded_bytes: u64,
+    is_after_cr: bool,
+    has_first_line: bool,
     event: Event,
 }
 
@@ -37,15 +37,15 @@ impl Events {
                 _ => (None, piece),
             };
             // The second byte of a CRLF that was split.
-            let half = self.after_return && end == Some(b'\n') && line.is_empty();
-            self.after_return = end == Some(b'\r');
+            let half = self.is_after_cr && end == Some(b'\n') && line.is_empty();
+            self.is_after_cr = end == Some(b'\r');
             if half {
                 continue;
             }
             let capacity = LINE_BYTES.saturating_sub(self.line.len());
             let kept = line.get(..capacity).unwrap_or(line);
             self.line.extend_from_slice(kept);
-            self.beyond += (line.len() - kept.len()) as u64;
+            self.unrecorded_bytes += (line.len() - kept.len()) as u64;
             if end.is_some() {
                 self.end_line(&mut each);
             }
@@ -54,9 +54,9 @@ impl Events {
 
     fn end_line(&mut self, each: &mut impl FnMut(Event)) {
         let mut line = std::mem::take(&mut self.line);
-        let beyond = std::mem::take(&mut self.beyond);
-        if !std::mem::replace(&mut self.began, true) && line.starts_with(MARK) {
-            line.drain(..MARK.len());
+        let beyond = std::mem::take(&mut self.unrecorded_bytes);
+        if !std::mem::replace(&mut self.has_first_line, true) && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
         }
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
@@ -75,8 +75,8 @@ impl Events {
         };
         let event = &mut self.event;
         match name {
-            b"event" => event.name = short(value),
-            b"id" => event.id = Some(short(value)),
+            b"event" => event.name = truncated(value),
+            b"id" => event.id = Some(truncated(value)),
             b"data" => {
                 if event.lines > 0 && event.data.len() < MESSAGE_BYTES {
                     event.data.push(b'\n');
@@ -97,7 +97,7 @@ impl Events {
 impl Event {
     pub(super) fn into_message(self, at: Timestamp) -> Message {
         let words = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let what = ExchangeKind::Event {
+        let what = MessageKind::Event {
             name: if self.name.is_empty() {
                 "message".to_owned()
             } else {
@@ -116,18 +116,18 @@ impl Event {
     }
 }
 
-fn short(value: &[u8]) -> Vec<u8> {
+fn truncated(value: &[u8]) -> Vec<u8> {
     value.get(..NAME_BYTES).unwrap_or(value).to_vec()
 }
 
-/// The recorded part of a message, and the name of the field.
+/// Recorded bytes of a line: those of a message, and the name of the field.
 const LINE_BYTES: usize = MESSAGE_BYTES + 64;
 
 /// Names and ids are displayed on one line.
 const NAME_BYTES: usize = 256;
 
 /// A byte order mark, which may be at the start of the stream.
-const MARK: &[u8] = b"\xEF\xBB\xBF";
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 #[cfg(test)]
 mod tests {
@@ -143,6 +143,6 @@ mod tests {
             });
         }
         assert_eq!(events.line.len(), 64 * 1024 + 64);
-        assert_eq!(events.line.len() as u64 + events.beyond, 180_000);
+        assert_eq!(events.line.len() as u64 + events.unrecorded_bytes, 180_000);
     }
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Hint, Kind,
-    exchange::{ExchangeKind, MessageSender},
+    exchange::{MessageKind, MessageSender},
     limits::{BODY_BYTES, MAX_BYTES, MAX_EXCHANGES, MESSAGES},
 };
 
@@ -97,7 +97,7 @@ fn consecutive_exchanges_on_a_connection_are_separate() {
         .iter()
         .map(|exchange| {
             let summary = &exchange.summary;
-            assert_eq!((summary.took.is_some(), &summary.error), (true, &None));
+            assert_eq!((summary.duration.is_some(), &summary.error), (true, &None));
             (
                 summary.method.to_string(),
                 summary.path.to_string(),
@@ -161,7 +161,7 @@ fn truncated_exchanges_have_an_error() {
         let store = follow(&passing(&[(Visitor, &get("/")), (Service, told)]));
         let summary = &store.get(1).unwrap().summary;
         assert_eq!(summary.error.as_deref(), Some(error));
-        assert!(summary.took.is_some());
+        assert!(summary.duration.is_some());
     }
 }
 
@@ -256,16 +256,16 @@ fn websocket_messages_are_assembled() {
         .iter()
         .map(|one| (one.from, one.what.clone(), one.kept.len(), one.size))
         .collect();
-    let close = || ExchangeKind::Close { code: Some(1000) };
+    let close = || MessageKind::Close { code: Some(1000) };
     assert_eq!(
         messages,
         [
-            (Visitor, ExchangeKind::Text, 5, 5),
-            (Service, ExchangeKind::Ping, 1, 1),
-            (Service, ExchangeKind::Text, 8, 8),
-            (Visitor, ExchangeKind::Pong, 1, 1),
-            (Service, ExchangeKind::Binary, 300, 300),
-            (Visitor, ExchangeKind::Text, 0, 0),
+            (Visitor, MessageKind::Text, 5, 5),
+            (Service, MessageKind::Ping, 1, 1),
+            (Service, MessageKind::Text, 8, 8),
+            (Visitor, MessageKind::Pong, 1, 1),
+            (Service, MessageKind::Binary, 300, 300),
+            (Visitor, MessageKind::Text, 0, 0),
             (Visitor, close(), 3, 3),
             (Service, close(), 0, 0),
         ]
@@ -376,7 +376,7 @@ fn events_are_parsed_as_in_browsers() {
         .messages
         .iter()
         .map(|one| {
-            let ExchangeKind::Event { name, event_id } = one.what.clone() else {
+            let MessageKind::Event { name, event_id } = one.what.clone() else {
                 panic!("{one:?}");
             };
             (
@@ -566,6 +566,6 @@ proptest! {
         }
         let store = follow(&passing);
         prop_assert!(store.bytes() <= MAX_BYTES);
-        prop_assert!(store.iter().all(|one| one.summary.took.is_some()));
+        prop_assert!(store.iter().all(|one| one.summary.duration.is_some()));
     }
 }

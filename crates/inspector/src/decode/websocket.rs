@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::DecodeError;
 use crate::{
-    exchange::{ExchangeKind, Fields, MessageSender},
+    exchange::{Fields, MessageKind, MessageSender},
     limits::{INFLATED_BYTES, MESSAGE_BYTES},
     store::{self, Store},
 };
@@ -18,9 +18,11 @@ pub(super) struct WebSocket {
 }
 
 impl WebSocket {
-    /// `agreed` are the header fields of the 101.
-    pub(super) fn new(id: Option<u64>, agreed: &Fields) -> Self {
-        let extension = agreed.get("sec-websocket-extensions").unwrap_or_default();
+    /// `response_fields` are the header fields of the 101 response.
+    pub(super) fn new(id: Option<u64>, response_fields: &Fields) -> Self {
+        let extension = response_fields
+            .get("sec-websocket-extensions")
+            .unwrap_or_default();
         let deflates = extension
             .split(',')
             .any(|one| one.split(';').next().map(str::trim) == Some("permessage-deflate"));
@@ -78,7 +80,7 @@ struct Sink<'s> {
 }
 
 impl Sink<'_> {
-    fn message(&mut self, what: ExchangeKind, kept: Vec<u8>, size: u64, compressed: bool) {
+    fn message(&mut self, what: MessageKind, kept: Vec<u8>, size: u64, compressed: bool) {
         if let Some(id) = self.id {
             let message = store::message(self.now, self.from, what, kept, size, compressed);
             self.store.message(id, message);
@@ -113,7 +115,7 @@ struct Data {
     /// Size as transferred.
     size: u64,
     inflated: Option<u64>,
-    /// The bytes stay compressed.
+    /// True if the bytes cannot be decompressed and stay compressed.
     compressed: bool,
 }
 
@@ -143,7 +145,7 @@ impl Messages {
             if opcode >= CLOSE {
                 self.control.extend_from_slice(&plain);
             } else {
-                self.take(&plain);
+                self.append_payload(&plain);
             }
             if !over {
                 return Ok(());
@@ -215,7 +217,7 @@ impl Messages {
         Ok(())
     }
 
-    fn take(&mut self, plain: &[u8]) {
+    fn append_payload(&mut self, plain: &[u8]) {
         let Some(data) = &mut self.data else {
             return;
         };
@@ -252,9 +254,9 @@ impl Messages {
             }
         }
         let what = if data.text {
-            ExchangeKind::Text
+            MessageKind::Text
         } else {
-            ExchangeKind::Binary
+            MessageKind::Binary
         };
         let size = data.inflated.unwrap_or(data.size);
         sink.message(what, data.kept, size, data.compressed);
@@ -266,10 +268,10 @@ impl Messages {
             CLOSE => {
                 let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
                 payload.drain(..if code.is_some() { 2 } else { payload.len() });
-                ExchangeKind::Close { code }
+                MessageKind::Close { code }
             }
-            PING => ExchangeKind::Ping,
-            _ => ExchangeKind::Pong,
+            PING => MessageKind::Ping,
+            _ => MessageKind::Pong,
         };
         let size = payload.len() as u64;
         sink.message(what, payload, size, false);

@@ -16,14 +16,14 @@ pub(crate) struct DisplayedBody {
     /// The removed content coding, such as `gzip`.
     pub(crate) decoded: Option<String>,
     /// True if the body is longer than shown.
-    pub(crate) cut: bool,
+    pub(crate) is_truncated: bool,
     /// Reason why an encoded body is shown undecoded.
     pub(crate) decode_error: Option<String>,
 }
 
 /// Removes the content codings of a body, the last applied one first.
 pub(crate) fn decode_body(fields: &Fields, body: &Body) -> DisplayedBody {
-    let cut = !body.whole || body.size > body.kept.len() as u64;
+    let cut = !body.is_complete || body.size > body.kept.len() as u64;
     let coding = fields.get("content-encoding").unwrap_or_default().trim();
     decode(coding, &body.kept, cut)
 }
@@ -33,7 +33,7 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
     let mut displayed = DisplayedBody {
         bytes: bytes.to_vec(),
         decoded: None,
-        cut,
+        is_truncated: cut,
         decode_error: None,
     };
     let codings: Vec<_> = coding
@@ -49,16 +49,16 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
         return displayed;
     }
     for one in codings.iter().rev() {
-        match unfold(one, &displayed.bytes) {
+        match decompress(one, &displayed.bytes) {
             Ok((unfolded, more)) => {
                 displayed.bytes = unfolded;
-                displayed.cut |= more;
+                displayed.is_truncated |= more;
             }
             Err(trouble) => {
                 return DisplayedBody {
                     bytes: bytes.to_vec(),
                     decoded: None,
-                    cut,
+                    is_truncated: cut,
                     decode_error: Some(trouble),
                 };
             }
@@ -70,7 +70,7 @@ pub(crate) fn decode(coding: &str, bytes: &[u8], cut: bool) -> DisplayedBody {
 
 /// Decompresses up to the limit; true if there is more. Truncated input is shown as far as it can
 /// be decoded.
-fn unfold(coding: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool), String> {
+fn decompress(coding: &str, bytes: &[u8]) -> Result<(Vec<u8>, bool), String> {
     match coding {
         "gzip" | "x-gzip" => bounded(MultiGzDecoder::new(bytes)),
         // The standard requires a zlib header, but some servers leave it out.
@@ -106,7 +106,7 @@ fn bounded(mut reader: impl Read) -> Result<(Vec<u8>, bool), String> {
     }
 }
 
-/// More than one coding is rare; hundreds are an attack on the reader.
+/// Maximum number of codings. More than one is rare; hundreds are an attack on the reader.
 const MAX_CODINGS: usize = 4;
 
 const BUFFER: usize = 4096;
@@ -152,7 +152,7 @@ mod tests {
         ] {
             let body = decode(coding, &bytes, false);
             assert_eq!(body.bytes, plain, "{coding}: {:?}", body.decode_error);
-            assert!(!body.cut && body.decoded.is_some());
+            assert!(!body.is_truncated && body.decoded.is_some());
         }
         let body = decode("br", &brotli, false);
         assert_eq!(body.bytes, plain, "{:?}", body.decode_error);
@@ -163,7 +163,7 @@ mod tests {
         let bomb = gzip(&vec![0; 50 * SHOWN_BYTES]);
         let body = decode("gzip", &bomb, false);
         assert_eq!(body.bytes.len(), SHOWN_BYTES);
-        assert!(body.cut);
+        assert!(body.is_truncated);
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
                 .collect::<Vec<_>>(),
         );
         let body = decode("gzip", &whole[..whole.len() / 2], true);
-        assert!(body.bytes.len() > 1000 && body.cut);
+        assert!(body.bytes.len() > 1000 && body.is_truncated);
         assert_eq!(body.bytes[..8], [0, 0, 0, 0, 1, 0, 0, 0]);
     }
 

@@ -43,7 +43,7 @@ impl Hint {
             return None;
         }
         let shown = content::decode_body(&response.fields, &exchange.response_body);
-        let start = shown.bytes.get(..LOOKED_AT).unwrap_or(&shown.bytes);
+        let start = shown.bytes.get(..SEARCHED_BYTES).unwrap_or(&shown.bytes);
         let words = String::from_utf8_lossy(start);
         let (_, server) = SIGNS
             .iter()
@@ -80,5 +80,5 @@ const SIGNS: &[(&[&str], &str)] = &[
     (&["Blocked hosts"], "Rails"),
 ];
 
-/// Each text appears early: Django's debug page has it in its title.
-const LOOKED_AT: usize = 16 * 1024;
+/// Searched bytes of a body. Each text appears early: Django's debug page has it in its title.
+const SEARCHED_BYTES: usize = 16 * 1024;

@@ -55,7 +55,7 @@ impl ApiError {
         }
     }
 
-    fn gone() -> Self {
+    fn not_stored() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
             "not_found",
@@ -129,18 +129,18 @@ async fn list(State(state): SharedState, Query(wanted): Query<ListQuery>) -> Res
         let found = summaries.into_iter().filter(|summary| {
             // One at a time, because streams wait while the store is locked.
             let exchange = inspector.read(|store| store.get(summary.id).cloned());
-            exchange.is_some_and(|exchange| has(&exchange, &words))
+            exchange.is_some_and(|exchange| contains_words(&exchange, &words))
         });
         found.collect::<Vec<_>>()
     });
     match searched.await {
         Ok(found) => answer(json!({"exchanges": found})).into_response(),
-        Err(_stopped) => ApiError::gone().into_response(),
+        Err(_stopped) => ApiError::not_stored().into_response(),
     }
 }
 
 /// True if the visible parts of an exchange contain these words, in lower case.
-fn has(exchange: &Exchange, words: &str) -> bool {
+fn contains_words(exchange: &Exchange, words: &str) -> bool {
     let within = |text: &str| text.to_lowercase().contains(words);
     let bytes = |bytes: &[u8]| within(&String::from_utf8_lossy(bytes));
     let fields = |fields: &crate::exchange::Fields| {
@@ -217,7 +217,7 @@ async fn messages(
         let fresh: Vec<_> = fresh.take(PAGE).cloned().collect();
         Some((fresh, visitor, service, exchange.removed_messages))
     });
-    let (fresh, visitor, service, forgotten) = found.ok_or_else(ApiError::gone)?;
+    let (fresh, visitor, service, forgotten) = found.ok_or_else(ApiError::not_stored)?;
     let notes = fresh.iter().map(|message| {
         let encoding = match message.from {
             MessageSender::Visitor => &visitor,
@@ -239,9 +239,9 @@ async fn body(
         "request" => content::decode_body(&exchange.request.fields, &exchange.request_body),
         "response" => match &exchange.response {
             Some(response) => content::decode_body(&response.fields, &exchange.response_body),
-            None => return Err(ApiError::gone()),
+            None => return Err(ApiError::not_stored()),
         },
-        _ => return Err(ApiError::gone()),
+        _ => return Err(ApiError::not_stored()),
     };
     // Never with its own media type, because it comes from an untrusted source.
     let kind = (header::CONTENT_TYPE, "application/octet-stream");
@@ -301,7 +301,7 @@ async fn as_har(
     let made = tokio::task::spawn_blocking(move || {
         har::archive(selected.iter(), version, secrets).to_string()
     });
-    let text = made.await.map_err(|_stopped| ApiError::gone())?;
+    let text = made.await.map_err(|_stopped| ApiError::not_stored())?;
     let kind = (header::CONTENT_TYPE, "application/json");
     let saved = (
         header::CONTENT_DISPOSITION,
@@ -345,7 +345,7 @@ fn event(name: &str, data: &Value) -> Event {
 
 fn find(inspector: &Inspector, id: u64) -> Result<Exchange, ApiError> {
     let found = inspector.read(|store| store.get(id).cloned());
-    found.ok_or_else(ApiError::gone)
+    found.ok_or_else(ApiError::not_stored)
 }
 
 fn answer(value: Value) -> impl IntoResponse {
@@ -366,11 +366,11 @@ const PRIVATE: [(header::HeaderName, &str); 3] = [
     ),
 ];
 
-/// A recorded body, in base64 and as JSON, with some space for edits.
+/// Maximum size of changes: a recorded body in base64 and JSON, with space for edits.
 const CHANGES_BYTES: usize = 2 * 1024 * 1024;
 
 /// Messages per response; the page requests the rest.
 const PAGE: usize = 200;
 
-/// Lets both sides notice a broken connection.
+/// Interval of keep-alive comments, so that both sides notice a broken connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);

@@ -27,10 +27,11 @@ pub(super) async fn same_site(request: Request, next: Next) -> Result<Response, 
     let origin = text(headers, header::ORIGIN);
     let foreign_origin = origin.is_some_and(|origin| origin != format!("http://{host}"));
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
-    let top = headers.get("sec-fetch-mode").map(HeaderValue::as_bytes) == Some(b"navigate");
+    let is_navigation =
+        headers.get("sec-fetch-mode").map(HeaderValue::as_bytes) == Some(b"navigate");
     // A link on another site may open the page, which shows nothing without the token.
     let foreign_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
-    if foreign_origin || (foreign_site && !top) {
+    if foreign_origin || (foreign_site && !is_navigation) {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "cross_site",

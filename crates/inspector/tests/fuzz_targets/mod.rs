@@ -15,7 +15,7 @@ pub(crate) fn inspector_stream(bytes: &[u8]) {
     assert!(archive.starts_with('{') && at_once.har("0", false).ends_with('}'));
     let list = at_once.subscribe().list();
     assert!(list.len() <= limits::MAX_EXCHANGES);
-    assert!(list.iter().all(|summary| summary.took.is_some()));
+    assert!(list.iter().all(|summary| summary.duration.is_some()));
 }
 
 fn follow(mut bytes: &[u8], piece: usize) -> Inspector {

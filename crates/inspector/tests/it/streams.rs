@@ -27,7 +27,7 @@ fn joined(inspector: &Inspector) -> (DuplexStream, DuplexStream) {
 /// Waits until an exchange is over.
 async fn over(inspector: &Inspector) -> Summary {
     let mut subscription = inspector.subscribe();
-    let is_over = |summary: &Summary| summary.took.is_some();
+    let is_over = |summary: &Summary| summary.duration.is_some();
     if let Some(summary) = subscription.list().into_iter().find(is_over) {
         return summary;
     }
@@ -116,7 +116,7 @@ async fn http2_of_another_library_is_read() {
             (one.status, one.response_bytes, one.request_bytes),
             (Some(200), 30_000, 10)
         );
-        assert_eq!((&one.error, one.took.is_some()), (&None, true));
+        assert_eq!((&one.error, one.duration.is_some()), (&None, true));
     }
 }
 

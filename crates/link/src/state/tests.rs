@@ -125,9 +125,9 @@ fn items_replace_earlier_ones_and_removals_delete_them() {
 #[test]
 fn revocations_are_deleted_after_their_expiry() {
     let mut state = sample();
-    state.forget_ended(99);
+    state.remove_expired(99);
     assert_eq!(state.items().len(), 5);
-    state.forget_ended(100);
+    state.remove_expired(100);
     assert_eq!(state.items().len(), 4);
 }
 

@@ -55,14 +55,14 @@ async fn a_lost_link_resumes_at_its_position() {
     let platform = FakePlatform::start().await;
     let link = RunningLink::start(&platform, folder.path(), pace());
     link.wait_until_current(&platform).await;
-    platform.set_away(true);
+    platform.set_unavailable(true);
     within(
         "the loss to be seen",
         link.status.wait_until_connected(false),
     )
     .await;
     platform.add_project("aaaaaaaa");
-    platform.set_away(false);
+    platform.set_unavailable(false);
     link.wait_until_current(&platform).await;
     let calls = link.wait_for_calls(|calls| calls.len() == 2).await;
     assert!(matches!(&calls[1], HandlerCall::Change(items) if has_project(items, "aaaaaaaa")));
@@ -84,7 +84,7 @@ async fn malformed_data_ends_the_connection_and_a_full_snapshot_is_requested() {
     let platform = FakePlatform::start().await;
     let link = RunningLink::start(&platform, folder.path(), pace());
     link.wait_until_current(&platform).await;
-    platform.garble();
+    platform.send_invalid_line();
     link.wait_for_calls(|calls| snapshots(calls) == 2).await;
 }
 
@@ -93,15 +93,15 @@ async fn a_silent_platform_is_disconnected_and_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
     let pace = Pace {
-        silence: Duration::from_millis(200),
+        idle_timeout: Duration::from_millis(200),
         ..pace()
     };
     let link = RunningLink::start(&platform, folder.path(), pace);
     link.wait_until_current(&platform).await;
-    platform.set_mute(true);
+    platform.set_silent(true);
     platform.add_project("aaaaaaaa");
-    platform.followed_by(0).await;
-    platform.set_mute(false);
+    platform.wait_for_engines(0).await;
+    platform.set_silent(false);
     link.wait_until_current(&platform).await;
 }
 
@@ -131,9 +131,9 @@ async fn a_refused_secret_is_retried_later() {
     std::fs::write(folder.path().join("token"), platform.secret()).unwrap();
     link.wait_until_current(&platform).await;
     platform.set_refuses(true);
-    platform.followed_by(0).await;
+    platform.wait_for_engines(0).await;
     platform.set_refuses(false);
-    platform.followed_by(1).await;
+    platform.wait_for_engines(1).await;
 }
 
 #[tokio::test]
@@ -142,8 +142,8 @@ async fn updates_for_another_cluster_are_not_applied() {
     let platform = FakePlatform::start().await;
     let (url, secret) = (platform.url(), platform.secret());
     let link = RunningLink::at(&url, secret, folder.path(), pace(), "other.example");
-    platform.followed_by(1).await;
-    platform.followed_by(0).await;
+    platform.wait_for_engines(1).await;
+    platform.wait_for_engines(0).await;
     assert_eq!(link.status.snapshots(), 0);
     link.stop().await;
     let link = RunningLink::start(&platform, folder.path(), pace());
@@ -161,12 +161,12 @@ async fn the_saved_state_is_served_without_the_platform_and_resumed() {
     link.wait_until_current(&platform).await;
     link.stop().await;
 
-    platform.set_away(true);
+    platform.set_unavailable(true);
     let link = RunningLink::start(&platform, folder.path(), pace());
     let calls = link.wait_for_calls(|calls| !calls.is_empty()).await;
     assert!(matches!(&calls[0], HandlerCall::Snapshot(items) if has_project(items, "aaaaaaaa")));
     assert!(!link.status.is_connected());
-    platform.set_away(false);
+    platform.set_unavailable(false);
     platform.add_project("bbbbbbbb");
     link.wait_until_current(&platform).await;
     let calls = link.wait_for_calls(|calls| calls.len() == 2).await;
@@ -181,10 +181,10 @@ async fn a_state_file_that_is_broken_or_of_another_platform_is_not_used() {
     link.wait_until_current(&platform).await;
     link.stop().await;
     let other = FakePlatform::start().await;
-    other.set_away(true);
+    other.set_unavailable(true);
     let link = RunningLink::start(&other, folder.path(), pace());
     assert!(link.ear.told.borrow().is_empty());
-    other.set_away(false);
+    other.set_unavailable(false);
     link.wait_until_current(&other).await;
     link.stop().await;
 
@@ -193,9 +193,9 @@ async fn a_state_file_that_is_broken_or_of_another_platform_is_not_used() {
     let middle = file.len() / 2;
     file[middle] ^= 1;
     std::fs::write(&state, file).unwrap();
-    other.set_away(true);
+    other.set_unavailable(true);
     let link = RunningLink::start(&other, folder.path(), pace());
     assert!(link.ear.told.borrow().is_empty());
-    other.set_away(false);
+    other.set_unavailable(false);
     link.wait_until_current(&other).await;
 }

@@ -108,7 +108,7 @@ fn numbers(platform: &FakePlatform) -> Vec<u32> {
 
 async fn arrives(platform: &FakePlatform, wanted: u32) {
     let is = |record: &Record| number(record).filter(|number| *number == wanted);
-    platform.record(is).await;
+    platform.wait_for_record(is).await;
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_lost_receipt_does_not_duplicate_a_record() {
     platform.lose_receipts(3);
     let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
     reporting.records.push(record(1));
-    platform.reported(4).await;
+    platform.wait_for_reports(4).await;
     reporting.records.push(record(2));
     arrives(&platform, 2).await;
     assert_eq!(numbers(&platform), [1, 2]);
@@ -219,8 +219,8 @@ async fn written_reports_survive_the_process_and_are_delivered_once() {
     platform.lose_receipts(usize::MAX);
     let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
     reporting.records.push(record(1));
-    platform.reported(2).await;
-    platform.set_away(true);
+    platform.wait_for_reports(2).await;
+    platform.set_unavailable(true);
     reporting.records.push(record(2));
     let spool = folder.path().join("reports");
     let files = || std::fs::read_dir(&spool).unwrap().count();
@@ -234,7 +234,7 @@ async fn written_reports_survive_the_process_and_are_delivered_once() {
     reporting.kill().await;
 
     platform.lose_receipts(0);
-    platform.set_away(false);
+    platform.set_unavailable(false);
     let reporting = Reporting::start(&platform, folder.path(), SpoolLimits::default()).await;
     reporting.records.push(record(3));
     arrives(&platform, 3).await;
@@ -257,12 +257,12 @@ async fn a_stop_sends_accepted_records_or_leaves_them_for_the_next_process() {
     reporting.stop().await;
     assert_eq!(numbers(&platform), [1]);
 
-    platform.set_away(true);
+    platform.set_unavailable(true);
     let reporting = Reporting::with(&platform, folder.path(), limits, pace.clone()).await;
     reporting.records.push(record(2));
     reporting.stop().await;
     assert_eq!(numbers(&platform), [1]);
-    platform.set_away(false);
+    platform.set_unavailable(false);
     let reporting = Reporting::with(&platform, folder.path(), limits, pace).await;
     arrives(&platform, 2).await;
     reporting.stop().await;
@@ -273,7 +273,7 @@ async fn a_stop_sends_accepted_records_or_leaves_them_for_the_next_process() {
 async fn records_beyond_the_limit_are_counted_and_no_caller_waits() {
     let folder = tempfile::tempdir().unwrap();
     let platform = FakePlatform::start().await;
-    platform.set_away(true);
+    platform.set_unavailable(true);
     let limits = SpoolLimits {
         batches: 2,
         ..SpoolLimits::default()
@@ -290,7 +290,7 @@ async fn records_beyond_the_limit_are_counted_and_no_caller_waits() {
     let counts = records.counts();
     assert_eq!(counts.waiting + counts.dropped, 10_000);
     assert!(counts.waiting <= 2000, "{counts:?}");
-    platform.set_away(false);
+    platform.set_unavailable(false);
     let reporting = Reporting::start(&platform, folder.path(), limits).await;
     reporting.records.push(record(10_001));
     arrives(&platform, 10_001).await;

@@ -36,11 +36,11 @@ fn has_credential(calls: &[HandlerCall], wanted: &str) -> bool {
 
 /// The items with which a restart without the platform starts.
 async fn restarted(platform: &FakePlatform, folder: &Path) -> Vec<HandlerCall> {
-    platform.set_away(true);
+    platform.set_unavailable(true);
     let link = RunningLink::start(platform, folder, pace());
     let calls = link.ear.told.borrow().clone();
     link.stop().await;
-    platform.set_away(false);
+    platform.set_unavailable(false);
     calls
 }
 

@@ -50,13 +50,13 @@ pub(crate) fn discovery(base_url: &str, local: &[LocalTool]) -> Value {
     if !local.is_empty()
         && let Value::Object(members) = &mut found
     {
-        members.insert("local".to_owned(), beside(local));
+        members.insert("local".to_owned(), local_tools_section(local));
     }
     found
 }
 
 /// The tools of this machine.
-fn beside(local: &[LocalTool]) -> Value {
+fn local_tools_section(local: &[LocalTool]) -> Value {
     let tools: Vec<Value> = local
         .iter()
         .map(|tool| {
@@ -117,7 +117,7 @@ pub(crate) fn openapi(arguments: &Map<String, Value>) -> Result<Value, BadArgume
 }
 
 /// Each operation: path, method, description.
-fn each(document: &Value) -> impl Iterator<Item = (&String, &String, &Value)> {
+fn all_operations(document: &Value) -> impl Iterator<Item = (&String, &String, &Value)> {
     let paths = document.get("paths").and_then(Value::as_object);
     paths.into_iter().flatten().flat_map(|(path, item)| {
         let methods = item.as_object().into_iter().flatten();
@@ -128,7 +128,7 @@ fn each(document: &Value) -> impl Iterator<Item = (&String, &String, &Value)> {
 }
 
 fn operations(document: &Value) -> Vec<Value> {
-    each(document)
+    all_operations(document)
         .map(|(path, method, described)| {
             json!({
                 "operationId": described.get("operationId"),
@@ -142,7 +142,7 @@ fn operations(document: &Value) -> Vec<Value> {
 }
 
 fn operation(document: &Value, id: &str) -> Option<Value> {
-    let (path, method, described) = each(document).find(|(_, _, described)| {
+    let (path, method, described) = all_operations(document).find(|(_, _, described)| {
         described.get("operationId").and_then(Value::as_str) == Some(id)
     })?;
     let mut components = Map::new();

@@ -19,7 +19,7 @@ use tokio_util::codec::{Decoder, FramedRead, FramedWrite, LinesCodec, LinesCodec
 use crate::server::MAX_REQUEST_BYTES;
 use crate::tools;
 
-/// Both directions.
+/// Reader and writer of messages.
 pub(crate) struct Lines<R, W> {
     read: FramedRead<R, BoundedLines>,
     write: Arc<Mutex<FramedWrite<W, LinesCodec>>>,

@@ -63,9 +63,9 @@ impl LocalTool {
 /// Serves the tools of the platform and of this machine until standard input ends.
 ///
 /// # Errors
-/// The input does not start a conversation of the protocol.
+/// The client does not initialize an MCP session.
 pub async fn stdio<B: Backend, L: Local>(server: Server<B>, local: L) -> Result<(), StdioError> {
-    let server = server.beside(Arc::new(local));
+    let server = server.with_local_tools(Arc::new(local));
     let lines = Lines::new(tokio::io::stdin(), tokio::io::stdout());
     let running = serve_server(server, lines)
         .await
@@ -76,7 +76,7 @@ pub async fn stdio<B: Backend, L: Local>(server: Server<B>, local: L) -> Result<
         .map_err(|error| StdioError(error.to_string()))
 }
 
-/// The conversation could not be started, or broke.
+/// The MCP session could not be started, or failed.
 #[derive(Debug)]
 pub struct StdioError(String);
 
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::server::ResponseFuture;
     use crate::tools::live::ProjectName;
-    use crate::tools::terminals::TerminalAsk;
+    use crate::tools::terminals::TerminalRequest;
 
     /// A platform without any requests.
     struct NoPlatform;
@@ -133,7 +133,7 @@ mod tests {
             &self,
             _: ProjectName,
             _: Permission,
-            _: TerminalAsk,
+            _: TerminalRequest,
             _: &Extensions,
         ) -> ResponseFuture {
             Box::pin(std::future::pending())
@@ -157,7 +157,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn concurrent_calls_are_limited() {
         let (calls, mut begun) = watch::channel(0);
-        let server = Server::new(NoPlatform).beside(Arc::new(HangingTool(calls)));
+        let server = Server::new(NoPlatform).with_local_tools(Arc::new(HangingTool(calls)));
         let (theirs, ours) = tokio::io::duplex(1 << 20);
         let (read, write) = split(ours);
         let service = tokio::spawn(serve_server(server, Lines::new(read, write)));
@@ -188,6 +188,6 @@ mod tests {
         service.abort();
     }
 
-    /// Expires immediately when the runtime is idle.
+    /// With Tokio's paused clock, this expires as soon as all tasks wait.
     const WAIT_LIMIT: Duration = Duration::from_mins(1);
 }

@@ -147,7 +147,7 @@ fn is_known(known: &[Argument], name: &str) -> bool {
     known.iter().any(|argument| argument.name == name)
 }
 
-/// Identical creations have the same key, so that a lost response can be requested again without a
+/// Identical creations have the same key, so that a client that lost a response can retry without a
 /// second creation (CP-4a).
 fn derived_key(address: &str, members: &Map<String, Value>) -> Value {
     let text = format!("{address}\n{}", Value::Object(members.clone()));

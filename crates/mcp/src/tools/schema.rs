@@ -40,14 +40,14 @@ pub(crate) fn arguments(tool: &Tool, operation: &Operation) -> &'static [Argumen
             operations.map(move |operation| (tool, operation))
         });
         pairs
-            .map(|(tool, operation)| ((tool.name, operation.id), made(tool, operation)))
+            .map(|(tool, operation)| ((tool.name, operation.id), build_arguments(tool, operation)))
             .collect()
     });
     let known = ALL.get(&(tool.name, operation.id));
     known.map(Vec::as_slice).unwrap_or_default()
 }
 
-fn made(tool: &Tool, operation: &Operation) -> Vec<Argument> {
+fn build_arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
     let mut arguments = Vec::new();
     for name in path_parameters(operation.path) {
         arguments.push(Argument {

@@ -2,7 +2,7 @@
 //!
 //! Most tools are operations of the Engine API, like the lists of live state. Actions that need a
 //! terminal stream (running a command, watching a screen, typing) are performed by the owner of
-//! such streams: [`TerminalAsk`].
+//! such streams: [`TerminalRequest`].
 
 use api::webtty;
 use bytes::Bytes;
@@ -29,9 +29,9 @@ pub(crate) use table::{
 
 /// An action on terminal streams.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TerminalAsk {
+pub struct TerminalRequest {
     /// The action.
-    pub act: TerminalAct,
+    pub act: TerminalAction,
     /// The unchecked arguments of the tool, without the project.
     pub arguments: Map<String, Value>,
     /// The AI client.
@@ -40,7 +40,7 @@ pub struct TerminalAsk {
 
 /// Kind of action on terminal streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TerminalAct {
+pub enum TerminalAction {
     /// Lists the servers among the tunnels of the project.
     List,
     /// Runs a command and waits for its exit.
@@ -79,7 +79,7 @@ pub(crate) enum ToolImplementation {
     /// An operation of the Engine API: method and path.
     Operation(HttpMethod, &'static str, Answer),
     /// An action on terminal streams.
-    Stream(TerminalAct),
+    Stream(TerminalAction),
 }
 
 /// HTTP methods.
@@ -260,7 +260,7 @@ impl TerminalTool {
 
 impl Answer {
     /// The tool's response; `None`: the engine's response has another form.
-    pub(crate) fn of(self, response: &Response<Bytes>) -> Option<Value> {
+    pub(crate) fn parse(self, response: &Response<Bytes>) -> Option<Value> {
         match self {
             Self::Object => {
                 let object: Map<String, Value> = serde_json::from_slice(response.body()).ok()?;

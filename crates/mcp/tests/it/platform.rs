@@ -13,7 +13,7 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
 use http::{Extensions, HeaderMap, Request, StatusCode};
 use mcp::{
     CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, ProjectName, ResponseFuture,
-    TerminalAsk,
+    TerminalRequest,
 };
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -136,7 +136,7 @@ impl Engines for Engine {
         &self,
         project: ProjectName,
         needed: Permission,
-        ask: TerminalAsk,
+        ask: TerminalRequest,
         credential: HeaderValue,
         caller: &Extensions,
     ) -> ResponseFuture {

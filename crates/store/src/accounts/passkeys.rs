@@ -90,7 +90,7 @@ pub async fn by_credential(conn: &mut Conn, credential: &[u8]) -> Result<Option<
 /// (`WebAuthn` level 2, section 6.1.1); an authenticator without a counter always sends 0. User
 /// verification stays recorded after the first time: the caller knows if this use had another
 /// proof, or did not need one.
-pub async fn used(
+pub async fn record_use(
     tx: &mut Tx,
     id: PasskeyId,
     sign_count: i64,

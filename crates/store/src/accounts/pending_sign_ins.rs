@@ -45,7 +45,7 @@ pub async fn insert(tx: &mut Tx, pending: &PendingSignIn) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes it out. `None` if it never existed, was used, or has expired: of two concurrent attempts,
+/// Consumes it. `None` if it never existed, was used, or has expired: of two concurrent attempts,
 /// one succeeds.
 pub async fn consume(
     tx: &mut Tx,
@@ -55,7 +55,7 @@ pub async fn consume(
     sql(CONSUME).bind(hash).bind(now).one(tx).await
 }
 
-/// Deletes at most `limit` expired ones. Returns their number.
+/// Deletes at most `limit` expired sign-ins. Returns their number.
 pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error> {
     sql(PURGE).bind(now).bind(limit).execute(tx).await
 }

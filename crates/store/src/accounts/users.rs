@@ -135,7 +135,7 @@ statements! {
         WHERE id = $1 AND totp_confirmed_at IS NULL";
     REMOVE_TOTP = "UPDATE users SET totp_secret = NULL, totp_confirmed_at = NULL, totp_last_step = NULL, \
         updated_at = $2 WHERE id = $1";
-    // Only for the secret that the code was checked against, not for one that replaced it.
+    // Confirms only the secret that the code was checked against, not a later secret.
     CONFIRM_TOTP = "UPDATE users SET totp_confirmed_at = $2, totp_last_step = $4, updated_at = $2 \
         WHERE id = $1 AND totp_secret = $3 AND totp_confirmed_at IS NULL";
     USE_TOTP = "UPDATE users SET totp_last_step = $2 \

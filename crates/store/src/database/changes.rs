@@ -118,7 +118,7 @@ statements! {
     APPEND = "INSERT INTO link_changes (version, mark, kind, key, at) \
         SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), value, CAST($5 AS BIGINT) \
         FROM EACH_OF($4)";
-    // From the start: if a version is kept, all later ones are kept as well.
+    // Deletes from the oldest version on, so that the log has no gaps.
     PURGE = "DELETE FROM link_changes WHERE version <= (SELECT MAX(version) FROM \
         (SELECT version FROM link_changes WHERE at <= $1 ORDER BY at LIMIT $2) AS old)";
 }
@@ -129,8 +129,8 @@ pub async fn head(conn: &mut Conn) -> Result<Version, Error> {
     head.ok_or_else(|| Bug::Schema("the change log has no head".to_owned()).into())
 }
 
-/// True if the log continues from here without a gap: the position is in the log or is its end.
-pub async fn is_kept(conn: &mut Conn, at: &Version) -> Result<bool, Error> {
+/// True if the position is in the log or is its end, so that no later change is missing.
+pub async fn is_in_log(conn: &mut Conn, at: &Version) -> Result<bool, Error> {
     if head(conn).await? == *at {
         return Ok(true);
     }
@@ -196,7 +196,7 @@ impl Notes {
         if let DriverConnection::Postgres(connection) = tx.db()? {
             let notify = sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL);
             let notified = within(deadline, notify.execute(connection)).await;
-            tx.after(notified)?;
+            tx.handle_result(notified)?;
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl Wake {
     }
 
     /// Forwards the notifications of other processes, until the connection fails.
-    pub(crate) async fn pass_on(&self, mut listener: PgListener) -> Result<(), Error> {
+    pub(crate) async fn forward(&self, mut listener: PgListener) -> Result<(), Error> {
         listener.listen(CHANNEL).await?;
         // A notification may have been sent before the listener started.
         self.wake();

@@ -13,7 +13,7 @@ use crate::error::{Bug, Error, Reason};
 
 /// A connection that can be read from; every reading function takes one.
 ///
-/// It is for one piece of work, in which all queries have to be answered within [`Conn::TIME_LIMIT`].
+/// It is for one operation, whose queries must all be answered within [`Conn::TIME_LIMIT`].
 /// A database that no longer responds therefore blocks no caller for longer.
 pub struct Conn {
     lease: Lease,
@@ -60,14 +60,14 @@ impl Conn {
     }
 
     /// Handles the result of a statement: a failure may have aborted the transaction.
-    pub(crate) fn after<T>(&mut self, done: Result<T, Error>) -> Result<T, Error> {
+    pub(crate) fn handle_result<T>(&mut self, done: Result<T, Error>) -> Result<T, Error> {
         match &done {
             Err(Error::Unavailable { reason, .. }) => {
                 self.aborted = self.lease.in_transaction();
                 if matches!(reason, Reason::Connection | Reason::Silent) {
                     self.lease.report_dead();
                 }
-                // PostgreSQL keeps a session read-only that started so, even if the server is
+                // A PostgreSQL session that started read-only stays so, even if the server is
                 // writable again: the next change needs a new session. A server that does not
                 // respond cannot execute a rollback either.
                 if matches!(reason, Reason::ReadOnly | Reason::Silent) {
@@ -108,7 +108,7 @@ impl Conn {
 pub struct ReadConnection(Conn);
 
 impl ReadConnection {
-    pub(crate) fn on(lease: Lease) -> Self {
+    pub(crate) fn new(lease: Lease) -> Self {
         Self(Conn::new(lease))
     }
 }
@@ -119,10 +119,10 @@ impl ReadConnection {
 pub struct Snapshot(Conn);
 
 impl Snapshot {
-    pub(crate) async fn on(lease: Lease) -> Result<Self, Error> {
+    pub(crate) async fn begin(lease: Lease) -> Result<Self, Error> {
         let mut conn = Conn::new(lease);
         let begun = within(conn.deadline, conn.lease.begin_snapshot()).await;
-        conn.after(begun)?;
+        conn.handle_result(begun)?;
         Ok(Self(conn))
     }
 
@@ -146,10 +146,10 @@ pub struct Tx {
 }
 
 impl Tx {
-    pub(crate) async fn on(lease: Lease, wake: Wake) -> Result<Self, Error> {
+    pub(crate) async fn begin(lease: Lease, wake: Wake) -> Result<Self, Error> {
         let mut conn = Conn::new(lease);
         let begun = within(conn.deadline, conn.lease.begin()).await;
-        conn.after(begun)?;
+        conn.handle_result(begun)?;
         Ok(Self {
             conn,
             notes: Notes::default(),
@@ -164,7 +164,7 @@ impl Tx {
         if let DriverConnection::Postgres(connection) = self.db()? {
             let lock = sqlx::query(statement).bind(id);
             let locked = within(deadline, lock.execute(connection)).await;
-            self.after(locked)?;
+            self.handle_result(locked)?;
         }
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Tx {
             notes.write(&mut self).await?;
         }
         let done = within(self.conn.deadline, self.conn.lease.commit()).await;
-        self.conn.after(done)?;
+        self.conn.handle_result(done)?;
         if is_noted {
             self.wake.wake();
         }
@@ -199,7 +199,7 @@ impl Tx {
     }
 }
 
-/// The response of the database, within the time limit.
+/// Waits for the response of the database until the deadline.
 pub(crate) async fn within<T>(
     deadline: Instant,
     answer: impl Future<Output = Result<T, sqlx::Error>>,

@@ -34,15 +34,15 @@ impl UseLock {
     /// replaced.
     pub(crate) async fn of_user(database: &Path) -> Result<Self, Error> {
         let file = lock_file(database)?;
-        Self::of_one_of_many(file).await
+        Self::acquire(file).await
     }
 
     /// Takes the lock for a process that reads the database while the platform runs. It creates no
     /// file.
     pub(crate) async fn of_reader(database: &Path) -> Result<Option<Self>, Error> {
-        match File::open(beside(database, ".lock")) {
+        match File::open(sibling_path(database, ".lock")) {
             Ok(file) => {
-                let mut lock = Self::of_one_of_many(file).await?;
+                let mut lock = Self::acquire(file).await?;
                 lock.share()?;
                 Ok(Some(lock))
             }
@@ -51,7 +51,7 @@ impl UseLock {
         }
     }
 
-    async fn of_one_of_many(file: File) -> Result<Self, Error> {
+    async fn acquire(file: File) -> Result<Self, Error> {
         let deadline = Instant::now() + WAIT_LIMIT;
         loop {
             match file.try_lock() {
@@ -125,13 +125,13 @@ pub(crate) async fn check(database: &Path) -> Result<(), Error> {
         // The log was written by a version that did not record generations.
         return Ok(());
     };
-    if known.contains(&in_header(database).await?) {
+    if known.contains(&read_generation(database).await?) {
         return Ok(());
     }
     let message = format!(
         "{} belongs to another database than {}; `svc platform restore FILE` replaces both with a \
          backup",
-        beside(database, "-wal").display(),
+        sibling_path(database, "-wal").display(),
         database.display()
     );
     Err(Bug::File(message).into())
@@ -143,7 +143,7 @@ pub(crate) async fn renew(connection: &mut SqliteConnection, database: &Path) ->
         .fetch_one(&mut *connection)
         .await?;
     let new = draw()?;
-    // After a crash the header has one of the two, and the log belongs to it in both cases.
+    // After a crash the header contains the old or the new generation. Both are valid for the log.
     record(database, &[old, new])?;
     set(connection, new).await?;
     let (is_busy, ..): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -181,8 +181,8 @@ pub(crate) fn draw() -> Result<i32, Error> {
 ///
 /// During a checkpoint the header is written first, and new pages that it counts after it. Until
 /// they are written, SQLite reports the file as damaged, so it is read again.
-pub(crate) async fn in_header(database: &Path) -> Result<i32, Error> {
-    let deadline = Instant::now() + FOLDED_WITHIN;
+pub(crate) async fn read_generation(database: &Path) -> Result<i32, Error> {
+    let deadline = Instant::now() + CHECKPOINT_LIMIT;
     loop {
         match read_header(database).await {
             Err(sqlx::Error::Database(error))
@@ -208,14 +208,14 @@ async fn read_header(database: &Path) -> Result<i32, sqlx::Error> {
     generation
 }
 
-/// Longer than a checkpoint of the usual size takes.
-const FOLDED_WITHIN: Duration = Duration::from_secs(1);
+/// Time limit for a checkpoint; one of the usual size is faster.
+const CHECKPOINT_LIMIT: Duration = Duration::from_secs(1);
 /// Delay between two reads of a header.
 const READ_AGAIN: Duration = Duration::from_millis(10);
 
 /// True if there is a non-empty write-ahead log.
 pub(crate) fn has_log(database: &Path) -> Result<bool, Error> {
-    match fs::metadata(beside(database, "-wal")) {
+    match fs::metadata(sibling_path(database, "-wal")) {
         Ok(log) => Ok(log.len() > 0),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(sqlx::Error::Io(error).into()),
@@ -226,8 +226,8 @@ pub(crate) fn has_log(database: &Path) -> Result<bool, Error> {
 pub(crate) fn record(database: &Path, generations: &[i32]) -> Result<(), Error> {
     let lines: Vec<_> = generations.iter().map(i32::to_string).collect();
     let lines = lines.join("\n");
-    let path = beside(database, ".generation");
-    let unfinished = beside(database, ".generation.new");
+    let path = sibling_path(database, ".generation");
+    let unfinished = sibling_path(database, ".generation.new");
     let written = || {
         let mut file = File::create(&unfinished)?;
         file.write_all(lines.as_bytes())?;
@@ -240,7 +240,7 @@ pub(crate) fn record(database: &Path, generations: &[i32]) -> Result<(), Error> 
 }
 
 fn recorded(database: &Path) -> Result<Option<Vec<i32>>, Error> {
-    match fs::read_to_string(beside(database, ".generation")) {
+    match fs::read_to_string(sibling_path(database, ".generation")) {
         // Unreadable text results in no generation, so that a log beside it is refused.
         Ok(text) => Ok(Some(
             text.lines().filter_map(|line| line.parse().ok()).collect(),
@@ -251,7 +251,7 @@ fn recorded(database: &Path) -> Result<Option<Vec<i32>>, Error> {
 }
 
 /// A file whose name is that of the database with a suffix.
-pub(crate) fn beside(database: &Path, ending: &str) -> PathBuf {
+pub(crate) fn sibling_path(database: &Path, ending: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(ending);
     name.into()
@@ -276,7 +276,7 @@ fn being_replaced() -> Error {
 /// Read access is enough to lock a file, because the lock may be taken by another account than the
 /// file's owner.
 fn lock_file(database: &Path) -> Result<File, Error> {
-    let path = beside(database, ".lock");
+    let path = sibling_path(database, ".lock");
     let opened = match File::open(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let made = File::options()
@@ -303,7 +303,7 @@ pub(crate) fn own_as_directory(path: &Path) {
     std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid())).ok();
 }
 
-/// As long as SQLite waits for a writer. A start releases the lock within milliseconds.
+/// The same time for which SQLite waits for a writer. A start takes only milliseconds.
 const WAIT_LIMIT: Duration = Duration::from_secs(5);
 /// About the duration of a start.
 const RETRY: Duration = Duration::from_millis(10);

@@ -57,7 +57,7 @@ impl Lock {
         if let DriverConnection::Postgres(connection) = tx.db()? {
             let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.key());
             let locked = within(deadline, lock.execute(connection)).await;
-            tx.after(locked)?;
+            tx.handle_result(locked)?;
         }
         Ok(())
     }
@@ -73,7 +73,7 @@ impl Lock {
             }
             DriverConnection::Sqlite(_) => Ok(true),
         };
-        // Also if the state is unknown: a connection that returns to the pool keeps its locks.
+        // Also after an error: a connection that returns to the pool would keep a lock that it has.
         if !matches!(locked, Ok(false)) {
             connection.close_on_drop();
         }

@@ -16,7 +16,7 @@ use crate::error::{Error, Reason};
 #[derive(Clone, Debug)]
 pub(crate) struct PostgresPool {
     pub(crate) pool: PgPool,
-    trust: PoolHealth,
+    health: PoolHealth,
 }
 
 impl PostgresPool {
@@ -41,14 +41,14 @@ impl PostgresPool {
             .await?;
         first.close().await?;
         let allowed = u32::try_from(allowed.max(1)).unwrap_or(u32::MAX);
-        let trust = PoolHealth::new();
-        let asked = trust.clone();
+        let health = PoolHealth::new();
+        let pool_health = health.clone();
         let pool = PgPoolOptions::new()
             .max_connections(wanted.min(allowed))
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .before_acquire(move |connection, meta| {
-                let doubted = asked.must_probe(&meta);
+                let doubted = pool_health.must_probe(&meta);
                 Box::pin(async move {
                     if doubted {
                         connection.ping().await?;
@@ -58,7 +58,7 @@ impl PostgresPool {
             })
             .connect_with(options)
             .await?;
-        Ok((Self { pool, trust }, allowed))
+        Ok((Self { pool, health }, allowed))
     }
 
     /// Takes a connection: a new one if the limit allows it, or one that is returned meanwhile.
@@ -70,15 +70,15 @@ impl PostgresPool {
             tokio::select! {
                 biased;
                 connection = &mut acquired => {
-                    return Ok(Lease::postgres(connection?, &self.trust));
+                    return Ok(Lease::postgres(connection?, &self.health));
                 }
-                () = sleep(LOOK_FOR_IDLE) => {}
+                () = sleep(IDLE_CHECK_INTERVAL) => {}
             }
             let Some(mut idle) = self.pool.try_acquire() else {
                 continue;
             };
             if matches!(timeout(PING_TIMEOUT, idle.ping()).await, Ok(Ok(()))) {
-                return Ok(Lease::postgres(idle, &self.trust));
+                return Ok(Lease::postgres(idle, &self.health));
             }
             idle.close_on_drop();
         }
@@ -88,8 +88,8 @@ impl PostgresPool {
 /// Retries if a server is just starting, or temporarily has no free slot.
 ///
 /// # Errors
-/// The last answer of the server. An attempt that the deadline cuts off does not replace it:
-/// "too many connections" says more than "no answer".
+/// The last error of the server. An attempt that ends at the deadline does not replace it:
+/// "too many connections" is more useful to the operator than "no answer".
 async fn first_connection(options: &PgConnectOptions) -> Result<PgConnection, Error> {
     let deadline = Instant::now() + ACQUIRE_TIMEOUT;
     let mut last_answer = None;
@@ -121,12 +121,12 @@ const CONNECTION_LIMIT: &str = "SELECT LEAST( \
         - CAST(current_setting('superuser_reserved_connections') AS BIGINT), \
     (SELECT NULLIF(rolconnlimit, -1) FROM pg_roles WHERE rolname = session_user), \
     (SELECT NULLIF(datconnlimit, -1) FROM pg_database WHERE datname = current_database()))";
-/// A longer statement has lost its caller: [`crate::Conn::TIME_LIMIT`].
+/// Callers do not wait longer: see [`crate::Conn::TIME_LIMIT`].
 const STATEMENT_TIMEOUT_MS: &str = "15000";
 /// As for SQLite.
 const LOCK_TIMEOUT_MS: &str = "5000";
 /// Longer than it takes to connect, and short compared to a client's time-out.
-const LOOK_FOR_IDLE: Duration = Duration::from_millis(100);
+const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// A connection that does not respond within this time is unusable.
 const PING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Delay between two attempts at start.

@@ -13,7 +13,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, SqliteConnection};
 
 use crate::database::generation;
-use crate::database::generation::{UseLock, beside, sync_directory};
+use crate::database::generation::{UseLock, sibling_path, sync_directory};
 use crate::database::migrate;
 use crate::error::{Bug, Error};
 
@@ -36,8 +36,8 @@ pub(crate) async fn restore(source: &Path, database: &Path) -> Result<(), Error>
             source.display()
         ));
     }
-    let _alone = UseLock::of_restorer(database)?;
-    let copy = beside(database, ".restoring");
+    let _use_lock = UseLock::of_restorer(database)?;
+    let copy = sibling_path(database, ".restoring");
     copy_file(source, &copy).map_err(sqlx::Error::Io)?;
     let prepared = prepare(&copy).await;
     let new = match prepared {
@@ -54,15 +54,17 @@ pub(crate) async fn restore(source: &Path, database: &Path) -> Result<(), Error>
     if database.try_exists().map_err(sqlx::Error::Io)? {
         checkpoint(database).await?;
     }
-    // If a log is left over, no start mistakes it for one of the new database.
-    let old = generation::in_header(database).await.unwrap_or_default();
+    // A remaining log of the old database is then refused at the next start.
+    let old = generation::read_generation(database)
+        .await
+        .unwrap_or_default();
     generation::record(database, &[old])?;
     let replaced = || {
         fs::rename(&copy, database)?;
         sync_directory(database)?;
-        remove(&beside(database, "-wal"))?;
-        remove(&beside(database, "-shm"))?;
-        remove(&beside(database, "-journal"))?;
+        remove(&sibling_path(database, "-wal"))?;
+        remove(&sibling_path(database, "-shm"))?;
+        remove(&sibling_path(database, "-journal"))?;
         sync_directory(database)
     };
     replaced().map_err(sqlx::Error::Io)?;
@@ -136,8 +138,8 @@ fn copy_file(source: &Path, target: &Path) -> io::Result<()> {
 
     // Removes the leftovers of a killed restore.
     remove(target)?;
-    remove(&beside(target, "-wal"))?;
-    remove(&beside(target, "-journal"))?;
+    remove(&sibling_path(target, "-wal"))?;
+    remove(&sibling_path(target, "-journal"))?;
     let mut from = File::open(source)?;
     let mut to = File::options()
         .create_new(true)
@@ -158,5 +160,5 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Processes that use a database have it open for longer.
+/// Short, because a process that uses the database does not close it soon.
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);

@@ -106,7 +106,7 @@ impl Query {
     /// Runs a change and returns the number of affected rows.
     pub(crate) async fn execute(self, tx: &mut Tx) -> Result<u64, Error> {
         let done = self.run(tx).await;
-        tx.after(done)
+        tx.handle_result(done)
     }
 
     async fn run(self, tx: &mut Tx) -> Result<u64, Error> {
@@ -125,7 +125,7 @@ impl Query {
             self.explain(conn).await?;
         }
         let row = self.first(conn).await;
-        let row = conn.after(row)?;
+        let row = conn.handle_result(row)?;
         Ok(row.map(|row| T::from_row(&row)).transpose()?)
     }
 
@@ -140,13 +140,13 @@ impl Query {
         if conn.records_plans() {
             self.explain(conn).await?;
         }
-        let rows = self.every(conn).await;
-        let rows = conn.after(rows)?;
+        let rows = self.fetch_rows(conn).await;
+        let rows = conn.handle_result(rows)?;
         let values = rows.iter().map(T::from_row).collect::<Result<_, Bug>>()?;
         Ok(values)
     }
 
-    async fn every(self, conn: &mut Conn) -> Result<Vec<Row>, Error> {
+    async fn fetch_rows(self, conn: &mut Conn) -> Result<Vec<Row>, Error> {
         let _timed = TimedStatement::new("read");
         answer!(self, conn, fetch_all, |rows, row| rows
             .into_iter()
@@ -175,7 +175,7 @@ impl Query {
             .and_then(|micros| Timestamp::from_microsecond(micros).ok()))
     }
 
-    /// A number that always exists: `SELECT … AS n`. Rows are counted up to [`COUNTED`] in every
+    /// A number that always exists: `SELECT … AS n`. Rows are counted up to [`COUNT_LIMIT`] by each
     /// statement.
     pub(crate) async fn count(mut self, conn: &mut Conn) -> Result<u64, Error> {
         self.text = bounded(self.text);
@@ -221,7 +221,7 @@ impl Query {
     }
 }
 
-/// Limits a count to [`COUNTED`], unless it has a limit of its own.
+/// Limits a count to [`COUNT_LIMIT`], unless the statement has its own limit.
 fn bounded(text: Cow<'static, str>) -> Cow<'static, str> {
     match text.strip_prefix(COUNT_OF) {
         Some(rows) if !rows.contains(" LIMIT ") => {

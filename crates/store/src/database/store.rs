@@ -77,14 +77,14 @@ impl Store {
         data_dir: &Path,
         connections: Option<u32>,
     ) -> Result<(Self, Option<u32>), Error> {
-        match Place::of(url, data_dir)? {
-            Place::File(path) => {
+        match Location::of(url, data_dir)? {
+            Location::File(path) => {
                 // One of the connections is the writer.
                 let readers =
                     connections.map_or(SQLITE_READERS, |all| all.saturating_sub(1).max(1));
                 Ok((Self::open_sqlite(&path, readers).await?, None))
             }
-            Place::Server(options) => {
+            Location::Server(options) => {
                 let requested = connections.unwrap_or(POSTGRES_CONNECTIONS);
                 let (pool, allowed) = PostgresPool::open(*options, requested).await?;
                 migrate::postgres(&pool.pool).await?;
@@ -103,7 +103,7 @@ impl Store {
     /// # Errors
     /// As [`Store::backup`]; and [`Bug::Address`] if there is no database to copy.
     pub async fn backup_at(url: Option<&str>, data_dir: &Path, target: &Path) -> Result<(), Error> {
-        let Place::File(path) = Place::of(url, data_dir)? else {
+        let Location::File(path) = Location::of(url, data_dir)? else {
             return Err(only_embedded());
         };
         if !tokio::fs::try_exists(&path)
@@ -133,9 +133,9 @@ impl Store {
         data_dir: &Path,
         source: &Path,
     ) -> Result<(), Error> {
-        match Place::of(url, data_dir)? {
-            Place::File(path) => restore::restore(source, &path).await,
-            Place::Server(_) => Err(only_embedded()),
+        match Location::of(url, data_dir)? {
+            Location::File(path) => restore::restore(source, &path).await,
+            Location::Server(_) => Err(only_embedded()),
         }
     }
 
@@ -160,7 +160,7 @@ impl Store {
             .foreign_keys(true)
             .busy_timeout(BUSY_TIMEOUT)
             .statement_cache_capacity(STATEMENT_CACHE);
-        turn_to_write_ahead(&options).await?;
+        enable_write_ahead_log(&options).await?;
         let writer = SqlitePoolOptions::new()
             .max_connections(1)
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -197,17 +197,17 @@ impl Store {
             Pools::Sqlite { writer, .. } => Lease::sqlite(writer.acquire().await?),
             Pools::Postgres(pool) => pool.acquire().await?,
         };
-        Tx::on(lease, self.wake.clone()).await
+        Tx::begin(lease, self.wake.clone()).await
     }
 
     /// Takes a connection for reading.
     pub async fn read(&self) -> Result<ReadConnection, Error> {
-        self.reader().await.map(ReadConnection::on)
+        self.reader().await.map(ReadConnection::new)
     }
 
     /// Takes a connection for reading a consistent snapshot.
     pub async fn snapshot(&self) -> Result<Snapshot, Error> {
-        Snapshot::on(self.reader().await?).await
+        Snapshot::begin(self.reader().await?).await
     }
 
     async fn reader(&self) -> Result<Lease, Error> {
@@ -242,7 +242,7 @@ impl Store {
             Pools::Sqlite { .. } => std::future::pending().await,
             Pools::Postgres(pool) => {
                 let listener = PgListener::connect_with(&pool.pool).await?;
-                self.wake.pass_on(listener).await
+                self.wake.forward(listener).await
             }
         }
     }
@@ -312,7 +312,7 @@ impl Store {
         }
     }
 
-    /// Lets the database parse every statement of this crate without running any. Returns their
+    /// Prepares every statement of this crate on the database, without running any. Returns their
     /// number.
     pub async fn check_statements(&self) -> Result<usize, Error> {
         let every = statements::every(self.is_embedded());
@@ -326,14 +326,14 @@ impl Store {
 }
 
 /// Location of a database.
-enum Place {
+enum Location {
     /// The embedded one, in a file.
     File(PathBuf),
     /// `PostgreSQL`.
     Server(Box<PgConnectOptions>),
 }
 
-impl Place {
+impl Location {
     fn of(url: Option<&str>, data_dir: &Path) -> Result<Self, Error> {
         let Some(url) = url else {
             return Ok(Self::File(data_dir.join(FILE_NAME)));
@@ -347,7 +347,7 @@ impl Place {
             return Ok(Self::File(data_dir.join(path)));
         }
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            // The address contains a password, so the error repeats none of it.
+            // The address may contain a password, so the error does not repeat it.
             let options = PgConnectOptions::from_str(url)
                 .map_err(|_| Bug::Address("not a PostgreSQL address".to_owned()))?;
             return Ok(Self::Server(Box::new(options)));
@@ -439,7 +439,7 @@ async fn make_private(path: &Path) -> Result<(), sqlx::Error> {
 /// If several processes switch an empty file at the same time, SQLite immediately reports to all
 /// but one that it is busy: each holds a read lock that the others would wait for, so waiting would
 /// be a deadlock. They retry until [`BUSY_TIMEOUT`] is over.
-async fn turn_to_write_ahead(options: &SqliteConnectOptions) -> Result<(), Error> {
+async fn enable_write_ahead_log(options: &SqliteConnectOptions) -> Result<(), Error> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
         let error = match SqliteConnection::connect_with(options).await {
@@ -461,8 +461,8 @@ async fn turn_to_write_ahead(options: &SqliteConnectOptions) -> Result<(), Error
 }
 
 /// Opens or creates a file that only its owner can read.
-async fn private(how: &mut OpenOptions, path: &Path) -> Result<(), sqlx::Error> {
-    how.mode(0o600).open(path).await?;
+async fn private(options: &mut OpenOptions, path: &Path) -> Result<(), sqlx::Error> {
+    options.mode(0o600).open(path).await?;
     Ok(())
 }
 

@@ -52,12 +52,13 @@ impl Timeline {
     }
 
     /// Adds a condition; `$n` in it is the value.
-    pub(crate) fn only<V: Into<Value>>(&mut self, condition: &'static str, value: Option<V>) {
+    pub(crate) fn filter<V: Into<Value>>(&mut self, condition: &'static str, value: Option<V>) {
         if let Some(value) = value {
             self.values.push(value.into());
-            let place = format!("${}", self.values.len());
+            let placeholder = format!("${}", self.values.len());
             self.conditions.push_str(" AND ");
-            self.conditions.push_str(&condition.replace("$n", &place));
+            self.conditions
+                .push_str(&condition.replace("$n", &placeholder));
         }
     }
 
@@ -70,13 +71,13 @@ impl Timeline {
     /// As [`Timeline::search`], with this number of rows.
     pub(crate) fn search_first(&mut self, rows: u32, pattern: Option<String>) {
         if let Some(pattern) = pattern {
-            self.search = Some((self.searching(pattern), rows));
+            self.search = Some((self.search_condition(pattern), rows));
         }
     }
 
     /// Returns the condition that a row has a pattern in the column `search`, for another statement
     /// of the caller.
-    pub(crate) fn searching(&mut self, pattern: String) -> String {
+    pub(crate) fn search_condition(&mut self, pattern: String) -> String {
         format!("search LIKE {} ESCAPE '!'", self.value(pattern))
     }
 
@@ -95,8 +96,8 @@ impl Timeline {
     }
 
     pub(crate) fn within(&mut self, period: Period) {
-        self.only("created_at >= $n", period.start);
-        self.only("created_at < $n", period.end);
+        self.filter("created_at >= $n", period.start);
+        self.filter("created_at < $n", period.end);
     }
 
     /// Adds the condition that rows follow another one in this order. If that row is deleted or
@@ -108,7 +109,7 @@ impl Timeline {
             (Order::Asc, _) => AFTER_LOG,
             (Order::Desc, _) => BEFORE_LOG,
         };
-        self.only(condition, id);
+        self.filter(condition, id);
     }
 
     pub(crate) async fn page<T: Record>(
@@ -123,7 +124,7 @@ impl Timeline {
             let list = sql(self.list_text(order)).bind_all(&self.values);
             list.bind_page(paging).all(conn).await?
         };
-        // A page that is not full is the last one, so a search with few results does not read
+        // A page that is not full is the last one, so the total is known. A search does not read
         // everything a second time to count them.
         let here = u64::try_from(items.len()).unwrap_or_default();
         let before = u64::try_from(paging.offset()).unwrap_or_default();

@@ -16,26 +16,26 @@ use sqlx::pool::PoolConnectionMetadata;
 pub(crate) struct PoolHealth {
     began: Instant,
     /// In milliseconds since the creation.
-    doubted_until: Arc<AtomicU64>,
+    probe_until: Arc<AtomicU64>,
 }
 
 impl PoolHealth {
     pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
-            doubted_until: Arc::default(),
+            probe_until: Arc::default(),
         }
     }
 
     /// A connection was dead.
     pub(crate) fn mark_dead(&self) {
-        let until = millis(self.began.elapsed() + DOUBT);
-        self.doubted_until.fetch_max(until, Ordering::Relaxed);
+        let until = millis(self.began.elapsed() + PROBE_PERIOD);
+        self.probe_until.fetch_max(until, Ordering::Relaxed);
     }
 
     /// True if this connection must be tested first.
     pub(crate) fn must_probe(&self, connection: &PoolConnectionMetadata) -> bool {
-        let until = self.doubted_until.load(Ordering::Relaxed);
+        let until = self.probe_until.load(Ordering::Relaxed);
         connection.idle_for >= HEALTHY_PERIOD || millis(self.began.elapsed()) < until
     }
 }
@@ -49,4 +49,4 @@ fn millis(duration: Duration) -> u64 {
 const HEALTHY_PERIOD: Duration = Duration::from_secs(1);
 /// Longer than it takes to use every connection of the pool once, and far longer than [`HEALTHY_PERIOD`],
 /// after which all are tested anyway.
-const DOUBT: Duration = Duration::from_secs(10);
+const PROBE_PERIOD: Duration = Duration::from_secs(10);

@@ -60,12 +60,12 @@ pub(crate) async fn page(
 ) -> Result<Option<Page<Log>>, Error> {
     let text = fold_case(text);
     let is_embedded = conn.is_embedded();
-    let helps = if is_embedded {
+    let is_usable = if is_embedded {
         has_pieces(&text)
     } else {
         has_words(&text) && has_index(conn).await?
     };
-    if !helps || is_short(conn, list).await? {
+    if !is_usable || is_short(conn, list).await? {
         return Ok(None);
     }
     let in_order = async |conn: &mut Conn| {
@@ -182,7 +182,7 @@ fn query_of(text: &str) -> String {
 impl LogSearch {
     pub(crate) fn new(list: &List<'_>, text: &str, pattern: &str, is_embedded: bool) -> Self {
         let mut timeline = logs::conditions(list);
-        let search = timeline.searching(pattern.to_owned());
+        let search = timeline.search_condition(pattern.to_owned());
         let (mut range, mut matching) = (String::new(), String::new());
         if is_embedded {
             let first = place_of(list.project, list.period.start.unwrap_or(Timestamp::MIN));
@@ -221,7 +221,7 @@ impl LogSearch {
     /// are not indexed yet. The indexes are named, because without statistics (as in a database
     /// that was empty when it was last analysed) SQLite prefers the index of a project's rows for
     /// each match.
-    fn found(&self, order: Order, most: &str) -> String {
+    fn matching_rows(&self, order: Order, most: &str) -> String {
         let (conditions, search) = (self.timeline.conditions(), &self.search);
         if !self.is_embedded {
             return format!(
@@ -244,7 +244,7 @@ impl LogSearch {
     /// out.
     pub(crate) fn list_text(&self, order: Order) -> String {
         let direction = order.sql();
-        let found = self.found(order, &(MAX_SEARCH_TOTAL + 1).to_string());
+        let found = self.matching_rows(order, &(MAX_SEARCH_TOTAL + 1).to_string());
         let hour = match order {
             _ if !self.is_embedded => "FALSE".to_owned(),
             Order::Asc => format!("search_key / {HOUR} < MAX(search_key) OVER () / {HOUR}"),
@@ -263,7 +263,7 @@ impl LogSearch {
 
     pub(crate) fn count_text(&self) -> String {
         let most = format!("${}", self.timeline.values().len() + 1);
-        let found = self.found(Order::Desc, &most);
+        let found = self.matching_rows(Order::Desc, &most);
         format!(
             "SELECT COUNT(*) AS n FROM (SELECT 1 FROM ({found}) AS searched LIMIT {most}) AS counted"
         )

@@ -144,7 +144,7 @@ pub async fn count(conn: &mut Conn, now: Timestamp) -> Result<u64, Error> {
     sql(COUNT).bind(now).count(conn).await
 }
 
-/// Number of them that were requested from one network.
+/// Number of these codes that were requested from one network.
 pub async fn count_of_network(
     conn: &mut Conn,
     network: &str,

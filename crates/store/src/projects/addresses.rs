@@ -33,7 +33,7 @@ statements! {
     INSERT = "INSERT INTO addresses (id, project_id, cluster_domain, port, created_at) VALUES ($1, $2, $3, $4, $5)";
     OF_PROJECT = "SELECT id, project_id, cluster_domain, port, created_at FROM addresses \
         WHERE project_id = $1 AND released_at IS NULL ORDER BY id";
-    // The lowest free port of a range: the first itself, or one after a port that is reserved or
+    // The lowest free port of a range: the first port, or one after a port that is reserved or
     // quarantined.
     FREE = "SELECT CAST($2 AS BIGINT) AS n WHERE NOT EXISTS \
         (SELECT 1 FROM addresses WHERE cluster_domain = $1 AND port = $2) \

@@ -247,7 +247,7 @@ pub async fn due(
         .await
 }
 
-/// Claims those of the given deliveries that are due, exclusively until `lease_ends_at`. Claims of
+/// Claims the due deliveries among `ids`, exclusively until `lease_ends_at`. Claims of
 /// a crashed process become due again at that time.
 pub async fn claim(
     tx: &mut Tx,
@@ -308,8 +308,11 @@ pub async fn attempts(conn: &mut Conn, id: DeliveryId) -> Result<Vec<Attempt>, E
 }
 
 /// The latest attempt of each of these deliveries, if it has one.
-pub async fn latest_attempts(conn: &mut Conn, of: &[DeliveryId]) -> Result<Vec<Attempt>, Error> {
-    sql(LATEST_ATTEMPTS).bind(of).all(conn).await
+pub async fn latest_attempts(
+    conn: &mut Conn,
+    deliveries: &[DeliveryId],
+) -> Result<Vec<Attempt>, Error> {
+    sql(LATEST_ATTEMPTS).bind(deliveries).all(conn).await
 }
 
 /// The time when the next delivery is due, or when the next lease ends.

@@ -69,7 +69,7 @@ async fn a_position_is_known_until_it_is_purged(database: Database) {
     };
     let is_kept = async |at: &Version| {
         let mut read = database.store.read().await.unwrap();
-        changes::is_kept(&mut read, at).await.unwrap()
+        changes::is_in_log(&mut read, at).await.unwrap()
     };
     let mut places = vec![place().await];
     for seconds in 1..=3 {

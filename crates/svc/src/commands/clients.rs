@@ -57,7 +57,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 
 const KIND: ListKind = ListKind {
     list: "clients",
-    events: "client.",
+    event_prefix: "client.",
     matches: |_, _| true,
     heading: &["ID", "STATUS", "AGENT", "VERSION", "OS", "USER"],
     row,

@@ -209,7 +209,7 @@ struct ContextRow {
 
 fn list(args: &ListArgs) -> Result<(), Failure> {
     let directory = args.place.directory()?;
-    let used = context::choose(&directory, None).map(|(name, _why)| name);
+    let used = context::effective_name(&directory, None).map(|(name, _why)| name);
     let mut listed = Vec::new();
     for name in context::names(&directory)? {
         // A broken file must not hide the other contexts.
@@ -267,7 +267,7 @@ fn select(args: &UseArgs) -> Result<(), Failure> {
     let directory = args.place.directory()?;
     let Some(name) = &args.name else {
         context::select(&directory, None)?;
-        let (name, _why) = context::choose(&directory, None)?;
+        let (name, _why) = context::effective_name(&directory, None)?;
         output::message(&format!("no context is selected; using `{name}`"));
         return Ok(());
     };
@@ -309,7 +309,7 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
     }
     if let Some(token) = token {
         if let Some(account) = context.token.account() {
-            account.forget()?;
+            account.delete()?;
         }
         context.token = TokenStorage::Token(token);
     }
@@ -382,13 +382,13 @@ fn rename(args: &RenameArgs) -> Result<(), Failure> {
     let before = context.token.account().cloned();
     if before.is_some() {
         let account = context::account(&directory, &args.to)?;
-        account.keep(&context.token.token()?)?;
+        account.store(&context.token.token()?)?;
         context.token = TokenStorage::KeyringAccount(account);
     }
     context.save(&directory, &args.to)?;
     Context::remove(&directory, &args.from)?;
     if let Some(account) = before {
-        account.forget()?;
+        account.delete()?;
     }
     if context::selected(&directory).as_ref() == Some(&args.from) {
         context::select(&directory, Some(&args.to))?;
@@ -407,7 +407,7 @@ fn delete(args: &DeleteArgs) -> Result<(), Failure> {
         Ok(None) => return Err(context::unknown_context(&directory, &args.name)),
         Ok(Some(context)) => {
             if let Some(account) = context.token.account() {
-                account.forget()?;
+                account.delete()?;
             }
         }
         Err(_broken) => {}

@@ -120,7 +120,7 @@ struct Material {
     public_key_pem: Option<String>,
     certificate_pem: Option<String>,
     issuer_pem: Option<String>,
-    made: Option<NewKey>,
+    generated_key: Option<NewKey>,
 }
 
 impl MaterialArgs {
@@ -142,7 +142,7 @@ impl MaterialArgs {
             public_key_pem: made.as_ref().map(|key| key.public_pem.clone()).or(given),
             certificate_pem,
             issuer_pem,
-            made,
+            generated_key: made,
         })
     }
 }
@@ -150,14 +150,14 @@ impl MaterialArgs {
 impl Material {
     /// Deletes the key that was generated for a credential that certainly does not exist. If that
     /// is uncertain, the key stays, because there is no other copy.
-    fn unused(
+    fn into_failure(
         self,
         error: PlatformError,
         to_failure: impl FnOnce(PlatformError) -> Failure,
     ) -> Failure {
         let is_definite = error.is_certainly_not_done();
         let failure = to_failure(error);
-        match self.made {
+        match self.generated_key {
             Some(key) if is_definite => {
                 key.discard();
                 failure
@@ -278,7 +278,7 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     let call = session.platform.call(CREATE, &[]).body(&body)?;
     let issued: IssuedCredential = match call.answer().await {
         Ok(issued) => issued,
-        Err(error) => return Err(material.unused(error, Failure::from)),
+        Err(error) => return Err(material.into_failure(error, Failure::from)),
     };
     show(args.output, &issued)?;
     if let Some(path) = &args.material.key_file
@@ -310,7 +310,7 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
     let call = session.platform.call(ROTATE, &[&args.id]).body(&body)?;
     let issued = match call.answer().await {
         Ok(issued) => issued,
-        Err(error) => return Err(material.unused(error, |error| known(error, &args.id))),
+        Err(error) => return Err(material.into_failure(error, |error| known(error, &args.id))),
     };
     show(args.output, &issued)
 }
@@ -381,7 +381,7 @@ struct NewKey {
 }
 
 impl NewKey {
-    /// Published SDKs sign application tokens with P-521 (ES512).
+    /// Generates a P-521 key (ES512), as the published SDKs use, and writes it to `path`.
     fn write(path: &Path) -> Result<Self, Failure> {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P521_SHA512)
             .map_err(|error| Failure::from_error("cannot create a key", error))?;
@@ -408,7 +408,7 @@ impl NewKey {
         }
     }
 
-    /// The key is useless without its credential, so a failure to delete it is harmless.
+    /// Deletes the key. A failure is harmless, because the key is useless without a credential.
     fn discard(self) {
         drop(fs::remove_file(self.path));
     }

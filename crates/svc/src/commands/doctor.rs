@@ -59,7 +59,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     report.add(check_context(&args.connection, &context))?;
     let context = context.ok().flatten();
     let check_platform = check_platform(&args.connection, context.as_ref());
-    report.add(within(args.timeout, "control_plane_auth", check_platform).await)?;
+    report.add(with_timeout(args.timeout, "control_plane_auth", check_platform).await)?;
     match config {
         Ok(config) => check_engine(&config, &args, &mut report).await?,
         Err(failure) => {
@@ -70,7 +70,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// A check that exceeds the limit has failed.
-async fn within(limit: Duration, name: &'static str, check: impl Future<Output = Check>) -> Check {
+async fn with_timeout(
+    limit: Duration,
+    name: &'static str,
+    check: impl Future<Output = Check>,
+) -> Check {
     tokio::time::timeout(limit, check)
         .await
         .unwrap_or_else(|_elapsed| {
@@ -85,8 +89,8 @@ fn check_context(connection: &Connection, context: &Result<Option<Context>, Fail
     match context {
         Ok(Some(_)) => {
             let directory = config_directory(connection.config.as_ref());
-            let chosen =
-                directory.and_then(|at| context::choose(&at, connection.context.as_deref()).ok());
+            let chosen = directory
+                .and_then(|at| context::effective_name(&at, connection.context.as_deref()).ok());
             let name = chosen.map(|(name, _why)| name).unwrap_or_default();
             Check::pass(
                 "context",
@@ -162,9 +166,9 @@ async fn check_engine(config: &Config, args: &Args, report: &mut Report) -> Resu
     report.add(check_link(platform))?;
     let all = ListQuery::new();
     let tunnels = async { check_list("engine_tunnels", api.tunnels(&all).await) };
-    report.add(within(args.timeout, "engine_tunnels", tunnels).await)?;
+    report.add(with_timeout(args.timeout, "engine_tunnels", tunnels).await)?;
     let clients = async { check_list("engine_clients", api.clients(&all).await) };
-    report.add(within(args.timeout, "engine_clients", clients).await)?;
+    report.add(with_timeout(args.timeout, "engine_clients", clients).await)?;
     if args.no_tunnel {
         report.add(Check::skip("tunnel", "left out by --no-tunnel"))?;
         return Ok(());

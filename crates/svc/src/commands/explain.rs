@@ -202,7 +202,7 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
         },
         Err(failure) => (None, Some(failure.message().to_owned())),
     };
-    let project = place.as_ref().and_then(RecordSource::only);
+    let project = place.as_ref().and_then(RecordSource::single_project);
     let token = visitor.shown_token();
     let token = token.map(|token| TokenCheck::of(&token, url, project));
     let (record, unknown) = match (&session, &place, visit.reference()) {
@@ -260,7 +260,7 @@ impl Args {
         let Some(directory) = config_directory(self.config.as_ref()) else {
             return Ok(None);
         };
-        Ok(context::pick(&directory, self.context.as_deref())?.1)
+        Ok(context::load_effective(&directory, self.context.as_deref())?.1)
     }
 
     /// A reference can only be looked up at a platform. An engine without a platform has only its

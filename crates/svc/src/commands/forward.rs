@@ -150,7 +150,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let mut tunnel = agent.open(properties);
     let mut status = tunnel.status();
     let mut report = Report::new(args.output, named.clone(), engine.clone());
-    report.inspector(inspection.url());
+    report.set_inspector(inspection.url());
     let streams = Streams::default();
     let (observer, mut stream_events) = streams.observe();
     let mut interactive = InteractiveOutput::default();
@@ -160,7 +160,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             status: tunnel.status(),
             round_trip: agent.round_trip(),
             streams: stream_events,
-            lost: streams.lost,
+            dropped_streams: streams.dropped,
             requests: inspection.subscribe(),
             knows_host_header: args.host_header.is_some(),
             show_code: args.qr,
@@ -171,7 +171,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     } else {
         report = report.with_code(args.qr);
         if args.output == Format::Text && args.host_header.is_none() && takes_host {
-            let (advice, own) = Advice::of(&inspection, target);
+            let (advice, own) = Advice::start(&inspection, target);
             interactive.advice = Some(advice);
             tap = tap.or(own);
         }
@@ -321,15 +321,15 @@ impl Args {
 /// Streams that do not fit are counted.
 #[derive(Default)]
 struct Streams {
-    lost: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl Streams {
     fn observe(&self) -> (impl Fn(StreamEvent) + use<>, mpsc::Receiver<StreamEvent>) {
-        let (stream_events, streams) = mpsc::channel(LINES);
-        let lost = Arc::clone(&self.lost);
+        let (stream_events, streams) = mpsc::channel(STREAM_QUEUE_CAPACITY);
+        let lost = Arc::clone(&self.dropped);
         let observer = move |stream| {
-            // A full queue loses the line, not the stream.
+            // If the queue is full, the line is dropped. The stream is not affected.
             if stream_events.try_send(stream).is_err() {
                 lost.fetch_add(1, Ordering::Relaxed);
             }
@@ -357,7 +357,7 @@ impl InteractiveOutput {
             Self {
                 panel: Some(panel), ..
             } => {
-                let shown = panel.over().await;
+                let shown = panel.wait_for_end().await;
                 self.panel = None;
                 if let Some(error) = shown.failure {
                     output::message(&format!("the panel failed: {error}; the tunnel stays open"));
@@ -394,16 +394,16 @@ impl InteractiveOutput {
 /// Checks the first responses of a service for signs that it rejects the public host name.
 struct Advice {
     requests: Subscription,
-    left: u32,
+    remaining_responses: u32,
 }
 
 impl Advice {
     /// Creates the tap that it needs unless requests are inspected already. Dropping this stops the
     /// cost.
-    fn of(inspection: &Inspection, target: Target) -> (Self, Option<Arc<dyn Tap>>) {
+    fn start(inspection: &Inspection, target: Target) -> (Self, Option<Arc<dyn Tap>>) {
         let of = |requests| Self {
             requests,
-            left: MAX_CHECKED_RESPONSES,
+            remaining_responses: MAX_CHECKED_RESPONSES,
         };
         if let Some(requests) = inspection.subscribe() {
             return (of(requests), None);
@@ -414,15 +414,15 @@ impl Advice {
 
     /// Advice to print. `None` after the last response to check.
     async fn next(&mut self) -> Option<String> {
-        while self.left > 0 {
+        while self.remaining_responses > 0 {
             let Update::Exchange(summary) = self.requests.next().await? else {
                 continue;
             };
             if let Some(hint) = summary.hint {
                 return Some(hint.text());
             }
-            if summary.took.is_some() {
-                self.left -= 1;
+            if summary.duration.is_some() {
+                self.remaining_responses -= 1;
             }
         }
         None
@@ -459,8 +459,8 @@ const CONNECTION: &str = "Connection";
 const MIN_HEARTBEAT: Duration = Duration::from_millis(100);
 const MAX_HEARTBEAT: Duration = Duration::from_mins(5);
 
-/// Lines that wait for the terminal: a burst of a thousand visitors, with start and end.
-const LINES: usize = 2048;
+/// Queued events for the terminal: start and end of the streams of a thousand visitors.
+const STREAM_QUEUE_CAPACITY: usize = 2048;
 
-/// A service that rejects a name does so from the first response on, so a few are enough.
+/// A service that rejects the host name does so in every response, so a few are enough.
 const MAX_CHECKED_RESPONSES: u32 = 20;

@@ -110,7 +110,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         address,
     };
     if let Some(token) = token(&args)? {
-        return keep(&place, token, args.output).await;
+        return store_login(&place, token, args.output).await;
     }
     let scope = match super::token::permissions(&args.scopes)? {
         Some(asked) => asked.into_iter().collect(),
@@ -152,7 +152,7 @@ async fn approved(
     let address = place.address.clone();
     let server = AuthorizationServer::discover(address, place.ca_file.as_deref()).await?;
     let token = device::token(&server, scope, args.output, !args.no_browser).await?;
-    let kept = keep(place, token.expose().to_owned(), args.output).await;
+    let kept = store_login(place, token.expose().to_owned(), args.output).await;
     if kept.is_err() {
         // No copy of the token is left. The storage error is reported, not this one.
         drop(server.revoke(&token).await);
@@ -161,7 +161,7 @@ async fn approved(
 }
 
 /// Checks the token at the platform and stores it.
-async fn keep(place: &LoginTarget, token: String, format: Format) -> Result<(), Failure> {
+async fn store_login(place: &LoginTarget, token: String, format: Format) -> Result<(), Failure> {
     let (directory, name) = (&place.directory, place.name.as_str());
     let flags = SessionFlags {
         api_url: Some(place.address.to_string()),
@@ -172,7 +172,7 @@ async fn keep(place: &LoginTarget, token: String, format: Format) -> Result<(), 
         config: Some(directory.clone()),
     };
     let session = flags.open()?;
-    let whoami = ask(&session).await?;
+    let whoami = fetch_whoami(&session).await?;
     let address = session.platform.address().to_string();
     // A new login on the same platform keeps the selected project.
     let same = matching_context(place.before.as_ref(), &place.address);
@@ -190,13 +190,13 @@ async fn keep(place: &LoginTarget, token: String, format: Format) -> Result<(), 
     let account = context.token.account();
     if let Err(failure) = context.save(directory, name) {
         // Without the file, the keyring entry would be unreachable.
-        account.map_or(Ok(()), Account::forget)?;
+        account.map_or(Ok(()), Account::delete)?;
         return Err(failure);
     }
     let before = place.before.as_ref();
     let left = before.and_then(|before| before.token.account());
     if let Some(left) = left.filter(|left| account != Some(*left))
-        && let Err(failure) = left.forget()
+        && let Err(failure) = left.delete()
     {
         output::message(&format!(
             "the previous token is still in the keyring: {failure}"
@@ -227,7 +227,7 @@ async fn store_token(place: &LoginTarget, token: String) -> Result<TokenStorage,
     let kept = account.clone();
     // Runs in a separate thread, because the keyring may wait for its owner. A signal must still
     // stop the process.
-    let keeping = tokio::task::spawn_blocking(move || kept.keep(&Token::new(&token)));
+    let keeping = tokio::task::spawn_blocking(move || kept.store(&Token::new(&token)));
     keeping
         .await
         .map_err(|error| Failure::from_error("the keyring failed", error))??;
@@ -237,7 +237,7 @@ async fn store_token(place: &LoginTarget, token: String) -> Result<TokenStorage,
 /// Shows the identity of the token.
 pub(crate) async fn whoami(args: WhoamiArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
-    let whoami = ask(&session).await?;
+    let whoami = fetch_whoami(&session).await?;
     if args.output == Format::Json {
         return output::json(&whoami);
     }
@@ -276,7 +276,7 @@ pub(crate) async fn whoami(args: WhoamiArgs) -> Result<(), Failure> {
     ])
 }
 
-async fn ask(session: &Session) -> Result<Whoami, Failure> {
+async fn fetch_whoami(session: &Session) -> Result<Whoami, Failure> {
     Ok(session.platform.call(WHOAMI, &[]).answer().await?)
 }
 

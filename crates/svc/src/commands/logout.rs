@@ -61,7 +61,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     // name.
     let account = stored_context.as_ref().ok().and_then(Option::as_ref);
     if let Some(account) = account.and_then(|context| context.token.account()) {
-        account.forget()?;
+        account.delete()?;
     }
     Context::remove(&directory, &name)?;
     if context::selected(&directory).as_ref() == Some(&name) {

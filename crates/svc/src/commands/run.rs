@@ -264,7 +264,7 @@ impl RunLoop {
             }
             Err(errors) => self.reject(&errors),
         };
-        // Ends the reload that the supervisor was notified of; it waits for this.
+        // The supervisor waits for the end of the reload that it was notified of.
         self.supervisor.ready();
         result
     }
@@ -285,7 +285,7 @@ impl RunLoop {
             if !paths.iter().all(|path| contents.contains_key(path)) {
                 self.files.set(paths);
                 let latest = self.files.read().await;
-                // Keeps the file content that was parsed above. The next poll detects a newer one.
+                // The content that was parsed above is kept. The next poll detects newer content.
                 let token_contents = latest
                     .into_iter()
                     .filter(|(path, _)| Some(path) != self.file.as_ref());
@@ -440,7 +440,7 @@ fn print_all_but_last(mut errors: Vec<ConfigError>) -> Failure {
     Failure::usage(text).hint("`svc run --schema` describes every key")
 }
 
-/// Reports that can wait for the terminal: start and end of a thousand simultaneous visitors.
+/// Queued reports for the terminal: start and end of a thousand simultaneous visitors.
 const REPORT_QUEUE_CAPACITY: usize = 2048;
 /// The start does not fail if an engine is unreachable, for example while the machine boots. After
 /// this time the process reports itself as ready; its status shows how many tunnels are online.

@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 
 const KIND: ListKind = ListKind {
     list: "tunnels",
-    events: "tunnel.",
+    event_prefix: "tunnel.",
     matches: |_, _| true,
     heading: &["NAME", "PROTOCOL", "ADDRESS", "STATUS", "ID"],
     row,

@@ -42,7 +42,7 @@ impl EngineApi {
     /// Creates the client. Does not connect yet.
     pub(crate) fn new(authorities_of: TrustAnchors<'_>) -> Result<Self, Failure> {
         let builder = Client::builder()
-            .timeout(ANSWER)
+            .timeout(RESPONSE_TIMEOUT)
             .dns_resolver(LocalhostResolver)
             // Agents do not use proxies either.
             .no_proxy()
@@ -136,7 +136,7 @@ enum ExchangeError {
 
 impl From<reqwest::Error> for ExchangeError {
     fn from(error: reqwest::Error) -> Self {
-        // The address is reported once by this module. The filters of a list are private.
+        // The caller logs the address. The query is removed: the filters of a list are private.
         Self::Network(error.without_url())
     }
 }
@@ -144,10 +144,10 @@ impl From<reqwest::Error> for ExchangeError {
 /// Advice for a smaller response, in terms of the tool that uses this path.
 fn too_large(path: &str) -> &'static str {
     let last = |path: &str| path.rsplit('/').next().map(str::to_owned);
-    let is = |operation| last(path) == last(operation);
-    if is(EXPORT) {
+    let is_operation = |operation| last(path) == last(operation);
+    if is_operation(EXPORT) {
         EXPORT_TOO_LARGE
-    } else if is(EVENTS) {
+    } else if is_operation(EVENTS) {
         EVENTS_TOO_LARGE
     } else {
         TOO_LARGE
@@ -178,9 +178,9 @@ const EXPORT_TOO_LARGE: &str = "The export is longer than 1 MiB. Call again with
                                 max_events and the format ndjson or json, whose records are \
                                 numbered; to continue, set from_seq to the last seq plus one.";
 
-/// From connecting to the end of the response. Lists come from memory, and a model waits for them.
-const ANSWER: Duration = Duration::from_secs(10);
-/// Some thousands of tunnels. A model reads no more.
+/// Time limit of a call. Engines answer lists from memory, and a model waits for the result.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Limit of a response in bytes: a list of some thousand tunnels. A model does not read more.
 const MAX_ANSWER: usize = 1024 * 1024;
 const HTTPS: u16 = 443;
 

@@ -71,7 +71,7 @@ impl Feed {
     async fn run(self, to: mpsc::Sender<FeedItem>) -> Result<(), Failure> {
         let mut backoff = Backoff::default();
         loop {
-            let (has_begun, end) = self.once(&to).await;
+            let (has_begun, end) = self.follow_stream(&to).await;
             let reason = match end {
                 StreamEnd::ReceiverDropped => return Ok(()),
                 StreamEnd::Failed(error) if !self.reconnect || !error.is_transient() => {
@@ -94,7 +94,7 @@ impl Feed {
 
     /// Follows one stream to its end. Returns true if it delivered an event, and the reason of the
     /// end.
-    async fn once(&self, to: &mpsc::Sender<FeedItem>) -> (bool, StreamEnd) {
+    async fn follow_stream(&self, to: &mpsc::Sender<FeedItem>) -> (bool, StreamEnd) {
         let opened = self.api.events(self.query()).await;
         let mut events = match opened {
             Ok(events) => events,
@@ -142,8 +142,8 @@ impl Feed {
             })
     }
 
-    /// Adds the sessions to a snapshot. The engine lists them in a separate call. Changes during
-    /// that call wait in the stream.
+    /// Adds the sessions to a snapshot, because the engine lists them separately. Changes during
+    /// that call arrive later in the stream.
     async fn add_sessions(&self, event: &mut Event) -> Result<(), ApiError> {
         let is_snapshot = event.value.get("type").and_then(Value::as_str) == Some("state.initial");
         let Some(filters) = self.sessions.as_ref().filter(|_| is_snapshot) else {

@@ -4,7 +4,7 @@ use client::{CloseReason, Connection, tunnel::Online};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// A status change of a tunnel. Unknown values have no field.
+/// A status change of a tunnel. Values that are not known are omitted.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct StatusLine<'a> {
     pub(crate) status: &'static str,
@@ -52,7 +52,7 @@ impl<'a> StatusLine<'a> {
     }
 
     /// Adds the address of the inspector.
-    pub(crate) fn inspected(self, inspector: Option<&'a str>) -> Self {
+    pub(crate) fn with_inspector(self, inspector: Option<&'a str>) -> Self {
         Self { inspector, ..self }
     }
 

@@ -94,7 +94,7 @@ pub(crate) struct ControlRequester {
     api: Api,
     session_id: String,
     participant_id: String,
-    about: Option<Map<String, Value>>,
+    metadata: Option<Map<String, Value>>,
 }
 
 impl JoinedParticipant {
@@ -106,14 +106,15 @@ impl JoinedParticipant {
     ) -> Result<Self, Failure> {
         let api = Api::new(config)?;
         let named = |template| path(template, &[("id", session_id)]);
-        let can: Capabilities = read(&api, Method::GET, api::webtty::CAPABILITIES, None).await?;
-        if !can.live_attach {
+        let capabilities: Capabilities =
+            call_json(&api, Method::GET, api::webtty::CAPABILITIES, None).await?;
+        if !capabilities.live_attach {
             return Err(Failure::new(
                 Code::NotAvailable,
                 "this engine does not support joining sessions",
             ));
         }
-        let session: Session = read(&api, Method::GET, &named(SESSION), None).await?;
+        let session: Session = call_json(&api, Method::GET, &named(SESSION), None).await?;
         if !session.live.attachable {
             return Err(not_attachable(&session));
         }
@@ -121,16 +122,20 @@ impl JoinedParticipant {
         if let (Some(about), Value::Object(body)) = (&about, &mut body) {
             body.insert("metadata".to_owned(), about.clone().into());
         }
-        let own: Listed = read(&api, Method::POST, &named(PARTICIPANTS), Some(&body)).await?;
-        let grant = own.attach_grant.as_deref().unwrap_or_default();
+        let own_participant: Listed =
+            call_json(&api, Method::POST, &named(PARTICIPANTS), Some(&body)).await?;
+        let grant = own_participant.attach_grant.as_deref().unwrap_or_default();
         let grant = base64::engine::general_purpose::STANDARD.decode(grant);
         let attachment = Attachment {
             session_id: session_id.to_owned(),
-            participant_id: own.id.clone(),
+            participant_id: own_participant.id.clone(),
             grant: grant.unwrap_or_default(),
-            may_type: can.control_transfer,
+            may_type: capabilities.control_transfer,
         };
-        let stream = path(STREAM, &[("id", session_id), ("participant_id", &own.id)]);
+        let stream = path(
+            STREAM,
+            &[("id", session_id), ("participant_id", &own_participant.id)],
+        );
         let address = format!("wss://{}{stream}", config.engine);
         let endpoint = Endpoint::url(
             &address,
@@ -143,12 +148,12 @@ impl JoinedParticipant {
             requester: ControlRequester {
                 api,
                 session_id: session_id.to_owned(),
-                participant_id: own.id.clone(),
-                about,
+                participant_id: own_participant.id.clone(),
+                metadata: about,
             },
             participant,
             input,
-            participant_id: own.id,
+            participant_id: own_participant.id,
             screen: Screen::new(Size::DEFAULT),
             control: Control::None,
             controller: None,
@@ -156,7 +161,7 @@ impl JoinedParticipant {
             was_kicked: false,
             is_recorded: session.recording_mode == types::webtty::RecordingMode::Recorded,
         };
-        joined.controller = joined.who_controls(&session).await?;
+        joined.controller = joined.find_controller(&session).await?;
         Ok(joined)
     }
 
@@ -286,7 +291,7 @@ impl JoinedParticipant {
             NoticeKind::Granted => {
                 if let Control::Granted(request) = &self.control {
                     let request = request.clone();
-                    self.lose(&request, "revoked");
+                    self.end_control(&request, "revoked");
                 }
                 let text = format!("{who} has control");
                 let is_back = self.controller.replace(who).is_none();
@@ -298,10 +303,10 @@ impl JoinedParticipant {
                     _ => text,
                 }
             }
-            NoticeKind::Refused if is_own => self.answered(notice, "refused"),
-            NoticeKind::Expired if is_own => self.answered(notice, "expired"),
+            NoticeKind::Refused if is_own => self.record_outcome(notice, "refused"),
+            NoticeKind::Expired if is_own => self.record_outcome(notice, "expired"),
             NoticeKind::Revoked if is_own || notice.participant_id.is_empty() => {
-                self.answered(notice, "revoked")
+                self.record_outcome(notice, "revoked")
             }
             NoticeKind::Requested => {
                 let text = format!("{who} requests control");
@@ -328,12 +333,12 @@ impl JoinedParticipant {
         })
     }
 
-    fn answered(&mut self, notice: &Notice, how: &'static str) -> String {
-        self.lose(&notice.request_id, how);
+    fn record_outcome(&mut self, notice: &Notice, how: &'static str) -> String {
+        self.end_control(&notice.request_id, how);
         describe_outcome(how).to_owned()
     }
 
-    fn lose(&mut self, request_id: &str, how: &'static str) {
+    fn end_control(&mut self, request_id: &str, how: &'static str) {
         if self.holds_control() {
             // The next notice contains the new holder.
             self.controller = None;
@@ -347,12 +352,12 @@ impl JoinedParticipant {
     }
 
     /// The name of the participant with control.
-    async fn who_controls(&self, session: &Session) -> Result<Option<String>, Failure> {
+    async fn find_controller(&self, session: &Session) -> Result<Option<String>, Failure> {
         let Some(id) = &session.live.controller_participant_id else {
             return Ok(None);
         };
         let all = path(PARTICIPANTS, &[("id", &session.id)]);
-        let all: Vec<Listed> = read(&self.requester.api, Method::GET, &all, None).await?;
+        let all: Vec<Listed> = call_json(&self.requester.api, Method::GET, &all, None).await?;
         let who = all.into_iter().find(|one| one.id == *id);
         Ok(Some(
             who.and_then(|who| who.user_id)
@@ -363,7 +368,10 @@ impl JoinedParticipant {
 
 impl ControlRequester {
     /// Requests control. The stream reports the result.
-    pub(crate) async fn ask(&self, ask: &ControlOptions) -> Result<ControlRequest, ApiError> {
+    pub(crate) async fn request_control(
+        &self,
+        ask: &ControlOptions,
+    ) -> Result<ControlRequest, ApiError> {
         let mut body = Map::new();
         body.insert("participant_id".to_owned(), json!(self.participant_id));
         if let Some(reason) = &ask.reason {
@@ -375,12 +383,12 @@ impl ControlRequester {
         if let Some(seconds) = ask.seconds {
             body.insert("control_seconds".to_owned(), json!(seconds));
         }
-        if let Some(about) = &self.about {
+        if let Some(about) = &self.metadata {
             body.insert("metadata".to_owned(), about.clone().into());
         }
         let requests = path(CONTROL_REQUESTS, &[("id", &self.session_id)]);
         let body = Value::Object(body);
-        read(&self.api, Method::POST, &requests, Some(&body)).await
+        call_json(&self.api, Method::POST, &requests, Some(&body)).await
     }
 }
 
@@ -405,7 +413,7 @@ fn not_attachable(session: &Session) -> Failure {
     }
 }
 
-async fn read<T: DeserializeOwned>(
+async fn call_json<T: DeserializeOwned>(
     api: &Api,
     method: Method,
     path: &str,
@@ -425,8 +433,8 @@ async fn read<T: DeserializeOwned>(
 const MAX_ASKED: usize = 32;
 
 /// The result of a request as text.
-fn describe_outcome(how: &str) -> &'static str {
-    match how {
+fn describe_outcome(outcome: &str) -> &'static str {
+    match outcome {
         "revoked" => "control was revoked",
         "expired" => "the request was not answered in time",
         _ => "control was refused",

@@ -28,7 +28,7 @@ pub(crate) struct ListKind {
     /// Field of the list in a snapshot: `tunnels`.
     pub(crate) list: &'static str,
     /// Prefix of its events: `tunnel.`.
-    pub(crate) events: &'static str,
+    pub(crate) event_prefix: &'static str,
     /// Returns true if an object matches these filters, for filters that the engine does not apply
     /// to events.
     pub(crate) matches: fn(&Value, &Filters) -> bool,
@@ -142,7 +142,7 @@ async fn draw(
     }
 }
 
-/// The objects by id, whose order is the order of creation.
+/// The objects by id. Ids sort in the order of creation.
 #[derive(Default)]
 struct List {
     objects: BTreeMap<String, Value>,
@@ -151,13 +151,13 @@ struct List {
 
 /// The change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum ObjectChange {
     Added,
     Changed,
     Removed,
 }
 
-impl Change {
+impl ObjectChange {
     fn word(self) -> &'static str {
         match self {
             Self::Added => "added",
@@ -173,7 +173,7 @@ impl List {
     }
 
     /// Applies an event, and returns the changes.
-    fn apply(&mut self, kind: &ListKind, event: &Event) -> Vec<(Change, Value)> {
+    fn apply(&mut self, kind: &ListKind, event: &Event) -> Vec<(ObjectChange, Value)> {
         let name = event.value.get("type").and_then(Value::as_str);
         let object = event.value.get("object").unwrap_or(&Value::Null);
         match name {
@@ -184,40 +184,40 @@ impl List {
                 let now: Vec<_> = now.cloned().collect();
                 self.replace(&now)
             }
-            Some(name) => match name.strip_prefix(kind.events) {
+            Some(name) => match name.strip_prefix(kind.event_prefix) {
                 Some("deleted") => self.remove(id(object)).into_iter().collect(),
                 Some(_) if !(kind.matches)(object, &self.filters) => {
                     self.remove(id(object)).into_iter().collect()
                 }
-                Some(_) => self.put(object).into_iter().collect(),
+                Some(_) => self.upsert(object).into_iter().collect(),
                 None => Vec::new(),
             },
             None => Vec::new(),
         }
     }
 
-    fn replace(&mut self, now: &[Value]) -> Vec<(Change, Value)> {
-        let there: HashSet<&str> = now.iter().map(id).collect();
-        let is_gone = |known: &&String| !there.contains(known.as_str());
+    fn replace(&mut self, now: &[Value]) -> Vec<(ObjectChange, Value)> {
+        let current_ids: HashSet<&str> = now.iter().map(id).collect();
+        let is_gone = |known: &&String| !current_ids.contains(known.as_str());
         let gone: Vec<_> = self.objects.keys().filter(is_gone).cloned().collect();
         let mut changes: Vec<_> = gone.iter().filter_map(|known| self.remove(known)).collect();
-        changes.extend(now.iter().filter_map(|object| self.put(object)));
+        changes.extend(now.iter().filter_map(|object| self.upsert(object)));
         changes
     }
 
-    fn put(&mut self, object: &Value) -> Option<(Change, Value)> {
+    fn upsert(&mut self, object: &Value) -> Option<(ObjectChange, Value)> {
         let change = match self.objects.insert(id(object).to_owned(), object.clone()) {
             Some(before) if before == *object => return None,
-            Some(_) => Change::Changed,
-            None => Change::Added,
+            Some(_) => ObjectChange::Changed,
+            None => ObjectChange::Added,
         };
         Some((change, object.clone()))
     }
 
-    fn remove(&mut self, gone: &str) -> Option<(Change, Value)> {
+    fn remove(&mut self, gone: &str) -> Option<(ObjectChange, Value)> {
         self.objects
             .remove(gone)
-            .map(|object| (Change::Removed, object))
+            .map(|object| (ObjectChange::Removed, object))
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
 
     const KIND: ListKind = ListKind {
         list: "tunnels",
-        events: "tunnel.",
+        event_prefix: "tunnel.",
         matches: |object, _| object.get("hidden").is_none(),
         heading: &["ID"],
         row: |object| vec![id(object).to_owned()],
@@ -246,7 +246,8 @@ mod tests {
     fn words(list: &mut List, event: Value) -> Vec<String> {
         let event = Event::from(event);
         let changes = list.apply(&KIND, &event);
-        let word = |(change, object): &(Change, Value)| format!("{} {}", change.word(), id(object));
+        let word =
+            |(change, object): &(ObjectChange, Value)| format!("{} {}", change.word(), id(object));
         changes.iter().map(word).collect()
     }
 

@@ -15,7 +15,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// That of the command which is run, where it has one.
+    /// The format of the selected subcommand. Without `--output`, the default format.
     pub(crate) fn of_matches(matches: &ArgMatches) -> Self {
         let mut matches = matches;
         while let Some((_name, inner)) = matches.subcommand() {

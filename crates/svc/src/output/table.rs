@@ -5,8 +5,12 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::plain;
 
 /// The lines of a table, heading first. Each column is as wide as its widest cell. If the table is
-/// wider than `most`, the widest columns shrink, and truncated cells end with an ellipsis.
-pub(crate) fn fitted(heading: &[&str], rows: &[Vec<String>], most: Option<usize>) -> Vec<String> {
+/// wider than `max_width`, the widest columns shrink, and truncated cells end with an ellipsis.
+pub(crate) fn fitted(
+    heading: &[&str],
+    rows: &[Vec<String>],
+    max_width: Option<usize>,
+) -> Vec<String> {
     let heading = heading.iter().map(|text| (*text).to_owned());
     let lines: Vec<Vec<String>> = std::iter::once(heading.collect())
         .chain(
@@ -14,11 +18,11 @@ pub(crate) fn fitted(heading: &[&str], rows: &[Vec<String>], most: Option<usize>
                 .map(|row| row.iter().map(|cell| plain(cell)).collect()),
         )
         .collect();
-    let widths = widths(&lines, most.unwrap_or(usize::MAX));
+    let widths = widths(&lines, max_width.unwrap_or(usize::MAX));
     lines.iter().map(|cells| joined(cells, &widths)).collect()
 }
 
-fn widths(lines: &[Vec<String>], most: usize) -> Vec<usize> {
+fn widths(lines: &[Vec<String>], max_width: usize) -> Vec<usize> {
     let columns = lines.first().map_or(0, Vec::len);
     let widest = |column| {
         let cells = lines
@@ -28,7 +32,7 @@ fn widths(lines: &[Vec<String>], most: usize) -> Vec<usize> {
     };
     let mut widths: Vec<usize> = (0..columns).map(widest).collect();
     let gaps = GAP * columns.saturating_sub(1);
-    while widths.iter().sum::<usize>() + gaps > most {
+    while widths.iter().sum::<usize>() + gaps > max_width {
         // Of equally wide columns the first one shrinks. Names stay recognisable by their start,
         // which other values may not.
         match widths.iter_mut().rev().max_by_key(|width| **width) {
@@ -52,11 +56,11 @@ fn joined(cells: &[String], widths: &[usize]) -> String {
 }
 
 /// Truncates a cell to the width.
-fn truncate(cell: &str, most: usize) -> String {
-    if cell.width() <= most {
+fn truncate(cell: &str, max_width: usize) -> String {
+    if cell.width() <= max_width {
         return cell.to_owned();
     }
-    let mut room = most.saturating_sub(1);
+    let mut room = max_width.saturating_sub(1);
     let fits = |c: &char| {
         let width = c.width().unwrap_or(0);
         let fits = width <= room;

@@ -12,7 +12,7 @@ use reqwest::{Client, RequestBuilder};
 use serde::de::DeserializeOwned;
 use types::{form, permission::Permissions};
 
-use super::{ApiUrl, ConnectionError, PlatformError, connection, read};
+use super::{ApiUrl, PlatformError, ReadError, connection, read};
 use crate::failure::{Code, Failure};
 
 /// The client id of the command line at every platform.
@@ -44,7 +44,7 @@ impl AuthorizationServer {
     pub(crate) async fn discover(address: ApiUrl, ca_file: Option<&Path>) -> Result<Self, Failure> {
         let http = connection(&address, ca_file)?;
         let url = format!("{address}{}", AUTHORIZATION_SERVER.path);
-        let metadata: AuthorizationServerMetadata = parsed(&send(&address, http.get(url)).await?)?;
+        let metadata: AuthorizationServerMetadata = parse(&send(&address, http.get(url)).await?)?;
         let origin = address.to_string();
         if metadata.issuer != origin {
             // RFC 8414 section 3.3.
@@ -88,7 +88,7 @@ impl AuthorizationServer {
             ("svc_source", source),
         ];
         let endpoint = &self.metadata.device_authorization_endpoint;
-        let given: DeviceAuthorization = parsed(&self.post(endpoint, &fields).await?)?;
+        let given: DeviceAuthorization = parse(&self.post(endpoint, &fields).await?)?;
         // Both URLs are shown to the user, and one is opened in a browser.
         let origin = self.address.to_string();
         let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_graphic());
@@ -110,7 +110,7 @@ impl AuthorizationServer {
             ("device_code", device_code),
         ];
         let endpoint = &self.metadata.token_endpoint;
-        Ok(parsed(&self.post(endpoint, &fields).await?)?)
+        Ok(parse(&self.post(endpoint, &fields).await?)?)
     }
 
     /// Revokes a token (RFC 7009). A token that was not issued to the command line stays valid.
@@ -184,8 +184,8 @@ async fn send(address: &ApiUrl, request: RequestBuilder) -> Result<Vec<u8>, Oaut
     let response = request.send().await.map_err(unreachable)?;
     let status = response.status();
     let body = read(response).await.map_err(|error| match error {
-        ConnectionError::Network(source) => unreachable(source),
-        ConnectionError::TooLarge => unexpected("it is too large"),
+        ReadError::Network(source) => unreachable(source),
+        ReadError::TooLarge => unexpected("it is too large"),
     })?;
     if status.is_success() {
         return Ok(body);
@@ -196,7 +196,7 @@ async fn send(address: &ApiUrl, request: RequestBuilder) -> Result<Vec<u8>, Oaut
     })
 }
 
-fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, PlatformError> {
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, PlatformError> {
     serde_json::from_slice(body)
         .map_err(|error| unexpected(&format!("unexpected content: {error}")))
 }

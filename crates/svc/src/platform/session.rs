@@ -61,7 +61,7 @@ impl SessionFlags {
     pub(crate) fn open(&self) -> Result<Session, Failure> {
         let directory = config_directory(self.config.as_ref());
         let (context_name, context) = self.pick(directory.as_deref())?;
-        let Access {
+        let ResolvedAccess {
             address,
             token,
             ca_file,
@@ -82,7 +82,7 @@ impl SessionFlags {
         let (_name, context) = self.pick(directory.as_deref())?;
         let access = self.merge(context)?;
         let token = access.token;
-        if before.is(&access.address, &token, access.ca_file.as_deref()) {
+        if before.matches(&access.address, &token, access.ca_file.as_deref()) {
             return Ok(None);
         }
         Platform::new(access.address, token, access.ca_file).map(Some)
@@ -90,12 +90,12 @@ impl SessionFlags {
 
     fn pick(&self, directory: Option<&Path>) -> Result<(String, Option<Context>), Failure> {
         match directory {
-            Some(directory) => context::pick(directory, self.context.as_deref()),
+            Some(directory) => context::load_effective(directory, self.context.as_deref()),
             None => Ok((context::DEFAULT.to_owned(), None)),
         }
     }
 
-    fn merge(&self, context: Option<Context>) -> Result<Access, Failure> {
+    fn merge(&self, context: Option<Context>) -> Result<ResolvedAccess, Failure> {
         let kept_url = context.as_ref().and_then(|context| context.api_url.clone());
         let Some(url) = non_empty(self.api_url.as_ref()).or(kept_url) else {
             return Err(Failure::usage("no platform is configured")
@@ -118,7 +118,7 @@ impl SessionFlags {
             }
         };
         let kept_ca = kept.and_then(|context| context.ca_file.clone());
-        Ok(Access {
+        Ok(ResolvedAccess {
             ca_file: non_empty_path(self.ca_file.as_ref()).cloned().or(kept_ca),
             address,
             token,
@@ -140,7 +140,7 @@ impl Session {
 
 /// All settings of a connection.
 #[derive(Debug)]
-struct Access {
+struct ResolvedAccess {
     address: ApiUrl,
     token: Token,
     ca_file: Option<PathBuf>,

@@ -21,7 +21,7 @@ use crate::{failure::chain, output::plain};
 /// Arguments of the operation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Exec {
+pub(super) struct ExecArguments {
     server: String,
     command: Vec<String>,
     stdin: Option<String>,
@@ -36,7 +36,7 @@ pub(super) struct Exec {
 /// Runs the command.
 pub(super) async fn exec(
     config: Config,
-    args: Exec,
+    args: ExecArguments,
     agent: &Agent,
 ) -> Result<Value, TerminalError> {
     let servers = servers(&config).await?;
@@ -123,7 +123,7 @@ async fn run(
 fn endpoint(
     server: &Server,
     config: Config,
-    args: &Exec,
+    args: &ExecArguments,
     agent: &Agent,
 ) -> Result<Endpoint, TerminalError> {
     let mut endpoint = server.endpoint(config, None).map_err(|error| {
@@ -158,7 +158,7 @@ fn endpoint(
     Ok(endpoint)
 }
 
-fn command(args: &Exec) -> message::Config {
+fn command(args: &ExecArguments) -> message::Config {
     let variables = args.env.iter();
     message::Config {
         options: Some(Options {
@@ -216,9 +216,9 @@ fn failed(status: u16, code: &str, detail: &str) -> TerminalError {
     TerminalError::new(status, code, detail)
 }
 
-/// A model does not read more.
+/// Limit of each output stream in bytes. A model does not read more.
 const MAX_OUTPUT: usize = 64 * 1024;
-/// Longer than a client waits for a call.
+/// Maximum of `timeout_seconds`. No client waits longer for a call.
 const MAX_SECONDS: u64 = 120;
 /// The engine's limit of a text attribute of a session, for the longest characters.
 const MAX_ATTRIBUTE_CHARS: usize = 64;
@@ -268,7 +268,7 @@ mod tests {
 
     /// The endpoint for a client's command.
     fn endpoint_for(server: &Server) -> Result<Endpoint, TerminalError> {
-        let args = Exec {
+        let args = ExecArguments {
             server: "build".to_owned(),
             command: vec!["id".to_owned()],
             stdin: None,

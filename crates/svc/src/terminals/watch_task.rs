@@ -19,7 +19,7 @@ use crate::failure::{Failure, chain};
 /// A task that participates in the session.
 #[derive(Debug)]
 pub(super) struct WatchTask {
-    todo: mpsc::Sender<WatchCommand>,
+    command_sender: mpsc::Sender<WatchCommand>,
     /// The current view and its version.
     view: watch::Receiver<WatchView>,
     stop: CancellationToken,
@@ -56,7 +56,7 @@ impl WatchTask {
             stop: stop.clone(),
         };
         Self {
-            todo,
+            command_sender: todo,
             view,
             stop,
             task: Mutex::new(Some(tokio::spawn(task.run(commands)))),
@@ -65,20 +65,20 @@ impl WatchTask {
 
     /// True if the view will not change any more.
     pub(super) fn is_over(&self) -> bool {
-        self.todo.is_closed()
+        self.command_sender.is_closed()
     }
 
     /// The screen after a change or after the wait. `None` if the session has ended before.
     pub(super) async fn screen(&self, wait: Duration) -> Option<Value> {
         let mut view = self.view.clone();
-        self.todo.send(WatchCommand::Stay).await.ok();
+        self.command_sender.send(WatchCommand::Stay).await.ok();
         // The first screen arrives immediately, unless the stream is broken.
         let first = view.wait_for(|view| view.value.is_some() || view.is_over);
         timeout(FIRST_SCREEN_TIMEOUT, first).await.ok()?.ok()?;
         view.borrow_and_update();
         if !wait.is_zero() && !self.is_over() {
             let began = Instant::now();
-            // An ended view does not change. A change is often followed by others within a moment.
+            // An ended view does not change. After a change, more changes often follow immediately.
             if let Ok(Ok(())) = timeout(wait, view.changed()).await {
                 settle(&mut view, remaining(began, wait)).await;
             }
@@ -87,11 +87,14 @@ impl WatchTask {
     }
 
     /// Requests control. `None` if the session has ended.
-    pub(super) async fn ask(&self, ask: ControlOptions) -> Option<Result<Value, Failure>> {
+    pub(super) async fn request_control(
+        &self,
+        ask: ControlOptions,
+    ) -> Option<Result<Value, Failure>> {
         // A request needs the established stream.
         self.screen(Duration::ZERO).await?;
         let (answer, answered) = oneshot::channel();
-        self.todo
+        self.command_sender
             .send(WatchCommand::RequestControl(ask, answer))
             .await
             .ok()?;
@@ -107,7 +110,7 @@ impl WatchTask {
         let mut view = self.view.clone();
         view.borrow_and_update();
         let (answer, answered) = oneshot::channel();
-        self.todo
+        self.command_sender
             .send(WatchCommand::Type(line, answer))
             .await
             .ok()?;
@@ -202,7 +205,7 @@ impl Task {
         match todo {
             WatchCommand::Stay => {}
             WatchCommand::RequestControl(ask, answer) => {
-                let result = self.joined.requester().ask(&ask).await;
+                let result = self.joined.requester().request_control(&ask).await;
                 if let Ok(request) = &result {
                     self.joined.set_requested(request);
                 }
@@ -215,8 +218,8 @@ impl Task {
                 answer.send(result).ok();
             }
             WatchCommand::Type(line, answer) => {
-                let may = self.joined.holds_control();
-                let typed = may && {
+                let may_type = self.joined.holds_control();
+                let typed = may_type && {
                     let line = Bytes::from(format!("{line}\r"));
                     self.joined.input().typed(line).await
                 };
@@ -234,8 +237,8 @@ impl Task {
             Control::Granted(id) => ("held", Some(id)),
             Control::Answered {
                 request_id,
-                outcome: how,
-            } => (*how, Some(request_id)),
+                outcome,
+            } => (*outcome, Some(request_id)),
         };
         let controller = self
             .joined

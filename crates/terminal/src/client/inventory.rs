@@ -11,7 +11,7 @@ use types::webtty::Transport;
 
 use super::endpoint::{Endpoint, Url};
 
-/// The label that makes a tunnel a server, and its value.
+/// The label that marks a tunnel as a terminal server, and its value.
 pub const APPLICATION: (&str, &str) = ("application-protocol", "svc.webtty");
 
 /// Prefix of all other labels.
@@ -166,14 +166,14 @@ impl Server {
             let value = all.get(&format!("{PREFIX}{name}"));
             value.cloned().unwrap_or_default()
         };
-        let or = |value: String, usual: &str| {
+        let or_default = |value: String, usual: &str| {
             if value.is_empty() {
                 usual.to_owned()
             } else {
                 value
             }
         };
-        let capabilities: Vec<String> = or(label("capabilities"), "exec")
+        let capabilities: Vec<String> = or_default(label("capabilities"), "exec")
             .split(',')
             .map(|word| word.trim().to_owned())
             .filter(|word| !word.is_empty())
@@ -181,7 +181,7 @@ impl Server {
         let has_files = capabilities.iter().any(|word| word == "fs");
         let of_files = |name: &str, usual: &str| {
             if has_files {
-                or(label(name), usual)
+                or_default(label(name), usual)
             } else {
                 String::new()
             }
@@ -193,7 +193,7 @@ impl Server {
         };
         let publish = tunnel.get("publish").and_then(Value::as_bool);
         let mut server = Self {
-            status: or(text("status"), "online"),
+            status: or_default(text("status"), "online"),
             tunnel_id: text("id"),
             tunnel_protocol: protocol,
             tunnel_type: text("type"),
@@ -206,7 +206,7 @@ impl Server {
             managed,
             tunnel_name: text("name"),
             publish: publish.unwrap_or_default(),
-            host: or(text("host"), &text("hostname")),
+            host: or_default(text("host"), &text("hostname")),
             token_auth: tunnel
                 .get("token_auth")
                 .and_then(Value::as_bool)
@@ -229,7 +229,7 @@ impl Server {
             e2e: label("e2e"),
             client_proof: label("client_proof"),
             encryption_policy: label("encryption_policy"),
-            exec_path: or(label("exec.path"), "/"),
+            exec_path: or_default(label("exec.path"), "/"),
             fs_path: of_files("fs.path", "/fs"),
             fs_backend: of_files("fs.backend", "webdav"),
             fs_mode: of_files("fs.mode", "read-write"),

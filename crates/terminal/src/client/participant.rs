@@ -117,11 +117,11 @@ impl Driver {
         };
         let mut connection = match stop.run_until_cancelled(attaching).await {
             Some(Ok(connection)) => connection,
-            Some(Err(error)) => return self.tell_last(Err(error.into())).await,
+            Some(Err(error)) => return self.send_end(Err(error.into())).await,
             None => return,
         };
         if let Some(ended) = Box::pin(self.drive(&mut connection)).await {
-            self.tell_last(ended).await;
+            self.send_end(ended).await;
         }
         connection.close().await;
     }
@@ -199,7 +199,7 @@ impl Driver {
         }
     }
 
-    async fn tell_last(&mut self, ended: Result<CommandEnd, SessionError>) {
+    async fn send_end(&mut self, ended: Result<CommandEnd, SessionError>) {
         let stop = self.stop.clone();
         let sending = self.events.send(ParticipantEvent::Ended(ended));
         // A participant that has left needs no event.

@@ -48,7 +48,7 @@ pub(super) enum EncryptionState {
 
 impl Seal {
     /// Exchanges the first two messages of a connection.
-    pub(super) async fn shake(
+    pub(super) async fn handshake(
         &self,
         connection: &mut Connection,
     ) -> Result<EncryptionState, SessionError> {
@@ -143,7 +143,11 @@ impl EncryptionState {
                     Content::Exit(_) | Content::Mark(_) => Err(SealError::Changed.into()),
                 }
             }
-            Kind::Ack(ack) => Ok(Some(Kind::Ack(marked(ack, *returns, mark.take())?))),
+            Kind::Ack(ack) => Ok(Some(Kind::Ack(with_sealed_fields(
+                ack,
+                *returns,
+                mark.take(),
+            )?))),
             // The exit code from a relay is only accepted if the server sealed the same one.
             Kind::Close(close) => match *exit {
                 Some(code) if code == close.return_code => Ok(Some(Kind::Close(close))),
@@ -187,7 +191,11 @@ fn unproven(error: ProtocolError) -> SessionError {
 
 /// Replaces data of an ack that a relay could change with the sealed data: the session, and the
 /// positions of both directions.
-fn marked(mut ack: Ack, returns: bool, mark: Option<Mark>) -> Result<Ack, SessionError> {
+fn with_sealed_fields(
+    mut ack: Ack,
+    returns: bool,
+    mark: Option<Mark>,
+) -> Result<Ack, SessionError> {
     match mark {
         Some(mark) => {
             let session = ack.session.get_or_insert_default();

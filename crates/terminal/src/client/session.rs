@@ -216,9 +216,9 @@ impl Driver {
             Some(Ok(link)) => link,
             // A server closes at this point only if it rejects the hello.
             Some(Err(SessionError::HungUp)) => {
-                return self.tell_last(Err(SessionError::NoHello)).await;
+                return self.send_end(Err(SessionError::NoHello)).await;
             }
-            Some(Err(error)) => return self.tell_last(Err(error)).await,
+            Some(Err(error)) => return self.send_end(Err(error)).await,
             None => return,
         };
         let now = Instant::now();
@@ -226,7 +226,7 @@ impl Driver {
         loop {
             let why = match Box::pin(self.drive(&mut client, &mut link)).await {
                 ConnectionEnd::Ended(ended) => {
-                    tokio::join!(self.tell_last(ended), link.0.close());
+                    tokio::join!(self.send_end(ended), link.0.close());
                     return;
                 }
                 ConnectionEnd::ReceiverDropped => return leave(link).await,
@@ -235,7 +235,7 @@ impl Driver {
             drop(link);
             let comes_back = client.on_lost() && self.request.resumes;
             let Some(grace) = client.grace().filter(|_| comes_back) else {
-                return self.tell_last(Err(why)).await;
+                return self.send_end(Err(why)).await;
             };
             self.pending.push_back(Event::Lost {
                 reason: chain(&why),
@@ -244,7 +244,7 @@ impl Driver {
             match Box::pin(self.reconnect(&mut client, grace)).await {
                 Ok(Some(again)) => link = again,
                 Ok(None) => return,
-                Err(_last) => return self.tell_last(Err(why)).await,
+                Err(_last) => return self.send_end(Err(why)).await,
             }
             client.reopen(Instant::now());
         }
@@ -254,7 +254,7 @@ impl Driver {
     async fn drive(
         &mut self,
         client: &mut Client,
-        (connection, sealing): &mut Link,
+        (connection, sealing): &mut SealedConnection,
     ) -> ConnectionEnd {
         let mut over = None;
         loop {
@@ -362,7 +362,7 @@ impl Driver {
         &mut self,
         client: &mut Client,
         grace: Duration,
-    ) -> Result<Option<Link>, SessionError> {
+    ) -> Result<Option<SealedConnection>, SessionError> {
         let until = Instant::now() + grace;
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         loop {
@@ -403,8 +403,8 @@ impl Driver {
         }
     }
 
-    /// Delivers the waiting events and the end.
-    async fn tell_last(&mut self, ended: Result<CommandEnd, SessionError>) {
+    /// Delivers the pending events and then the end.
+    async fn send_end(&mut self, ended: Result<CommandEnd, SessionError>) {
         self.pending.push_back(Event::Ended(ended));
         let stop = self.stop.clone();
         let sending = async {
@@ -420,12 +420,15 @@ impl Driver {
 }
 
 /// A connection, with its encryption state.
-type Link = (Connection, EncryptionState);
+type SealedConnection = (Connection, EncryptionState);
 
-async fn attach(endpoint: &Endpoint, seal: Option<&Seal>) -> Result<Link, SessionError> {
+async fn attach(
+    endpoint: &Endpoint,
+    seal: Option<&Seal>,
+) -> Result<SealedConnection, SessionError> {
     let mut connection = endpoint.connect().await?;
     let sealing = match seal {
-        Some(seal) => Box::pin(seal.shake(&mut connection)).await?,
+        Some(seal) => Box::pin(seal.handshake(&mut connection)).await?,
         None => EncryptionState::None,
     };
     Ok((connection, sealing))
@@ -472,7 +475,7 @@ fn run_action(client: &mut Client, writer: &mut super::connection::Writer, done:
 }
 
 /// Sends an error to the server, which then ends the command instead of waiting for the client.
-async fn leave((mut connection, _sealing): Link) {
+async fn leave((mut connection, _sealing): SealedConnection) {
     // A server that does not get this message detects the lost connection.
     drop(connection.writer.queue(&Kind::error("the client left")));
     connection.close().await;
@@ -508,5 +511,5 @@ const MAX_QUEUED: usize = 256 * 1024;
 /// The first wait before reconnecting: short interruptions are then over.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// The longest wait: a person is waiting.
+/// The longest wait before reconnecting; short, because a person is waiting.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);

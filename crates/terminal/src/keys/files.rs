@@ -16,7 +16,7 @@ pub(super) fn read(path: &Path) -> Result<String, KeyError> {
     let file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if private::is_shared(&metadata) {
-        return Err(KeyError::Open {
+        return Err(KeyError::Shared {
             path: path.to_owned(),
         });
     }
@@ -49,7 +49,7 @@ pub(super) fn create(path: &Path, bytes: &[u8]) -> Result<(), KeyError> {
 
 /// Replaces a file atomically.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), KeyError> {
-    let unfinished = beside(path, &format!("{}.new", std::process::id()));
+    let unfinished = hidden_sibling(path, &format!("{}.new", std::process::id()));
     private::replace(path, &unfinished, bytes).map_err(|source| KeyError::File {
         path: path.to_owned(),
         source,
@@ -58,7 +58,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), KeyError> {
 
 /// Locks a file against changes by other programs until the result is dropped. Creates the folder.
 pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
-    let locked = beside(path, "lock");
+    let locked = hidden_sibling(path, "lock");
     let lock = || {
         let folder = path.parent().unwrap_or(Path::new("."));
         private::create_dir_all(folder)?;
@@ -73,7 +73,7 @@ pub(super) fn lock(path: &Path) -> Result<File, KeyError> {
 }
 
 /// A hidden file in the same folder: listings of the folder omit it.
-fn beside(path: &Path, what: &str) -> PathBuf {
+fn hidden_sibling(path: &Path, what: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{what}"))
 }

@@ -44,7 +44,7 @@ fn a_file_that_other_users_can_read_is_refused() {
     create_identity(&path).unwrap();
     for mode in [0o640, 0o604, 0o620] {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-        assert!(matches!(read_identity(&path), Err(KeyError::Open { .. })));
+        assert!(matches!(read_identity(&path), Err(KeyError::Shared { .. })));
     }
 }
 

@@ -22,8 +22,8 @@ use tty::session::CLOSE_DEADLINE;
 /// A connection that carries messages in both directions, polled by one task.
 pub(crate) struct Carrier {
     wire: Wire,
-    /// Bytes that were queued but not sent yet.
-    waiting: usize,
+    /// Number of bytes that were queued but not sent yet.
+    queued_bytes: usize,
     /// Permit that limits the number of connections.
     _permit: OwnedSemaphorePermit,
 }
@@ -82,14 +82,14 @@ impl Carrier {
     fn new(wire: Wire, permit: OwnedSemaphorePermit) -> Self {
         Self {
             wire,
-            waiting: 0,
+            queued_bytes: 0,
             _permit: permit,
         }
     }
 
     /// True if everything was sent.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting == 0
+        self.queued_bytes == 0
     }
 
     /// Queues a message; [`poll_flush`](Self::poll_flush) sends it.
@@ -101,8 +101,8 @@ impl Carrier {
                 return Err(CarrierError::Lost);
             }
         };
-        self.waiting += payload.len();
-        if self.waiting > MAX_QUEUED {
+        self.queued_bytes += payload.len();
+        if self.queued_bytes > MAX_QUEUED {
             return Err(CarrierError::Lost);
         }
         match &mut self.wire {
@@ -119,7 +119,7 @@ impl Carrier {
 
     /// Sends the queued messages.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CarrierError>> {
-        if self.waiting == 0 {
+        if self.queued_bytes == 0 {
             return Poll::Ready(Ok(()));
         }
         let sent = match &mut self.wire {
@@ -128,7 +128,7 @@ impl Carrier {
                 ready!(Pin::new(socket.as_mut()).poll_flush(cx)).map_err(|_| CarrierError::Lost)
             }
         };
-        self.waiting = 0;
+        self.queued_bytes = 0;
         Poll::Ready(sent)
     }
 

@@ -162,7 +162,7 @@ fn is_reading(method: &Method) -> bool {
     matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PROPFIND")
 }
 
-/// The files of a folder, without files that its links lead to outside.
+/// The files of a folder, without targets of links that are outside it.
 #[derive(Clone)]
 struct ConfinedFolder {
     local: Box<LocalFs>,

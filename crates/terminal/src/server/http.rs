@@ -221,8 +221,8 @@ async fn answer(
     switching
 }
 
-/// The response key of a WebSocket handshake (RFC 6455 section 4.2.1); `None` if the request is
-/// none.
+/// The response key of a WebSocket handshake (RFC 6455 section 4.2.1); `None` for other
+/// requests.
 fn websocket_key<B>(request: &Request<B>) -> Option<HeaderValue> {
     let headers = request.headers();
     let lists = |name: HeaderName, wanted: &str| {
@@ -232,13 +232,13 @@ fn websocket_key<B>(request: &Request<B>) -> Option<HeaderValue> {
             .flat_map(|value| value.split(','))
             .any(|value| value.trim().eq_ignore_ascii_case(wanted))
     };
-    let is_asked = request.method() == Method::GET
+    let is_upgrade_request = request.method() == Method::GET
         && request.version() == http::Version::HTTP_11
         && lists(header::CONNECTION, "upgrade")
         && lists(header::UPGRADE, "websocket")
         && lists(header::SEC_WEBSOCKET_VERSION, "13");
     let key = headers.get(header::SEC_WEBSOCKET_KEY)?;
-    if !is_asked {
+    if !is_upgrade_request {
         return None;
     }
     HeaderValue::from_str(&derive_accept_key(key.as_bytes())).ok()

@@ -48,7 +48,7 @@ pub(crate) enum EncryptionState {
 /// Result of opening a received message.
 pub(crate) enum OpenedMessage {
     /// The message is for the session.
-    Hear(Kind),
+    ForSession(Kind),
     /// The message belonged to the handshake; this is the answer.
     Answer(Kind),
     /// The connection is closed after this message.
@@ -72,7 +72,7 @@ impl EncryptionState {
     /// Opens a received message.
     pub(crate) fn open(&mut self, kind: Kind) -> OpenedMessage {
         match std::mem::replace(self, Self::Off) {
-            Self::Off => OpenedMessage::Hear(kind),
+            Self::Off => OpenedMessage::ForSession(kind),
             Self::Hello(seal) => self.handle_hello(&seal, kind),
             Self::Answered(handshake) => self.handle_confirm(*handshake, kind),
             Self::Sealed {
@@ -133,7 +133,7 @@ impl EncryptionState {
             Kind::ClientHello(hello) => hello.seal,
             Kind::Heartbeat(heartbeat) => {
                 *self = Self::Hello(seal.clone());
-                return OpenedMessage::Hear(Kind::Heartbeat(heartbeat));
+                return OpenedMessage::ForSession(Kind::Heartbeat(heartbeat));
             }
             _ => None,
         };
@@ -171,7 +171,7 @@ impl EncryptionState {
         let Kind::Open(open) = kind else {
             if matches!(kind, Kind::Heartbeat(_)) {
                 *self = Self::Answered(Box::new(handshake));
-                return OpenedMessage::Hear(kind);
+                return OpenedMessage::ForSession(kind);
             }
             return refuse(
                 ProtocolErrorCode::ClientProofRequired,
@@ -185,7 +185,7 @@ impl EncryptionState {
                     channel: Box::new(channel),
                     client,
                 };
-                OpenedMessage::Hear(Kind::Open(open))
+                OpenedMessage::ForSession(Kind::Open(open))
             }
             Err(error) => refuse(code(error), &error.to_string()),
         }
@@ -195,15 +195,15 @@ impl EncryptionState {
 /// Opens sealed bytes of a stream; other messages are not sealed.
 fn open_data(channel: &mut Channel, kind: Kind) -> OpenedMessage {
     let Kind::Data(data) = kind else {
-        return OpenedMessage::Hear(kind);
+        return OpenedMessage::ForSession(kind);
     };
     let stream = data.r#type();
     let Some(Payload::EncryptedData(payload)) = data.payload else {
         return OpenedMessage::Refuse(Kind::error("unencrypted data in an encrypted session"));
     };
     match channel.opener.open(stream, &payload) {
-        Ok(Content::Data(bytes)) => OpenedMessage::Hear(Kind::data(stream, bytes)),
-        Ok(Content::End) => OpenedMessage::Hear(Kind::end(stream)),
+        Ok(Content::Data(bytes)) => OpenedMessage::ForSession(Kind::data(stream, bytes)),
+        Ok(Content::End) => OpenedMessage::ForSession(Kind::end(stream)),
         Ok(Content::Exit(_) | Content::Mark(_)) => {
             OpenedMessage::Refuse(Kind::error("what only a server says"))
         }
@@ -230,7 +230,7 @@ fn refuse(code: ProtocolErrorCode, msg: &str) -> OpenedMessage {
 fn code(error: SealError) -> ProtocolErrorCode {
     match error {
         SealError::Version => ProtocolErrorCode::UnsupportedSuite,
-        SealError::NotForUs => ProtocolErrorCode::ServerKeyChanged,
+        SealError::WrongRecipient => ProtocolErrorCode::ServerKeyChanged,
         SealError::Unauthorized => ProtocolErrorCode::ClientUnauthorized,
         _ => ProtocolErrorCode::ClientProofInvalid,
     }

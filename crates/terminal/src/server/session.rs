@@ -39,7 +39,7 @@ pub(crate) struct Session {
     machine: session::Server,
     carrier: Option<Carrier>,
     /// Result of closing the previous connection: true if its client received everything.
-    leaving: Option<oneshot::Receiver<bool>>,
+    closing: Option<oneshot::Receiver<bool>>,
     sealing: EncryptionState,
     /// Client to which a sealed session belongs.
     owner: Option<PublicKey>,
@@ -50,29 +50,29 @@ pub(crate) struct Session {
     input: VecDeque<Bytes>,
     input_len: usize,
     input_ends: bool,
-    /// Input bytes that were acknowledged to the client over this connection.
-    told_received: Option<u64>,
-    /// True while the state machine does not accept output.
-    held: bool,
+    /// Number of input bytes that were acknowledged over this connection.
+    acknowledged_input: Option<u64>,
+    /// True while reading output is paused by the state machine.
+    is_output_paused: bool,
     /// True if reading output was paused since the last event, by the state machine or because the
     /// client did not take sent data.
-    unread: bool,
+    was_output_paused: bool,
     /// The output streams that have not ended.
     outputs: Vec<Output>,
     exited: bool,
     buffer: Vec<u8>,
     size: Size,
     /// Time at which the terminal gets its real size again, after a forced redraw.
-    restore: Option<Instant>,
+    restore_size_at: Option<Instant>,
     secret: bool,
     /// Time of the next check for hidden input, and the following interval.
-    look: Option<(Instant, Duration)>,
+    next_check: Option<(Instant, Duration)>,
     timer: Pin<Box<Sleep>>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
     is_draining: bool,
     kill: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Clients that resume this session, once it can be resumed.
-    returns: Option<mpsc::Receiver<Box<Reconnect>>>,
+    reconnects: Option<mpsc::Receiver<Box<Reconnect>>>,
     registered: Option<RegistryEntry>,
     /// Permit that limits the number of sessions.
     permit: Option<OwnedSemaphorePermit>,
@@ -113,7 +113,7 @@ impl Session {
             source,
             machine: session::Server::new(settings, now),
             carrier: Some(carrier),
-            leaving: None,
+            closing: None,
             sealing: EncryptionState::new(shared.seal.as_ref()),
             owner: None,
             account: None,
@@ -121,21 +121,21 @@ impl Session {
             input: VecDeque::new(),
             input_len: 0,
             input_ends: false,
-            told_received: None,
-            held: false,
-            unread: false,
+            acknowledged_input: None,
+            is_output_paused: false,
+            was_output_paused: false,
             outputs: Vec::new(),
             exited: false,
             buffer: Vec::new(),
             size: Size::DEFAULT,
-            restore: None,
+            restore_size_at: None,
             secret: false,
-            look: None,
+            next_check: None,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             draining: owned(&shared.drain),
             is_draining: false,
             kill: owned(&shared.kill),
-            returns: None,
+            reconnects: None,
             registered: None,
             permit: None,
             began: now,
@@ -167,7 +167,7 @@ impl Session {
     /// Waits for the next event, and meanwhile sends and writes queued data.
     async fn next_event(&mut self) -> SessionEvent {
         let mut deadline = self.machine.deadline();
-        let looks = [self.look.map(|(at, _)| at), self.restore];
+        let looks = [self.next_check.map(|(at, _)| at), self.restore_size_at];
         for at in looks.into_iter().flatten() {
             deadline = Some(deadline.map_or(at, |deadline| deadline.min(at)));
         }
@@ -184,7 +184,7 @@ impl Session {
         if !self.is_draining && self.draining.as_mut().poll(cx).is_ready() {
             return Poll::Ready(SessionEvent::Drain);
         }
-        // The timer comes first: the following sources may be ready without end.
+        // The timer is polled first, because the following sources may always be ready.
         if timed && self.timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(SessionEvent::Time);
         }
@@ -201,14 +201,16 @@ impl Session {
         if let Poll::Ready(taken) = self.poll_input(cx) {
             return Poll::Ready(SessionEvent::Wrote(taken));
         }
-        if let Some(Poll::Ready(Some(back))) =
-            self.returns.as_mut().map(|returns| returns.poll_recv(cx))
+        if let Some(Poll::Ready(Some(back))) = self
+            .reconnects
+            .as_mut()
+            .map(|returns| returns.poll_recv(cx))
         {
             return Poll::Ready(SessionEvent::Return(back));
         }
-        if let Some(Poll::Ready(left)) = self.leaving.as_mut().map(|leaving| leaving.poll_unpin(cx))
+        if let Some(Poll::Ready(left)) = self.closing.as_mut().map(|leaving| leaving.poll_unpin(cx))
         {
-            self.leaving = None;
+            self.closing = None;
             return Poll::Ready(SessionEvent::ClientLeft(left.unwrap_or_default()));
         }
         // If the command does not read, the client's messages are not read either.
@@ -229,8 +231,8 @@ impl Session {
                 return Poll::Ready(SessionEvent::Exit(exit));
             }
             // If the client does not read, the command's output is not read either.
-            if !is_idle || self.held {
-                self.unread = true;
+            if !is_idle || self.is_output_paused {
+                self.was_output_paused = true;
             } else {
                 for output in self.outputs.iter().copied() {
                     if self.buffer.is_empty() {
@@ -254,7 +256,7 @@ impl Session {
     /// True if messages are read. While output is paused, more input may be queued, because the
     /// acknowledgement that ends the pause follows all input that the client sent before it.
     fn reads_messages(&self) -> bool {
-        let beside = if self.held { 2 * REPLAY } else { 0 };
+        let beside = if self.is_output_paused { 2 * REPLAY } else { 0 };
         self.input_len < MAX_INPUT + beside
     }
 
@@ -303,12 +305,12 @@ impl Session {
 
     async fn handle(&mut self, event: SessionEvent) -> AfterEvent {
         let now = Instant::now();
-        if std::mem::take(&mut self.unread) {
+        if std::mem::take(&mut self.was_output_paused) {
             self.machine.on_output_paused(now);
         }
         match event {
             SessionEvent::Message(kind) => match self.sealing.open(kind) {
-                OpenedMessage::Hear(kind) => match self.hand_over_resume(kind) {
+                OpenedMessage::ForSession(kind) => match self.hand_over_resume(kind) {
                     Some(kind) => self.machine.on_message(kind, now),
                     // The connection now belongs to another session.
                     None => return AfterEvent::End,
@@ -374,14 +376,14 @@ impl Session {
         if !self.reads_messages() {
             self.machine.on_read_paused(now);
         }
-        if self.restore.is_some_and(|at| at <= now) {
-            self.restore = None;
+        if self.restore_size_at.is_some_and(|at| at <= now) {
+            self.restore_size_at = None;
             self.resize(self.size);
         }
-        if let Some((at, wait)) = self.look
+        if let Some((at, wait)) = self.next_check
             && at <= now
         {
-            self.look = (wait < LAST_CHECK).then(|| (now + wait * 4, wait * 4));
+            self.next_check = (wait < LAST_CHECK).then(|| (now + wait * 4, wait * 4));
             self.check_hidden_input();
         }
         self.machine.on_time(now);
@@ -401,7 +403,7 @@ impl Session {
                 Command::EndInput => self.input_ends = true,
                 Command::Resize(size) => {
                     self.size = size;
-                    self.restore = None;
+                    self.restore_size_at = None;
                     self.resize(size);
                 }
                 Command::Signal(signal) => {
@@ -409,8 +411,8 @@ impl Session {
                         process.signal(signal);
                     }
                 }
-                Command::HoldOutput => self.held = true,
-                Command::ReadOutput => self.held = false,
+                Command::HoldOutput => self.is_output_paused = true,
+                Command::ReadOutput => self.is_output_paused = false,
                 Command::Redraw => self.redraw(now),
                 Command::Disconnect => self.hang_up(now),
                 Command::Release => return AfterEvent::End,
@@ -477,14 +479,14 @@ impl Session {
             return;
         };
         if let Kind::Heartbeat(beat) = kind {
-            // A waiting heartbeat is as good as two, so a peer that does not read gets no more of
+            // One queued heartbeat is sufficient, so a peer that does not read gets no more of
             // them. Exceptions are a change of hidden input, and an acknowledgement of more input,
             // for which the client waits before it sends more.
-            let is_news = beat.secret_input.is_some() || beat.received > self.told_received;
+            let is_news = beat.secret_input.is_some() || beat.received > self.acknowledged_input;
             if !is_news && !carrier.is_idle() {
                 return;
             }
-            self.told_received = beat.received.max(self.told_received);
+            self.acknowledged_input = beat.received.max(self.acknowledged_input);
         }
         let sent = match self.sealing.seal(kind.clone()) {
             Ok(kinds) => kinds.iter().try_for_each(|kind| carrier.send(kind)),
@@ -502,7 +504,7 @@ impl Session {
     /// Closes the connection in the background, and detaches it from the session.
     fn hang_up(&mut self, now: Instant) {
         if let Some(carrier) = self.carrier.take() {
-            self.leaving = Some(self.shared.finish(carrier));
+            self.closing = Some(self.shared.finish(carrier));
         }
         self.machine.on_lost(now);
     }
@@ -526,14 +528,14 @@ impl Session {
             cols: self.size.cols.saturating_add(1),
         };
         self.resize(other);
-        self.restore = Some(now + REDRAW_TIME);
+        self.restore_size_at = Some(now + REDRAW_TIME);
     }
 
     /// Schedules checks for hidden input, now and several times soon. Programs write a prompt and
     /// then hide input, or in the reverse order.
     fn schedule_checks(&mut self, now: Instant) {
         if self.process.as_ref().is_some_and(Process::has_terminal) {
-            self.look = Some((now + FIRST_CHECK, FIRST_CHECK));
+            self.next_check = Some((now + FIRST_CHECK, FIRST_CHECK));
             self.check_hidden_input();
         }
     }
@@ -550,7 +552,7 @@ impl Session {
         let Some(process) = self.process.take() else {
             return;
         };
-        if self.machine.ended().is_some() {
+        if self.machine.stop_reason().is_some() {
             // The command was stopped, so the processes that it left behind are killed as well.
             process.signal_all(pty::Signal::SIGKILL);
         }
@@ -564,7 +566,7 @@ impl Session {
         (self.shared.observer)(Event::Closed {
             session_id: &self.id,
             exit_code,
-            reason: self.machine.ended().or(reason),
+            reason: self.machine.stop_reason().or(reason),
             duration: self.began.elapsed(),
         });
     }

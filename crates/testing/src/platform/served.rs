@@ -22,8 +22,8 @@ use crate::fixtures::BASE_HOST;
 fn refusal(shared: &PlatformState, headers: &HeaderMap) -> Option<StatusCode> {
     let expected = format!("Bearer {ENROLMENT_SECRET}");
     let bearer = headers.get("authorization").map(HeaderValue::as_bytes);
-    let conduct = shared.conduct.lock();
-    if conduct.away {
+    let conduct = shared.behavior.lock();
+    if conduct.is_unavailable {
         Some(StatusCode::SERVICE_UNAVAILABLE)
     } else if conduct.refuses || bearer != Some(expected.as_bytes()) {
         Some(StatusCode::UNAUTHORIZED)
@@ -67,7 +67,7 @@ async fn stream_changes(
             .filter(|(_, mark)| *mark == state.mark.to_string())
             .and_then(|(version, _)| version.parse::<usize>().ok());
         let lines = match known {
-            Some(known) => state.since(known),
+            Some(known) => state.changes_since(known),
             None => state.everything(shared),
         };
         version.borrow_and_update();
@@ -94,13 +94,13 @@ async fn stream_changes(
             }
             _ = alive.tick() => lines.push(LinkMessage::Alive {}),
         }
-        if shared.conduct.lock().mute {
+        if shared.behavior.lock().is_silent {
             lines.clear();
             continue;
         }
         let state = shared.sent.lock();
         if state.mark == mark {
-            lines.extend(state.since(sent));
+            lines.extend(state.changes_since(sent));
             sent = state.log.len();
         }
     }
@@ -111,7 +111,7 @@ impl SentState {
         Cursor(format!("{version}.{}", self.mark))
     }
 
-    fn since(&self, version: usize) -> Vec<LinkMessage> {
+    fn changes_since(&self, version: usize) -> Vec<LinkMessage> {
         let changes = self.log.iter().enumerate().skip(version);
         changes
             .map(|(before, items)| LinkMessage::Change {
@@ -154,7 +154,7 @@ pub(super) async fn reports(
             reported.records.extend(report.records);
         }
     });
-    let mut conduct = shared.conduct.lock();
+    let mut conduct = shared.behavior.lock();
     if let Some(left) = conduct.lost_receipts.checked_sub(1) {
         conduct.lost_receipts = left;
         return StatusCode::BAD_GATEWAY.into_response();

@@ -100,7 +100,7 @@ impl ScriptedUpstream {
                 let connection = Connection {
                     stream,
                     number,
-                    held: Vec::new(),
+                    buffer: Vec::new(),
                     reports: sender,
                 };
                 connection.run(steps).await;
@@ -252,7 +252,7 @@ struct Connection {
     stream: TcpStream,
     number: usize,
     /// Bytes that were read ahead.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     reports: mpsc::UnboundedSender<Report>,
 }
 
@@ -266,8 +266,8 @@ impl Connection {
         }
         // Closing with unread bytes would reset the connection, which discards sent data.
         if self.stream.shutdown().await.is_ok() {
-            while self.stream.read_buf(&mut self.held).await.unwrap_or(0) > 0 {
-                self.held.clear();
+            while self.stream.read_buf(&mut self.buffer).await.unwrap_or(0) > 0 {
+                self.buffer.clear();
             }
         }
     }
@@ -277,12 +277,12 @@ impl Connection {
         match step {
             Step::ReadHead => {
                 let end = loop {
-                    if let Some(at) = self.held.windows(4).position(|end| end == b"\r\n\r\n") {
+                    if let Some(at) = self.buffer.windows(4).position(|end| end == b"\r\n\r\n") {
                         break at + 4;
                     }
                     self.read_more().await?;
                 };
-                let head: Vec<u8> = self.held.drain(..end).collect();
+                let head: Vec<u8> = self.buffer.drain(..end).collect();
                 let text = String::from_utf8_lossy(&head).into_owned();
                 self.report(Report::Head {
                     connection: self.number,
@@ -290,15 +290,15 @@ impl Connection {
                 });
             }
             Step::ReadBytes(count) => {
-                while self.held.len() < count {
+                while self.buffer.len() < count {
                     self.read_more().await?;
                 }
-                let bytes = self.held.drain(..count).collect();
+                let bytes = self.buffer.drain(..count).collect();
                 self.report(Report::Bytes(bytes));
             }
             Step::ReadToEnd => {
                 while self.read_more().await.is_some() {}
-                let bytes = std::mem::take(&mut self.held);
+                let bytes = std::mem::take(&mut self.buffer);
                 self.report(Report::Bytes(bytes));
                 self.report(Report::Closed);
             }
@@ -315,12 +315,12 @@ impl Connection {
     }
 
     async fn read_more(&mut self) -> Option<()> {
-        let read = self.stream.read_buf(&mut self.held).await.ok()?;
+        let read = self.stream.read_buf(&mut self.buffer).await.ok()?;
         (read > 0).then_some(())
     }
 
     fn report(&self, report: Report) {
-        // The test may have dropped its end already.
+        // The test may have dropped the receiver already.
         self.reports.send(report).ok();
     }
 }

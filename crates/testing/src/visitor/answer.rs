@@ -11,9 +11,9 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// The trailers.
     pub trailers: Vec<(String, String)>,
-    /// True if the body ended properly: at its announced length, or with the last chunk. False for
-    /// one that ends with the connection, because it may be truncated.
-    pub whole: bool,
+    /// True if the body is complete: with its announced length or its last chunk. False for a body
+    /// that ends with the connection, because it may be truncated.
+    pub is_complete: bool,
 }
 
 impl Answer {

@@ -73,7 +73,7 @@ impl H2Visitor {
             headers: pairs(&head.headers),
             body: Vec::new(),
             trailers: Vec::new(),
-            whole: true,
+            is_complete: true,
         };
         while let Some(frame) = within("frame from the edge", body.frame()).await {
             match frame.map(hyper::body::Frame::into_data) {
@@ -83,7 +83,7 @@ impl H2Visitor {
                     .extend(other.trailers_ref().map(pairs).unwrap_or_default()),
                 Err(_broken) => {
                     // The body would return the same error forever.
-                    answer.whole = false;
+                    answer.is_complete = false;
                     break;
                 }
             }

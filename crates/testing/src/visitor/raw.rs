@@ -24,7 +24,7 @@ impl RawVisitor {
         Self {
             reader: Reader {
                 half,
-                held: Vec::new(),
+                buffer: Vec::new(),
             },
             writer,
         }
@@ -95,7 +95,7 @@ impl RawVisitor {
     /// Reads to the end of the connection, and returns the bytes.
     pub async fn read_to_end(&mut self) -> Vec<u8> {
         while self.reader.read_more().await.is_some() {}
-        std::mem::take(&mut self.reader.held)
+        std::mem::take(&mut self.reader.buffer)
     }
 
     /// Closes the sending side.
@@ -110,7 +110,7 @@ impl RawVisitor {
 
     /// The stream itself, for another protocol. No bytes may have been read ahead.
     pub fn into_stream(self) -> Box<dyn Stream> {
-        assert!(self.reader.held.is_empty(), "bytes were read ahead");
+        assert!(self.reader.buffer.is_empty(), "bytes were read ahead");
         self.reader.half.unsplit(self.writer)
     }
 }
@@ -128,7 +128,7 @@ async fn send(writer: &mut WriteHalf<Box<dyn Stream>>, bytes: &[u8]) {
 struct Reader {
     half: ReadHalf<Box<dyn Stream>>,
     /// Bytes that were read ahead.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl Reader {
@@ -148,7 +148,7 @@ impl Reader {
             headers: pairs(fields),
             body: Vec::new(),
             trailers: Vec::new(),
-            whole: false,
+            is_complete: false,
         }
     }
 
@@ -163,18 +163,18 @@ impl Reader {
 
     async fn body(&mut self, mut answer: Answer) -> Answer {
         if answer.header("transfer-encoding") == Some("chunked") {
-            answer.whole = self.chunks(&mut answer).await.is_some();
+            answer.is_complete = self.chunks(&mut answer).await.is_some();
         } else if matches!(answer.status, 100..200 | 204 | 304) {
-            answer.whole = true;
+            answer.is_complete = true;
         } else if let Some(length) = answer.header("content-length") {
             let length: usize = length.parse().expect("a length");
-            while self.held.len() < length && self.read_more().await.is_some() {}
-            answer.whole = self.held.len() >= length;
-            let end = length.min(self.held.len());
-            answer.body = self.held.drain(..end).collect();
+            while self.buffer.len() < length && self.read_more().await.is_some() {}
+            answer.is_complete = self.buffer.len() >= length;
+            let end = length.min(self.buffer.len());
+            answer.body = self.buffer.drain(..end).collect();
         } else {
             while self.read_more().await.is_some() {}
-            answer.body = std::mem::take(&mut self.held);
+            answer.body = std::mem::take(&mut self.buffer);
         }
         answer
     }
@@ -217,23 +217,27 @@ impl Reader {
     }
 
     async fn read_exact(&mut self, count: usize) -> Option<Vec<u8>> {
-        while self.held.len() < count {
+        while self.buffer.len() < count {
             self.read_more().await?;
         }
-        Some(self.held.drain(..count).collect())
+        Some(self.buffer.drain(..count).collect())
     }
 
     async fn read_through(&mut self, end: &[u8]) -> Option<Vec<u8>> {
         loop {
-            if let Some(at) = self.held.windows(end.len()).position(|bytes| bytes == end) {
-                return Some(self.held.drain(..at + end.len()).collect());
+            if let Some(at) = self
+                .buffer
+                .windows(end.len())
+                .position(|bytes| bytes == end)
+            {
+                return Some(self.buffer.drain(..at + end.len()).collect());
             }
             self.read_more().await?;
         }
     }
 
     async fn read_more(&mut self) -> Option<()> {
-        let reading = self.half.read_buf(&mut self.held);
+        let reading = self.half.read_buf(&mut self.buffer);
         let read = within("bytes from the edge", reading).await.ok()?;
         (read > 0).then_some(())
     }

@@ -48,7 +48,7 @@ async fn the_http_server_returns_the_received_request() {
     for path in ["/bytes/12345", "/chunked/12345"] {
         let answer = visitor.get(path, "a").await;
         assert!(
-            answer.whole && answer.body == Upstream::payload(12345),
+            answer.is_complete && answer.body == Upstream::payload(12345),
             "{path}"
         );
     }
@@ -128,14 +128,14 @@ async fn truncated_bodies_are_not_complete() {
         ScriptedUpstream::resets_in_the_body(&gate).await,
     ] {
         let answer = plain(upstream.addr()).await.get("/", "a").await;
-        assert!(!answer.whole);
+        assert!(!answer.is_complete);
         assert_eq!(answer.body, b"first");
         assert!(upstream.head().await.starts_with("GET / HTTP/1.1\r\n"));
     }
     let upstream = ScriptedUpstream::slow_body(&gate).await;
     gate.open();
     let answer = plain(upstream.addr()).await.get("/", "a").await;
-    assert!(answer.whole && answer.body == b"firstlater");
+    assert!(answer.is_complete && answer.body == b"firstlater");
 }
 
 #[tokio::test]

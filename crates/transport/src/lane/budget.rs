@@ -12,25 +12,25 @@
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Maximum number of bytes.
-    most: usize,
-    /// Bytes that a response of the peer gives back.
-    a_turn: usize,
+    limit: usize,
+    /// Bytes that a response of the peer subtracts from `spent`.
+    refund_per_turn: usize,
     /// True if the peer's bytes are counted as well.
-    both: bool,
+    counts_received: bool,
     spent: usize,
-    /// Bytes were sent since the last bytes of the peer.
-    spoke: bool,
+    /// Bytes were sent since bytes of the peer were last received.
+    has_sent: bool,
 }
 
 impl Budget {
-    /// For alternating requests and responses, ours of at most `most` bytes each.
-    pub fn exchanges(most: usize) -> Self {
+    /// For alternating requests and responses. The argument is the maximum size of each of ours.
+    pub fn exchanges(limit: usize) -> Self {
         Self {
-            most,
-            a_turn: most,
-            both: false,
+            limit,
+            refund_per_turn: limit,
+            counts_received: false,
             spent: 0,
-            spoke: false,
+            has_sent: false,
         }
     }
 
@@ -39,31 +39,31 @@ impl Budget {
     /// more.
     pub fn bytes() -> Self {
         Self {
-            most: MAX_BYTES,
-            a_turn: BYTES_PER_TURN,
-            both: true,
+            limit: MAX_BYTES,
+            refund_per_turn: BYTES_PER_TURN,
+            counts_received: true,
             spent: 0,
-            spoke: false,
+            has_sent: false,
         }
     }
 
-    pub(super) fn left(&self) -> usize {
-        self.most - self.spent
+    pub(super) fn remaining(&self) -> usize {
+        self.limit - self.spent
     }
 
-    /// Records that so many bytes were sent, of those that are [`left`](Self::left).
-    pub(super) fn spend(&mut self, bytes: usize) {
-        self.spent = (self.spent + bytes).min(self.most);
-        self.spoke = true;
+    /// Records that so many of the remaining bytes were sent.
+    pub(super) fn on_send(&mut self, bytes: usize) {
+        self.spent = (self.spent + bytes).min(self.limit);
+        self.has_sent = true;
     }
 
-    /// Records that so many bytes of the peer were received.
-    pub(super) fn hear(&mut self, bytes: usize) {
-        if std::mem::take(&mut self.spoke) {
-            self.spent = self.spent.saturating_sub(self.a_turn);
+    /// Records that so many bytes were received from the peer.
+    pub(super) fn on_receive(&mut self, bytes: usize) {
+        if std::mem::take(&mut self.has_sent) {
+            self.spent = self.spent.saturating_sub(self.refund_per_turn);
         }
-        if self.both {
-            self.spent = (self.spent + bytes).min(self.most);
+        if self.counts_received {
+            self.spent = (self.spent + bytes).min(self.limit);
         }
     }
 }

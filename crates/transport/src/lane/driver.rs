@@ -75,7 +75,7 @@ impl<T: Stream> Driver<T> {
             Poll::Pending => Poll::Pending,
             // The peer has closed; nothing has to be sent to it.
             Poll::Ready(false) => Poll::Ready(Ok(())),
-            // There is more: other tasks run first.
+            // More bytes may be available, but other tasks run first.
             Poll::Ready(true) => {
                 cx.waker().wake_by_ref();
                 Poll::Pending
@@ -83,7 +83,7 @@ impl<T: Stream> Driver<T> {
         }
     }
 
-    /// Reads until nothing is available; ready with `false` at the end, which breaks no stream.
+    /// Reads until nothing is available. Ready with `false` at a regular end of the connection.
     fn poll_incoming(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<bool>> {
         let mut bytes = Scratch::take(Scratch::SMALL);
         let mut buf = ReadBuf::new(&mut bytes);
@@ -130,7 +130,7 @@ impl<T: Stream> Driver<T> {
                     bytes,
                     error,
                 } => {
-                    state.step(stream, step, bytes, error, &mut self.woken)?;
+                    state.on_frame(stream, step, bytes, error, &mut self.woken)?;
                 }
             }
         }
@@ -160,14 +160,14 @@ impl<T: Stream> Driver<T> {
             }
             let mut state = self.lane.0.lock();
             if state.out.is_empty() {
-                remember(&mut state.driver, cx);
+                store_waker(&mut state.driver_waker, cx);
                 break;
             }
             std::mem::swap(&mut state.out, &mut self.writing);
             if std::mem::take(&mut state.is_full) {
                 let writers = state.streams.values_mut();
                 self.woken
-                    .extend(writers.filter_map(|entry| entry.writer.take()));
+                    .extend(writers.filter_map(|entry| entry.write_waker.take()));
             }
             drop(state);
             self.woken.drain(..).for_each(Waker::wake);
@@ -214,10 +214,10 @@ impl Lane {
 impl State {
     /// The engine opens a stream. Returns `false` if it is aborted immediately.
     fn begin(&mut self, number: u32, open: &StreamOpen) -> io::Result<bool> {
-        if self.side != Side::Agent || number <= self.last {
+        if self.side != Side::Agent || number <= self.last_number {
             return Err(violation("an opening that is not allowed"));
         }
-        self.last = number;
+        self.last_number = number;
         let mut entry = Entry::new(Side::Agent, open);
         // The engine does not count streams that are over, even if this end still reads them.
         let is_full = self.streams.len() >= MAX_STREAMS && {
@@ -225,7 +225,7 @@ impl State {
             if self.streams.values().filter(is_open).count() >= MAX_STREAMS {
                 return Err(violation("more streams than a lane allows"));
             }
-            self.streams.len() >= MOST_HELD
+            self.streams.len() >= MAX_STREAM_ENTRIES
         };
         if is_full {
             let full = wire::Error::capacity_exhausted("too many streams have unread data");
@@ -238,7 +238,7 @@ impl State {
     }
 
     /// Handles a frame about a stream; returns the tasks to wake.
-    fn step(
+    fn on_frame(
         &mut self,
         number: u32,
         step: FrameStep,
@@ -252,7 +252,7 @@ impl State {
         let turn = self.turn;
         let Some(entry) = self.streams.get_mut(&number) else {
             // It crossed our last frame of that stream.
-            if matches!(step, FrameStep::Reset | FrameStep::Taken) && number <= self.last {
+            if matches!(step, FrameStep::Reset | FrameStep::Taken) && number <= self.last_number {
                 return Ok(());
             }
             return Err(violation("a frame of an unknown stream"));
@@ -266,7 +266,7 @@ impl State {
             }
             FrameEffect::Taken => {
                 entry.sending.on_taken().map_err(violation)?;
-                woken.extend(entry.writer.take());
+                woken.extend(entry.write_waker.take());
             }
             FrameEffect::Reset => {
                 entry.refusal = error;
@@ -282,7 +282,7 @@ impl State {
                 entry.abandoned = true;
                 woken.extend(entry.waiting());
             }
-            FrameEffect::End | FrameEffect::Move => woken.extend(entry.reader.take()),
+            FrameEffect::End | FrameEffect::Move => woken.extend(entry.read_waker.take()),
             FrameEffect::Discard | FrameEffect::Ignored => {}
         }
         self.forget_if_over(number);
@@ -292,9 +292,9 @@ impl State {
 
 /// Limit of streams with state, including those that are over: the maximum number of open ones, and
 /// as many again whose received bytes are still being read.
-const MOST_HELD: usize = 2 * MAX_STREAMS;
+const MAX_STREAM_ENTRIES: usize = 2 * MAX_STREAMS;
 
-fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
+fn store_waker(slot: &mut Option<Waker>, cx: &Context<'_>) {
     match slot {
         Some(waker) => waker.clone_from(cx.waker()),
         None => *slot = Some(cx.waker().clone()),

@@ -17,9 +17,9 @@ pub trait MigrationTarget: Unpin + Send {
     /// Type of the connection.
     type Connection: Stream;
 
-    /// True if this end chooses the connection. It gets the connection first; without one the
+    /// True if this end provides the connection. It gets the connection first; without one the
     /// stream stays on the lane. The other end announces that it leaves the lane, and waits.
-    const CHOOSES: bool;
+    const PROVIDES_CONNECTION: bool;
 
     /// Starts to establish the connection. Dropping the future cancels it.
     fn connect(&self) -> ConnectFuture<Self::Connection>;
@@ -35,9 +35,9 @@ pub type ConnectFuture<C> = Pin<Box<dyn Future<Output = io::Result<C>> + Send>>;
 pub struct MigratingStream<M: MigrationTarget> {
     lane: LaneStream,
     target: M,
-    place: StreamLocation<M::Connection>,
+    location: StreamLocation<M::Connection>,
     /// All bytes on the lane have been read.
-    behind: bool,
+    lane_is_drained: bool,
 }
 
 enum StreamLocation<C> {
@@ -116,19 +116,19 @@ impl<C> Migration<C> {
 
 impl<M: MigrationTarget> MigratingStream<M> {
     /// A stream that has been opened, and its budget on the lane.
-    pub fn new(mut lane: LaneStream, mover: M, budget: Budget) -> Self {
+    pub fn new(mut lane: LaneStream, target: M, budget: Budget) -> Self {
         lane.set_budget(budget);
         Self {
             lane,
-            target: mover,
-            place: StreamLocation::Lane,
-            behind: false,
+            target,
+            location: StreamLocation::Lane,
+            lane_is_drained: false,
         }
     }
 
     /// Returns true if it has left the lane.
     pub fn is_moved(&self) -> bool {
-        !matches!(self.place, StreamLocation::Lane)
+        !matches!(self.location, StreamLocation::Lane)
     }
 
     /// Its part on the lane.
@@ -138,7 +138,7 @@ impl<M: MigrationTarget> MigratingStream<M> {
 
     /// The connection that it has moved to, once it has arrived there.
     pub fn connection(&self) -> Option<&M::Connection> {
-        match &self.place {
+        match &self.location {
             StreamLocation::Moved(connection) => Some(connection),
             StreamLocation::Lane | StreamLocation::Moving(_) | StreamLocation::Failed(_) => None,
         }
@@ -146,7 +146,7 @@ impl<M: MigrationTarget> MigratingStream<M> {
 
     /// The same connection, mutable.
     pub fn connection_mut(&mut self) -> Option<&mut M::Connection> {
-        match &mut self.place {
+        match &mut self.location {
             StreamLocation::Moved(connection) => Some(connection),
             StreamLocation::Lane | StreamLocation::Moving(_) | StreamLocation::Failed(_) => None,
         }
@@ -164,34 +164,34 @@ impl<M: MigrationTarget> MigratingStream<M> {
         cx: &mut Context<'_>,
         half: Half,
     ) -> Poll<io::Result<Option<Pin<&mut M::Connection>>>> {
-        if matches!(self.place, StreamLocation::Lane) {
-            if !M::CHOOSES {
-                self.lane.move_on()?;
+        if matches!(self.location, StreamLocation::Lane) {
+            if !M::PROVIDES_CONNECTION {
+                self.lane.send_move()?;
             }
-            self.place = StreamLocation::Moving(Migration::new(self.target.connect()));
+            self.location = StreamLocation::Moving(Migration::new(self.target.connect()));
         }
-        if let StreamLocation::Moving(moving) = &mut self.place {
+        if let StreamLocation::Moving(moving) = &mut self.location {
             let moved = ready!(moving.poll(cx, half, &mut self.lane));
             let result = moved.and_then(|connection| {
-                if M::CHOOSES {
-                    self.lane.move_on()?;
+                if M::PROVIDES_CONNECTION {
+                    self.lane.send_move()?;
                 }
                 Ok(connection)
             });
-            self.place = match result {
+            self.location = match result {
                 Ok(connection) => {
                     self.lane.arrive();
                     StreamLocation::Moved(connection)
                 }
-                Err(_) if M::CHOOSES && self.lane.may_stay() => {
-                    self.lane.stay();
+                Err(_) if M::PROVIDES_CONNECTION && self.lane.may_stay() => {
+                    self.lane.keep_on_lane();
                     StreamLocation::Lane
                 }
                 Err(error) => StreamLocation::Failed(error.kind()),
             };
-            self.settle();
+            self.release_lane_if_drained();
         }
-        match &mut self.place {
+        match &mut self.location {
             StreamLocation::Moved(connection) => Poll::Ready(Ok(Some(Pin::new(connection)))),
             StreamLocation::Failed(why) => Poll::Ready(Err((*why).into())),
             StreamLocation::Lane | StreamLocation::Moving(_) => Poll::Ready(Ok(None)),
@@ -200,8 +200,8 @@ impl<M: MigrationTarget> MigratingStream<M> {
 
     /// Releases the stream's resources on the lane once it has arrived elsewhere and its bytes on
     /// the lane have been read.
-    fn settle(&mut self) {
-        if self.behind && matches!(self.place, StreamLocation::Moved(_)) {
+    fn release_lane_if_drained(&mut self) {
+        if self.lane_is_drained && matches!(self.location, StreamLocation::Moved(_)) {
             self.lane.leave();
         }
     }
@@ -226,18 +226,18 @@ impl<M: MigrationTarget> AsyncRead for MigratingStream<M> {
         if buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        if !this.behind {
+        if !this.lane_is_drained {
             match ready!(this.lane.poll_read(cx, buf))? {
                 ReadOutcome::Bytes => return Poll::Ready(Ok(())),
                 ReadOutcome::Moved => {
-                    this.behind = true;
-                    this.settle();
+                    this.lane_is_drained = true;
+                    this.release_lane_if_drained();
                 }
             }
         }
         match ready!(this.poll_moved(cx, Half::Reader))? {
             Some(connection) => connection.poll_read(cx, buf),
-            // Its peer has left the lane, so it cannot stay.
+            // The peer has left the lane, so this end cannot stay on it.
             None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -254,7 +254,7 @@ impl<M: MigrationTarget> AsyncWrite for MigratingStream<M> {
             return Poll::Ready(Ok(0));
         }
         loop {
-            if matches!(this.place, StreamLocation::Lane) {
+            if matches!(this.location, StreamLocation::Lane) {
                 match ready!(this.lane.poll_write(cx, buf))? {
                     WriteOutcome::Bytes(taken) => return Poll::Ready(Ok(taken)),
                     WriteOutcome::Full => {}
@@ -267,7 +267,7 @@ impl<M: MigrationTarget> AsyncWrite for MigratingStream<M> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().place {
+        match &mut self.get_mut().location {
             // A lane sends its bytes without a flush.
             StreamLocation::Lane | StreamLocation::Moving(_) => Poll::Ready(Ok(())),
             StreamLocation::Moved(connection) => Pin::new(connection).poll_flush(cx),
@@ -277,11 +277,11 @@ impl<M: MigrationTarget> AsyncWrite for MigratingStream<M> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !matches!(this.place, StreamLocation::Lane)
+        if !matches!(this.location, StreamLocation::Lane)
             && let Some(connection) = ready!(this.poll_moved(cx, Half::Writer))?
         {
             return connection.poll_shutdown(cx);
         }
-        Poll::Ready(this.lane.end())
+        Poll::Ready(this.lane.send_end())
     }
 }

@@ -65,7 +65,7 @@ impl LaneStream {
 
     /// Aborts both directions, with a reason.
     pub fn reset(&mut self, reason: Option<&wire::Error>) {
-        let driver = self.with(|state, number| state.reset(number, reason));
+        let driver = self.with_state(|state, number| state.reset(number, reason));
         wake(driver.flatten());
     }
 
@@ -91,7 +91,7 @@ impl LaneStream {
                 // A waiting stream keeps no buffer.
                 entry.clear();
             }
-            self.budget.hear(taken);
+            self.budget.on_receive(taken);
             let frames = entry.reading.on_read(taken);
             let acknowledges = frames > 0 && entry.state.on_send(FrameStep::Taken).is_ok();
             state.count_unread();
@@ -99,7 +99,7 @@ impl LaneStream {
                 for _ in 0..frames {
                     encode_empty(FrameType::Taken, self.number, &mut state.out);
                 }
-                let driver = state.driver.take();
+                let driver = state.driver_waker.take();
                 drop(locked);
                 wake(driver);
             }
@@ -117,7 +117,7 @@ impl LaneStream {
         if let Some(broken) = state.broken {
             return Poll::Ready(Err(broken.into()));
         }
-        remember(&mut entry.reader, cx);
+        store_waker(&mut entry.read_waker, cx);
         Poll::Pending
     }
 
@@ -136,48 +136,48 @@ impl LaneStream {
         }
         if state.out.len() >= WRITE_BUFFER_LIMIT {
             state.is_full = true;
-            remember(&mut entry.writer, cx);
+            store_waker(&mut entry.write_waker, cx);
             return Poll::Pending;
         }
         let stays = state.stays || self.stays;
         let room = match entry.sending.available() {
             room if stays => room,
-            room => room.min(self.budget.left()),
+            room => room.min(self.budget.remaining()),
         };
         let fits = buf.get(..room).unwrap_or(buf);
         if fits.is_empty() {
             if !stays {
                 return Poll::Ready(Ok(WriteOutcome::Full));
             }
-            // The peer notifies us when it has read some.
-            remember(&mut entry.writer, cx);
+            // The peer sends `TAKEN` when it has read enough.
+            store_waker(&mut entry.write_waker, cx);
             return Poll::Pending;
         }
         let taken = encode_data(self.number, fits, &mut state.out);
         entry.sending.on_send(taken);
-        self.budget.spend(taken);
-        let driver = state.driver.take();
+        self.budget.on_send(taken);
+        let driver = state.driver_waker.take();
         drop(locked);
         wake(driver);
         Poll::Ready(Ok(WriteOutcome::Bytes(taken)))
     }
 
     /// Completes our direction, if it is not finished.
-    pub(super) fn end(&mut self) -> io::Result<()> {
+    pub(super) fn send_end(&mut self) -> io::Result<()> {
         self.finish(FrameStep::End, FrameType::End)
     }
 
     /// Marks that our direction continues on another connection, if it is not finished.
-    pub(super) fn move_on(&mut self) -> io::Result<()> {
+    pub(super) fn send_move(&mut self) -> io::Result<()> {
         self.finish(FrameStep::Move, FrameType::Move)
     }
 
     /// Keeps it on the lane from now on, unless the peer leaves it.
-    pub(super) fn stay(&mut self) {
+    pub(super) fn keep_on_lane(&mut self) {
         self.stays = true;
     }
 
-    /// Returns true if it can stay on the lane: the peer has not left either.
+    /// Returns true if the stream can stay on the lane: neither end has left it.
     pub(super) fn may_stay(&self) -> bool {
         let state = self.lane.0.lock();
         let entry = state.streams.get(&self.number);
@@ -198,13 +198,13 @@ impl LaneStream {
         if let Some(broken) = broken {
             return Poll::Ready(broken.into());
         }
-        remember(&mut entry.mover, cx);
+        store_waker(&mut entry.move_waker, cx);
         Poll::Pending
     }
 
     /// Records that the connection that the stream moves to has arrived.
     pub(super) fn arrive(&mut self) {
-        self.with(|state, number| {
+        self.with_state(|state, number| {
             if let Some(entry) = state.streams.get_mut(&number) {
                 entry.arrived = true;
             }
@@ -213,7 +213,7 @@ impl LaneStream {
 
     /// Leaves the lane: no more bytes of the stream are sent or read on it.
     pub(super) fn leave(&mut self) {
-        let woken = self.with(|state, number| {
+        let woken = self.with_state(|state, number| {
             let entry = state.streams.get_mut(&number);
             let waiting = entry.map(|entry| entry.waiting().collect::<Vec<_>>());
             (waiting.unwrap_or_default(), state.release(number))
@@ -225,7 +225,7 @@ impl LaneStream {
     }
 
     fn finish(&mut self, step: FrameStep, frame: FrameType) -> io::Result<()> {
-        let finished = self.with(|state, number| {
+        let finished = self.with_state(|state, number| {
             if let Some(broken) = state.broken {
                 return Err(io::Error::from(broken));
             }
@@ -234,14 +234,14 @@ impl LaneStream {
             if noted {
                 encode_empty(frame, number, &mut state.out);
             }
-            Ok(state.driver.take())
+            Ok(state.driver_waker.take())
         });
         wake(finished.transpose()?.flatten());
         Ok(())
     }
 
     /// Applies a function to the lane's state, while it contains the stream.
-    fn with<R>(&self, act: impl FnOnce(&mut State, u32) -> R) -> Option<R> {
+    fn with_state<R>(&self, act: impl FnOnce(&mut State, u32) -> R) -> Option<R> {
         let mut state = self.lane.0.lock();
         let known = state.streams.contains_key(&self.number);
         known.then(|| act(&mut state, self.number))
@@ -262,7 +262,7 @@ impl State {
         self.unread -= entry.clear();
         wire::lane::encode_reset(number, reason, &mut self.out);
         self.count_unread();
-        self.driver.take()
+        self.driver_waker.take()
     }
 
     /// Releases a stream that is not used any more; returns the driver to wake.
@@ -276,13 +276,13 @@ impl State {
         self.forget_if_over(number);
         // A retiring lane ends with its last stream.
         let last = self.retiring && self.streams.is_empty();
-        last.then(|| self.driver.take()).flatten()
+        last.then(|| self.driver_waker.take()).flatten()
     }
 }
 
 impl Drop for LaneStream {
     fn drop(&mut self) {
-        let driver = self.with(|state, number| {
+        let driver = self.with_state(|state, number| {
             let driver = state.reset(number, None);
             let last = state.release(number);
             driver.or(last)
@@ -291,8 +291,8 @@ impl Drop for LaneStream {
     }
 }
 
-/// Stores the waker of a task, which usually is the stored one already.
-fn remember(slot: &mut Option<Waker>, cx: &Context<'_>) {
+/// Stores the waker of a task. Usually it is stored already.
+fn store_waker(slot: &mut Option<Waker>, cx: &Context<'_>) {
     match slot {
         Some(waker) => waker.clone_from(cx.waker()),
         None => *slot = Some(cx.waker().clone()),
@@ -306,6 +306,6 @@ impl Entry {
             self.turn = turn;
         }
         self.inbox.extend_from_slice(bytes);
-        self.reader.take()
+        self.read_waker.take()
     }
 }

@@ -23,7 +23,7 @@ struct PipeTarget(mpsc::UnboundedSender<DuplexStream>);
 impl MigrationTarget for PipeTarget {
     type Connection = DuplexStream;
 
-    const CHOOSES: bool = false;
+    const PROVIDES_CONNECTION: bool = false;
 
     fn connect(&self) -> ConnectFuture<DuplexStream> {
         let (near, far) = duplex(64 * 1024);
@@ -490,7 +490,7 @@ async fn finished_streams_do_not_count_against_the_limit() {
         engine.write_all(&bytes).await.unwrap();
         for _ in 0..most {
             let mut stream = taken.recv().await.unwrap();
-            stream.end().unwrap();
+            stream.send_end().unwrap();
             held.push(stream);
         }
     }

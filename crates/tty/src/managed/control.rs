@@ -83,7 +83,7 @@ pub enum Approver {
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     participant: Option<ParticipantId>,
-    by: Person,
+    author: Person,
     /// True for a call of the API, which has a token and no stream.
     is_call: bool,
 }
@@ -107,7 +107,7 @@ impl Session {
         &mut self,
         id: ControlRequestId,
         requester: ParticipantId,
-        ask: NewControlRequest,
+        new_request: NewControlRequest,
         now: Timestamp,
     ) -> Result<&ControlRequest, SessionRefusalError> {
         self.expire(now);
@@ -131,15 +131,19 @@ impl Session {
         if pending.nth(MAX_PENDING - 1).is_some() {
             return Err(SessionRefusalError::TooMany);
         }
-        let reason_len = ask.reason.as_ref().map_or(0, String::len);
+        let reason_len = new_request.reason.as_ref().map_or(0, String::len);
         if reason_len > limits::MAX_ERROR {
             return Err(SessionRefusalError::Invalid("reason"));
         }
-        let expires_at = ask.expires_at.unwrap_or_else(|| after(now, REQUEST_TTL));
+        let expires_at = new_request
+            .expires_at
+            .unwrap_or_else(|| after(now, REQUEST_TTL));
         if expires_at <= now || expires_at > after(now, MAX_REQUEST_TTL) {
             return Err(SessionRefusalError::Invalid("expires_at"));
         }
-        if ask.limit.lines == Some(0) || ask.limit.time.is_some_and(|time| time.is_zero()) {
+        if new_request.limit.lines == Some(0)
+            || new_request.limit.time.is_some_and(|time| time.is_zero())
+        {
             return Err(SessionRefusalError::Invalid("limit"));
         }
         let person = self.person(requester);
@@ -154,8 +158,8 @@ impl Session {
                 approver_user_id: None,
                 approver_root: None,
                 status: ControlStatus::Pending,
-                reason: ask.reason.clone(),
-                limit: ask.limit,
+                reason: new_request.reason.clone(),
+                limit: new_request.limit,
                 created_at: now,
                 updated_at: now,
                 resolved_at: None,
@@ -178,7 +182,7 @@ impl Session {
                     participant_id: requester.to_string(),
                     request_id: id.to_string(),
                     user: person.name,
-                    reason: ask.reason.unwrap_or_default(),
+                    reason: new_request.reason.unwrap_or_default(),
                     expires_at: u64::try_from(expires_at.as_second()).unwrap_or_default(),
                     ..notice_of_kind(NoticeKind::Requested)
                 }),
@@ -215,7 +219,7 @@ impl Session {
         let answer = match by {
             Approver::Owner(person) => Answer {
                 participant: None,
-                by: person.clone(),
+                author: person.clone(),
                 is_call: true,
             },
             Approver::Participant(given)
@@ -244,7 +248,7 @@ impl Session {
                 };
                 Answer {
                     participant: Some(*given),
-                    by: by.clone(),
+                    author: by.clone(),
                     is_call,
                 }
             }
@@ -279,20 +283,20 @@ impl Session {
 
     /// Expires requests and time-limited control.
     pub(super) fn expire(&mut self, now: Timestamp) {
-        let late: Vec<_> = self
+        let expired: Vec<_> = self
             .requests
             .values()
             .filter(|r| r.status == ControlStatus::Pending && r.expires_at <= now)
             .map(|request| request.id)
             .collect();
-        for id in late {
+        for id in expired {
             self.resolve_request(id, ControlStatus::Expired, None, now);
         }
-        let over = self
+        let control_until = self
             .controller
             .as_ref()
             .and_then(|controller| controller.until);
-        if over.is_some_and(|until| until <= now) {
+        if control_until.is_some_and(|until| until <= now) {
             self.return_control(now);
         }
     }
@@ -306,9 +310,9 @@ impl Session {
             self.resolve_request(request, ControlStatus::Revoked, None, now);
         }
         let initiator = self.initiator;
-        let back = controller.participant != initiator && self.is_connected(initiator);
+        let returns_to_opener = controller.participant != initiator && self.is_connected(initiator);
         self.set_controller(
-            back.then_some(Controller {
+            returns_to_opener.then_some(Controller {
                 participant: initiator,
                 request: None,
                 until: None,
@@ -316,7 +320,7 @@ impl Session {
             }),
             now,
         );
-        if back {
+        if returns_to_opener {
             // No other message informs the opener.
             self.send_to(
                 initiator,
@@ -369,8 +373,8 @@ impl Session {
         request.resolved_at = Some(now);
         if let Some(answer) = answer {
             request.approver = answer.participant;
-            request.approver_user_id = answer.by.user_id;
-            request.approver_root = answer.by.root;
+            request.approver_user_id = answer.author.user_id;
+            request.approver_root = answer.author.root;
         }
         let requester = request.requester;
         let kind = match status {
@@ -417,7 +421,7 @@ impl Session {
         answer: &Answer,
     ) -> Result<(), SessionRefusalError> {
         let owns = !answer.is_call && answer.participant == Some(self.initiator);
-        if !owns && answer.by.is_party(&self.person(requester)) {
+        if !owns && answer.author.is_same_party(&self.person(requester)) {
             return Err(SessionRefusalError::OwnRequest);
         }
         Ok(())
@@ -437,12 +441,12 @@ impl Session {
             .ok_or(SessionRefusalError::NotFound)?;
         let initiator = self.person(self.initiator);
         let gains_control = answer.is_call
-            && !answer.by.has_session()
-            && answer.by.is_party(&initiator)
+            && !answer.author.has_session()
+            && answer.author.is_same_party(&initiator)
             && self.is_connected(self.initiator);
         let was_granted_by_party =
             request.approver == Some(self.initiator) || request.approver_root == initiator.root;
-        let releases_own_control = answer.by.is_party(&self.person(request.requester));
+        let releases_own_control = answer.author.is_same_party(&self.person(request.requester));
         if gains_control && !was_granted_by_party && !releases_own_control {
             return Err(SessionRefusalError::NeedsPerson);
         }

@@ -29,10 +29,10 @@ impl Session {
             .participants
             .get(&id)
             .ok_or(SessionRefusalError::NotFound)?;
-        let is_own_account = participant.person.is_account(caller);
+        let is_own_account = participant.person.has_same_account(caller);
         let has_role = id == self.initiator || self.controller_id() == Some(id);
         if caller.has_session() && is_own_account
-            || participant.person.is_party(caller) && !has_role
+            || participant.person.is_same_party(caller) && !has_role
         {
             self.detach(id, now)
         } else if !is_own_account && !is_owner {

@@ -66,12 +66,12 @@ impl EndReason {
 impl Session {
     /// Starts to end the session, which takes as long as its command takes. Only the first reason
     /// counts.
-    pub fn stop(&mut self, why: EndReason, by: Option<ParticipantId>, now: Timestamp) {
+    pub fn stop(&mut self, reason: EndReason, by: Option<ParticipantId>, now: Timestamp) {
         if !matches!(self.status, SessionStatus::Opening | SessionStatus::Active) {
             return;
         }
-        self.ending.get_or_insert(why);
-        if why.hides_output() {
+        self.ending.get_or_insert(reason);
+        if reason.hides_output() {
             for participant in self.participants.values_mut() {
                 if let Some(viewer) = &mut participant.viewer {
                     viewer.drop_output();
@@ -79,7 +79,7 @@ impl Session {
             }
             self.commands.push_back(Command::DropInput);
         }
-        self.record(RecordType::Control, by, why.as_str());
+        self.record(RecordType::Control, by, reason.as_str());
         self.start_deadline = None;
         self.start_ending(now);
     }
@@ -93,7 +93,7 @@ impl Session {
     /// it.
     pub(super) fn on_start_timeout(&mut self, now: Timestamp) {
         self.start_deadline = None;
-        if self.opened {
+        if self.open_received {
             self.fail("the server did not answer in time".to_owned(), now);
         } else {
             self.send_to(self.initiator, Kind::error("no command was opened in time"));

@@ -34,17 +34,17 @@ pub struct Person {
 }
 
 impl Person {
-    /// True if credentials of one chain admitted both.
-    pub fn is_party(&self, other: &Self) -> bool {
+    /// True if both were admitted by credentials of the same chain.
+    pub fn is_same_party(&self, other: &Self) -> bool {
         self.root.is_some() && self.root == other.root
     }
 
     /// True if both have the same account.
-    pub fn is_account(&self, other: &Self) -> bool {
+    pub fn has_same_account(&self, other: &Self) -> bool {
         self.user_id.is_some() && self.user_id == other.user_id
     }
 
-    /// True if a browser session of the person admitted it.
+    /// True if the person was admitted by a browser session.
     pub fn has_session(&self) -> bool {
         self.root.as_ref().is_some_and(Root::is_session)
     }
@@ -106,8 +106,8 @@ impl Grant {
         }
     }
 
-    pub(super) fn is(&self, shown: &[u8]) -> bool {
-        self.hash.ct_eq(&hash(shown)).into()
+    pub(super) fn matches(&self, presented: &[u8]) -> bool {
+        self.hash.ct_eq(&hash(presented)).into()
     }
 }
 
@@ -129,38 +129,38 @@ fn hash(grant: &[u8]) -> [u8; 32] {
 pub(super) struct Viewer {
     queue: VecDeque<Kind>,
     bytes: usize,
-    /// Output was dropped: the screen follows when the rest of the queue is sent.
-    behind: bool,
+    /// True if output was dropped: the next message is then a snapshot of the screen.
+    is_behind: bool,
 }
 
 impl Viewer {
     /// The queue of a viewer that joins a running session.
     pub(super) fn for_late_join() -> Self {
         Self {
-            behind: true,
+            is_behind: true,
             ..Self::default()
         }
     }
 
-    /// True if the owner must not read more output for this participant.
+    /// True if no more output may be read for this participant.
     pub(super) fn is_full(&self) -> bool {
         self.bytes >= VIEWER_QUEUE || self.queue.len() >= VIEWER_MESSAGES
     }
 
     /// True if there is a message to take.
     pub(super) fn is_ready(&self) -> bool {
-        self.behind || !self.queue.is_empty()
+        self.is_behind || !self.queue.is_empty()
     }
 
     /// Adds output of the command. A participant that does not set the pace loses it if the queue
     /// is full.
     pub(super) fn output(&mut self, kind: &Kind, paces: bool) {
-        if self.behind {
+        if self.is_behind {
             return;
         }
         if self.is_full() && !paces {
             self.drop_output();
-            self.behind = true;
+            self.is_behind = true;
             return;
         }
         self.push(kind.clone());
@@ -168,9 +168,9 @@ impl Viewer {
 
     /// Drops waiting output and keeps the other messages.
     pub(super) fn drop_output(&mut self) {
-        self.behind = false;
+        self.is_behind = false;
         self.queue.retain(|kind| !is_output(kind));
-        self.bytes = self.queue.iter().map(size_of).sum();
+        self.bytes = self.queue.iter().map(encoded_size).sum();
     }
 
     /// Adds a message that is not output; these are few. If the queue is full, the oldest notice is
@@ -184,22 +184,22 @@ impl Viewer {
             }
             let oldest = self.queue.iter().position(is_notice);
             if let Some(notice) = oldest.and_then(|at| self.queue.remove(at)) {
-                self.bytes = self.bytes.saturating_sub(size_of(&notice));
+                self.bytes = self.bytes.saturating_sub(encoded_size(&notice));
             }
         }
         self.push(kind);
     }
 
-    /// The next message. If output was dropped, it is first the screen from `drawn`.
+    /// The next message. If output was dropped, a snapshot of the screen comes first.
     pub(super) fn take(
         &mut self,
         drawn: impl FnOnce() -> Option<Bytes>,
         size: Size,
     ) -> Option<Kind> {
-        if std::mem::replace(&mut self.behind, false) {
+        if std::mem::replace(&mut self.is_behind, false) {
             if let Some(drawn) = drawn() {
                 let drawn = Kind::data(Stream::Stdout, drawn);
-                self.bytes += size_of(&drawn);
+                self.bytes += encoded_size(&drawn);
                 self.queue.push_front(drawn);
             }
             // The notice is sent first: the next message is drawn on an empty terminal of this
@@ -210,12 +210,12 @@ impl Viewer {
             }));
         }
         let kind = self.queue.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(size_of(&kind));
+        self.bytes = self.bytes.saturating_sub(encoded_size(&kind));
         Some(kind)
     }
 
     fn push(&mut self, kind: Kind) {
-        self.bytes += size_of(&kind);
+        self.bytes += encoded_size(&kind);
         self.queue.push_back(kind);
     }
 }
@@ -243,6 +243,6 @@ fn is_notice(kind: &Kind) -> bool {
 }
 
 /// Size of the whole message, because a peer controls the size of each part.
-fn size_of(kind: &Kind) -> usize {
+fn encoded_size(kind: &Kind) -> usize {
     kind.encoded_len()
 }

@@ -29,10 +29,10 @@ impl Session {
         let is_controller = self.controller_id() == Some(from);
         let before = self.status == SessionStatus::Opening && from == self.initiator;
         match kind {
-            Kind::ClientHello(hello) if before && !self.opened => {
+            Kind::ClientHello(hello) if before && !self.open_received => {
                 self.send_server(Kind::ClientHello(hello));
             }
-            Kind::Open(open) if before && !self.opened => self.open(open, now),
+            Kind::Open(open) if before && !self.open_received => self.open(open, now),
             Kind::Data(data) if data.r#type() == Stream::Stdin => {
                 if is_controller && self.status == SessionStatus::Active {
                     self.input(from, data, now);
@@ -144,7 +144,7 @@ impl Session {
 
     /// Forwards the client's `Open` without the features that need a direct connection of two ends.
     fn open(&mut self, mut open: Box<OpenCommand>, now: Timestamp) {
-        self.opened = true;
+        self.open_received = true;
         self.start_deadline = Some(after(now, ANSWER_DEADLINE));
         let config = open.config.get_or_insert_default();
         self.terminal = config.options.is_some_and(|options| options.allocate_tty);

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::message::{Attach, AttachRole, Heartbeat, Kind, Notice, NoticeKind, Signal};
 use crate::recording::Entry;
-use crate::screen::{LazyScreen, NEW_LINES};
+use crate::screen::{LazyScreen, SET_NEW_LINE_MODE};
 use crate::session::{HEARTBEAT, OPEN_DEADLINE};
 use crate::size::Size;
 
@@ -34,7 +34,7 @@ pub struct Session {
     pub(super) participants: BTreeMap<ParticipantId, Participant>,
     pub(super) requests: BTreeMap<ControlRequestId, ControlRequest>,
     pub(super) controller: Option<Controller>,
-    pub(super) opened: bool,
+    pub(super) open_received: bool,
     pub(super) sealed: bool,
     pub(super) terminal: bool,
     pub(super) size: Size,
@@ -43,7 +43,7 @@ pub struct Session {
     pub(super) heartbeat_at: Timestamp,
     pub(super) abandoned_at: Option<Timestamp>,
     pub(super) terminate_at: Option<Timestamp>,
-    /// The kill signal was sent.
+    /// True if the kill signal was sent.
     pub(super) killed: bool,
     /// Deadline for the client's first message, and then for the server's answer to it.
     pub(super) start_deadline: Option<Timestamp>,
@@ -60,7 +60,7 @@ pub struct NewSession {
     pub initiator: ParticipantId,
     /// The person or program behind the client.
     pub person: Person,
-    /// Only the two ends can read input and output.
+    /// True if only client and server can read input and output.
     pub sealed: bool,
 }
 
@@ -92,7 +92,7 @@ impl Session {
                 until: None,
                 lines: None,
             }),
-            opened: false,
+            open_received: false,
             sealed: new.sealed,
             terminal: false,
             size: Size::DEFAULT,
@@ -120,8 +120,8 @@ impl Session {
         let viewer = self.participants.get_mut(&participant)?.viewer.as_mut()?;
         let (screen, pipes) = (self.screen.as_mut(), !self.terminal && !self.sealed);
         let drawn = || match screen {
-            Some(screen) => Some(screen.now().snapshot()),
-            None => pipes.then(|| Bytes::from(NEW_LINES)),
+            Some(screen) => Some(screen.current().snapshot()),
+            None => pipes.then(|| Bytes::from(SET_NEW_LINE_MODE)),
         };
         viewer.take(drawn, self.size)
     }
@@ -274,7 +274,7 @@ impl Session {
             .as_ref()
             .filter(|_| participant.detached_at.is_none());
         let grant = grant.ok_or(SessionRefusalError::BadGrant)?;
-        if !grant.is(&attach.attach_grant) {
+        if !grant.matches(&attach.attach_grant) {
             return Err(SessionRefusalError::BadGrant);
         }
         if grant.expires_at <= now {
@@ -351,7 +351,7 @@ impl Session {
         self.expire(now);
         self.drop_late_grants(now);
         if let Some(screen) = &mut self.screen {
-            screen.rest();
+            screen.draw_and_free();
         }
         if self.start_deadline.is_some_and(|at| at <= now) {
             self.on_start_timeout(now);
@@ -510,7 +510,7 @@ impl Session {
     pub(super) fn is_opener(&self, id: ParticipantId) -> bool {
         let person = self.person(id);
         id == self.initiator
-            || person.has_session() && person.is_account(&self.person(self.initiator))
+            || person.has_session() && person.has_same_account(&self.person(self.initiator))
     }
 
     pub(super) fn person(&self, id: ParticipantId) -> Person {

@@ -56,7 +56,7 @@ fn varint(rest: &mut &[u8]) -> Result<u64, MessageError> {
     Err(MessageError::Malformed)
 }
 
-/// The numbers of the kinds are 1 to this.
+/// The highest number of a kind; the numbers start at 1.
 const KINDS: u64 = 11;
 const DATA: u64 = 5;
 const LENGTH_DELIMITED: u64 = 2;

@@ -195,7 +195,7 @@ impl Verifier {
         Err(ChainError { seq, fault })
     }
 
-    /// Verifies the end; `head` is the separately stored one.
+    /// Verifies the end against `head`, which was stored separately.
     ///
     /// # Errors
     /// The end is missing, or records were added.
@@ -232,7 +232,7 @@ pub fn verify<'r>(
     }
 }
 
-/// The first invalid place in a recording.
+/// The first invalid record of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {seq}: {fault}")]
 pub struct ChainError {
@@ -248,7 +248,7 @@ pub enum ChainFault {
     /// The record has another number.
     #[error("record {found} is in its place")]
     Sequence {
-        /// That number.
+        /// The number of the record.
         found: u64,
     },
     /// The record does not follow its predecessor.

@@ -15,7 +15,7 @@ use serde_json::json;
 use types::webtty::{RecordType, StreamType};
 
 use super::Record;
-use crate::screen::{NEW_LINES, Utf8};
+use crate::screen::{SET_NEW_LINE_MODE, Utf8};
 use crate::size::Size;
 
 /// Optional parts of a transcript.
@@ -52,7 +52,7 @@ pub fn text(
         .map_err(io::Error::other)?;
     let mut transcript = avt::observer::Transcript::new();
     if options.pipes {
-        terminal.feed(NEW_LINES);
+        terminal.feed(SET_NEW_LINE_MODE);
     }
     let mut streams = [Utf8::default(), Utf8::default()];
     let mut at = None;
@@ -316,7 +316,7 @@ struct CastClock {
 }
 
 impl CastClock {
-    /// Time in seconds, as the version counts them. Time never decreases in a cast.
+    /// Time of an event in seconds, as the version requires. It never decreases in a cast.
     fn at(&mut self, at: Timestamp) -> f64 {
         let since = at.as_microsecond() - self.begin.as_microsecond();
         let since = since.max(self.last);

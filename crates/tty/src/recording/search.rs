@@ -12,7 +12,7 @@ use types::webtty::{RecordType, StreamType};
 
 use super::Record;
 use super::export::{has_pipes, sanitized};
-use crate::screen::{NEW_LINES, Utf8};
+use crate::screen::{SET_NEW_LINE_MODE, Utf8};
 use crate::size::Size;
 
 /// Maximum characters of a matching line: the width of a wide display.
@@ -66,7 +66,7 @@ impl Searcher {
             }
             (RecordType::Data, _) => return Vec::new(),
             _ if has_pipes(record) => {
-                self.terminal.feed(NEW_LINES);
+                self.terminal.feed(SET_NEW_LINE_MODE);
                 return Vec::new();
             }
             _ => match record.terminal_size {
@@ -105,7 +105,7 @@ impl Searcher {
         gone.into_iter().chain(shown).collect()
     }
 
-    /// Remembers a line. A line that is still being written was found in its shorter form, which is
+    /// Remembers a line. True if it was reported before, perhaps in a shorter form, which is
     /// then no longer on any row.
     fn was_found(&mut self, line: &str, shown: &[String]) -> bool {
         if self.recent.iter().any(|known| known == line) {

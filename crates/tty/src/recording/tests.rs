@@ -228,8 +228,8 @@ fn entries_that_were_not_stored_are_a_gap_in_a_valid_chain() {
     assert!(!recorder.commit(&first));
     // The disk is full for two entries.
     assert!(recorder.next(entry("b"), at(1), SALT).is_some());
-    recorder.lose();
-    recorder.lose();
+    recorder.count_lost_entries(1);
+    recorder.count_lost_entries(1);
     let gap = recorder.next(entry("d"), at(2), SALT).unwrap();
     assert_eq!(gap.detail.as_deref(), Some("lost: 2"));
     assert!(recorder.commit(&gap), "the entry is still to be recorded");

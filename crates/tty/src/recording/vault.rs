@@ -63,7 +63,7 @@ impl Sealer {
         &self.header
     }
 
-    /// Encrypts one chunk, with its length. More chunks must follow.
+    /// Encrypts one chunk and prefixes its length. Another chunk must follow.
     ///
     /// # Errors
     /// See [`VaultError`].
@@ -71,7 +71,7 @@ impl Sealer {
         self.seal(clear, false)
     }
 
-    /// Encrypts the last chunk, with its length. It may be empty.
+    /// Encrypts the last chunk, which may be empty, and prefixes its length.
     ///
     /// # Errors
     /// See [`VaultError`].

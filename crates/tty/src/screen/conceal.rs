@@ -69,7 +69,7 @@ impl Conceal {
 
     /// Changes a snapshot so that later output is concealed as before. `snapshot` resets a
     /// terminal, draws the screen, and ends with an incomplete sequence, if there is one.
-    pub(super) fn go_on(&self, reset: &str, snapshot: &mut String) {
+    pub(super) fn continue_after_snapshot(&self, reset: &str, snapshot: &mut String) {
         if self.saved {
             // A cursor that was saved at the initial position is not in the snapshot.
             if snapshot.contains(SAVE) {
@@ -134,19 +134,19 @@ impl Conceal {
             ("", 's') | ("?1048" | "?1049", 'h') => self.saved = self.conceals,
             ("", 'u') | ("?1048" | "?1049", 'l') => self.conceals = self.saved,
             (parameters, 'm') if !parameters.starts_with(['?', '>', '<', '=']) => {
-                self.looks(parameters);
+                self.set_attributes(parameters);
             }
             _ => {}
         }
     }
 
-    fn looks(&mut self, parameters: &str) {
+    fn set_attributes(&mut self, parameters: &str) {
         let mut all = parameters.split(';');
         while let Some(one) = all.next() {
             match one {
                 "8" => self.conceals = true,
                 "" | "0" | "00" | "28" => self.conceals = false,
-                // A colour in the old form has its numbers in separate parameters.
+                // A colour with semicolons has its numbers in the following parameters.
                 "38" | "48" | "58" => {
                     let numbers = match all.next() {
                         Some("5") => 1,
@@ -178,7 +178,7 @@ const SAVE: &str = "\x1b7";
 
 const SAVE_CONCEALED: &str = "\x1b[8m\x1b7\x1b[28m";
 
-/// Maximum bytes that [`Conceal::go_on`] adds: a snapshot saves at most two cursors.
+/// Maximum bytes that [`Conceal::continue_after_snapshot`] adds: two cursors may be saved.
 pub(super) const MARGIN: usize = CONCEAL.len() + 2 * SAVE_CONCEALED.len();
 
 /// Maximum bytes of parameters that are parsed: more than terminals accept.
@@ -243,7 +243,7 @@ mod tests {
             let mut conceal = Conceal::default();
             conceal.filter(before);
             let mut given = snapshot.to_owned();
-            conceal.go_on("\x1bc", &mut given);
+            conceal.continue_after_snapshot("\x1bc", &mut given);
             assert_eq!(given, expected);
         }
     }

@@ -39,13 +39,13 @@ impl LazyScreen {
     }
 
     /// The current screen.
-    pub fn now(&mut self) -> &Screen {
+    pub fn current(&mut self) -> &Screen {
         self.draw();
         &self.screen
     }
 
     /// Draws the buffered output and frees the buffer.
-    pub fn rest(&mut self) {
+    pub fn draw_and_free(&mut self) {
         self.draw();
         self.waiting = Vec::new();
     }
@@ -79,10 +79,10 @@ mod tests {
         later.resize(large);
         later.feed(b"after");
         at_once.feed(b"after");
-        assert_eq!(later.now().snapshot(), at_once.snapshot());
-        assert_eq!(later.now().rows()[4], "after");
+        assert_eq!(later.current().snapshot(), at_once.snapshot());
+        assert_eq!(later.current().rows()[4], "after");
         later.feed(b"x");
-        later.rest();
+        later.draw_and_free();
         assert_eq!(later.waiting.capacity(), 0);
     }
 }

@@ -27,9 +27,9 @@ pub(super) fn plain_len(text: &str) -> usize {
 pub(super) struct TextSplit<'t> {
     /// Enough lines to move everything off a screen that scrolls as a whole.
     pub(super) begin: &'t str,
-    /// Text that is never visible.
+    /// Text that scrolls off the screen and need not be drawn.
     pub(super) middle: &'t str,
-    /// Text that is visible at the end, from the end of a line on.
+    /// Text that may stay visible. It starts at the end of a line.
     pub(super) end: &'t str,
 }
 
@@ -54,7 +54,7 @@ impl<'t> TextSplit<'t> {
     }
 
     /// Attributes that were set in the middle: later text has them.
-    pub(super) fn looks(&self) -> impl Iterator<Item = &'t str> {
+    pub(super) fn attribute_sequences(&self) -> impl Iterator<Item = &'t str> {
         let mut rest = self.middle;
         std::iter::from_fn(move || {
             loop {
@@ -121,8 +121,8 @@ mod tests {
         let cut = TextSplit::new(&text, 2).unwrap();
         assert_eq!(cut.begin, "line 0\x1b[30m\r\nline 1\x1b[31m\r\n");
         assert_eq!(cut.end, "\r\nline 998\x1b[36m\r\nline 999\x1b[37m\r\n");
-        assert_eq!(cut.looks().count(), 998 - 2);
-        assert_eq!(cut.looks().next(), Some("\x1b[32m"));
+        assert_eq!(cut.attribute_sequences().count(), 998 - 2);
+        assert_eq!(cut.attribute_sequences().next(), Some("\x1b[32m"));
         assert!(TextSplit::new(&text, 500).is_none());
         assert!(TextSplit::new(&text.replace('\r', ""), 2).is_none());
         assert!(TextSplit::new("a\r\nb\r\nc\r\nd\r\n", 1).is_none());

@@ -9,7 +9,7 @@ use super::SealError;
 use crate::message::{EncryptedPayload, Stream, limits};
 use crate::session::TOKEN_LEN;
 
-/// The two directions of one end.
+/// Both directions of a session, for one end.
 #[derive(Debug)]
 pub struct Channel {
     /// Seals messages of this end.
@@ -34,7 +34,7 @@ impl Channel {
     }
 }
 
-/// Identifies the end.
+/// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Client,
@@ -59,7 +59,7 @@ pub enum Content {
 pub struct Mark {
     /// Token with which the client resumes next time.
     pub token: [u8; TOKEN_LEN],
-    /// Number of the first following byte of output.
+    /// Number of the next output byte that the server sends.
     pub output_from: u64,
     /// Number of input bytes that have arrived.
     pub input_received: u64,

@@ -78,12 +78,13 @@ impl ClientHandshake {
         answer: &SealAnswer,
     ) -> Result<ClientReady, SealError> {
         if identity.public != self.identity {
-            return Err(SealError::NotForUs);
+            return Err(SealError::WrongRecipient);
         }
         let aad = hello_digest(&self.hello, &self.context);
         let open = |key: &Identity, label, encapsulated: &[u8], sealed: &[u8]| {
             let opened = key.open(encapsulated, &info(label, &self.context), &aad, sealed)?;
-            let secret: [u8; SECRET_LEN] = opened.try_into().map_err(|_| SealError::NotForUs)?;
+            let secret: [u8; SECRET_LEN] =
+                opened.try_into().map_err(|_| SealError::WrongRecipient)?;
             Ok::<_, SealError>(Zeroizing::new(secret))
         };
         let known = open(identity, ANSWER, &answer.encapsulated, &answer.sealed)?;
@@ -135,18 +136,18 @@ impl ServerHandshake {
         }
         let id = identity.public.id();
         if hello.server_key_id != id {
-            return Err(SealError::NotForUs);
+            return Err(SealError::WrongRecipient);
         }
         let info_hello = info(HELLO, context);
         let clear = identity.open(&hello.encapsulated, &info_hello, &id, &hello.sealed)?;
         let clear = Zeroizing::new(clear);
         let (secret, keys) = clear
             .split_first_chunk::<SECRET_LEN>()
-            .ok_or(SealError::NotForUs)?;
+            .ok_or(SealError::WrongRecipient)?;
         let (client, fresh) = keys
             .split_first_chunk::<KEY_LEN>()
-            .ok_or(SealError::NotForUs)?;
-        let fresh: [u8; KEY_LEN] = fresh.try_into().map_err(|_| SealError::NotForUs)?;
+            .ok_or(SealError::WrongRecipient)?;
+        let fresh: [u8; KEY_LEN] = fresh.try_into().map_err(|_| SealError::WrongRecipient)?;
         let (client, fresh) = (PublicKey(*client), PublicKey(fresh));
         if !authorized(&client) {
             return Err(SealError::Unauthorized);

@@ -222,16 +222,28 @@ fn a_manipulated_handshake_fails() {
     let ends = ends();
     let hellos: &[(&str, HelloEdit, SealError)] = &[
         ("version", |h| h.version = 1, SealError::Version),
-        ("key", |h| h.server_key_id[0] ^= 1, SealError::NotForUs),
-        ("no key", |h| h.server_key_id.clear(), SealError::NotForUs),
+        (
+            "key",
+            |h| h.server_key_id[0] ^= 1,
+            SealError::WrongRecipient,
+        ),
+        (
+            "no key",
+            |h| h.server_key_id.clear(),
+            SealError::WrongRecipient,
+        ),
         (
             "encapsulated",
             |h| h.encapsulated[5] ^= 1,
-            SealError::NotForUs,
+            SealError::WrongRecipient,
         ),
-        ("sealed", |h| h.sealed[5] ^= 1, SealError::NotForUs),
-        ("emptied", |h| h.sealed.clear(), SealError::NotForUs),
-        ("no secret", |h| h.encapsulated.clear(), SealError::NotForUs),
+        ("sealed", |h| h.sealed[5] ^= 1, SealError::WrongRecipient),
+        ("emptied", |h| h.sealed.clear(), SealError::WrongRecipient),
+        (
+            "no secret",
+            |h| h.encapsulated.clear(),
+            SealError::WrongRecipient,
+        ),
     ];
     for (name, change, error) in hellos {
         let failed = handshake(&ends, change, |_| {}, command("sh"), |_| {}).map(drop);
@@ -241,10 +253,14 @@ fn a_manipulated_handshake_fails() {
         (
             "encapsulated",
             |a| a.encapsulated[5] ^= 1,
-            SealError::NotForUs,
+            SealError::WrongRecipient,
         ),
-        ("sealed", |a| a.sealed[5] ^= 1, SealError::NotForUs),
-        ("fresh", |a| a.fresh_sealed[5] ^= 1, SealError::NotForUs),
+        ("sealed", |a| a.sealed[5] ^= 1, SealError::WrongRecipient),
+        (
+            "fresh",
+            |a| a.fresh_sealed[5] ^= 1,
+            SealError::WrongRecipient,
+        ),
         (
             "confirmation",
             |a| a.confirmation[5] ^= 1,
@@ -258,7 +274,7 @@ fn a_manipulated_handshake_fails() {
         (
             "swapped",
             |a| std::mem::swap(&mut a.sealed, &mut a.fresh_sealed),
-            SealError::NotForUs,
+            SealError::WrongRecipient,
         ),
     ];
     for (name, change, error) in answers {
@@ -340,16 +356,16 @@ fn only_authorized_clients_and_the_known_server_succeed() {
     let (client, hello) = begin(&ends.client, ends.server.public());
     assert_eq!(
         accept(&stranger, CONTEXT, &hello).map(drop),
-        Err(SealError::NotForUs)
+        Err(SealError::WrongRecipient)
     );
     let refused = accept(&ends.server, b"wsv_two", &hello).map(drop);
-    assert_eq!(refused, Err(SealError::NotForUs));
+    assert_eq!(refused, Err(SealError::WrongRecipient));
     // A stranger that claims a known key cannot open the answer.
     let (server, answer) = accept(&ends.server, CONTEXT, &hello).unwrap();
     assert_eq!(server.client(), known);
     assert_eq!(
         client.answer(&stranger, &answer).map(drop),
-        Err(SealError::NotForUs)
+        Err(SealError::WrongRecipient)
     );
     // A complete earlier session is replayed: the server's secrets are new.
     let (client, hello) = begin(&ends.client, ends.server.public());

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::output::Output;
+use super::output::ReplayBuffer;
 use super::{ACK_DEADLINE, HEARTBEAT, REPLAY, SILENCE};
 use crate::message::{
     AckSession, Close, Config, Feature, Heartbeat, Kind, OpenCommand, OpenSession, Payload, Resume,
@@ -11,7 +11,7 @@ use crate::message::{
 };
 use crate::size::Size;
 
-/// The side of a session with the person.
+/// The client's side of a session.
 ///
 /// [`open`](Self::open) makes the first message. Afterwards call the `on_…` methods as events
 /// happen, and [`command`](Self::command) after each until it is `None`. After a lost connection
@@ -24,13 +24,13 @@ pub struct Client {
     state: State,
     commands: VecDeque<ClientCommand>,
     session: Option<AckSession>,
-    input: Output,
+    input: ReplayBuffer,
     input_end: bool,
     received: u64,
     reported: u64,
     heard_at: Instant,
     beat_at: Instant,
-    beats: bool,
+    has_heartbeat: bool,
 }
 
 /// Tasks for the owner of a [`Client`].
@@ -73,7 +73,7 @@ pub enum ClientError {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Opening { until: Instant, again: bool },
+    Opening { until: Instant, is_resume: bool },
     Open,
     Lost,
     Ended,
@@ -89,13 +89,13 @@ impl Client {
             state: State::Lost,
             commands: VecDeque::new(),
             session: None,
-            input: Output::default(),
+            input: ReplayBuffer::default(),
             input_end: false,
             received: 0,
             reported: 0,
             heard_at: now,
             beat_at: now + HEARTBEAT,
-            beats: false,
+            has_heartbeat: false,
         };
         client.send_open(None, now);
         client
@@ -147,7 +147,7 @@ impl Client {
 
     /// Sends a signal to the command. Returns `false` if the server does not support signals.
     pub fn signal(&mut self, signal: Signal) -> bool {
-        let knows = self.state == State::Open && self.has(Feature::Signals);
+        let knows = self.state == State::Open && self.supports(Feature::Signals);
         if knows {
             self.send(Kind::Heartbeat(Heartbeat {
                 signal: Some(signal.into()),
@@ -162,11 +162,16 @@ impl Client {
         self.heard_at = now;
         match (kind, self.state) {
             (_, State::Ended | State::Lost) => {}
-            (Kind::Ack(ack), State::Opening { again, .. }) => self.opened(ack.session, again),
+            (
+                Kind::Ack(ack),
+                State::Opening {
+                    is_resume: again, ..
+                },
+            ) => self.opened(ack.session, again),
             (Kind::Error(error), _) => self.fail(ClientError::Refused(error.msg)),
             (Kind::ProtocolError(error), _) => self.fail(ClientError::Refused(error.msg)),
             (Kind::Heartbeat(heartbeat), _) => {
-                self.beats = true;
+                self.has_heartbeat = true;
                 let received = heartbeat.received.unwrap_or_default();
                 if self.resumes() && self.input.acknowledge(received).is_err() {
                     self.fail(ClientError::Unexpected("heartbeat"));
@@ -227,7 +232,7 @@ impl Client {
         match self.state {
             State::Opening { until, .. } => Some(until),
             State::Open => {
-                let silent = self.beats.then(|| self.heard_at + SILENCE);
+                let silent = self.has_heartbeat.then(|| self.heard_at + SILENCE);
                 Some(silent.map_or(self.beat_at, |at| at.min(self.beat_at)))
             }
             State::Lost | State::Ended => None,
@@ -238,7 +243,7 @@ impl Client {
     pub fn on_time(&mut self, now: Instant) {
         match self.state {
             State::Opening { until, .. } if until <= now => self.silent(),
-            State::Open if self.beats && self.heard_at + SILENCE <= now => self.silent(),
+            State::Open if self.has_heartbeat && self.heard_at + SILENCE <= now => self.silent(),
             State::Open if self.beat_at <= now => {
                 self.beat_at = now + HEARTBEAT;
                 self.report(true);
@@ -265,7 +270,7 @@ impl Client {
         Some(session.session_id.as_str()).filter(|id| !id.is_empty())
     }
 
-    /// A session that cannot be resumed has failed.
+    /// Handles a silent server. A session that cannot be resumed has failed.
     fn silent(&mut self) {
         if self.resumes() {
             self.state = State::Lost;
@@ -289,7 +294,7 @@ impl Client {
                 self.received = self.received.max(from);
             }
             // If the server has less input than it acknowledged, its input would get a gap.
-            if session.input_received < self.input.from()
+            if session.input_received < self.input.start()
                 || self.input.acknowledge(session.input_received).is_err()
             {
                 self.fail(ClientError::Unexpected("ack"));
@@ -316,11 +321,11 @@ impl Client {
     fn send_open(&mut self, resume: Option<Resume>, now: Instant) {
         let again = resume.is_some();
         self.heard_at = now;
-        self.beats = false;
+        self.has_heartbeat = false;
         self.beat_at = now + HEARTBEAT;
         self.state = State::Opening {
             until: now + ACK_DEADLINE,
-            again,
+            is_resume: again,
         };
         self.send(Kind::Open(Box::new(OpenCommand {
             config: (!again).then(|| self.config.clone()),
@@ -374,7 +379,7 @@ impl Client {
         session.is_some_and(|session| !session.resume_token.is_empty())
     }
 
-    fn has(&self, feature: Feature) -> bool {
+    fn supports(&self, feature: Feature) -> bool {
         let session = self.session.as_ref();
         session.is_some_and(|session| session.features.contains(&feature.into()))
     }

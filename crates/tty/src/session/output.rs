@@ -1,4 +1,4 @@
-//! Replay buffer with a command's latest output, kept until the client has received it.
+//! Replay buffer with the latest output or input, kept until the peer has received it.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use bytes::Bytes;
 
 use crate::message::Stream;
 
-/// Numbered output: each byte of both streams has a number, from 0.
+/// Numbered data: each byte of all streams has a number, from 0.
 #[derive(Debug, Default)]
-pub struct Output {
-    kept: VecDeque<(Stream, Bytes)>,
+pub struct ReplayBuffer {
+    chunks: VecDeque<(Stream, Bytes)>,
     /// Number of the first kept byte.
-    from: u64,
+    start: u64,
     /// Number of the next byte.
     next: u64,
 }
 
-impl Output {
+impl ReplayBuffer {
     /// Adds output of the command.
     pub fn push(&mut self, stream: Stream, bytes: Bytes) {
         self.next += count(&bytes);
-        self.kept.push_back((stream, bytes));
+        self.chunks.push_back((stream, bytes));
     }
 
     /// Drops acknowledged output: all bytes before `received`. An acknowledgement of bytes that
@@ -44,7 +44,7 @@ impl Output {
 
     /// Number of kept bytes.
     pub fn len(&self) -> u64 {
-        self.next - self.from
+        self.next - self.start
     }
 
     /// True if no bytes are kept.
@@ -53,27 +53,27 @@ impl Output {
     }
 
     /// Number of the first kept byte.
-    pub fn from(&self) -> u64 {
-        self.from
+    pub fn start(&self) -> u64 {
+        self.start
     }
 
     /// The kept output, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Stream, Bytes)> + '_ {
-        self.kept.iter().cloned()
+        self.chunks.iter().cloned()
     }
 
     fn drop_before(&mut self, number: u64) {
-        while self.from < number {
-            let Some((_, first)) = self.kept.front_mut() else {
+        while self.start < number {
+            let Some((_, first)) = self.chunks.front_mut() else {
                 return;
             };
-            let wanted = usize::try_from(number - self.from).unwrap_or(usize::MAX);
+            let wanted = usize::try_from(number - self.start).unwrap_or(usize::MAX);
             if wanted >= first.len() {
-                self.from += count(first);
-                self.kept.pop_front();
+                self.start += count(first);
+                self.chunks.pop_front();
             } else {
                 *first = first.slice(wanted..);
-                self.from = number;
+                self.start = number;
             }
         }
     }

@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq as _;
 
 pub use command::{Command, Exit, Settings, Start};
 
-use super::output::Output;
+use super::output::ReplayBuffer;
 use super::{CLOSE_DEADLINE, HEARTBEAT, OPEN_DEADLINE, REPLAY, SILENCE, TOKEN_LEN};
 use crate::message::{
     Ack, AckSession, Feature, Heartbeat, Kind, OpenSession, Resume, Signal, Stream,
@@ -36,20 +36,20 @@ pub struct Server {
     has_tty: bool,
     stdin_open: bool,
     input_received: u64,
-    /// Input that the command has read, or never will.
+    /// Number of input bytes that the command has read or that were discarded.
     input_taken: u64,
     input_reported: u64,
-    output: Output,
+    output: ReplayBuffer,
     /// The streams that have not ended.
     open_streams: Vec<Stream>,
     paused: bool,
-    ended: Option<TerminationReason>,
+    stop_reason: Option<TerminationReason>,
     /// The server shuts down.
     is_shutting_down: bool,
     detail: &'static str,
     kill_at: Option<Instant>,
     idle_at: Option<Instant>,
-    over_at: Option<Instant>,
+    duration_deadline: Option<Instant>,
     /// End of the grace period, after which the command of a disconnected client is stopped.
     grace_at: Option<Instant>,
 }
@@ -88,7 +88,7 @@ enum Phase {
 struct AttachedConnection {
     heartbeat_at: Instant,
     heard_at: Instant,
-    beats: bool,
+    has_heartbeat: bool,
 }
 
 struct Token([u8; TOKEN_LEN]);
@@ -103,7 +103,7 @@ impl Server {
     /// A session with a new connection.
     pub fn new(settings: Settings, now: Instant) -> Self {
         Self {
-            over_at: settings.duration.map(|duration| now + duration),
+            duration_deadline: settings.duration.map(|duration| now + duration),
             settings,
             phase: Phase::Opening {
                 until: now + OPEN_DEADLINE,
@@ -118,10 +118,10 @@ impl Server {
             input_received: 0,
             input_taken: 0,
             input_reported: 0,
-            output: Output::default(),
+            output: ReplayBuffer::default(),
             open_streams: Vec::new(),
             paused: false,
-            ended: None,
+            stop_reason: None,
             is_shutting_down: false,
             detail: "",
             kill_at: None,
@@ -163,8 +163,8 @@ impl Server {
     }
 
     /// Reason for which the command was stopped, if it was.
-    pub fn ended(&self) -> Option<TerminationReason> {
-        self.ended
+    pub fn stop_reason(&self) -> Option<TerminationReason> {
+        self.stop_reason
     }
 
     /// Handles the start of the command. `token` is fresh random bytes.
@@ -183,7 +183,7 @@ impl Server {
             self.acknowledge(token, None);
         }
         // The session was ended, or the client left, during the start.
-        if let Some(reason) = self.ended {
+        if let Some(reason) = self.stop_reason {
             self.stop(reason, now);
         } else if self.client.is_none() {
             self.leave(now);
@@ -228,7 +228,7 @@ impl Server {
         }
     }
 
-    /// Handles that the command starts or stops to hide its input. A recording needs this before
+    /// Handles a change of hidden input, as for a password. A recording needs this before
     /// the next key.
     pub fn on_secret_input(&mut self, secret: bool) {
         if self.client.is_some() {
@@ -303,11 +303,11 @@ impl Server {
             return;
         }
         // Only acknowledged output was dropped, and output of a pipe must not be lost.
-        if !self.has_tty && self.output.from() > resume.received {
+        if !self.has_tty && self.output.start() > resume.received {
             self.fail("less was received than was reported", now);
             return;
         }
-        self.acknowledge(token, Some(self.output.from()));
+        self.acknowledge(token, Some(self.output.start()));
         self.input_reported = self.input_received;
         let kept: Vec<_> = self.output.iter().collect();
         for (stream, bytes) in kept {
@@ -323,7 +323,7 @@ impl Server {
                 self.commands.push_back(Command::Send(Kind::end(*stream)));
             }
         }
-        if self.output.from() > resume.received {
+        if self.output.start() > resume.received {
             self.commands.push_back(Command::Redraw);
         }
         if let Some(size) = open
@@ -348,12 +348,12 @@ impl Server {
             _ => None,
         };
         let client = self.client.as_ref().map(|client| {
-            let silent = client.beats.then(|| client.heard_at + SILENCE);
+            let silent = client.has_heartbeat.then(|| client.heard_at + SILENCE);
             silent.map_or(client.heartbeat_at, |at| at.min(client.heartbeat_at))
         });
-        let client = client.filter(|_| self.beats());
-        let limits = [self.idle_at, self.over_at].into_iter().flatten();
-        let limits = limits.filter(|_| self.phase == Phase::Running && self.ended.is_none());
+        let client = client.filter(|_| self.sends_heartbeats());
+        let limits = [self.idle_at, self.duration_deadline].into_iter().flatten();
+        let limits = limits.filter(|_| self.phase == Phase::Running && self.stop_reason.is_none());
         [phase, client, self.kill_at, self.grace_at]
             .into_iter()
             .flatten()
@@ -383,14 +383,14 @@ impl Server {
                 _ => self.stop(TerminationReason::ClientLost, now),
             }
         }
-        if self.phase == Phase::Running && self.ended.is_none() {
-            if due(self.over_at, now) {
+        if self.phase == Phase::Running && self.stop_reason.is_none() {
+            if due(self.duration_deadline, now) {
                 self.stop(TerminationReason::Duration, now);
             } else if due(self.idle_at, now) {
                 self.stop(TerminationReason::Idle, now);
             }
         }
-        self.beat(now);
+        self.check_heartbeat(now);
     }
 
     fn acknowledge(&mut self, token: [u8; TOKEN_LEN], output_from: Option<u64>) {
@@ -443,18 +443,18 @@ impl Server {
         }
     }
 
-    fn beats(&self) -> bool {
+    fn sends_heartbeats(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Draining { .. })
     }
 
-    fn beat(&mut self, now: Instant) {
-        if !self.beats() {
+    fn check_heartbeat(&mut self, now: Instant) {
+        if !self.sends_heartbeats() {
             return;
         }
         let Some(client) = &mut self.client else {
             return;
         };
-        if client.beats && client.heard_at + SILENCE <= now {
+        if client.has_heartbeat && client.heard_at + SILENCE <= now {
             self.commands.push_back(Command::Disconnect);
             self.on_lost(now);
         } else if client.heartbeat_at <= now {
@@ -473,7 +473,7 @@ impl AttachedConnection {
         Self {
             heartbeat_at: now + HEARTBEAT,
             heard_at: now,
-            beats: false,
+            has_heartbeat: false,
         }
     }
 }

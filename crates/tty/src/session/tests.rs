@@ -444,7 +444,7 @@ fn limits_and_operators_end_a_command_with_a_reason() {
         server.terminate(TerminationReason::Drain, "the server is shutting down", now);
         server.terminate(TerminationReason::Terminated, "", now);
         assert_eq!(drain(&mut server), [Command::Signal(signal)]);
-        assert_eq!(server.ended(), Some(TerminationReason::Drain));
+        assert_eq!(server.stop_reason(), Some(TerminationReason::Drain));
         server.on_output_end(Stream::Stderr, now);
         assert!(end(&mut server, now).contains(&"close 143 Drain TERM".to_owned()));
     }

@@ -228,7 +228,7 @@ fn addresses(key: &str, values: &[String]) -> CheckResult<Vec<SocketAddr>> {
     values.iter().enumerate().map(address).collect()
 }
 
-/// Rejects listeners in the port range of relayed addresses, where their ports might be taken.
+/// Rejects listeners whose ports are in the range of relayed addresses, or used twice.
 fn ports_do_not_collide(config: &TurnConfig) -> CheckResult<()> {
     let plain = config
         .listen

@@ -55,11 +55,11 @@ struct Channel {
 pub(super) enum PermissionError {
     /// The limit is reached.
     Full,
-    /// The number or the peer is already bound otherwise.
+    /// The number is bound to another peer, or the peer to another number.
     Taken,
 }
 
-/// Initial data of a new allocation.
+/// Owner of a new allocation, and the id of its Allocate request.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) client: Client,
@@ -121,7 +121,7 @@ impl<S> Allocation<S> {
         &mut self,
         peers: &[IpAddr],
         now: Millis,
-        most: usize,
+        max_permissions: usize,
     ) -> Result<(), PermissionError> {
         let expires = now.after(PERMISSION_LIFETIME);
         self.permissions
@@ -131,7 +131,7 @@ impl<S> Allocation<S> {
             let is_first = !peers.iter().take(*index).any(|earlier| earlier == *peer);
             is_first && !is_known(&self.permissions, **peer)
         });
-        if self.permissions.len() + fresh.count() > most {
+        if self.permissions.len() + fresh.count() > max_permissions {
             return Err(PermissionError::Full);
         }
         for peer in peers {
@@ -156,7 +156,7 @@ impl<S> Allocation<S> {
         number: u16,
         peer: SocketAddr,
         now: Millis,
-        most: Limits,
+        limits: Limits,
     ) -> Result<(), PermissionError> {
         let expires = now.after(CHANNEL_LIFETIME);
         self.channels.retain(|channel| now < channel.expires);
@@ -164,10 +164,10 @@ impl<S> Allocation<S> {
         match self.channels.iter().find(is_either) {
             Some(known) if known.number == number && known.peer == peer => {}
             Some(_) => return Err(PermissionError::Taken),
-            None if self.channels.len() >= most.channels => return Err(PermissionError::Full),
+            None if self.channels.len() >= limits.channels => return Err(PermissionError::Full),
             None => {}
         }
-        self.permit(&[peer.ip()], now, most.permissions)?;
+        self.permit(&[peer.ip()], now, limits.permissions)?;
         match self
             .channels
             .iter_mut()

@@ -23,7 +23,7 @@ use super::request::MAX_LIFETIME;
 use super::{Client, Millis, OpenedAddresses, RelayError, SharedState, Time};
 
 /// The response to a refused request.
-pub(super) fn refusal(
+pub(super) fn error_response(
     shared: &SharedState,
     now: Time,
     client: Client,
@@ -66,7 +66,7 @@ const PASSWORD_ALGORITHMS: [PasswordAlgorithmValue; 2] =
     [PasswordAlgorithmValue::SHA256, PasswordAlgorithmValue::MD5];
 
 /// The response to an Allocate request, after its addresses were opened.
-pub(super) fn allocated<S>(
+pub(super) fn allocate_response<S>(
     request: &[u8],
     owner: &Owner,
     integrity: Integrity,
@@ -112,11 +112,11 @@ pub(super) fn allocated<S>(
             .as_ref()
             .map(|missing| missing as &dyn AttributeWrite),
     );
-    success(&message, &attributes, signer)
+    success_response(&message, &attributes, signer)
 }
 
 /// The response to a successful request.
-pub(super) fn success(
+pub(super) fn success_response(
     request: &Message<'_>,
     attributes: &[&dyn AttributeWrite],
     signer: Option<(&Key, Integrity)>,
@@ -133,7 +133,11 @@ pub(super) fn success(
 }
 
 /// An indication that a peer has connected (RFC 6062 section 5.3).
-pub(super) fn attempt(transaction: TransactionId, peer: SocketAddr, number: u32) -> Vec<u8> {
+pub(super) fn connection_attempt(
+    transaction: TransactionId,
+    peer: SocketAddr,
+    number: u32,
+) -> Vec<u8> {
     let kind = MessageType::from_class_method(MessageClass::Indication, CONNECTION_ATTEMPT);
     let mut out = Message::builder(kind, transaction, MessageWriteVec::with_capacity(64));
     let peer = XorPeerAddress::new(peer, transaction);

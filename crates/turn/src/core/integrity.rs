@@ -113,7 +113,7 @@ impl Key {
         }
     }
 
-    /// The tag over the message in front of the attribute, whose length includes the attribute.
+    /// The tag over the message before the attribute; the length field includes the attribute.
     fn tag(&self, kind: Integrity, head: &[u8]) -> Option<hmac::Tag> {
         let ([a, b, _, _], rest) = head.split_first_chunk()?;
         let length = head.len() - HEADER_BYTES + 4 + kind.tag_bytes();
@@ -145,9 +145,9 @@ pub(super) fn is_signed(message: &Message<'_>) -> bool {
         || message.has_attribute(MessageIntegritySha256::TYPE)
 }
 
-/// Ends a message, with a fingerprint if the peer's message has one.
-pub(super) fn finish(mut out: MessageWriteVec, like: &Message<'_>) -> Vec<u8> {
-    if like.has_attribute(Fingerprint::TYPE) {
+/// Finishes a message; it gets a fingerprint if the peer's message has one.
+pub(super) fn finish(mut out: MessageWriteVec, peer_message: &Message<'_>) -> Vec<u8> {
+    if peer_message.has_attribute(Fingerprint::TYPE) {
         // The message has no fingerprint yet, and has room for it.
         out.add_fingerprint().ok();
     }

@@ -41,7 +41,7 @@ use self::packet::{Wrap, channel_data};
 pub use self::peers::Peers;
 pub use self::quota::{Permit, Quota, Quotas};
 pub use self::rate::{Bandwidth, Rates};
-use self::tcp::{Connection, ConnectionNumber, Join, Lane};
+use self::tcp::{Connection, ConnectionNumber, CorePosition, Join};
 
 /// State that all workers of a relay share.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ pub struct Time {
     /// Unix seconds, for the expiry of credentials.
     pub unix: i64,
     /// Monotonic time since the start, for all other deadlines.
-    pub at: Millis,
+    pub monotonic: Millis,
 }
 
 /// A monotonic time or a duration in milliseconds. Times count from the start.
@@ -106,7 +106,7 @@ impl Millis {
         self.0 / 1000
     }
 
-    /// The time after this one by `time`.
+    /// This time plus a duration.
     #[must_use]
     pub const fn after(self, time: Self) -> Self {
         Self(self.0.saturating_add(time.0))
@@ -207,7 +207,7 @@ pub struct OpenRequest {
     /// IPv6 is an additional address: without it the allocation is made nevertheless.
     pub is_v6_optional: bool,
     /// True if the port must be even.
-    pub even: bool,
+    pub needs_even_port: bool,
     /// Also reserves the next port for a later allocation of the holder. This permit counts it
     /// while it is reserved.
     pub reserve: Option<Permit>,
@@ -281,7 +281,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Core<S, P = ()> {
     shared: Arc<SharedState>,
-    lane: Lane,
+    lane: CorePosition,
     allocations: Slab<Allocation<S>>,
     by_client: HashMap<Client, usize>,
     ends: BTreeSet<(Millis, AllocationId)>,
@@ -298,7 +298,7 @@ pub struct Core<S, P = ()> {
 
 impl<S, P> Core<S, P> {
     /// Creates a core without allocations. `seed` makes the indications of two cores differ.
-    pub fn new(shared: Arc<SharedState>, lane: Lane, seed: u64) -> Self {
+    pub fn new(shared: Arc<SharedState>, lane: CorePosition, seed: u64) -> Self {
         Self {
             shared,
             lane,
@@ -338,15 +338,15 @@ impl<S, P> Core<S, P> {
         let found = channel_data(bytes).and_then(|(number, data)| {
             let slot = self.by_client.get(&client)?;
             let allocation = self.allocations.get(*slot)?;
-            let peer = allocation.peer_of(number, now.at)?;
+            let peer = allocation.peer_of(number, now.monotonic)?;
             let relay = allocation.relay_for(peer.ip())?;
-            (now.at < allocation.expires).then_some((allocation, relay, peer, data))
+            (now.monotonic < allocation.expires).then_some((allocation, relay, peer, data))
         });
         let Some((allocation, relay, peer, data)) = found else {
             self.counts.dropped += 1;
             return Action::NoAction;
         };
-        if !allocation.permit.rates().admit(now.at, data.len()) {
+        if !allocation.permit.rates().admit(now.monotonic, data.len()) {
             self.counts.throttled += data.len() as u64;
             return Action::NoAction;
         }
@@ -370,20 +370,21 @@ impl<S, P> Core<S, P> {
     ) -> Option<(Client, Wrap)> {
         let transaction = transaction_bytes(self.next_transaction());
         let found = self.allocation(id).and_then(|allocation| {
-            let is_admitted = now.at < allocation.expires && allocation.permits(peer.ip(), now.at);
+            let is_admitted =
+                now.monotonic < allocation.expires && allocation.permits(peer.ip(), now.monotonic);
             is_admitted.then_some(allocation)
         });
         let Some(allocation) = found else {
             self.counts.dropped += 1;
             return None;
         };
-        if !allocation.permit.rates().admit(now.at, length) {
+        if !allocation.permit.rates().admit(now.monotonic, length) {
             self.counts.throttled += length as u64;
             return None;
         }
         allocation.account.meter.relay(length);
         let client = allocation.client;
-        let wrap = match allocation.channel_of(peer, now.at) {
+        let wrap = match allocation.channel_of(peer, now.monotonic) {
             Some(number) => Wrap::Channel(number),
             None => Wrap::Indication { peer, transaction },
         };
@@ -410,13 +411,13 @@ impl<S, P> Core<S, P> {
             lifetime,
             request,
         } = pending;
-        let expires = now.at.after(lifetime);
+        let expires = now.monotonic.after(lifetime);
         let kept = opened.as_mut().ok().and_then(|opened| opened.permit.take());
         let permit = permit.or(kept);
         if permit.is_none() {
             opened = Err(RelayError::Capacity);
         }
-        let answer = answer::allocated(
+        let answer = answer::allocate_response(
             &request,
             &owner,
             integrity,
@@ -443,13 +444,13 @@ impl<S, P> Core<S, P> {
     pub fn expire(&mut self, now: Time) -> usize {
         let mut ended = 0;
         while let Some((end, id)) = self.ends.first().copied()
-            && end <= now.at
+            && end <= now.monotonic
         {
             self.ends.pop_first();
             self.end(id);
             ended += 1;
         }
-        self.expire_connections(now.at);
+        self.expire_connections(now.monotonic);
         ended
     }
 
@@ -467,7 +468,7 @@ impl<S, P> Core<S, P> {
     pub fn review(&mut self, now: Time) {
         let authority = Arc::clone(&self.shared.authority);
         let is_allowed = |allocation: &Allocation<S>| {
-            request::still_allowed(&*authority, &allocation.username, &allocation.secret, now)
+            request::is_still_permitted(&*authority, &allocation.username, &allocation.secret, now)
         };
         let ended: Vec<AllocationId> = self
             .allocations

@@ -35,7 +35,7 @@ impl Nonces {
     /// A nonce that is only valid for this source.
     pub fn mint(&self, now: Time, source: SocketAddr) -> String {
         // Four bytes of seconds are sufficient for the lifetime of a process.
-        let made = u32::try_from(now.at.seconds()).unwrap_or(u32::MAX);
+        let made = u32::try_from(now.monotonic.seconds()).unwrap_or(u32::MAX);
         self.write(made, source)
     }
 
@@ -53,7 +53,7 @@ impl Nonces {
             self.write(made, source).as_bytes(),
             nonce.as_bytes(),
         );
-        let age = now.at.since(Millis::from_seconds(u64::from(made)));
+        let age = now.monotonic.since(Millis::from_seconds(u64::from(made)));
         is_ours.is_ok() && age < LIFETIME
     }
 
@@ -81,7 +81,7 @@ mod tests {
     fn at(seconds: u64) -> Time {
         Time {
             unix: 0,
-            at: Millis::from_seconds(seconds),
+            monotonic: Millis::from_seconds(seconds),
         }
     }
 

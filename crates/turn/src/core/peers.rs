@@ -16,7 +16,7 @@ pub struct Peers {
     pub allowed: Vec<IpNet>,
     /// Addresses of the relay itself, as clients and peers use them.
     pub own: Vec<IpAddr>,
-    /// The ports of allocations, on each address of `configured_key`.
+    /// The ports of allocations, on each address of `own`.
     pub relay_ports: RangeInclusive<u16>,
     /// Listeners for clients, which are never peers.
     pub listeners: Vec<SocketAddr>,
@@ -24,15 +24,15 @@ pub struct Peers {
 
 impl Peers {
     /// True if a permission for this address is possible.
-    pub fn permits(&self, ip: IpAddr) -> bool {
+    pub fn permits_ip(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.own.contains(&ip) || self.is_allowed(ip) || is_public(ip)
     }
 
     /// True if data may be sent to this peer. Of the relay's own addresses only the ports of
     /// allocations are permitted, so that two clients of one relay can connect. Nothing else on
-    /// this machine is a peer.
-    pub fn reaches(&self, peer: SocketAddr) -> bool {
+    /// this machine may be a peer.
+    pub fn permits_peer(&self, peer: SocketAddr) -> bool {
         let ip = peer.ip().to_canonical();
         if peer.port() == 0 || self.is_listener(ip, peer.port()) {
             return false;
@@ -40,7 +40,7 @@ impl Peers {
         if self.is_own(ip) {
             return self.relay_ports.contains(&peer.port());
         }
-        self.permits(ip)
+        self.permits_ip(ip)
     }
 
     /// True if this is an address of the relay itself, of which only allocations may be reached.
@@ -122,8 +122,8 @@ mod tests {
             "3fff::1",
         ] {
             let ip = special.parse().unwrap();
-            assert!(!rules.permits(ip), "{special}");
-            assert!(!rules.reaches(SocketAddr::new(ip, 9)), "{special}");
+            assert!(!rules.permits_ip(ip), "{special}");
+            assert!(!rules.permits_peer(SocketAddr::new(ip, 9)), "{special}");
         }
         for public in [
             "1.1.1.1",
@@ -134,9 +134,9 @@ mod tests {
             "2a00::2",
         ] {
             let ip = public.parse().unwrap();
-            assert!(rules.permits(ip), "{public}");
-            assert!(rules.reaches(SocketAddr::new(ip, 9)), "{public}");
-            assert!(!rules.reaches(SocketAddr::new(ip, 0)), "port 0");
+            assert!(rules.permits_ip(ip), "{public}");
+            assert!(rules.permits_peer(SocketAddr::new(ip, 9)), "{public}");
+            assert!(!rules.permits_peer(SocketAddr::new(ip, 0)), "port 0");
         }
     }
 
@@ -150,7 +150,11 @@ mod tests {
             ("10.2.2.3:9", false),
             ("[::1]:9", false),
         ] {
-            assert_eq!(rules.reaches(address.parse().unwrap()), passes, "{address}");
+            assert_eq!(
+                rules.permits_peer(address.parse().unwrap()),
+                passes,
+                "{address}"
+            );
         }
     }
 
@@ -168,7 +172,11 @@ mod tests {
                 ("[2a00::1]:5349", false),
                 ("[2a00::1]:40000", true),
             ] {
-                assert_eq!(rules.reaches(address.parse().unwrap()), passes, "{address}");
+                assert_eq!(
+                    rules.permits_peer(address.parse().unwrap()),
+                    passes,
+                    "{address}"
+                );
             }
         }
         let anywhere = Peers {
@@ -177,7 +185,7 @@ mod tests {
             relay_ports: 1..=65_535,
             listeners: vec!["0.0.0.0:3478".parse().unwrap()],
         };
-        assert!(!anywhere.reaches("127.0.0.1:3478".parse().unwrap()));
-        assert!(anywhere.reaches("127.0.0.1:3479".parse().unwrap()));
+        assert!(!anywhere.permits_peer("127.0.0.1:3478".parse().unwrap()));
+        assert!(anywhere.permits_peer("127.0.0.1:3479".parse().unwrap()));
     }
 }

@@ -30,7 +30,7 @@ pub struct Quota {
 pub struct Quotas {
     limits: Quota,
     bandwidth: Bandwidth,
-    held: Arc<Mutex<QuotaUsage>>,
+    usage: Arc<Mutex<QuotaUsage>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ pub struct Permit {
     user: Arc<str>,
     source: IpAddr,
     rates: Rates,
-    held: Arc<Mutex<QuotaUsage>>,
+    usage: Arc<Mutex<QuotaUsage>>,
 }
 
 impl Quotas {
@@ -64,7 +64,7 @@ impl Quotas {
         Self {
             limits,
             bandwidth,
-            held: Arc::default(),
+            usage: Arc::default(),
         }
     }
 
@@ -77,7 +77,7 @@ impl Quotas {
         source: IpAddr,
     ) -> Option<Permit> {
         let source = source_network(source);
-        let mut held = self.held.lock();
+        let mut held = self.usage.lock();
         let of = |place: Option<&SharedCount>| place.map_or(0, |place| place.count);
         let is_free = held.whole < self.limits.whole
             && of(held.projects.get(project)) < self.limits.per_project
@@ -93,11 +93,11 @@ impl Quotas {
             per_project,
         } = self.bandwidth;
         let entry = held.projects.entry(Arc::clone(project)).or_default();
-        let of_project = entry.join(per_project, now);
+        let of_project = entry.add_permit(per_project, now);
         let of_user = held.users.entry(Arc::clone(user)).or_default();
-        let of_user = of_user.join(per_user, now);
+        let of_user = of_user.add_permit(per_user, now);
         let of_source = held.sources.entry(source).or_default();
-        of_source.join(None, now);
+        of_source.add_permit(None, now);
         drop(held);
         let own = per_allocation.map(|rate| Arc::new(Bucket::new(rate, now)));
         Some(Permit {
@@ -105,19 +105,19 @@ impl Quotas {
             user: Arc::clone(user),
             source,
             rates: Rates::new([own, of_user, of_project]),
-            held: Arc::clone(&self.held),
+            usage: Arc::clone(&self.usage),
         })
     }
 
     /// Number of permits in use.
     pub fn taken(&self) -> usize {
-        self.held.lock().whole
+        self.usage.lock().whole
     }
 }
 
 impl SharedCount {
     /// Adds one permit; the first one creates the shared rate.
-    fn join(&mut self, rate: Option<u32>, now: Millis) -> Option<Arc<Bucket>> {
+    fn add_permit(&mut self, rate: Option<u32>, now: Millis) -> Option<Arc<Bucket>> {
         self.count += 1;
         if self.bucket.is_none() {
             self.bucket = rate.map(|rate| Arc::new(Bucket::new(rate, now)));
@@ -135,7 +135,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut held = self.held.lock();
+        let mut held = self.usage.lock();
         held.whole = held.whole.saturating_sub(1);
         release(&mut held.projects, &self.project);
         release(&mut held.users, &self.user);
@@ -197,7 +197,7 @@ mod tests {
         let quotas = Quotas::new(limits, Bandwidth::default());
         let source = "192.0.2.1".parse().unwrap();
         drop(quotas.take(Millis(0), &"p".into(), &"u".into(), source));
-        let held = quotas.held.lock();
+        let held = quotas.usage.lock();
         assert!(held.projects.is_empty() && held.users.is_empty() && held.sources.is_empty());
     }
 

@@ -1,7 +1,7 @@
 //! Rate limits in bytes per second: of an allocation, of a user, of a project. All workers share
 //! them.
 //!
-//! Each byte takes time at its rate, so relayed bytes are paid up to a moment. If this moment is
+//! This is GCRA: each relayed byte moves the theoretical arrival time forward. If that time is
 //! more than [`BURST`] in the future, a connection waits, and a datagram is dropped.
 
 use std::sync::Arc;
@@ -20,19 +20,19 @@ pub struct Bandwidth {
     pub per_project: Option<u32>,
 }
 
-/// Permitted burst, as a time at the rate.
+/// Permitted burst: the bytes that the rate permits in this time.
 const BURST: Millis = Millis::from_seconds(1);
 
 /// One rate limit.
 #[derive(Debug)]
 pub(super) struct Bucket {
     bytes_per_second: u64,
-    /// Time up to which relayed bytes are paid, in nanoseconds since the start.
+    /// Theoretical arrival time of the next byte (GCRA), in nanoseconds since the start.
     theoretical_arrival: AtomicU64,
 }
 
 impl Bucket {
-    /// Starts without a saved burst, so that a new allocation gives no advantage.
+    /// Starts without a burst, so that new allocations do not circumvent the limit.
     pub(super) fn new(bytes_per_second: u32, now: Millis) -> Self {
         Self {
             bytes_per_second: u64::from(bytes_per_second).max(1),
@@ -115,7 +115,7 @@ mod tests {
         Rates::new(per_second.map(|rate| rate.map(bucket)))
     }
 
-    /// Number of datagrams of 100 bytes that pass in a second, with one attempt each millisecond.
+    /// Bytes that pass in a second, with one datagram of 100 bytes each millisecond.
     fn pass(rates: &Rates, second: u64) -> usize {
         let tried = (0..1000).map(|more| Millis(second * 1000 + more));
         tried.filter(|now| rates.admit(*now, 100)).count() * 100

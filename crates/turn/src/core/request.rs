@@ -14,7 +14,7 @@ use turn_types::message::{
 };
 
 use super::allocation::{Owner, PermissionError};
-use super::answer::{refusal, success};
+use super::answer::{error_response, success_response};
 use super::attributes::{
     AllocationParameters, StunError, attribute, check_attributes, index_of, key_algorithm,
     lifetime, read_send, text,
@@ -99,9 +99,9 @@ impl<S, P> Core<S, P> {
             return Action::Answer(match check_attributes(message) {
                 Ok(()) => {
                     let mapped = XorMappedAddress::new(client.address, message.transaction_id());
-                    success(message, &[&mapped], None)
+                    success_response(message, &[&mapped], None)
                 }
-                Err(fault) => refusal(&self.shared, now, client, message, &fault, None),
+                Err(fault) => error_response(&self.shared, now, client, message, &fault, None),
             });
         }
         if !AUTHENTICATED_METHODS.contains(&message.method()) {
@@ -112,7 +112,14 @@ impl<S, P> Core<S, P> {
             Err(fault) => {
                 // The first request of each client is refused, to send it realm and nonce.
                 self.counts.refused += u64::from(is_signed(message));
-                return Action::Answer(refusal(&self.shared, now, client, message, &fault, None));
+                return Action::Answer(error_response(
+                    &self.shared,
+                    now,
+                    client,
+                    message,
+                    &fault,
+                    None,
+                ));
             }
         };
         let (key, integrity) = (signed.key.clone(), signed.integrity);
@@ -131,7 +138,14 @@ impl<S, P> Core<S, P> {
             Ok(RequestResult::Join(join)) => Action::Join(join),
             Err(fault) => {
                 let signer = Some((&key, integrity));
-                Action::Answer(refusal(&self.shared, now, client, message, &fault, signer))
+                Action::Answer(error_response(
+                    &self.shared,
+                    now,
+                    client,
+                    message,
+                    &fault,
+                    signer,
+                ))
             }
         }
     }
@@ -185,7 +199,7 @@ impl<S, P> Core<S, P> {
         now: Time,
         signed: &AuthenticatedRequest,
     ) -> Result<(super::Account, Millis), StunError> {
-        let judged = Username::parse(&signed.username)
+        let admission = Username::parse(&signed.username)
             .filter(|username| username.check_time(now.unix).is_ok())
             .ok_or(StunError::Challenge(401))
             .and_then(|username| {
@@ -195,8 +209,8 @@ impl<S, P> Core<S, P> {
                 let left = u64::try_from(until.saturating_sub(now.unix)).unwrap_or(0);
                 Ok((account, Millis::from_seconds(left)))
             });
-        self.counts.refused += u64::from(judged.is_err());
-        judged
+        self.counts.refused += u64::from(admission.is_err());
+        admission
     }
 
     /// RFC 8656 section 7.2.
@@ -207,7 +221,7 @@ impl<S, P> Core<S, P> {
         message: &Message<'_>,
         signed: AuthenticatedRequest,
     ) -> Result<RequestResult<P>, StunError> {
-        if let Some(known) = self.of_client(client) {
+        if let Some(known) = self.allocation_of_client(client) {
             // A repeated request means that the response was lost, so the same response is sent
             // again.
             return if known.transaction == message.transaction_id()
@@ -226,7 +240,7 @@ impl<S, P> Core<S, P> {
         let source = client.address.ip();
         let take = || {
             let quotas = &self.shared.quotas;
-            let permit = quotas.take(now.at, &account.project, &account.holder, source);
+            let permit = quotas.take(now.monotonic, &account.project, &account.holder, source);
             permit.ok_or(StunError::Code(486))
         };
         // A reserved port is already counted.
@@ -238,7 +252,7 @@ impl<S, P> Core<S, P> {
             transport: wanted.transport,
             families: wanted.families,
             is_v6_optional: wanted.is_v6_optional,
-            even: wanted.even,
+            needs_even_port: wanted.even,
             reserve,
             token: wanted.token,
             holder: Arc::clone(&account.holder),
@@ -271,7 +285,7 @@ impl<S, P> Core<S, P> {
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
     ) -> Result<RequestResult<P>, StunError> {
-        let known = self.own(now, client, signed)?;
+        let known = self.owned_allocation(now, client, signed)?;
         let (id, before) = (known.id, known.expires);
         let has = known.relays.each_ref().map(Option::is_some);
         let requested = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
@@ -280,7 +294,7 @@ impl<S, P> Core<S, P> {
         if index.is_some_and(|index| !has.get(index).copied().unwrap_or(false)) {
             return Err(StunError::Code(443));
         }
-        let given = if requested == 0 {
+        let lifetime_seconds = if requested == 0 {
             match index {
                 // The client releases one of two addresses.
                 Some(index) if has == [true, true] => {
@@ -297,7 +311,7 @@ impl<S, P> Core<S, P> {
         } else {
             let (_, left) = self.admit(now, signed)?;
             let given = granted(requested, left);
-            let expires = now.at.after(given);
+            let expires = now.monotonic.after(given);
             self.ends.remove(&(before, id));
             self.ends.insert((expires, id));
             if let Some(known) = self.allocations.get_mut(id.slot as usize) {
@@ -306,9 +320,9 @@ impl<S, P> Core<S, P> {
             u32::try_from(given.seconds()).unwrap_or(MAX_LIFETIME)
         };
         let signer = Some((&signed.key, signed.integrity));
-        Ok(RequestResult::Answer(success(
+        Ok(RequestResult::Answer(success_response(
             message,
-            &[&Lifetime::new(given)],
+            &[&Lifetime::new(lifetime_seconds)],
             signer,
         )))
     }
@@ -321,7 +335,7 @@ impl<S, P> Core<S, P> {
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
     ) -> Result<RequestResult<P>, StunError> {
-        let known = self.own(now, client, signed)?;
+        let known = self.owned_allocation(now, client, signed)?;
         let id = known.id;
         let mut peers: Vec<IpAddr> = Vec::new();
         for (_, raw) in message.iter_attributes() {
@@ -331,7 +345,7 @@ impl<S, P> Core<S, P> {
             let peer = XorPeerAddress::from_raw_ref(&raw).map_err(|_| StunError::Code(400))?;
             let ip = peer.addr(message.transaction_id()).ip();
             known.relay_for(ip).ok_or(StunError::Code(443))?;
-            if !self.shared.peers.permits(ip) {
+            if !self.shared.peers.permits_ip(ip) {
                 return Err(StunError::Code(403));
             }
             if peers.len() >= MAX_PEERS {
@@ -345,9 +359,15 @@ impl<S, P> Core<S, P> {
         let most = self.shared.limits.permissions;
         let known = self.allocations.get_mut(id.slot as usize);
         let known = known.ok_or(StunError::Code(437))?;
-        known.permit(&peers, now.at, most).map_err(error_of)?;
+        known
+            .permit(&peers, now.monotonic, most)
+            .map_err(error_of)?;
         let signer = Some((&signed.key, signed.integrity));
-        Ok(RequestResult::Answer(success(message, &[], signer)))
+        Ok(RequestResult::Answer(success_response(
+            message,
+            &[],
+            signer,
+        )))
     }
 
     /// RFC 8656 section 12.2.
@@ -358,7 +378,7 @@ impl<S, P> Core<S, P> {
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
     ) -> Result<RequestResult<P>, StunError> {
-        let known = self.own(now, client, signed)?;
+        let known = self.owned_allocation(now, client, signed)?;
         let id = known.id;
         let number = attribute::<ChannelNumber>(message)?.ok_or(StunError::Code(400))?;
         let peer = attribute::<XorPeerAddress>(message)?.ok_or(StunError::Code(400))?;
@@ -370,16 +390,20 @@ impl<S, P> Core<S, P> {
             return Err(StunError::Code(403));
         }
         known.relay_for(peer.ip()).ok_or(StunError::Code(443))?;
-        if !self.shared.peers.reaches(peer) {
+        if !self.shared.peers.permits_peer(peer) {
             return Err(StunError::Code(403));
         }
         let limits = self.shared.limits;
         let known = self.allocations.get_mut(id.slot as usize);
         let known = known.ok_or(StunError::Code(437))?;
-        let bound = known.bind(number.channel(), peer, now.at, limits);
+        let bound = known.bind(number.channel(), peer, now.monotonic, limits);
         bound.map_err(error_of)?;
         let signer = Some((&signed.key, signed.integrity));
-        Ok(RequestResult::Answer(success(message, &[], signer)))
+        Ok(RequestResult::Answer(success_response(
+            message,
+            &[],
+            signer,
+        )))
     }
 
     /// RFC 8656 section 11.2.
@@ -387,21 +411,21 @@ impl<S, P> Core<S, P> {
         let Some((peer, data)) = read_send(bytes) else {
             return self.count_dropped();
         };
-        let is_reachable = self.shared.peers.reaches(peer);
+        let is_reachable = self.shared.peers.permits_peer(peer);
         let slot = self.by_client.get(&client).copied();
         let known = slot
             .and_then(|slot| self.allocations.get(slot))
             .filter(|known| {
                 let is_udp = known.transport == Transport::Udp;
-                let is_over = known.expires <= now.at;
-                is_reachable && is_udp && !is_over && known.permits(peer.ip(), now.at)
+                let is_over = known.expires <= now.monotonic;
+                is_reachable && is_udp && !is_over && known.permits(peer.ip(), now.monotonic)
             });
         let relay = known.and_then(|known| Some((known, known.relay_for(peer.ip())?)));
         let Some((known, relay)) = relay else {
             self.counts.dropped += 1;
             return Action::NoAction;
         };
-        if !known.permit.rates().admit(now.at, data.len()) {
+        if !known.permit.rates().admit(now.monotonic, data.len()) {
             self.counts.throttled += data.len() as u64;
             return Action::NoAction;
         }
@@ -414,20 +438,20 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    fn of_client(&self, client: Client) -> Option<&super::Allocation<S>> {
+    fn allocation_of_client(&self, client: Client) -> Option<&super::Allocation<S>> {
         self.allocations.get(*self.by_client.get(&client)?)
     }
 
-    /// The allocation of a client whose request is authenticated.
-    pub(super) fn own(
+    /// The allocation of a client, if the authenticated user owns it.
+    pub(super) fn owned_allocation(
         &self,
         now: Time,
         client: Client,
         signed: &AuthenticatedRequest,
     ) -> Result<&super::Allocation<S>, StunError> {
         let known = self
-            .of_client(client)
-            .filter(|known| now.at < known.expires);
+            .allocation_of_client(client)
+            .filter(|known| now.monotonic < known.expires);
         let known = known.ok_or(StunError::Code(437))?;
         if *known.username == *signed.username {
             Ok(known)
@@ -448,8 +472,8 @@ pub(super) enum RequestResult<P> {
 /// Send indication (RFC 8656 section 18: method 6, class indication).
 const SEND_INDICATION: [u8; 2] = [0x00, 0x16];
 
-/// True if the owner of an allocation may still make one.
-pub(super) fn still_allowed(
+/// True if the owner of an allocation would still be admitted.
+pub(super) fn is_still_permitted(
     authority: &dyn Authority,
     username: &str,
     secret: &Arc<PasswordKey>,

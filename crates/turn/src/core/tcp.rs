@@ -16,7 +16,7 @@ use stun_types::message::{Message, MessageType};
 use turn_types::attribute::{ConnectionId, XorPeerAddress};
 use turn_types::message::CONNECTION_BIND;
 
-use super::answer::{attempt, refusal, success};
+use super::answer::{connection_attempt, error_response, success_response};
 use super::attributes::{StunError, attribute};
 use super::integrity::{Integrity, Key};
 use super::rate::Rates;
@@ -25,7 +25,7 @@ use super::{Action, AllocationId, Client, Core, Meter, Millis, Time, Transport};
 
 /// The number of a peer's connection (CONNECTION-ID).
 ///
-/// Another worker than the first one may accept a client's second connection, so the number
+/// A client's second connection may be accepted by another worker, so the number
 /// identifies the core with the peer's connection. Guessing a number is useless without the
 /// credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,21 +33,21 @@ pub struct ConnectionNumber(u32);
 
 /// Position of a core among the cores of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct CorePosition {
     /// Index, from 0.
     pub index: u32,
     /// Number of cores.
-    pub of: u32,
+    pub count: u32,
 }
 
-impl Lane {
+impl CorePosition {
     /// The lane of a single core.
-    pub const ONLY: Self = Self { index: 0, of: 1 };
+    pub const ONLY: Self = Self { index: 0, count: 1 };
 }
 
-/// The core of `of` that has the connection of a `ConnectionBind` request; `None` for other
+/// The index of the core with the connection that a `ConnectionBind` names; `None` for other
 /// messages.
-pub fn binds(bytes: &[u8], of: usize) -> Option<usize> {
+pub fn core_of_bind(bytes: &[u8], core_count: usize) -> Option<usize> {
     let kind: [u8; 2] = bytes.first_chunk().copied()?;
     let kind = MessageType::from_bytes(&kind).ok()?;
     if !kind.has_method(CONNECTION_BIND) {
@@ -55,7 +55,7 @@ pub fn binds(bytes: &[u8], of: usize) -> Option<usize> {
     }
     let message = Message::from_bytes(bytes).ok()?;
     let number = message.attribute::<ConnectionId>().ok()?.id();
-    usize::try_from(number).ok()?.checked_rem(of)
+    usize::try_from(number).ok()?.checked_rem(core_count)
 }
 
 /// A connection between a relayed address and a peer.
@@ -115,7 +115,7 @@ impl<S, P> Core<S, P> {
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
     ) -> Result<RequestResult<P>, StunError> {
-        let known = self.own(now, client, signed)?;
+        let known = self.owned_allocation(now, client, signed)?;
         let id = known.id;
         if known.transport != Transport::Tcp {
             return Err(StunError::Code(403));
@@ -123,7 +123,7 @@ impl<S, P> Core<S, P> {
         let peer = attribute::<XorPeerAddress>(message)?.ok_or(StunError::Code(400))?;
         let peer = peer.addr(message.transaction_id());
         known.relay_for(peer.ip()).ok_or(StunError::Code(443))?;
-        if !self.shared.peers.reaches(peer) {
+        if !self.shared.peers.permits_peer(peer) {
             return Err(StunError::Code(403));
         }
         let mut others = known.connections.iter();
@@ -139,11 +139,11 @@ impl<S, P> Core<S, P> {
             key: signed.key.clone(),
             integrity: signed.integrity,
         });
-        let number = self.keep(id, peer, State::Dialling(pending));
+        let number = self.insert_connection(id, peer, State::Dialling(pending));
         Ok(RequestResult::Dial(number.ok_or(StunError::Code(508))?))
     }
 
-    /// The data for a dial.
+    /// The action that dials the peer of a connection.
     pub(super) fn dial(&self, number: ConnectionNumber) -> Action<'_, S, P> {
         let connection = self.connections.get(&number);
         let found = connection.and_then(|connection| {
@@ -177,7 +177,7 @@ impl<S, P> Core<S, P> {
         let is_connected = stream.is_ok();
         let next = match stream {
             Ok(stream) => {
-                let until = now.at.after(CLAIM_TIMEOUT);
+                let until = now.monotonic.after(CLAIM_TIMEOUT);
                 self.unclaimed.push_back((until, number));
                 State::Waiting(stream, until)
             }
@@ -197,10 +197,10 @@ impl<S, P> Core<S, P> {
         let message = Message::from_bytes(&pending.request).ok()?;
         let signer = Some((&pending.key, pending.integrity));
         let answer = if is_connected {
-            success(&message, &[&ConnectionId::new(number.0)], signer)
+            success_response(&message, &[&ConnectionId::new(number.0)], signer)
         } else {
             let fault = StunError::Code(447);
-            refusal(&self.shared, now, client, &message, &fault, signer)
+            error_response(&self.shared, now, client, &message, &fault, signer)
         };
         Some((client, answer))
     }
@@ -215,11 +215,12 @@ impl<S, P> Core<S, P> {
         stream: P,
     ) -> Option<(Client, Vec<u8>)> {
         let allocation = self.allocation(id).filter(|allocation| {
-            now.at < allocation.expires && allocation.permits(peer.ip(), now.at)
+            now.monotonic < allocation.expires && allocation.permits(peer.ip(), now.monotonic)
         });
         let client = allocation.map(|allocation| allocation.client);
-        let until = now.at.after(CLAIM_TIMEOUT);
-        let number = client.and_then(|_| self.keep(id, peer, State::Waiting(stream, until)));
+        let until = now.monotonic.after(CLAIM_TIMEOUT);
+        let number =
+            client.and_then(|_| self.insert_connection(id, peer, State::Waiting(stream, until)));
         let (Some(client), Some(number)) = (client, number) else {
             self.counts.dropped += 1;
             return None;
@@ -227,7 +228,10 @@ impl<S, P> Core<S, P> {
         self.unclaimed.push_back((until, number));
         self.counts.accepted += 1;
         let transaction = self.next_transaction();
-        Some((client, attempt(transaction.into(), peer, number.0)))
+        Some((
+            client,
+            connection_attempt(transaction.into(), peer, number.0),
+        ))
     }
 
     /// RFC 6062 section 5.4.
@@ -238,7 +242,7 @@ impl<S, P> Core<S, P> {
         message: &Message<'_>,
         signed: &AuthenticatedRequest,
     ) -> Result<RequestResult<P>, StunError> {
-        // A connection with an allocation keeps carrying messages.
+        // A connection with an allocation is still needed for messages, so it cannot be joined.
         if !client.is_stream() || self.by_client.contains_key(&client) {
             return Err(StunError::Code(400));
         }
@@ -247,7 +251,7 @@ impl<S, P> Core<S, P> {
         let connection = self.connections.get(&number).ok_or(StunError::Code(400))?;
         let allocation = self.allocation(connection.allocation);
         let allocation = allocation
-            .filter(|allocation| now.at < allocation.expires)
+            .filter(|allocation| now.monotonic < allocation.expires)
             .ok_or(StunError::Code(400))?;
         if *allocation.username != *signed.username {
             return Err(StunError::Code(441));
@@ -259,7 +263,8 @@ impl<S, P> Core<S, P> {
         );
         let connection = self.connections.get_mut(&number);
         let connection = connection.ok_or(StunError::Code(400))?;
-        let is_waiting = matches!(connection.state, State::Waiting(_, until) if now.at < until);
+        let is_waiting =
+            matches!(connection.state, State::Waiting(_, until) if now.monotonic < until);
         if !is_waiting {
             return Err(StunError::Code(400));
         }
@@ -271,7 +276,7 @@ impl<S, P> Core<S, P> {
         Ok(RequestResult::Join(Box::new(Join {
             number,
             stream,
-            answer: success(message, &[&id], Some((&signed.key, signed.integrity))),
+            answer: success_response(message, &[&id], Some((&signed.key, signed.integrity))),
             meter,
             rates,
         })))
@@ -324,8 +329,8 @@ impl<S, P> Core<S, P> {
         }
     }
 
-    /// Stores a new connection of an allocation; `None` if the limit is reached.
-    fn keep(
+    /// Adds a connection to an allocation; `None` if the limit is reached.
+    fn insert_connection(
         &mut self,
         id: AllocationId,
         peer: SocketAddr,
@@ -349,7 +354,7 @@ impl<S, P> Core<S, P> {
 
     /// An unused number that identifies this core.
     fn next_number(&mut self) -> ConnectionNumber {
-        let Lane { index, of } = self.lane;
+        let CorePosition { index, count: of } = self.lane;
         loop {
             let [a, b, c, d, ..] = self.next_random().to_be_bytes();
             let random = u32::from_be_bytes([a, b, c, d]);

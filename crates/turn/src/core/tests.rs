@@ -134,11 +134,11 @@ impl Relay {
             authority: Arc::clone(&book) as Arc<dyn Authority>,
         };
         Self {
-            core: Core::new(Arc::new(shared), Lane { index: 2, of: 3 }, 9),
+            core: Core::new(Arc::new(shared), CorePosition { index: 2, count: 3 }, 9),
             book,
             now: Time {
                 unix: START,
-                at: Millis::from_seconds(1000),
+                monotonic: Millis::from_seconds(1000),
             },
             ports: vec![],
             next_port: 40_000,
@@ -150,7 +150,7 @@ impl Relay {
 
     fn pass(&mut self, seconds: u64) {
         self.now.unix += i64::try_from(seconds).unwrap();
-        self.now.at = self.now.at.after(Millis::from_seconds(seconds));
+        self.now.monotonic = self.now.monotonic.after(Millis::from_seconds(seconds));
         self.core.expire(self.now);
     }
 

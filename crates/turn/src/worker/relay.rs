@@ -130,10 +130,10 @@ impl Relays {
                 self.listen(family, reader)
             } else if let Some(permit) = open.reserve.take() {
                 let [(socket, port), next] = self.bind_pair(family)?;
-                kept = Some(self.keep(next, &open.holder, permit, now));
+                kept = Some(self.reserve(next, &open.holder, permit, now));
                 self.serve(family, socket, port, reader)
             } else {
-                self.bind_one(family, open.even, bind)
+                self.bind_one(family, open.needs_even_port, bind)
                     .and_then(|(socket, port)| self.serve(family, socket, port, reader))
             };
             match opened {
@@ -251,7 +251,7 @@ impl Relays {
         }
     }
 
-    /// True if an allocation has this own address with this transport. Nothing else on this machine
+    /// True if this address of the relay belongs to an allocation. Nothing else on this machine
     /// can be reached by way of the relay, or reach a client. The port alone is not sufficient:
     /// other programs also have ports of the range, and TCP and UDP ports are independent.
     pub(crate) fn is_relayed(&self, transport: Transport, address: SocketAddr) -> bool {
@@ -260,7 +260,7 @@ impl Relays {
     }
 
     /// Reserves the second of two ports, and returns its token.
-    fn keep(&self, next: (Socket, Port), holder: &Arc<str>, permit: Permit, now: Millis) -> u64 {
+    fn reserve(&self, next: (Socket, Port), holder: &Arc<str>, permit: Permit, now: Millis) -> u64 {
         let (socket, port) = next;
         let token = random();
         let kept = Reservation {
@@ -296,7 +296,7 @@ impl RelayedAddress {
 
 impl RelaySocket {
     /// Sends a datagram to a peer. A datagram that cannot be sent immediately is lost. This does
-    /// not wait for the runtime, which does not have a socket that was just opened, while the
+    /// not wait for the runtime: a new socket is not registered there yet, while the
     /// client's first datagram may already have arrived.
     pub(crate) fn send(&self, data: &[u8], peer: SocketAddr) -> io::Result<usize> {
         match &self.socket {
@@ -383,7 +383,7 @@ mod tests {
             transport: Transport::Udp,
             families: [true, false],
             is_v6_optional: false,
-            even: false,
+            needs_even_port: false,
             reserve,
             token,
             holder: Arc::clone(&holder),

@@ -148,8 +148,8 @@ pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies bytes between a client at `address` and a peer, until both have ended or the allocation
-/// has. `rest` is data that the client has already sent. If one side does not take data, the other
+/// Copies bytes between a client at `address` and a peer, until both or the allocation end.
+/// `rest` is data that the client has already sent. If one side does not take data, the other
 /// side is not read: at most one buffer in each direction is kept.
 pub(crate) async fn relay<C: Stream>(
     server: &Arc<Server>,
@@ -200,11 +200,11 @@ impl Tally {
     fn count(&self, bytes: usize) {
         self.meter.relay(bytes);
         self.server.metrics.relayed.increment(bytes as u64);
-        self.rates.pay(self.server.now().at, bytes);
+        self.rates.pay(self.server.now().monotonic, bytes);
     }
 
     fn wait(&self) -> Option<Duration> {
-        let wait = self.rates.wait(self.server.now().at)?;
+        let wait = self.rates.wait(self.server.now().monotonic)?;
         Some(Duration::from_millis(wait.0))
     }
 }

@@ -12,7 +12,7 @@ use stun_types::message::{
 };
 use turn::core::frame::{Frame, MAX_FRAME_BYTES, frame};
 use turn::core::packet::{HEADROOM, TAILROOM, Wrap, channel_data};
-use turn::core::tcp::Lane;
+use turn::core::tcp::CorePosition;
 use turn::core::{
     Account, Action, Authority, Bandwidth, Client, Core, Integrity, Key, KeyAlgorithm, Limits,
     Millis, Nonces, NotAllowedError, OpenedAddresses, Peers, Quota, Quotas, SharedState, Time,
@@ -77,7 +77,7 @@ pub(crate) fn packets(data: &[u8]) {
 }
 
 fn packets_on(connection: u32, data: &[u8]) {
-    let mut core = Core::new(shared(), Lane::ONLY, 1);
+    let mut core = Core::new(shared(), CorePosition::ONLY, 1);
     let client = Client {
         address: "192.0.2.9:5000".parse().unwrap(),
         listener: 0,
@@ -105,7 +105,7 @@ fn packets_on(connection: u32, data: &[u8]) {
         assert!(core.len() <= 1 && core.connections() <= 2);
     }
     core.expire(Time {
-        at: Millis::from_seconds(100_000),
+        monotonic: Millis::from_seconds(100_000),
         ..NOW
     });
     assert!(
@@ -158,7 +158,7 @@ fn check(answer: &[u8]) {
 
 const NOW: Time = Time {
     unix: 1_800_000_000,
-    at: Millis::from_seconds(1000),
+    monotonic: Millis::from_seconds(1000),
 };
 const REALM: &str = "engine.example.com";
 const USER: &str = "v1:1800003600:api:e7e8a732:usr_1";

@@ -6,7 +6,7 @@ use webauthn::{Assertion, Registration, RelyingParty};
 
 /// A response of a browser in three length-prefixed pieces.
 pub(crate) fn webauthn(data: &[u8]) {
-    let party = RelyingParty::at("https://svc.example").unwrap();
+    let party = RelyingParty::for_base_url("https://svc.example").unwrap();
     let (client_data, rest) = piece(data);
     let (attestation, signature) = piece(rest);
     let registration = Registration {

@@ -8,7 +8,7 @@ const ORIGIN: &str = "https://svc.example:8443";
 const CHALLENGE: &[u8] = b"sixteen or more bytes";
 
 fn party() -> RelyingParty {
-    RelyingParty::at(ORIGIN).unwrap()
+    RelyingParty::for_base_url(ORIGIN).unwrap()
 }
 
 fn is_ours(challenge: &[u8]) -> bool {
@@ -249,7 +249,7 @@ fn passkeys_are_bound_to_hosts_that_browsers_trust() {
         ("https://[2001:db8::1]:8443", None),
         ("svc.example", None),
     ] {
-        let party = RelyingParty::at(base_url);
+        let party = RelyingParty::for_base_url(base_url);
         assert_eq!(party.as_ref().map(RelyingParty::id), id, "{base_url}");
     }
 }

@@ -40,7 +40,7 @@ pub struct StreamState {
     ours: Direction,
     theirs: Direction,
     /// The peer aborted both directions. The data before its `END` is complete nevertheless.
-    gave_up: bool,
+    peer_aborted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl StreamState {
         Self {
             ours: Direction::Open,
             theirs: Direction::Open,
-            gave_up: false,
+            peer_aborted: false,
         }
     }
 
@@ -115,7 +115,7 @@ impl StreamState {
         match step {
             FrameStep::Data if open && given_up => Ok(FrameEffect::Discard),
             FrameStep::Data if open => Ok(FrameEffect::Data),
-            FrameStep::Taken if !self.gave_up => Ok(FrameEffect::Taken),
+            FrameStep::Taken if !self.peer_aborted => Ok(FrameEffect::Taken),
             FrameStep::End if open => {
                 self.theirs = Direction::Ended;
                 Ok(FrameEffect::End)
@@ -124,10 +124,10 @@ impl StreamState {
                 self.theirs = Direction::Moved;
                 Ok(FrameEffect::Move)
             }
-            FrameStep::Reset if self.gave_up => Err(ProtocolError(step.frame())),
+            FrameStep::Reset if self.peer_aborted => Err(ProtocolError(step.frame())),
             FrameStep::Reset if self.is_over() => Ok(FrameEffect::Ignored),
             FrameStep::Reset => {
-                self.gave_up = true;
+                self.peer_aborted = true;
                 if self.theirs != Direction::Ended {
                     self.theirs = Direction::GivenUp;
                 }
@@ -144,7 +144,7 @@ impl StreamState {
 
     /// Returns true if `DATA` may be sent.
     pub fn may_send(&self) -> bool {
-        self.ours == Direction::Open && !self.gave_up
+        self.ours == Direction::Open && !self.peer_aborted
     }
 
     /// Returns true if our direction is not finished on the lane.
@@ -164,7 +164,7 @@ impl StreamState {
 
     /// Returns true if the peer aborted the stream, before or after its end: it reads no more.
     pub fn is_aborted_by_peer(&self) -> bool {
-        self.gave_up
+        self.peer_aborted
     }
 
     /// Returns true if we have aborted the stream.

@@ -55,8 +55,8 @@ pub struct StreamState {
     sending: bool,
     /// True while the peer's direction of the current stream is open.
     receiving: bool,
-    gave_up: bool,
-    peer_gave_up: bool,
+    aborted: bool,
+    peer_aborted: bool,
     retired: bool,
     peer_retired: bool,
 }
@@ -92,8 +92,8 @@ impl StreamState {
             stream: 0,
             sending: false,
             receiving: false,
-            gave_up: false,
-            peer_gave_up: false,
+            aborted: false,
+            peer_aborted: false,
             retired: false,
             peer_retired: false,
         }
@@ -108,8 +108,8 @@ impl StreamState {
             Step::Open if self.may_open() => self.begin(),
             Step::Data if self.may_send_data() => {}
             Step::End if self.sending => self.sending = false,
-            Step::Reset { stream } if stream == self.stream && !self.is_over() && !self.gave_up => {
-                self.gave_up = true;
+            Step::Reset { stream } if stream == self.stream && !self.is_over() && !self.aborted => {
+                self.aborted = true;
                 self.sending = false;
             }
             Step::Retire if !self.retired => self.retired = true,
@@ -139,7 +139,7 @@ impl StreamState {
                     ReceivedFrame::Open
                 })
             }
-            Step::Data if self.receiving => Ok(if self.gave_up {
+            Step::Data if self.receiving => Ok(if self.aborted {
                 ReceivedFrame::Discard
             } else {
                 ReceivedFrame::Data
@@ -149,10 +149,10 @@ impl StreamState {
                 Ok(ReceivedFrame::End)
             }
             Step::Reset { stream } if stream == self.stream && !self.is_over() => {
-                if self.peer_gave_up {
+                if self.peer_aborted {
                     return Err(self.violation(step));
                 }
-                self.peer_gave_up = true;
+                self.peer_aborted = true;
                 self.receiving = false;
                 Ok(ReceivedFrame::Reset)
             }
@@ -192,7 +192,7 @@ impl StreamState {
 
     /// Returns true if `DATA` may be sent.
     pub fn may_send_data(&self) -> bool {
-        self.sending && !self.peer_gave_up
+        self.sending && !self.peer_aborted
     }
 
     /// Returns true if our direction of the stream has not ended: `END` or `RESET` is still due.
@@ -213,8 +213,8 @@ impl StreamState {
         self.stream += 1;
         self.sending = true;
         self.receiving = true;
-        self.gave_up = false;
-        self.peer_gave_up = false;
+        self.aborted = false;
+        self.peer_aborted = false;
     }
 
     fn violation(&self, step: Step) -> ProtocolError {

@@ -62,7 +62,7 @@ fn an_opened_tunnel_is_read_back() {
     let mut tunnel = Tunnel::online(id, client, every_property());
     tunnel.host = Some("web.t.example.com:8443".to_owned());
     tunnel.creation_date = Some(Timestamp::new(1_700_000_000, 123_000_000).unwrap());
-    let read = OpenedTunnel::read(&opened(&tunnel)).unwrap();
+    let read = OpenedTunnel::parse(&opened(&tunnel)).unwrap();
     assert_eq!(read.id, tunnel.id);
     assert_eq!(read.creation_date, tunnel.creation_date);
     assert_eq!(read.host, tunnel.host);
@@ -71,7 +71,7 @@ fn an_opened_tunnel_is_read_back() {
 
 #[test]
 fn a_response_without_an_id_is_refused() {
-    let refused = OpenedTunnel::read(&message::TunnelProperties::default()).unwrap_err();
+    let refused = OpenedTunnel::parse(&message::TunnelProperties::default()).unwrap_err();
     assert_eq!(refused.field, "id");
 }
 

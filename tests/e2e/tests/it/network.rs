@@ -47,13 +47,13 @@ fn an_interruption_shorter_than_the_grace_loses_nothing() -> Result<()> {
     call.write("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nbegun ")?;
     assert_eq!(before.read(6)?, b"begun ");
 
-    scene.relay.cut();
+    scene.relay.interrupt();
     call.write("during ")?;
     // A visitor who connects during the interruption waits, and is served.
     let during = curl.start(&[&scene.url("/during")?])?;
     outage(Duration::from_secs(4));
     assert!(!scene.service.has_call(), "the network was not interrupted");
-    scene.relay.mend();
+    scene.relay.restore();
 
     assert_eq!(before.read(7)?, b"during ");
     call.write("after")?;
@@ -88,7 +88,7 @@ fn after_a_longer_interruption_the_agent_reconnects_and_streams_continue() -> Re
     assert_eq!(before.read(6)?, b"begun ");
     let hostname = scene.agent.hostname()?.to_owned();
 
-    scene.relay.cut();
+    scene.relay.interrupt();
     // Three missed heartbeats, and 10 s at least.
     events.json("end of the tunnel", |event| {
         event["type"] == "tunnel.deleted"
@@ -96,7 +96,7 @@ fn after_a_longer_interruption_the_agent_reconnects_and_streams_continue() -> Re
     let offline = curl.get(&[&scene.url("/late")?])?;
     assert_eq!(offline.status, 503, "{offline:?}");
     scene.agent.disconnected()?;
-    scene.relay.mend();
+    scene.relay.restore();
 
     scene.agent.online_again()?;
     assert_eq!(scene.agent.hostname()?, hostname);

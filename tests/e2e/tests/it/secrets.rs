@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 #[test]
 fn no_secret_of_a_whole_run_is_written_anywhere() -> Result<()> {
-    let mut managed = ManagedPair::telling_all(CALLBACK)?;
+    let mut managed = ManagedPair::with_full_logging(CALLBACK)?;
     let mut run = Run::new(&managed)?;
     run.a_person_at_the_pages()?;
     run.a_program_with_a_grant()?;

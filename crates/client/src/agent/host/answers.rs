@@ -13,7 +13,7 @@ use super::origin::{self, Origin};
 pub(super) struct Answers {
     /// Origin of the service as the agent addresses it.
     service_origin: Option<Origin>,
-    asked: VecDeque<RequestContext>,
+    pending_requests: VecDeque<RequestContext>,
     at: ResponseState,
     /// The incomplete part of a head or of chunk framing.
     incomplete: Vec<u8>,
@@ -24,7 +24,7 @@ pub(super) struct Answers {
 
 /// Information about a request that is needed to parse and rewrite its response.
 pub(super) struct RequestContext {
-    pub(super) to_head: bool,
+    pub(super) is_head_request: bool,
     pub(super) upgrade: bool,
     /// The origin that the visitor used, if known.
     pub(super) public: Option<String>,
@@ -48,7 +48,7 @@ impl Answers {
     pub(super) fn new(host: &str) -> Self {
         Self {
             service_origin: Origin::http(host),
-            asked: VecDeque::new(),
+            pending_requests: VecDeque::new(),
             at: ResponseState::Head { seen: 0 },
             incomplete: Vec::new(),
             slots: Box::default(),
@@ -72,15 +72,18 @@ impl Answers {
         if matches!(self.at, ResponseState::Lost) {
             return;
         }
-        if self.asked.len() >= MAX_ASKED {
+        if self.pending_requests.len() >= MAX_ASKED {
             return self.stop_parsing();
         }
-        self.asked.push_back(asked);
+        self.pending_requests.push_back(asked);
     }
 
     /// The last request was sent completely, including its body.
     pub(super) fn request_is_whole(&mut self) {
-        self.upgrade_open = self.asked.back().is_some_and(|asked| asked.upgrade);
+        self.upgrade_open = self
+            .pending_requests
+            .back()
+            .is_some_and(|asked| asked.upgrade);
     }
 
     /// No further response can be parsed.
@@ -88,7 +91,7 @@ impl Answers {
         if !self.is_upgraded() {
             self.at = ResponseState::Lost;
         }
-        self.asked.clear();
+        self.pending_requests.clear();
         self.upgrade_open = false;
     }
 
@@ -160,8 +163,8 @@ impl Answers {
 
     /// Parses and writes a head; `None` while it is incomplete.
     fn head(&mut self, rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
-        let context = self.asked.front();
-        let to_head = context.is_some_and(|context| context.to_head);
+        let context = self.pending_requests.front();
+        let to_head = context.is_some_and(|context| context.is_head_request);
         match parse_response(rest, &LIMITS, to_head, &mut self.slots) {
             Ok(Progress::Partial) => {
                 self.at = ResponseState::Head { seen: rest.len() };
@@ -186,9 +189,12 @@ impl Answers {
     }
 
     fn answered(&mut self, status: u16, body: BodyReader) {
-        let upgrade = self.asked.front().is_some_and(|asked| asked.upgrade);
+        let upgrade = self
+            .pending_requests
+            .front()
+            .is_some_and(|asked| asked.upgrade);
         self.at = if status == 101 && upgrade {
-            self.asked.clear();
+            self.pending_requests.clear();
             self.upgrade_open = false;
             ResponseState::Upgraded
         } else if status == 101 {
@@ -198,8 +204,8 @@ impl Answers {
         } else if status < 200 {
             ResponseState::Head { seen: 0 }
         } else {
-            self.asked.pop_front();
-            if self.asked.is_empty() {
+            self.pending_requests.pop_front();
+            if self.pending_requests.is_empty() {
                 self.upgrade_open = false;
             }
             if body.is_done() {
@@ -223,7 +229,7 @@ fn relocate(whole: &[u8], head: &ResponseHead<'_>, own: &Origin, public: &str, o
     });
 }
 
-/// The engine decides the limits of responses, as for requests.
+/// Above the limits of the engine, which refuses larger responses itself.
 const LIMITS: Limits = Limits {
     head_bytes: 60 * 1024,
     target_bytes: 16 * 1024,
@@ -245,7 +251,7 @@ mod tests {
             let mut answers = Answers::new("app.local");
             for _ in 0..requests {
                 answers.expect(RequestContext {
-                    to_head: false,
+                    is_head_request: false,
                     upgrade: false,
                     public: None,
                 });

@@ -12,13 +12,13 @@ use super::{
 
 /// Parser state of a stream of requests.
 pub(super) struct Requests {
-    names: Names,
+    names: ServiceNames,
     at: RequestState,
     slots: Box<Slots>,
 }
 
 /// Names of the service.
-struct Names {
+struct ServiceNames {
     host: FieldValueBuf,
     /// Origin of requests from the service's own pages.
     origin: FieldValueBuf,
@@ -46,7 +46,7 @@ pub(super) enum ParseError {
 impl Requests {
     pub(super) fn new(host: &str) -> Self {
         Self {
-            names: Names {
+            names: ServiceNames {
                 // A host that is invalid as a header value becomes empty, and the service refuses
                 // such requests.
                 host: FieldValueBuf::parse(host.into()).unwrap_or_default(),
@@ -114,7 +114,7 @@ impl Requests {
         let public = public_origin(&head);
         rename(head_bytes, &head, public.as_deref(), &self.names, out);
         answers.expect(RequestContext {
-            to_head: head.method.as_str() == "HEAD",
+            is_head_request: head.method.as_str() == "HEAD",
             upgrade: head.upgrade.is_some(),
             public,
         });
@@ -145,7 +145,7 @@ fn rename(
     whole: &[u8],
     head: &RequestHead<'_>,
     public: Option<&str>,
-    to: &Names,
+    to: &ServiceNames,
     out: &mut Vec<u8>,
 ) {
     let public = public.and_then(|public| Origin::parse(public.as_bytes()));
@@ -160,7 +160,7 @@ fn rename(
     });
 }
 
-/// The engine adds fields to a head that was within its limits.
+/// Above the limits of the engine, which adds fields to a head that it has accepted.
 const LIMITS: Limits = Limits {
     head_bytes: 60 * 1024,
     target_bytes: 16 * 1024,

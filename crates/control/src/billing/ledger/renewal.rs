@@ -12,7 +12,7 @@ use store::{Tx, billing::renew};
 use types::id::{InvoiceId, WorkspaceId, unix_millis};
 use types::problem::Problem;
 
-use super::{end_of_period, note, period_of, read_items};
+use super::{end_of_period, period_of, read_items, record_change};
 use crate::http_api::problem::HandlerResult;
 use crate::runtime::random;
 
@@ -20,9 +20,9 @@ use crate::runtime::random;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EmptySubscription {
     /// It ends, and the workspace stops paying.
-    Ends,
+    End,
     /// It is kept, because a project is about to be added.
-    GoesOn,
+    Keep,
 }
 
 /// Renews every period that has ended, so that a decision afterwards uses the running one.
@@ -32,7 +32,7 @@ pub(super) async fn catch_up(
     now: Timestamp,
 ) -> HandlerResult<()> {
     for _ in 0..MAX_PERIODS {
-        if !step(tx, workspace, now, EmptySubscription::GoesOn).await? {
+        if !renew_once(tx, workspace, now, EmptySubscription::Keep).await? {
             return Ok(());
         }
     }
@@ -43,7 +43,7 @@ pub(super) async fn catch_up(
 const MAX_PERIODS: u32 = 120;
 
 /// Renews by one period. False if no period has ended.
-pub(super) async fn step(
+pub(super) async fn renew_once(
     tx: &mut Tx,
     workspace: WorkspaceId,
     now: Timestamp,
@@ -53,7 +53,7 @@ pub(super) async fn step(
         return Ok(false);
     };
     let Some(was) = row.renews_at else {
-        // The row is older than renewals. Its running month was charged when it started.
+        // The row is from a version without renewals. Its running month was charged at the start.
         let end = end_of_period(row.started_at, now, now);
         return Ok(renew(tx, row.id, None, end, now).await?);
     };
@@ -62,7 +62,7 @@ pub(super) async fn step(
     }
     let owner = workspaces::by_id(tx, workspace).await?;
     let items = read_items(&row.items)?;
-    if items.is_empty() && empty == EmptySubscription::Ends {
+    if items.is_empty() && empty == EmptySubscription::End {
         return end(
             tx,
             &row,
@@ -110,7 +110,7 @@ pub(super) async fn step(
         };
         billing::add_invoice(tx, &invoice).await?;
     }
-    note(tx, &row, None, kind, amount, now).await?;
+    record_change(tx, &row, None, kind, amount, now).await?;
     Ok(true)
 }
 
@@ -125,6 +125,6 @@ async fn end(
         return Ok(false);
     }
     workspaces::set_billing(tx, row.workspace_id, None, has_payment_method, now).await?;
-    note(tx, row, None, "ended", 0, now).await?;
+    record_change(tx, row, None, "ended", 0, now).await?;
     Ok(true)
 }

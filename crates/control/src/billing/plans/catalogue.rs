@@ -168,7 +168,7 @@ pub struct Region {
 }
 
 impl Region {
-    /// True if this region has the given names.
+    /// True if the provider and the name are those of this region.
     pub fn is_named(&self, provider: Provider, region: &str) -> bool {
         self.provider == provider && self.region == region
     }

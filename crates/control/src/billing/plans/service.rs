@@ -109,8 +109,8 @@ impl PlanService {
         tx.commit().await
     }
 
-    /// Reads the inputs of the offers to a workspace. For a decision, call it in the transaction
-    /// that carries the decision out, under the workspace's lock.
+    /// Reads the inputs of the offers to a workspace. For a decision, call this in the transaction
+    /// that applies the decision, under the workspace's lock.
     pub async fn snapshot(
         &self,
         conn: &mut Conn,

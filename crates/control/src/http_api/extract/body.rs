@@ -60,12 +60,16 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> HandlerResult<T> {
 
 /// [`read`] with other limits.
 pub(crate) fn read_within<T: DeserializeOwned>(bytes: &[u8], limits: Limits) -> HandlerResult<T> {
-    let value = json::parse(bytes, limits).map_err(|error| at(&error.field, error.message))?;
+    let value =
+        json::parse(bytes, limits).map_err(|error| invalid_member(&error.field, error.message))?;
     // Serde would accept a list as the members in their order.
     if !value.is_object() {
-        return Err(at("", "the body must be a JSON object".to_owned()));
+        return Err(invalid_member(
+            "",
+            "the body must be a JSON object".to_owned(),
+        ));
     }
-    json::typed(value).map_err(|error| at(&error.field, error.message))
+    json::typed(value).map_err(|error| invalid_member(&error.field, error.message))
 }
 
 /// Size of the largest body of this API: two certificates and a boundary.
@@ -77,7 +81,7 @@ const LIMITS: Limits = Limits {
     depth: 32,
 };
 
-fn at(field: &str, message: String) -> Refusal {
+fn invalid_member(field: &str, message: String) -> Refusal {
     let problem = if field.is_empty() {
         Problem::invalid_request(message)
     } else {

@@ -20,7 +20,7 @@ impl FromRequestParts<Arc<App>> for ClientIp {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> HandlerResult<Self> {
-        // The listener always adds it.
+        // The listener always adds the peer's address to the request.
         Self::of(parts, app).ok_or_else(|| Problem::internal().into())
     }
 }

@@ -91,7 +91,11 @@ impl Query {
     }
 
     /// Removes and returns a value from a fixed set.
-    pub fn word<T: Copy>(&mut self, name: &str, words: &[(&str, T)]) -> HandlerResult<Option<T>> {
+    pub fn keyword<T: Copy>(
+        &mut self,
+        name: &str,
+        words: &[(&str, T)],
+    ) -> HandlerResult<Option<T>> {
         let Some(given) = self.text(name) else {
             return Ok(None);
         };
@@ -113,7 +117,7 @@ impl Query {
 
     /// Removes `order`.
     pub fn order(&mut self) -> HandlerResult<Option<Order>> {
-        self.word("order", &[("asc", Order::Asc), ("desc", Order::Desc)])
+        self.keyword("order", &[("asc", Order::Asc), ("desc", Order::Desc)])
     }
 
     /// Refuses the remaining parameters.

@@ -20,7 +20,7 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 struct State {
     /// Number of all requests so far.
-    started: u64,
+    request_count: u64,
     open: usize,
     /// Responses with bytes that the connection does not accept, with their start time. The size is
     /// limited by the number of streams of the connection.
@@ -37,18 +37,18 @@ pub(super) struct RequestGuard {
 impl Activity {
     pub(super) fn start_request(self: &Arc<Self>) -> RequestGuard {
         let mut state = self.state.lock();
-        state.started += 1;
+        state.request_count += 1;
         state.open += 1;
         RequestGuard {
             activity: Arc::clone(self),
-            number: state.started,
+            number: state.request_count,
         }
     }
 
     /// Completes after `period` if no request has started until then. Never completes if one has.
     pub(super) async fn wait_without_request(&self, period: Duration) {
         sleep(period).await;
-        if self.state.lock().started > 0 {
+        if self.state.lock().request_count > 0 {
             std::future::pending::<()>().await;
         }
     }
@@ -59,10 +59,10 @@ impl Activity {
         loop {
             let before = {
                 let state = self.state.lock();
-                (state.open == 0).then_some(state.started)
+                (state.open == 0).then_some(state.request_count)
             };
             sleep(period).await;
-            if before.is_some_and(|before| self.state.lock().started == before) {
+            if before.is_some_and(|before| self.state.lock().request_count == before) {
                 return;
             }
         }
@@ -101,8 +101,8 @@ impl Drop for RequestGuard {
     }
 }
 
-/// The body of a response. It counts as unread from its creation (the head is unsent), then from
-/// each piece of bytes until the connection requests more. A body without bytes waits for the
+/// The body of a response. It counts as unread from its creation, because the head is unsent, and
+/// after each frame until the connection polls the next one. A body without a frame waits for the
 /// platform and not for the client.
 pub(super) struct WatchedBody {
     body: Body,

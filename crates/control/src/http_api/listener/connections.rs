@@ -48,10 +48,10 @@ impl ConnectionLimit {
 const OWN_DESCRIPTORS: usize = 256;
 /// Enough for one process. A balancer has a few connections for each of its peers.
 const MAX_CONNECTIONS: usize = 10_000;
-/// One source may use this fraction of the connections that remain when as many sources do the
-/// same.
+/// Without a configured limit, one source may use the total divided by this number, so that several
+/// sources together are needed to use up all connections.
 const SOURCES: usize = 8;
-/// Minimum for one source if that share is very small. A browser opens half a dozen.
+/// Minimum for one source, if the total is small. A browser opens half a dozen connections.
 const MIN_PER_SOURCE: usize = 64;
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ use crate::app::App;
 use crate::caller;
 use crate::http_api::problem::Refusal;
 
-/// Identifies the caller of an operation that is not public, once for the handler too, and takes a
-/// token of theirs.
+/// Identifies the caller of an operation that is not public, stores it for the handler, and takes a
+/// token of that caller.
 pub(crate) async fn limit_callers(
     State(app): State<Arc<App>>,
     request: Request,

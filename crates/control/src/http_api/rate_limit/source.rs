@@ -1,10 +1,10 @@
 //! Rate limits for requests without a valid credential, per source.
 //!
-//! A layer over everything that the platform serves ([`super::limit_sources`]). Each request takes a token of its
-//! source before anything else is done for it, and returns it if a credential turned out to be valid:
-//! such a request counts for its credential and its person instead. With an empty bucket, only
-//! requests whose credential was valid a while ago go on, so that a client that floods does not lock
-//! out others behind its address.
+//! [`super::limit_sources`] is a layer over all routes. Each request first takes a token of its
+//! source. The token is returned if the request has a valid credential, because then the request
+//! counts for the credential and its user instead. If the bucket is empty, only requests with a
+//! credential that was valid recently are handled, so that one client cannot lock
+//! out the other clients at its address.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
@@ -20,8 +20,8 @@ use http::header::{AUTHORIZATION, COOKIE};
 #[derive(Debug)]
 pub(super) struct SourceLimiter {
     pub(super) buckets: Buckets<IpAddr>,
-    /// Credentials that were valid, by their hash: a collision spares a request the wait, and nothing
-    /// else.
+    /// Hashes of credentials that were valid. After a collision, a request only skips the wait. It
+    /// is still authenticated.
     pub(super) valid: Recent<u64>,
     hasher: RandomState,
 }
@@ -33,7 +33,7 @@ tokio::task_local! {
 
 /// Records that the request in this task has a valid credential. The verification of credentials
 /// calls this, so that no interface can forget it.
-pub(crate) fn note_credential() {
+pub(crate) fn mark_authenticated() {
     // Outside of a request there is nothing to record.
     HAS_CREDENTIAL.try_with(|flag| flag.set(true)).ok();
 }
@@ -47,7 +47,7 @@ impl SourceLimiter {
         }
     }
 
-    /// The credentials of a request; `None` where it has none.
+    /// Hash of the credentials of a request; `None` if it has none.
     pub(super) fn credential(&self, headers: &HeaderMap) -> Option<u64> {
         let mut hasher = self.hasher.build_hasher();
         let mut count = 0;
@@ -61,5 +61,5 @@ impl SourceLimiter {
     }
 }
 
-/// A browser that is used, or a program that asks now and then, stays known.
+/// Longer than the pauses of a browser in use, or of a program that polls.
 const VALID_FOR: Duration = Duration::from_hours(1);

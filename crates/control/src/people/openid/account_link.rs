@@ -76,7 +76,7 @@ pub(super) async fn sign_in_identity(
         session::start_external(app, &mut tx, &user, browser, authenticated_at, now).await?;
     if !started_session.is_second_factor_pending {
         let details = json!({"openid": config.issuer});
-        let actor = Actor::person(user.id).at(browser.ip);
+        let actor = Actor::user(user.id).with_ip(browser.ip);
         let target = Target::User(user.id);
         audit::record_with(
             &mut tx,
@@ -154,7 +154,7 @@ async fn sign_up(
         .strip_prefix("/invitations/")
         .and_then(LinkSecret::parse)
     {
-        Some(secret) => invitations::invites(app, tx, &secret, &email)
+        Some(secret) => invitations::is_invited(app, tx, &secret, &email)
             .await?
             .then_some(secret),
         None => None,
@@ -196,7 +196,7 @@ async fn link(
     now: Timestamp,
 ) -> HandlerResult<()> {
     users::link_identity(tx, user.id, &config.issuer, &identity.subject, now).await?;
-    let actor = Actor::person(user.id).at(browser.ip);
+    let actor = Actor::user(user.id).with_ip(browser.ip);
     let details = json!({"openid": config.issuer});
     let target = Target::User(user.id);
     audit::record_with(

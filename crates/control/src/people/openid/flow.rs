@@ -89,7 +89,7 @@ impl<R: Into<Refusal>> From<R> for FlowError {
 
 /// Stored state of a sign-in, for the browser's return.
 #[derive(Debug, Serialize, Deserialize)]
-struct Plan {
+struct FlowState {
     /// A path of the platform.
     next: String,
     /// True if the user was requested to authenticate again.
@@ -116,7 +116,7 @@ pub async fn begin(
     let location = provider
         .authorization_url(&FlowSecrets(&secret), anew, now)
         .await?;
-    let plan = Plan {
+    let plan = FlowState {
         next: next.to_owned(),
         anew,
     };
@@ -157,7 +157,7 @@ pub async fn complete(
     if !secrets.is_state(&state) {
         return Err(FlowError::NotStarted);
     }
-    let (plan, begun_at) = take(app, &secret, now).await?;
+    let (plan, begun_at) = consume_pending(app, &secret, now).await?;
     provider.check_iss(callback.iss.as_deref(), now).await?;
     if let Some(error) = callback.error {
         let known = KNOWN_ERRORS.iter().find(|known| **known == error);
@@ -181,17 +181,17 @@ pub async fn complete(
             .await?;
     app.people
         .ip_throttle
-        .take_back(&source_network(browser.ip));
+        .undo_attempt(&source_network(browser.ip));
     tracing::debug!(issuer, "a user signed in with the OpenID provider");
     Ok(arrived)
 }
 
 /// Reads and deletes the stored state of the sign-in.
-async fn take(
+async fn consume_pending(
     app: &App,
     secret: &LinkSecret,
     now: Timestamp,
-) -> Result<(Plan, Timestamp), FlowError> {
+) -> Result<(FlowState, Timestamp), FlowError> {
     let hash = SecretHash(secret.hash());
     let mut tx = app.store.begin().await?;
     let pending = pending_sign_ins::consume(&mut tx, hash, now).await?;

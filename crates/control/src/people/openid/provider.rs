@@ -27,13 +27,13 @@ pub struct Provider {
     redirect_uri: String,
     secret: Option<Secret>,
     http: Client,
-    known: Mutex<ProviderMetadata>,
+    cache: Mutex<ProviderCache>,
     /// Limits the number of sign-ins that wait for the provider.
-    asking: Semaphore,
+    request_permits: Semaphore,
 }
 
 #[derive(Debug, Default)]
-struct ProviderMetadata {
+struct ProviderCache {
     metadata: Option<(Arc<Metadata>, Timestamp)>,
     keys: Option<(Arc<KeySet>, Timestamp)>,
     failed_at: Option<Timestamp>,
@@ -95,17 +95,17 @@ pub enum ProviderError {
     /// The ID token is invalid.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// The callback is from another provider (RFC 9207).
+    /// The callback has another issuer, or none although the provider sends it (RFC 9207).
     #[error("the response names another issuer, or none")]
-    MixedUp,
+    IssuerMismatch,
     /// The user did not authenticate again, as was requested.
     #[error("the user did not authenticate again")]
     NotReauthenticated,
 }
 
 impl ProviderError {
-    /// True if a retry may succeed a little later.
-    pub fn is_away(&self) -> bool {
+    /// True if the failure is temporary, so that a retry may succeed.
+    pub fn is_temporary(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::RecentlyFailed | Self::Busy => true,
             Self::Status(status) => *status >= 500 || *status == 429,
@@ -149,8 +149,8 @@ impl Provider {
             config: config.clone(),
             redirect_uri,
             secret,
-            known: Mutex::default(),
-            asking: Semaphore::new(MAX_CONCURRENT),
+            cache: Mutex::default(),
+            request_permits: Semaphore::new(MAX_CONCURRENT),
         })
     }
 
@@ -166,7 +166,10 @@ impl Provider {
         reauthenticate: bool,
         now: Timestamp,
     ) -> Result<String, ProviderError> {
-        let _permit = self.asking.try_acquire().map_err(|_| ProviderError::Busy)?;
+        let _permit = self
+            .request_permits
+            .try_acquire()
+            .map_err(|_| ProviderError::Busy)?;
         let mut url = self.metadata(now).await?.authorization_endpoint.0.clone();
         let mut query = url.query_pairs_mut();
         query
@@ -199,7 +202,7 @@ impl Provider {
             let metadata = self.metadata(now).await?;
             !metadata.authorization_response_iss_parameter_supported
         };
-        ours.then_some(()).ok_or(ProviderError::MixedUp)
+        ours.then_some(()).ok_or(ProviderError::IssuerMismatch)
     }
 
     /// Redeems a code.
@@ -209,7 +212,10 @@ impl Provider {
         secrets: &FlowSecrets<'_>,
         now: Timestamp,
     ) -> Result<ProviderIdentity, ProviderError> {
-        let _permit = self.asking.try_acquire().map_err(|_| ProviderError::Busy)?;
+        let _permit = self
+            .request_permits
+            .try_acquire()
+            .map_err(|_| ProviderError::Busy)?;
         let metadata = self.metadata(now).await?;
         let answer: TokenAnswer = json(self.token_request(&metadata, code, secrets)).await?;
         let claims = self
@@ -306,7 +312,7 @@ impl Provider {
         oldest: SignedDuration,
         now: Timestamp,
     ) -> Result<Arc<KeySet>, ProviderError> {
-        let known = self.known.lock().keys.clone();
+        let known = self.cache.lock().keys.clone();
         if let Some((keys, at)) = known
             && is_within(at, oldest, now)
         {
@@ -314,13 +320,13 @@ impl Provider {
         }
         let document: JwksDocument = json(self.http.get(metadata.jwks_uri.0.clone())).await?;
         let keys = Arc::new(KeySet::read(document));
-        self.known.lock().keys = Some((Arc::clone(&keys), now));
+        self.cache.lock().keys = Some((Arc::clone(&keys), now));
         Ok(keys)
     }
 
     async fn metadata(&self, now: Timestamp) -> Result<Arc<Metadata>, ProviderError> {
         {
-            let known = self.known.lock();
+            let known = self.cache.lock();
             if let Some((metadata, at)) = &known.metadata
                 && is_within(*at, METADATA_LIFETIME, now)
             {
@@ -334,7 +340,7 @@ impl Provider {
             }
         }
         let found = self.discover().await;
-        let mut known = self.known.lock();
+        let mut known = self.cache.lock();
         match found {
             Ok(metadata) => {
                 let metadata = Arc::new(metadata);

@@ -37,21 +37,22 @@ pub struct PasskeyResponse {
 /// browser that got the challenge.
 pub async fn sign_in(
     app: &App,
-    sent: &PasskeyResponse,
+    response: &PasskeyResponse,
     bound_to: &[u8],
     browser: &Browser,
 ) -> Result<StartedSession, SignInError> {
     let now = app.now();
     let from = source_network(browser.ip);
     app.people.ip_throttle.record_attempt(&from, now)?;
-    let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
+    let known =
+        passkeys::by_credential(&mut *app.store.read().await?, &response.credential_id).await?;
     let known = known.ok_or(SignInError::Wrong)?;
     AttemptKey::passkey(known.user_id).record(app, now).await?;
-    let (shown, challenge) = verify(app, &known, sent, Purpose::SignIn, bound_to)?;
+    let (shown, challenge) = verify(app, &known, response, Purpose::SignIn, bound_to)?;
     // The passkey must report its user (level 3, section 7.2, step 6). Only one that verified its
     // owner before is enough to sign in alone.
     let is_whole = shown.user_verified && known.user_verified;
-    if !is_whole || sent.user_handle != known.user_id.to_string().as_bytes() {
+    if !is_whole || response.user_handle != known.user_id.to_string().as_bytes() {
         return Err(SignInError::Wrong);
     }
     let mut tx = app.store.begin().await?;
@@ -66,7 +67,7 @@ pub async fn sign_in(
     note_sign_in(&mut tx, &user, browser.ip, now).await?;
     reset_all(&mut tx, &user).await?;
     tx.commit().await?;
-    app.people.ip_throttle.take_back(&from);
+    app.people.ip_throttle.undo_attempt(&from);
     Ok(started)
 }
 
@@ -74,12 +75,18 @@ pub async fn sign_in(
 pub async fn second_factor(
     app: &App,
     who: &PendingSignIn,
-    sent: &PasskeyResponse,
+    response: &PasskeyResponse,
     ip: IpAddr,
 ) -> Result<String, SignInError> {
     let now = app.now();
-    let mut tx =
-        verify_for_user(app, (who.user.id, who.id), sent, Purpose::SecondFactor, now).await?;
+    let mut tx = verify_for_user(
+        app,
+        (who.user.id, who.id),
+        response,
+        Purpose::SecondFactor,
+        now,
+    )
+    .await?;
     let Some(cookie) = session::complete(app, &mut tx, who, now).await? else {
         return Err(SignInError::Wrong);
     };
@@ -89,10 +96,14 @@ pub async fn second_factor(
 }
 
 /// Confirms the identity of the signed-in user with a passkey.
-pub async fn confirm(app: &App, who: &SignedIn, sent: &PasskeyResponse) -> Result<(), SignInError> {
+pub async fn confirm(
+    app: &App,
+    who: &SignedIn,
+    response: &PasskeyResponse,
+) -> Result<(), SignInError> {
     let now = app.now();
     let whose = (who.user.id, who.session.id);
-    let mut tx = verify_for_user(app, whose, sent, Purpose::Confirm, now).await?;
+    let mut tx = verify_for_user(app, whose, response, Purpose::Confirm, now).await?;
     sessions::record_proof(&mut tx, who.session.id, now).await?;
     tx.commit().await?;
     Ok(())
@@ -102,17 +113,18 @@ pub async fn confirm(app: &App, who: &SignedIn, sent: &PasskeyResponse) -> Resul
 async fn verify_for_user(
     app: &App,
     (user, session): (UserId, SessionId),
-    sent: &PasskeyResponse,
+    response: &PasskeyResponse,
     purpose: Purpose,
     now: Timestamp,
 ) -> Result<Tx, SignInError> {
     let counted = AttemptKey::passkey(user);
     counted.record(app, now).await?;
-    let known = passkeys::by_credential(&mut *app.store.read().await?, &sent.credential_id).await?;
+    let known =
+        passkeys::by_credential(&mut *app.store.read().await?, &response.credential_id).await?;
     let known = known.filter(|known| known.user_id == user);
     let known = known.ok_or(SignInError::Wrong)?;
     let bound_to = session.to_string();
-    let (shown, challenge) = verify(app, &known, sent, purpose, bound_to.as_bytes())?;
+    let (shown, challenge) = verify(app, &known, response, purpose, bound_to.as_bytes())?;
     let mut tx = app.store.begin().await?;
     if consume(&mut tx, &known, shown, &challenge, now).await? {
         counted.reset(&mut tx).await?;
@@ -125,18 +137,18 @@ async fn verify_for_user(
 fn verify(
     app: &App,
     known: &Passkey,
-    sent: &PasskeyResponse,
+    response: &PasskeyResponse,
     purpose: Purpose,
     bound_to: &[u8],
 ) -> Result<(PasskeyAssertion, Challenge), SignInError> {
     let mut challenge = None;
     let assertion = Assertion {
-        client_data: &sent.client_data,
-        authenticator_data: &sent.authenticator_data,
-        signature: &sent.signature,
+        client_data: &response.client_data,
+        authenticator_data: &response.authenticator_data,
+        signature: &response.signature,
     };
     let shown = relying_party(app)?.verify(&known.public_key, assertion, |bytes| {
-        let found = challenge::recognise(app, purpose, bound_to, bytes);
+        let found = challenge::verify(app, purpose, bound_to, bytes);
         challenge = found.ok().flatten();
         challenge.is_some()
     });
@@ -155,15 +167,15 @@ fn verify(
 async fn consume(
     tx: &mut Tx,
     known: &Passkey,
-    shown: PasskeyAssertion,
+    assertion: PasskeyAssertion,
     challenge: &Challenge,
     now: Timestamp,
 ) -> HandlerResult<bool> {
     if !challenge::spend(tx, challenge).await? {
         return Ok(false);
     }
-    let count = shown.sign_count.into();
-    let is_next = passkeys::used(tx, known.id, count, shown.user_verified, now).await?;
+    let count = assertion.sign_count.into();
+    let is_next = passkeys::record_use(tx, known.id, count, assertion.user_verified, now).await?;
     if !is_next {
         tracing::warn!(
             user.id = %known.user_id, passkey.id = %known.id,

@@ -99,7 +99,7 @@ async fn write(
             return Ok(new);
         }
         let (id, workspace) = (project.id, project.workspace_id);
-        let text = differing(&new)?;
+        let text = non_default_members(&new)?;
         if projects::set_settings(&mut tx, id, &project.settings, &text, now).await? {
             let details = json!({"settings": text});
             let action = "project.settings_changed";
@@ -128,7 +128,7 @@ fn read(stored: &Value) -> HandlerResult<ProjectSettings> {
 
 /// The members that are not at their default. If a default changes with a version, it changes for
 /// every project without its own value.
-fn differing(settings: &ProjectSettings) -> HandlerResult<Value> {
+fn non_default_members(settings: &ProjectSettings) -> HandlerResult<Value> {
     let failed = |_| Problem::internal();
     let default = serde_json::to_value(ProjectSettings::default()).map_err(failed)?;
     let mut value = serde_json::to_value(settings).map_err(failed)?;

@@ -13,14 +13,16 @@ use crate::http_api::route::Serve as _;
 
 /// Liveness and readiness.
 pub fn routes() -> Router<Arc<App>> {
-    Router::new().serve(HEALTHZ, lives).serve(READYZ, serves)
+    Router::new()
+        .serve(HEALTHZ, liveness)
+        .serve(READYZ, readiness)
 }
 
-async fn lives() -> Json<Health> {
+async fn liveness() -> Json<Health> {
     Json(OK)
 }
 
-async fn serves(State(app): State<Arc<App>>) -> HandlerResult<Json<Health>> {
+async fn readiness(State(app): State<Arc<App>>) -> HandlerResult<Json<Health>> {
     let is_ready = app.health.is_ready(&app.store).await && !app.clock_skew.is_too_large();
     if is_ready {
         Ok(Json(OK))

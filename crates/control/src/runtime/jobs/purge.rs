@@ -31,8 +31,8 @@ pub async fn purge(app: &App, stale: Stale, stop: &CancellationToken) -> Handler
     }
 }
 
-/// The same, with the lock already held for a whole pass. If two processes took turns with the
-/// lock, both would abort.
+/// [`purge`] under a lock that the caller holds for a whole pass. If two processes took turns with
+/// the lock, both would abort.
 pub(super) async fn purge_under(
     _lock: &WorkLock,
     app: &App,
@@ -80,7 +80,7 @@ impl Stale {
         Ok((age - kept).max(SignedDuration::ZERO))
     }
 
-    /// The rows of the kind, and their retention after the time that they store; `None` for ever.
+    /// The rows of the kind, and their retention from the time in each row; `None`: forever.
     fn kept(self, retention: &Retention) -> Option<(Rows, SignedDuration)> {
         let at_once = SignedDuration::ZERO;
         Some(match self {

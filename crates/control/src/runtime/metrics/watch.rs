@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::runtime::metrics::table;
 
-/// Keeps up to date what is looked at and not counted, until the drain: the readiness that the
-/// metrics listener tells, and the pool of the database.
+/// Updates the sampled gauges until the drain: the readiness, which the metrics listener also
+/// reports, and the pool of database connections.
 pub(crate) async fn watch(app: Arc<App>, readiness: Readiness, drain: CancellationToken) {
     while !drain.is_cancelled() {
         let is_ready = tokio::select! {
@@ -32,5 +32,5 @@ pub(crate) async fn watch(app: Arc<App>, readiness: Readiness, drain: Cancellati
     gauge!(table::READY).set(0.0);
 }
 
-/// As often as the engine's; a scraper comes less often.
+/// The same interval as in the engine. Scrapers poll less often.
 const EVERY: Duration = Duration::from_secs(5);

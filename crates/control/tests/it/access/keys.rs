@@ -36,7 +36,7 @@ async fn keep(control: &TestControl) {
     control
         .app
         .keys
-        .keep(&control.app.store, now)
+        .maintain(&control.app.store, now)
         .await
         .unwrap();
 }

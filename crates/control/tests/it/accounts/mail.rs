@@ -88,13 +88,13 @@ async fn a_mail_is_sent_over_tls_with_authentication() {
 async fn nothing_is_sent_to_an_unauthenticated_server() {
     let server = MailServer::start(Behaviour::OffersNoTls, false).await;
     let in_the_clear = mailer(&server, &json!({"tls": "starttls"}));
-    in_the_clear.hurry();
+    in_the_clear.retry_now();
     let refused = in_the_clear.send(message(), now()).await;
     assert!(matches!(refused, Err(MailError::NotOffered)), "{refused:?}");
 
     let server = MailServer::start(Behaviour::Takes, false).await;
     let distrustful = mailer(&server, &json!({"tls": "starttls", "ca_file": null}));
-    distrustful.hurry();
+    distrustful.retry_now();
     let refused = distrustful.send(message(), now()).await;
     assert!(matches!(refused, Err(MailError::Connection)), "{refused:?}");
     assert!(server.mails().is_empty() && !server.has_recipient());
@@ -123,7 +123,7 @@ async fn a_temporary_refusal_is_retried() {
         });
         // The wait between the attempts is interrupted, as at the end of the process.
         server.connected().await;
-        mailer.hurry();
+        mailer.retry_now();
         sending.await.unwrap().unwrap();
         assert_eq!(
             (server.mails().len(), server.connections()),
@@ -146,7 +146,7 @@ async fn a_server_that_closes_without_quit_gets_the_mail_once() {
 async fn a_server_that_hangs_times_out() {
     let server = MailServer::start(Behaviour::Hangs, false).await;
     let mailer = mailer(&server, &json!({}));
-    mailer.hurry();
+    mailer.retry_now();
     let refused = mailer.send(message(), now()).await;
     assert!(
         matches!(refused, Err(MailError::Connection | MailError::TooSlow)),

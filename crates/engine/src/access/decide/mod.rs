@@ -1,4 +1,4 @@
-//! The one decision about a visitor, made before any byte is sent upstream.
+//! Decides about a visitor before any byte is sent upstream.
 //!
 //! Order: rules for all visitors ([`visitor`]: the visitor's address, the project's rules), then
 //! the choice of the proof that counts ([`table`], by presence), then that proof, its permission
@@ -38,7 +38,7 @@ pub struct EdgeRequest<'a, A> {
     /// Name of the tunnel's host, in lower case and without port: cookies are bound to it.
     pub host: &'a str,
     pub bearer: Bearer<'a>,
-    /// Need not be read for a tunnel whose policy does not ask for them
+    /// Only required for a tunnel whose policy depends on cookies
     /// ([`super::TunnelPolicy::reads_cookies`]).
     pub cookies: EdgeCookies<'a>,
     /// A browser navigates to a page, so it can be redirected.
@@ -113,7 +113,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
         query: query_proof,
         bearer: request.bearer != Bearer::Absent,
         session: request.cookies.session.is_present(),
-        challenge_passed: guards.challenge && has_worked(request, context),
+        challenge_passed: guards.challenge && has_passed_challenge(request, context),
     };
     let mut facts = ConditionBits::of(guards, visitor::project_policy(tunnel), has);
     let mut allowed = Admission {
@@ -124,7 +124,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
     let rule = loop {
         let step = facts.step();
         match step {
-            Action::Token(form) | Action::PassBy(form) => {
+            Action::Token(form) | Action::BypassChallenge(form) => {
                 let text = match form {
                     TokenForm::Query => credential.as_deref(),
                     TokenForm::Header => match request.bearer {
@@ -132,8 +132,8 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
                         Bearer::Absent | Bearer::Malformed => None,
                     },
                 };
-                // ED-4: if it is invalid, no other proof is used.
-                match proof::token(text, form, target(request), context) {
+                // ED-4: if the token is invalid, no other proof is used.
+                match proof::check_token(text, form, target(request), context) {
                     Ok((proof, path)) => {
                         allowed.strip_authorization = form == TokenForm::Header;
                         allowed.path = path;
@@ -144,9 +144,9 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
                 if matches!(step, Action::Token(_)) {
                     break Rule::Token;
                 }
-                facts = facts.past_challenge();
+                facts = facts.with_challenge_passed();
             }
-            Action::Certificate => match proof::certificate(target(request), context) {
+            Action::Certificate => match proof::check_certificate(target(request), context) {
                 Ok((proof, path)) => {
                     allowed.path = path.or(allowed.path);
                     allowed.proof = Some(proof);
@@ -154,13 +154,13 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
                 }
                 Err(refused) => return refused.into(),
             },
-            Action::Session => match proof::session(request, context) {
+            Action::Session => match proof::check_session(request, context) {
                 Ok(proof) => {
                     allowed.proof = Some(proof);
                     break Rule::Session;
                 }
                 Err(ProofRefusal {
-                    outcome: None,
+                    problem: None,
                     reason,
                     ..
                 }) => return sign_in(request, reason),
@@ -193,7 +193,7 @@ fn refuse<A>(action: Action, request: &EdgeRequest<'_, A>) -> Decision {
         Action::Challenge => {
             let problem = Problem::challenge_required();
             Decision::refuse(Rule::Challenge, problem, "no challenge was passed")
-                .or_browser(request.navigation, Outcome::Challenge)
+                .or_redirect(request.navigation, Outcome::Challenge)
         }
         Action::SignIn => sign_in(request, "no session".into()),
         Action::Unauthenticated => {
@@ -209,7 +209,7 @@ fn refuse<A>(action: Action, request: &EdgeRequest<'_, A>) -> Decision {
         Action::VisitsForbidden
         | Action::ProofRequired
         | Action::Token(_)
-        | Action::PassBy(_)
+        | Action::BypassChallenge(_)
         | Action::Certificate
         | Action::Session
         | Action::Open => public_access(action),
@@ -227,7 +227,7 @@ pub fn decide_connection<A>(
     }
     let guards = tunnel.policy.required_proofs;
     if guards.token || guards.session || guards.challenge {
-        // A raw connection cannot present a proof; such a tunnel cannot be opened either.
+        // A raw connection cannot present these proofs. Such a tunnel cannot be opened either.
         let reason = "no place for a token";
         return Decision::refuse(Rule::Token, Problem::unauthenticated(), reason);
     }
@@ -244,7 +244,7 @@ pub fn decide_connection<A>(
                 certificate: visitor.certificate,
                 path: None,
             };
-            match proof::certificate(target, context) {
+            match proof::check_certificate(target, context) {
                 Ok((proof, _)) => {
                     let proof = Some(proof);
                     Decision::allow(
@@ -268,7 +268,7 @@ pub fn decide_connection<A>(
 }
 
 /// Returns true if the challenge was passed.
-fn has_worked<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> bool {
+fn has_passed_challenge<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> bool {
     let cookie = request.cookies.challenge.value().zip(context.seals);
     cookie.is_some_and(|(cookie, seals)| {
         let from = (request.host, request.visitor.peer);
@@ -287,7 +287,7 @@ fn target<'a, A>(request: &'a EdgeRequest<'_, A>) -> BoundaryTarget<'a> {
 
 fn sign_in<A>(request: &EdgeRequest<'_, A>, reason: std::borrow::Cow<'static, str>) -> Decision {
     Decision::refuse(Rule::Session, Problem::unauthenticated(), reason)
-        .or_browser(request.navigation, Outcome::SignIn)
+        .or_redirect(request.navigation, Outcome::SignIn)
 }
 
 fn public_access(step: Action) -> Decision {

@@ -95,7 +95,7 @@ impl Proof {
         }
     }
 
-    /// The root of the chain of credentials that it comes from.
+    /// The credential or session at the start of the chain that this proof was derived from.
     pub fn root(&self) -> Root {
         match self {
             Self::Token { token, .. } => token.root.clone(),
@@ -138,7 +138,7 @@ impl Proof {
             Self::Session(session) => {
                 directory.is_some_and(|known| session.check_not_ended(known).is_ok())
                     && tenancy
-                        .require_of(Some(&session.user_id), None, project, permission)
+                        .require_for_user(Some(&session.user_id), None, project, permission)
                         .is_ok()
             }
             Self::Certificate {
@@ -149,7 +149,7 @@ impl Proof {
                     && validity.contains(now)
                     && !credential.is_expired(now)
                     && tenancy
-                        .require_of(
+                        .require_for_user(
                             Some(&credential.user_id),
                             credential.limits.permissions(),
                             project,
@@ -256,7 +256,7 @@ impl Decision {
     }
 
     /// Replaces a refusal by `outcome`, a redirect, if a browser requests a page.
-    pub(super) fn or_browser(self, navigation: bool, outcome: Outcome) -> Self {
+    pub(super) fn or_redirect(self, navigation: bool, outcome: Outcome) -> Self {
         if navigation {
             Self { outcome, ..self }
         } else {

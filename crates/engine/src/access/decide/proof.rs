@@ -29,8 +29,8 @@ pub(super) struct BoundaryTarget<'a> {
 /// A proof that is not accepted.
 pub(super) struct ProofRefusal {
     rule: Rule,
-    /// `None`: the request counts as unauthenticated.
-    pub(super) outcome: Option<Box<Problem>>,
+    /// The response. `None` if the request counts as unauthenticated.
+    pub(super) problem: Option<Box<Problem>>,
     pub(super) reason: Cow<'static, str>,
 }
 
@@ -38,7 +38,7 @@ impl ProofRefusal {
     fn new(rule: Rule, problem: Problem, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             rule,
-            outcome: Some(Box::new(problem)),
+            problem: Some(Box::new(problem)),
             reason: reason.into(),
         }
     }
@@ -54,7 +54,7 @@ impl From<ProofRefusal> for Decision {
         Self {
             outcome: Outcome::Refuse(
                 refused
-                    .outcome
+                    .problem
                     .map_or(Problem::unauthenticated(), |problem| *problem),
             ),
             rule: refused.rule,
@@ -66,8 +66,8 @@ impl From<ProofRefusal> for Decision {
 /// A proof, and the path that was checked if the boundary requires one.
 type ProofResult = Result<(Proof, Option<NormalPath>), ProofRefusal>;
 
-/// Checks a token. `None`: a malformed bearer.
-pub(super) fn token(
+/// Checks a token. `text` is `None` if the bearer is malformed.
+pub(super) fn check_token(
     text: Option<&str>,
     form: TokenForm,
     target: BoundaryTarget<'_>,
@@ -87,7 +87,10 @@ pub(super) fn token(
 }
 
 /// Checks a client certificate that was proved in the handshake.
-pub(super) fn certificate(target: BoundaryTarget<'_>, context: AuthContext<'_>) -> ProofResult {
+pub(super) fn check_certificate(
+    target: BoundaryTarget<'_>,
+    context: AuthContext<'_>,
+) -> ProofResult {
     let refused = |reason: Cow<'static, str>| {
         Err(ProofRefusal::new(
             Rule::Certificate,
@@ -103,11 +106,11 @@ pub(super) fn certificate(target: BoundaryTarget<'_>, context: AuthContext<'_>) 
         Ok(credentials) => credentials,
         Err(unmatched) => return refused(unmatched.to_string().into()),
     };
-    // The first credential that includes the tunnel is used; otherwise the first one gives the
+    // The first credential that includes the tunnel is used. Without one, the first refusal is the
     // reason.
-    let mut why = None;
+    let mut first_refusal = None;
     for (credential, validity) in credentials {
-        match admits(&credential, target, context) {
+        match check_credential(&credential, target, context) {
             Ok(path) => {
                 let proof = Proof::Certificate {
                     credential,
@@ -115,26 +118,26 @@ pub(super) fn certificate(target: BoundaryTarget<'_>, context: AuthContext<'_>) 
                 };
                 return Ok((proof, path));
             }
-            Err(refused) => why = why.or(Some(refused)),
+            Err(refused) => first_refusal = first_refusal.or(Some(refused)),
         }
     }
-    match why {
+    match first_refusal {
         Some(why) => Err(why),
         None => refused("no credential stands behind it".into()),
     }
 }
 
 /// Checks that a credential may open streams in the project, and includes the tunnel and the path.
-fn admits(
+fn check_credential(
     credential: &Credential,
     target: BoundaryTarget<'_>,
     context: AuthContext<'_>,
 ) -> Result<Option<NormalPath>, ProofRefusal> {
-    let held = credential.limits.permissions();
+    let permissions = credential.limits.permissions();
     let user = Some(&*credential.user_id);
     let permitted = context
         .tenancy
-        .require_of(user, held, target.project, PERMISSION);
+        .require_for_user(user, permissions, target.project, PERMISSION);
     permitted.map_err(ProofRefusal::denied)?;
     check_boundary(credential.limits.boundary(), target)
 }
@@ -146,13 +149,13 @@ fn invalid_certificate() -> Problem {
 
 /// Checks the session in a cookie. A cookie without a current session counts as absent: its user
 /// has to sign in.
-pub(super) fn session<A>(
+pub(super) fn check_session<A>(
     request: &EdgeRequest<'_, A>,
     context: AuthContext<'_>,
 ) -> Result<Proof, ProofRefusal> {
     let none = |reason: Cow<'static, str>| ProofRefusal {
         rule: Rule::Session,
-        outcome: None,
+        problem: None,
         reason,
     };
     let directory = context.tenancy.directory();
@@ -164,13 +167,15 @@ pub(super) fn session<A>(
         return Err(none("more than one session cookie".into()));
     };
     let project = &request.tunnel.project;
-    let session = Session::read(cookie, seals, request.host, project)
+    let session = Session::from_cookie(cookie, seals, request.host, project)
         .map_err(|reason| none(reason.to_string().into()))?;
     session
         .check(directory, context.now)
         .map_err(|reason| none(reason.to_string().into()))?;
     let user = Some(&*session.user_id);
-    let permitted = context.tenancy.require_of(user, None, project, PERMISSION);
+    let permitted = context
+        .tenancy
+        .require_for_user(user, None, project, PERMISSION);
     permitted.map_err(ProofRefusal::denied)?;
     Ok(Proof::Session(Arc::new(session)))
 }

@@ -22,7 +22,7 @@ pub(super) enum Action {
     /// A token identifies the visitor; an invalid one is refused.
     Token(TokenForm),
     /// A token replaces the challenge; an invalid one is refused. The table is then used again.
-    PassBy(TokenForm),
+    BypassChallenge(TokenForm),
     /// The challenge must be passed first.
     Challenge,
     /// The client certificate identifies the visitor.
@@ -38,8 +38,8 @@ pub(super) enum Action {
 }
 
 use Action::{
-    Ambiguous, BadQuery, Certificate, Challenge, Open, PassBy, ProofRequired, Session, SignIn,
-    Token, Unauthenticated, VisitsForbidden,
+    Ambiguous, BadQuery, BypassChallenge, Certificate, Challenge, Open, ProofRequired, Session,
+    SignIn, Token, Unauthenticated, VisitsForbidden,
 };
 use TokenForm::{Header, Query};
 
@@ -55,18 +55,18 @@ use TokenForm::{Header, Query};
 /// | `N` | the project forbids visits | | `W` | the challenge passed |
 const TABLE: &[DecisionRow] = &[
     //  TSMC PN XQFBKW
-    row(".... .1 ......", VisitsForbidden), // ED-8
-    row("000. 1. ......", ProofRequired),   // ED-8
-    row("..1. .. 11....", Ambiguous),       // ED-5
-    row("..1. .. 1.1...", Ambiguous),       // ED-5
-    row("1.1. .. 1..1..", Ambiguous),       // ED-5
-    row("0.11 .. 1..1.0", Ambiguous),       // ED-5: the challenge would read the bearer
-    row("..1. .. 1...1.", Ambiguous),       // ED-5
-    row(".... .. ..1...", BadQuery),        // ED-1b
-    row("1... .. .1....", Token(Query)),    // ED-1a, ED-4: the bearer behind it is data
+    row(".... .1 ......", VisitsForbidden),         // ED-8
+    row("000. 1. ......", ProofRequired),           // ED-8
+    row("..1. .. 11....", Ambiguous),               // ED-5
+    row("..1. .. 1.1...", Ambiguous),               // ED-5
+    row("1.1. .. 1..1..", Ambiguous),               // ED-5
+    row("0.11 .. 1..1.0", Ambiguous),               // ED-5: the bearer could replace the challenge
+    row("..1. .. 1...1.", Ambiguous),               // ED-5
+    row(".... .. ..1...", BadQuery),                // ED-1b
+    row("1... .. .1....", Token(Query)),            // ED-1a, ED-4: the bearer behind it is data
     row("1... .. .0.1..", Token(Header)), // ED-1, ED-4: before the session; ED-6: and the challenge
-    row("0..1 .. .1...0", PassBy(Query)), // ED-6
-    row("0..1 .. .0.1.0", PassBy(Header)), // ED-6
+    row("0..1 .. .1...0", BypassChallenge(Query)), // ED-6
+    row("0..1 .. .0.1.0", BypassChallenge(Header)), // ED-6
     row("...1 .. .....0", Challenge),     // ED-6: before session and certificate
     row("..1. .. 1.....", Certificate),   // ED-3
     row(".1.. .. ....1.", Session),       // ED-2
@@ -122,34 +122,34 @@ impl ConditionBits {
         Self(
             columns
                 .into_iter()
-                .fold(0, |bits, so| bits << 1 | u16::from(so)),
+                .fold(0, |bits, is_set| bits << 1 | u16::from(is_set)),
         )
     }
 
     /// The same conditions with the challenge passed.
-    pub(super) fn past_challenge(self) -> Self {
+    pub(super) fn with_challenge_passed(self) -> Self {
         Self(self.0 | 1)
     }
 
     /// The step of the first row that matches. A test checks that every combination has a row;
     /// without one the visitor would be refused.
     pub(super) fn step(self) -> Action {
-        let matching = TABLE.iter().find(|row| self.0 & row.asked == row.so);
+        let matching = TABLE.iter().find(|row| self.0 & row.mask == row.expected);
         matching.map_or(VisitsForbidden, |row| row.step)
     }
 }
 
 struct DecisionRow {
     /// Columns whose value matters.
-    asked: u16,
+    mask: u16,
     /// Columns that must be set.
-    so: u16,
+    expected: u16,
     step: Action,
 }
 
 /// Parses a row at compile time.
 const fn row(columns: &str, step: Action) -> DecisionRow {
-    let (mut asked, mut so, mut count) = (0, 0, 0);
+    let (mut mask, mut expected, mut count) = (0, 0, 0);
     let mut rest = columns.as_bytes();
     while let [first, behind @ ..] = rest {
         rest = behind;
@@ -157,21 +157,25 @@ const fn row(columns: &str, step: Action) -> DecisionRow {
             continue;
         }
         count += 1;
-        asked <<= 1;
-        so <<= 1;
+        mask <<= 1;
+        expected <<= 1;
         assert!(
             matches!(*first, b'1' | b'0' | b'.'),
             "a column is one of 1, 0 and ."
         );
         if *first != b'.' {
-            asked |= 1;
+            mask |= 1;
         }
         if *first == b'1' {
-            so |= 1;
+            expected |= 1;
         }
     }
     assert!(count == COLUMNS, "a row has a mark in every column");
-    DecisionRow { asked, so, step }
+    DecisionRow {
+        mask,
+        expected,
+        step,
+    }
 }
 
 const COLUMNS: u32 = 12;
@@ -184,7 +188,7 @@ mod tests {
     fn every_combination_has_a_row_and_every_row_a_combination() {
         let mut used = vec![false; TABLE.len()];
         for bits in 0..1_u16 << COLUMNS {
-            let place = TABLE.iter().position(|row| bits & row.asked == row.so);
+            let place = TABLE.iter().position(|row| bits & row.mask == row.expected);
             used[place.unwrap_or_else(|| panic!("no row for {bits:012b}"))] = true;
         }
         assert!(

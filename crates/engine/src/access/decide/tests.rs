@@ -28,9 +28,9 @@ const HOST: &str = "web-0000000a.t.engine.localhost";
 const SECRET: &str = "a secret of thirty-two bytes or more";
 const MAY: &str = "tunnels.streams.create-delete";
 
-/// The end of a request. The service only receives requests that are let through.
+/// Result of a request. The service only receives admitted requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum RequestResult {
     /// Admitted with this kind of proof; empty if none was needed.
     Service(&'static str),
     Refused(u16, &'static str),
@@ -193,20 +193,22 @@ fn token(user: &str, secret: &str) -> String {
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-fn told(decision: &Decision) -> End {
+fn request_result(decision: &Decision) -> RequestResult {
     match &decision.outcome {
-        Outcome::Allow(allowed) => End::Service(allowed.proof.as_ref().map_or("", Proof::method)),
+        Outcome::Allow(allowed) => {
+            RequestResult::Service(allowed.proof.as_ref().map_or("", Proof::method))
+        }
         Outcome::Refuse(problem) => {
             assert!(decision.reason.is_some(), "the log needs a reason");
-            End::Refused(problem.status, problem.code)
+            RequestResult::Refused(problem.status, problem.code)
         }
-        Outcome::SignIn => End::SignIn,
-        Outcome::Challenge => End::Challenge,
+        Outcome::SignIn => RequestResult::SignIn,
+        Outcome::Challenge => RequestResult::Challenge,
     }
 }
 
-/// The end of a navigation with this session cookie.
-fn with_session(world: &World, tunnel: &LiveTunnel<()>, host: &str, cookie: &str) -> End {
+/// Result of a navigation with this session cookie.
+fn with_session(world: &World, tunnel: &LiveTunnel<()>, host: &str, cookie: &str) -> RequestResult {
     let request = EdgeRequest {
         tunnel,
         visitor: VisitorInfo::at("192.0.2.7".parse().unwrap()),
@@ -221,7 +223,7 @@ fn with_session(world: &World, tunnel: &LiveTunnel<()>, host: &str, cookie: &str
         query: None,
         reserved: NAMES,
     };
-    told(&decide(&request, world.context()))
+    request_result(&decide(&request, world.context()))
 }
 
 /// ED-2: a session is valid for twelve hours, for one host, until the user ends it or leaves.
@@ -231,22 +233,22 @@ fn ed_2_a_session_is_valid_for_its_host_and_lifetime() {
     let tunnel = world.tunnel(json!({"svc_auth": true}));
     let end = |cookie: &str| with_session(&world, &tunnel, HOST, cookie);
     let good = world.session("ann", NOW - 100);
-    assert_eq!(end(&good), End::Service("session"));
+    assert_eq!(end(&good), RequestResult::Service("session"));
     assert_eq!(
         with_session(&world, &tunnel, "b.t.engine.localhost", &good),
-        End::SignIn
+        RequestResult::SignIn
     );
     for (age, expected) in [
-        (12 * 3600 - 1, End::Service("session")),
-        (12 * 3600, End::SignIn),
-        (-60, End::SignIn),
+        (12 * 3600 - 1, RequestResult::Service("session")),
+        (12 * 3600, RequestResult::SignIn),
+        (-60, RequestResult::SignIn),
     ] {
         assert_eq!(end(&world.session("ann", NOW - age)), expected, "{age}");
     }
-    assert_eq!(end(&world.session("nobody", NOW)), End::SignIn);
+    assert_eq!(end(&world.session("nobody", NOW)), RequestResult::SignIn);
     let mut forged = good.clone();
     forged.replace_range(0..1, "A");
-    assert_eq!(end(&forged), End::SignIn);
+    assert_eq!(end(&forged), RequestResult::SignIn);
     let other = Seals::derive(&Secret::new("of another cluster")).unwrap();
     let session = Session {
         user_id: "ann".to_owned(),
@@ -257,22 +259,25 @@ fn ed_2_a_session_is_valid_for_its_host_and_lifetime() {
         email: None,
     };
     let foreign = value_of(&session.set_cookie(&other, HOST, &world.project));
-    assert_eq!(end(&foreign), End::SignIn);
+    assert_eq!(end(&foreign), RequestResult::SignIn);
 
     // The user ends all sessions; a later one is valid.
     world.directory.apply(vec![person("ann", &[MAY], NOW - 50)]);
-    assert_eq!(end(&good), End::SignIn);
+    assert_eq!(end(&good), RequestResult::SignIn);
     assert_eq!(
         end(&world.session("ann", NOW - 49)),
-        End::Service("session")
+        RequestResult::Service("session")
     );
     // The user loses the role, then leaves.
     world.directory.apply(vec![person("ann", &[], 0)]);
-    assert_eq!(end(&good), End::Refused(403, "insufficient_scope"));
+    assert_eq!(
+        end(&good),
+        RequestResult::Refused(403, "insufficient_scope")
+    );
     world.directory.apply(vec![Item::PersonGone {
         id: "ann".to_owned(),
     }]);
-    assert_eq!(end(&good), End::SignIn);
+    assert_eq!(end(&good), RequestResult::SignIn);
 }
 
 /// ED-8: addresses, countries and TLS versions of the project, in addition to those of the tunnel.
@@ -362,8 +367,8 @@ fn ed_8_a_projects_rules_apply_in_addition_to_the_tunnels() {
             ..VisitorInfo::at(peer.parse().unwrap())
         };
         let decision = decide_connection(tunnel, visitor, world.context());
-        let told = match told(&decision) {
-            End::Refused(status, code) => (status, code),
+        let told = match request_result(&decision) {
+            RequestResult::Refused(status, code) => (status, code),
             _ => (200, ""),
         };
         assert_eq!(told, expected, "{policy} {peer} {country:?} {tls:?}");
@@ -395,8 +400,8 @@ fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {
                 query: None,
                 reserved: NAMES,
             };
-            match told(&decide(&request, context)) {
-                End::Refused(status, _) => status,
+            match request_result(&decide(&request, context)) {
+                RequestResult::Refused(status, _) => status,
                 _ => 200,
             }
         };

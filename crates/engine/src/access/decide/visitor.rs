@@ -77,7 +77,7 @@ pub fn refuse<A>(
     // If the edge did not terminate TLS, the version is up to the service.
     if visitor
         .tls_version
-        .is_some_and(|spoken| is_below(spoken, project.min_tls))
+        .is_some_and(|version| is_below(version, project.min_tls))
     {
         return forbidden(
             Rule::TlsVersion,
@@ -104,7 +104,7 @@ pub fn reauthorize_visit<A>(
     if tunnel.policy.published {
         let forbidden = match project_policy(tunnel) {
             PublicAccessPolicy::Allowed => false,
-            PublicAccessPolicy::AuthRequired => !tunnel.policy.required_proofs.identify_visitor(),
+            PublicAccessPolicy::AuthRequired => !tunnel.policy.required_proofs.requires_identity(),
             PublicAccessPolicy::Forbidden => true,
         };
         if forbidden || refuse(tunnel, visitor, context).is_some() {
@@ -130,6 +130,6 @@ fn is_enforceable<A>(tunnel: &LiveTunnel<A>, context: AuthContext<'_>) -> bool {
         && (managed && browsers || !(guards.session || guards.challenge))
 }
 
-fn is_below(spoken: TlsVersion, min: Option<TlsVersion>) -> bool {
-    spoken == TlsVersion::Tls12 && min == Some(TlsVersion::Tls13)
+fn is_below(version: TlsVersion, min: Option<TlsVersion>) -> bool {
+    version == TlsVersion::Tls12 && min == Some(TlsVersion::Tls13)
 }

@@ -1,4 +1,4 @@
-//! Tunnels of registered terminal servers: the permission to open one, and when it is closed.
+//! Tunnels of registered terminal servers: the check before one is opened, and their end.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use super::{Session, SessionEnd};
 use crate::directory::{ServerAdmissionError, WebttyServer};
 
 impl Session {
-    /// The registered server of this tunnel; `None` for a tunnel of another protocol. `request_permits` are
-    /// the labels as the agent sent and signed them. The proof is removed from the tunnel, so that
+    /// The registered server of this tunnel; `None` for a tunnel of another protocol. The labels
+    /// are those that the agent sent and signed. The proof is removed from the tunnel, so that
     /// other users who see the tunnel do not see it.
     pub(super) fn admit(
         &self,
-        asked: &Labels,
+        signed_labels: &Labels,
         properties: &mut TunnelProperties,
     ) -> Result<Option<Arc<WebttyServer>>, Error> {
         if properties.protocol != Some(Protocol::Webtty) {
             return Ok(None);
         }
-        let admitted = self.admitted(asked, properties.tunnel_type);
+        let admitted = self.admitted_server(signed_labels, properties.tunnel_type);
         let server = admitted.map_err(|refused| Error::unauthorized(refused.to_string()))?;
         properties.labels.remove(LABEL);
         Ok(Some(server))
     }
 
-    fn admitted(
+    fn admitted_server(
         &self,
         labels: &Labels,
         tunnel_type: Option<TunnelType>,

@@ -52,14 +52,14 @@ impl Session {
             .map_err(|option| Error::new(ErrorCode::FeatureNotAvailable, option.to_string()))
         };
         available(&properties)?;
-        let asked = properties.labels.clone();
+        let signed_labels = properties.labels.clone();
         access::apply_and_check_boundary(&self.credential, &self.project, &mut properties)
             .map_err(|refusal| Error::unauthorized(refusal.to_string()))?;
         // Checks the properties that the boundary has added.
         available(&properties)?;
         let mut properties = properties.resolve().map_err(Error::from)?;
         check_ciphers(&properties).map_err(Error::from)?;
-        let server = self.admit(&asked, &mut properties)?;
+        let server = self.admit(&signed_labels, &mut properties)?;
         access::may_publish(&properties, &self.project).map_err(|refused| match refused {
             PublicationError::Tcp => {
                 Error::new(ErrorCode::FeatureNotAvailable, refused.to_string())
@@ -89,7 +89,7 @@ impl Session {
             }
             core.tcp_ports
                 .serve(port.bound, &tunnel, accept_visitors(core.workers()));
-            // If another channel took it over between the two lines, there was no port to close.
+            // If another channel took the tunnel over before this, there was no port to close.
             let id = tunnel.view.id.to_string();
             if core.live.find(&self.project.id, &id).is_none() {
                 core.tcp_ports.close(&tunnel.view.id);
@@ -149,7 +149,7 @@ impl Session {
         })
     }
 
-    /// The host name of an HTTP or TLS tunnel: that of the tunnels that it shares its name with, the
+    /// The host name of an HTTP or TLS tunnel: the one of the tunnels that share its name, the
     /// requested one, or a free one.
     fn choose_hostname(&self, properties: &TunnelProperties) -> Result<Hostname, Error> {
         let shares = properties.share == Some(true) && properties.hostname.is_none();

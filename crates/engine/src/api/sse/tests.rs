@@ -46,7 +46,7 @@ async fn a_comment_keeps_the_connection_alive() {
         tenancy: Tenancy::Community(Arc::clone(&project)),
         project,
         permission: Permission::TunnelsResourcesReadOnly,
-        also: None,
+        additional_permission: None,
     };
     let lifetime = CredentialGuard::new(
         Secret::new("text"),

@@ -42,7 +42,7 @@ pub(super) async fn list<A: LoadMetric>(
 }
 
 /// Requests control for a participant of the caller (WT-4).
-pub(super) async fn ask<A: LoadMetric>(
+pub(super) async fn create<A: LoadMetric>(
     caller: Caller<WriteTerminals>,
     State(api): State<Arc<Api<A>>>,
     id: Result<Path<String>, PathRejection>,
@@ -130,8 +130,8 @@ fn own<N>(
         let mut all = session.participants();
         let person = person_of(&caller.token);
         all.any(|one| {
-            let theirs = person.has_session() && person.is_account(&one.person);
-            one.id == id && (theirs || person.is_party(&one.person))
+            let theirs = person.has_session() && person.has_same_account(&one.person);
+            one.id == id && (theirs || person.is_same_party(&one.person))
         })
     });
     if own { Ok(id) } else { Err(not_there().into()) }

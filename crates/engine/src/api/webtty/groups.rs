@@ -11,7 +11,7 @@ use types::filter::ListParams;
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::{HandlerResult, at_most, json, path, reaches};
+use super::{HandlerResult, at_most, check_may_list, json, path};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals};
 use crate::live::LoadMetric;
@@ -25,7 +25,7 @@ pub(super) async fn list<A: LoadMetric>(
 ) -> HandlerResult {
     let query = uri.query().unwrap_or_default();
     let params = ListParams::<GroupFilter>::from_query(query, api.compat)?;
-    reaches(&caller, Permission::WebttySessionsReadOnly)?;
+    check_may_list(&caller, Permission::WebttySessionsReadOnly)?;
     let mut groups: Vec<_> = groups(&api.sessions_of(&caller.token, &caller.project));
     groups.sort_by(|left, right| right.created_at.cmp(&left.created_at));
     groups.retain(|group| params.filters.matches(group));

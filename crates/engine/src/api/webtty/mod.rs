@@ -60,7 +60,7 @@ pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
         )
         .route(
             paths::CONTROL_REQUESTS,
-            get(control_requests::list::<A>).post(control_requests::ask::<A>),
+            get(control_requests::list::<A>).post(control_requests::create::<A>),
         )
         .route(paths::CONTROL_REQUEST, post(control_requests::resolve::<A>))
         .route(paths::KEY_GRANTS, get(sessions::key_grants::<A>))
@@ -74,19 +74,19 @@ impl<A> Api<A> {
     /// The sessions that a caller sees, in the order of lists.
     fn sessions_of(&self, token: &VerifiedToken, project: &Project) -> Vec<SessionEntry> {
         let mut all = self.terminals.project_sessions(&project.id);
-        all.retain(|known| sees(token, project, known));
+        all.retain(|known| is_session_visible(token, project, known));
         all
     }
 
-    /// One of them. A session that the caller may not see is reported as not found.
+    /// A session that the caller sees; any other one is reported as not found.
     fn session_of<N>(&self, caller: &Caller<N>, id: &str) -> Result<SessionEntry, Refusal> {
         let known = self.terminals.find(&caller.project.id, id);
         known
-            .filter(|known| sees(&caller.token, &caller.project, known))
+            .filter(|known| is_session_visible(&caller.token, &caller.project, known))
             .ok_or_else(|| Problem::not_found().into())
     }
 
-    /// One of them that is active, at a server that the caller may use.
+    /// An active session that the caller sees, at a server that the caller may use.
     fn running_of<N>(
         &self,
         caller: &Caller<N>,
@@ -149,7 +149,7 @@ impl<A> Api<A> {
 }
 
 /// Returns true if the token shows the session: the same as for the tunnel of its server.
-fn sees(token: &VerifiedToken, project: &Project, known: &SessionEntry) -> bool {
+fn is_session_visible(token: &VerifiedToken, project: &Project, known: &SessionEntry) -> bool {
     shows(token, project, known.tunnel())
 }
 
@@ -161,8 +161,8 @@ fn shows(token: &VerifiedToken, project: &Project, tunnel: &Tunnel) -> bool {
     scope != ListScope::Hidden
 }
 
-/// Checks that the token's boundary allows anything of the project to be listed.
-fn reaches<N>(caller: &Caller<N>, permission: Permission) -> Result<(), BoundaryDenial> {
+/// Checks that the token's boundary allows listing at least some objects of the project.
+fn check_may_list<N>(caller: &Caller<N>, permission: Permission) -> Result<(), BoundaryDenial> {
     let state = caller.project.state();
     let workspace = state.workspace_id.as_deref();
     if caller

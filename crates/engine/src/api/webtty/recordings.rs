@@ -1,4 +1,4 @@
-//! Recordings: read, exported, verified, searched and deleted (EN-8, WT-4).
+//! Recordings: reading, export, verification, search and deletion (EN-8, WT-4).
 //!
 //! These are the only responses of this API with bytes of a terminal, and these are past bytes:
 //! live ones are only sent over WebTTY (WT-3).
@@ -34,7 +34,7 @@ use types::permission::Permission;
 use types::problem::Problem;
 use types::webtty::RecordType;
 
-use super::{HandlerResult, json, path, reaches, shows};
+use super::{HandlerResult, check_may_list, json, path, shows};
 use crate::api::Api;
 use crate::api::caller::{AnyCredential, Caller, DeleteRecordings, ReadRecordings};
 use crate::live::LoadMetric;
@@ -60,8 +60,8 @@ async fn events<A: LoadMetric>(
 ) -> HandlerResult {
     let logs = Permission::WebttyLogsReadOnly;
     let required = api.tenancy.require(&caller.token, &caller.project, logs);
-    let reads = required.is_ok();
-    if !reads {
+    let may_read_content = required.is_ok();
+    if !may_read_content {
         api.terminal_permission(&caller.token, &caller.project)?;
     }
     let params: EventsParams = params(&uri)?;
@@ -86,14 +86,14 @@ async fn events<A: LoadMetric>(
     };
     let (project, recorder) = (&caller.project.id, &api.terminals.recorder);
     let read = recorder.records(project, &session, from, usize::from(limit));
-    let (records, sealed) = read.await.map_err(|why| unreadable(&why))?;
+    let (records, sealed) = read.await.map_err(|why| read_problem(&why))?;
     let shown = records.into_iter();
     let sees_arguments = api.sees_arguments(&caller.token, &caller.project, &kept.session);
     let shown = shown.map(|mut record| {
         if !sees_arguments && record.record_type == RecordType::Open {
             record.detail = record.detail.map(|line| program(&line).to_owned());
         }
-        event(&id, record, sealed, reads)
+        event(&id, record, sealed, may_read_content)
     });
     Ok(json(shown.collect::<Vec<_>>()))
 }
@@ -113,7 +113,7 @@ async fn export<A: LoadMetric>(
         .terminals
         .recorder
         .export(&caller.project.id, &session, export);
-    let pieces = exporting.await.map_err(|why| unreadable(&why))?;
+    let pieces = exporting.await.map_err(|why| read_problem(&why))?;
     info!(session = id, user = ?caller.token.user_id, "a recording was exported");
     let (media, extension) = match export.format {
         Format::Text => ("text/plain; charset=utf-8", "txt"),
@@ -143,7 +143,7 @@ async fn verify<A: LoadMetric>(
 ) -> HandlerResult {
     let (session, _) = stored_session(&api, &caller, &path(id)?).await?;
     let verifying = api.terminals.recorder.verify(&caller.project.id, &session);
-    let verdict = verifying.await.map_err(|why| unreadable(&why))?;
+    let verdict = verifying.await.map_err(|why| read_problem(&why))?;
     let (broken_at, fault) = verdict.broken.unzip();
     Ok(json(RecordingVerdict {
         ok: broken_at.is_none(),
@@ -166,7 +166,7 @@ async fn remove<A: LoadMetric>(
         .terminals
         .recorder
         .delete(&caller.project.id, &session, by);
-    removing.await.map_err(|why| unreadable(&why))?;
+    removing.await.map_err(|why| read_problem(&why))?;
     info!(%session, user = by, "a recording was deleted");
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -178,7 +178,7 @@ async fn search<A: LoadMetric>(
     uri: Uri,
 ) -> HandlerResult {
     let params: SearchParams = params(&uri)?;
-    reaches(&caller, Permission::WebttyLogsReadOnly)?;
+    check_may_list(&caller, Permission::WebttyLogsReadOnly)?;
     let query = params.query.unwrap_or_default();
     if query.is_empty() || query.len() > MAX_QUERY {
         let message = format!("expected a text of 1 to {MAX_QUERY} bytes");
@@ -202,7 +202,7 @@ async fn search<A: LoadMetric>(
         .terminals
         .recorder
         .search(&project.id, search, |tunnel| shows(token, project, tunnel));
-    let answer = searching.await.map_err(|why| unreadable(&why))?;
+    let answer = searching.await.map_err(|why| read_problem(&why))?;
     let hits = answer.hits.into_iter().map(|hit| RecordingHit {
         session_id: hit.session_id,
         seq: hit.seq.to_string(),
@@ -224,14 +224,14 @@ pub(super) async fn stored_session<A: LoadMetric, N>(
 ) -> Result<(WebttySessionId, RecordedSession), Problem> {
     let session: WebttySessionId = id.parse().map_err(|_| Problem::not_found())?;
     let finding = api.terminals.recorder.session(&caller.project.id, &session);
-    let kept = finding.await.map_err(|why| unreadable(&why))?;
+    let kept = finding.await.map_err(|why| read_problem(&why))?;
     let kept = kept.filter(|kept| shows(&caller.token, &caller.project, &kept.tunnel));
     kept.map(|kept| (session, kept))
         .ok_or_else(Problem::not_found)
 }
 
 /// The problem for a recording that cannot be read. The details of the store go to the log.
-pub(super) fn unreadable(why: &ReadError) -> Problem {
+pub(super) fn read_problem(why: &ReadError) -> Problem {
     let code = match why {
         ReadError::NotFound => return Problem::not_found(),
         ReadError::Deleted => {

@@ -12,8 +12,8 @@ use types::filter::{ListParams, MAX_LIMIT};
 use types::permission::Permission;
 use types::tunnel::Tunnel;
 
-use super::recordings::{stored_session, unreadable};
-use super::{HandlerResult, at_most, json, not_allowed, path, reaches, refused, shows};
+use super::recordings::{read_problem, stored_session};
+use super::{HandlerResult, at_most, check_may_list, json, not_allowed, path, refused, shows};
 use crate::api::Api;
 use crate::api::caller::{Caller, ReadTerminals, WriteTerminals};
 use crate::live::LoadMetric;
@@ -27,7 +27,7 @@ pub(super) async fn list<A: LoadMetric>(
 ) -> HandlerResult {
     let query = uri.query().unwrap_or_default();
     let params = ListParams::<SessionFilter>::from_query(query, api.compat)?;
-    reaches(&caller, Permission::WebttySessionsReadOnly)?;
+    check_may_list(&caller, Permission::WebttySessionsReadOnly)?;
     let all = api.sessions_of(&caller.token, &caller.project);
     let visible = all.iter().map(crate::webtty::SessionEntry::session);
     let matching = visible.filter(|session| params.filters.matches(session));
@@ -42,7 +42,7 @@ pub(super) async fn list<A: LoadMetric>(
     };
     let rest = limit - sessions.len();
     let stored = api.terminals.recorder.sessions(&project.id, rest, select);
-    let stored = stored.await.map_err(|why| unreadable(&why))?;
+    let stored = stored.await.map_err(|why| read_problem(&why))?;
     sessions.extend(stored.into_iter().map(|stored| stored.session));
     let visible = sessions.into_iter();
     let visible = visible.map(|session| api.session_for(&caller, session));

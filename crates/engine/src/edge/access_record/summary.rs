@@ -32,7 +32,7 @@ pub(in crate::edge) struct CompletedVisit<'r> {
     pub(in crate::edge) host: &'r str,
     pub(in crate::edge) path: &'r str,
     pub(in crate::edge) status: Option<u16>,
-    /// The edge's deciding rule, as in the access log.
+    /// The rule that decided, as in the access log.
     pub(in crate::edge) rule: &'static str,
     /// Subject of the rule that refused the visitor. `reason` has the details.
     pub(in crate::edge) explain: Option<&'static str>,
@@ -46,7 +46,7 @@ pub(in crate::edge) struct CompletedVisit<'r> {
     pub(in crate::edge) ended: Timestamp,
     pub(in crate::edge) total: Duration,
     /// Time until the stream to the service was open.
-    pub(in crate::edge) stream_opened: Option<Duration>,
+    pub(in crate::edge) time_to_stream: Option<Duration>,
     pub(in crate::edge) upstream_bytes: u64,
     pub(in crate::edge) downstream_bytes: u64,
 }
@@ -57,11 +57,11 @@ const PATH_BYTES: usize = 2048;
 const TEXT_BYTES: usize = 256;
 
 impl CompletedVisit<'_> {
-    /// `connected`, `failovers` or `denied`.
+    /// `connected`, `failed` or `denied`.
     pub(in crate::edge) fn outcome(&self) -> &'static str {
         if self.denial().is_some() {
             "denied"
-        } else if self.stream_opened.is_some() {
+        } else if self.time_to_stream.is_some() {
             "connected"
         } else {
             "failed"
@@ -162,7 +162,7 @@ impl CompletedVisit<'_> {
         }
     }
 
-    /// Our extension: the deciding rule in words. It is in the part that describes the end of the
+    /// The deciding rule in words (our extension). It is in the part that describes the end of the
     /// visit.
     fn explanation(&self) -> Value {
         object([
@@ -179,7 +179,7 @@ impl CompletedVisit<'_> {
     }
 
     fn routing(&self) -> Value {
-        if self.stream_opened.is_some() {
+        if self.time_to_stream.is_some() {
             return json!({"outcome": "routed"});
         }
         match self.failure() {
@@ -202,7 +202,7 @@ impl CompletedVisit<'_> {
     }
 
     fn response(&self) -> Value {
-        let Some(opened) = self.stream_opened else {
+        let Some(opened) = self.time_to_stream else {
             return json!({"outcome": "failed", "failure": {"kind": self.failure()}});
         };
         let (by, reason) = match self.outcome {
@@ -279,7 +279,7 @@ mod tests {
             is_revoked: false,
             ended: "2026-11-20T17:00:02Z".parse().unwrap(),
             total: Duration::from_millis(1500),
-            stream_opened: Some(Duration::from_millis(12)),
+            time_to_stream: Some(Duration::from_millis(12)),
             upstream_bytes: 3,
             downstream_bytes: 5,
         }
@@ -316,7 +316,7 @@ mod tests {
     fn summaries_of_refused_visits_and_of_offline_tunnels() {
         let refused = |rule| CompletedVisit {
             outcome: Outcome::Refused,
-            stream_opened: None,
+            time_to_stream: None,
             rule,
             ..visit()
         };

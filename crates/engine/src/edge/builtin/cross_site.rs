@@ -1,9 +1,9 @@
 //! Protection of signed-in sessions against requests that pages of other origins cause.
 //!
 //! Browsers send the session cookie with requests from any page of the same site, and tunnels of
-//! many tenants are one site unless the domain is on the Public Suffix List. For a request that
-//! changes something or opens a WebSocket, a session is accepted only if the browser reports that a
-//! page of the tunnel, or of an origin that the tunnel lists, sent the request.
+//! many tenants are one site unless the domain is on the Public Suffix List. So a request that
+//! changes something or opens a WebSocket may use a session only if the browser reports that it was
+//! sent by a page of the tunnel, or of an origin that the tunnel lists.
 
 use http1::Field;
 use types::problem::Problem;

@@ -44,8 +44,8 @@ const WITH_PAGE: &str = "page";
 const SIGNED_OUT: &str = "signed-out";
 
 impl BuiltinRoute {
-    /// Finds the route at this path, byte for byte. Any other spelling is forwarded to the service.
-    /// `compat` also enables the paths of the other brand.
+    /// Finds the route with exactly this path. Any other spelling is forwarded to the service.
+    /// `compat` also enables the paths of rstream.
     pub(in crate::edge) fn at_path(path: &str, compat: bool) -> Option<Self> {
         let prefixes = [Some(PREFIX), compat.then_some(COMPAT_PREFIX)];
         let found = prefixes.into_iter().flatten().find_map(|prefix| {
@@ -74,7 +74,7 @@ impl BuiltinRoute {
     ) -> Result<Answer, Box<Problem>> {
         let auth = core.auth_context();
         if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, auth) {
-            record.refused(refused.rule, refused.reason.clone());
+            record.set_refusal(refused.rule, refused.reason.clone());
             return Err(Box::new(refused.into_problem()));
         }
         record.set_rule(RULE, None);
@@ -92,14 +92,14 @@ impl BuiltinRoute {
             (Kind::Callback, "GET") => visit.callback(browsers(core)?, core, record),
             (Kind::Challenge, _) if is_get => visit.challenge(browsers(core)?),
             (Kind::Challenge, "POST") => visit.solve(browsers(core)?, headers, record),
-            (Kind::Session, _) => Err(not_allowed("GET, HEAD")),
-            (Kind::Callback, _) => Err(not_allowed("GET")),
-            (Kind::Logout | Kind::Challenge, _) => Err(not_allowed("GET, HEAD, POST")),
+            (Kind::Session, _) => Err(method_not_allowed("GET, HEAD")),
+            (Kind::Callback, _) => Err(method_not_allowed("GET")),
+            (Kind::Logout | Kind::Challenge, _) => Err(method_not_allowed("GET, HEAD, POST")),
         }
     }
 }
 
-fn not_allowed(methods: &'static str) -> Box<Problem> {
+fn method_not_allowed(methods: &'static str) -> Box<Problem> {
     Box::new(Problem::only_allowed(methods))
 }
 
@@ -133,7 +133,7 @@ pub(in crate::edge) fn to_sign_in(
     let departure = departure.ok_or_else(unavailable)?;
     let answer = Answer::redirect(302, departure.location);
     Ok(match departure.set_cookie {
-        Some(cookie) => answer.with(SET_COOKIE, cookie),
+        Some(cookie) => answer.with_header(SET_COOKIE, cookie),
         None => answer,
     })
 }
@@ -199,10 +199,10 @@ impl BuiltinRequest<'_, '_> {
             Some(Proof::Session(session)) => Some(session),
             _ => None,
         };
-        let known = proof.is_some();
+        let authenticated = proof.is_some();
         let view = SessionView {
             auth: AuthView {
-                authenticated: known,
+                authenticated,
                 method: proof.as_ref().map(Proof::method),
             },
             user: proof
@@ -215,8 +215,8 @@ impl BuiltinRequest<'_, '_> {
                 }),
             tunnel: TunnelView {
                 host: &self.authority,
-                workspace_id: state.workspace_id.as_deref().filter(|_| known),
-                project_id: known.then_some(&*project.id),
+                workspace_id: state.workspace_id.as_deref().filter(|_| authenticated),
+                project_id: authenticated.then_some(&*project.id),
             },
             policies: policies(required, self.route.prefix),
         };
@@ -240,10 +240,10 @@ impl BuiltinRequest<'_, '_> {
         } else {
             Answer::no_content()
         };
-        Ok(answer.with(SET_COOKIE, Session::clear_cookie()))
+        Ok(answer.with_header(SET_COOKIE, Session::clear_cookie()))
     }
 
-    /// Ends the session of the request's cookie, for every copy of that cookie. On this engine it
+    /// Ends the session of the request's cookie, also for copies of that cookie. On this engine it
     /// ends immediately, together with the visits that it authorised. Other engines end it when the
     /// platform has sent them the change.
     fn end_session(&self, core: &Core) {
@@ -254,14 +254,14 @@ impl BuiltinRequest<'_, '_> {
             return;
         };
         let now = core.unix_seconds();
-        let session = Session::read(cookie, seals, self.request.host, project);
+        let session = Session::from_cookie(cookie, seals, self.request.host, project);
         let Some(session) = session.ok().filter(|it| it.check(directory, now).is_ok()) else {
             return;
         };
         let ended = session.ended_id();
         directory.end(&ended, now.saturating_add(EDGE_SESSION_SECONDS));
-        let concern = ChangeScope::Token(ended.into());
-        core.tokens.directory_changed(Invalidations::one(concern));
+        let scope = ChangeScope::Token(ended.into());
+        core.tokens.directory_changed(Invalidations::one(scope));
         if let Some(reports) = &core.reports {
             reports
                 .records
@@ -309,7 +309,7 @@ impl BuiltinRequest<'_, '_> {
                 let signed_in = &tunnel.project.signed_in;
                 signed_in.record(self.request.host, publisher, now);
                 let answer = Answer::redirect(302, location);
-                let with = |answer: Answer, cookie| answer.with(SET_COOKIE, cookie);
+                let with = |answer: Answer, cookie| answer.with_header(SET_COOKIE, cookie);
                 Ok(set_cookies.into_iter().fold(answer, with))
             }
             Err(refused) => {
@@ -369,7 +369,7 @@ impl BuiltinRequest<'_, '_> {
             .challenges
             .solve(solution, from, project, &browsers.seals, now);
         match solved {
-            Ok(cookie) => Ok(Answer::no_content().with(SET_COOKIE, cookie)),
+            Ok(cookie) => Ok(Answer::no_content().with_header(SET_COOKIE, cookie)),
             Err(unsolved) => {
                 record.set_rule(RULE, Some(unsolved.to_string().into()));
                 let detail = "The challenge was not passed.";
@@ -465,6 +465,6 @@ fn policies(required: RequiredProofs, prefix: &str) -> Vec<&'static str> {
         (required.certificate, "mtls-auth"),
         (required.challenge, "challenge-mode"),
     ];
-    let on = all.into_iter().filter(|(on, _)| *on);
-    on.map(|(_, name)| name).collect()
+    let enabled = all.into_iter().filter(|(is_required, _)| *is_required);
+    enabled.map(|(_, name)| name).collect()
 }

@@ -19,7 +19,7 @@ use types::webtty::Transport;
 use crate::access::Rule;
 use crate::edge::headers::forwarding::CONNECTION;
 use crate::edge::http1::exchange::{problem_of, refuse};
-use crate::edge::http1::{ConnectionState, Request, Visitor};
+use crate::edge::http1::{NextStep, Request, Visitor};
 use crate::edge::response::local_response::reason;
 use crate::edge::routing::{HeaderFields, RequestInfo};
 use crate::edge::upstream;
@@ -88,14 +88,14 @@ enum ConnectFailure {
     Server(#[from] ServerError),
 }
 
-/// Opens a session, and serves its opener while it participates.
+/// Opens a session, and serves the visitor until it leaves the session.
 #[expect(
     clippy::too_many_lines,
     reason = "one decision with its cases in order"
 )]
-pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
+pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> NextStep {
     let Some(terminal) = request.admitted.terminal.take() else {
-        return ConnectionState::Abort;
+        return NextStep::Abort;
     };
     let worker = Arc::clone(&visitor.worker);
     let tunnel = &request.admitted.tunnel;
@@ -105,7 +105,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
         Ok(policy) => policy,
         Err(error) => {
             let reason = Some(error.to_string().into());
-            request.record.refused(Rule::Permission, reason);
+            request.record.set_refusal(Rule::Permission, reason);
             return refuse(visitor, request, &error.into()).await;
         }
     };
@@ -113,7 +113,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
         Ok(permit) => permit,
         Err(error) => {
             let reason = Some(error.to_string().into());
-            request.record.refused(Rule::RateLimit, reason);
+            request.record.set_refusal(Rule::RateLimit, reason);
             return refuse(visitor, request, &error.into()).await;
         }
     };
@@ -135,7 +135,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
     request.record.mark_stream_opened();
     request.record.set_status(101);
     request.record.mark_first_byte();
-    request.admitted.tunnel.health.served();
+    request.admitted.tunnel.health.record_success();
     let Request {
         admitted: forward,
         body,
@@ -166,7 +166,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
             return refuse(visitor, request, &problem).await;
         }
     };
-    // After the handshake only the two peers can judge pauses, so the stall limit is lifted.
+    // A WebSocket may be silent for any time, so the stall limit ends with the handshake.
     visitor.io.io.get_ref().0.limit_stall(None);
     let head = answer(&terminal.accept);
     let answering = async {
@@ -175,7 +175,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
     };
     if answering.await.is_err() {
         started.session.on_disconnected(started.seat.id);
-        return ConnectionState::Abort;
+        return NextStep::Abort;
     }
     let early = visitor.io.unread().to_vec();
     visitor.io.consume(early.len());
@@ -185,7 +185,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
     let peer = Peer::websocket(socket);
     // No separate signal is needed: revocation ends the session for all participants.
     webtty::participate(&started.session, &started.seat, peer, pending()).await;
-    ConnectionState::Close
+    NextStep::Close
 }
 
 async fn connect(visitor: &Visitor, request: &Request) -> Result<Server, ConnectFailure> {

@@ -44,7 +44,7 @@ use crate::edge::response::local_response::reason;
 pub(in crate::edge) enum AfterStream {
     /// The library continues with the unread bytes.
     Requests,
-    /// The connection is closed in order, as the client requested.
+    /// The connection is closed after the response, as the client requested.
     Close,
     /// The client has disconnected, or timed out.
     Closed,
@@ -57,7 +57,7 @@ struct StreamRequest {
     keep_alive: bool,
 }
 
-/// Reads the first request, and responds with `problem_answer` if it is for the event stream. Invalid or
+/// Reads the first request, and responds with `answer` if it is for the event stream. Invalid or
 /// unusual requests are left to the library.
 pub(in crate::edge) async fn serve<T, F>(
     io: &mut BufferedStream<T>,

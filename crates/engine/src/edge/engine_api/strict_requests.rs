@@ -36,13 +36,13 @@ pub(in crate::edge) struct StrictRequests<T> {
     closing: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// The part of the connection that the unread bytes belong to.
+/// The kind of data that the next unread bytes belong to.
 enum State {
     /// A head. The first `checked` bytes do not contain its end.
     Head {
         checked: usize,
     },
-    /// A checked head. `left` bytes of it are still to be passed on, then the state becomes `then`.
+    /// A checked head. Its last `left` bytes are not passed on yet. The state `then` follows.
     PassHead {
         left: usize,
         then: Box<State>,
@@ -73,7 +73,7 @@ impl<T: Stream> StrictRequests<T> {
     }
 
     /// Passes checked bytes to the reader. `None` if more bytes have to be read first.
-    fn pass(&mut self, buf: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
+    fn copy_checked(&mut self, buf: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
         let Some(io) = &mut self.io else {
             return Some(Ok(()));
         };
@@ -206,7 +206,7 @@ impl<T: Stream> AsyncRead for StrictRequests<T> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
-            if let Some(passed) = this.pass(buf) {
+            if let Some(passed) = this.copy_checked(buf) {
                 return Poll::Ready(passed);
             }
             let Some(io) = &mut this.io else {

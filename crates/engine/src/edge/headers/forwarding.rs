@@ -53,7 +53,7 @@ impl UpstreamRequestHead<'_> {
                 FieldKind::Authorization if self.strip_authorization => {}
                 FieldKind::Cookie => join_cookies(&mut cookies, field.value),
                 FieldKind::Referer => self.write_referer(out, &field),
-                FieldKind::ProxyInfo if !self.passes(&field) => {}
+                FieldKind::ProxyInfo if !self.accepts_proxy_header(&field) => {}
                 kind if kind.is_set_by_edge() => {}
                 _ => write_field(out, field.name, field.value),
             }
@@ -72,7 +72,7 @@ impl UpstreamRequestHead<'_> {
     }
 
     /// True if the tunnel accepts this proxy header. A name with underscores never matches.
-    fn passes(&self, field: &Field<'_>) -> bool {
+    fn accepts_proxy_header(&self, field: &Field<'_>) -> bool {
         let mut accepted = self.pass_headers.iter();
         accepted.any(|header| field.is(header.as_str()))
     }
@@ -110,7 +110,7 @@ impl UpstreamRequestHead<'_> {
                 (field_name!("svc-auth-method"), Some(proof.method())),
             ];
             for (name, value) in claims {
-                // A claim with bytes that a field cannot carry is left out. It is never changed.
+                // A claim with bytes that a field cannot carry is omitted, not changed.
                 if let Some(value) = value.and_then(printable) {
                     write_field(out, name, value);
                 }
@@ -171,30 +171,30 @@ pub(crate) struct ResponseFormat {
 pub(crate) fn write_response(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_>,
-    down: ResponseFormat,
+    response_format: ResponseFormat,
 ) -> (Framing, bool) {
-    let modern = down.version == Version::Http11;
+    let is_http11 = response_format.version == Version::Http11;
     let (framing, bounded) = match head.body {
         ResponseBody::Empty | ResponseBody::Length(_) => (Framing::Same, true),
-        ResponseBody::Chunked if modern => (Framing::Same, true),
-        ResponseBody::UntilClose if modern => (Framing::Chunks, true),
+        ResponseBody::Chunked if is_http11 => (Framing::Same, true),
+        ResponseBody::UntilClose if is_http11 => (Framing::Chunks, true),
         ResponseBody::Chunked | ResponseBody::UntilClose => (Framing::Bare, false),
     };
-    let keep_alive = down.keep_alive && bounded;
+    let keep_alive = response_format.keep_alive && bounded;
     http1::write_status_line(out, head.status, phrase_of(head));
     for field in head.fields.end_to_end().filter(passes_to_visitor) {
         write_field(out, field.name, field.value);
     }
-    if modern && matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose) {
+    if is_http11 && matches!(head.body, ResponseBody::Chunked | ResponseBody::UntilClose) {
         write_field(out, TRANSFER_ENCODING, CHUNKED);
     }
     // A 426 must name the protocol that it requires (RFC 9110, 15.5.22).
-    if let Some(upgrade) = head.upgrade.filter(|_| modern) {
+    if let Some(upgrade) = head.upgrade.filter(|_| is_http11) {
         write_upgrade(out, upgrade.into());
     }
     if !keep_alive {
         write_field(out, CONNECTION, field_value!("close"));
-    } else if down.version == Version::Http10 {
+    } else if response_format.version == Version::Http10 {
         write_field(out, CONNECTION, field_value!("keep-alive"));
     }
     out.extend_from_slice(http1::HEAD_END);

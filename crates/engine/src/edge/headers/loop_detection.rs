@@ -13,14 +13,17 @@ pub(in crate::edge) const MAX_PASSES: usize = 8;
 
 /// Counts the passes through the engine of this host, from the values of the request's `CDN-Loop`
 /// fields.
-pub(in crate::edge) fn passes<'a>(values: impl Iterator<Item = &'a [u8]>, host: &str) -> usize {
+pub(in crate::edge) fn count_passes<'a>(
+    values: impl Iterator<Item = &'a [u8]>,
+    host: &str,
+) -> usize {
     let members = values.flat_map(|value| value.split(|byte| *byte == b','));
     members
         .filter(|member| is_node(member, host.as_bytes()))
         .count()
 }
 
-/// True if the list member names this node. Parameters may follow (RFC 8586, section 2).
+/// True if the list member names this engine. Parameters may follow (RFC 8586, section 2).
 fn is_node(member: &[u8], host: &[u8]) -> bool {
     let id = member.split(|byte| *byte == b';').next();
     id.is_some_and(|id| id.trim_ascii().eq_ignore_ascii_case(host))
@@ -28,7 +31,7 @@ fn is_node(member: &[u8], host: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::passes;
+    use super::count_passes;
 
     #[test]
     fn members_that_name_the_node_are_counted() {
@@ -44,7 +47,7 @@ mod tests {
             (&["svc.example, ,svc.example,;svc.example"][..], 2),
         ] {
             let fields = values.iter().map(|value| value.as_bytes());
-            assert_eq!(passes(fields, host), count, "{values:?}");
+            assert_eq!(count_passes(fields, host), count, "{values:?}");
         }
     }
 }

@@ -23,7 +23,7 @@ pub(in crate::edge) fn filter(mut frame: Frame<Bytes>) -> Frame<Bytes> {
 }
 
 /// Writes the last chunk and the trailers that may pass.
-pub(in crate::edge) fn write(out: &mut Vec<u8>, trailers: &HeaderMap) {
+pub(in crate::edge) fn write_last_chunk(out: &mut Vec<u8>, trailers: &HeaderMap) {
     out.extend_from_slice(b"0\r\n");
     for (name, value) in trailers {
         if may_be_trailer(name.as_str().as_bytes()) {

@@ -24,7 +24,7 @@ use crate::edge::response::local_response::reason;
 /// express it.
 pub(crate) fn request<B>(head: &[u8], tls: bool, trailers: bool, body: B) -> Option<Request<B>> {
     let mut slots = Slots::new();
-    // The edge has added fields, so the visitor's limits do not apply again.
+    // The edge has added fields, so the limits for visitors do not apply.
     let limits = Limits {
         head_bytes: usize::MAX,
         target_bytes: usize::MAX,
@@ -104,7 +104,7 @@ pub(crate) fn write_response<B>(
     out: &mut Vec<u8>,
     response: &Response<B>,
     is_head: bool,
-    down: ResponseFormat,
+    response_format: ResponseFormat,
 ) -> (Option<Framing>, bool) {
     let status = response.status().as_u16();
     let sized = response
@@ -115,12 +115,12 @@ pub(crate) fn write_response<B>(
         None
     } else if sized {
         Some(Framing::Same)
-    } else if down.version == http1::Version::Http11 {
+    } else if response_format.version == http1::Version::Http11 {
         Some(Framing::Chunks)
     } else {
         Some(Framing::Bare)
     };
-    let keep_alive = down.keep_alive && framing != Some(Framing::Bare);
+    let keep_alive = response_format.keep_alive && framing != Some(Framing::Bare);
     http1::write_status_line(out, status, reason(status));
     for (name, value) in response.headers() {
         let kind = FieldKind::of(name.as_str().as_bytes());
@@ -129,7 +129,7 @@ pub(crate) fn write_response<B>(
             write_field(out, name.into(), value.into());
         }
     }
-    // The library has compared the first length with the body. A second one could be interpreted as
+    // hyper has compared the first length with the body. A second one could be interpreted as
     // another end of the body.
     if let Some(length) = response.headers().get(http::header::CONTENT_LENGTH) {
         write_field(out, field_name!("content-length"), length.into());
@@ -139,7 +139,7 @@ pub(crate) fn write_response<B>(
     }
     if !keep_alive {
         write_field(out, CONNECTION, field_value!("close"));
-    } else if down.version == http1::Version::Http10 {
+    } else if response_format.version == http1::Version::Http10 {
         write_field(out, CONNECTION, field_value!("keep-alive"));
     }
     out.extend_from_slice(http1::HEAD_END);

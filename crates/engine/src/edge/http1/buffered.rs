@@ -43,7 +43,7 @@ impl<T: Stream> BufferedStream<T> {
         }
     }
 
-    /// Appends bytes to the unread ones: those that a reader took beyond the end of its message.
+    /// Appends bytes that a reader took beyond the end of its message to the unread bytes.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -74,7 +74,7 @@ impl<T: Stream> BufferedStream<T> {
         }
     }
 
-    /// Closes the stream. It keeps reading for a while, so that the peer can read the last
+    /// Shuts the stream down, then reads for a while, so that the peer can read the last
     /// response.
     pub(crate) async fn close(mut self) {
         let lingering = async {

@@ -21,7 +21,7 @@ use crate::edge::http1::buffered::BufferedStream;
 pub(crate) struct BodyCopy {
     reader: BodyReader,
     framing: Framing,
-    /// The head, and other bytes that are written from their own memory.
+    /// Bytes that are written first: the head, and body bytes that the source had already read.
     front: Vec<u8>,
     front_sent: usize,
     buffer: Option<CopyBuffer>,
@@ -30,7 +30,7 @@ pub(crate) struct BodyCopy {
     tail_sent: usize,
     size: usize,
     /// The source's unread bytes are too few to continue.
-    starved: bool,
+    needs_more_input: bool,
     unflushed: bool,
     /// Bytes that the sink accepted but may not have sent yet.
     accepted: usize,
@@ -38,14 +38,14 @@ pub(crate) struct BodyCopy {
     finished: bool,
     written: u64,
     /// Everything to be written so far is still in `front`.
-    is_all_in_front: bool,
+    is_replayable: bool,
     failed: Option<CopyError>,
-    /// An error of the source after bytes that are not processed yet and may complete the body. It
+    /// An error that the source reported after bytes that may complete the body. It
     /// is stored because a socket reports an error only once.
     source_error: Option<io::Error>,
 }
 
-/// Framing of the body as written, relative to the framing as read.
+/// Framing of the body for the sink, relative to the framing from the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// As it was read: the same length, or the same chunks (each validated, trailers filtered).
@@ -96,20 +96,20 @@ impl BodyCopy {
             tail: Vec::new(),
             tail_sent: 0,
             size: Scratch::SMALL,
-            starved: false,
+            needs_more_input: false,
             unflushed: false,
             accepted: 0,
             backlog: Backlog::new(visitor),
             written: 0,
-            is_all_in_front: true,
+            is_replayable: true,
             failed: None,
             source_error: None,
         };
-        while !copy.finished && !copy.starved && !source.unread().is_empty() {
+        while !copy.finished && !copy.needs_more_input && !source.unread().is_empty() {
             if copy.front.len() >= Scratch::SMALL {
                 break;
             }
-            if let Err(error) = copy.join_unread(source) {
+            if let Err(error) = copy.take_unread(source) {
                 copy.failed = Some(CopyError::Source(error));
                 break;
             }
@@ -134,7 +134,7 @@ impl BodyCopy {
     /// be sent again.
     pub(crate) fn into_complete_message(mut self) -> Option<Vec<u8>> {
         self.front.append(&mut self.tail);
-        (self.is_all_in_front && self.finished).then_some(self.front)
+        (self.is_replayable && self.finished).then_some(self.front)
     }
 
     /// Copies as much as possible. Ready when the whole body is written and flushed.
@@ -148,7 +148,7 @@ impl BodyCopy {
             let before = self.written;
             if self.poll_sink(cx, sink)?.is_pending() {
                 // Bytes that wait for the sink count against the memory limit of the process.
-                let buffer = self.buffer.as_ref().map_or(0, |held| held.bytes.len());
+                let buffer = self.buffer.as_ref().map_or(0, |buffer| buffer.bytes.len());
                 let waits = buffer + self.front.len() + self.accepted;
                 let progress = self.written != before;
                 let waiting = self.backlog.wait(cx, waits, progress);
@@ -219,11 +219,14 @@ impl BodyCopy {
             self.unflushed = true;
             self.written += sent as u64;
         }
-        if let Some(held) = &mut self.buffer {
-            while held.start < held.end {
-                let rest = held.bytes.get(held.start..held.end).unwrap_or_default();
+        if let Some(buffer) = &mut self.buffer {
+            while buffer.start < buffer.end {
+                let rest = buffer
+                    .bytes
+                    .get(buffer.start..buffer.end)
+                    .unwrap_or_default();
                 let sent = ready!(poll_some(cx, sink, rest))?;
-                held.start += sent;
+                buffer.start += sent;
                 self.unflushed = true;
                 self.written += sent as u64;
             }
@@ -245,23 +248,23 @@ impl BodyCopy {
         cx: &mut Context<'_>,
         source: &mut BufferedStream<R>,
     ) -> io::Result<Poll<()>> {
-        self.is_all_in_front = false;
+        self.is_replayable = false;
         if !self.front.is_empty() {
             self.front = Vec::new();
             self.front_sent = 0;
         }
-        if !self.starved && !source.unread().is_empty() {
-            self.join_unread(source)?;
+        if !self.needs_more_input && !source.unread().is_empty() {
+            self.take_unread(source)?;
             return Ok(Poll::Ready(()));
         }
         if let Some(error) = self.source_error.take() {
             return Err(error);
         }
-        if self.starved {
-            // A piece of framing arrived in parts. It is small, so the source collects it.
+        if self.needs_more_input {
+            // A chunk size or trailer section is incomplete. It is small, so the source buffers it.
             return match source.poll_more(cx)? {
                 Poll::Ready(true) => {
-                    self.starved = false;
+                    self.needs_more_input = false;
                     Ok(Poll::Ready(()))
                 }
                 Poll::Ready(false) => self.end_of_source().map(Poll::Ready),
@@ -272,7 +275,7 @@ impl BodyCopy {
     }
 
     /// Moves unread bytes of the source into `front`.
-    fn join_unread<R: Stream>(&mut self, source: &mut BufferedStream<R>) -> io::Result<()> {
+    fn take_unread<R: Stream>(&mut self, source: &mut BufferedStream<R>) -> io::Result<()> {
         let unread = source.unread();
         let consumed = if self.framing == Framing::Same {
             let step = self.reader.advance_verbatim(unread).map_err(invalid)?;
@@ -294,7 +297,7 @@ impl BodyCopy {
             self.on_state(&step.state, unread)?;
             step.consumed
         };
-        self.starved = consumed == 0 && !self.finished;
+        self.needs_more_input = consumed == 0 && !self.finished;
         source.consume(consumed);
         Ok(())
     }
@@ -345,7 +348,7 @@ impl BodyCopy {
         if read > 0 {
             self.process_read(bytes, start, read, source)?;
         }
-        // Unread bytes are processed first. The end of the stream is seen again after them.
+        // Unread bytes are processed first. The next read then reports the end of the stream again.
         if ended
             && !self.finished
             && source.unread().is_empty()
@@ -356,7 +359,7 @@ impl BodyCopy {
         Ok(Poll::Ready(()))
     }
 
-    /// Validates `read` bytes at `start` and keeps those that are to be written.
+    /// Validates `read` new bytes at `start`, and stores those that have to be written.
     fn process_read<R: Stream>(
         &mut self,
         mut bytes: Scratch,
@@ -375,7 +378,7 @@ impl BodyCopy {
         self.on_state(&state, new_bytes)?;
         if consumed < read {
             source.append(new_bytes.get(consumed..).unwrap_or_default());
-            self.starved = consumed == 0 && !self.finished;
+            self.needs_more_input = consumed == 0 && !self.finished;
         }
         let (mut start, mut end) = (start + from, start + to);
         let chunk = NonZeroUsize::new(end.saturating_sub(start));

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use transport::memory::Source;
 use types::problem::Problem;
 
-use super::{ConnectionState, Request, Visitor};
+use super::{NextStep, Request, Visitor};
 use crate::agents::OpenError;
 use crate::edge::access_record::Outcome;
 use crate::edge::headers::forwarding::{add_timing, write_interim, write_response};
@@ -28,11 +28,11 @@ pub(in crate::edge) const MAX_INTERIM: usize = 16;
 pub(in crate::edge) const UNEXPECTED_UPGRADE: &str = "the service changed protocols unasked";
 
 /// Serves one request completely.
-pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> ConnectionState {
+pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> NextStep {
     let started = Instant::now();
-    let mut fresh = false;
+    let mut bypass_pool = false;
     loop {
-        let connected = connect(visitor, &request, fresh).await;
+        let connected = connect(visitor, &request, bypass_pool).await;
         let connection = match connected {
             Ok(connection) => connection,
             Err(error) => {
@@ -70,10 +70,10 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
                 request.body = http1::BodyLength::Empty;
                 // The request is retried once on a new connection to the same agent. After a second
                 // failure another agent is tried.
-                if !fresh {
-                    fresh = true;
+                if !bypass_pool {
+                    bypass_pool = true;
                 } else if request.fail_over(&visitor.worker) {
-                    fresh = false;
+                    bypass_pool = false;
                 } else {
                     request.record.set_failure(reason);
                     return refuse(visitor, request, &Problem::upstream_unreachable()).await;
@@ -86,26 +86,26 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
 async fn connect(
     visitor: &Visitor,
     request: &Request,
-    fresh: bool,
+    bypass_pool: bool,
 ) -> Result<Connection, ConnectError> {
     let (worker, tunnel) = (&visitor.worker, &request.admitted.tunnel);
     if request.admitted.upgrade.is_some() {
         let io = upstream::connect_http1(worker, tunnel, visitor.connection.source).await?;
         return Ok(Connection::Http1(io));
     }
-    upstream::connect(worker, tunnel, visitor.connection.source, fresh).await
+    upstream::connect(worker, tunnel, visitor.connection.source, bypass_pool).await
 }
 
-/// Responds in place of the service.
+/// Sends an error response of the edge.
 pub(in crate::edge) async fn refuse(
     visitor: &mut Visitor,
     mut request: Request,
     problem: &Problem,
-) -> ConnectionState {
+) -> NextStep {
     let answer = request
         .record
         .problem_answer(problem, request.admitted.error_format);
-    // The body may be half read, so the start of the next request is unknown.
+    // A part of the body may be unread, so the start of the next request is unknown.
     let bodiless = BodyReader::from(request.body).is_done();
     let keep_alive = request.response_format.keep_alive && bodiless;
     visitor
@@ -151,7 +151,7 @@ enum UploadState {
 
 /// Result of a request on one connection to a service.
 pub(in crate::edge) enum ExchangeOutcome {
-    Next(ConnectionState),
+    Next(NextStep),
     Upgraded(Http1, Vec<u8>),
     Refused(Problem),
     /// The agent reports that no service received the request. Contains the whole request and the
@@ -188,12 +188,12 @@ impl<'v> Exchange<'v> {
         let head = std::mem::take(&mut request.admitted.head);
         let reader = BodyReader::from(request.body);
         let source = Source::from(visitor.connection.source);
-        let up = BodyCopy::new(source, head, reader, Framing::Same, &mut visitor.io);
+        let upload = BodyCopy::new(source, head, reader, Framing::Same, &mut visitor.io);
         Self {
             visitor,
             request,
             upstream,
-            upload: up,
+            upload,
             upload_state: UploadState::Sending,
             scanned: 0,
             interim_count: 0,
@@ -217,12 +217,12 @@ impl<'v> Exchange<'v> {
         match waiting.await {
             Some(HeadOutcome::Final(response)) => self.respond(response).await,
             Some(HeadOutcome::Upgraded(head)) => ExchangeOutcome::Upgraded(self.upstream, head),
-            Some(HeadOutcome::VisitorGone) => ExchangeOutcome::Next(ConnectionState::Abort),
+            Some(HeadOutcome::VisitorGone) => ExchangeOutcome::Next(NextStep::Abort),
             Some(HeadOutcome::InvalidHead(reason)) => {
                 self.request.record.set_failure(reason);
                 ExchangeOutcome::Refused(Problem::upstream_unreachable())
             }
-            Some(HeadOutcome::ConnectionFailed(reason)) => self.broken(reason),
+            Some(HeadOutcome::ConnectionFailed(reason)) => self.on_connection_failed(reason),
             None => {
                 self.request.record.set_failure("no answer in time");
                 ExchangeOutcome::Refused(Problem::upstream_timeout())
@@ -233,7 +233,7 @@ impl<'v> Exchange<'v> {
     /// Handles a connection that closed before the response head. The request is sent again only if
     /// that cannot execute it twice: nothing was received, the method is idempotent, and the whole
     /// request is still in memory.
-    fn broken(self, reason: String) -> ExchangeOutcome {
+    fn on_connection_failed(self, reason: String) -> ExchangeOutcome {
         let refusal = self
             .upstream
             .io
@@ -242,7 +242,7 @@ impl<'v> Exchange<'v> {
         let silent = self.upstream.unread().is_empty() && self.interim_count == 0;
         let tunnel = &self.request.admitted.tunnel;
         if let Some(refusal) = refusal {
-            tunnel.health.failed();
+            tunnel.health.record_failure();
             if let Some(whole) = self.upload.into_complete_message() {
                 return ExchangeOutcome::NotForwarded(whole, refusal);
             }
@@ -405,21 +405,21 @@ impl<'v> Exchange<'v> {
 
     /// Sends the response, while the rest of the request is still being sent.
     async fn respond(mut self, response: Response) -> ExchangeOutcome {
-        self.request.admitted.tunnel.health.served();
+        self.request.admitted.tunnel.health.record_success();
         self.request.record.mark_first_byte();
         let reader = BodyReader::from(response.body);
         let source = Source::from(self.visitor.connection.source);
         let Response { head, framing, .. } = response;
-        let mut down = BodyCopy::new(source, head, reader, framing, &mut self.upstream);
+        let mut download = BodyCopy::new(source, head, reader, framing, &mut self.upstream);
         let copying = poll_fn(|cx| {
             // A visitor that aborts its request still gets the response in progress.
             if self.poll_upload(cx).is_err() {
                 self.upload_state = UploadState::Refused;
             }
-            let copied = down.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
+            let copied = download.poll(cx, &mut self.upstream, &mut self.visitor.io.io);
             self.request
                 .record
-                .set_bytes(self.upload.written(), down.written());
+                .set_bytes(self.upload.written(), download.written());
             if copied.is_pending()
                 && self.upload_state == UploadState::Sent
                 && self.visitor.poll_hang_up(cx).is_ready()
@@ -438,18 +438,18 @@ impl<'v> Exchange<'v> {
                     upstream::keep(&self.visitor.worker, tunnel, self.upstream);
                 }
                 let next = if sent && response.keep_alive {
-                    ConnectionState::Request
+                    NextStep::Request
                 } else {
-                    ConnectionState::Close
+                    NextStep::Close
                 };
                 ExchangeOutcome::Next(next)
             }
-            Err(CopyError::Sink) => ExchangeOutcome::Next(ConnectionState::Abort),
+            Err(CopyError::Sink) => ExchangeOutcome::Next(NextStep::Abort),
             Err(CopyError::Source(error)) => {
                 // The connection is aborted so that the visitor does not mistake the partial
                 // response for a complete one.
                 self.request.record.set_failure(error.to_string());
-                ExchangeOutcome::Next(ConnectionState::Abort)
+                ExchangeOutcome::Next(NextStep::Abort)
             }
         }
     }

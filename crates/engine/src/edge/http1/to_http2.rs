@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::PollSender;
 use types::problem::Problem;
 
-use super::{ConnectionState, Request, Visitor};
+use super::{NextStep, Request, Visitor};
 use crate::edge::access_record::Outcome;
 use crate::edge::headers::forwarding::add_timing;
 use crate::edge::headers::trailers;
@@ -39,10 +39,7 @@ pub(in crate::edge) async fn run(
     http2: Http2,
     started: Instant,
 ) -> ExchangeOutcome {
-    let Http2 {
-        mut send,
-        permit: turn,
-    } = http2;
+    let Http2 { mut send, permit } = http2;
     let reader = BodyReader::from(request.body);
     let has_body = !reader.is_done();
     let (body, mut upload) = if has_body {
@@ -57,17 +54,17 @@ pub(in crate::edge) async fn run(
     };
     let forward = &request.admitted;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let (body, moved) = CountingBody::new(body);
+    let (body, upload_counter) = CountingBody::new(body);
     let Some(outgoing) = translate::request(&forward.head, tls, forward.accepts_trailers, body)
     else {
         return ExchangeOutcome::Refused(Problem::upstream_unreachable());
     };
-    request.record.set_upload_counter(moved.clone());
+    request.record.set_upload_counter(upload_counter.clone());
     // The library does not report interim responses of the service, so the edge itself sends
     // `100 Continue`. It is not sent if the connection to the service has failed.
     let awaited = request.expects_continue && !upload.is_whole() && visitor.io.unread().is_empty();
     if awaited && send.ready().await.is_ok() && visitor.send_continue().await.is_err() {
-        return ExchangeOutcome::Next(ConnectionState::Abort);
+        return ExchangeOutcome::Next(NextStep::Abort);
     }
     let period = ResponseTimeout::from_config(&visitor.worker.core.config);
     let answering = async {
@@ -84,7 +81,7 @@ pub(in crate::edge) async fn run(
             Poll::Pending => Poll::Pending,
         };
         request.record.add_sent_bytes(0);
-        (answer, moved.progress())
+        (answer, upload_counter.progress())
     });
     let answered = answered.await;
     if upload.is_whole() {
@@ -93,7 +90,7 @@ pub(in crate::edge) async fn run(
     }
     match answered {
         Some(Some(Ok(response))) => {
-            turn.mark_answered();
+            permit.mark_answered();
             ExchangeOutcome::Next(respond(visitor, request, response, upload).await)
         }
         Some(Some(Err(error))) => {
@@ -101,13 +98,13 @@ pub(in crate::edge) async fn run(
             if request.admitted.idempotent && !has_body {
                 return ExchangeOutcome::Retry(std::mem::take(&mut request.admitted.head), reason);
             }
-            request.admitted.tunnel.health.failed();
+            request.admitted.tunnel.health.record_failure();
             request.record.set_failure(reason);
             ExchangeOutcome::Refused(Problem::upstream_unreachable())
         }
-        Some(None) => ExchangeOutcome::Next(ConnectionState::Abort),
+        Some(None) => ExchangeOutcome::Next(NextStep::Abort),
         None => {
-            upstream::discard_http2(&visitor.worker, &request.admitted.tunnel, &turn);
+            upstream::discard_http2(&visitor.worker, &request.admitted.tunnel, &permit);
             request.record.set_failure("no answer in time");
             ExchangeOutcome::Refused(Problem::upstream_timeout())
         }
@@ -119,7 +116,7 @@ enum UploadState {
     Sending(Upload),
     /// The whole body has been read, so the next request starts after it.
     Complete,
-    /// The service accepts no more of the body. The remaining bytes are not a request.
+    /// The service accepts no more of the body. Its remaining bytes are not a new request.
     Unwanted,
 }
 
@@ -132,7 +129,7 @@ struct Upload {
 enum BodyProgress {
     Piece,
     Last,
-    Pending,
+    Unwanted,
 }
 
 impl UploadState {
@@ -155,7 +152,7 @@ impl UploadState {
             match upload.poll(cx, visitor) {
                 Poll::Ready(Ok(BodyProgress::Piece)) => {}
                 Poll::Ready(Ok(BodyProgress::Last)) => *self = Self::Complete,
-                Poll::Ready(Ok(BodyProgress::Pending)) => *self = Self::Unwanted,
+                Poll::Ready(Ok(BodyProgress::Unwanted)) => *self = Self::Unwanted,
                 Poll::Ready(Err(())) => {
                     *self = Self::Unwanted;
                     return Err(());
@@ -176,7 +173,7 @@ impl Upload {
     ) -> Poll<Result<BodyProgress, ()>> {
         if ready!(self.sender.poll_reserve(cx)).is_err() {
             // The service reset the stream. Its response has the reason.
-            return Poll::Ready(Ok(BodyProgress::Pending));
+            return Poll::Ready(Ok(BodyProgress::Unwanted));
         }
         let unread = visitor.io.unread();
         let step = self.reader.advance(unread).map_err(drop)?;
@@ -186,7 +183,7 @@ impl Upload {
             visitor.io.consume(step.consumed);
             let sent = self.sender.send_item(BodyFrame::Data(data));
             return Poll::Ready(Ok(
-                sent.map_or(BodyProgress::Pending, |()| BodyProgress::Piece)
+                sent.map_or(BodyProgress::Unwanted, |()| BodyProgress::Piece)
             ));
         }
         visitor.io.consume(step.consumed);
@@ -208,8 +205,8 @@ async fn respond(
     request: &mut Request,
     response: Response<Incoming>,
     mut upload: UploadState,
-) -> ConnectionState {
-    request.admitted.tunnel.health.served();
+) -> NextStep {
+    request.admitted.tunnel.health.record_success();
     let record = &mut request.record;
     record.mark_first_byte();
     record.set_status(response.status().as_u16());
@@ -243,15 +240,15 @@ async fn respond(
         Ok(()) => {
             record.set_outcome(Outcome::Served);
             if upload.is_whole() && keep_alive {
-                ConnectionState::Request
+                NextStep::Request
             } else {
-                ConnectionState::Close
+                NextStep::Close
             }
         }
-        Err(ExchangeError::Visitor) => ConnectionState::Abort,
+        Err(ExchangeError::Visitor) => NextStep::Abort,
         Err(ExchangeError::Service(error)) => {
             record.set_failure(error.to_string());
-            ConnectionState::Abort
+            NextStep::Abort
         }
     }
 }
@@ -335,7 +332,7 @@ impl Download {
                 if self.framing != Some(Framing::Chunks) {
                     return;
                 }
-                trailers::write(&mut self.out, &fields);
+                trailers::write_last_chunk(&mut self.out, &fields);
             }
         }
     }

@@ -5,12 +5,12 @@ use http1::{FieldKind, FieldValue, Protocol, ResponseHead};
 use tokio::io::AsyncWriteExt;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use super::{ConnectionState, Request, Visitor};
+use super::{NextStep, Request, Visitor};
 use crate::edge::access_record::Outcome;
 use crate::edge::raw;
 use crate::edge::upstream::Http1;
 
-/// An upgrade that the edge requested from a service. The edge checks nothing more after a 101
+/// An upgrade that the edge requested from a service. The edge parses nothing after a 101
 /// response, so the response must belong to this request.
 #[derive(Clone, Debug)]
 pub(crate) struct Upgrade {
@@ -51,9 +51,9 @@ impl Upgrade {
     /// The response does not belong to the request for this upgrade.
     pub(in crate::edge) fn check(&self, head: &ResponseHead<'_>) -> Result<(), &'static str> {
         let protocol = head.upgrade.and_then(http1::Protocols::only);
-        let is_asked =
+        let is_requested =
             |protocol: Protocol<'_>| protocol.as_str().eq_ignore_ascii_case(&self.protocol);
-        if !protocol.is_some_and(is_asked) {
+        if !protocol.is_some_and(is_requested) {
             return Err("the service changed to another protocol than it was asked for");
         }
         let Some(expected) = &self.accept else {
@@ -75,8 +75,8 @@ pub(in crate::edge) async fn run(
     mut request: Request,
     mut upstream: Http1,
     mut head: Vec<u8>,
-) -> ConnectionState {
-    // After the upgrade only the two peers can judge pauses, so the stall limit is lifted.
+) -> NextStep {
+    // An upgraded connection may be silent for any time, so the stall limit ends here.
     visitor.io.io.get_ref().0.limit_stall(None);
     let record = &mut request.record;
     record.mark_first_byte();
@@ -97,11 +97,11 @@ pub(in crate::edge) async fn run(
     match joined.await {
         Ok(()) => {
             request.record.set_outcome(Outcome::Served);
-            ConnectionState::Close
+            NextStep::Close
         }
         Err(error) => {
             request.record.set_failure(error.to_string());
-            ConnectionState::Abort
+            NextStep::Abort
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) enum BodyFrame {
     End,
 }
 
-/// A body that counts what was sent of it.
+/// A body that counts its frames and bytes when they are sent.
 #[derive(Debug)]
 pub(crate) struct CountingBody {
     body: RequestBody,

@@ -19,7 +19,7 @@ use types::problem::Problem;
 
 use self::answer::{ResponseError, ResponseReader, UpstreamResponse};
 pub(in crate::edge) use self::download::DownstreamBody;
-use self::download::{Http2Body, ServiceBody};
+use self::download::{Http1Body, Http2Body};
 use self::upload::Upload;
 use super::refusal;
 use crate::core::Worker;
@@ -54,9 +54,10 @@ pub(in crate::edge) async fn run(
     let started = Instant::now();
     let period = ResponseTimeout::from_config(&worker.core.config);
     let mut upload = Upload::new(forward.head.clone(), body, length);
-    let mut fresh = false;
+    let mut bypass_pool = false;
     loop {
-        let connection = match upstream::connect(worker, &forward.tunnel, source, fresh).await {
+        let connection = match upstream::connect(worker, &forward.tunnel, source, bypass_pool).await
+        {
             Ok(connection) => connection,
             Err(error) => {
                 if forward.fail_over(&worker.core, &mut record) {
@@ -75,21 +76,23 @@ pub(in crate::edge) async fn run(
                 let response =
                     send_http2(worker, &forward, body, http2, started, &mut record).await;
                 let reason = match response {
-                    Ok((response, turn)) => return respond_http2(&forward, response, turn, record),
+                    Ok((response, permit)) => {
+                        return respond_http2(&forward, response, permit, record);
+                    }
                     Err(ResponseHeadError::Refused(problem)) => {
                         return refuse(&forward, record, &problem);
                     }
                     Err(ResponseHeadError::ConnectionFailed(reason)) => reason,
                 };
-                if may_retry && !fresh {
-                    fresh = true;
+                if may_retry && !bypass_pool {
+                    bypass_pool = true;
                     continue;
                 }
                 if may_retry && forward.fail_over(&worker.core, &mut record) {
-                    fresh = false;
+                    bypass_pool = false;
                     continue;
                 }
-                forward.tunnel.health.failed();
+                forward.tunnel.health.record_failure();
                 record.set_failure(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
@@ -113,16 +116,16 @@ pub(in crate::edge) async fn run(
                     .io
                     .refusal()
                     .map(|refusal| refusal.text().to_owned());
-                // A repetition is safe: the agent reports that no service got the request, or the
+                // A retry is safe: the agent reports that no service received the request, or the
                 // request is idempotent.
                 let may_retry = refused.is_some() || forward.idempotent;
                 if may_retry && upload.rewind() {
-                    if !fresh && refused.is_none() {
-                        fresh = true;
+                    if !bypass_pool && refused.is_none() {
+                        bypass_pool = true;
                         continue;
                     }
                     if forward.fail_over(&worker.core, &mut record) {
-                        fresh = false;
+                        bypass_pool = false;
                         continue;
                     }
                 }
@@ -171,12 +174,10 @@ async fn send_http2(
     started: Instant,
     record: &mut AccessRecord,
 ) -> Result<(Response<Incoming>, StreamPermit), ResponseHeadError> {
-    let Http2 {
-        mut send,
-        permit: turn,
-    } = http2;
+    let Http2 { mut send, permit } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
-    let (body, moved) = CountingBody::new(body.map_or(RequestBody::Empty, RequestBody::Http2));
+    let (body, upload_counter) =
+        CountingBody::new(body.map_or(RequestBody::Empty, RequestBody::Http2));
     let Some(request) = translate::request(&forward.head, tls, forward.accepts_trailers, body)
     else {
         return Err(ResponseHeadError::Refused(Problem::upstream_unreachable()));
@@ -187,20 +188,22 @@ async fn send_http2(
     };
     tokio::pin!(answering);
     let period = ResponseTimeout::from_config(&worker.core.config);
-    record.set_upload_counter(moved.clone());
+    record.set_upload_counter(upload_counter.clone());
     let answering = await_with_timeout(started, period, |cx| {
         record.add_sent_bytes(0);
-        (answering.as_mut().poll(cx), moved.progress())
+        (answering.as_mut().poll(cx), upload_counter.progress())
     });
     match answering.await {
         Some(Ok(response)) => {
-            turn.mark_answered();
-            Ok((response, turn))
+            permit.mark_answered();
+            Ok((response, permit))
         }
-        Some(Err(_)) if moved.is_broken() => Err(ResponseHeadError::Refused(Problem::conflict())),
+        Some(Err(_)) if upload_counter.is_broken() => {
+            Err(ResponseHeadError::Refused(Problem::conflict()))
+        }
         Some(Err(error)) => Err(ResponseHeadError::ConnectionFailed(error.to_string())),
         None => {
-            upstream::discard_http2(worker, &forward.tunnel, &turn);
+            upstream::discard_http2(worker, &forward.tunnel, &permit);
             record.set_failure("no answer in time");
             Err(ResponseHeadError::Refused(Problem::upstream_timeout()))
         }
@@ -211,10 +214,10 @@ async fn send_http2(
 fn respond_http2(
     forward: &AdmittedRequest,
     response: Response<Incoming>,
-    turn: StreamPermit,
+    permit: StreamPermit,
     mut record: AccessRecord,
 ) -> Response<DownstreamBody> {
-    forward.tunnel.health.served();
+    forward.tunnel.health.record_success();
     record.mark_first_byte();
     record.set_status(response.status().as_u16());
     if response.body().is_end_stream() {
@@ -230,12 +233,12 @@ fn respond_http2(
             body,
             record,
             bytes: 0,
-            _turn: turn,
+            _permit: permit,
         })),
     )
 }
 
-/// Serves an extended CONNECT (RFC 8441). It is an upgrade on the service's connection and a stream
+/// Serves an extended CONNECT (RFC 8441): an upgrade on the service's connection, and a stream
 /// on the visitor's.
 #[expect(
     clippy::too_many_lines,
@@ -296,7 +299,7 @@ pub(in crate::edge) async fn upgrade(
     }
     if !answer.upgraded {
         // The service refused the upgrade. The visitor gets its response like any other.
-        let upload = Upload::none();
+        let upload = Upload::already_sent();
         // Other requests of the tunnel may use another HTTP version with this service.
         answer.reusable = false;
         return respond(worker, &forward, answer, upstream, upload, record);
@@ -357,12 +360,12 @@ fn respond(
         record.set_failure("the service changed protocols unasked");
         return refuse(forward, record, &Problem::upstream_unreachable());
     }
-    forward.tunnel.health.served();
+    forward.tunnel.health.record_success();
     record.mark_first_byte();
     record.set_status(answer.response.status().as_u16());
     let mut response = answer.response;
     add_timing(forward.server_timing, &record, response.headers_mut());
-    let body = ServiceBody::new(
+    let body = Http1Body::new(
         worker,
         forward.tunnel.view.id,
         (BodyReader::from(answer.body), answer.reusable),

@@ -1,7 +1,7 @@
 //! Time limit for HTTP/2 visitors that do not read a response.
 //!
 //! HTTP/2 has a flow-control window for each stream, so one stream can stall on a busy connection.
-//! The library polls a response body for the next frame after it has sent the previous one. So a
+//! The library polls a response body for the next frame after it sent the previous one. So a
 //! stream waits for its visitor from the time when the body returned a frame until the next poll.
 //! The body records its polls in a thread-local, and the wrapper around the library's task measures
 //! the time. No type can connect the two: the library builds the task of a stream itself, before
@@ -33,7 +33,7 @@ struct StreamTask<F> {
     task: Pin<Box<F>>,
     limit: Duration,
     /// Start of the current wait for the visitor.
-    since: Option<Instant>,
+    waiting_since: Option<Instant>,
     /// Revocation signal of the visit, once there is a response.
     signal: Option<Arc<RevocationSignal>>,
     /// Timer, created when the stream first waits.
@@ -64,7 +64,7 @@ pub(in crate::edge) fn record_body_poll<T>(polled: &Poll<T>) {
     });
 }
 
-/// Sets the signal that ends the stream which this thread polls. It is called when the response
+/// Sets the revocation signal of the stream that this thread polls. It is called when the response
 /// starts.
 pub(in crate::edge) fn set_revocation_signal(signal: Option<Arc<RevocationSignal>>) {
     REVOCATION.set(signal);
@@ -85,7 +85,7 @@ where
         tokio::spawn(StreamTask {
             task: Box::pin(task),
             limit: self.limit,
-            since: None,
+            waiting_since: None,
             signal: None,
             timer: None,
         });
@@ -97,7 +97,7 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         LAST_BODY_POLL.set(LastBodyPoll::NotPolled);
-        // Removes the signal of a response that is not sent by such a task.
+        // Removes a signal that was set outside of a stream task.
         REVOCATION.set(None);
         if self.task.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
@@ -112,10 +112,10 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
         }
         match LAST_BODY_POLL.get() {
             LastBodyPoll::NotPolled => {}
-            LastBodyPoll::Ready => self.since = Some(Instant::now()),
-            LastBodyPoll::Pending => self.since = None,
+            LastBodyPoll::Ready => self.waiting_since = Some(Instant::now()),
+            LastBodyPoll::Pending => self.waiting_since = None,
         }
-        let Some(since) = self.since else {
+        let Some(since) = self.waiting_since else {
             return Poll::Pending;
         };
         let deadline = since + self.limit;
@@ -123,7 +123,7 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
             .timer
             .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         loop {
-            // A timer of an earlier wait fires early. It is only then set to the new deadline.
+            // The timer may still have the deadline of an earlier wait. It is reset when it fires.
             ready!(timer.as_mut().poll(cx));
             if deadline <= Instant::now() {
                 return Poll::Ready(());
@@ -146,7 +146,7 @@ mod tests {
         let stream = StreamTask {
             task: Box::pin(task),
             limit: LIMIT,
-            since: None,
+            waiting_since: None,
             signal: None,
             timer: None,
         };
@@ -194,7 +194,7 @@ mod tests {
             let revoking = Arc::clone(&signal);
             tokio::spawn(async move {
                 tokio::time::sleep(LIMIT / 10).await;
-                revoking.now();
+                revoking.revoke();
             });
             let mut unsent = Some(signal);
             let task = poll_fn(move |_| {

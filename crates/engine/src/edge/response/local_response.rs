@@ -42,23 +42,23 @@ impl Answer {
             body,
         };
         if let Some(challenge) = problem.www_authenticate(None) {
-            answer = answer.with(WWW_AUTHENTICATE, challenge);
+            answer = answer.with_header(WWW_AUTHENTICATE, challenge);
         }
         if let Some(seconds) = problem.retry_after {
-            answer = answer.with(RETRY_AFTER, seconds.to_string());
+            answer = answer.with_header(RETRY_AFTER, seconds.to_string());
         }
         if let Some(methods) = problem.allow {
-            answer = answer.with(ALLOW, methods);
+            answer = answer.with_header(ALLOW, methods);
         }
         if let Some(reference) = &problem.reference {
-            answer = answer.with(REFERENCE, reference.as_str());
+            answer = answer.with_header(REFERENCE, reference.as_str());
         }
         if problem.status == UPGRADE_REQUIRED {
             // RFC 6455, 4.4.
-            answer = answer.with(SEC_WEBSOCKET_VERSION, "13");
+            answer = answer.with_header(SEC_WEBSOCKET_VERSION, "13");
         }
         if let Some(policy) = policy {
-            answer = answer.with(CONTENT_SECURITY_POLICY, policy);
+            answer = answer.with_header(CONTENT_SECURITY_POLICY, policy);
         }
         answer
     }
@@ -71,17 +71,17 @@ impl Answer {
             body: page.html,
         };
         answer
-            .with(CONTENT_SECURITY_POLICY, page.policy)
+            .with_header(CONTENT_SECURITY_POLICY, page.policy)
             // With `no-referrer`, browsers would send `Origin: null` with forms.
-            .with(REFERRER_POLICY, "same-origin")
+            .with_header(REFERRER_POLICY, "same-origin")
     }
 
     /// Redirects a browser. The next request is a `GET`.
     pub(crate) fn redirect(status: u16, location: String) -> Self {
         Self::empty(status)
-            .with(LOCATION, location)
+            .with_header(LOCATION, location)
             // Addresses of the edge may contain codes, which must not leak in `Referer`.
-            .with(REFERRER_POLICY, "no-referrer")
+            .with_header(REFERRER_POLICY, "no-referrer")
     }
 
     /// A JSON response.
@@ -110,7 +110,11 @@ impl Answer {
 
     /// Adds a header field. A value that a field cannot carry is left out.
     #[must_use]
-    pub(crate) fn with(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
+    pub(crate) fn with_header(
+        mut self,
+        name: HeaderName,
+        value: impl TryInto<HeaderValue>,
+    ) -> Self {
         if let Ok(value) = value.try_into() {
             self.fields.push((name, value));
         }

@@ -36,14 +36,14 @@ impl RevocationSignal {
         }
     }
 
-    pub(in crate::edge) fn now(&self) {
+    pub(in crate::edge) fn revoke(&self) {
         self.is_revoked.store(true, Ordering::Release);
         self.waker.wake();
         self.stream_waker.wake();
     }
 }
 
-/// Waits until the visit is revoked. Without a signal it never returns. Cancel safe.
+/// Waits until the visit is revoked. Without a signal it waits forever. Cancel safe.
 pub(crate) async fn revoked(signal: Option<&RevocationSignal>) {
     match signal {
         Some(signal) => std::future::poll_fn(|cx| signal.poll(cx)).await,

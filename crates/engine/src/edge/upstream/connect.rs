@@ -32,15 +32,15 @@ pub(crate) enum ConnectError {
 }
 
 /// Gets a connection for a request of a visitor at `source`: from the pool, or a new one if the
-/// pool has none or `fresh` is set. Cancel safe.
+/// pool has none or `bypass_pool` is set. Cancel safe.
 pub(crate) async fn connect(
     worker: &Worker,
     tunnel: &Arc<LiveTunnel<Agent>>,
     source: IpAddr,
-    fresh: bool,
+    bypass_pool: bool,
 ) -> Result<Connection, ConnectError> {
     let id = tunnel.view.id;
-    if !fresh && let Some(connection) = worker.upstreams.lock().take(id) {
+    if !bypass_pool && let Some(connection) = worker.upstreams.lock().take(id) {
         return Ok(connection);
     }
     open(
@@ -112,7 +112,7 @@ async fn open(
         // Many requests share an HTTP/2 connection.
         Purpose::Shared
     } else if tunnel.view.properties.upstream_tls == Some(true) {
-        // The connection may become HTTP/2, and inside TLS the turns of an exchange are not
+        // The connection may become HTTP/2, and the requests and responses inside TLS are not
         // visible.
         Purpose::Bytes
     } else {
@@ -153,7 +153,7 @@ async fn open_stream(
         let tunnels = worker.core.live.tunnels_of(&tunnel.view.client_id);
         let workers = worker.core.workers().iter();
         let idle: Vec<Http1> = workers
-            .flat_map(|worker| worker.upstreams.lock().clear(&tunnels))
+            .flat_map(|worker| worker.upstreams.lock().drain_http1(&tunnels))
             .collect();
         if !idle.is_empty() {
             drop(idle);
@@ -168,7 +168,7 @@ async fn open_stream(
 pub(in crate::edge) fn discard_http2(
     worker: &Worker,
     tunnel: &LiveTunnel<Agent>,
-    turn: &StreamPermit,
+    permit: &StreamPermit,
 ) {
-    worker.upstreams.lock().remove_http2(tunnel.view.id, turn);
+    worker.upstreams.lock().remove_http2(tunnel.view.id, permit);
 }

@@ -29,8 +29,8 @@ pub(crate) struct StreamLimit {
     response_received: Notify,
 }
 
-/// Limit of requests that share a connection, even if the service allows more. Each of them gets
-/// its part of the window of the connection.
+/// Limit of requests that share a connection, even if the service allows more. They share the
+/// flow-control window of the connection.
 pub(super) const MAX_CONCURRENT_STREAMS: usize = 32;
 
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl SharedHttp2 {
             return None;
         }
         self.last_used = Instant::now();
-        let (send, turn) = (self.send.clone(), StreamPermit::take(&self.limit));
-        Some(Http2 { send, permit: turn })
+        let (send, permit) = (self.send.clone(), StreamPermit::take(&self.limit));
+        Some(Http2 { send, permit })
     }
 }
 

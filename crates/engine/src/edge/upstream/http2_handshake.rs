@@ -40,7 +40,7 @@ pub(super) async fn connect(
         .map_err(|_| ConnectError::Deadline)?
         .map_err(ConnectError::Http2)?;
     let load = StreamLimit::unknown();
-    let turn = StreamPermit::take(&load);
+    let permit = StreamPermit::take(&load);
     // The task ends when the last sender is dropped. Every exchange gets and reports an error of
     // the connection itself.
     let limit = Arc::clone(&load);
@@ -51,8 +51,8 @@ pub(super) async fn connect(
                 _ended = &mut connection => return,
                 () = limit.answered() => {}
             }
-            let most = connection.current_max_send_streams();
-            limit.set(most);
+            let max = connection.current_max_send_streams();
+            limit.set(max);
         }
     });
     let shared = SharedHttp2 {
@@ -66,5 +66,5 @@ pub(super) async fn connect(
         upstreams.share(tunnel, shared);
     }
     drop(upstreams);
-    Ok(Http2 { send, permit: turn })
+    Ok(Http2 { send, permit })
 }

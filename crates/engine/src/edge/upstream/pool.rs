@@ -19,7 +19,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 /// Limit of idle connections to one service on one worker, enough to reuse those of a burst.
 const MAX_IDLE_PER_TUNNEL: usize = 256;
 
-/// Limit of idle connections to one service that have left their lane. A small request is more
+/// Limit of idle connections to one service that moved out of their lane. A small request is more
 /// expensive on them. The limit is enough for the large responses of a few visitors.
 const MAX_MIGRATED_PER_TUNNEL: usize = 8;
 
@@ -133,25 +133,25 @@ impl<C: Reusable> UpstreamPool<C> {
     /// Keeps a connection after a complete exchange.
     pub(super) fn keep(&mut self, tunnel: TunnelId, io: C) {
         if self.idle >= MAX_IDLE_PER_WORKER {
-            // The connections in the pool were used as recently, or are closed soon.
+            // The pool is full. Its connections were used as recently, or are closed soon.
             return;
         }
         let connections = self.by_tunnel.entry(tunnel).or_default();
         if connections.http1.len() >= MAX_IDLE_PER_TUNNEL {
             return;
         }
-        let place = if io.has_moved() {
+        let index = if io.has_moved() {
             let moved = |(connection, _): &&(C, Instant)| connection.has_moved();
-            let moved = connections.http1.iter().take_while(moved).count();
-            if moved >= MAX_MIGRATED_PER_TUNNEL {
+            let migrated = connections.http1.iter().take_while(moved).count();
+            if migrated >= MAX_MIGRATED_PER_TUNNEL {
                 return;
             }
             // Migrated connections are in front, so that they are taken last.
-            moved
+            migrated
         } else {
             connections.http1.len()
         };
-        connections.http1.insert(place, (io, Instant::now()));
+        connections.http1.insert(index, (io, Instant::now()));
         self.idle += 1;
     }
 
@@ -164,15 +164,15 @@ impl<C: Reusable> UpstreamPool<C> {
 
     /// Removes a shared connection that did not respond in time, so that it gets no further
     /// requests. Requests in flight on it have their own deadlines.
-    pub(super) fn remove_http2(&mut self, tunnel: TunnelId, turn: &StreamPermit) {
+    pub(super) fn remove_http2(&mut self, tunnel: TunnelId, permit: &StreamPermit) {
         if let Some(connections) = self.by_tunnel.get_mut(&tunnel) {
             let http2 = &mut connections.http2;
-            http2.retain(|shared| !StreamPermit::is_of(turn, &shared.limit));
+            http2.retain(|shared| !StreamPermit::is_of(permit, &shared.limit));
         }
     }
 
     /// Removes all HTTP/1.1 connections of these tunnels, to be dropped outside the lock.
-    pub(super) fn clear(&mut self, tunnels: &[TunnelId]) -> Vec<C> {
+    pub(super) fn drain_http1(&mut self, tunnels: &[TunnelId]) -> Vec<C> {
         let mut out = Vec::new();
         for tunnel in tunnels {
             if let Some(connections) = self.by_tunnel.get_mut(tunnel) {

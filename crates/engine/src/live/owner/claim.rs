@@ -1,4 +1,4 @@
-//! Claiming a name: which holders are displaced by a new tunnel, join it, or refuse it.
+//! Claiming a name: a new tunnel displaces its holders, shares it with them, or is refused.
 
 use std::sync::Arc;
 

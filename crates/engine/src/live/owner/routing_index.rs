@@ -31,7 +31,7 @@ impl<A: LoadMetric> Live<A> {
             let hostnames = self.by_hostname.pin();
             let holders = joined(hostnames.get(hostname));
             hostnames.insert(hostname.clone(), holders);
-            self.remembered
+            self.recent_hostnames
                 .forget(&mut state.hostname_order, hostname.as_str());
         }
     }
@@ -63,7 +63,8 @@ impl<A: LoadMetric> Live<A> {
                     let share = self.limits.share(&tunnel.project, most);
                     let project = (&*tunnel.identity.project, share);
                     let order = &mut state.hostname_order;
-                    self.remembered.note(order, hostname.as_str(), project, now);
+                    self.recent_hostnames
+                        .insert(order, hostname.as_str(), project, now);
                     hostnames.remove(hostname);
                 }
                 None => {}

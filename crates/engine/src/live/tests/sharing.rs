@@ -101,7 +101,7 @@ fn a_failed_tunnel_is_skipped_until_it_serves_again() {
                 .tunnel
         })
         .into();
-    opened[0].health.failed();
+    opened[0].health.record_failure();
     for _ in 0..4 {
         assert_eq!(routed(&live, "web.t.x"), "b");
     }
@@ -109,11 +109,11 @@ fn a_failed_tunnel_is_skipped_until_it_serves_again() {
         *live.failover_target(&opened[0], |_| true).unwrap().agent,
         "b"
     );
-    opened[1].health.failed();
+    opened[1].health.record_failure();
     let mut both: Vec<_> = (0..2).map(|_| routed(&live, "web.t.x")).collect();
     both.sort_unstable();
     assert_eq!(both, ["a", "b"], "if all fail, all are tried");
-    opened[0].health.served();
+    opened[0].health.record_success();
     assert_eq!(routed(&live, "web.t.x"), "a");
 }
 

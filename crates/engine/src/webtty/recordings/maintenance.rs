@@ -43,17 +43,17 @@ async fn maintain(inner: &Inner) {
             checked = match inner.store.has_its_key().await {
                 Ok(true) => true,
                 Ok(false) => {
-                    inner.not_stored(&"the existing recordings were encrypted with another key");
+                    inner.mark_failed(&"the existing recordings were encrypted with another key");
                     sleep(MAINTENANCE_INTERVAL).await;
                     continue;
                 }
                 Err(error) => {
-                    inner.not_stored(&error);
+                    inner.mark_failed(&error);
                     sleep(PROBE_INTERVAL).await;
                     continue;
                 }
             };
-            inner.stored();
+            inner.mark_healthy();
         }
         if next_round <= Instant::now() {
             next_round = Instant::now() + MAINTENANCE_INTERVAL;
@@ -70,9 +70,9 @@ async fn maintain(inner: &Inner) {
         sleep(PROBE_INTERVAL).await;
         if !inner.is_healthy() {
             match timeout(PROBE_TIMEOUT, inner.store.probe()).await {
-                Ok(Ok(())) => inner.stored(),
-                Ok(Err(error)) => inner.not_stored(&error),
-                Err(_) => inner.not_stored(&StoreError::TimedOut),
+                Ok(Ok(())) => inner.mark_healthy(),
+                Ok(Err(error)) => inner.mark_failed(&error),
+                Err(_) => inner.mark_failed(&StoreError::TimedOut),
             }
         }
     }
@@ -128,7 +128,7 @@ impl Inner {
             self.store.put_session(project, &stored).await?;
         }
         self.store.unmark(project, id).await?;
-        self.stored();
+        self.mark_healthy();
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl Inner {
                 let bytes = self.store.remove_session(&project, &id).await?;
                 self.ended.lock().remove(&id);
                 self.usage.change(&project, bytes, 0);
-                self.changed();
+                self.notify_changed();
                 info!(project, session = id, bytes, "an old recording was removed");
             }
         }
@@ -171,7 +171,7 @@ impl Inner {
             let bytes = self.store.bytes(&project).await?;
             self.usage.set(&project, bytes);
         }
-        self.changed();
+        self.notify_changed();
         Ok(())
     }
 }

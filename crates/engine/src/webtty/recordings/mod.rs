@@ -7,7 +7,7 @@
 //! how the session must proceed: go on, hold, or end.
 //!
 //! `layout` defines the objects, `open` opens the store (a folder, or a bucket of an S3-compatible
-//! store), and `maintenance` ends the recordings that a killed engine left open and removes old ones.
+//! store). `maintenance` ends recordings that a killed engine left open, and removes old ones.
 //! `read`, `export` and `search` read recordings.
 
 mod export;
@@ -177,8 +177,8 @@ impl Recorder {
     /// Starts a recording.
     ///
     /// # Errors
-    /// [`RecordingUnavailableError`]: the policy is `strict` and nothing can be stored now, or the session must
-    /// be recorded and no store is configured.
+    /// [`RecordingUnavailableError`]: the policy is `strict` and nothing can be stored now, or the
+    /// session must be recorded and no store is configured.
     pub fn start(&self, meta: &Meta) -> Result<Recording, RecordingUnavailableError> {
         let recorded = meta.session.recording_mode == RecordingMode::Recorded;
         let Some(inner) = &self.inner else {
@@ -281,17 +281,17 @@ impl Inner {
     }
 
     /// Notifies receivers of [`Recorder::changes`].
-    fn changed(&self) {
+    fn notify_changed(&self) {
         self.healthy.send_modify(|_| {});
     }
 
-    fn stored(&self) {
+    fn mark_healthy(&self) {
         if !self.healthy.send_replace(true) {
             info!("recordings can be stored again");
         }
     }
 
-    fn not_stored(&self, error: &dyn std::fmt::Display) {
+    fn mark_failed(&self, error: &dyn std::fmt::Display) {
         if self.healthy.send_replace(false) {
             warn!(%error, policy = %self.policy, "recordings cannot be stored");
         }

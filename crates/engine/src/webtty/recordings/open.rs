@@ -94,7 +94,7 @@ fn prepare(config: &Recordings) -> Result<Option<(Store, PathBuf)>, OpenError> {
                 path: path.clone(),
                 source,
             };
-            let folder = take(path).map_err(failed)?;
+            let folder = lock_folder(path).map_err(failed)?;
             let objects = LocalFileSystem::new_with_prefix(&folder.path)
                 .map_err(|error| failed(io::Error::other(error)))?
                 .with_automatic_cleanup(true)
@@ -128,7 +128,7 @@ fn prepare(config: &Recordings) -> Result<Option<(Store, PathBuf)>, OpenError> {
 }
 
 /// Creates the folder if it is missing, and locks it.
-fn take(path: &Path) -> io::Result<Folder> {
+fn lock_folder(path: &Path) -> io::Result<Folder> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
     let mut options = OpenOptions::new();

@@ -86,7 +86,10 @@ impl Recorder {
                 wanted(&stored.session, &stored.tunnel)
             })
             .await?;
-        Ok(found.iter().map(|stored| stored.kept()).collect())
+        Ok(found
+            .iter()
+            .map(|stored| stored.to_recorded_session())
+            .collect())
     }
 
     /// A stored session of a project.
@@ -102,7 +105,7 @@ impl Recorder {
             return Ok(None);
         };
         match inner.find(project_id, id.as_str()).await {
-            Ok(stored) => Ok(Some(stored.kept())),
+            Ok(stored) => Ok(Some(stored.to_recorded_session())),
             Err(ReadError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
@@ -199,13 +202,13 @@ impl Recorder {
         inner.ended.lock().remove(id);
         let bytes = inner.store.remove_segments(project_id, id).await?;
         inner.usage.change(project_id, bytes, 0);
-        inner.changed();
+        inner.notify_changed();
         Ok(())
     }
 }
 
 impl StoredSession {
-    fn kept(&self) -> RecordedSession {
+    fn to_recorded_session(&self) -> RecordedSession {
         RecordedSession {
             session: self.session.clone(),
             tunnel: self.tunnel.clone(),

@@ -102,7 +102,7 @@ impl Recorder {
                     .as_ref()
                     .is_none_or(|before| session.id < *before)
         };
-        // One more session than is read shows if there are more.
+        // One session more than the limit, to detect if there is a next page.
         let sessions = inner.newest(project_id, MAX_SESSIONS + 1, wanted).await?;
         let (at, project) = (Arc::clone(inner), project_id.to_owned());
         let searching = inner.tasks.spawn_blocking_on(

@@ -14,7 +14,7 @@ impl Usage {
         self.0.lock().get(project).copied().unwrap_or_default()
     }
 
-    /// Records that an object of `before` bytes now has `revoke` bytes.
+    /// Records that an object of `before` bytes now has `now` bytes.
     pub(super) fn change(&self, project: &str, before: u64, now: u64) {
         let mut all = self.0.lock();
         let bytes = all.entry(project.to_owned()).or_default();

@@ -85,7 +85,7 @@ impl Writer {
 
     pub(super) async fn run(mut self) {
         if let Err(error) = self.begin().await {
-            self.inner.not_stored(&error);
+            self.inner.mark_failed(&error);
             if self.queue.is_recorded() {
                 self.queue.failed();
             }
@@ -101,7 +101,7 @@ impl Writer {
         marked.map_err(|_| StoreError::TimedOut)??;
         let put = timeout(limit, store.put_session(&self.project, &self.stored)).await;
         put.map_err(|_| StoreError::TimedOut)??;
-        self.inner.stored();
+        self.inner.mark_healthy();
         Ok(())
     }
 
@@ -124,12 +124,12 @@ impl Writer {
                 () = self.queue.wait_for_flush() => {}
             }
             let Batch { entries, lost, end } = self.queue.take();
-            self.chain.lose_many(lost);
+            self.chain.count_lost_entries(lost);
             match self.store(entries).await {
                 Ok(()) => self.queue.stored(),
                 Err(UnstoredEntries { entries, error }) => {
-                    self.chain.lose_many(entries);
-                    self.inner.not_stored(&error);
+                    self.chain.count_lost_entries(entries);
+                    self.inner.mark_failed(&error);
                     self.queue.failed();
                 }
             }
@@ -154,7 +154,7 @@ impl Writer {
                 error,
             };
             if self.inner.usage.of(&self.project) >= self.inner.max_project {
-                self.chain.fill();
+                self.chain.end_early();
             }
             let segment = if self.segment.clear.len() < ROLL {
                 self.segment.clone()
@@ -197,7 +197,7 @@ impl Writer {
         segment.size = put.map_err(|_| StoreError::TimedOut)??;
         let before = if same { self.segment.size } else { 0 };
         self.inner.usage.change(&self.project, before, segment.size);
-        self.inner.stored();
+        self.inner.mark_healthy();
         self.chain = chain;
         self.segment = segment;
         Ok(())
@@ -219,7 +219,7 @@ impl Writer {
             let Err(error) = self.try_close().await else {
                 return;
             };
-            self.inner.not_stored(&error);
+            self.inner.mark_failed(&error);
             let stopping = self.inner.stop.is_cancelled();
             if stopping || Instant::now() + between > until {
                 warn!(session = self.id, %error, "the end of a session could not be stored");
@@ -243,11 +243,11 @@ impl Writer {
         put.map_err(|_| StoreError::TimedOut)??;
         let unmarked = timeout(limit, store.unmark(&self.project, &self.id)).await;
         unmarked.map_err(|_| StoreError::TimedOut)??;
-        self.inner.stored();
+        self.inner.mark_healthy();
         Ok(())
     }
 
-    /// The last lost entries have no record after them that would report the gap.
+    /// Adds a record that reports lost entries at the end, which no later record would report.
     async fn record_gap(&mut self) -> Result<(), StoreError> {
         let nothing = Entry::internal(
             types::webtty::RecordType::RecordingState,

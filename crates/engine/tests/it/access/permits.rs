@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use credentials::VerifiedToken;
-use engine::access::{BoundaryDenial, Tokens, apply_and_check_boundary, reaches_stream};
+use engine::access::{BoundaryDenial, Tokens, apply_and_check_boundary, check_dial_boundary};
 use engine::directory::Project;
 use serde_json::{Value, json};
 use types::permission::Permission;
@@ -73,7 +73,7 @@ fn en_7_dialling_needs_the_permission_and_the_boundary() {
     let with = |claims: Value| {
         let token = verified(&claims);
         may(&token, Permission::TunnelsStreamsCreateDelete).is_ok()
-            && reaches_stream(&token, &project, &tunnel.view).is_ok()
+            && check_dial_boundary(&token, &project, &tunnel.view).is_ok()
     };
     let connect = |scope: Value| {
         auth(

@@ -141,7 +141,7 @@ struct Nowhere;
 impl MigrationTarget for Nowhere {
     type Connection = tokio::io::DuplexStream;
 
-    const CHOOSES: bool = false;
+    const PROVIDES_CONNECTION: bool = false;
 
     fn connect(&self) -> ConnectFuture<Self::Connection> {
         panic!("a small stream left its lane");
@@ -354,7 +354,7 @@ async fn answers_of_every_size_are_complete() {
         for kind in ["bytes", "chunked"] {
             let target = format!("/{kind}/{size}");
             let answer = http1.get(&target, host).await;
-            assert!(answer.whole && answer.body == expected, "{target}");
+            assert!(answer.is_complete && answer.body == expected, "{target}");
             let answer = h2.get(&target, host).await;
             assert!(answer.body == expected, "{target} over HTTP/2");
         }

@@ -247,7 +247,7 @@ async fn our_own_agent_works_without_extensions() {
     let mut visitor = engine.visitor().http1(host).await;
     for _ in 0..3 {
         let answer = visitor.get("/bytes/100000", host).await;
-        assert!(answer.whole && answer.body == Upstream::payload(100_000));
+        assert!(answer.is_complete && answer.body == Upstream::payload(100_000));
     }
     assert_eq!(upstream.accepted(), 1);
 }

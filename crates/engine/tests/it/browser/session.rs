@@ -504,14 +504,14 @@ async fn ed_2_a_signed_out_session_ends_for_every_copy_of_its_cookie() {
             assert_eq!(answer.status, 204);
             // The platform is notified, so that other engines end the session, and this one after a
             // restart.
-            let report = site.platform.record(|record| match record {
+            let report = site.platform.wait_for_record(|record| match record {
                 Record::SessionEnded(ended) => Some(ended.id.clone()),
                 _ => None,
             });
             assert_eq!(within("a record", report).await, "code1");
         } else {
             // Sign-out at the platform, or at another engine.
-            site.platform.end(ended);
+            site.platform.revoke_token(ended);
             site.engine.informed().await;
         }
         within("the end of the socket", socket.read_to_end()).await;

@@ -33,7 +33,7 @@ async fn assert_incomplete(upstream: &ScriptedUpstream) {
     let over_h2 = engine.visitor().h2(host).await.try_get("/", host).await;
     for answer in [Ok(over_http1), over_h2].into_iter().flatten() {
         assert_eq!(answer.status, 200);
-        assert!(!answer.whole, "{answer:?}");
+        assert!(!answer.is_complete, "{answer:?}");
         assert!(b"first".starts_with(&answer.body), "{answer:?}");
     }
 }
@@ -56,7 +56,7 @@ async fn a_truncated_answer_does_not_look_complete() {
 async fn an_answer_that_ends_with_its_connection_is_forwarded_in_chunks() {
     let upstream = ScriptedUpstream::answering("HTTP/1.1 200 OK\r\n\r\nuntil the end").await;
     for answer in over_both(&upstream).await {
-        assert!(answer.whole, "{answer:?}");
+        assert!(answer.is_complete, "{answer:?}");
         assert_eq!(answer.text(), "until the end");
     }
 }
@@ -266,7 +266,7 @@ async fn an_early_answer_of_a_service_is_forwarded() {
     visitor.send(Upstream::payload(10_000)).await;
     let answer = visitor.answer().await;
     assert_eq!(
-        (answer.status, answer.text(), answer.whole),
+        (answer.status, answer.text(), answer.is_complete),
         (413, "early", true)
     );
 

@@ -100,7 +100,7 @@ async fn the_rest_of_a_refused_body_is_not_a_request() {
     visitor.request("POST", "/", host, &length).await;
     visitor.send("first").await;
     let answer = visitor.answer().await;
-    assert_eq!((answer.status, answer.whole), (413, true));
+    assert_eq!((answer.status, answer.is_complete), (413, true));
     // The edge may have closed the connection by now.
     visitor.try_send(&smuggled).await;
     assert_eq!(visitor.read_to_end().await, b"");

@@ -219,10 +219,10 @@ async fn trailers_are_forwarded_and_forbidden_ones_are_not() {
     let host = tunnel.hostname();
     let trailers = [("x-sum".to_owned(), "1".to_owned())];
     let answer = engine.visitor().http1(host).await.get("/", host).await;
-    assert!(answer.whole && answer.text() == "ok");
+    assert!(answer.is_complete && answer.text() == "ok");
     assert_eq!(answer.trailers, trailers);
     let answer = engine.visitor().h2(host).await.get("/", host).await;
-    assert!(answer.whole && answer.text() == "ok");
+    assert!(answer.is_complete && answer.text() == "ok");
     assert_eq!(answer.trailers, trailers);
 
     let upstream = Upstream::http1().await;

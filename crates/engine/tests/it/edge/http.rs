@@ -12,7 +12,7 @@ async fn a_request_reaches_the_service_and_the_answer_the_visitor() {
 
     let mut visitor = engine.visitor().http1(host).await;
     let answer = visitor.get("/a/b?c=d%20e&&f", host).await;
-    assert_eq!((answer.status, answer.whole), (200, true));
+    assert_eq!((answer.status, answer.is_complete), (200, true));
     assert_eq!(answer.header("content-type"), Some("application/json"));
     let seen = answer.json();
     assert_eq!(seen["method"], "GET");
@@ -57,7 +57,7 @@ async fn a_visitor_can_ask_for_the_end_of_its_connection() {
         .request("GET", "/", host, "Connection: close\r\n")
         .await;
     let answer = visitor.answer().await;
-    assert!(answer.whole);
+    assert!(answer.is_complete);
     assert_eq!(answer.header("connection"), Some("close"));
     assert_eq!(visitor.read_to_end().await, b"");
 }
@@ -113,12 +113,12 @@ async fn response_bodies_of_any_size_and_framing_are_forwarded() {
             let target = format!("/{kind}/{len}");
             let answer = http1.get(&target, host).await;
             assert!(
-                answer.whole && answer.body == Upstream::payload(len),
+                answer.is_complete && answer.body == Upstream::payload(len),
                 "{target}"
             );
             let answer = h2.get(&target, host).await;
             assert!(
-                answer.whole && answer.body == Upstream::payload(len),
+                answer.is_complete && answer.body == Upstream::payload(len),
                 "{target} over h2"
             );
         }
@@ -146,14 +146,17 @@ async fn request_bodies_of_any_size_and_framing_are_forwarded() {
         in_chunks.extend(b"0\r\n\r\n");
         for request in [with_length, in_chunks] {
             let answer = engine.visitor().http1(host).await.exchange(&request).await;
-            assert!(answer.whole && answer.body == payload, "{len}");
+            assert!(answer.is_complete && answer.body == payload, "{len}");
         }
         let mut h2 = engine.visitor().h2(host).await;
         let request = hyper::Request::post(format!("https://{host}/mirror"))
             .body(H2Visitor::full(payload.clone()))
             .unwrap();
         let answer = H2Visitor::collect(h2.send(request).await.unwrap()).await;
-        assert!(answer.whole && answer.body == payload, "{len} over h2");
+        assert!(
+            answer.is_complete && answer.body == payload,
+            "{len} over h2"
+        );
     }
 }
 

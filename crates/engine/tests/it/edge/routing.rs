@@ -265,11 +265,11 @@ async fn an_h2c_service_is_reached() {
     over_http1.send("3\r\nabc\r\n0\r\n\r\n").await;
     assert_eq!(over_http1.answer().await.body, b"abc");
     let answer = over_http1.get("/bytes/300000", host).await;
-    assert!(answer.whole && answer.body == Upstream::payload(300_000));
+    assert!(answer.is_complete && answer.body == Upstream::payload(300_000));
 
     let mut over_h2 = engine.visitor().h2(host).await;
     let answer = over_h2.get("/bytes/300000", host).await;
-    assert!(answer.whole && answer.body == Upstream::payload(300_000));
+    assert!(answer.is_complete && answer.body == Upstream::payload(300_000));
     assert_eq!(
         answer.trailers,
         [("x-trailer".to_owned(), "end".to_owned())]
@@ -278,7 +278,7 @@ async fn an_h2c_service_is_reached() {
         .body(H2Visitor::full(Upstream::payload(300_000)))
         .unwrap();
     let answer = H2Visitor::collect(over_h2.send(request).await.unwrap()).await;
-    assert!(answer.whole && answer.body == Upstream::payload(300_000));
+    assert!(answer.is_complete && answer.body == Upstream::payload(300_000));
 }
 
 /// EN-1a: the Engine API answers to one name only, sent once.

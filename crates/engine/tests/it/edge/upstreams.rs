@@ -75,7 +75,7 @@ async fn http_2_to_http_2_visits_are_logged_as_served() {
     let host = tunnel.hostname().to_owned();
     let mut visitor = engine.visitor().h2(&host).await;
     for path in ["/", "/bytes/100000", "/chunked/100000", "/status/204"] {
-        assert!(visitor.get(path, &host).await.whole, "{path}");
+        assert!(visitor.get(path, &host).await.is_complete, "{path}");
     }
     drop(visitor);
     tunnel.close().await;

@@ -42,7 +42,7 @@ async fn a_lost_link_stops_nothing_and_is_reported() {
     let engine = TestEngine::managed_with(&platform, metrics).await;
     let service = Upstream::http1().await;
     let tunnel = publish(engine.agent_at(A, &ann).await, Properties::http(), &service).await;
-    platform.set_away(true);
+    platform.set_unavailable(true);
     let link = engine.running().link().unwrap();
     within("the loss", link.wait_until_connected(false)).await;
 
@@ -70,7 +70,7 @@ async fn a_lost_link_stops_nothing_and_is_reported() {
 
     // Changes made in the meantime take effect once the link is restored.
     platform.add_person("usr_ann", &[]);
-    platform.set_away(false);
+    platform.set_unavailable(false);
     engine.informed().await;
     assert_eq!(get(&engine, A, "/api/tunnels", &ann).await.status, 403);
     assert_eq!(get(&engine, B, "/api/tunnels", &ben).await.status, 200);
@@ -85,7 +85,7 @@ async fn a_restart_without_the_platform_serves_immediately() {
     engine.informed().await;
     engine.stop().await;
 
-    platform.set_away(true);
+    platform.set_unavailable(true);
     let engine = start().await;
     let service = Upstream::http1().await;
     let tunnel = publish(engine.agent_at(A, &ann).await, Properties::http(), &service).await;
@@ -111,7 +111,7 @@ async fn the_saved_state_contains_no_credential() {
 #[tokio::test]
 async fn an_engine_without_any_platform_state_refuses_and_waits() {
     let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
-    platform.set_away(true);
+    platform.set_unavailable(true);
     let metrics = "metrics: {prometheus: {enabled: true, listen_addr: '127.0.0.1:0'}}";
     let engine = TestEngine::managed_at(&platform, None, metrics, Arc::new(SystemClock)).await;
     let scrape = engine.running().metrics_addr().unwrap();
@@ -136,7 +136,7 @@ async fn an_engine_without_any_platform_state_refuses_and_waits() {
     assert_eq!(answer.status, 503);
     assert!(answer.header("retry-after").is_some());
 
-    platform.set_away(false);
+    platform.set_unavailable(false);
     engine.informed().await;
     within("the agent", agent).await.unwrap().unwrap();
     within("readiness", async {

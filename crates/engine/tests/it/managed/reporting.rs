@@ -44,7 +44,7 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
         .await;
     assert_eq!(visitor.answer().await.status, 200);
     drop(visitor);
-    let record = platform.record(stream).await;
+    let record = platform.wait_for_record(stream).await;
     assert_eq!(record.project_id, "prj_aaaaaaaa");
     assert_eq!(record.outcome, "connected");
     assert_eq!(record.user_id.as_deref(), Some("usr_ann"));
@@ -71,7 +71,7 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
     let outcome = |wanted: &'static str| {
         move |record: &Record| stream(record).filter(|stream| stream.outcome == wanted)
     };
-    let denied = platform.record(outcome("denied")).await;
+    let denied = platform.wait_for_record(outcome("denied")).await;
     assert_eq!(denied.summary["firewall"]["decision"], "denied");
     let nothing = "nothing-aaaaaaaa.t.engine.localhost";
     engine
@@ -80,7 +80,7 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
         .await
         .get("/", nothing)
         .await;
-    let lost = platform.record(outcome("failed")).await;
+    let lost = platform.wait_for_record(outcome("failed")).await;
     assert_eq!(lost.project_id, "prj_aaaaaaaa");
     assert_eq!(lost.tunnel_id, None);
     assert_eq!(lost.summary["response"]["failure"]["kind"], "not_found");
@@ -140,7 +140,7 @@ async fn usage_is_reported_during_a_long_stream_and_adds_up() {
     let (written, read) = within("echo", exchange).await;
     written.unwrap();
     read.unwrap();
-    let running = platform.record(|record| match record {
+    let running = platform.wait_for_record(|record| match record {
         Record::Usage(usage) if usage.downstream_bytes >= 64 * 1024 => Some(usage.clone()),
         _ => None,
     });
@@ -149,7 +149,7 @@ async fn usage_is_reported_during_a_long_stream_and_adds_up() {
         (running.project_id.as_str(), running.hour),
         ("prj_aaaaaaaa", hour)
     );
-    let online = platform.record(|record| match record {
+    let online = platform.wait_for_record(|record| match record {
         Record::Inventory(inventory) => Some(inventory.clone()),
         _ => None,
     });
@@ -202,14 +202,14 @@ async fn reports_of_an_outage_are_delivered_when_the_platform_is_back() {
     let service = Upstream::http1().await;
     let agent = engine.agent_at(A, &ann).await;
     let tunnel = publish(agent, Properties::http(), &service).await;
-    platform.set_away(true);
+    platform.set_unavailable(true);
     let host = tunnel.hostname();
     let mut visitor: RawVisitor = engine.visitor().http1(host).await;
     for _ in 0..3 {
         assert_eq!(visitor.get("/", host).await.status, 200);
     }
     platform.lose_receipts(2);
-    platform.set_away(false);
+    platform.set_unavailable(false);
     engine.stop().await;
     let streams: Vec<_> = platform.records().iter().filter_map(stream).collect();
     assert_eq!(streams.len(), 3, "each once");

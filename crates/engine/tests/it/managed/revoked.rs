@@ -138,7 +138,7 @@ async fn a_visitor_ends_with_its_token() {
     platform.revoke(&credential);
     ends(download).await;
     ends(upgrade).await;
-    assert!(!testing::H2Visitor::collect(stream).await.whole);
+    assert!(!testing::H2Visitor::collect(stream).await.is_complete);
     let refused = engine.visitor().http1(host).await;
     let refused = with_bearer(refused, host, &bobs).await;
     assert_eq!(refused, 401);
@@ -451,7 +451,7 @@ async fn a_restored_link_disturbs_no_connection() {
     let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
     let mut visit = start_request(&engine, tunnel.hostname(), "/upgrade", Some(&token)).await;
     platform.restore();
-    platform.followed_by(1).await;
+    platform.wait_for_engines(1).await;
     platform.add_member("usr_late", &[A]);
     engine.informed().await;
     assert_open(&mut visit).await;

@@ -67,8 +67,8 @@ async fn tokens_without_an_active_credential_are_refused() {
         assert_eq!(status(&engine, good).await, 200);
     }
     platform.revoke(&revoked);
-    platform.end(session);
-    platform.end("tok_1");
+    platform.revoke_token(session);
+    platform.revoke_token("tok_1");
     let stranger = other.add_app("usr_ann");
     let hour = json!({"userId": "usr_ann", "iat": now(), "exp": now() + 7200});
     for (what, token) in [

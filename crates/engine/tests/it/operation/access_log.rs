@@ -266,7 +266,7 @@ async fn bytes_to_a_service_are_logged_with_and_without_an_answer() {
         .body(H2Visitor::full(vec![b'7'; SENT]))
         .unwrap();
     let answer = engine.visitor().h2(host).await.send(request).await;
-    assert!(H2Visitor::collect(answer.unwrap()).await.whole);
+    assert!(H2Visitor::collect(answer.unwrap()).await.is_complete);
 
     let (report_sender, reports) = mpsc::unbounded_channel();
     let takes = reporting_service(report_sender).await;

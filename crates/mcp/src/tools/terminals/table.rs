@@ -1,7 +1,7 @@
 //! The table of terminal tools.
 
 use super::{
-    Answer, Argument, ArgumentTarget, HttpMethod, Shape, TerminalAct, TerminalTool,
+    Answer, Argument, ArgumentTarget, HttpMethod, Shape, TerminalAction, TerminalTool,
     ToolImplementation, TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete, WebttyLogsReadOnly,
     WebttySessionsReadOnly, WebttySessionsReadWrite, webtty,
 };
@@ -15,7 +15,7 @@ pub(crate) const LIST: Tool = Tool {
                   name of each (target) and whether its sessions are managed and recorded.",
     effect: Effect::Reads,
     call: Call::Terminal(&TerminalTool {
-        implementation: ToolImplementation::Stream(TerminalAct::List),
+        implementation: ToolImplementation::Stream(TerminalAction::List),
         scopes: &[TunnelsResourcesReadOnly],
         arguments: &[],
         output: || objects("servers", &["target", "status", "svc_url"]),
@@ -30,7 +30,7 @@ pub(crate) const EXEC: Tool = Tool {
                   [\"sh\", \"-c\", \"…\"]. Its effects cannot be undone: ask the user first.",
     effect: Effect::Acts,
     call: Call::Terminal(&TerminalTool {
-        implementation: ToolImplementation::Stream(TerminalAct::Exec),
+        implementation: ToolImplementation::Stream(TerminalAction::Exec),
         scopes: &[TunnelsResourcesReadOnly, TunnelsStreamsCreateDelete],
         arguments: &[
             required(
@@ -251,7 +251,7 @@ pub(crate) const SESSION_SCREEN: Tool = Tool {
                   minutes without a call you leave the session.",
     effect: Effect::Changes,
     call: Call::Terminal(&TerminalTool {
-        implementation: ToolImplementation::Stream(TerminalAct::Screen),
+        implementation: ToolImplementation::Stream(TerminalAction::Screen),
         scopes: &[WebttySessionsReadOnly],
         arguments: &[
             SESSION,
@@ -274,7 +274,7 @@ pub(crate) const SESSION_TYPE: Tool = Tool {
                   svc_webtty_control_request_create. Its effects cannot be undone.",
     effect: Effect::Acts,
     call: Call::Terminal(&TerminalTool {
-        implementation: ToolImplementation::Stream(TerminalAct::Type),
+        implementation: ToolImplementation::Stream(TerminalAction::Type),
         scopes: &[WebttySessionsReadWrite],
         arguments: &[
             SESSION,
@@ -326,7 +326,7 @@ pub(crate) const CONTROL_REQUEST_CREATE: Tool = Tool {
                   answer.",
     effect: Effect::Adds,
     call: Call::Terminal(&TerminalTool {
-        implementation: ToolImplementation::Stream(TerminalAct::RequestControl),
+        implementation: ToolImplementation::Stream(TerminalAction::RequestControl),
         scopes: &[WebttySessionsReadWrite],
         arguments: &[
             SESSION,

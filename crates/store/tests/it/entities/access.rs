@@ -274,12 +274,12 @@ async fn a_credential_is_revoked_and_engines_hear_of_it(database: Database) {
         credentials::insert(&mut tx, credential).await.unwrap();
     }
     assert!(
-        credentials::used(&mut tx, first.id, Some("192.0.2.1"), at(5))
+        credentials::record_use(&mut tx, first.id, Some("192.0.2.1"), at(5))
             .await
             .unwrap()
     );
     assert!(
-        !credentials::used(&mut tx, first.id, None, at(4))
+        !credentials::record_use(&mut tx, first.id, None, at(4))
             .await
             .unwrap()
     );

@@ -236,23 +236,23 @@ async fn a_passkey_is_used_with_a_growing_counter(database: Database) {
             Some(passkey.clone())
         );
         assert!(
-            passkeys::used(tx, passkey.id, 0, false, at(1))
+            passkeys::record_use(tx, passkey.id, 0, false, at(1))
                 .await
                 .unwrap(),
             "has no counter"
         );
         assert!(
-            passkeys::used(tx, passkey.id, 5, false, at(1))
+            passkeys::record_use(tx, passkey.id, 5, false, at(1))
                 .await
                 .unwrap()
         );
         assert!(
-            !passkeys::used(tx, passkey.id, 5, false, at(1))
+            !passkeys::record_use(tx, passkey.id, 5, false, at(1))
                 .await
                 .unwrap()
         );
         assert!(
-            !passkeys::used(tx, passkey.id, 0, false, at(1))
+            !passkeys::record_use(tx, passkey.id, 0, false, at(1))
                 .await
                 .unwrap()
         );
@@ -271,7 +271,7 @@ async fn a_passkey_is_used_with_a_growing_counter(database: Database) {
     assert_eq!(passkeys::count(&mut tx, ann.user).await.unwrap(), 1);
     for (counter, verified) in [(6, true), (7, false)] {
         assert!(
-            passkeys::used(&mut tx, passkey.id, counter, verified, at(2))
+            passkeys::record_use(&mut tx, passkey.id, counter, verified, at(2))
                 .await
                 .unwrap()
         );

@@ -197,7 +197,7 @@ async fn a_list_is_limited_to_its_workspaces_and_boundary(database: Database) {
             "pages by {sort:?} do not overlap"
         );
     }
-    let places = projects::places(&mut tx, &tenant, 100).await.unwrap();
+    let places = projects::locations(&mut tx, &tenant, 100).await.unwrap();
     assert_eq!(places.len(), 4);
     assert_eq!(
         projects::count_of_workspace(&mut tx, ann.workspace)

@@ -128,7 +128,7 @@ impl Settings {
         );
 
         let named = args.name.as_deref().or(connection.context.as_deref());
-        let (name, why) = context::choose(&directory, named)?;
+        let (name, why) = context::effective_name(&directory, named)?;
         let context = Context::read(&directory, &name)?;
         let of_context = match why {
             ContextSource::Named if args.name.is_some() => Source::Flag("NAME".to_owned()),

@@ -72,7 +72,7 @@ impl ServedTunnel {
             let (config, tunnel) = (Arc::clone(config), Arc::clone(&self.tunnel));
             let hard = shutdown.hard().clone();
             streams.spawn(async move {
-                let joined = join(local, &config, &tunnel);
+                let joined = proxy_connection(local, &config, &tunnel);
                 if let Some(Err(error)) = hard.run_until_cancelled(joined).await {
                     output::message(&format!("svc://{tunnel}: {}", chain(&error)));
                 }
@@ -108,7 +108,7 @@ fn ready(all: &[ServedTunnel], format: Format) -> Result<(), Failure> {
     }
 }
 
-async fn join(
+async fn proxy_connection(
     mut local: Box<dyn transport::Stream>,
     config: &Config,
     tunnel: &str,
@@ -134,7 +134,7 @@ async fn dial(config: &Config, tunnel: &str) -> Result<Stream, ConnectError> {
     }
 }
 
-/// Long enough to avoid a busy loop when file descriptors run out.
+/// Pause after a failed accept, so that a lack of file descriptors causes no busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Covers the restart of an engine. Programs usually time out after a similar time.
+/// Time for retries: it covers the restart of an engine. Programs time out about as late.
 const RETRY_FOR: Duration = Duration::from_secs(10);

@@ -36,7 +36,7 @@ pub(super) struct Check {
 #[serde(rename_all = "lowercase")]
 pub(super) enum Status {
     Pass,
-    /// It works, but needs attention.
+    /// The check passed, but the user should act.
     Warn,
     Fail,
     /// There was nothing to check.

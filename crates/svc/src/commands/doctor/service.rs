@@ -141,5 +141,5 @@ fn whole(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     response
 }
 
-/// Enough to show that no chunk waits for a later one.
+/// Number of chunks: enough to show that no chunk waits for a later one.
 pub(super) const CHUNKS: usize = 5;

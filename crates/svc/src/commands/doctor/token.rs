@@ -144,5 +144,5 @@ fn format_duration(left: SignedDuration) -> String {
     }
 }
 
-/// A shorter remaining lifetime ends before the user reads the report.
+/// A token with a shorter remaining lifetime may expire before the user reads the report.
 const SOON: SignedDuration = SignedDuration::from_mins(2);

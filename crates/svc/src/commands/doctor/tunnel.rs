@@ -28,7 +28,7 @@ use super::{
     network::{ca_file, millis},
     service::{CHUNKS, ProbeState, serve},
     visitor::{VisitError, Visitor, without_advice},
-    within,
+    with_timeout,
 };
 use crate::commands::explain::certificate::RecordingVerifier;
 use crate::failure::Failure;
@@ -106,7 +106,7 @@ async fn online(tunnel: &mut Tunnel, limit: Duration) -> Result<(Arc<Online>, Ch
     }
 }
 
-/// A token that may not publish can still be valid for other commands.
+/// Reports the refusal. A token that may not publish can still be valid for other commands.
 fn refused(refusal: &Refusal) -> Check {
     match refusal.kind {
         RefusalKind::Unauthorized => {
@@ -140,12 +140,12 @@ async fn visits(
         tls: Arc::new(tls),
         token: config.tokens.token().await?,
     };
-    // A visitor without access is reported once.
-    let check = within(limit, LATENCY, to_check(LATENCY, latency(&visitor))).await;
+    // Without access every visit would fail, so only the first failure is reported.
+    let check = with_timeout(limit, LATENCY, to_check(LATENCY, latency(&visitor))).await;
     if !report.add(check)? {
         return Ok(());
     }
-    let check = within(limit, HEADERS, to_check(HEADERS, headers(&visitor))).await;
+    let check = with_timeout(limit, HEADERS, to_check(HEADERS, headers(&visitor))).await;
     report.add(check)?;
     let streaming = timeout(limit, to_check(STREAMING, streaming(&visitor, shared))).await;
     report.add(streaming.unwrap_or_else(|_elapsed| {
@@ -153,9 +153,9 @@ async fn visits(
             "a proxy on the path buffers responses: event streams do not work through it",
         )
     }))?;
-    let check = within(limit, WEBSOCKET, to_check(WEBSOCKET, websocket(&visitor))).await;
+    let check = with_timeout(limit, WEBSOCKET, to_check(WEBSOCKET, websocket(&visitor))).await;
     report.add(check)?;
-    let check = within(limit, UPLOAD, to_check(UPLOAD, upload(&visitor))).await;
+    let check = with_timeout(limit, UPLOAD, to_check(UPLOAD, upload(&visitor))).await;
     report.add(check)?;
     Ok(())
 }
@@ -186,7 +186,7 @@ async fn latency(visitor: &Visitor) -> Result<Check, VisitError> {
     for _ in 0..REQUESTS {
         let started = Instant::now();
         let request = open.request("/ping").body(Full::default());
-        open.ask(request).await?;
+        open.send_and_read(request).await?;
         took.push(started.elapsed());
     }
     took.sort_unstable();
@@ -217,7 +217,7 @@ async fn headers(visitor: &Visitor) -> Result<Check, VisitError> {
         .header("x-doctor", "Two, 2")
         .header(header::ACCEPT_ENCODING, "identity")
         .body(Full::default());
-    let received = open.ask(request).await?;
+    let received = open.send_and_read(request).await?;
     let received: Value =
         serde_json::from_slice(&received).map_err(|error| without_advice(&error))?;
     let fields: Vec<(&str, &str)> = received
@@ -332,7 +332,7 @@ async fn upload(visitor: &Visitor) -> Result<Check, VisitError> {
         .request("/upload")
         .method(http::Method::PUT)
         .body(Full::new(body));
-    let answer = open.ask(request).await?;
+    let answer = open.send_and_read(request).await?;
     let took = started.elapsed();
     let answer: Value = serde_json::from_slice(&answer).map_err(|error| without_advice(&error))?;
     let length = answer.get("length").and_then(Value::as_u64).unwrap_or(0);
@@ -350,7 +350,7 @@ async fn upload(visitor: &Visitor) -> Result<Check, VisitError> {
     ))
 }
 
-/// Bytes in which a lost or moved piece is detected.
+/// Returns pseudo-random bytes, so that a lost or moved piece is detected.
 fn pattern(length: usize) -> Bytes {
     let mut state = 0x2545_f491_u32;
     let bytes = std::iter::repeat_with(|| {
@@ -370,7 +370,7 @@ const STREAMING: &str = "tunnel_streaming";
 const WEBSOCKET: &str = "tunnel_websocket";
 const UPLOAD: &str = "tunnel_upload";
 
-/// Enough for a median, and done within a second on a slow line.
+/// Number of requests: enough for a median, and one second at most on a slow line.
 const REQUESTS: usize = 20;
 /// Larger than any buffer on the path.
 const MESSAGE: usize = 64 * 1024;

@@ -138,7 +138,7 @@ impl OpenConnection {
     }
 
     /// Sends it and reads the whole response body.
-    pub(super) async fn ask(
+    pub(super) async fn send_and_read(
         &mut self,
         request: Result<Request<Full<Bytes>>, http::Error>,
     ) -> Result<Bytes, VisitError> {
@@ -174,5 +174,5 @@ pub(super) fn without_advice(error: &dyn std::error::Error) -> VisitError {
     (chain(error), None)
 }
 
-/// The service responds with one line.
+/// Limit of a response body in bytes. The service responds with one line.
 const MAX_ANSWER: usize = 64 * 1024;

@@ -77,7 +77,7 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
 }
 
 /// Suggested fix for an incomplete or invalid response of the service.
-pub(super) fn of_problem(code: &str) -> Option<&'static str> {
+pub(super) fn problem_next_step(code: &str) -> Option<&'static str> {
     Some(match code {
         "upstream_unreachable" | "upstream_timeout" => {
             "check whether the service behind the agent answers: the output of its `svc forward` \

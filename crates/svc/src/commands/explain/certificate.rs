@@ -39,7 +39,7 @@ pub(in crate::commands) struct Certificate {
 #[derive(Debug)]
 pub(in crate::commands) struct RecordingVerifier {
     verifier: Arc<dyn ServerCertVerifier>,
-    seen: Mutex<Option<Certificate>>,
+    certificate: Mutex<Option<Certificate>>,
 }
 
 impl RecordingVerifier {
@@ -69,7 +69,7 @@ impl RecordingVerifier {
         };
         Ok(Arc::new(Self {
             verifier,
-            seen: Mutex::new(None),
+            certificate: Mutex::new(None),
         }))
     }
 
@@ -88,7 +88,7 @@ impl RecordingVerifier {
 
     /// The recorded certificate, if a handshake got that far.
     pub(in crate::commands) fn recorded(&self) -> Option<Certificate> {
-        self.seen.lock().clone()
+        self.certificate.lock().clone()
     }
 }
 
@@ -108,7 +108,7 @@ impl ServerCertVerifier for RecordingVerifier {
             ocsp_response,
             now,
         );
-        *self.seen.lock() = Some(Certificate {
+        *self.certificate.lock() = Some(Certificate {
             trusted: judged.is_ok(),
             problem: judged.as_ref().err().map(ToString::to_string),
             ..Certificate::read(end_entity)

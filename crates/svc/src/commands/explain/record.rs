@@ -35,7 +35,7 @@ impl RecordSource {
     }
 
     /// The project, if there is exactly one candidate.
-    pub(super) fn only(&self) -> Option<&Project> {
+    pub(super) fn single_project(&self) -> Option<&Project> {
         match self {
             Self::One(project) => Some(project),
             Self::All(_) => None,
@@ -114,10 +114,10 @@ impl Lookup<'_> {
         let mut is_announced = false;
         loop {
             if let Some(event) = self.search().await? {
-                return Ok(Record::read(&event));
+                return Ok(Record::from_event(&event));
             }
             if Instant::now() + pause > deadline {
-                return Err(self.not_there());
+                return Err(self.not_found_failure());
             }
             if !is_announced {
                 is_announced = true;
@@ -148,12 +148,12 @@ impl Lookup<'_> {
             }
         }
         match refused {
-            Some(failure) if self.source.only().is_some() => Err(failure),
+            Some(failure) if self.source.single_project().is_some() => Err(failure),
             _ => Ok(None),
         }
     }
 
-    fn not_there(&self) -> Failure {
+    fn not_found_failure(&self) -> Failure {
         let (whose, hint) = match self.source {
             RecordSource::One(project) => (
                 format!("project {}", project.endpoint),
@@ -171,7 +171,7 @@ impl Lookup<'_> {
 
 impl Record {
     /// Reads the object of `stream.summary`. Missing fields stay empty.
-    pub(in crate::commands) fn read(event: &StoredEvent) -> Self {
+    pub(in crate::commands) fn from_event(event: &StoredEvent) -> Self {
         let summary = &event.payload;
         let text = |pointer: &str| {
             let value = summary.pointer(pointer).and_then(Value::as_str);
@@ -203,7 +203,7 @@ impl Record {
         };
         let next_step = match (rule.as_deref(), problem.as_deref(), outcome) {
             (Some(rule), problem, "denied" | "failed") => {
-                let for_problem = || problem.and_then(advice::of_problem);
+                let for_problem = || problem.and_then(advice::problem_next_step);
                 // The rule that admitted the visit has no advice for a failed service.
                 let for_rule = || advice::next_step(rule);
                 if outcome == "denied" {
@@ -212,7 +212,7 @@ impl Record {
                     for_problem().or_else(for_rule)
                 }
             }
-            (_, Some(problem), _) => advice::of_problem(problem),
+            (_, Some(problem), _) => advice::problem_next_step(problem),
             _ => None,
         };
         Self {
@@ -241,7 +241,7 @@ impl Record {
     }
 }
 
-/// Engines report within ten seconds. The rest covers transmission.
+/// Time limit of the search. Engines report within ten seconds; the rest is for transmission.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between searches of many projects.
@@ -259,7 +259,7 @@ mod tests {
             "projectId": "prj_1", "workspaceId": "wks_1", "payload": payload,
             "createdAt": "2026-11-20T17:00:00.500Z", "expiresAt": "2026-11-27T17:00:00.500Z",
         });
-        Record::read(&serde_json::from_value(event).unwrap())
+        Record::from_event(&serde_json::from_value(event).unwrap())
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn next_step(visit: &Visit, token: Option<&TokenCheck>, record: Option<&Record>)
         return Some(format!("use another token: {trouble}"));
     }
     let known = record.and_then(|record| record.next_step);
-    let known = known.or_else(|| answer.code.as_deref().and_then(advice::of_problem));
+    let known = known.or_else(|| answer.code.as_deref().and_then(advice::problem_next_step));
     known
         .filter(|_| answer.reference.is_some())
         .map(str::to_owned)
@@ -132,7 +132,7 @@ impl Lines {
         self.0.push(format!("  {name:11} {}", plain(value)));
     }
 
-    fn maybe(&mut self, name: &str, value: Option<&str>) {
+    fn optional_field(&mut self, name: &str, value: Option<&str>) {
         if let Some(value) = value {
             self.field(name, value);
         }
@@ -143,7 +143,7 @@ impl Lines {
         if let Some(answer) = &visit.answer {
             self.answer(answer);
         }
-        self.maybe("failed", visit.error.as_deref());
+        self.optional_field("failed", visit.error.as_deref());
         if let Some(certificate) = &visit.certificate {
             self.heading("certificate");
             self.field("names", &certificate.names.join(", "));
@@ -161,8 +161,8 @@ impl Lines {
         let code = answer.code.as_deref().unwrap_or_default();
         let status = format!("{} {code}", answer.status);
         self.field("answered", status.trim_end());
-        self.maybe("said", answer.detail.as_deref());
-        self.maybe("leads to", answer.location.as_deref());
+        self.optional_field("said", answer.detail.as_deref());
+        self.optional_field("leads to", answer.location.as_deref());
         // Only the edge sends references, so a reference identifies its responses.
         let by = match &answer.reference {
             Some(_) => "the edge",
@@ -170,7 +170,7 @@ impl Lines {
             None => "the service",
         };
         self.field("by", by);
-        self.maybe("reference", answer.reference.as_deref());
+        self.optional_field("reference", answer.reference.as_deref());
         let total = format!("{:.1} ms over {}", answer.total_ms, answer.version);
         let timing = match (answer.edge_ms, answer.service_ms) {
             (Some(edge), Some(service)) => {
@@ -237,9 +237,9 @@ impl Lines {
             other => other,
         };
         self.field("proof", proof);
-        self.maybe("rule", record.rule.as_deref());
-        self.maybe("about", record.sentence.as_deref());
-        self.maybe("because", record.reason.as_deref());
+        self.optional_field("rule", record.rule.as_deref());
+        self.optional_field("about", record.sentence.as_deref());
+        self.optional_field("because", record.reason.as_deref());
         if let Some(duration) = record.duration_ms {
             let opened = record.establish_ms.unwrap_or_default();
             self.field(

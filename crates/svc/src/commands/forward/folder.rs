@@ -102,7 +102,7 @@ impl Drop for Folder {
     }
 }
 
-/// State of the handler.
+/// State of the request handler.
 struct Files {
     root: FolderRoot,
     spa: bool,
@@ -129,7 +129,7 @@ async fn answer(State(files): State<Arc<Files>>, request: Request) -> Response {
         PathTarget::File(path) if undated::is_undated(&path) => Answer::Undated(path),
         PathTarget::File(path) => Answer::File(path),
         PathTarget::Folder { path, at } => Answer::Complete(listing::page(&path, &at, &files.root)),
-        PathTarget::Moved(path) => Answer::Complete(moved(&path, uri.query())),
+        PathTarget::Moved(path) => Answer::Complete(redirect_to_folder(&path, uri.query())),
         PathTarget::NotFound => Answer::Complete(listing::not_found()),
     });
     let mut response = match found.await {
@@ -220,7 +220,7 @@ fn set_charset(headers: &mut HeaderMap) {
 }
 
 /// Redirects to the folder's path with a final slash, so that relative links in its page work.
-fn moved(path: &str, query: Option<&str>) -> Response {
+fn redirect_to_folder(path: &str, query: Option<&str>) -> Response {
     let location = match query {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),

@@ -53,16 +53,16 @@ impl FromStr for Inspect {
 
 /// The inspector of a tunnel, if it has one.
 pub(crate) struct Inspection {
-    on: Option<InspectorOptions>,
+    running: Option<RunningInspector>,
 }
 
-struct InspectorOptions {
+struct RunningInspector {
     inspector: Inspector,
     serving: InspectorServer,
     to: Target,
     /// Decrypts the TLS that the edge uses to the service.
-    opener: Option<TlsInterceptor>,
-    about: InspectorInfo,
+    interceptor: Option<TlsInterceptor>,
+    info: InspectorInfo,
 }
 
 impl Inspection {
@@ -77,12 +77,12 @@ impl Inspection {
     ) -> Result<Self, Failure> {
         let not_inspectable = not_inspectable(properties);
         let address = match wanted {
-            Some(Inspect::Off) => return Ok(Self { on: None }),
+            Some(Inspect::Off) => return Ok(Self { running: None }),
             Some(Inspect::On(address)) => address,
             None => {
                 let has_viewer = format == Format::Text && stdout().is_terminal();
                 if !has_viewer || not_inspectable.is_some() {
-                    return Ok(Self { on: None });
+                    return Ok(Self { running: None });
                 }
                 None
             }
@@ -121,39 +121,45 @@ impl Inspection {
             )
         })?;
         Ok(Self {
-            on: Some(InspectorOptions {
+            running: Some(RunningInspector {
                 inspector,
                 serving,
                 to: to.clone(),
-                opener,
-                about,
+                interceptor: opener,
+                info: about,
             }),
         })
     }
 
     /// The tap for the agent.
     pub(crate) fn tap(&self) -> Option<Arc<dyn Tap>> {
-        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
+        let on = self
+            .running
+            .as_ref()
+            .filter(|on| on.info.unseen.is_none())?;
         let tap = on
             .inspector
-            .tap_with_opener(on.to.clone(), on.opener.clone());
+            .tap_with_opener(on.to.clone(), on.interceptor.clone());
         Some(tap)
     }
 
     /// The recorded requests, for another display.
     pub(crate) fn subscribe(&self) -> Option<Subscription> {
-        let on = self.on.as_ref().filter(|on| on.about.unseen.is_none())?;
+        let on = self
+            .running
+            .as_ref()
+            .filter(|on| on.info.unseen.is_none())?;
         Some(on.inspector.subscribe())
     }
 
     /// The URL of the page.
     pub(crate) fn url(&self) -> Option<String> {
-        self.on.as_ref().map(|on| on.serving.url())
+        self.running.as_ref().map(|on| on.serving.url())
     }
 
     /// Shows the tunnel's status on the page.
     pub(crate) fn status(&self, status: &Status) {
-        let Some(on) = &self.on else {
+        let Some(on) = &self.running else {
             return;
         };
         let forwarding = match status {
@@ -162,13 +168,13 @@ impl Inspection {
         };
         on.inspector.set_info(InspectorInfo {
             forwarding,
-            ..on.about.clone()
+            ..on.info.clone()
         });
     }
 
     /// Stops the inspector after the last stream.
     pub(crate) async fn end(self) {
-        if let Some(on) = self.on {
+        if let Some(on) = self.running {
             on.serving.shutdown().await;
         }
     }

@@ -49,8 +49,8 @@ use crate::failure::Failure;
 
 /// A running panel.
 pub(crate) struct Panel {
-    end: CancellationToken,
-    ended: oneshot::Receiver<PanelEnd>,
+    stop: CancellationToken,
+    end_receiver: oneshot::Receiver<PanelEnd>,
 }
 
 /// The data sources of the panel.
@@ -59,7 +59,7 @@ pub(crate) struct Feeds {
     pub(crate) round_trip: watch::Receiver<Option<Duration>>,
     pub(crate) streams: mpsc::Receiver<StreamEvent>,
     /// Number of streams that did not fit into their queue.
-    pub(crate) lost: Arc<AtomicU64>,
+    pub(crate) dropped_streams: Arc<AtomicU64>,
     /// Requests, if they are inspected.
     pub(crate) requests: Option<Subscription>,
     /// True if the command line sets a host header, so that no advice about it is needed.
@@ -78,7 +78,7 @@ pub(crate) struct PanelEnd {
 }
 
 impl Panel {
-    /// Takes over the terminal and updates the panel until [`leave_all`](Self::end). Its keys trigger
+    /// Takes over the terminal and updates the panel until [`end`](Self::end). Its keys trigger
     /// `shutdown`.
     pub(crate) fn start(
         about: PanelInfo,
@@ -111,12 +111,15 @@ impl Panel {
                 runtime.shutdown_background();
             })
             .map_err(cannot)?;
-        Ok(Self { end, ended })
+        Ok(Self {
+            stop: end,
+            end_receiver: ended,
+        })
     }
 
     /// Waits until the panel ends on its own. Cancel safe.
-    pub(crate) async fn over(&mut self) -> PanelEnd {
-        let shown = (&mut self.ended).await;
+    pub(crate) async fn wait_for_end(&mut self) -> PanelEnd {
+        let shown = (&mut self.end_receiver).await;
         shown.unwrap_or_else(|_panicked| PanelEnd {
             total: 0,
             failure: Some(io::Error::other("the panel failed")),
@@ -125,8 +128,8 @@ impl Panel {
 
     /// Restores the terminal. If the terminal accepts no more output, this is only attempted.
     pub(crate) async fn end(mut self) -> Option<PanelEnd> {
-        self.end.cancel();
-        let shown = tokio::time::timeout(RESTORE_TIMEOUT, self.over()).await;
+        self.stop.cancel();
+        let shown = tokio::time::timeout(RESTORE_TIMEOUT, self.wait_for_end()).await;
         screen::restore();
         shown.ok()
     }
@@ -134,7 +137,7 @@ impl Panel {
 
 impl Drop for Panel {
     fn drop(&mut self) {
-        self.end.cancel();
+        self.stop.cancel();
         screen::restore();
     }
 }
@@ -214,7 +217,7 @@ impl PanelThread {
 
     async fn show(&mut self, end: &CancellationToken) -> io::Result<()> {
         self.status();
-        self.requests();
+        self.load_requests();
         self.draw()?;
         let mut seconds = interval(Duration::from_secs(1));
         seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -240,12 +243,12 @@ impl PanelThread {
             };
             match news {
                 PanelEvent::End => return Ok(()),
-                news => self.take(news)?,
+                news => self.handle_event(news)?,
             }
         }
     }
 
-    fn take(&mut self, news: PanelEvent) -> io::Result<()> {
+    fn handle_event(&mut self, news: PanelEvent) -> io::Result<()> {
         let now = Instant::now();
         let seen = self.changed;
         self.changed = true;
@@ -256,15 +259,15 @@ impl PanelThread {
             PanelEvent::Tick => {
                 self.model.tick(now);
                 if self.model.about.rows == Rows::Streams {
-                    self.model.missed = self.feeds.lost.load(Ordering::Relaxed);
+                    self.model.missed = self.feeds.dropped_streams.load(Ordering::Relaxed);
                 }
-                let said = screen::message();
-                self.changed = seen || said.is_some() || self.model.is_animated(now);
-                if let Some(said) = said {
-                    self.model.show_notice(said);
+                let message = screen::message();
+                self.changed = seen || message.is_some() || self.model.is_animated(now);
+                if let Some(notice) = message {
+                    self.model.show_notice(notice);
                 }
             }
-            PanelEvent::Terminal(Some(event)) => return self.event(&event?, now),
+            PanelEvent::Terminal(Some(event)) => return self.handle_terminal_event(&event?, now),
             PanelEvent::Terminal(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
             PanelEvent::Suspend => return self.suspend(),
             PanelEvent::Resume => return self.resume(),
@@ -274,7 +277,7 @@ impl PanelThread {
                 self.model.latency = *self.feeds.round_trip.borrow_and_update();
             }
             PanelEvent::Stream(stream) => rows::stream(&mut self.model, &stream, now),
-            PanelEvent::Request(Some(update)) => self.request(update, now),
+            PanelEvent::Request(Some(update)) => self.apply_update(update, now),
             PanelEvent::Request(None) => self.feeds.requests = None,
         }
         Ok(())
@@ -303,24 +306,24 @@ impl PanelThread {
     }
 
     /// Loads the requests that existed when the subscription started.
-    fn requests(&mut self) {
+    fn load_requests(&mut self) {
         let Some(subscription) = &mut self.feeds.requests else {
             return;
         };
         let now = Instant::now();
         let list = subscription.list();
         let open = |key: &Key| {
-            let is_open = |summary: &inspector::Summary| summary.took.is_none();
+            let is_open = |summary: &inspector::Summary| summary.duration.is_none();
             list.iter()
                 .any(|summary| is_open(summary) && Key::Request(summary.id) == *key)
         };
-        self.model.only_open(open);
+        self.model.retain_open(open);
         for summary in &list {
             rows::request(&mut self.model, summary, now);
         }
     }
 
-    fn request(&mut self, update: Update, now: Instant) {
+    fn apply_update(&mut self, update: Update, now: Instant) {
         match update {
             Update::Exchange(summary) => {
                 rows::request(&mut self.model, &summary, now);
@@ -331,13 +334,13 @@ impl PanelThread {
             }
             Update::Missed => {
                 self.model.missed(1);
-                self.requests();
+                self.load_requests();
             }
             _ => {}
         }
     }
 
-    fn event(&mut self, event: &Event, now: Instant) -> io::Result<()> {
+    fn handle_terminal_event(&mut self, event: &Event, now: Instant) -> io::Result<()> {
         let Event::Key(key) = event else {
             // A new size, or the focus.
             return Ok(());
@@ -423,5 +426,5 @@ fn press(key: KeyEvent) -> Option<Press> {
 /// Ten frames per second at most, faster than a user can read.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// A terminal accepts its last bytes immediately. If it was stopped (ctrl-s), it accepts none.
+/// Time limit for the last output. A terminal that was stopped with ctrl-s accepts none.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -36,7 +36,7 @@ impl Qr {
         self.drawn(|dark| dark)
     }
 
-    /// The same for a terminal without colours: light modules on its dark background. On a light
+    /// Lines for a terminal without colours: light modules on its dark background. On a light
     /// background the code is inverted, which cameras also read.
     pub(crate) fn inverse(&self) -> Vec<String> {
         self.drawn(|dark| !dark)

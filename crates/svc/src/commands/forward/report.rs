@@ -25,7 +25,7 @@ pub(crate) struct Report {
     inspector: Option<String>,
     was_online: bool,
     /// The last reported error, so that a long outage is one line.
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl Report {
@@ -38,7 +38,7 @@ impl Report {
             code: false,
             inspector: None,
             was_online: false,
-            trouble: None,
+            last_error: None,
         }
     }
 
@@ -49,7 +49,7 @@ impl Report {
     }
 
     /// Prints the inspector's address once the tunnel is ready.
-    pub(crate) fn inspector(&mut self, url: Option<String>) {
+    pub(crate) fn set_inspector(&mut self, url: Option<String>) {
         self.inspector = url;
     }
 
@@ -60,12 +60,12 @@ impl Report {
             Status::Disconnected {
                 error, retry_in, ..
             } => {
-                if self.trouble.as_deref() != Some(error) {
+                if self.last_error.as_deref() != Some(error) {
                     output::message(&format!(
                         "not connected to {}: {error}; trying again",
                         self.engine
                     ));
-                    self.trouble = Some(error.as_ref().to_owned());
+                    self.last_error = Some(error.as_ref().to_owned());
                 }
                 if self.format == Format::Json && self.was_online {
                     return output::json(&StatusLine::disconnected(error, *retry_in));
@@ -97,11 +97,11 @@ impl Report {
 
     fn online(&mut self, online: &Online) -> Result<(), Failure> {
         self.was_online = true;
-        self.trouble = None;
+        self.last_error = None;
         match self.format {
             Format::Json => {
                 let line = StatusLine::online(online, self.target.clone(), self.engine.port());
-                output::json(&line.inspected(self.inspector.as_deref()))
+                output::json(&line.with_inspector(self.inspector.as_deref()))
             }
             Format::Text => {
                 let ready = format!("{} -> {}", online.forwarding, self.target);

@@ -79,7 +79,7 @@ fn show(given: &DeviceAuthorization, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opening a browser is a convenience. The address is printed as well.
+/// Opens a browser as a convenience. The address is printed as well.
 fn open_browser(url: &str) {
     let program = if cfg!(target_os = "macos") {
         "open"
@@ -114,7 +114,7 @@ async fn wait(
             tokio::time::sleep_until(end).await;
             return Err(expired());
         }
-        progress.until(next).await;
+        progress.wait_until(next).await;
         let answer = server.redeem(&given.device_code).await;
         match answer {
             Ok(issued) => return Ok(issued),
@@ -178,7 +178,7 @@ impl Progress {
         Self { end, is_live }
     }
 
-    async fn until(&self, then: Instant) {
+    async fn wait_until(&self, then: Instant) {
         let mut now = Instant::now();
         while self.is_live && now < then {
             let left = self.end.saturating_duration_since(now).as_secs();

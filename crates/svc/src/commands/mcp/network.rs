@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::mcp::{Backend, ProjectName, ResponseFuture, TerminalAsk};
+use ::mcp::{Backend, ProjectName, ResponseFuture, TerminalRequest};
 use api::control::projects::{self, Project};
 use bytes::Bytes;
 use client::{Config, HostPort, Trust};
@@ -70,7 +70,7 @@ impl Backend for Network {
                 Ok(platform) => platform,
                 Err(failure) => return failed("not_signed_in", &failure),
             };
-            asked(&platform, request).await
+            send_to_platform(&platform, request).await
         })
     }
 
@@ -110,7 +110,7 @@ impl Backend for Network {
         &self,
         project: ProjectName,
         _needed: Permission,
-        ask: TerminalAsk,
+        ask: TerminalRequest,
         _caller: &Extensions,
     ) -> ResponseFuture {
         let session = self.flags.open();
@@ -144,7 +144,7 @@ async fn platform_and_engine(
     Ok((platform, engine))
 }
 
-async fn asked(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> {
+async fn send_to_platform(platform: &Platform, request: Request<Bytes>) -> Response<Bytes> {
     match platform.carry(request).await {
         Ok(answer) if answer.status() == StatusCode::UNAUTHORIZED => {
             // The challenge of the endpoint is replaced: only the user can act on it here.
@@ -191,7 +191,7 @@ async fn engine_of_project(
     };
     let request = Request::get(path).body(Bytes::new());
     let request = request.map_err(|_| no_project())?;
-    let answer = asked(platform, request).await;
+    let answer = send_to_platform(platform, request).await;
     if answer.status() != StatusCode::OK {
         return Err(answer);
     }

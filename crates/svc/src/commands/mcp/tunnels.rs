@@ -338,9 +338,9 @@ fn tools() -> Vec<LocalTool> {
     ]
 }
 
-/// More than a user can keep track of, and a small load for an engine.
+/// Limit of open tunnels: more than a user can keep track of, and a small load for an engine.
 const MAX_TUNNELS: usize = 16;
-/// A reachable engine responds sooner, and a model should not wait longer.
+/// Time limit to open a tunnel. A reachable engine responds sooner.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time for open streams of a tunnel that closes.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

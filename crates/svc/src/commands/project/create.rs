@@ -86,7 +86,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
     let mut confirmed = args.confirm.clone();
     for _ in 0..MAX_PREVIEWS {
         let wanted = args.region.as_ref();
-        let choice = Choice::of(&preview, args.plan, wanted)?;
+        let choice = Choice::select(&preview, args.plan, wanted)?;
         let fingerprint = choice.option.creation_fingerprint.clone();
         match offer::next_step(&fingerprint, confirmed.as_deref(), prompt::is_possible()) {
             Step::Create => {}
@@ -131,7 +131,7 @@ pub(super) async fn run(args: CreateArgs) -> Result<(), Failure> {
             creation_fingerprint: fingerprint,
             idempotency_key: key.clone(),
         };
-        match order(&session, &workspace, &body).await {
+        match create_project(&session, &workspace, &body).await {
             Ok(project) => return super::show(args.output, &project),
             // CP-4b: the confirmed offer is outdated. The current one is shown, and the question is
             // asked again.
@@ -155,7 +155,7 @@ async fn preview_creation(
     Ok(call.answer().await?)
 }
 
-async fn order(
+async fn create_project(
     session: &Session,
     workspace: &str,
     body: &CreateProject,

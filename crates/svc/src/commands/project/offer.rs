@@ -50,7 +50,7 @@ pub(super) fn next_step(offered: &str, confirmed: Option<&str>, can_ask: bool) -
 impl<'a> Choice<'a> {
     /// The requested choice. Missing parts default to the platform's recommendation, or else to the
     /// first or only option.
-    pub(super) fn of(
+    pub(super) fn select(
         preview: &'a PlanConfiguration,
         plan: Option<Plan>,
         place: Option<&'a (Provider, String)>,
@@ -290,24 +290,24 @@ mod tests {
         let preview = preview(1900);
         insta::assert_snapshot!(describe_all(&preview));
         let place = (Provider::Gcp, "x".to_owned());
-        let choice = Choice::of(&preview, Some(Plan::Pro), Some(&place)).unwrap();
+        let choice = Choice::select(&preview, Some(Plan::Pro), Some(&place)).unwrap();
         insta::assert_snapshot!(choice.describe(Some("staging")));
     }
 
     #[test]
     fn missing_choices_are_recommended_or_required() {
         let preview = preview(1900);
-        let choice = Choice::of(&preview, None, None).unwrap();
+        let choice = Choice::select(&preview, None, None).unwrap();
         assert_eq!(
             (choice.option.plan, choice.provider, choice.region),
             (Plan::Basic, Provider::Aws, "b")
         );
-        let several = Choice::of(&preview, Some(Plan::Pro), None).unwrap_err();
+        let several = Choice::select(&preview, Some(Plan::Pro), None).unwrap_err();
         assert!(several.to_string().contains("gcp/x, gcp/y"), "{several}");
         let nowhere = (Provider::Gcp, "z".to_owned());
-        let nowhere = Choice::of(&preview, Some(Plan::Pro), Some(&nowhere)).unwrap_err();
+        let nowhere = Choice::select(&preview, Some(Plan::Pro), Some(&nowhere)).unwrap_err();
         assert!(nowhere.to_string().contains("gcp/z"), "{nowhere}");
-        let closed = Choice::of(&preview, Some(Plan::Enterprise), None).unwrap_err();
+        let closed = Choice::select(&preview, Some(Plan::Enterprise), None).unwrap_err();
         assert_eq!(closed.code(), Code::NotAvailable);
         assert!(closed.to_string().contains("by arrangement"), "{closed}");
     }

@@ -237,7 +237,7 @@ pub(super) async fn events(args: EventsArgs) -> Result<(), Failure> {
 }
 
 fn log(event: &StoredEvent) -> Vec<String> {
-    let record = Record::read(event);
+    let record = Record::from_event(event);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     vec![
         record.at,

@@ -364,7 +364,7 @@ fn show(format: Format, webhook: &Webhook) -> Result<(), Failure> {
     }
 }
 
-/// The secret is a separate field, with a note to store it.
+/// Prints the webhook with its new secret, and notes that the secret is shown only once.
 fn show_secret(format: Format, made: &WebhookWithSecret) -> Result<(), Failure> {
     if format == Format::Json {
         return output::json(made);

@@ -16,7 +16,7 @@ use tokio::{
 
 use super::{
     plan::DesiredTunnel,
-    tunnel::{AgentTunnel, TunnelCommand, TunnelReport, keep},
+    tunnel::{AgentRef, TunnelCommand, TunnelReport, run_tunnel},
 };
 use crate::failure::Failure;
 use crate::process::signals::DRAIN;
@@ -42,13 +42,13 @@ pub(super) type EngineName = Option<String>;
 /// The agent of one engine.
 struct AgentHandle {
     config: Config,
-    on: AgentTunnel,
+    agent_ref: AgentRef,
     in_use: mpsc::Receiver<Infallible>,
 }
 
 /// A tunnel of one agent.
 struct TunnelTask {
-    order: watch::Sender<TunnelCommand>,
+    command_sender: watch::Sender<TunnelCommand>,
     state: State,
 }
 
@@ -101,7 +101,7 @@ impl AgentSet {
         }
     }
 
-    /// Updates the running tunnels to the desired ones. With `reconnect`, rejected tunnels are
+    /// Updates the running tunnels to the desired ones. With `retry_rejected`, rejected ones are
     /// requested once more.
     ///
     /// The caller leaves out tunnels whose engine is not among `configs`.
@@ -112,10 +112,10 @@ impl AgentSet {
         &mut self,
         configs: &BTreeMap<EngineName, Config>,
         wanted: &BTreeMap<String, DesiredTunnel>,
-        again: bool,
+        retry_rejected: bool,
     ) -> Result<AppliedChanges, Failure> {
         while self.tasks.try_join_next().is_some() || self.leaving.try_join_next().is_some() {}
-        let replaced = self.start_agents(configs, again)?;
+        let replaced = self.start_agents(configs, retry_rejected)?;
         let mut applied = AppliedChanges::default();
         let gone: Vec<_> = self
             .tunnels
@@ -128,7 +128,7 @@ impl AgentSet {
             applied.removed.push(key);
         }
         for (key, wanted) in wanted {
-            match self.update_tunnel(key, wanted, again) {
+            match self.update_tunnel(key, wanted, retry_rejected) {
                 Some(Change::Added) => applied.added.push(key.clone()),
                 Some(Change::Changed) => applied.changed.push(key.clone()),
                 None => applied.unchanged += 1,
@@ -153,28 +153,28 @@ impl AgentSet {
     fn start_agents(
         &mut self,
         configs: &BTreeMap<EngineName, Config>,
-        again: bool,
+        retry_rejected: bool,
     ) -> Result<Vec<AgentHandle>, Failure> {
         let mut started = Vec::new();
         for (name, config) in configs {
             let runs = self.agents.get(name).is_some_and(|handle| {
                 let ended = handle.refusal().is_some();
-                is_same(&handle.config, config) && !(ended && again)
+                can_share_agent(&handle.config, config) && !(ended && retry_rejected)
             });
             if runs {
                 continue;
             }
-            let mut whole = config.clone();
-            whole.runtimes.clone_from(&self.runtimes);
-            let agent = Agent::start(whole)?;
+            let mut agent_config = config.clone();
+            agent_config.runtimes.clone_from(&self.runtimes);
+            let agent = Agent::start(agent_config)?;
             let (in_use, uses) = mpsc::channel(1);
-            self.tasks.spawn(tell_refusal(
+            self.tasks.spawn(report_refusal(
                 name.clone(),
                 agent.status(),
                 self.reports.clone(),
             ));
             self.numbers += 1;
-            let on = AgentTunnel {
+            let on = AgentRef {
                 agent,
                 number: self.numbers,
                 _in_use: in_use,
@@ -184,7 +184,7 @@ impl AgentSet {
                 name.clone(),
                 AgentHandle {
                     config,
-                    on,
+                    agent_ref: on,
                     in_use: uses,
                 },
             ));
@@ -195,38 +195,48 @@ impl AgentSet {
         Ok(replaced.collect())
     }
 
-    fn update_tunnel(&mut self, key: &str, wanted: &DesiredTunnel, again: bool) -> Option<Change> {
+    fn update_tunnel(
+        &mut self,
+        key: &str,
+        wanted: &DesiredTunnel,
+        retry_rejected: bool,
+    ) -> Option<Change> {
         let handle = self.agents.get(&wanted.engine)?;
-        let on = handle.on.clone();
+        let on = handle.agent_ref.clone();
         let address = self
             .addresses
             .get(key)
-            .filter(|_| keeps_address(wanted))
+            .filter(|_| engine_assigns_hostname(wanted))
             .cloned();
         let Some(tunnel_task) = self.tunnels.get_mut(key) else {
             let (order, orders) = watch::channel(TunnelCommand {
-                on,
+                agent_ref: on,
                 wanted: wanted.clone(),
                 address,
                 attempt: 0,
             });
             let reports = self.reports.clone();
-            self.tasks.spawn(keep(key.into(), orders, reports));
+            self.tasks.spawn(run_tunnel(key.into(), orders, reports));
             let state = State::Pending;
-            self.tunnels
-                .insert(key.to_owned(), TunnelTask { order, state });
+            self.tunnels.insert(
+                key.to_owned(),
+                TunnelTask {
+                    command_sender: order,
+                    state,
+                },
+            );
             return Some(Change::Added);
         };
         let is_new = {
-            let order = tunnel_task.order.borrow();
-            order.wanted != *wanted || order.on.number != on.number
+            let order = tunnel_task.command_sender.borrow();
+            order.wanted != *wanted || order.agent_ref.number != on.number
         };
-        let retry = again && tunnel_task.state == State::Rejected;
+        let retry = retry_rejected && tunnel_task.state == State::Rejected;
         if !is_new && !retry {
             return None;
         }
-        tunnel_task.order.send_modify(|order| {
-            order.on = on;
+        tunnel_task.command_sender.send_modify(|order| {
+            order.agent_ref = on;
             order.wanted = wanted.clone();
             order.address = address;
             order.attempt += u64::from(retry);
@@ -237,7 +247,11 @@ impl AgentSet {
     /// Closes an agent that has no tunnels any more. Its accepted streams may finish.
     fn leave(&mut self, handle: AgentHandle) {
         let shutdown = self.shutdown.clone();
-        let AgentHandle { on, mut in_use, .. } = handle;
+        let AgentHandle {
+            agent_ref: on,
+            mut in_use,
+            ..
+        } = handle;
         let agent = on.agent.clone();
         drop(on);
         self.leaving.spawn(async move {
@@ -259,8 +273,11 @@ impl AgentSet {
             Status::Online(online) => {
                 tunnel_task.state = State::Online;
                 let drawn = &online.properties.hostname;
-                let requested = tunnel_task.order.borrow().wanted.clone();
-                if let Some(hostname) = drawn.as_ref().filter(|_| keeps_address(&requested)) {
+                let requested = tunnel_task.command_sender.borrow().wanted.clone();
+                if let Some(hostname) = drawn
+                    .as_ref()
+                    .filter(|_| engine_assigns_hostname(&requested))
+                {
                     if self.addresses.len() >= MAX_ADDRESSES {
                         let tunnels = &self.tunnels;
                         self.addresses.retain(|key, _| tunnels.contains_key(key));
@@ -278,8 +295,8 @@ impl AgentSet {
     /// Port of a tunnel's engine.
     pub(super) fn engine_port(&self, key: &str) -> u16 {
         let tunnel_task = self.tunnels.get(key);
-        let handle =
-            tunnel_task.and_then(|task| self.agents.get(&task.order.borrow().wanted.engine));
+        let handle = tunnel_task
+            .and_then(|task| self.agents.get(&task.command_sender.borrow().wanted.engine));
         handle.map_or(443, |handle| handle.config.engine.port())
     }
 
@@ -300,7 +317,7 @@ impl AgentSet {
     pub(super) fn stop(&mut self) -> JoinSet<()> {
         let mut closing = std::mem::take(&mut self.leaving);
         for handle in self.agents.values() {
-            let (agent, shutdown) = (handle.on.agent.clone(), self.shutdown.clone());
+            let (agent, shutdown) = (handle.agent_ref.agent.clone(), self.shutdown.clone());
             closing.spawn(async move { close(&agent, &shutdown).await });
         }
         closing
@@ -317,7 +334,7 @@ async fn close(agent: &Agent, shutdown: &Shutdown) {
 
 /// Reports when the engine refuses the agent. Its tunnels cannot report it, because it may have
 /// none.
-async fn tell_refusal(
+async fn report_refusal(
     engine: EngineName,
     mut status: watch::Receiver<AgentStatus>,
     reports: mpsc::Sender<TunnelReport>,
@@ -345,7 +362,7 @@ enum Change {
 impl AgentHandle {
     /// The refusal that ended the agent.
     fn refusal(&self) -> Option<Refusal> {
-        match &*self.on.agent.status().borrow() {
+        match &*self.agent_ref.agent.status().borrow() {
             AgentStatus::Ended(refusal) => refusal.clone(),
             _ => None,
         }
@@ -353,7 +370,7 @@ impl AgentHandle {
 }
 
 /// True if both configurations can use the same agent.
-fn is_same(one: &Config, other: &Config) -> bool {
+fn can_share_agent(one: &Config, other: &Config) -> bool {
     one.engine == other.engine
         && one.tokens == other.tokens
         && one.trust == other.trust
@@ -362,7 +379,7 @@ fn is_same(one: &Config, other: &Config) -> bool {
 }
 
 /// True if the engine assigns the host name, which visitors then use.
-fn keeps_address(wanted: &DesiredTunnel) -> bool {
+fn engine_assigns_hostname(wanted: &DesiredTunnel) -> bool {
     let requested = &wanted.properties;
     requested.hostname.is_none()
         && requested.publish != Some(false)
@@ -373,5 +390,5 @@ fn keeps_address(wanted: &DesiredTunnel) -> bool {
 /// longer than an hour.
 const REPLACED_AGENT_DRAIN: Duration = Duration::from_hours(1);
 
-/// More tunnels than one agent can have. Each entry is one name.
+/// Limit of the stored host names: more than one agent can have tunnels.
 const MAX_ADDRESSES: usize = 4096;

@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::{
     api::{Api, ApiError},
-    labels::Reader,
+    labels::LabelParser,
 };
 use super::plan::DesiredTunnel;
 use crate::{
@@ -72,7 +72,7 @@ impl DockerFlags {
         let (published, wanted) = watch::channel(BTreeMap::new());
         let follower = Follower {
             api: Api::new(path.into()),
-            reader: Reader::new(self.docker_host_ports),
+            reader: LabelParser::new(self.docker_host_ports),
             containers: BTreeMap::new(),
             published,
         };
@@ -103,7 +103,7 @@ pub(super) async fn changed(docker: Option<&mut Docker>) {
 /// The task that follows the Docker engine.
 struct Follower {
     api: Api,
-    reader: Reader,
+    reader: LabelParser,
     /// The relevant containers, by id.
     containers: BTreeMap<String, ContainerTunnel>,
     published: watch::Sender<BTreeMap<String, DesiredTunnel>>,
@@ -141,7 +141,7 @@ impl Follower {
         let result = async {
             // Subscribes first, so that events during the listing are handled after it.
             let mut events = self.api.events().await?;
-            let listed = self.api.labelled().await?;
+            let listed = self.api.enabled_containers().await?;
             let ids: BTreeSet<_> = listed.into_iter().collect();
             self.containers.retain(|id, _| ids.contains(id));
             for id in ids {
@@ -171,7 +171,7 @@ impl Follower {
     /// Updates one container.
     async fn refresh(&mut self, id: &str) -> Result<(), ApiError> {
         let found = match self.api.container(id).await? {
-            Some(container) if container.state.running => self.reader.read(&container),
+            Some(container) if container.state.running => self.reader.parse(&container),
             _ => None,
         };
         match found {
@@ -208,5 +208,5 @@ impl Follower {
     }
 }
 
-/// Far more than run on one machine.
+/// Limit of the published containers: far more than run on one machine.
 const MAX_CONTAINERS: usize = 4096;

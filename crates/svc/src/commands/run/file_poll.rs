@@ -1,6 +1,6 @@
 //! Polling of the files in use.
 //!
-//! There is no file watch that could be lost. Each poll reads the small files completely and
+//! Polling replaces a file watch, which can be lost. Each poll reads the files completely and
 //! compares them. Any kind of replacement is therefore noticed: overwriting, renaming, or a changed
 //! symbolic link anywhere on the path.
 

@@ -45,7 +45,7 @@ pub(super) enum TunnelReport {
 #[derive(Clone, Debug)]
 pub(super) struct TunnelCommand {
     /// The agent that opens it.
-    pub(super) on: AgentTunnel,
+    pub(super) agent_ref: AgentRef,
     /// The tunnel.
     pub(super) wanted: DesiredTunnel,
     /// The previous host name, which is requested again so that visitors still find the service
@@ -57,17 +57,17 @@ pub(super) struct TunnelCommand {
 
 /// An agent in use. The agent is not closed while a value of this type exists.
 #[derive(Clone, Debug)]
-pub(super) struct AgentTunnel {
+pub(super) struct AgentRef {
     /// The agent.
     pub(super) agent: Agent,
     /// Number of the agent, because agents cannot be compared.
     pub(super) number: u64,
-    /// Never sends. The receiver notices when all senders are dropped.
+    /// Nothing is sent. The receiver completes when all senders are dropped.
     pub(super) _in_use: mpsc::Sender<Infallible>,
 }
 
 /// Keeps the tunnel until its commands end. Accepted streams continue after that.
-pub(super) async fn keep(
+pub(super) async fn run_tunnel(
     key: Arc<str>,
     mut orders: watch::Receiver<TunnelCommand>,
     reports: mpsc::Sender<TunnelReport>,
@@ -86,8 +86,8 @@ pub(super) async fn keep(
                     order = *new;
                     continue;
                 }
-                if new.on.number == order.on.number {
-                    leave(tunnel).await;
+                if new.agent_ref.number == order.agent_ref.number {
+                    close_pending(tunnel).await;
                     tunnel = new.open();
                 } else {
                     // The other agent takes over the name without an interruption for visitors.
@@ -184,20 +184,20 @@ impl TunnelCommand {
         if properties.hostname.is_none() {
             properties.hostname.clone_from(&self.address);
         }
-        self.on.agent.open(properties)
+        self.agent_ref.agent.open(properties)
     }
 
     /// True if a tunnel that was opened for `other` can also serve this command.
     fn is_served_by(&self, other: &Self) -> bool {
-        self.on.number == other.on.number
+        self.agent_ref.number == other.agent_ref.number
             && self.attempt == other.attempt
             && self.wanted.properties == other.wanted.properties
     }
 }
 
 /// Closes a tunnel whose name is requested again on the same connection. An online tunnel is closed
-/// by the message before the new request. A tunnel that is still pending must be awaited.
-async fn leave(tunnel: Tunnel) {
+/// by a message that precedes the new request. A pending tunnel must be awaited.
+async fn close_pending(tunnel: Tunnel) {
     let online = matches!(&*tunnel.status().borrow(), Status::Online(_));
     if !online {
         // After the timeout the engine may reject the name, and that is reported.
@@ -214,10 +214,10 @@ fn observe(key: &Arc<str>, reports: &mpsc::Sender<TunnelReport>) -> impl Fn(Conn
     let (key, reports) = (Arc::clone(key), reports.clone());
     move |stream| {
         let key = Arc::clone(&key);
-        // A full queue loses the line, not the stream.
+        // If the queue is full, the line is dropped. The stream is not affected.
         drop(reports.try_send(TunnelReport::Stream { key, stream }));
     }
 }
 
-/// Time limit for the response of a reachable engine.
+/// Time limit of a takeover, or of the close of a pending tunnel, at a reachable engine.
 const TAKE_OVER: Duration = Duration::from_secs(10);

@@ -149,7 +149,7 @@ struct StartedRotation {
     signs_from: String,
 }
 
-/// Requests of the control plane are short. A request that takes longer during the shutdown hangs.
+/// Time for open requests at a shutdown. They are short, so a longer one hangs.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Runs the control plane until a signal.
@@ -188,7 +188,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
             rotation.map_err(|error| Failure::usage(format!("--rotate-keys: {error}")))?;
         return rotating(&args, &rotation);
     }
-    // Both come before the creation of the operator, because its password is printed only once.
+    // Listener and routes come before the operator, whose password is printed only once.
     let listener = TcpListener::bind(listen)
         .await
         .map_err(|error| Failure::from_error(&format!("cannot listen on {listen}"), error))?;
@@ -225,7 +225,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reports which key signs from when on.
+/// Reports the new key, and the time from which it signs.
 fn rotating(args: &Args, rotation: &Rotation) -> Result<(), Failure> {
     let (kid, signs_from) = (rotation.kid.clone(), format!("{:.0}", rotation.signs_from));
     match args.output {

@@ -16,7 +16,7 @@ use control::{
 use http::{Extensions, HeaderMap, HeaderValue, Request, Response};
 use mcp::{
     CallerFuture, Engines, HeldPermissions, HostedEndpoint, Identify, ProjectName, ResponseFuture,
-    TerminalAsk,
+    TerminalRequest,
 };
 use types::{permission::Permission, problem::Problem};
 
@@ -104,7 +104,7 @@ impl EngineProxy {
         &self,
         who: &Principal,
         (project, needed): (&ProjectName, Permission),
-        ask: TerminalAsk,
+        ask: TerminalRequest,
         credential: &HeaderValue,
     ) -> Response<Bytes> {
         let (address, domain) = match self.engine(who, project, needed).await {
@@ -179,7 +179,7 @@ impl Engines for ProjectEngines {
         &self,
         project: ProjectName,
         needed: Permission,
-        ask: TerminalAsk,
+        ask: TerminalRequest,
         credential: HeaderValue,
         caller: &Extensions,
     ) -> ResponseFuture {

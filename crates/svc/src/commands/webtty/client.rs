@@ -107,7 +107,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
     if is_raw {
         status::line(&command_end::describe(&ended));
     }
-    command_end::exit_like(&ended)
+    command_end::exit_as_command(&ended)
 }
 
 /// Default address of a server.

@@ -21,7 +21,7 @@ pub(super) fn status(ended: &CommandEnd) -> u8 {
 }
 
 /// Exits with the command's exit code.
-pub(super) fn exit_like(ended: &CommandEnd) -> Result<(), Failure> {
+pub(super) fn exit_as_command(ended: &CommandEnd) -> Result<(), Failure> {
     match status(ended) {
         0 => Ok(()),
         status => Err(Failure::remote_exit(status)),

@@ -101,7 +101,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         let shown = piped::run(session, input, &mut live, stdin, args.timeout);
         let ended = Box::pin(shown).await?;
         let ended = ended.map_err(|error| command_end::failed(error, &reached.url))?;
-        return command_end::exit_like(&ended);
+        return command_end::exit_as_command(&ended);
     }
     let mut kept = CapturedOutput::default();
     let shown = piped::run(session, input, &mut kept, stdin, args.timeout);
@@ -128,7 +128,7 @@ pub(super) async fn run(args: Args) -> Result<(), Failure> {
         }
     }
     output::json(&result)?;
-    command_end::exit_like(&ended)
+    command_end::exit_as_command(&ended)
 }
 
 /// The output, reported at the end.

@@ -163,7 +163,9 @@ pub(super) async fn run(command: Command) -> Result<(), Failure> {
         Command::Download(args) => download(&args).await,
         Command::Mkdir(args) => {
             let files = args.there.files().await?;
-            let answer = files.ask("MKCOL", &args.path, dav::empty(), &[]).await?;
+            let answer = files
+                .send_request("MKCOL", &args.path, dav::empty(), &[])
+                .await?;
             answer.require_status(&[StatusCode::CREATED]).map(drop)
         }
         Command::Rm(args) => remove(&args).await,
@@ -210,12 +212,14 @@ async fn stdin() -> Result<Vec<u8>, Failure> {
 
 async fn put(files: &Files, path: &str, body: Body, length: u64) -> Result<(), Failure> {
     let length = [("content-length", length.to_string())];
-    let answer = files.ask(Method::PUT.as_str(), path, body, &length).await?;
+    let answer = files
+        .send_request(Method::PUT.as_str(), path, body, &length)
+        .await?;
     let done = [StatusCode::CREATED, StatusCode::NO_CONTENT, StatusCode::OK];
     answer.require_status(&done).map(drop)
 }
 
-/// An interrupted download leaves no file that looks complete.
+/// Downloads a file. An interrupted download leaves no file that looks complete.
 async fn download(args: &DownloadArgs) -> Result<(), Failure> {
     let local = match &args.local {
         Some(local) => local.clone(),
@@ -232,7 +236,7 @@ async fn download(args: &DownloadArgs) -> Result<(), Failure> {
         read = read(&files, &args.remote, &mut part.file) => read?,
         number = signals.next() => return Err(Failure::remote_exit(128_u8.saturating_add(number))),
     };
-    part.keep(args.force).await
+    part.persist(args.force).await
 }
 
 async fn read(
@@ -241,7 +245,7 @@ async fn read(
     to: &mut (impl AsyncWrite + Unpin),
 ) -> Result<u64, Failure> {
     let answer = files
-        .ask(Method::GET.as_str(), path, dav::empty(), &[])
+        .send_request(Method::GET.as_str(), path, dav::empty(), &[])
         .await?;
     let mut answer = answer.require_status(&[StatusCode::OK])?;
     let mut length = 0_u64;
@@ -261,7 +265,7 @@ async fn remove(args: &RmArgs) -> Result<(), Failure> {
             .hint("use --recursive to remove it with its contents"));
     }
     let answer = files
-        .ask(Method::DELETE.as_str(), &args.path, dav::empty(), &[])
+        .send_request(Method::DELETE.as_str(), &args.path, dav::empty(), &[])
         .await?;
     let done = [StatusCode::NO_CONTENT, StatusCode::OK];
     answer.require_status(&done).map(drop)

@@ -55,7 +55,7 @@ pub(crate) enum AuthorizedClient {
 #[derive(Debug, Parser)]
 pub(crate) struct CreateArgs {
     #[command(flatten)]
-    which: Which,
+    which: IdentityArgs,
 
     /// Output format
     #[arg(long, short, value_enum, default_value_t)]
@@ -66,7 +66,7 @@ pub(crate) struct CreateArgs {
 #[derive(Debug, Parser)]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
-    which: Which,
+    which: IdentityArgs,
 
     /// Output format
     #[arg(long, short, value_enum, default_value_t)]
@@ -83,7 +83,7 @@ pub(crate) struct OutputArgs {
 
 /// Selects an identity.
 #[derive(Args, Debug)]
-struct Which {
+struct IdentityArgs {
     /// Name of the identity
     #[arg(value_name = "NAME", default_value = keys::DEFAULT_IDENTITY)]
     name: String,
@@ -190,7 +190,7 @@ pub(super) fn authorized_client(command: AuthorizedClient) -> Result<(), Failure
     }
 }
 
-impl Which {
+impl IdentityArgs {
     fn path(&self) -> Result<PathBuf, Failure> {
         match &self.identity_file {
             Some(path) => Ok(path.clone()),

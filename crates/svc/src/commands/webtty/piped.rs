@@ -149,5 +149,5 @@ async fn wait_until(deadline: Option<Instant>) {
     }
 }
 
-/// One read of a pipe.
+/// Size of one read of a pipe, in bytes.
 const READ: usize = 64 * 1024;

@@ -64,7 +64,7 @@ pub(crate) struct Args {
 
     /// Transport: `websocket` for browsers and published clients, `plain` for private tunnels
     #[arg(long, value_enum, value_name = "TRANSPORT", help_heading = PLACE)]
-    transport: Option<ConnectionSource>,
+    transport: Option<TransportOption>,
 
     /// Label of the server (repeatable)
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair, help_heading = PLACE)]
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// Account that runs commands: `spawn` for that of this program, `login` for a logged-in
     /// account
     #[arg(long, value_enum, value_name = "MODE", help_heading = COMMANDS)]
-    execution_mode: Option<Mode>,
+    execution_mode: Option<ExecutionMode>,
 
     /// Account for commands, with `login`
     #[arg(long, value_name = "ACCOUNT", help_heading = COMMANDS)]
@@ -157,7 +157,7 @@ pub(crate) struct Args {
 
 /// Transport of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ConnectionSource {
+enum TransportOption {
     /// HTTP/1.1, then a WebSocket.
     Websocket,
     /// Protocol messages without a handshake.
@@ -166,7 +166,7 @@ enum ConnectionSource {
 
 /// Account that runs commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mode {
+enum ExecutionMode {
     /// The account of this program.
     Spawn,
     /// A logged-in account.
@@ -312,7 +312,7 @@ impl Args {
         speaks: Transport,
     ) -> Result<client::Properties, Failure> {
         let offer = self.tunnel_labels(registered, settings, speaks);
-        let labels = inventory::labels(&offer, &Host::this());
+        let labels = inventory::labels(&offer, &Host::local());
         let publish = self.publish || !self.no_publish;
         let mut properties = client::Properties::default()
             .publish(publish)

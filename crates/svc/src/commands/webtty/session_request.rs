@@ -263,7 +263,7 @@ pub(super) fn failed(error: &KeyError) -> Failure {
     let (code, name) = match error {
         KeyError::NotAKey | KeyError::NotAName => (Code::Usage, "webtty_keys"),
         KeyError::Exists { .. } | KeyError::Taken { .. } => (Code::Conflict, "webtty_keys"),
-        KeyError::Open { .. } => (Code::Refused, "webtty_key_open"),
+        KeyError::Shared { .. } => (Code::Refused, "webtty_key_open"),
         _ => (Code::Failed, "webtty_keys"),
     };
     Failure::new(code, crate::failure::chain(error)).named(name)

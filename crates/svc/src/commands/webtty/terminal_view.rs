@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tty::{
-    draw::{LEAVE, Painter, View},
+    draw::{Painter, RESTORE, View},
     screen::Screen,
     size::Size,
 };
@@ -95,7 +95,7 @@ impl TerminalView {
         let view = View {
             window: window(),
             status,
-            typing,
+            is_typing: typing,
         };
         let frame = self.painter.paint(screen, view);
         self.stale = false;
@@ -107,7 +107,7 @@ impl TerminalView {
 impl Drop for TerminalView {
     fn drop(&mut self) {
         // Errors are ignored, because the terminal may be closed.
-        write(LEAVE).ok();
+        write(RESTORE).ok();
     }
 }
 

@@ -373,7 +373,7 @@ async fn an_unsealed_server_receives_no_command() {
             ended,
             Err(SessionError::NotSealed
                 | SessionError::Server(_)
-                | SessionError::Seal(SealError::NotForUs))
+                | SessionError::Seal(SealError::WrongRecipient))
         ),
         "{ended:?}"
     );

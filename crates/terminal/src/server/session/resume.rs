@@ -25,7 +25,7 @@ impl Session {
         let (registered, returns) = self.shared.registry.register()?;
         let token = fresh_token(registered.key());
         self.registered = Some(registered);
-        self.returns = Some(returns);
+        self.reconnects = Some(returns);
         token
     }
 
@@ -69,33 +69,33 @@ impl Session {
         }
     }
 
-    pub(super) fn resume(&mut self, mut back: Reconnect, now: Instant) {
-        let resume = back.open.resume.clone().unwrap_or_default();
+    pub(super) fn resume(&mut self, mut reconnect: Reconnect, now: Instant) {
+        let resume = reconnect.open.resume.clone().unwrap_or_default();
         // A token alone is not sufficient, because an intermediary can see it. A sealed session
         // belongs to its client alone. A token is also stored in the browser, where another account
         // may sign in.
         let same = self.registered.is_some()
-            && self.account == back.account
-            && self.client_is(&back.sealing);
+            && self.account == reconnect.account
+            && self.is_owner(&reconnect.sealing);
         let token = self
             .registered
             .as_ref()
             .and_then(|registered| fresh_token(registered.key()));
         let Some(token) = token.filter(|_| same && self.machine.accepts(&resume)) else {
-            if back
+            if reconnect
                 .carrier
                 .send(&Kind::error("the session to resume does not exist"))
                 .is_ok()
             {
-                self.shared.finish(back.carrier);
+                self.shared.finish(reconnect.carrier);
             }
             return;
         };
-        let before = self.carrier.replace(back.carrier);
-        self.sealing = back.sealing;
-        self.told_received = None;
-        self.leaving = None;
-        self.machine.on_resume(&back.open, token, now);
+        let before = self.carrier.replace(reconnect.carrier);
+        self.sealing = reconnect.sealing;
+        self.acknowledged_input = None;
+        self.closing = None;
+        self.machine.on_resume(&reconnect.open, token, now);
         if let Some(before) = before {
             // The first command of the state machine closes the old connection.
             self.machine.command();
@@ -106,7 +106,7 @@ impl Session {
         }
     }
 
-    fn client_is(&self, other: &EncryptionState) -> bool {
+    fn is_owner(&self, other: &EncryptionState) -> bool {
         match (self.shared.seal.is_some(), self.owner, other.client()) {
             (false, _, _) => true,
             (true, Some(owner), Some(other)) => owner == other,

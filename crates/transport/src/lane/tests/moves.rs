@@ -13,7 +13,7 @@ struct NoTarget;
 impl MigrationTarget for NoTarget {
     type Connection = DuplexStream;
 
-    const CHOOSES: bool = true;
+    const PROVIDES_CONNECTION: bool = true;
 
     fn connect(&self) -> ConnectFuture<DuplexStream> {
         Box::pin(async { Err(io::ErrorKind::NotConnected.into()) })
@@ -26,7 +26,7 @@ struct PendingTarget;
 impl MigrationTarget for PendingTarget {
     type Connection = DuplexStream;
 
-    const CHOOSES: bool = false;
+    const PROVIDES_CONNECTION: bool = false;
 
     fn connect(&self) -> ConnectFuture<DuplexStream> {
         Box::pin(std::future::pending())
@@ -115,7 +115,7 @@ struct DelayedTarget(Mutex<Option<oneshot::Receiver<DuplexStream>>>);
 impl MigrationTarget for DelayedTarget {
     type Connection = DuplexStream;
 
-    const CHOOSES: bool = false;
+    const PROVIDES_CONNECTION: bool = false;
 
     fn connect(&self) -> ConnectFuture<DuplexStream> {
         let later = self.0.lock().take().unwrap();

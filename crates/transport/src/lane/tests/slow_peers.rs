@@ -65,7 +65,7 @@ async fn a_source_with_many_slow_readers_costs_no_other_source_a_stream() {
     let ((mut paused, _moved), _far) = open([192, 0, 2, 1].into(), each).await;
     let mut slow = Vec::new();
     // Each has fewer unread bytes, and all together twice as many as a lane allows.
-    for _ in 0..4 * UNREAD / each {
+    for _ in 0..4 * MAX_UNREAD / each {
         slow.push(open([192, 0, 2, 2].into(), each / 2).await);
     }
     let mut read = Vec::new();
@@ -82,7 +82,7 @@ async fn only_slow_readers_are_aborted_before_a_lane_is_full() {
     let each = DOWN_LIMIT;
     let mut slow = Vec::new();
     // Twice as many as a lane allows.
-    for _ in 0..2 * UNREAD / each {
+    for _ in 0..2 * MAX_UNREAD / each {
         // No further stream may start on a lane that is half full; streams of another worker's lane
         // may.
         let Some(near) = pair.lane.open_beyond_half(&opening("slow")) else {
@@ -106,7 +106,7 @@ async fn only_slow_readers_are_aborted_before_a_lane_is_full() {
         assert!(heard == answer);
         bystander.write_all(b"!").await.unwrap();
         assert_eq!(service.read_u8().await.unwrap(), b'!');
-        assert!(pair.lane.0.lock().unread <= UNREAD);
+        assert!(pair.lane.0.lock().unread <= MAX_UNREAD);
     }
     assert!(!pair.lane.is_over());
     let mut given_up = 0;
@@ -120,6 +120,6 @@ async fn only_slow_readers_are_aborted_before_a_lane_is_full() {
             }
         }
     }
-    let full = UNREAD / each;
+    let full = MAX_UNREAD / each;
     assert!((full - 2..=full + 2).contains(&given_up), "{given_up}");
 }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Command, Exit, Phase, Server};
 use crate::message::{Close, Feature, Kind, Signal, Termination, TerminationReason};
-use crate::session::{CLOSE_DEADLINE, Output, SILENCE, STOP_GRACE};
+use crate::session::{CLOSE_DEADLINE, ReplayBuffer, SILENCE, STOP_GRACE};
 
 impl Server {
     /// Handles a pause in reading output, because output is paused or the client does not take it.
@@ -25,7 +25,9 @@ impl Server {
         }
         let latest = match &self.client {
             None if self.grace_at.is_none() => return,
-            Some(client) if !client.beats || self.ended.is_some() || self.is_shutting_down => {
+            Some(client)
+                if !client.has_heartbeat || self.stop_reason.is_some() || self.is_shutting_down =>
+            {
                 *since + SILENCE
             }
             _ => now + CLOSE_DEADLINE,
@@ -57,13 +59,13 @@ impl Server {
             // Clients can no longer resume.
             self.on_end_received();
         }
-        if self.ended.is_some() {
+        if self.stop_reason.is_some() {
             return;
         }
         self.detail = detail;
         match self.phase {
             Phase::Opening { .. } => self.fail(detail, now),
-            Phase::Starting => self.ended = Some(reason),
+            Phase::Starting => self.stop_reason = Some(reason),
             Phase::Running => self.stop(reason, now),
             _ => {}
         }
@@ -71,7 +73,7 @@ impl Server {
 
     /// Handles a client that left. It may resume during the grace period if it supports this.
     pub(super) fn leave(&mut self, now: Instant) {
-        if self.phase == Phase::Starting || self.ended.is_some() {
+        if self.phase == Phase::Starting || self.stop_reason.is_some() {
             return;
         }
         if self.token.is_some() {
@@ -83,7 +85,7 @@ impl Server {
 
     /// Stops the command. Later calls have no effect.
     pub(super) fn stop(&mut self, reason: TerminationReason, now: Instant) {
-        self.ended = Some(reason);
+        self.stop_reason = Some(reason);
         if self.phase == Phase::Running {
             let signal = match reason {
                 // An interactive program in a terminal ignores `Terminate`.
@@ -155,7 +157,7 @@ impl Server {
             Exit::Code(code) => (code, ""),
             Exit::Signal(number, name) => (128_i32.saturating_add(number), name),
         };
-        let reason = match (self.ended, exit) {
+        let reason = match (self.stop_reason, exit) {
             (Some(reason), _) => reason,
             (None, Exit::Code(_)) => TerminationReason::Exited,
             (None, Exit::Signal(..)) => TerminationReason::Signalled,
@@ -192,7 +194,7 @@ impl Server {
             self.phase = Phase::Released;
             self.client = None;
             self.token = None;
-            self.output = Output::default();
+            self.output = ReplayBuffer::default();
             self.commands.push_back(Command::Release);
         }
     }

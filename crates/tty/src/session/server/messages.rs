@@ -15,9 +15,9 @@ impl Server {
                 if matches!(phase, Phase::Opening { .. }) && heartbeat != Heartbeat::default() {
                     return Err("a signal before the open".to_owned());
                 }
-                self.hear_heartbeat(&heartbeat)
+                self.on_heartbeat(&heartbeat)
             }
-            (Kind::Data(data), Phase::Running) => self.hear_data(data, now),
+            (Kind::Data(data), Phase::Running) => self.on_data(data, now),
             (Kind::Parameter(parameter), Phase::Running) => {
                 if !self.has_tty {
                     return Err("a size without a terminal".to_owned());
@@ -75,9 +75,9 @@ impl Server {
         Ok(())
     }
 
-    fn hear_heartbeat(&mut self, heartbeat: &Heartbeat) -> Result<(), String> {
+    fn on_heartbeat(&mut self, heartbeat: &Heartbeat) -> Result<(), String> {
         if let Some(client) = &mut self.client {
-            client.beats = true;
+            client.has_heartbeat = true;
         }
         if let Some(received) = heartbeat.received.filter(|_| self.token.is_some()) {
             self.output
@@ -97,12 +97,12 @@ impl Server {
         Ok(())
     }
 
-    fn hear_data(&mut self, data: Data, now: Instant) -> Result<(), String> {
+    fn on_data(&mut self, data: Data, now: Instant) -> Result<(), String> {
         if data.r#type() != Stream::Stdin {
             return Err("data that is not input".to_owned());
         }
         match data.payload {
-            // A command that has stopped reading would take an empty write for another one.
+            // An empty write returns 0, which looks as if the command had stopped reading.
             Some(Payload::Data(bytes)) if bytes.is_empty() => Ok(()),
             Some(Payload::Data(bytes)) if self.stdin_open => {
                 self.touch(now);

@@ -104,7 +104,7 @@ proptest! {
             for (_, allocation) in &core.allocations {
                 let (permissions, channels) = allocation.kept();
                 prop_assert!(permissions <= 4 && channels <= 3);
-                prop_assert!(allocation.expires > relay.now.at);
+                prop_assert!(allocation.expires > relay.now.monotonic);
             }
         }
     }

@@ -76,7 +76,7 @@ fn allocation_parameters_are_validated() {
             12 => assert!(relayed(&answer)[0].is_ipv6() && relayed(&answer).len() == 1),
             13 => assert!(relayed(&answer)[0].is_ipv4() && relayed(&answer)[1].is_ipv6()),
             14 => {
-                assert!(asked.even && relay.kept.is_some());
+                assert!(asked.needs_even_port && relay.kept.is_some());
                 assert_eq!(read.attribute::<ReservationToken>().unwrap().token(), 77);
             }
             _ => assert_eq!(asked.token, Some(77)),

@@ -65,7 +65,7 @@ impl Caller {
         let id = self.next();
         let bytes = self.signed(CONNECTION_BIND, id, &[&ConnectionId::new(number)]);
         assert_eq!(
-            super::super::tcp::binds(&bytes, 3),
+            super::super::tcp::core_of_bind(&bytes, 3),
             Some(number as usize % 3)
         );
         match relay.give(self.client, &bytes) {

@@ -83,16 +83,16 @@ fn an_interrupted_link_stops_nothing() -> Result<()> {
     let agent = publish(&managed)?;
     let visits = visits(&managed, &agent);
 
-    managed.link.cut();
+    managed.link.interrupt();
     managed.revoke(&managed.control, &id)?;
     visits.more(10)?;
     assert_eq!(managed.api_status(&ended)?, 204, "the link was not cut");
-    managed.link.mend();
+    managed.link.restore();
     eventually("the end of the token", || {
         Ok(managed.api_status(&ended)? == 401)
     })?;
 
-    managed.link.cut();
+    managed.link.interrupt();
     let (new, _) = managed.issue(&managed.control)?;
     let lost = || Ok(managed.metric("svc_control_plane_connected")? == 0);
     eventually("the loss of the platform", lost)?;
@@ -100,7 +100,7 @@ fn an_interrupted_link_stops_nothing() -> Result<()> {
     assert_eq!(found["control_plane"], "warn", "{found}");
     visits.more(10)?;
     assert!(managed.metric("svc_control_plane_reports_waiting")? > 0);
-    managed.link.mend();
+    managed.link.restore();
     managed.wait_until_accepted(&new)?;
     let found = managed.doctor()?;
     let well = [

@@ -22,7 +22,7 @@ fn each_violation_ends_only_what_the_rfc_requires() -> Result<()> {
         "count": count.to_string(),
     });
     let verdict = judge("judges/h2_frames.py", &world)?;
-    assert_eq!(verdict.wrong, [""; 0], "{}", svc.log());
-    assert!(verdict.ran >= 250, "ran {}", verdict.ran);
+    assert_eq!(verdict.failed, [""; 0], "{}", svc.log());
+    assert!(verdict.run_count >= 250, "ran {}", verdict.run_count);
     Ok(())
 }

@@ -19,8 +19,8 @@ fn clients_and_services_of_two_libraries_interoperate() -> Result<()> {
         });
         for client in ["judges/websocket_client.py", "websocket_client.mjs"] {
             let verdict = judge(client, &published)?;
-            assert_eq!(verdict.wrong, [""; 0], "{client}\n{}", svc.log());
-            assert!(verdict.ran > 60, "{client} ran {}", verdict.ran);
+            assert_eq!(verdict.failed, [""; 0], "{client}\n{}", svc.log());
+            assert!(verdict.run_count > 60, "{client} ran {}", verdict.run_count);
         }
     }
     Ok(())
@@ -34,8 +34,12 @@ fn invalid_frames_and_handshakes_are_left_to_the_service() -> Result<()> {
         let agent = Agent::forward(&svc, service.address()?, &["--http"])?;
         for (table, at_least) in [("frames", 100), ("handshakes", 15)] {
             let verdict = by_hand(&svc, &service, &agent, table)?;
-            assert_eq!(verdict.wrong, [""; 0], "{table}\n{}", svc.log());
-            assert!(verdict.ran >= at_least, "{table} ran {}", verdict.ran);
+            assert_eq!(verdict.failed, [""; 0], "{table}\n{}", svc.log());
+            assert!(
+                verdict.run_count >= at_least,
+                "{table} ran {}",
+                verdict.run_count
+            );
         }
     }
     Ok(())
@@ -47,8 +51,8 @@ fn answers_and_ends_are_forwarded_unchanged() -> Result<()> {
     let service = Peer::start("judges/websocket_scripted.py")?;
     let agent = Agent::forward(&svc, service.address()?, &["--http"])?;
     let verdict = by_hand(&svc, &service, &agent, "ends")?;
-    assert_eq!(verdict.wrong, [""; 0], "{}\n{}", service.log(), svc.log());
-    assert!(verdict.ran >= 20, "ran {}", verdict.ran);
+    assert_eq!(verdict.failed, [""; 0], "{}\n{}", service.log(), svc.log());
+    assert!(verdict.run_count >= 20, "ran {}", verdict.run_count);
     Ok(())
 }
 
@@ -77,8 +81,8 @@ fn a_websocket_over_http2_is_a_plain_websocket_to_the_service() -> Result<()> {
             "service": service.address()?,
         });
         let verdict = judge("judges/websocket_h2.py", &world)?;
-        assert_eq!(verdict.wrong, [""; 0], "{}", svc.log());
-        assert!(verdict.ran >= 20, "ran {}", verdict.ran);
+        assert_eq!(verdict.failed, [""; 0], "{}", svc.log());
+        assert!(verdict.run_count >= 20, "ran {}", verdict.run_count);
     }
     Ok(())
 }
@@ -95,7 +99,7 @@ fn the_engines_own_websocket_checks_frames() -> Result<()> {
         "authorization": format!("Bearer {}", svc.token()),
     });
     let verdict = judge("judges/websocket_frames.py", &world)?;
-    assert_eq!(verdict.wrong, [""; 0], "{}", svc.log());
-    assert!(verdict.ran >= 40, "ran {}", verdict.ran);
+    assert_eq!(verdict.failed, [""; 0], "{}", svc.log());
+    assert!(verdict.run_count >= 40, "ran {}", verdict.run_count);
     Ok(())
 }

@@ -32,14 +32,14 @@ struct Case {
 
 impl Case {
     /// The rules, written as a sequence of conditions.
-    fn expected(self) -> End {
+    fn expected(self) -> RequestResult {
         let RequiredProofs {
             token,
             session,
             certificate,
             challenge,
         } = self.guards;
-        let not_allowed = End::Refused(403, "public_access_not_allowed");
+        let not_allowed = RequestResult::Refused(403, "public_access_not_allowed");
         // ED-8: `forbidden` refuses all visitors; `auth-required` refuses them at tunnels without
         // proofs.
         match self.policy {
@@ -57,30 +57,30 @@ impl Case {
             && is_there(self.certificate)
             && (query_there || is_there(self.session) || reads_bearer && is_there(self.bearer))
         {
-            return End::Refused(400, "ambiguous_credentials");
+            return RequestResult::Refused(400, "ambiguous_credentials");
         }
         // ED-1b.
         let Some(query) = self.query else {
-            return End::Refused(400, "invalid_request");
+            return RequestResult::Refused(400, "invalid_request");
         };
         // ED-1a: with a query credential, the bearer is application data.
         let credential = if query_there { query } else { self.bearer };
         let judged = |worth: Worth, method, bad| match worth {
-            Worth::Good => End::Service(method),
-            Worth::Bad => End::Refused(401, bad),
-            Worth::Barred => End::Refused(403, "insufficient_scope"),
-            Worth::Absent => End::Refused(401, "unauthenticated"),
+            Worth::Good => RequestResult::Service(method),
+            Worth::Bad => RequestResult::Refused(401, bad),
+            Worth::Barred => RequestResult::Refused(403, "insufficient_scope"),
+            Worth::Absent => RequestResult::Refused(401, "unauthenticated"),
         };
         // ED-4, ED-6: a token is checked first, and its result is final.
         if token && is_there(credential) {
             return judged(credential, "token", "invalid_token");
         }
-        let mut open = End::Service("");
+        let mut open = RequestResult::Service("");
         if challenge && !self.worked {
             match credential {
-                Worth::Absent if self.navigation => return End::Challenge,
-                Worth::Absent => return End::Refused(403, "challenge_required"),
-                Worth::Good => open = End::Service("token"),
+                Worth::Absent if self.navigation => return RequestResult::Challenge,
+                Worth::Absent => return RequestResult::Refused(403, "challenge_required"),
+                Worth::Good => open = RequestResult::Service("token"),
                 worth => return judged(worth, "token", "invalid_token"),
             }
         }
@@ -89,13 +89,13 @@ impl Case {
         }
         if session {
             return match self.session {
-                Worth::Absent | Worth::Bad if self.navigation => End::SignIn,
-                Worth::Absent | Worth::Bad => End::Refused(401, "unauthenticated"),
+                Worth::Absent | Worth::Bad if self.navigation => RequestResult::SignIn,
+                Worth::Absent | Worth::Bad => RequestResult::Refused(401, "unauthenticated"),
                 worth => judged(worth, "session", ""),
             };
         }
         if token || certificate {
-            return End::Refused(401, "unauthenticated");
+            return RequestResult::Refused(401, "unauthenticated");
         }
         open
     }
@@ -193,7 +193,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                 };
                 let decision = decide(&request, world.context());
                 assert_eq!(
-                    told(&decision),
+                    request_result(&decision),
                     case.expected(),
                     "{case:?} by {:?}",
                     decision.rule

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
 
-/// Copies `upload_counter` (the bytes after the head on the source's connection) through pipes of `capacity`
+/// Copies `sent`, the bytes after the head on the source's connection, through pipes of `capacity`
 /// bytes. Returns the received bytes, the result, and the bytes that stayed in the source.
 fn copy(
     sent: &[u8],

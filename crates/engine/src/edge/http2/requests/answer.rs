@@ -133,16 +133,16 @@ fn upstream_response(
     head: &ResponseHead<'_>,
     upgrade: Option<&Upgrade>,
 ) -> Result<UpstreamResponse, &'static str> {
-    let changed = head.status == 101;
-    if changed {
+    let upgraded = head.status == 101;
+    if upgraded {
         upgrade.ok_or(UNEXPECTED_UPGRADE)?.check(head)?;
     }
     let response = translate::response(head).ok_or("a field that HTTP/2 cannot carry")?;
-    let reusable = head.keep_alive && head.body != ResponseBody::UntilClose && !changed;
+    let reusable = head.keep_alive && head.body != ResponseBody::UntilClose && !upgraded;
     Ok(UpstreamResponse {
         response,
         body: head.body,
         reusable,
-        upgraded: changed,
+        upgraded,
     })
 }

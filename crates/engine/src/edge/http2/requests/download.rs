@@ -30,7 +30,7 @@ pub(in crate::edge) enum DownstreamBody {
     /// Body of a response of the edge itself.
     Full(Option<Bytes>),
     /// Body from a service with HTTP/1.1.
-    Http1(Box<ServiceBody>),
+    Http1(Box<Http1Body>),
     /// Body from a service with HTTP/1.1, while a task still sends the request.
     Channel(mpsc::Receiver<io::Result<Frame<Bytes>>>),
     /// Body from a service with HTTP/2.
@@ -42,7 +42,7 @@ pub(in crate::edge) struct Http2Body {
     pub(super) body: Incoming,
     pub(super) record: AccessRecord,
     pub(super) bytes: u64,
-    pub(super) _turn: StreamPermit,
+    pub(super) _permit: StreamPermit,
 }
 
 /// Capacity of the channel from the task that sends the rest of a request. It is one, so that
@@ -50,7 +50,7 @@ pub(in crate::edge) struct Http2Body {
 const FRAMES: usize = 1;
 
 /// Reads the response, and sends the rest of the request meanwhile.
-pub(in crate::edge) struct ServiceBody {
+pub(in crate::edge) struct Http1Body {
     reader: BodyReader,
     /// `None` once the response has been read.
     upstream: Option<Http1>,
@@ -62,7 +62,7 @@ pub(in crate::edge) struct ServiceBody {
     bytes: u64,
 }
 
-impl ServiceBody {
+impl Http1Body {
     /// Starts after the response head. `reader` has the framing of the body, and `reusable` is true
     /// if the connection can be used again.
     pub(super) fn new(
@@ -89,9 +89,9 @@ impl ServiceBody {
         body
     }
 
-    /// Converts this into the body for the library, which polls it only while the visitor reads.
-    /// The rest of the request must not wait for that, because a visitor may send all of it before
-    /// it reads. In that case a task sends it.
+    /// Converts this into the body for hyper, which polls it only while the visitor reads.
+    /// The upload must not wait for the visitor to read: it may send the whole request before
+    /// it reads. If the upload is incomplete, a task continues it.
     pub(super) fn into_body(self) -> DownstreamBody {
         slow_reader_timeout::set_revocation_signal(
             self.record.as_ref().and_then(AccessRecord::revocation),

@@ -23,7 +23,7 @@ pub(super) struct Upload {
     sent: usize,
     state: UploadState,
     /// No bytes of the body have been taken, so the request can be sent again.
-    only_head: bool,
+    is_replayable: bool,
     pub(super) written: u64,
 }
 
@@ -51,13 +51,13 @@ impl Upload {
             } else {
                 UploadState::Body
             },
-            only_head: true,
+            is_replayable: true,
             written: 0,
         }
     }
 
     /// A request that has already been sent.
-    pub(super) fn none() -> Self {
+    pub(super) fn already_sent() -> Self {
         Self {
             head: Vec::new(),
             body: None,
@@ -65,14 +65,14 @@ impl Upload {
             out: Vec::new(),
             sent: 0,
             state: UploadState::Sent,
-            only_head: false,
+            is_replayable: false,
             written: 0,
         }
     }
 
     /// Restarts the request, if it has no body. Returns false if it cannot be repeated.
     pub(super) fn rewind(&mut self) -> bool {
-        if self.body.is_some() || !self.only_head {
+        if self.body.is_some() || !self.is_replayable {
             return false;
         }
         self.out.clone_from(&self.head);
@@ -148,7 +148,7 @@ impl Upload {
     }
 
     fn encode(&mut self, frame: Frame<Bytes>) {
-        self.only_head = false;
+        self.is_replayable = false;
         match frame.into_data() {
             Ok(data) if self.chunked => {
                 if let Some(len) = NonZeroUsize::new(data.len()) {
@@ -163,11 +163,11 @@ impl Upload {
     }
 
     fn end(&mut self, trailers: &HeaderMap) {
-        self.only_head = false;
+        self.is_replayable = false;
         self.state = UploadState::Ended;
         if !self.chunked {
             return;
         }
-        trailers::write(&mut self.out, trailers);
+        trailers::write_last_chunk(&mut self.out, trailers);
     }
 }

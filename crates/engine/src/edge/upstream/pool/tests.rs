@@ -56,7 +56,7 @@ fn a_tunnel_keeps_256_idle_connections_and_a_worker_2048() {
     assert_eq!(keep_many(&mut upstreams, tunnel(9), 2), 1);
     drop(upstreams.remove_tunnel(tunnel(1)));
     assert_eq!(keep_many(&mut upstreams, tunnel(9), 300), 255);
-    assert_eq!(upstreams.clear(&[tunnel(9), tunnel(2)]).len(), 512);
+    assert_eq!(upstreams.drain_http1(&[tunnel(9), tunnel(2)]).len(), 512);
     assert_eq!(upstreams.idle, 2048 - 1 - 256 - 512 + 1 + 255);
 }
 

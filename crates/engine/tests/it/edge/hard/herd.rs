@@ -64,7 +64,7 @@ impl Herd {
 /// Checks that all tunnels reconnect under their names within seconds, with other ids.
 async fn check_reconnect(engine: TestEngine, herd: &Herd, before: &TunnelAddresses) -> TestEngine {
     let started_at = Instant::now();
-    let engine = Box::pin(engine.killed_and_started()).await;
+    let engine = Box::pin(engine.kill_and_restart()).await;
     let after = tokio::time::timeout(WAIT_LIMIT, herd.wait_online(before)).await;
     let after = after.expect("all tunnels reconnect");
     let names = |places: &TunnelAddresses| -> BTreeMap<_, _> {
@@ -111,8 +111,8 @@ async fn en_9_a_thousand_tunnels_reconnect_without_the_platform() {
     engine.informed().await;
     let herd = Herd::gather(async || engine.agent_at(A, &token).await).await;
     let before = herd.wait_online(&TunnelAddresses::new()).await;
-    platform.set_away(true);
-    platform.cut();
+    platform.set_unavailable(true);
+    platform.disconnect_all();
     let engine = Box::pin(check_reconnect(engine, &herd, &before)).await;
     serves(&engine, herd).await;
 }

@@ -146,7 +146,7 @@ async fn an_ambiguous_chunk_makes_the_answer_incomplete() {
                 Some(engine.visitor().http1(host).await.get("/", host).await)
             };
             if let Some(first) = first {
-                assert!(!first.whole, "{chunks:?}, h2: {h2}: {first:?}");
+                assert!(!first.is_complete, "{chunks:?}, h2: {h2}: {first:?}");
                 let text = String::from_utf8_lossy(&first.body).into_owned();
                 assert!(!text.contains("poison"), "{chunks:?}: {text}");
             }
@@ -173,7 +173,7 @@ async fn a_service_cannot_set_the_fields_of_the_edge() {
         engine.visitor().http1(host).await.get("/", host).await,
         engine.visitor().h2(host).await.get("/", host).await,
     ] {
-        assert_eq!((answer.text(), answer.whole), ("good", true));
+        assert_eq!((answer.text(), answer.is_complete), ("good", true));
         assert_eq!(answer.header("x-stay"), Some("1"));
         assert_eq!(answer.header("content-length"), Some("4"));
         for name in [
@@ -294,7 +294,10 @@ async fn an_h2_visitor_may_send_everything_before_it_reads() {
         .await
         .unwrap();
     let answer = H2Visitor::collect(response).await;
-    assert_eq!((answer.body.len(), answer.whole), (EACH * PIECES, true));
+    assert_eq!(
+        (answer.body.len(), answer.is_complete),
+        (EACH * PIECES, true)
+    );
 }
 
 /// Two agents share a name, and the service resets the connection after it has read a request. The

@@ -78,7 +78,7 @@ fn read(path: &Path, place: &FolderRoot) -> std::io::Result<(Vec<Entry>, bool)> 
             more = true;
             break;
         }
-        if place.shows(&entry.path())
+        if place.is_visible(&entry.path())
             && let Some(entry) = Entry::of(&entry)
         {
             entries.push(entry);
@@ -130,7 +130,7 @@ fn size(bytes: u64) -> String {
     format!("{shown} TB")
 }
 
-/// A longer page would not be read.
+/// Limit of the entries in a listing. Users do not read a longer page.
 const MAX_ENTRIES: usize = 5_000;
 
 /// The page has inline styles and links, and nothing else.

@@ -47,7 +47,7 @@ impl FolderRoot {
             return PathTarget::NotFound;
         };
         let inside: PathBuf = names.iter().map(|name| OsStr::from_bytes(name)).collect();
-        let Some(real) = self.real(&self.root.join(inside)) else {
+        let Some(real) = self.canonicalize(&self.root.join(inside)) else {
             return PathTarget::NotFound;
         };
         let has_slash = path.ends_with('/');
@@ -72,15 +72,15 @@ impl FolderRoot {
         if !has_slash {
             return PathTarget::Moved(at);
         }
-        match self.real(&real.join("index.html")) {
+        match self.canonicalize(&real.join("index.html")) {
             Some(index) if index.is_file() => PathTarget::File(index),
             _ => PathTarget::Folder { path: real, at },
         }
     }
 
     /// True if an entry of a listing may be shown.
-    pub(super) fn shows(&self, entry: &Path) -> bool {
-        self.real(entry).is_some()
+    pub(super) fn is_visible(&self, entry: &Path) -> bool {
+        self.canonicalize(entry).is_some()
     }
 
     /// The decoded segments of a path. `None` if a segment is invalid or must not be seen.
@@ -102,8 +102,8 @@ impl FolderRoot {
     }
 
     /// The canonical path, if it is inside the folder and may be seen. A user with write access
-    /// could replace it with a link before it is opened, but could copy the file as well.
-    fn real(&self, path: &Path) -> Option<PathBuf> {
+    /// could replace it with a link before it is opened, but could also copy the file itself.
+    fn canonicalize(&self, path: &Path) -> Option<PathBuf> {
         let real = fs::canonicalize(path).ok()?;
         let inside = real.strip_prefix(&self.root).ok()?;
         let may_see = inside.iter().all(|name| self.may_see(name.as_bytes()));

@@ -40,7 +40,7 @@ impl Messages {
         thread::Builder::new()
             .name("svc-stderr".to_owned())
             .spawn(move || {
-                keep(reader, &keeper);
+                store_lines(reader, &keeper);
                 // It does not matter if the receiver has stopped waiting.
                 end.send(()).ok();
             })?;
@@ -73,7 +73,7 @@ impl Messages {
     }
 }
 
-fn keep(from: PipeReader, buffer: &Mutex<MessageBuffer>) {
+fn store_lines(from: PipeReader, buffer: &Mutex<MessageBuffer>) {
     let mut lines = BufReader::new(from);
     let mut line = Vec::new();
     loop {
@@ -93,8 +93,8 @@ fn keep(from: PipeReader, buffer: &Mutex<MessageBuffer>) {
     }
 }
 
-/// As many lines as a user reads afterwards.
+/// Maximum number of stored lines. A user does not read more afterwards.
 const LINES: usize = 200;
 
-/// Reading a pipe is immediate unless the thread was stopped.
+/// Time limit for the thread that reads the rest of the pipe.
 const LAST_LINES: Duration = Duration::from_millis(200);

@@ -77,16 +77,16 @@ pub(crate) struct Row {
     pub(crate) key: Key,
     /// Start as local time of day.
     pub(crate) clock: String,
-    pub(crate) began: Instant,
+    pub(crate) started_at: Instant,
     /// Duration. `None` while it is open.
-    pub(crate) took: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
     /// Empty for a stream.
     pub(crate) method: Arc<str>,
     /// The path, or the result of the stream.
     pub(crate) path: Arc<str>,
     pub(crate) status: Option<u16>,
     pub(crate) source: String,
-    /// It failed or was interrupted.
+    /// The request or stream failed or was interrupted.
     pub(crate) failed: bool,
 }
 
@@ -170,7 +170,7 @@ impl Model {
     }
 
     /// Adds a new row or updates an existing one.
-    pub(crate) fn row(&mut self, row: Row, now: Instant) {
+    pub(crate) fn upsert_row(&mut self, row: Row, now: Instant) {
         let known = self.rows.iter().rposition(|known| known.key == row.key);
         let was_open = self.open.contains_key(&row.key);
         let is_new = known.is_none() && !was_open;
@@ -178,24 +178,24 @@ impl Model {
             self.total += 1;
             self.rates.count(now);
         }
-        match row.took {
+        match row.duration {
             Some(took) if is_new || was_open => {
                 self.open.remove(&row.key);
                 self.times.add(took);
             }
             Some(_) => {}
             None if self.open.len() < MAX_OPEN => {
-                self.open.insert(row.key.clone(), row.began);
+                self.open.insert(row.key.clone(), row.started_at);
             }
             None => {}
         }
         match known.and_then(|index| self.rows.get_mut(index)) {
             Some(known) => *known = row,
-            // It was dropped from the list while it was open.
+            // The row was dropped from the list while its request was open.
             None if !is_new => {}
             None => {
                 // A scrolled list keeps its visible rows.
-                if self.view.scroll > 0 && self.view.paused.is_none() && self.passes(&row) {
+                if self.view.scroll > 0 && self.view.paused.is_none() && self.matches_filter(&row) {
                     self.view.scroll += 1;
                 }
                 if self.rows.len() == MAX_ROWS {
@@ -217,7 +217,7 @@ impl Model {
     }
 
     /// Closes open rows that are not in this set, because their end was missed.
-    pub(crate) fn only_open(&mut self, is_open: impl Fn(&Key) -> bool) {
+    pub(crate) fn retain_open(&mut self, is_open: impl Fn(&Key) -> bool) {
         self.open.retain(|key, _| is_open(key));
     }
 
@@ -238,7 +238,7 @@ impl Model {
 
     /// The rows of the list, newest first.
     pub(crate) fn visible_rows(&self) -> Vec<&Row> {
-        let passes = |row: &&Row| self.passes(row);
+        let passes = |row: &&Row| self.matches_filter(row);
         match &self.view.paused {
             Some(rows) => rows.iter().rev().filter(passes).collect(),
             None => self.rows.iter().rev().filter(passes).collect(),
@@ -350,7 +350,7 @@ impl Model {
         self.view.scroll = self.view.scroll.saturating_add_signed(by).min(last);
     }
 
-    fn passes(&self, row: &Row) -> bool {
+    fn matches_filter(&self, row: &Row) -> bool {
         let wanted = self.view.filter.to_lowercase();
         let holds = |text: &str| text.to_lowercase().contains(&wanted);
         wanted.is_empty()
@@ -366,13 +366,13 @@ fn toggled_overlay(above: Option<Overlay>, wanted: Overlay) -> Option<Overlay> {
     (above != Some(wanted)).then_some(wanted)
 }
 
-/// Rows for scrolling. The inspector keeps more.
+/// Maximum number of rows in the list. The inspector keeps more requests.
 const MAX_ROWS: usize = 500;
 
 /// Limit of open rows that are counted. An agent carries fewer at the same time.
 const MAX_OPEN: usize = 100_000;
 
-/// Longer than any path that users type.
+/// Maximum length of the filter: longer than any path that users type.
 const MAX_FILTER: usize = 120;
 
 /// Lines that a page key scrolls.

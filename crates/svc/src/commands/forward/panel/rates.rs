@@ -9,7 +9,7 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Rates {
     since: Instant,
-    /// The newest is last.
+    /// Count of each second. The newest is last.
     seconds: VecDeque<u32>,
     /// Index of the newest second, counted from `since`.
     at: u64,
@@ -36,7 +36,7 @@ impl Rates {
     pub(crate) fn mean(&self, window: Duration, now: Instant) -> f64 {
         let gone = self.second(now) - self.at.min(self.second(now));
         let window = window.as_secs().min(SECONDS);
-        // Seconds inside the window, if the newest entry were for the current second.
+        // Entries inside the window: without the seconds that passed since the newest entry.
         let take = usize::try_from(window.saturating_sub(gone)).unwrap_or(usize::MAX);
         let count: u64 = self
             .seconds
@@ -96,7 +96,7 @@ impl Times {
     }
 }
 
-/// Five minutes.
+/// Number of stored seconds: five minutes.
 const SECONDS: u64 = 300;
 
 /// Enough for a stable 90th percentile, and cheap to sort.

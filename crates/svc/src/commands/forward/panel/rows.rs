@@ -27,8 +27,8 @@ pub(super) fn request(model: &mut Model, summary: &Summary, now: Instant) {
     let row = Row {
         key: Key::Request(summary.id),
         clock: clock(summary.began),
-        began: now.checked_sub(since).unwrap_or(now),
-        took: summary.took,
+        started_at: now.checked_sub(since).unwrap_or(now),
+        duration: summary.duration,
         method,
         path,
         status: summary.status,
@@ -38,7 +38,7 @@ pub(super) fn request(model: &mut Model, summary: &Summary, now: Instant) {
             .unwrap_or_default(),
         failed: summary.error.is_some(),
     };
-    model.row(row, now);
+    model.upsert_row(row, now);
 }
 
 /// Adds or updates a stream. If requests are shown, only failed streams are added.
@@ -52,7 +52,7 @@ pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
     let key = Key::Stream(stream.stream_id.as_str().into());
     let began = model.start_of(&key);
     if began.is_none() && !stream.active {
-        // Its start was dropped and is counted as such.
+        // The start of the stream was dropped, and is counted as missed.
         return;
     }
     let (path, failed): (Arc<str>, bool) = match (&stream.error, stream.active) {
@@ -62,8 +62,8 @@ pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
     };
     let row = Row {
         clock: clock(Timestamp::now() - now.saturating_duration_since(began.unwrap_or(now))),
-        began: began.unwrap_or(now),
-        took: began
+        started_at: began.unwrap_or(now),
+        duration: began
             .filter(|_| !stream.active)
             .map(|began| now.saturating_duration_since(began)),
         key,
@@ -76,7 +76,7 @@ pub(super) fn stream(model: &mut Model, stream: &Connection, now: Instant) {
             .unwrap_or_default(),
         failed,
     };
-    model.row(row, now);
+    model.upsert_row(row, now);
 }
 
 /// Local time of day.

@@ -47,7 +47,7 @@ impl Screen {
         let screen = Self {
             terminal: Terminal::new(CrosstermBackend::new(BufWriter::new(stdout())))?,
         };
-        take()?;
+        take_over()?;
         Ok(screen)
     }
 
@@ -84,7 +84,7 @@ impl Screen {
 
     /// Takes over the terminal again after [`suspend`](Self::suspend).
     pub(crate) fn resume(&mut self) -> io::Result<()> {
-        take()?;
+        take_over()?;
         self.redraw()
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn restore() {
     }
 }
 
-fn take() -> io::Result<()> {
+fn take_over() -> io::Result<()> {
     // Messages on stderr would be overwritten by the panel.
     let messages = stderr().is_terminal().then(Messages::begin).transpose()?;
     *MESSAGES.lock() = messages;

@@ -57,11 +57,11 @@ impl Paint {
         self.of(Color::Green)
     }
 
-    fn doubtful(self) -> Style {
+    fn warning(self) -> Style {
         self.of(Color::Yellow)
     }
 
-    fn bad(self) -> Style {
+    fn error(self) -> Style {
         self.of(Color::Red)
     }
 
@@ -77,9 +77,9 @@ impl Paint {
 
     fn status(self, row: &Row) -> Style {
         match row.status {
-            _ if row.failed => self.bad(),
-            Some(500..) => self.bad(),
-            Some(400..) => self.doubtful(),
+            _ if row.failed => self.error(),
+            Some(500..) => self.error(),
+            Some(400..) => self.warning(),
             Some(200..300) => self.good(),
             _ => Style::new(),
         }
@@ -128,17 +128,17 @@ fn state(
     paint: Paint,
 ) -> Vec<Line<'static>> {
     let (style, text) = match &model.state {
-        State::Connecting => (paint.doubtful(), "connecting".to_owned()),
+        State::Connecting => (paint.warning(), "connecting".to_owned()),
         State::Online => (paint.good(), "online".to_owned()),
         State::Disconnected { error, until } => {
             let left = until.saturating_duration_since(now).as_secs_f64().ceil();
             let text = format!("disconnected, retry in {left} s: {error}");
-            (paint.bad(), text)
+            (paint.error(), text)
         }
         State::Draining => {
             let open = model.open();
             let text = format!("draining, {open} open; q stops immediately");
-            (paint.doubtful(), text)
+            (paint.warning(), text)
         }
     };
     let parts = wrapped_words(&plain(&text), width.saturating_sub(2), room);
@@ -229,9 +229,9 @@ fn cells(row: &Row, kind: Rows, is_wide: bool, now: Instant, paint: Paint) -> Ce
         None if row.failed => "-".to_owned(),
         None => "...".to_owned(),
     };
-    let time = match row.took {
+    let time = match row.duration {
         Some(time) => format_duration(time),
-        None => format_duration(now.saturating_duration_since(row.began)),
+        None => format_duration(now.saturating_duration_since(row.started_at)),
     };
     let clock = Span::styled(row.clock.clone(), paint.dim());
     let source = Span::styled(plain(&row.source), paint.dim());
@@ -270,7 +270,7 @@ fn foot(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
         lines.extend(
             parts
                 .into_iter()
-                .map(|part| Line::styled(part, paint.doubtful())),
+                .map(|part| Line::styled(part, paint.warning())),
         );
     }
     if model.view.typing {

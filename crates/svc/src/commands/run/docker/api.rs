@@ -1,8 +1,8 @@
 //! The three required calls of the Docker Engine API, over its Unix socket.
 //!
 //! This is a custom client, because the one crate for the whole API adds a hundred types and a
-//! second date library for a few fields. Paths have no version and therefore mean the engine's
-//! newest. These fields have been stable for a long time.
+//! second date library for a few fields. The paths have no version, which selects the engine's
+//! newest API version. These fields have been stable for a long time.
 
 use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
@@ -162,9 +162,9 @@ impl Api {
     }
 
     /// Ids of the running containers with our label.
-    pub(super) async fn labelled(&self) -> Result<Vec<String>, ApiError> {
+    pub(super) async fn enabled_containers(&self) -> Result<Vec<String>, ApiError> {
         let path = format!("/containers/json?filters={LABEL_FILTER}");
-        let listed: Vec<ContainerSummary> = self.whole(&path).await?.ok_or(ApiError::Ended)?;
+        let listed: Vec<ContainerSummary> = self.get_json(&path).await?.ok_or(ApiError::Ended)?;
         Ok(listed.into_iter().map(|item| item.id).collect())
     }
 
@@ -174,12 +174,12 @@ impl Api {
         if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Ok(None);
         }
-        self.whole(&format!("/containers/{id}/json")).await
+        self.get_json(&format!("/containers/{id}/json")).await
     }
 
     /// Subscribes to events from now on.
     pub(super) async fn events(&self) -> Result<Events, ApiError> {
-        let (response, connection) = self.ask(&format!("/events?filters={EVENT_FILTER}")).await?;
+        let (response, connection) = self.get(&format!("/events?filters={EVENT_FILTER}")).await?;
         Ok(Events {
             body: response.into_body(),
             buffer: Vec::new(),
@@ -187,9 +187,9 @@ impl Api {
         })
     }
 
-    async fn whole<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, ApiError> {
+    async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, ApiError> {
         let answer = timeout(ANSWER, async {
-            let (response, _connection) = match self.ask(path).await {
+            let (response, _connection) = match self.get(path).await {
                 Err(ApiError::Refused { status, .. }) if status == StatusCode::NOT_FOUND => {
                     return Ok(None);
                 }
@@ -211,7 +211,7 @@ impl Api {
     }
 
     /// Sends a request on its own connection, and waits for the response head.
-    async fn ask(
+    async fn get(
         &self,
         path: &str,
     ) -> Result<(Response<Incoming>, AbortOnDropHandle<()>), ApiError> {
@@ -296,10 +296,10 @@ const EVENT_FILTER: &str = "%7B%22type%22%3A%5B%22container%22%2C%22network%22%5
     %5B%22start%22%2C%22die%22%2C%22destroy%22%2C%22rename%22%2C%22connect%22%2C%22disconnect%22\
     %5D%7D";
 
-/// A local engine responds within milliseconds. A busy one may take seconds.
+/// Time limit of a call. A local engine responds within milliseconds, a busy one in seconds.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// A list of a thousand containers has some MiB.
+/// Limit of a response in bytes. A list of a thousand containers has some MiB.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
 /// An event contains the labels of its container, some KiB. One read returns several events.

@@ -13,7 +13,7 @@ pub(super) const ENABLE: &str = "svc.enable";
 
 /// Parser of labels.
 #[derive(Debug)]
-pub(super) struct Reader {
+pub(super) struct LabelParser {
     host_ports: bool,
     /// The keys of a tunnel section in a file, with their schemas.
     keys: Map<String, Value>,
@@ -22,7 +22,7 @@ pub(super) struct Reader {
 /// The labels of one tunnel: their names without the common prefix, and their values.
 type Group<'a> = BTreeMap<String, &'a str>;
 
-impl Reader {
+impl LabelParser {
     /// A reader that connects to the ports that containers publish (`host_ports`), or to their own
     /// addresses.
     pub(super) fn new(host_ports: bool) -> Self {
@@ -35,7 +35,7 @@ impl Reader {
     }
 
     /// The tunnels that a container requests. `None` if it requests none.
-    pub(super) fn read(&self, container: &Container) -> Option<ContainerTunnel> {
+    pub(super) fn parse(&self, container: &Container) -> Option<ContainerTunnel> {
         let labels = container.config.labels.as_ref()?;
         let name = container.name.trim_start_matches('/');
         let mut found = ContainerTunnel::default();
@@ -85,14 +85,14 @@ impl Reader {
             match property.as_str() {
                 PORT | NETWORK => {}
                 PUBLIC_PORT => {
-                    self.put("port", label, text, &mut section, &mut wrong);
+                    self.insert_value("port", label, text, &mut section, &mut wrong);
                 }
                 "labels" => wrong.push(ConfigError::new(label, "write svc.label.<key>")),
                 _ => match label.strip_prefix("label.") {
                     Some(key) if !key.is_empty() => {
                         own_labels.insert(key.to_owned(), (*text).into());
                     }
-                    _ => self.put(&property, label, text, &mut section, &mut wrong),
+                    _ => self.insert_value(&property, label, text, &mut section, &mut wrong),
                 },
             }
         }
@@ -123,7 +123,7 @@ impl Reader {
     }
 
     /// Converts a text to the type of its key.
-    fn put(
+    fn insert_value(
         &self,
         key: &str,
         label: &str,
@@ -191,7 +191,7 @@ impl Reader {
         };
         let network = labels.get(NETWORK).copied();
         if self.host_ports {
-            return published(container, port);
+            return published_address(container, port);
         }
         if container.host_config.network_mode == "host" {
             return Ok(format!("127.0.0.1:{port}"));
@@ -276,7 +276,7 @@ fn address(container: &Container, network: Option<&str>) -> Result<IpAddr, Confi
 }
 
 /// The address on this machine where the container's port is published.
-fn published(container: &Container, port: u16) -> Result<String, ConfigError> {
+fn published_address(container: &Container, port: u16) -> Result<String, ConfigError> {
     let bindings = container
         .network_settings
         .ports

@@ -115,7 +115,7 @@ fn engine_params(host: &str) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// Valid from yesterday, for clocks that are slightly behind.
+/// Sets the validity. It starts yesterday, for clocks that are slightly behind.
 fn valid_for(params: &mut CertificateParams, days: i64) {
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let at = |date: Date| {

@@ -168,5 +168,5 @@ fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Long enough to avoid a busy loop when file descriptors run out.
+/// Pause after a failed accept, so that a lack of file descriptors causes no busy loop.
 const PAUSE: Duration = Duration::from_millis(100);

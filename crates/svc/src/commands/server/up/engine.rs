@@ -247,13 +247,13 @@ pub(super) async fn wait_until_trusted(config: &Config) -> Result<(), Failure> {
 
 const ADMINISTRATOR: &str = "admin";
 
-/// 256 bits, like the hash that they key.
+/// Length of a secret: 256 bits, the output size of the hash (HS256).
 const SECRET_BYTES: usize = 32;
 
 const TOKEN_SECONDS: u32 = 90 * 24 * 60 * 60;
 
-/// The records arrive shortly after the platform's first response.
+/// Interval between the attempts. The records arrive soon after the platform's first response.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Longer than on any usable machine.
+/// Time limit until the engine accepts the token: longer than on any usable machine.
 const TRUST_TIMEOUT: Duration = Duration::from_secs(90);

@@ -148,7 +148,7 @@ impl LocalPlatform {
         let address: ApiUrl = base_url
             .parse()
             .map_err(|error| Failure::usage(format!("{base_url} is {error}")))?;
-        if !is_good_for_a_while(&address, kept.token.as_deref()).await? {
+        if !has_remaining_lifetime(&address, kept.token.as_deref()).await? {
             kept.token = Some(issue(&app, operator).await?);
             kept.write(data)?;
         }
@@ -263,7 +263,7 @@ fn configuration(
 
 /// True if the platform accepts the token, and its remaining lifetime is longer than any realistic
 /// run.
-async fn is_good_for_a_while(address: &ApiUrl, token: Option<&str>) -> Result<bool, Failure> {
+async fn has_remaining_lifetime(address: &ApiUrl, token: Option<&str>) -> Result<bool, Failure> {
     let Some(token) = token else {
         return Ok(false);
     };
@@ -312,7 +312,7 @@ async fn first_project(platform: &Platform, workspace: &str) -> Result<Option<Pr
     Ok(list.projects.into_iter().next())
 }
 
-/// Uses a free plan, so there is no billing impact to confirm (CP-4g).
+/// Creates a project with a free plan, which has no billing impact to confirm (CP-4g).
 async fn create_project(platform: &Platform, workspace: &str) -> Result<Project, Failure> {
     let preview: PlanConfiguration = platform
         .call(PLAN_CONFIGURATION, &[workspace])
@@ -354,10 +354,10 @@ fn refused(refusal: &control::http_api::problem::Refusal) -> Failure {
 
 /// Name of the token in the list of credentials.
 const TOKEN_NAME: &str = "svc up";
-/// Lifetime of the token, as decided for installations on one machine.
+/// Lifetime of the token of an installation on one machine.
 const TOKEN_LIFE: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// A token that expires within a month is replaced at the start.
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(30 * 24);
 const PROJECT_NAME: &str = "local";
-/// Its requests are short, and a user waits at the terminal.
+/// Time for open requests to finish. They are short, and a user waits at the terminal.
 const DRAIN: Duration = Duration::from_secs(5);

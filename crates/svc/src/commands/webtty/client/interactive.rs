@@ -159,7 +159,7 @@ fn no_handlers(error: std::io::Error) -> Failure {
     Failure::from_error("signal handlers cannot be installed", error)
 }
 
-/// One read of a terminal.
+/// Size of one read of the terminal, in bytes.
 const READ: usize = 4 * 1024;
 
 /// Reads that wait while the session accepts no input. Enough for a paste.

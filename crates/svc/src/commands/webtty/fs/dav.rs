@@ -88,7 +88,7 @@ impl Files {
     }
 
     /// Sends one request, and returns at the response head.
-    pub(super) async fn ask(
+    pub(super) async fn send_request(
         &self,
         method: &str,
         path: &str,
@@ -291,10 +291,10 @@ const PATH: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// One read of a file.
+/// Size of one read of a file, in bytes.
 const READ: usize = 64 * 1024;
 
-/// Longest wait for the next bytes; long enough for a disk to spin up.
+/// Time limit for the next bytes. It is long enough for a disk to spin up.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// The limit for long operations. It covers the removal of some hundred thousand files, and the

@@ -57,7 +57,9 @@ pub(super) async fn is_directory(files: &Files, path: &str) -> Result<bool, Fail
 
 async fn ask(files: &Files, path: &str, depth: &str) -> Result<Vec<Entry>, Failure> {
     let headers = [("depth", depth.to_owned())];
-    let answer = files.ask("PROPFIND", path, dav::empty(), &headers).await?;
+    let answer = files
+        .send_request("PROPFIND", path, dav::empty(), &headers)
+        .await?;
     let answer = answer.require_status(&[StatusCode::MULTI_STATUS])?;
     read(&answer.text().await?)
 }

@@ -13,7 +13,7 @@ use crate::failure::{Code, Failure};
 pub(super) struct Part {
     pub(super) file: File,
     path: PathBuf,
-    place: PathBuf,
+    destination: PathBuf,
     is_kept: bool,
 }
 
@@ -32,14 +32,18 @@ impl Part {
         Ok(Self {
             file,
             path,
-            place: place.to_owned(),
+            destination: place.to_owned(),
             is_kept: false,
         })
     }
 
     /// Moves the file to its destination. Without `over`, an existing destination is an error.
-    pub(super) async fn keep(mut self, over: bool) -> Result<(), Failure> {
-        let Self { path, place, .. } = &self;
+    pub(super) async fn persist(mut self, over: bool) -> Result<(), Failure> {
+        let Self {
+            path,
+            destination: place,
+            ..
+        } = &self;
         self.file
             .sync_all()
             .await
@@ -79,7 +83,7 @@ pub(super) fn path_exists(place: &Path) -> bool {
     place.symlink_metadata().is_ok()
 }
 
-/// An existing file is not overwritten without a flag.
+/// The failure for a local file that exists, without `--force`.
 pub(super) fn already_exists(place: &Path) -> Failure {
     let message = format!("{} exists already", place.display());
     Failure::new(Code::Conflict, message)
@@ -109,12 +113,12 @@ mod tests {
     async fn a_new_destination_file_is_kept_without_force() {
         let home = tempfile::tempdir().unwrap();
         let place = home.path().join("a");
-        whole(&place).await.keep(false).await.unwrap();
+        whole(&place).await.persist(false).await.unwrap();
         assert_eq!(read(&place).unwrap(), b"new");
 
         let part = whole(&home.path().join("b")).await;
         write(home.path().join("b"), "old").unwrap();
-        let failure = part.keep(false).await.unwrap_err();
+        let failure = part.persist(false).await.unwrap_err();
         assert_eq!(
             (failure.code(), failure.name()),
             (Code::Conflict, "file_exists")
@@ -122,7 +126,7 @@ mod tests {
         assert_eq!(read(home.path().join("b")).unwrap(), b"old");
         whole(&home.path().join("b"))
             .await
-            .keep(true)
+            .persist(true)
             .await
             .unwrap();
         assert_eq!(read(home.path().join("b")).unwrap(), b"new");

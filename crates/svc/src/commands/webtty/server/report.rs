@@ -23,7 +23,7 @@ pub(super) struct Report {
     engine: HostPort,
     was_online: bool,
     /// The last reported error, so that a long outage is one line.
-    trouble: Option<String>,
+    last_error: Option<String>,
 }
 
 impl Report {
@@ -32,7 +32,7 @@ impl Report {
             format,
             engine,
             was_online: false,
-            trouble: None,
+            last_error: None,
         }
     }
 
@@ -40,7 +40,7 @@ impl Report {
         match status {
             Status::Online(online) => {
                 self.was_online = true;
-                self.trouble = None;
+                self.last_error = None;
                 match self.format {
                     Format::Json => output::json(&StatusLine::online(
                         online,
@@ -53,12 +53,12 @@ impl Report {
             Status::Disconnected {
                 error, retry_in, ..
             } => {
-                if self.trouble.as_deref() != Some(error) {
+                if self.last_error.as_deref() != Some(error) {
                     output::message(&format!(
                         "not connected to {}: {error}; trying again",
                         self.engine
                     ));
-                    self.trouble = Some(error.as_ref().to_owned());
+                    self.last_error = Some(error.as_ref().to_owned());
                 }
                 if self.format == Format::Json && self.was_online {
                     return output::json(&StatusLine::disconnected(error, *retry_in));
@@ -123,7 +123,7 @@ impl Sessions {
     pub(super) fn new(format: Format) -> (Self, Observer) {
         let (told, lines) = mpsc::channel(LINES);
         let observer: Observer = Arc::new(move |event| {
-            // A full queue loses the line, not the session.
+            // If the queue is full, the line is dropped. The session is not affected.
             drop(told.try_send(Line::of(&event, format)));
         });
         (Self { format, lines }, observer)

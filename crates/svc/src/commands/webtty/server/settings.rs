@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use terminal::{
     enrollment::Enrollment,
     identity_file,
-    inventory::{FilesOffer, Offer, Registration, Transport},
+    inventory::{FilesOffer, Registration, ServerDescription, Transport},
     keys::{KeyList, key_id_text, read_identity, seal_context},
     server::{
         Account, AccountError, AuthToken, Execution, Files, Limits, Origins, Policy, Seal,
@@ -24,7 +24,7 @@ use tty::{
     seal::PublicKey,
 };
 
-use super::{Args, ConnectionSource, Mode};
+use super::{Args, ExecutionMode, TransportOption};
 use crate::commands::webtty::session_request;
 use crate::failure::Failure;
 use crate::process::random;
@@ -101,7 +101,7 @@ impl Args {
         let path = match (&self.server_enrollment, &self.server_id) {
             (None, None) => return Ok(None),
             (Some(path), _) => path.clone(),
-            (None, Some(id)) => Enrollment::path(&folder()?, id)
+            (None, Some(id)) => Enrollment::path(&webtty_directory()?, id)
                 .map_err(|error| Failure::usage(error.to_string()))?,
         };
         let enrollment = Enrollment::load(&path).map_err(|error| {
@@ -129,17 +129,17 @@ impl Args {
         match (self.transport, registered) {
             // With managed sessions the engine is the client, so the connection to the server uses
             // the plain transport.
-            (None | Some(ConnectionSource::Plain), Some(_)) => Ok(Transport::Plain),
-            (Some(ConnectionSource::Websocket), Some(_)) => Err(Failure::usage(
+            (None | Some(TransportOption::Plain), Some(_)) => Ok(Transport::Plain),
+            (Some(TransportOption::Websocket), Some(_)) => Err(Failure::usage(
                 "a registered server always uses the plain transport to its engine",
             )
             .hint("leave out --transport: clients can still use WebSockets")),
-            (Some(ConnectionSource::Plain), None) if is_public => Err(Failure::usage(
+            (Some(TransportOption::Plain), None) if is_public => Err(Failure::usage(
                 "--transport plain is for private tunnels and --listen: published tunnels use HTTP",
             )
             .hint("add --no-publish, or leave out --transport")),
-            (Some(ConnectionSource::Plain), None) => Ok(Transport::Plain),
-            (Some(ConnectionSource::Websocket) | None, None) => Ok(Transport::WebSocket),
+            (Some(TransportOption::Plain), None) => Ok(Transport::Plain),
+            (Some(TransportOption::Websocket) | None, None) => Ok(Transport::WebSocket),
         }
     }
 
@@ -180,8 +180,8 @@ impl Args {
         registered: Option<&RegisteredServer>,
         settings: &Settings,
         transport: Transport,
-    ) -> Offer {
-        Offer {
+    ) -> ServerDescription {
+        ServerDescription {
             transport,
             is_login: matches!(settings.policy.execution, Execution::Login { .. }),
             is_sealed: settings.seal.is_some(),
@@ -263,24 +263,24 @@ impl Args {
         let mode = self
             .execution_mode
             .unwrap_or(if is_registered || asks_for_login {
-                Mode::Login
+                ExecutionMode::Login
             } else {
-                Mode::Spawn
+                ExecutionMode::Spawn
             });
         let usage = |error: AccountError| Failure::usage(error.to_string());
         match mode {
-            Mode::Spawn if asks_for_login => Err(Failure::usage(
+            ExecutionMode::Spawn if asks_for_login => Err(Failure::usage(
                 "--login-user and --allow-client-user are for --execution-mode login",
             )),
-            Mode::Spawn => Ok(Execution::Spawn),
-            Mode::Login if !asks_for_login => Err(Failure::usage(
+            ExecutionMode::Spawn => Ok(Execution::Spawn),
+            ExecutionMode::Login if !asks_for_login => Err(Failure::usage(
                 "--execution-mode login needs an account",
             )
             .hint(
                 "give --login-user or --allow-client-user, or --execution-mode spawn to run \
                      commands as this program",
             )),
-            Mode::Login => {
+            ExecutionMode::Login => {
                 let account = self.login_user.as_deref().map(Account::named);
                 let account = account.transpose().map_err(usage)?;
                 if let Some(account) = &account {
@@ -355,7 +355,7 @@ impl Args {
 }
 
 /// `~/.svc/webtty`.
-fn folder() -> Result<PathBuf, Failure> {
+fn webtty_directory() -> Result<PathBuf, Failure> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
     let home = home.ok_or_else(|| {
         Failure::usage("HOME is not set").hint("give the file with --server-enrollment")

@@ -25,11 +25,11 @@ pub(super) async fn enroll(
 ) -> Result<WebttyServer, Failure> {
     let enrollment_file = match &files.server_enrollment {
         Some(path) => path.clone(),
-        None => Enrollment::path(&folder()?, &server.id).map_err(not_kept)?,
+        None => Enrollment::path(&webtty_directory()?, &server.id).map_err(not_kept)?,
     };
     let identity_file = match &files.identity_file {
         Some(path) => std::path::absolute(path).map_err(not_kept)?,
-        None => identity_file::path(&folder()?, &server.id).map_err(not_kept)?,
+        None => identity_file::path(&webtty_directory()?, &server.id).map_err(not_kept)?,
     };
     let identity = identity_file::load_or_create(&identity_file, Timestamp::now())
         .map_err(not_kept)?
@@ -86,7 +86,7 @@ fn capabilities() -> WebttyServerCapabilities {
 }
 
 /// The directory of keys and enrollments.
-fn folder() -> Result<PathBuf, Failure> {
+fn webtty_directory() -> Result<PathBuf, Failure> {
     let home = std::env::home_dir().filter(|home| home.is_absolute());
     home.map(|home| home.join(".svc").join("webtty"))
         .ok_or_else(|| {

@@ -103,7 +103,7 @@ pub(super) async fn export(args: ExportArgs) -> Result<(), Failure> {
     };
     let mut kept = ExportFile::create(&path)?;
     let written = copy(download, &mut kept.file).await?;
-    kept.keep(&path)?;
+    kept.persist(&path)?;
     output::message(&format!("{} has {written} bytes", path.display()));
     Ok(())
 }
@@ -147,7 +147,7 @@ async fn copy(mut download: Download, out: &mut impl Write) -> Result<u64, Failu
 struct ExportFile {
     file: File,
     path: PathBuf,
-    stays: bool,
+    is_persisted: bool,
 }
 
 impl ExportFile {
@@ -162,23 +162,23 @@ impl ExportFile {
         Ok(Self {
             file,
             path,
-            stays: false,
+            is_persisted: false,
         })
     }
 
-    fn keep(mut self, place: &Path) -> Result<(), Failure> {
+    fn persist(mut self, place: &Path) -> Result<(), Failure> {
         self.file
             .sync_all()
             .and_then(|()| fs::rename(&self.path, place))
             .map_err(|error| cannot(place, error))?;
-        self.stays = true;
+        self.is_persisted = true;
         Ok(())
     }
 }
 
 impl Drop for ExportFile {
     fn drop(&mut self) {
-        if !self.stays {
+        if !self.is_persisted {
             // An incomplete export is useless, and errors cannot be reported here.
             drop(fs::remove_file(&self.path));
         }

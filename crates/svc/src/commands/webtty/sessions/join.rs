@@ -119,7 +119,7 @@ struct View {
     asks_at_once: bool,
     /// The last message.
     last_message: String,
-    /// The size that the command was given.
+    /// The last size that was sent to the session.
     size: Option<Size>,
 }
 
@@ -201,7 +201,7 @@ impl View {
             return;
         }
         let (asking, ask) = (self.joined.requester(), self.ask.clone());
-        self.asking = Some(Box::pin(async move { asking.ask(&ask).await }));
+        self.asking = Some(Box::pin(async move { asking.request_control(&ask).await }));
     }
 
     /// The terminal size follows the window of the participant with control.

@@ -105,7 +105,7 @@ pub(super) async fn list(args: ListArgs) -> Result<(), Failure> {
 
 const KIND: ListKind = ListKind {
     list: watch::SESSIONS,
-    events: "webtty.session.",
+    event_prefix: "webtty.session.",
     matches: keeps,
     heading: &[
         "ID", "STATUS", "SERVER", "USER", "COMMAND", "STREAMS", "STARTED",

@@ -68,7 +68,7 @@ pub(super) async fn replay(args: ReplayArgs) -> Result<(), Failure> {
     let mut tape = Tape::new(args.idle_limit);
     let (to, pages) = mpsc::channel(1);
     let mut from = Pages::new(&args.on, 1);
-    // Before the terminal is taken over, so that a permission error is printed as a plain line.
+    // Read before the terminal is taken over, so that a permission error is a plain line.
     match from.next(&api, usize::MAX).await? {
         Some(first) => tape.extend(&first),
         None => return refused("the recording of this session is empty"),
@@ -105,7 +105,7 @@ struct Player {
     tape: Tape,
     screen: Option<Screen>,
     speed: f64,
-    /// Current position, and the instant from which it advances. `None` while paused.
+    /// Position at `since`, the instant from which it advances (`None` while paused).
     at: Duration,
     since: Option<Instant>,
     /// True if the complete recording is loaded.
@@ -214,8 +214,8 @@ impl Player {
                     }
                 }
             }
-            b'+' | b'=' => self.hasten(2.0),
-            b'-' => self.hasten(0.5),
+            b'+' | b'=' => self.change_speed(2.0),
+            b'-' => self.change_speed(0.5),
             _ => {}
         }
         false
@@ -226,7 +226,7 @@ impl Player {
         self.since = None;
     }
 
-    fn hasten(&mut self, factor: f64) {
+    fn change_speed(&mut self, factor: f64) {
         self.advance();
         self.speed = (self.speed * factor).clamp(SLOWEST, FASTEST);
     }

@@ -122,7 +122,7 @@ async fn of_engine(on: &SessionArgs) -> Result<VerifyReport, Failure> {
     };
     let mut download = begin(&api, on, Export::Ndjson, all).await?;
     let mut lines = Lines::default();
-    let mut chain = Chain::new(&on.session, head, no_answer);
+    let mut chain = Chain::new(&on.session, head, invalid_response_failure);
     while let Some(bytes) = download.next().await? {
         lines.push(&bytes, |line| chain.line(line))?;
     }
@@ -156,7 +156,7 @@ fn stored_end(verdict: &RecordingVerdict) -> Option<Head> {
 fn of_file(session: &str, path: &Path) -> Result<VerifyReport, Failure> {
     let cannot = |error| Failure::from_error(&format!("{} cannot be read", path.display()), error);
     let mut reader = BufReader::new(File::open(path).map_err(cannot)?);
-    let mut chain = Chain::new(session, None, no_export);
+    let mut chain = Chain::new(session, None, not_an_export_failure);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -171,14 +171,14 @@ fn of_file(session: &str, path: &Path) -> Result<VerifyReport, Failure> {
 }
 
 /// The failure for a file that is not an export. Nothing in it was verified.
-fn no_export() -> Failure {
+fn not_an_export_failure() -> Failure {
     Failure::usage("the file is not an export with records")
         .named("not_an_export")
         .hint("export it with --format ndjson")
 }
 
 /// The failure for an engine's response that is not an export.
-fn no_answer() -> Failure {
+fn invalid_response_failure() -> Failure {
     Failure::new(
         Code::Failed,
         "the engine did not send an export with records",
@@ -193,9 +193,9 @@ struct Chain {
     broken: Option<ChainError>,
     withheld: u64,
     /// The separately stored end of the chain.
-    kept: Option<Head>,
+    expected_end: Option<Head>,
     /// The failure if there are no records.
-    none: fn() -> Failure,
+    empty_failure: fn() -> Failure,
 }
 
 /// The result of the verification.
@@ -216,12 +216,12 @@ impl Chain {
             end: Head::begin(session),
             broken: None,
             withheld: 0,
-            kept,
-            none,
+            expected_end: kept,
+            empty_failure: none,
         }
     }
 
-    /// Handles a line of an export: a record, or the lines around the records.
+    /// Handles a line of an export: a record, or a line before or after the records.
     fn line(&mut self, line: &[u8]) -> Result<(), Failure> {
         let line = line.trim_ascii();
         let line = line.strip_suffix(b",").unwrap_or(line);
@@ -230,7 +230,7 @@ impl Chain {
             return if is_envelope || line.is_empty() {
                 Ok(())
             } else {
-                Err((self.none)())
+                Err((self.empty_failure)())
             };
         }
         let record: Record = serde_json::from_slice(line).map_err(|error| {
@@ -248,7 +248,7 @@ impl Chain {
         self.end = record.head();
         self.withheld += u64::from(record.is_withheld());
         let is_other = |kept: &Head| kept.seq == record.seq && kept.hash != record.hash;
-        if self.kept.as_ref().is_some_and(is_other) {
+        if self.expected_end.as_ref().is_some_and(is_other) {
             let fault = ChainFault::Link;
             let seq = record.seq;
             self.broken = Some(ChainError { seq, fault });
@@ -258,20 +258,20 @@ impl Chain {
 
     fn finish(self) -> Result<VerifyReport, Failure> {
         // A separately stored end of zero records is trusted like any other end.
-        if self.end.seq == 0 && self.broken.is_none() && self.kept.is_none() {
-            return Err((self.none)());
+        if self.end.seq == 0 && self.broken.is_none() && self.expected_end.is_none() {
+            return Err((self.empty_failure)());
         }
         let reaches = |kept: &Head| kept.seq <= self.end.seq;
         let missing = ChainError {
             seq: self.end.seq.saturating_add(1),
             fault: ChainFault::Missing,
         };
-        let is_short = !self.kept.as_ref().is_none_or(reaches);
+        let is_short = !self.expected_end.as_ref().is_none_or(reaches);
         Ok(VerifyReport {
             broken: self.broken.or(is_short.then_some(missing)),
             end: self.end,
             withheld: self.withheld,
-            end_is_known: self.kept.is_some(),
+            end_is_known: self.expected_end.is_some(),
         })
     }
 }
@@ -310,7 +310,7 @@ fn too_long() -> Failure {
     Failure::new(Code::Failed, "a line of the recording is too long").named("engine_protocol")
 }
 
-/// The largest record in base64, and the header before the records.
+/// Maximum line length: the largest record in base64, or the header before the records.
 const MAX_LINE: usize = 1024 * 1024;
 
 #[cfg(test)]
@@ -341,7 +341,7 @@ mod tests {
     }
 
     fn verify_text(text: &str, kept: Option<Head>) -> Result<VerifyReport, Failure> {
-        let mut chain = Chain::new("wts_1", kept, no_export);
+        let mut chain = Chain::new("wts_1", kept, not_an_export_failure);
         let mut read = Lines::default();
         for piece in text.as_bytes().chunks(7) {
             read.push(piece, |line| chain.line(line))?;

@@ -14,8 +14,8 @@ fn row(id: u64, path: &str, status: Option<u16>, now: Instant) -> Row {
     Row {
         key: Key::Request(id),
         clock: "12:00:00".to_owned(),
-        began: now,
-        took: status.map(|_| Duration::from_millis(id)),
+        started_at: now,
+        duration: status.map(|_| Duration::from_millis(id)),
         method: "GET".into(),
         path: path.into(),
         status,
@@ -38,19 +38,19 @@ fn letters(model: &mut Model, text: &str, now: Instant) {
 fn a_request_is_counted_once_from_start_to_end() {
     let now = Instant::now();
     let mut model = model(now);
-    model.row(row(1, "/a", None, now), now);
-    model.row(row(2, "/b", None, now), now);
+    model.upsert_row(row(1, "/a", None, now), now);
+    model.upsert_row(row(2, "/b", None, now), now);
     assert_eq!(
         (model.total, model.open(), model.times()),
         (2, 2, (None, None))
     );
-    model.row(row(1, "/a", Some(200), now), now);
+    model.upsert_row(row(1, "/a", Some(200), now), now);
     // A repeated update changes nothing.
-    model.row(row(1, "/a", Some(200), now), now);
+    model.upsert_row(row(1, "/a", Some(200), now), now);
     assert_eq!((model.total, model.open()), (2, 1));
     let took = Some(Duration::from_millis(1));
     assert_eq!(model.times(), (took, took));
-    model.row(row(3, "/c", Some(404), now), now);
+    model.upsert_row(row(3, "/c", Some(404), now), now);
     assert_eq!((model.total, model.open()), (3, 1));
     assert_eq!(paths(&model), ["/c", "/b", "/a"]);
     assert!(model.rates(now).0 > 2.9);
@@ -60,12 +60,12 @@ fn a_request_is_counted_once_from_start_to_end() {
 fn an_open_request_is_counted_after_it_left_the_list() {
     let now = Instant::now();
     let mut model = model(now);
-    model.row(row(0, "/long", None, now), now);
+    model.upsert_row(row(0, "/long", None, now), now);
     for id in 1..=600 {
-        model.row(row(id, "/short", Some(200), now), now);
+        model.upsert_row(row(id, "/short", Some(200), now), now);
     }
     assert_eq!((model.visible_rows().len(), model.open()), (MAX_ROWS, 1));
-    model.row(row(0, "/long", Some(200), now), now);
+    model.upsert_row(row(0, "/long", Some(200), now), now);
     assert_eq!((model.total, model.open()), (601, 0));
     assert!(!paths(&model).contains(&"/long"));
 }
@@ -75,10 +75,10 @@ fn missed_ends_close_open_requests() {
     let now = Instant::now();
     let mut model = model(now);
     for id in 0..5 {
-        model.row(row(id, "/a", None, now), now);
+        model.upsert_row(row(id, "/a", None, now), now);
     }
     model.missed(3);
-    model.only_open(|key| *key == Key::Request(4));
+    model.retain_open(|key| *key == Key::Request(4));
     assert_eq!((model.open(), model.missed), (1, 3));
 }
 
@@ -86,10 +86,10 @@ fn missed_ends_close_open_requests() {
 fn a_paused_list_keeps_its_rows_while_counters_run() {
     let now = Instant::now();
     let mut model = model(now);
-    model.row(row(1, "/a", None, now), now);
+    model.upsert_row(row(1, "/a", None, now), now);
     letters(&mut model, "p", now);
-    model.row(row(1, "/a", Some(200), now), now);
-    model.row(row(2, "/b", Some(200), now), now);
+    model.upsert_row(row(1, "/a", Some(200), now), now);
+    model.upsert_row(row(2, "/b", Some(200), now), now);
     assert!(model.is_paused());
     assert_eq!((paths(&model), model.total), (vec!["/a"], 2));
     assert_eq!(model.visible_rows()[0].status, None);
@@ -102,7 +102,7 @@ fn a_filter_is_typed_and_cleared() {
     let now = Instant::now();
     let mut model = model(now);
     for (id, path, status) in [(1, "/api/users", 200), (2, "/Q", 500), (3, "/api/q", 404)] {
-        model.row(row(id, path, Some(status), now), now);
+        model.upsert_row(row(id, path, Some(status), now), now);
     }
     letters(&mut model, "/API", now);
     assert_eq!(paths(&model), ["/api/q", "/api/users"]);
@@ -125,19 +125,19 @@ fn a_scrolled_list_keeps_its_position() {
     let now = Instant::now();
     let mut model = model(now);
     for id in 0..30 {
-        model.row(row(id, "/a", Some(200), now), now);
+        model.upsert_row(row(id, "/a", Some(200), now), now);
     }
     model.press(Press::Down, now);
     model.press(Press::PageDown, now);
     assert_eq!(model.view.scroll, 11);
-    model.row(row(30, "/new", Some(200), now), now);
+    model.upsert_row(row(30, "/new", Some(200), now), now);
     assert_eq!(model.view.scroll, 12);
     model.press(Press::End, now);
     assert_eq!(model.view.scroll, 30);
     model.press(Press::PageDown, now);
     assert_eq!(model.view.scroll, 30);
     model.press(Press::Home, now);
-    model.row(row(31, "/new", Some(200), now), now);
+    model.upsert_row(row(31, "/new", Some(200), now), now);
     assert_eq!(model.view.scroll, 0);
     model.press(Press::Up, now);
     assert_eq!(model.view.scroll, 0);

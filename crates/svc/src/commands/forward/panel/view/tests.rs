@@ -25,15 +25,15 @@ fn model(now: Instant) -> Model {
         let row = Row {
             key: Key::Request(id),
             clock: format!("12:00:0{id}"),
-            began: now,
-            took: status.map(|_| Duration::from_millis(millis)),
+            started_at: now,
+            duration: status.map(|_| Duration::from_millis(millis)),
             method: method.into(),
             path: path.into(),
             status,
             source: "2001:db8::1".to_owned(),
             failed: false,
         };
-        model.row(row, now);
+        model.upsert_row(row, now);
     }
     model
 }
@@ -105,15 +105,15 @@ fn streams_have_their_own_row_format() {
         let row = Row {
             key: Key::Stream(id.into()),
             clock: "12:00:00".to_owned(),
-            began: now,
-            took: took.map(Duration::from_millis),
+            started_at: now,
+            duration: took.map(Duration::from_millis),
             method: "".into(),
             path: path.into(),
             status: None,
             source: "192.0.2.7".to_owned(),
             failed: false,
         };
-        model.row(row, now);
+        model.upsert_row(row, now);
     }
     insta::assert_snapshot!(
         "some",

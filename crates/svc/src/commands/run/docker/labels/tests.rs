@@ -28,7 +28,7 @@ fn container(labels: &Value) -> Container {
 }
 
 fn read(labels: &Value) -> Option<ContainerTunnel> {
-    Reader::new(false).read(&container(labels))
+    LabelParser::new(false).parse(&container(labels))
 }
 
 /// Each tunnel as `key name target`.
@@ -179,13 +179,13 @@ fn invalid_values_are_reported_by_their_label() {
 
 #[test]
 fn published_ports_are_used_if_requested() {
-    let reader = Reader::new(true);
+    let reader = LabelParser::new(true);
     let found = reader
-        .read(&container(&json!({"svc.enable": "true"})))
+        .parse(&container(&json!({"svc.enable": "true"})))
         .unwrap();
     assert_eq!(tunnels(&found), ["docker/shop shop 127.0.0.1:49153"]);
     let labels = json!({"svc.enable": "true", "svc.port": "9090"});
-    let found = reader.read(&container(&labels)).unwrap();
+    let found = reader.parse(&container(&labels)).unwrap();
     assert_eq!(
         found.errors,
         ["container shop: svc.port: the container does not publish its port 9090"]
@@ -196,6 +196,6 @@ fn published_ports_are_used_if_requested() {
 fn a_container_in_the_host_network_is_on_loopback() {
     let mut container = container(&json!({"svc.enable": "true"}));
     "host".clone_into(&mut container.host_config.network_mode);
-    let found = Reader::new(false).read(&container).unwrap();
+    let found = LabelParser::new(false).parse(&container).unwrap();
     assert_eq!(tunnels(&found), ["docker/shop shop 127.0.0.1:8080"]);
 }

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use api::webtty::RecordedEvent;
 use jiff::Timestamp;
 use serde_json::Value;
-use tty::screen::NEW_LINES;
+use tty::screen::SET_NEW_LINE_MODE;
 use tty::size::Size;
 use types::webtty::{RecordType, StreamType};
 
@@ -114,7 +114,7 @@ fn steps_of(event: &RecordedEvent, is_first: bool) -> Vec<TapeStep> {
         (RecordType::Data, _) => Vec::new(),
         // Output to pipes has lines without a carriage return, which a terminal would add.
         (RecordType::Open, _) if is_first && size.is_none() => {
-            vec![TapeStep::Output(NEW_LINES.as_bytes().to_vec())]
+            vec![TapeStep::Output(SET_NEW_LINE_MODE.as_bytes().to_vec())]
         }
         (RecordType::Open | RecordType::Resize, _) => {
             size.map(TapeStep::Resized).into_iter().collect()

@@ -1,10 +1,10 @@
 //! TLS interception between the edge and the service, so that a tap sees the decrypted bytes.
 //!
 //! In a tunnel with `upstream_tls`, the edge uses TLS with the service, and the agent carries bytes
-//! that it cannot read. An [`Opener`] sits between the two. It reads the edge's ClientHello, opens
+//! that it cannot read. A [`TlsInterceptor`] sits between the two: it reads the ClientHello, opens
 //! a session with the service with the same server name and protocols, and then accepts the edge's
 //! session with the protocol that the service has chosen. The edge accepts any certificate, and the
-//! opener does the same towards the service. So both sides see the same as without it, and the
+//! interceptor does the same towards the service. Both sides see the same as without it, and the
 //! tunnel does not change.
 
 use std::{
@@ -44,7 +44,7 @@ pub struct TlsInterceptor {
 }
 
 impl TlsInterceptor {
-    /// Creates an opener that presents this certificate to the edge. The certificate may have any
+    /// Creates an interceptor with this certificate for the edge. The certificate may have any
     /// name and any issuer.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl TlsInterceptor {
 
 impl fmt::Debug for TlsInterceptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opener").finish_non_exhaustive()
+        f.debug_struct("TlsInterceptor").finish_non_exhaustive()
     }
 }
 
