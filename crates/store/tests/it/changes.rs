@@ -69,7 +69,7 @@ const SILENT: &[&str] = &[
     "addresses::take_back",
     "credentials::count_active",
     "credentials::lock_issuer",
-    "credentials::used",
+    "credentials::record_use",
     "projects::rename",
     "revoked_tokens::purge",
     "sessions::insert",
