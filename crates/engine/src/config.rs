@@ -167,6 +167,8 @@ pub struct Timeouts {
     pub visitor_stall: Duration,
     /// Time that a drain may take before the remaining visits are closed.
     pub drain: Duration,
+    /// Time after the start in which a name without an agent gets 503 instead of 404.
+    pub startup_grace: Duration,
 }
 
 /// The access log.

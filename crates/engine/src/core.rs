@@ -36,6 +36,8 @@ use crate::webtty::Sessions;
 pub(crate) struct Core {
     pub(crate) config: EngineConfig,
     pub(crate) clock: Arc<dyn Clock>,
+    /// The start of the engine, on the clock that never jumps.
+    pub(crate) started: Instant,
     pub(crate) live: Arc<Live<Agent>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) tenancy: Tenancy,
@@ -117,6 +119,12 @@ impl Core {
     pub(crate) fn has_platform_snapshot(&self) -> bool {
         let directory = self.tenancy.directory();
         directory.is_none_or(|directory| directory.platform().is_some())
+    }
+
+    /// Returns true if agents of a previous process may still be reconnecting, so that a name
+    /// without an agent is not known to be unused.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.started.elapsed() < self.config.timeouts.startup_grace
     }
 
     /// Visits that are being served, by all workers.

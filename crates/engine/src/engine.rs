@@ -148,6 +148,7 @@ pub async fn start_with_clock(
         tcp_ports: TcpPorts::new(&config, workers.count(), Arc::clone(&clock)),
         config,
         clock,
+        started: Instant::now(),
         live,
         tokens,
         tenancy,

@@ -101,11 +101,12 @@ impl TestEngine {
         let directory = directory.unwrap_or_else(|| tempfile::tempdir().expect("a directory"));
         let ca = TestCa::new();
         let names = [BASE_HOST, "*.engine.localhost", "*.t.engine.localhost"];
-        // Time-outs are long, so that they do not expire during a test.
+        // Time-outs are long, so that they do not expire during a test. A name is known to be unused
+        // from the start, because no engine ran before.
         let unhurried = if sections.contains("timeouts:") {
             ""
         } else {
-            "timeouts: {stream_request_seconds: 600}"
+            "timeouts: {stream_request_seconds: 600, startup_grace_seconds: 0}"
         };
         let (cert, key) = ca.issue(&names).write_to(directory.path());
         let file = directory.path().join("engine.yaml");

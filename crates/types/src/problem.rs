@@ -193,6 +193,17 @@ impl Problem {
         .with_retry_after(retry_after_seconds)
     }
 
+    /// 503 `tunnel_offline` of an engine that has just started: it does not know yet which names
+    /// have agents.
+    pub fn tunnel_starting(retry_after_seconds: u32) -> Self {
+        Self::new(
+            503,
+            "tunnel_offline",
+            "The engine has just started, and no agent has connected with this name yet.",
+        )
+        .with_retry_after(retry_after_seconds)
+    }
+
     /// 405 `method_not_allowed`, with the allowed methods in the form of `Allow` (RFC 9110 section
     /// 15.5.6).
     pub const fn only_allowed(methods: &'static str) -> Self {

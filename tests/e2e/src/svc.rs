@@ -50,6 +50,8 @@ impl Svc {
                 "key_file": certificate.key,
             }},
             "auth": {"jwt": {"enabled": true, "token_jwt_secret": SECRET}},
+            // Tests of unknown names start right after the engine.
+            "timeouts": {"startup_grace_seconds": 0},
         });
         if let (Some(config), Some(sections)) = (config.as_object_mut(), sections.as_object()) {
             config.extend(sections.clone());

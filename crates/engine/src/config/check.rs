@@ -297,6 +297,11 @@ fn timeouts(section: &TimeoutsSection) -> CheckResult<Timeouts> {
             1..=3600,
         )?,
         drain: seconds("drain_seconds", section.drain_seconds, 0..=3600)?,
+        startup_grace: seconds(
+            "startup_grace_seconds",
+            section.startup_grace_seconds,
+            0..=3600,
+        )?,
     })
 }
 

@@ -216,6 +216,10 @@ pub(super) struct TimeoutsSection {
     /// Seconds that requests may take to finish after SIGTERM, before the engine closes the
     /// remaining ones. 0 to 3600.
     pub(super) drain_seconds: u32,
+    /// Seconds after its start in which the engine answers 503 with `Retry-After` instead of 404
+    /// for names below its own host that have no agent yet, because agents of a previous process
+    /// are still reconnecting. 0 switches it off. 0 to 3600.
+    pub(super) startup_grace_seconds: u32,
 }
 
 impl Default for TimeoutsSection {
@@ -227,6 +231,8 @@ impl Default for TimeoutsSection {
             // process. A media player that pauses longer requests the rest again.
             visitor_stall_seconds: 120,
             drain_seconds: 30,
+            // The longest pause of an agent that reconnects after a short outage.
+            startup_grace_seconds: 10,
         }
     }
 }

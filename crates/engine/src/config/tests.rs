@@ -105,6 +105,7 @@ fn every_value_is_used() {
         ("timeouts.http_idle_seconds", "6"),
         ("timeouts.visitor_stall_seconds", "7"),
         ("timeouts.drain_seconds", "0"),
+        ("timeouts.startup_grace_seconds", "8"),
         ("tcp.port_range", "20000-20999"),
         (
             "edge.trusted_proxies",
@@ -136,6 +137,7 @@ fn every_value_is_used() {
     assert_eq!(config.timeouts.http_idle, Duration::from_secs(6));
     assert_eq!(config.timeouts.visitor_stall, Duration::from_secs(7));
     assert_eq!(config.timeouts.drain, Duration::ZERO);
+    assert_eq!(config.timeouts.startup_grace, Duration::from_secs(8));
     assert_eq!(config.tcp_ports, Some(20_000..=20_999));
     let proxies = ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32"].map(|net| net.parse().unwrap());
     assert_eq!(config.trusted_proxies, proxies);
@@ -355,6 +357,7 @@ fn timeouts_and_limits_have_bounds() {
     );
     refuses("limits.min_body_rate", "1048577", "not between 0 and");
     refuses("timeouts.drain_seconds", "3601", "not between 0 and 3600");
+    refuses("timeouts.startup_grace_seconds", "3601", "not between 0");
     for count in [
         "clients",
         "tunnels",

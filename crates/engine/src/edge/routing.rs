@@ -275,6 +275,9 @@ fn find_tunnel(
             let problem = Problem::unavailable().with_retry_after(OFFLINE_RETRY);
             ("uninformed", problem)
         }
+        Route::Unknown if core.is_starting() && core.namespace.contains_host(server_name) => {
+            ("starting", Problem::tunnel_starting(STARTUP_RETRY))
+        }
         Route::Unknown => ("unknown", Problem::tunnel_not_found()),
     };
     record.set_rule(rule, None);
@@ -434,6 +437,10 @@ fn wants_timing<H: HeaderFields>(headers: &H) -> bool {
 
 /// Seconds in `Retry-After` for an offline tunnel: an agent reconnects in about that time.
 const OFFLINE_RETRY: u32 = 5;
+
+/// Seconds in `Retry-After` while the engine waits for agents after its start: the smallest value,
+/// because most agents are back within a second.
+const STARTUP_RETRY: u32 = 1;
 
 /// Initial capacity of the head buffer. Most request heads fit.
 const HEAD_CAPACITY: usize = 1024;

@@ -67,6 +67,14 @@ impl Namespace {
         hostname.label_below(&self.tunnels).is_some()
     }
 
+    /// Returns true if a tunnel could have the name `host`, which is in lower case.
+    pub fn contains_host(&self, host: &str) -> bool {
+        let label = host.strip_suffix(self.tunnels.as_str());
+        label
+            .and_then(|label| label.strip_suffix('.'))
+            .is_some_and(|label| !label.is_empty() && !label.contains('.'))
+    }
+
     /// Resolves the requested name: a label `L`, or the full name `L.t.<base host>`. In a project
     /// with an `endpoint`, a label is a slug to which the endpoint is appended; a full name has it
     /// already.

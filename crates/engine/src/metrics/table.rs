@@ -291,6 +291,7 @@ const RULES: &[&str] = &[
     "http",
     "host",
     "offline",
+    "starting",
     "unknown",
     "uninformed",
     "loop",

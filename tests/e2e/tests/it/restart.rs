@@ -32,6 +32,30 @@ fn a_killed_engine_gets_its_agents_back() -> Result<()> {
 }
 
 #[test]
+fn after_a_crash_a_name_is_offline_until_its_agent_is_back() -> Result<()> {
+    let grace = json!({"timeouts": {"startup_grace_seconds": 3600}});
+    let mut svc = Svc::engine_with(&grace)?;
+    let service = Service::mirror()?.to_string();
+    let flags = ["--http", "--hostname", "web"];
+    let mut agent = Agent::forward(&svc, &service, &flags)?;
+    let url = agent.url("/");
+    agent.process().kill();
+    svc.process().kill();
+    svc.start_again()?;
+
+    let curl = Curl::new(&svc);
+    for version in ["--http1.1", "--http2"] {
+        let early = curl.get(&[version, &url])?;
+        assert_eq!(early.status, 503, "{early:?}");
+        assert_eq!(early.header("retry-after"), Some("1"), "{early:?}");
+        assert_eq!(early.json()["code"], "tunnel_offline", "{early:?}");
+    }
+    let _agent = Agent::forward(&svc, &service, &flags)?;
+    assert_eq!(curl.get(&[&url])?.status, 200);
+    Ok(())
+}
+
+#[test]
 fn a_killed_agent_is_noticed_immediately() -> Result<()> {
     let svc = Svc::engine()?;
     let service = Service::mirror()?.to_string();

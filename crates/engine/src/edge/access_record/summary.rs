@@ -121,7 +121,9 @@ impl CompletedVisit<'_> {
         let policy = |policy: &str| json!({"kind": "unauthorized", "reason": "policy_denied", "policy": policy});
         Some(match self.rule {
             // No tunnel was found, so no rule refused the visitor.
-            "" | "none" | "host" | "offline" | "unknown" | "uninformed" => return None,
+            "" | "none" | "host" | "offline" | "starting" | "unknown" | "uninformed" => {
+                return None;
+            }
             "trusted_ips" => policy("ip"),
             "geo_ip" => policy("geo"),
             "certificate" | "ambiguous" => policy("mtls"),
@@ -194,7 +196,7 @@ impl CompletedVisit<'_> {
 
     fn failure(&self) -> &'static str {
         match (self.rule, self.status, self.outcome) {
-            ("offline" | "unknown" | "host", ..) => "not_found",
+            ("offline" | "starting" | "unknown" | "host", ..) => "not_found",
             (_, Some(504), _) => "timeout",
             (_, _, Outcome::Refused) => "refused",
             _ => "io",

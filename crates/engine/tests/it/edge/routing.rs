@@ -150,6 +150,30 @@ async fn an_unknown_name_is_not_found() {
     assert_eq!(answer.status, 404);
 }
 
+/// Agents of a crashed engine need a moment to reconnect. A 404 would tell senders of webhooks that
+/// the address no longer exists.
+#[tokio::test]
+async fn a_name_without_an_agent_is_unknown_only_after_the_startup_grace() {
+    let engine = TestEngine::start_with("timeouts: {startup_grace_seconds: 3600}").await;
+    let host = format!("nobody.t.{}", engine.host());
+    let early = engine.visitor().h2(&host).await.get("/", &host).await;
+    assert_eq!(
+        (early.status, early.json()["code"].as_str()),
+        (503, Some("tunnel_offline"))
+    );
+    assert_eq!(early.header("retry-after"), Some("1"));
+
+    let engine = TestEngine::start_with("timeouts: {startup_grace_seconds: 1}").await;
+    let mut visitor = engine.visitor().http1(&host).await;
+    loop {
+        let answer = visitor.get("/", &host).await;
+        if answer.status == 404 {
+            break;
+        }
+        assert_eq!(answer.status, 503);
+    }
+}
+
 #[tokio::test]
 async fn a_name_whose_agent_has_disconnected_is_offline() {
     let engine = TestEngine::start().await;

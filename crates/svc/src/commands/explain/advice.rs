@@ -8,6 +8,7 @@ pub(super) fn sentence(rule: &str) -> Option<&'static str> {
     Some(match rule {
         "host" => "The name is not served on this connection.",
         "offline" => "The tunnel's agent is not connected.",
+        "starting" => "The engine had just started, and no agent had connected with this name yet.",
         "unknown" => "No tunnel has this name.",
         "uninformed" => "The engine has not yet received its state from the platform.",
         "loop" => "The request loops: the tunnel's service sends it back to the edge.",
@@ -62,6 +63,10 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
         "path" => "request a plain path: no encoded slashes, no dot segments",
         "host" => "use one name for TLS (SNI) and for `Host`",
         "offline" => "restart its agent; `svc clients` shows the connected agents",
+        "starting" => {
+            "try again: agents reconnect within seconds. If it persists, `svc clients` shows the \
+             connected agents"
+        }
         "unknown" => "`svc tunnels` shows the names that are online",
         "uninformed" => {
             "try again soon; if it persists, check the engine's connection to its \
@@ -112,7 +117,15 @@ mod tests {
             assert_eq!(has_advice, *rule != Rule::Public, "{}", rule.as_str());
             assert_eq!(sentence(rule.as_str()), None, "the record shows it");
         }
-        for rule in ["host", "offline", "unknown", "uninformed", "loop", "http"] {
+        for rule in [
+            "host",
+            "offline",
+            "starting",
+            "unknown",
+            "uninformed",
+            "loop",
+            "http",
+        ] {
             assert!(
                 sentence(rule).is_some() && next_step(rule).is_some(),
                 "{rule}"

@@ -28,6 +28,7 @@ fn engine(home: &Home, access_log: Option<&str>) {
         "http": {"enabled": false},
         "certs": {"static": {"cert_file": "cert.pem", "key_file": "key.pem"}},
         "auth": {"jwt": {"enabled": true, "token_jwt_secret": "a secret of more than 32 bytes for tests"}},
+        "timeouts": {"startup_grace_seconds": 0},
     });
     if let Some(path) = access_log {
         config["access_log"] = json!({"path": path});

@@ -122,6 +122,8 @@ pub(super) fn configuration(
         } },
         "metrics": { "prometheus": { "enabled": true, "listen_addr": listen(ports.metrics) } },
         "tcp": { "port_range": args.tcp_ports },
+        // At a local engine a name without an agent is a typing error, not a restart.
+        "timeouts": { "startup_grace_seconds": 0 },
         "compat": { "rstream": true },
     });
     let (name, section) = match authority {
