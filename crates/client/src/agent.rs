@@ -73,6 +73,7 @@ impl Agent {
         let connector = Connector::new(
             config.engine.clone(),
             &config.trust,
+            &config.proxies,
             &[wire::handshake::ALPN_SVC],
         )?;
         let shared = Arc::new(AgentState::new(config, connector));

@@ -84,7 +84,12 @@ impl Api {
     /// # Errors
     /// The trust or the address cannot be used.
     pub fn new(config: &Config) -> Result<Self, ConnectError> {
-        let connector = Connector::new(config.engine.clone(), &config.trust, &[b"http/1.1"])?;
+        let connector = Connector::new(
+            config.engine.clone(),
+            &config.trust,
+            &config.proxies,
+            &[b"http/1.1"],
+        )?;
         let agent = format!("{}/{}", config.details.agent, config.details.version);
         Ok(Self {
             connector,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use tokio::runtime::Handle;
 
-use crate::{Tokens, Trust, address::HostPort, backoff::Backoff};
+use crate::{Tokens, Trust, address::HostPort, backoff::Backoff, proxy::Proxies};
 
 /// The address of the engine, the token, and the connection options of an agent.
 ///
@@ -31,6 +31,9 @@ pub struct Config {
     pub tokens: Tokens,
     /// The trusted certificate authorities. Default: those of the operating system.
     pub trust: Trust,
+    /// The proxies of connections to the engine. Default: none. [`Proxies::from_environment`] reads
+    /// the usual variables.
+    pub proxies: Proxies,
     /// The description of the agent that is sent to the engine.
     pub details: Details,
     /// Labels of the client, shown in the Engine API. Default: none.
@@ -65,6 +68,7 @@ impl Config {
             engine,
             tokens: tokens.into(),
             trust: Trust::default(),
+            proxies: Proxies::default(),
             details: Details::default(),
             labels: BTreeMap::new(),
             heartbeat: Duration::from_secs(5),
@@ -81,6 +85,12 @@ impl Config {
     #[must_use]
     pub fn with_trust(self, trust: Trust) -> Self {
         Self { trust, ..self }
+    }
+
+    /// Sets [`proxies`](Self::proxies).
+    #[must_use]
+    pub fn with_proxies(self, proxies: Proxies) -> Self {
+        Self { proxies, ..self }
     }
 
     /// Sets [`details`](Self::details).

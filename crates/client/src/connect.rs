@@ -1,16 +1,17 @@
 //! From an address to a TLS connection with the requested protocol.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 use transport::{Socket, TlsStream};
 
 use crate::{
     HostPort, Trust,
     error::{ConnectError, Step},
+    proxy::{Proxies, Route},
+    tcp::{DialError, RESOLVE, dial_first},
 };
 
 /// Opens connections of one kind to one engine.
@@ -19,6 +20,7 @@ pub(crate) struct Connector {
     address: HostPort,
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
+    proxies: Proxies,
 }
 
 impl Connector {
@@ -26,11 +28,18 @@ impl Connector {
     pub(crate) fn new(
         address: HostPort,
         trust: &Trust,
+        proxies: &Proxies,
         alpn: &[&[u8]],
     ) -> Result<Self, ConnectError> {
         let name = address.server_name()?;
         let tls = trust.client_config(alpn)?;
-        Ok(Self { address, name, tls })
+        let proxies = proxies.clone();
+        Ok(Self {
+            address,
+            name,
+            tls,
+            proxies,
+        })
     }
 
     pub(crate) fn address(&self) -> &HostPort {
@@ -44,15 +53,16 @@ impl Connector {
             address,
             name,
             tls: Arc::clone(&self.tls),
+            proxies: self.proxies.clone(),
         })
     }
 
-    /// Resolves, dials and shakes hands, each step with its own time limit.
+    /// Resolves, dials and shakes hands, each step with its own time limit. A proxy resolves and
+    /// dials instead.
     ///
     /// Cancel safe: dropping the future closes the socket.
     pub(crate) async fn connect(&self) -> Result<TlsStream, ConnectError> {
-        let addresses = bounded(Step::Resolve, RESOLVE, self.address.resolve()).await?;
-        let socket = dial_first(&addresses).await?;
+        let socket = open_socket(&self.address, &self.proxies, true).await?;
         let tls = transport::connect(Arc::clone(&self.tls), self.name.clone(), socket);
         let stream = match timeout(HANDSHAKE, tls).await {
             Ok(Ok(stream)) => stream,
@@ -69,23 +79,32 @@ impl Connector {
     }
 }
 
-/// Tries each address in turn and returns the last error.
-async fn dial_first(addresses: &[SocketAddr]) -> Result<Socket, ConnectError> {
-    let mut last = ConnectError::TimedOut(Step::Dial);
-    for &address in addresses {
-        match bounded(Step::Dial, DIAL, TcpStream::connect(address)).await {
-            Ok(stream) => {
-                // Small frames must not wait for an acknowledgement, and a connection that a
-                // middlebox dropped must not look alive. A kernel that refuses an option still
-                // carries the bytes.
-                drop(stream.set_nodelay(true));
-                drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive()));
-                return Ok(Socket::new(stream, address));
-            }
-            Err(error) => last = error,
-        }
+/// Opens a TCP connection to `address`: directly, or through its proxy. `is_tls` is true if the
+/// caller uses TLS on it.
+///
+/// Only for the crates of this project.
+///
+/// # Errors
+/// The address or its proxy cannot be reached, or the proxy does not connect.
+///
+/// # Cancellation
+/// Safe: dropping the future closes the connection.
+#[doc(hidden)]
+pub async fn open_socket(
+    address: &HostPort,
+    proxies: &Proxies,
+    is_tls: bool,
+) -> Result<Socket, ConnectError> {
+    if let Route::Proxy(proxy) = proxies.route(address, is_tls)? {
+        let opened = proxy.open(address).await;
+        return opened.map_err(|fault| ConnectError::proxy(proxy.to_string(), fault));
     }
-    Err(last)
+    let addresses = bounded(Step::Resolve, RESOLVE, address.resolve()).await?;
+    match dial_first(&addresses).await {
+        Ok((stream, peer)) => Ok(Socket::new(stream, peer)),
+        Err(DialError::Network(source)) => Err(ConnectError::network(Step::Dial, source)),
+        Err(DialError::TimedOut) => Err(ConnectError::TimedOut(Step::Dial)),
+    }
 }
 
 /// Runs one step of an attempt with its time limit and its name.
@@ -101,26 +120,13 @@ pub(crate) async fn bounded<T>(
     }
 }
 
-/// Half a minute of silence, then three probes. Standing connections may be silent for a long time,
-/// and NAT devices drop silent connections after some minutes.
-pub(crate) fn keepalive() -> TcpKeepalive {
-    TcpKeepalive::new()
-        .with_time(Duration::from_secs(30))
-        .with_interval(Duration::from_secs(10))
-        .with_retries(3)
-}
-
-/// Time limit of name resolution. A resolver usually tries two servers in this time.
-const RESOLVE: Duration = Duration::from_secs(10);
-
-/// Time limit of one address: three SYNs (at 0, 1 and 3 seconds) and the last response.
-const DIAL: Duration = Duration::from_secs(5);
-
 /// Time limit of the TLS handshake: two round trips over the worst usable link.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use socket2::{Domain, Socket as Raw, Type};
     use tokio::{net::TcpListener, time::Instant};
 
@@ -136,7 +142,12 @@ mod tests {
 
     async fn time_of_an_attempt(at: SocketAddr) -> (Option<ConnectError>, u64) {
         let address = at.to_string().parse().unwrap();
-        let connector = Connector::new(address, &Trust::Roots(Vec::new()), &[b"x"]);
+        let connector = Connector::new(
+            address,
+            &Trust::Roots(Vec::new()),
+            &Proxies::default(),
+            &[b"x"],
+        );
         let began = Instant::now();
         let error = connector.unwrap().connect().await.err();
         (error, began.elapsed().as_secs())

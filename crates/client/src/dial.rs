@@ -79,6 +79,7 @@ fn connector(config: &Config) -> Result<Connector, ConnectError> {
     Connector::new(
         config.engine.clone(),
         &config.trust,
+        &config.proxies,
         &[wire::handshake::ALPN_SVC],
     )
 }

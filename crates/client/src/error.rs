@@ -2,7 +2,12 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use crate::{address::ParseHostPortError, token_error::TokenError, trust::TrustError};
+use crate::{
+    address::ParseHostPortError,
+    proxy::{ParseProxyError, ProxyFault},
+    token_error::TokenError,
+    trust::TrustError,
+};
 
 /// A refusal by the engine that a retry would not change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +88,18 @@ pub enum ConnectError {
         /// The cause.
         source: Arc<io::Error>,
     },
+    /// The proxy on the way to the engine is not usable, or does not connect to the engine.
+    #[error("no connection through the proxy {proxy}")]
+    #[non_exhaustive]
+    Proxy {
+        /// The proxy, without its login.
+        proxy: String,
+        /// The cause.
+        source: ProxyFault,
+    },
+    /// The setting of the proxy for the engine cannot be used.
+    #[error(transparent)]
+    ProxySetting(#[from] ParseProxyError),
     /// The peer did not respond in time; a retry may help.
     #[error("{0}: no answer in time")]
     TimedOut(Step),
@@ -133,6 +150,11 @@ impl ConnectError {
         }
     }
 
+    /// Creates an error for a connection through this proxy.
+    pub(crate) fn proxy(proxy: String, source: ProxyFault) -> Self {
+        Self::Proxy { proxy, source }
+    }
+
     pub(crate) fn not_an_engine(source: io::Error) -> Self {
         let source = Arc::new(source);
         Self::NotAnEngine { source }
@@ -167,20 +189,30 @@ impl ConnectError {
             | Self::NotAnEngine { .. }
             | Self::Unavailable(_)
             | Self::Network { .. }
+            | Self::Proxy { .. }
             | Self::TimedOut(_)
             | Self::DataPath
             | Self::Protocol(_)
             | Self::ConnectTimeout { .. }
             | Self::ConnectAttempts { .. } => true,
             Self::Token(error) => error.is_transient(),
-            Self::Refused(_) | Self::Trust(_) | Self::Address(_) | Self::Closed => false,
+            Self::Refused(_)
+            | Self::Trust(_)
+            | Self::Address(_)
+            | Self::ProxySetting(_)
+            | Self::Closed => false,
         }
     }
 
     /// True if the configuration is more likely at fault than the network: a refused token, an
-    /// unknown authority, another host. These errors end [`Agent::connect`](crate::Agent::connect).
+    /// unknown authority, another host, a proxy that requires a login. These errors end
+    /// [`Agent::connect`](crate::Agent::connect).
     pub fn is_lasting(&self) -> bool {
-        !self.is_transient() || matches!(self, Self::Certificate { .. } | Self::NotAnEngine { .. })
+        match self {
+            Self::Certificate { .. } | Self::NotAnEngine { .. } => true,
+            Self::Proxy { source, .. } => source.is_lasting(),
+            other => !other.is_transient(),
+        }
     }
 
     /// True if the host of the engine's address responded, but no process listens there.

@@ -71,7 +71,9 @@ pub mod error;
 #[cfg(feature = "axum")]
 mod listener;
 pub mod properties;
+pub mod proxy;
 pub mod stream;
+mod tcp;
 pub mod token;
 mod token_error;
 pub mod trust;
@@ -88,6 +90,8 @@ pub use agent::Agent;
 pub use agent::target::{Destination, ForwardOptions, HostHeader, ProxyProtocol, Target};
 pub use agent::tunnel::{CloseReason, Connection, Status, Tunnel};
 pub use config::{Config, Details};
+#[doc(hidden)]
+pub use connect::open_socket;
 #[cfg(feature = "tower")]
 pub use connector::{DialFuture, TunnelConnector};
 pub use dial::dial;
@@ -95,6 +99,7 @@ pub use error::{CertificateFault, ConnectError, Refusal, RefusalKind};
 #[cfg(feature = "axum")]
 pub use listener::{TunnelListener, Visitor};
 pub use properties::Properties;
+pub use proxy::{Proxies, Proxy};
 pub use stream::Stream;
 pub use token::{Token, TokenFuture, TokenProvider, Tokens};
 pub use token_error::TokenError;

@@ -7,11 +7,12 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser},
 };
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
-use client::{Config, HostPort, Token, Trust};
+use client::{Config, HostPort, Proxies, Token, Trust};
 
 use crate::{
     context::{self, Context},
     failure::Failure,
+    proxy::ProxyFlag,
 };
 
 /// The flags of every command that connects to an engine.
@@ -34,6 +35,9 @@ pub(crate) struct Connection {
     /// CA certificates for the engine (PEM). Default: those of the system
     #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true, value_parser = path())]
     pub(crate) ca_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) proxy: ProxyFlag,
 
     /// Context to take missing values from
     #[arg(
@@ -82,6 +86,11 @@ impl Connection {
         Ok(context)
     }
 
+    /// The proxies of connections to other machines.
+    pub(crate) fn proxies(&self) -> Result<Proxies, Failure> {
+        self.proxy.proxies()
+    }
+
     /// The given CA file.
     pub(crate) fn ca_file(&self) -> Option<&PathBuf> {
         non_empty_path(self.ca_file.as_ref())
@@ -122,6 +131,7 @@ impl Connection {
             }
         };
         let mut config = Config::new(engine, token);
+        config.proxies = self.proxies()?;
         if let Some(path) = self.ca_file().cloned().or(kept_ca.flatten()) {
             config.trust = Trust::CaFile(path);
         }

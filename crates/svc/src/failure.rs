@@ -3,7 +3,9 @@
 
 use std::{borrow::Cow, error::Error, fmt, process::ExitCode};
 
-use client::{ConnectError, Refusal, RefusalKind, api::ApiError, error::Step};
+use client::{
+    ConnectError, Refusal, RefusalKind, api::ApiError, error::Step, proxy::ProxyFault,
+};
 use rustls::{AlertDescription, CertificateError};
 use serde_json::{Value, json};
 
@@ -209,6 +211,23 @@ impl From<ConnectError> for Failure {
                     failed("engine_handshake").hint("an engine with a private CA needs --ca-file")
                 })
             }
+            ConnectError::ProxySetting(_) => Self::usage(chain(&error))
+                .named("proxy")
+                .hint("`--proxy none` connects directly"),
+            ConnectError::Proxy { source, .. } => match source {
+                ProxyFault::LoginRequired
+                | ProxyFault::LoginRefused
+                | ProxyFault::LoginUnsupported => failed("proxy_login").hint(
+                    "set HTTPS_PROXY or SVC_PROXY to http://USER:PASSWORD@HOST:PORT, with special \
+                     characters percent-encoded",
+                ),
+                ProxyFault::Refused { .. } => failed("proxy_refused").hint(
+                    "the proxy must allow CONNECT to the engine's port; `--proxy none` connects \
+                     directly",
+                ),
+                _ => failed("proxy_unreachable")
+                    .hint("check HTTPS_PROXY or --proxy; `--proxy none` connects directly"),
+            },
             ConnectError::Network {
                 step: Step::Resolve,
                 ..

@@ -21,6 +21,7 @@ mod output;
 mod platform;
 mod process;
 mod prompt;
+mod proxy;
 mod terminals;
 
 use std::process::ExitCode;

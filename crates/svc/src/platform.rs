@@ -24,13 +24,13 @@ use std::{
 
 use api::control::{Method, Operation};
 use bytes::Bytes;
-use client::{Token, backoff::Backoff};
+use client::{Proxies, Token, backoff::Backoff};
 use reqwest::{Certificate, Client, Response, redirect};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use types::percent::escaped;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, proxy};
 
 /// A platform with a token.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ pub(crate) struct Platform {
     address: ApiUrl,
     token: Token,
     ca_file: Option<PathBuf>,
+    proxies: Proxies,
 }
 
 impl Platform {
@@ -47,13 +48,15 @@ impl Platform {
         address: ApiUrl,
         token: Token,
         ca_file: Option<PathBuf>,
+        proxies: Proxies,
     ) -> Result<Self, Failure> {
-        let http = connection(&address, ca_file.as_deref())?;
+        let http = connection(&address, ca_file.as_deref(), &proxies)?;
         Ok(Self {
             http,
             address,
             token,
             ca_file,
+            proxies,
         })
     }
 
@@ -77,6 +80,16 @@ impl Platform {
         self.ca_file.as_deref()
     }
 
+    /// The proxies of connections to other machines.
+    pub(crate) fn proxies(&self) -> &Proxies {
+        &self.proxies
+    }
+
+    /// The failure of a connection to the platform.
+    fn unreachable(&self, source: reqwest::Error) -> PlatformError {
+        PlatformError::unreachable(&self.address, &self.proxies, source)
+    }
+
     /// Sends a request of another component to its path on this platform. A refusal of the platform
     /// is a normal response.
     pub(crate) async fn carry(
@@ -84,10 +97,6 @@ impl Platform {
         request: http::Request<Bytes>,
     ) -> Result<http::Response<Bytes>, PlatformError> {
         let (parts, body) = request.into_parts();
-        let unreachable = |source: reqwest::Error| PlatformError::Unreachable {
-            address: self.address.to_string(),
-            source: source.without_url(),
-        };
         let response = self
             .http
             .request(parts.method, format!("{}{}", self.address, parts.uri))
@@ -96,10 +105,10 @@ impl Platform {
             .body(body)
             .send()
             .await
-            .map_err(unreachable)?;
+            .map_err(|source| self.unreachable(source))?;
         let (status, headers) = (response.status(), response.headers().clone());
         let body = read(response).await.map_err(|error| match error {
-            ReadError::Network(source) => unreachable(source),
+            ReadError::Network(source) => self.unreachable(source),
             ReadError::TooLarge => PlatformError::Unexpected("it is too large".to_owned()),
         })?;
         let mut answer = http::Response::new(Bytes::from(body));
@@ -186,11 +195,7 @@ impl Call<'_> {
 
     async fn attempt(&self) -> Result<Vec<u8>, PlatformError> {
         let platform = self.platform;
-        let unreachable = |source: reqwest::Error| PlatformError::Unreachable {
-            address: platform.address.to_string(),
-            // The error already names the address.
-            source: source.without_url(),
-        };
+        let unreachable = |source| platform.unreachable(source);
         let method = match self.operation.method {
             Method::Get => http::Method::GET,
             Method::Head => http::Method::HEAD,
@@ -223,17 +228,18 @@ impl Call<'_> {
 }
 
 /// The HTTP client for this platform. `ca_file` replaces the system's CA certificates.
-fn connection(address: &ApiUrl, ca_file: Option<&Path>) -> Result<Client, Failure> {
-    let mut builder = Client::builder()
+fn connection(
+    address: &ApiUrl,
+    ca_file: Option<&Path>,
+    proxies: &Proxies,
+) -> Result<Client, Failure> {
+    let builder = Client::builder()
         .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
         .timeout(CALL_TIMEOUT)
         // A token must only be sent to the named host.
         .redirect(redirect::Policy::none());
-    if address.is_loopback() {
-        // Local requests must not go through a network proxy.
-        builder = builder.no_proxy();
-    }
+    let mut builder = proxy::apply(builder, proxies, &address.to_url()?)?;
     if address.is_localhost() {
         // RFC 6761 section 6.3: some resolvers do not map these names to this machine.
         let loopback = [

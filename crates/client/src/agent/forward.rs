@@ -15,7 +15,7 @@ use super::{host::HostRewriter, lanes::MigratingLaneStream};
 use crate::agent::tap::{StreamTap, Tap, TappedStream, TlsInterceptor};
 use crate::agent::target::ForwardOptions;
 use crate::agent::tunnel::{Connection, Observer};
-use crate::connect::keepalive;
+use crate::tcp::keepalive;
 use crate::{Destination, HostPort, ProxyProtocol, Stream, Target};
 
 pub(crate) use crate::agent::tap::Visit;

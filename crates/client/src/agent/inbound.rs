@@ -226,7 +226,8 @@ mod tests {
     async fn pending_visitors_are_limited() {
         let config = Config::new("127.0.0.1:1".parse().unwrap(), Token::new("a.b.c"));
         let trust = Trust::Roots(Vec::new());
-        let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
+        let connector =
+            Connector::new(config.engine.clone(), &trust, &config.proxies, &[b"x"]).unwrap();
         let shared = Arc::new(AgentState::new(config, connector));
         let path = Arc::default();
         let (answer, mut answers) = mpsc::channel(1024);

@@ -312,7 +312,8 @@ mod tests {
     async fn standing_connections_are_limited() {
         let config = Config::new("127.0.0.1:1".parse().unwrap(), Token::new("a.b.c"));
         let trust = Trust::Roots(Vec::new());
-        let connector = Connector::new(config.engine.clone(), &trust, &[b"x"]).unwrap();
+        let connector =
+            Connector::new(config.engine.clone(), &trust, &config.proxies, &[b"x"]).unwrap();
         let shared = Arc::new(AgentState::new(config, connector));
         let pool = Pool::new(shared, Arc::default(), CancellationToken::new(), false);
         let open: Vec<_> = (0..16_383).map(|_| Permit::take(&pool.open)).collect();

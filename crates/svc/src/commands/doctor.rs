@@ -119,7 +119,12 @@ async fn check_platform(connection: &Connection, context: Option<&Context>) -> C
         let address: ApiUrl = address
             .parse()
             .map_err(|error| Failure::usage(format!("{address} is {error}")))?;
-        let platform = Platform::new(address, connection.token()?, context.ca_file.clone())?;
+        let platform = Platform::new(
+            address,
+            connection.token()?,
+            context.ca_file.clone(),
+            connection.proxies()?,
+        )?;
         let whoami: Whoami = platform.call(WHOAMI, &[]).answer().await?;
         Ok::<_, Failure>(whoami)
     };

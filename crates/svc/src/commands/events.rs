@@ -111,6 +111,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         sessions: None,
         reconnect: !args.no_retry,
     };
+    let proxies = args.connection.proxies()?;
     let teller = EventHandler {
         events: args.events,
         signer: args
@@ -119,7 +120,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             .transpose()?,
         receiver: args
             .forward_to
-            .map(|url| Receiver::new(url, args.forward_insecure_tls))
+            .map(|url| Receiver::new(url, args.forward_insecure_tls, &proxies))
             .transpose()?,
         shows_requests: args.include_webhook_headers,
         format: args.output,

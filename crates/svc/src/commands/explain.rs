@@ -34,6 +34,7 @@ use crate::{
     output,
     output::Format,
     platform::{Session, SessionFlags},
+    proxy::ProxyFlag,
 };
 
 /// The flags of `svc explain`.
@@ -106,6 +107,9 @@ pub(crate) struct Args {
         help_heading = "Platform"
     )]
     config: Option<PathBuf>,
+
+    #[command(flatten)]
+    proxy: ProxyFlag,
 }
 
 /// The subject of the explanation.
@@ -185,6 +189,7 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
         url,
         token: args.token.as_deref().map(str::trim),
         headers: &args.headers,
+        proxies: args.proxy.proxies()?,
         ca_file: non_empty_path(args.ca_file.as_ref()).cloned().or_else(|| {
             let context = context.as_ref()?;
             let is_theirs = visit::is_of_engine(url, context.engine.as_deref()?);
@@ -251,6 +256,7 @@ impl Args {
             api_url: self.api_url.clone(),
             token,
             ca_file: self.ca_file.clone(),
+            proxy: self.proxy.clone(),
             context: self.context.clone(),
             config: self.config.clone(),
         }

@@ -110,7 +110,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         address,
     };
     if let Some(token) = token(&args)? {
-        return store_login(&place, token, args.output).await;
+        return store_login(&place, token, &args).await;
     }
     let scope = match super::token::permissions(&args.scopes)? {
         Some(asked) => asked.into_iter().collect(),
@@ -150,9 +150,14 @@ async fn approved(
     args: &LoginArgs,
 ) -> Result<(), Failure> {
     let address = place.address.clone();
-    let server = AuthorizationServer::discover(address, place.ca_file.as_deref()).await?;
+    let server = AuthorizationServer::discover(
+        address,
+        place.ca_file.as_deref(),
+        args.flags.proxies()?,
+    )
+    .await?;
     let token = device::token(&server, scope, args.output, !args.no_browser).await?;
-    let kept = store_login(place, token.expose().to_owned(), args.output).await;
+    let kept = store_login(place, token.expose().to_owned(), args).await;
     if kept.is_err() {
         // No copy of the token is left. The storage error is reported, not this one.
         drop(server.revoke(&token).await);
@@ -161,12 +166,14 @@ async fn approved(
 }
 
 /// Checks the token at the platform and stores it.
-async fn store_login(place: &LoginTarget, token: String, format: Format) -> Result<(), Failure> {
+async fn store_login(place: &LoginTarget, token: String, args: &LoginArgs) -> Result<(), Failure> {
+    let format = args.output;
     let (directory, name) = (&place.directory, place.name.as_str());
     let flags = SessionFlags {
         api_url: Some(place.address.to_string()),
         token: Some(token.clone()),
         ca_file: place.ca_file.clone(),
+        proxy: args.flags.proxy.clone(),
         // Stored values must not help here: only the given token is checked.
         context: None,
         config: Some(directory.clone()),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use api::control::whoami::{WHOAMI, Whoami};
 use clap::Parser;
+use client::Proxies;
 
 use crate::{
     connection::{config_directory, contexts, path},
@@ -11,6 +12,7 @@ use crate::{
     failure::{Code, Failure},
     output,
     platform::{ApiUrl, AuthorizationServer, Platform, parse},
+    proxy::ProxyFlag,
 };
 
 /// The flags of `svc logout`.
@@ -31,12 +33,16 @@ pub(crate) struct Args {
     /// Configuration directory
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
+
+    #[command(flatten)]
+    proxy: ProxyFlag,
 }
 
 /// Revokes the token of a context if the platform is reachable, and deletes it locally in any case.
 /// If the keyring is unavailable, the context is kept because the token is still there.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let directory = config_directory(args.config.as_ref());
+    let proxies = args.proxy.proxies()?;
     // The context that `svc login` writes.
     let given = args.context.filter(|name| !name.is_empty());
     let name = given
@@ -54,7 +60,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             none();
             return Ok(());
         }
-        Ok(Some(context)) => revoke(context).await,
+        Ok(Some(context)) => revoke(context, proxies).await,
         Err(_broken) => Ok(RevokeOutcome::Unknown),
     };
     // The keyring entry is removed before the file, because only the file contains its account
@@ -93,17 +99,17 @@ enum RevokeOutcome {
     Unknown,
 }
 
-async fn revoke(context: &Context) -> Result<RevokeOutcome, Failure> {
+async fn revoke(context: &Context, proxies: Proxies) -> Result<RevokeOutcome, Failure> {
     let Some(url) = &context.api_url else {
         return Ok(RevokeOutcome::Unknown);
     };
     let address: ApiUrl = parse(url)?;
     let ca_file = context.ca_file.as_deref();
     let token = context.token.token()?;
-    let server = AuthorizationServer::discover(address.clone(), ca_file).await?;
+    let server = AuthorizationServer::discover(address.clone(), ca_file, proxies.clone()).await?;
     server.revoke(&token).await?;
     // The endpoint also reports success for an unknown token (RFC 7009 section 2.2).
-    let platform = Platform::new(address, token, context.ca_file.clone())?;
+    let platform = Platform::new(address, token, context.ca_file.clone(), proxies)?;
     let who: Result<Whoami, _> = platform.call(WHOAMI, &[]).answer().await;
     match who.map_err(Failure::from) {
         Ok(_) => Ok(RevokeOutcome::Valid),

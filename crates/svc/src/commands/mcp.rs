@@ -46,6 +46,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         engine: args.engine,
         token: flags.token.clone(),
         ca_file: flags.ca_file.clone(),
+        proxy: flags.proxy.clone(),
         context: flags.context.clone(),
         config: flags.config.clone(),
     }));

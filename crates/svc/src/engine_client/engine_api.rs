@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use api::webtty::{EVENTS, EXPORT};
 use bytes::Bytes;
-use client::HostPort;
+use client::{HostPort, Proxies, proxy::ParseProxyError};
 use http::{
     HeaderValue, Request, Response, StatusCode,
     header::{CONTENT_TYPE, WWW_AUTHENTICATE},
@@ -19,6 +19,7 @@ use types::problem::{MEDIA_TYPE, Problem};
 use crate::{
     failure::{Failure, chain},
     platform::read_ca_certificates,
+    proxy,
 };
 
 /// The CA certificates for engines.
@@ -36,16 +37,25 @@ pub(crate) enum TrustAnchors<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct EngineApi {
     http: Client,
+    proxies: Proxies,
 }
 
 impl EngineApi {
     /// Creates the client. Does not connect yet.
-    pub(crate) fn new(authorities_of: TrustAnchors<'_>) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        authorities_of: TrustAnchors<'_>,
+        proxies: Proxies,
+    ) -> Result<Self, Failure> {
+        let selection = proxies.clone();
         let builder = Client::builder()
             .timeout(RESPONSE_TIMEOUT)
             .dns_resolver(LocalhostResolver)
-            // Agents do not use proxies either.
             .no_proxy()
+            // An engine whose proxy cannot be used is refused before the request.
+            .proxy(reqwest::Proxy::custom(move |url| {
+                let proxy = proxy::of_url(&selection, url).ok().flatten();
+                proxy.map(client::Proxy::expose_url)
+            }))
             .https_only(true)
             // A bearer token must only be sent to the intended engine.
             .redirect(redirect::Policy::none());
@@ -57,7 +67,7 @@ impl EngineApi {
         let http = builder
             .build()
             .map_err(|error| Failure::from_error("no connection to engines can be made", error))?;
-        Ok(Self { http })
+        Ok(Self { http, proxies })
     }
 
     /// Sends a request to its path on an engine, with only its own headers. An error becomes a 502
@@ -76,6 +86,9 @@ impl EngineApi {
             Err(ExchangeError::TooLarge) => {
                 problem_response(&Problem::new(502, "answer_too_large", too_large(&path)))
             }
+            Err(ExchangeError::Proxy(error)) => {
+                problem_response(&Problem::new(502, "engine_unreachable", error.to_string()))
+            }
             Err(ExchangeError::Network(error)) => {
                 tracing::warn!(%engine, error = chain(&error), "an engine was not reached");
                 let detail = format!(
@@ -93,6 +106,7 @@ impl EngineApi {
         engine: &HostPort,
         request: Request<Bytes>,
     ) -> Result<Response<Bytes>, ExchangeError> {
+        self.proxies.route(engine, true).map_err(ExchangeError::Proxy)?;
         let (parts, body) = request.into_parts();
         let mut response = self
             .http
@@ -131,6 +145,8 @@ pub(crate) fn problem_response(problem: &Problem) -> Response<Bytes> {
 
 enum ExchangeError {
     Network(reqwest::Error),
+    /// The setting of the proxy for the engine cannot be used.
+    Proxy(ParseProxyError),
     TooLarge,
 }
 
@@ -258,7 +274,7 @@ mod tests {
 
         async fn ask(&self) -> Response<Bytes> {
             let ca_file = self.directory.path().join("ca.pem");
-            let api = EngineApi::new(TrustAnchors::SystemAnd(&ca_file)).unwrap();
+            let api = EngineApi::new(TrustAnchors::SystemAnd(&ca_file), Proxies::default()).unwrap();
             api.carry(&self.address, request()).await
         }
     }
@@ -366,7 +382,7 @@ mod tests {
         let engine = Engine::answering(answer("200 OK", "[]")).await;
         let unreachable = (502, "engine_unreachable".to_owned());
         // The system does not trust its CA.
-        let system = EngineApi::new(TrustAnchors::System).unwrap();
+        let system = EngineApi::new(TrustAnchors::System, Proxies::default()).unwrap();
         let actual = system.carry(&engine.address, request()).await;
         assert_eq!(problem(&actual), unreachable);
         assert_eq!(*engine.heads.lock().unwrap(), Vec::<String>::new());
@@ -384,7 +400,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ca.pem");
         std::fs::write(&file, "none").unwrap();
-        assert!(EngineApi::new(TrustAnchors::SystemAnd(&file)).is_err());
-        assert!(EngineApi::new(TrustAnchors::Only(&file)).is_err());
+        assert!(EngineApi::new(TrustAnchors::SystemAnd(&file), Proxies::default()).is_err());
+        assert!(EngineApi::new(TrustAnchors::Only(&file), Proxies::default()).is_err());
     }
 }

@@ -142,7 +142,8 @@ impl JoinedParticipant {
             config.tokens.fixed().cloned(),
             config.trust.clone(),
         )
-        .map_err(|error| Failure::from_error("the stream has no address", error))?;
+        .map_err(|error| Failure::from_error("the stream has no address", error))?
+        .with_proxies(config.proxies.clone());
         let (participant, input) = Participant::start(endpoint, attachment);
         let mut joined = Self {
             requester: ControlRequester {

@@ -3,13 +3,15 @@
 use std::{fmt, str::FromStr};
 
 use http::Uri;
+use reqwest::Url;
+
+use crate::failure::Failure;
 
 /// The origin of a platform: `https://host[:port]`, or `http` on this machine's loopback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiUrl {
     origin: String,
     host: String,
-    is_loopback: bool,
 }
 
 impl ApiUrl {
@@ -18,9 +20,11 @@ impl ApiUrl {
         &self.host
     }
 
-    /// True if it is a loopback address or a localhost name.
-    pub(crate) fn is_loopback(&self) -> bool {
-        self.is_loopback
+    /// The URL of its root.
+    pub(crate) fn to_url(&self) -> Result<Url, Failure> {
+        self.origin
+            .parse()
+            .map_err(|_invalid| Failure::usage(format!("{self} is {}", ApiUrlError::NotAnOrigin)))
     }
 
     /// True if the host is `localhost` or a name under it.
@@ -53,7 +57,6 @@ impl FromStr for ApiUrl {
                 .is_ok_and(|ip| ip.is_loopback());
         let address = Self {
             origin: format!("{scheme}://{}", authority.to_ascii_lowercase()),
-            is_loopback,
             host,
         };
         match scheme {

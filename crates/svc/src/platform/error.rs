@@ -2,11 +2,14 @@
 
 use std::fmt;
 
+use client::Proxies;
 use serde::Deserialize;
 
+use super::ApiUrl;
 use crate::{
     failure::{Code, Failure, chain},
     output::plain,
+    proxy,
 };
 
 /// A failed call.
@@ -18,6 +21,8 @@ pub(crate) enum PlatformError {
     Unreachable {
         /// The address.
         address: String,
+        /// The proxy on the way, without its login.
+        proxy: Option<String>,
         /// The cause.
         source: reqwest::Error,
     },
@@ -44,6 +49,18 @@ pub(crate) struct Refusal {
 }
 
 impl PlatformError {
+    /// The error of a connection to the platform.
+    pub(super) fn unreachable(address: &ApiUrl, proxies: &Proxies, source: reqwest::Error) -> Self {
+        let url = address.to_url().ok();
+        let proxy = url.and_then(|url| proxy::of_url(proxies, &url).ok().flatten());
+        Self::Unreachable {
+            address: address.to_string(),
+            proxy: proxy.map(ToString::to_string),
+            // The address is reported once.
+            source: source.without_url(),
+        }
+    }
+
     pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
         let refusal: Refusal = serde_json::from_slice(body).unwrap_or_default();
         // The status line takes precedence over the body.
@@ -101,14 +118,25 @@ impl From<PlatformError> for Failure {
     fn from(error: PlatformError) -> Self {
         match error {
             PlatformError::Refused(refusal) => refused(&refusal),
-            PlatformError::Unreachable { address, source } => {
+            PlatformError::Unreachable {
+                address,
+                proxy,
+                source,
+            } => {
+                let via = proxy
+                    .as_ref()
+                    .map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
                 let message = format!(
-                    "cannot reach the platform at {address}: {}",
+                    "cannot reach the platform at {address}{via}: {}",
                     plain(&chain(&source))
                 );
+                let hint = match proxy {
+                    Some(_) => "check HTTPS_PROXY or --proxy; `--proxy none` connects directly",
+                    None => "is it running, and is --api-url its address? `svc up` starts one here",
+                };
                 Self::new(Code::Failed, message)
                     .named("platform_unreachable")
-                    .hint("is it running, and is --api-url its address? `svc up` starts one here")
+                    .hint(hint)
             }
             PlatformError::Unexpected(what) => Self::new(
                 Code::Failed,

@@ -6,7 +6,7 @@ use api::control::oauth::{
     AUTHORIZATION_SERVER, AuthorizationServerMetadata, DeviceAuthorization, OauthError,
     TokenResponse,
 };
-use client::Token;
+use client::{Proxies, Token};
 use http::header::CONTENT_TYPE;
 use reqwest::{Client, RequestBuilder};
 use serde::de::DeserializeOwned;
@@ -26,6 +26,7 @@ const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 pub(crate) struct AuthorizationServer {
     http: Client,
     address: ApiUrl,
+    proxies: Proxies,
     metadata: AuthorizationServerMetadata,
 }
 
@@ -41,10 +42,15 @@ pub(crate) enum OauthFailure {
 impl AuthorizationServer {
     /// Fetches the platform's metadata (RFC 8414). Endpoints on other hosts are rejected, because
     /// codes and tokens are sent to them.
-    pub(crate) async fn discover(address: ApiUrl, ca_file: Option<&Path>) -> Result<Self, Failure> {
-        let http = connection(&address, ca_file)?;
+    pub(crate) async fn discover(
+        address: ApiUrl,
+        ca_file: Option<&Path>,
+        proxies: Proxies,
+    ) -> Result<Self, Failure> {
+        let http = connection(&address, ca_file, &proxies)?;
         let url = format!("{address}{}", AUTHORIZATION_SERVER.path);
-        let metadata: AuthorizationServerMetadata = parse(&send(&address, http.get(url)).await?)?;
+        let body = send(&address, &proxies, http.get(url)).await?;
+        let metadata: AuthorizationServerMetadata = parse(&body)?;
         let origin = address.to_string();
         if metadata.issuer != origin {
             // RFC 8414 section 3.3.
@@ -70,6 +76,7 @@ impl AuthorizationServer {
         Ok(Self {
             http,
             address,
+            proxies,
             metadata,
         })
     }
@@ -126,7 +133,7 @@ impl AuthorizationServer {
             .post(url)
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(form::encode(fields.iter().copied()));
-        send(&self.address, request).await
+        send(&self.address, &self.proxies, request).await
     }
 }
 
@@ -176,11 +183,12 @@ impl From<OauthFailure> for Failure {
     }
 }
 
-async fn send(address: &ApiUrl, request: RequestBuilder) -> Result<Vec<u8>, OauthFailure> {
-    let unreachable = |source: reqwest::Error| PlatformError::Unreachable {
-        address: address.to_string(),
-        source: source.without_url(),
-    };
+async fn send(
+    address: &ApiUrl,
+    proxies: &Proxies,
+    request: RequestBuilder,
+) -> Result<Vec<u8>, OauthFailure> {
+    let unreachable = |source| PlatformError::unreachable(address, proxies, source);
     let response = request.send().await.map_err(unreachable)?;
     let status = response.status();
     let body = read(response).await.map_err(|error| match error {

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use client::Token;
+use client::{Proxies, Token};
 
 use super::{ApiUrl, Platform};
 use crate::{
     connection::{config_directory, contexts, non_empty_path, path},
     context::{self, Context},
     failure::Failure,
+    proxy::ProxyFlag,
 };
 
 /// The flags of every command that calls the platform.
@@ -27,6 +28,9 @@ pub(crate) struct SessionFlags {
     /// CA certificates for the platform (PEM). Default: those of the system
     #[arg(long, env = "SVC_CA_FILE", value_name = "FILE", hide_env_values = true, value_parser = path())]
     pub(crate) ca_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) proxy: ProxyFlag,
 
     /// Context to take missing values from
     #[arg(
@@ -68,7 +72,7 @@ impl SessionFlags {
             context,
         } = self.merge(context)?;
         Ok(Session {
-            platform: Platform::new(address, token, ca_file)?,
+            platform: Platform::new(address, token, ca_file, self.proxies()?)?,
             context,
             context_name,
             directory,
@@ -85,7 +89,12 @@ impl SessionFlags {
         if before.matches(&access.address, &token, access.ca_file.as_deref()) {
             return Ok(None);
         }
-        Platform::new(access.address, token, access.ca_file).map(Some)
+        Platform::new(access.address, token, access.ca_file, self.proxies()?).map(Some)
+    }
+
+    /// The proxies of connections to other machines.
+    pub(crate) fn proxies(&self) -> Result<Proxies, Failure> {
+        self.proxy.proxies()
     }
 
     fn pick(&self, directory: Option<&Path>) -> Result<(String, Option<Context>), Failure> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use client::{Config, HostPort, Token, Trust};
+use client::{Config, HostPort, Proxies, Token, Trust, proxy::Route};
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, Request, Uri};
 use tokio::net::TcpStream;
@@ -25,6 +25,8 @@ pub enum Endpoint {
         bearer: Option<Token>,
         /// Trusted certificates for `wss`.
         trust: Trust,
+        /// Proxies on the way to it.
+        proxies: Proxies,
     },
     /// A private tunnel, dialled through its engine.
     Private {
@@ -56,7 +58,7 @@ pub struct Url {
 pub struct UrlError;
 
 impl Endpoint {
-    /// A server at a URL.
+    /// A server at a URL, without a proxy.
     ///
     /// # Errors
     /// [`UrlError`].
@@ -65,7 +67,17 @@ impl Endpoint {
             url: Url::parse(url)?,
             bearer,
             trust,
+            proxies: Proxies::default(),
         })
+    }
+
+    /// Connects to a URL through these proxies. A dialled tunnel uses those of its configuration.
+    #[must_use]
+    pub fn with_proxies(mut self, new: Proxies) -> Self {
+        if let Self::Url { proxies, .. } = &mut self {
+            *proxies = new;
+        }
+        self
     }
 
     /// Connects once.
@@ -96,7 +108,12 @@ impl Endpoint {
     /// The server is unreachable. Each step has its own time limit.
     pub async fn open(&self) -> Result<Box<dyn transport::Stream>, ConnectionError> {
         match self {
-            Self::Url { url, trust, .. } => url.open(trust).await,
+            Self::Url {
+                url,
+                trust,
+                proxies,
+                ..
+            } => url.open(trust, proxies).await,
             Self::Private { config, tunnel, .. } => {
                 Ok(Box::new(client::dial(config, tunnel).await?))
             }
@@ -160,39 +177,54 @@ impl Url {
         self
     }
 
-    async fn open(&self, trust: &Trust) -> Result<Box<dyn transport::Stream>, ConnectionError> {
-        let failed = |source| ConnectionError::Unreachable {
-            address: self.address.to_string(),
-            source,
-        };
-        let addresses = bounded(RESOLVE_TIMEOUT, self.address.resolve())
-            .await
-            .map_err(failed)?;
+    async fn open(
+        &self,
+        trust: &Trust,
+        proxies: &Proxies,
+    ) -> Result<Box<dyn transport::Stream>, ConnectionError> {
+        let socket = self.connect(proxies).await?;
+        if !self.is_secure {
+            return Ok(Box::new(socket));
+        }
+        let tls = trust
+            .client_config(&[b"http/1.1"])
+            .map_err(client::ConnectError::from)?;
+        let name = self
+            .address
+            .server_name()
+            .map_err(client::ConnectError::from)?;
+        let shaken = bounded(HANDSHAKE_TIMEOUT, transport::connect(tls, name, socket));
+        Ok(Box::new(
+            shaken.await.map_err(|source| self.unreachable(source))?,
+        ))
+    }
+
+    async fn connect(&self, proxies: &Proxies) -> Result<Socket, ConnectionError> {
+        let route = proxies.route(&self.address, self.is_secure);
+        if let Route::Proxy(_) = route.map_err(client::ConnectError::from)? {
+            return Ok(client::open_socket(&self.address, proxies, self.is_secure).await?);
+        }
+        let addresses = bounded(RESOLVE_TIMEOUT, self.address.resolve()).await;
         let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in addresses {
+        for address in addresses.map_err(|source| self.unreachable(source))? {
             match bounded(DIAL_TIMEOUT, TcpStream::connect(address)).await {
                 Ok(stream) => {
                     // Keys must not wait for acknowledgements. Without this option they are
                     // delayed, which is no error.
                     drop(stream.set_nodelay(true));
-                    if !self.is_secure {
-                        return Ok(Box::new(stream));
-                    }
-                    let tls = trust
-                        .client_config(&[b"http/1.1"])
-                        .map_err(client::ConnectError::from)?;
-                    let name = self
-                        .address
-                        .server_name()
-                        .map_err(client::ConnectError::from)?;
-                    let socket = Socket::new(stream, address);
-                    let shaken = bounded(HANDSHAKE_TIMEOUT, transport::connect(tls, name, socket));
-                    return Ok(Box::new(shaken.await.map_err(failed)?));
+                    return Ok(Socket::new(stream, address));
                 }
                 Err(error) => last = error,
             }
         }
-        Err(failed(last))
+        Err(self.unreachable(last))
+    }
+
+    fn unreachable(&self, source: io::Error) -> ConnectionError {
+        ConnectionError::Unreachable {
+            address: self.address.to_string(),
+            source,
+        }
     }
 }
 

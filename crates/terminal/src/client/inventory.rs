@@ -293,6 +293,7 @@ impl Server {
                     url,
                     bearer: self.bearer(bearer, &config.tokens),
                     trust: config.trust,
+                    proxies: config.proxies,
                 }),
                 Err(_) => Err(UnreachableError::Address(address)),
             };

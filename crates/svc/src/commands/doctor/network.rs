@@ -9,7 +9,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use client::{Config, HostPort, Trust};
+use client::{
+    Config, ConnectError, HostPort, Proxy, Trust,
+    proxy::{DirectReason, ProxyFault, Route},
+};
 use http::{Request, header};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
@@ -22,6 +25,7 @@ use super::check::{Check, Report};
 use crate::{
     commands::explain::certificate::{Certificate, RecordingVerifier},
     failure::{Failure, chain},
+    output,
 };
 
 /// Runs each check. Returns true if the engine can be queried.
@@ -30,13 +34,11 @@ pub(super) async fn run_checks(
     limit: Duration,
     report: &mut Report,
 ) -> Result<bool, Failure> {
-    let (addresses, check) = resolve(&config.engine, limit).await;
-    if !report.add(check)? {
-        return Ok(false);
-    }
-    let (socket, check) = connect(&addresses, limit).await;
-    report.add(check)?;
-    let Some(socket) = socket else {
+    let way = match Way::of(config) {
+        Ok(way) => way,
+        Err(failure) => return report.add(Check::failed(PROXY, &failure)),
+    };
+    let Some((way, socket)) = first_connection(config, way, limit, report).await? else {
         return Ok(false);
     };
     let recorder = match RecordingVerifier::new(ca_file(config).as_deref()) {
@@ -48,9 +50,101 @@ pub(super) async fn run_checks(
     let Ok(stream) = tls_result else {
         return Ok(false);
     };
-    report.add(check_agents(config, &recorder, &addresses, limit).await)?;
+    report.add(check_agents(config, &recorder, &way, limit).await)?;
     report.add(check_clock(&config.engine, stream, limit).await)?;
     Ok(true)
+}
+
+/// The way to the engine.
+enum Way<'c> {
+    /// Through a proxy, which resolves the name and connects.
+    Proxy(&'c Proxy),
+    /// To the addresses of the engine, with the reason why no proxy is used.
+    Direct(DirectReason, Vec<SocketAddr>),
+}
+
+impl<'c> Way<'c> {
+    fn of(config: &'c Config) -> Result<Self, Failure> {
+        let route = config.proxies.route(&config.engine, true);
+        match route.map_err(ConnectError::from)? {
+            Route::Proxy(proxy) => Ok(Self::Proxy(proxy)),
+            Route::Direct(reason) => Ok(Self::Direct(reason, Vec::new())),
+        }
+    }
+}
+
+/// Checks each step up to the first connection. `None` if one of them fails.
+async fn first_connection<'c>(
+    config: &Config,
+    way: Way<'c>,
+    limit: Duration,
+    report: &mut Report,
+) -> Result<Option<(Way<'c>, Socket)>, Failure> {
+    match way {
+        Way::Proxy(proxy) => {
+            let (socket, check) = connect_through(proxy, &config.engine, limit).await;
+            report.add(check)?;
+            let Some(socket) = socket else {
+                return Ok(None);
+            };
+            report.add(Check::skip("dns", "the proxy resolves the engine's name"))?;
+            report.add(Check::skip("tcp", "the proxy connects to the engine"))?;
+            Ok(Some((way, socket)))
+        }
+        Way::Direct(reason, _) => {
+            report.add(Check::skip(PROXY, unused(reason)))?;
+            let (addresses, check) = resolve(&config.engine, limit).await;
+            if !report.add(check)? {
+                return Ok(None);
+            }
+            let (socket, check) = connect(&addresses, limit).await;
+            report.add(check)?;
+            Ok(socket.map(|socket| (Way::Direct(reason, addresses), socket)))
+        }
+    }
+}
+
+fn unused(reason: DirectReason) -> &'static str {
+    match reason {
+        DirectReason::ThisMachine => "not used: the engine is on this machine",
+        DirectReason::Exception => "not used: the engine is an exception in NO_PROXY",
+        _ => "no proxy is configured",
+    }
+}
+
+/// Connects to the engine through the proxy.
+async fn connect_through(
+    proxy: &Proxy,
+    engine: &HostPort,
+    limit: Duration,
+) -> (Option<Socket>, Check) {
+    let source = proxy.variable().unwrap_or("--proxy");
+    let started = Instant::now();
+    let fault = match timeout(limit, proxy.open(engine)).await {
+        Ok(Ok(socket)) => {
+            let took = millis(started);
+            let message = format!("{proxy} ({source}) connects to {engine} in {took}");
+            return (Some(socket), Check::pass(PROXY, message));
+        }
+        Ok(Err(fault)) => fault,
+        Err(_elapsed) => ProxyFault::TimedOut,
+    };
+    let why = output::plain(&chain(&fault));
+    let check = Check::fail(PROXY, format!("{proxy} ({source}): {why}"));
+    let check = check.with_next_step(match fault {
+        ProxyFault::LoginRequired | ProxyFault::LoginRefused | ProxyFault::LoginUnsupported => {
+            "set HTTPS_PROXY or SVC_PROXY to http://USER:PASSWORD@HOST:PORT, with special \
+             characters percent-encoded"
+        }
+        ProxyFault::Refused { .. } => {
+            "the proxy must be able to reach the engine, and allow CONNECT to its port"
+        }
+        ProxyFault::Malformed(_) => {
+            "is it the proxy's port, and is the scheme right (http:// or socks5://)?"
+        }
+        _ => "is the proxy running, and is its address right? `--proxy none` connects directly",
+    });
+    (None, check)
 }
 
 async fn resolve(engine: &HostPort, limit: Duration) -> (Vec<SocketAddr>, Check) {
@@ -231,11 +325,14 @@ fn covers_tunnels(host: &str, names: &[String]) -> bool {
 async fn check_agents(
     config: &Config,
     recorder: &Arc<RecordingVerifier>,
-    addresses: &[SocketAddr],
+    way: &Way<'_>,
     limit: Duration,
 ) -> Check {
     const NAME: &str = "alpn";
-    let (socket, check) = connect(addresses, limit).await;
+    let (socket, check) = match way {
+        Way::Proxy(proxy) => connect_through(proxy, &config.engine, limit).await,
+        Way::Direct(_, addresses) => connect(addresses, limit).await,
+    };
     let Some(socket) = socket else {
         return Check {
             name: NAME,
@@ -331,6 +428,7 @@ pub(super) fn millis(started: Instant) -> String {
     format!("{:.1} ms", started.elapsed().as_secs_f64() * 1000.0)
 }
 
+const PROXY: &str = "proxy";
 const AGENTS: &[u8] = b"svc/1";
 const PASS_THROUGH: &str = "a proxy in front of the engine terminates TLS: configure it to pass \
                             TLS through";

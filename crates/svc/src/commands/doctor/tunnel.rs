@@ -139,6 +139,7 @@ async fn visits(
         address,
         tls: Arc::new(tls),
         token: config.tokens.token().await?,
+        proxies: config.proxies.clone(),
     };
     // Without access every visit would fail, so only the first failure is reported.
     let check = with_timeout(limit, LATENCY, to_check(LATENCY, latency(&visitor))).await;

@@ -3,7 +3,7 @@
 use std::{io, sync::Arc};
 
 use bytes::Bytes;
-use client::{HostPort, Token};
+use client::{HostPort, Proxies, Token, proxy::Route};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, header, request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1::SendRequest};
@@ -24,6 +24,7 @@ pub(super) struct Visitor {
     pub(super) address: HostPort,
     pub(super) tls: Arc<ClientConfig>,
     pub(super) token: Token,
+    pub(super) proxies: Proxies,
 }
 
 /// An error message, and a suggested fix.
@@ -73,6 +74,27 @@ impl Visitor {
 
     async fn connect(&self) -> Result<TlsStream, VisitError> {
         let host = self.address.host();
+        let socket = self.open_socket().await?;
+        let name = self
+            .address
+            .server_name()
+            .map_err(|error| without_advice(&error))?;
+        let tls_result = transport::connect(Arc::clone(&self.tls), name, socket).await;
+        tls_result.map_err(|error| {
+            (
+                format!("no TLS with {host}: {}", chain(&error)),
+                Some("the certificate must cover the published names too".to_owned()),
+            )
+        })
+    }
+
+    async fn open_socket(&self) -> Result<Socket, VisitError> {
+        let host = self.address.host();
+        let route = self.proxies.route(&self.address, true);
+        if let Route::Proxy(_) = route.map_err(|error| without_advice(&error))? {
+            let opened = client::open_socket(&self.address, &self.proxies, true).await;
+            return opened.map_err(|error| without_advice(&error));
+        }
         let addresses = self.address.resolve().await.map_err(|error| {
             (
                 format!("{host} has no address: {error}"),
@@ -84,18 +106,7 @@ impl Visitor {
             match TcpStream::connect(address).await {
                 Ok(stream) => {
                     drop(stream.set_nodelay(true));
-                    let socket = Socket::new(stream, address);
-                    let name = self
-                        .address
-                        .server_name()
-                        .map_err(|error| without_advice(&error))?;
-                    let tls_result = transport::connect(Arc::clone(&self.tls), name, socket).await;
-                    return tls_result.map_err(|error| {
-                        (
-                            format!("no TLS with {host}: {}", chain(&error)),
-                            Some("the certificate must cover the published names too".to_owned()),
-                        )
-                    });
+                    return Ok(Socket::new(stream, address));
                 }
                 Err(error) => last = error,
             }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use client::backoff::Backoff;
+use client::{Proxies, backoff::Backoff};
 use http::header::CONTENT_TYPE;
 use reqwest::{Client, Url, redirect};
 use serde::Serialize;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::webhook::{Post, Signer};
 use crate::{
     failure::{Code, Failure, chain},
-    output,
+    output, proxy,
 };
 
 /// The receiver that events are posted to.
@@ -65,13 +65,14 @@ enum DeliveryError {
 }
 
 impl Receiver {
-    pub(super) fn new(url: Url, is_insecure: bool) -> Result<Self, Failure> {
-        let mut builder = Client::builder()
+    pub(super) fn new(url: Url, is_insecure: bool, proxies: &Proxies) -> Result<Self, Failure> {
+        let builder = Client::builder()
             .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
             .timeout(ATTEMPT_TIMEOUT)
             // A signed request is only for the receiver that the user named.
             .redirect(redirect::Policy::none())
             .tls_danger_accept_invalid_certs(is_insecure);
+        let mut builder = proxy::apply(builder, proxies, &url)?;
         let host = url.host_str().unwrap_or_default();
         if host == "localhost" || host.ends_with(".localhost") {
             // RFC 6761 section 6.3: some resolvers do not map these names to this machine.
@@ -79,7 +80,7 @@ impl Receiver {
                 SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
             ];
-            builder = builder.resolve_to_addrs(host, &loopback).no_proxy();
+            builder = builder.resolve_to_addrs(host, &loopback);
         }
         let http = builder
             .build()

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use client::Proxies;
 use http::{HeaderName, HeaderValue, header};
 use reqwest::{Client, Response, Url, redirect};
 use serde::Serialize;
@@ -13,7 +14,10 @@ use serde_json::Value;
 use types::{id::StreamId, query_credential};
 
 use super::certificate::{Certificate, RecordingVerifier};
-use crate::failure::{Code, Failure, chain};
+use crate::{
+    failure::{Code, Failure, chain},
+    proxy,
+};
 
 /// Settings of the request.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(super) struct Visitor<'a> {
     pub(super) headers: &'a [(HeaderName, HeaderValue)],
     /// The trusted CA certificates. Without a file, those of the system.
     pub(super) ca_file: Option<PathBuf>,
+    pub(super) proxies: Proxies,
 }
 
 /// Observations from outside.
@@ -136,12 +141,13 @@ impl Visitor<'_> {
     }
 
     fn client(&self, recorder: &std::sync::Arc<RecordingVerifier>) -> Result<Client, Failure> {
-        let mut builder = Client::builder()
+        let builder = Client::builder()
             .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
             .tls_backend_preconfigured(recorder.client()?)
             .connect_timeout(CONNECT)
             .timeout(ANSWER)
             .redirect(redirect::Policy::none());
+        let mut builder = proxy::apply(builder, &self.proxies, self.url)?;
         let host = self.url.host_str().unwrap_or_default();
         if host == "localhost" || host.ends_with(".localhost") {
             // RFC 6761 section 6.3: some resolvers do not map these names to this machine.
@@ -149,7 +155,7 @@ impl Visitor<'_> {
                 SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
                 SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
             ];
-            builder = builder.resolve_to_addrs(host, &loopback).no_proxy();
+            builder = builder.resolve_to_addrs(host, &loopback);
         }
         builder
             .build()

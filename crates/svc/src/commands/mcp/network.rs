@@ -90,7 +90,7 @@ impl Backend for Network {
             let trust = platform.ca_file();
             let api = trust.map_or(TrustAnchors::System, TrustAnchors::Only);
             let bearer = HeaderValue::try_from(format!("Bearer {}", platform.token().expose()));
-            match (EngineApi::new(api), bearer) {
+            match (EngineApi::new(api, platform.proxies().clone()), bearer) {
                 (Ok(api), Ok(mut bearer)) => {
                     bearer.set_sensitive(true);
                     request.headers_mut().insert(AUTHORIZATION, bearer);
@@ -121,6 +121,7 @@ impl Backend for Network {
                 Err(answer) => return answer,
             };
             let mut config = Config::new(engine, platform.token().clone());
+            config.proxies = platform.proxies().clone();
             if let Some(path) = platform.ca_file() {
                 config.trust = Trust::CaFile(path.to_owned());
             }

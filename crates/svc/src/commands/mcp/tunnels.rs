@@ -220,7 +220,8 @@ impl OpenTunnel {
 
 /// True if both use the same engine, the same CA certificates and the same token.
 fn is_same_target(one: &Config, other: &Config) -> bool {
-    (&one.engine, &one.tokens, &one.trust) == (&other.engine, &other.tokens, &other.trust)
+    (&one.engine, &one.tokens) == (&other.engine, &other.tokens)
+        && (&one.trust, &one.proxies) == (&other.trust, &other.proxies)
 }
 
 fn close_reason(closed: &CloseReason) -> String {

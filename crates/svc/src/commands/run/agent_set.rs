@@ -374,6 +374,7 @@ fn can_share_agent(one: &Config, other: &Config) -> bool {
     one.engine == other.engine
         && one.tokens == other.tokens
         && one.trust == other.trust
+        && one.proxies == other.proxies
         && one.labels == other.labels
         && one.heartbeat == other.heartbeat
 }

@@ -109,7 +109,7 @@ impl Args {
             token: token.or(of_file.token),
             ca_file: self.connection.ca_file().cloned().or(of_file.ca_file),
             context: given(&self.connection.context).or(of_file.context),
-            config: of_file.config,
+            ..of_file
         })
     }
 
@@ -121,6 +121,7 @@ impl Args {
             ca_file: section.ca_file.as_deref().map(PathBuf::from),
             context: section.context.clone(),
             config: self.connection.config.clone(),
+            proxy: self.connection.proxy.clone(),
         })
     }
 }

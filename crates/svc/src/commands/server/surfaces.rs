@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use axum::Router;
 use bytes::Bytes;
-use client::{Config as ClientConfig, HostPort, Token, Trust};
+use client::{Config as ClientConfig, HostPort, Proxies, Token, Trust};
 use control::{
     app::App,
     caller::{self, Principal},
@@ -79,7 +79,7 @@ impl EngineProxy {
             app: Arc::clone(app),
             by_domain: by_domain(&app.config)?,
             terminals: Terminals::default(),
-            other: EngineApi::new(TrustAnchors::System)?,
+            other: EngineApi::new(TrustAnchors::System, Proxies::default())?,
         })
     }
 
@@ -150,7 +150,7 @@ fn by_domain(config: &Config) -> Result<HashMap<String, EngineApi>, Failure> {
     let clusters = config.engines.iter().map(|engine| {
         let authorities = engine.ca_file.as_deref();
         let authorities = authorities.map_or(TrustAnchors::System, TrustAnchors::SystemAnd);
-        let api = EngineApi::new(authorities)
+        let api = EngineApi::new(authorities, Proxies::default())
             .map_err(|failure| failure.hint("check ca_file of the configuration's engines"))?;
         Ok((engine.cluster_domain.clone(), api))
     });

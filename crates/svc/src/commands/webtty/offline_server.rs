@@ -21,6 +21,7 @@ pub(super) async fn offline_failure(connection: &Connection, wanted: &str) -> Op
         api_url: None,
         token: connection.token.clone(),
         ca_file: connection.ca_file.clone(),
+        proxy: connection.proxy.clone(),
         context: connection.context.clone(),
         config: connection.config.clone(),
     };

@@ -98,6 +98,7 @@ impl TargetArgs {
             .map_err(|error| Failure::usage(format!("the address is {error}")))?;
         let mut bearer = self.own_token()?;
         let mut trust = self.ca_file()?.map_or(Trust::Platform, Trust::CaFile);
+        let proxies = self.connection.proxies()?;
         let mut server = None;
         // The context's token is only sent to its engine.
         if url.is_secure
@@ -112,7 +113,12 @@ impl TargetArgs {
         }
         Ok(ResolvedServer {
             url: without_query(&url),
-            endpoint: Endpoint::Url { url, bearer, trust },
+            endpoint: Endpoint::Url {
+                url,
+                bearer,
+                trust,
+                proxies,
+            },
             server,
         })
     }

@@ -18,7 +18,7 @@ use api::control::{
     whoami::{WHOAMI, Whoami},
     workspaces::{self, WorkspaceList},
 };
-use client::Token;
+use client::{Proxies, Token};
 use control::{app::App, config::Config};
 use credentials::Secret;
 use daemon::{clock::SystemClock, shutdown::Shutdown};
@@ -153,7 +153,7 @@ impl LocalPlatform {
             kept.write(data)?;
         }
         let token = Token::new(kept.token.as_deref().unwrap_or_default());
-        let platform = Platform::new(address, token, None)?;
+        let platform = Platform::new(address, token, None, Proxies::default())?;
         let workspace_id = own_workspace(&platform).await?;
         let project = match first_project(&platform, &workspace_id).await? {
             Some(project) => project,
@@ -267,7 +267,7 @@ async fn has_remaining_lifetime(address: &ApiUrl, token: Option<&str>) -> Result
     let Some(token) = token else {
         return Ok(false);
     };
-    let platform = Platform::new(address.clone(), Token::new(token), None)?;
+    let platform = Platform::new(address.clone(), Token::new(token), None, Proxies::default())?;
     let whoami: Result<Whoami, _> = platform.call(WHOAMI, &[]).answer().await;
     let whoami = match whoami {
         Ok(whoami) => whoami,
