@@ -26,7 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub use metrics_exporter_prometheus::PrometheusHandle;
 
 pub use self::config::{MetricsConfig, MetricsError, MetricsPath};
-use self::respond::Respond;
+use self::respond::{Respond, Scrapes};
 pub use self::section::MetricsSection;
 pub use self::table::{Kind, Metric, describe, markdown, metric};
 
@@ -118,23 +118,45 @@ pub async fn serve(
     let Some(address) = config.listener() else {
         return Ok(None);
     };
-    let bind_error = |source| MetricsError::Bind { address, source };
-    let listener = TcpListener::bind(address).await.map_err(bind_error)?;
-    let local_addr = listener.local_addr().map_err(bind_error)?;
-    let respond = Respond {
+    let scrapes = Scrapes {
         path: config.path.clone(),
         bearer_token: config.bearer_token.clone(),
         recorder,
-        readiness,
     };
+    let server = start(address, Some(scrapes), readiness).await?;
+    let path = config.path.as_str();
+    tracing::info!(address = %server.local_addr, path, "metrics are served");
+    Ok(Some(server))
+}
+
+/// Starts a listener with the health routes only. They reveal nothing, so the address may be that
+/// of any interface.
+///
+/// # Errors
+/// The address cannot be bound.
+pub async fn serve_health(
+    address: SocketAddr,
+    readiness: Readiness,
+) -> Result<MetricsServer, MetricsError> {
+    start(address, None, readiness).await
+}
+
+async fn start(
+    address: SocketAddr,
+    scrapes: Option<Scrapes>,
+    readiness: Readiness,
+) -> Result<MetricsServer, MetricsError> {
+    let bind_error = |source| MetricsError::Bind { address, source };
+    let listener = TcpListener::bind(address).await.map_err(bind_error)?;
+    let local_addr = listener.local_addr().map_err(bind_error)?;
+    let respond = Arc::new(Respond { scrapes, readiness });
     let stop = CancellationToken::new();
-    let task = tokio::spawn(run(listener, Arc::new(respond), stop.clone()));
-    tracing::info!(address = %local_addr, path = config.path.as_str(), "metrics are served");
-    Ok(Some(MetricsServer {
+    let task = tokio::spawn(run(listener, respond, stop.clone()));
+    Ok(MetricsServer {
         local_addr,
         task,
         stop: stop.drop_guard(),
-    }))
+    })
 }
 
 /// A running metrics listener with the recorder's upkeep. Dropping it also stops it, without
@@ -169,7 +191,7 @@ async fn run(listener: TcpListener, respond: Arc<Respond>, stop: CancellationTok
     loop {
         tokio::select! {
             () = stop.cancelled() => break,
-            _ = upkeep.tick() => respond.recorder.run_upkeep(),
+            _ = upkeep.tick() => respond.run_upkeep(),
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
                 match accepted {

@@ -31,6 +31,11 @@ impl Shutdown {
         }
     }
 
+    /// Maximum duration of a drain.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
     /// Cancelled when admission ends.
     pub fn drain(&self) -> &CancellationToken {
         &self.drain

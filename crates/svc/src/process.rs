@@ -2,6 +2,7 @@
 
 pub(crate) mod descriptors;
 pub(crate) mod environment;
+pub(crate) mod lifecycle;
 pub(crate) mod logging;
 pub(crate) mod random;
 pub(crate) mod signals;

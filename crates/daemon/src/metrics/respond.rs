@@ -15,17 +15,30 @@ pub(super) const READY_PATH: &str = "/readyz";
 
 /// Everything that a response depends on.
 pub(super) struct Respond {
-    pub(super) path: MetricsPath,
-    pub(super) bearer_token: Option<SecretString>,
-    pub(super) recorder: PrometheusHandle,
+    /// `None` for a listener with the health routes only.
+    pub(super) scrapes: Option<Scrapes>,
     pub(super) readiness: Readiness,
 }
 
+/// The route of the metrics.
+pub(super) struct Scrapes {
+    pub(super) path: MetricsPath,
+    pub(super) bearer_token: Option<SecretString>,
+    pub(super) recorder: PrometheusHandle,
+}
+
 impl Respond {
+    pub(super) fn run_upkeep(&self) {
+        if let Some(scrapes) = &self.scrapes {
+            scrapes.recorder.run_upkeep();
+        }
+    }
+
     pub(super) fn respond<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         let path = request.uri().path();
-        let is_metrics = path == self.path.as_str();
-        if !is_metrics && ![HEALTH_PATH, READY_PATH].contains(&path) {
+        let scrapes = self.scrapes.as_ref();
+        let scrapes = scrapes.filter(|scrapes| path == scrapes.path.as_str());
+        if scrapes.is_none() && ![HEALTH_PATH, READY_PATH].contains(&path) {
             return text(StatusCode::NOT_FOUND, "not found\n");
         }
         if ![Method::GET, Method::HEAD].contains(request.method()) {
@@ -35,9 +48,9 @@ impl Respond {
                 .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
-        if is_metrics {
-            return match self.authorize(request.headers()) {
-                Ok(()) => metrics(self.recorder.render()),
+        if let Some(scrapes) = scrapes {
+            return match scrapes.authorize(request.headers()) {
+                Ok(()) => metrics(scrapes.recorder.render()),
                 Err(challenge) => unauthorized(challenge),
             };
         }
@@ -48,7 +61,9 @@ impl Respond {
         }
         text(StatusCode::OK, "ok\n")
     }
+}
 
+impl Scrapes {
     /// Checks that a scrape is allowed (MX-3), or returns the challenge (RFC 6750 section 3).
     fn authorize(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         let Some(expected) = &self.bearer_token else {

@@ -171,6 +171,21 @@ async fn health_and_readiness_are_different() {
 }
 
 #[tokio::test]
+async fn a_health_listener_has_no_metrics() {
+    let readiness = Readiness::default();
+    let any = "0.0.0.0:0".parse().unwrap();
+    let server = serve_health(any, readiness.clone()).await.unwrap();
+    let address = ([127, 0, 0, 1], server.local_addr().port()).into();
+    let ask = async |request: &str| status(&ask(address, request, "").await);
+    assert_eq!(ask("GET /healthz").await, 200);
+    assert_eq!(ask("GET /readyz").await, 503);
+    readiness.set_ready(true);
+    assert_eq!(ask("GET /readyz").await, 200);
+    assert_eq!(ask("GET /metrics").await, 404);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_taken_address_is_an_error_that_names_it() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();

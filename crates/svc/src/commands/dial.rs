@@ -12,6 +12,7 @@ use crate::args::suggest;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::output::Format;
+use crate::process::lifecycle::LifecycleFlags;
 
 /// The flags of `svc dial`.
 #[derive(Debug, Parser)]
@@ -34,6 +35,9 @@ pub(crate) struct Args {
     output: Format,
 
     #[command(flatten)]
+    lifecycle: LifecycleFlags,
+
+    #[command(flatten)]
     connection: Connection,
 }
 
@@ -50,7 +54,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let config = args.connection.resolve()?;
     match places {
         DialMode::Standard(tunnel) => standard_streams(&config, &tunnel).await,
-        DialMode::Local(served) => serve::serve(served, config, args.output).await,
+        DialMode::Local(served) => serve::serve(served, config, args.output, &args.lifecycle).await,
     }
 }
 

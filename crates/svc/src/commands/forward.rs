@@ -22,7 +22,7 @@ use std::{
 use clap::{Parser, ValueHint};
 use client::{
     Agent, CloseReason, Connection as StreamEvent, Destination, ForwardOptions, HostHeader,
-    HostPort, Properties, ProxyProtocol, Target, properties::Protocol, tap::Tap,
+    HostPort, Properties, ProxyProtocol, Status, Target, properties::Protocol, tap::Tap,
 };
 use daemon::shutdown::Shutdown;
 use inspector::{Inspector, RecordingMode, Subscription, Update};
@@ -42,7 +42,7 @@ use crate::connection::Connection;
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::output::Format;
-use crate::process::{descriptors, signals};
+use crate::process::{descriptors, lifecycle::LifecycleFlags};
 
 /// The flags of `svc forward`.
 #[derive(Debug, Parser)]
@@ -118,6 +118,9 @@ pub(crate) struct Args {
     output: Format,
 
     #[command(flatten)]
+    lifecycle: LifecycleFlags,
+
+    #[command(flatten)]
     connection: Connection,
 }
 
@@ -141,7 +144,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     config.runtimes = workers.handles().to_vec();
     let engine = config.engine.clone();
     descriptors::raise_limit();
-    let shutdown = signals::listen(signals::DRAIN)?;
+    let shutdown = args.lifecycle.listen_for_signals()?;
+    let health = args.lifecycle.health().await?;
 
     let named = args.source.to_string();
     let inspection =
@@ -183,6 +187,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let forwarding = tunnel.forward(forwarding);
     let stopping = async {
         shutdown.drain().cancelled().await;
+        health.set_ready(false);
         close(&agent, &shutdown).await;
     };
     tokio::pin!(forwarding, stopping);
@@ -197,6 +202,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             }
             Ok(()) = status.changed() => {
                 let now = status.borrow_and_update().clone();
+                let is_stopping = shutdown.drain().is_cancelled();
+                health.set_ready(matches!(now, Status::Online(_)) && !is_stopping);
                 inspection.status(&now);
                 if interactive.is_plain() {
                     report.status(&now)?;
@@ -213,7 +220,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                     // A tunnel that another agent took over still serves the visitors that it
                     // accepted.
                     tokio::select! {
-                        _drained = agent.close(signals::DRAIN) => {}
+                        _drained = agent.close(shutdown.deadline()) => {}
                         () = shutdown.drain().cancelled() => {
                             agent.close(Duration::ZERO).await;
                         }
@@ -249,7 +256,7 @@ fn start_panel(
 /// Drains the agent, until the user asks for an immediate stop.
 async fn close(agent: &Agent, shutdown: &Shutdown) {
     tokio::select! {
-        _drained = agent.close(signals::DRAIN) => {}
+        _drained = agent.close(shutdown.deadline()) => {}
         () = shutdown.hard().cancelled() => drop(agent.close(Duration::ZERO).await),
     }
 }

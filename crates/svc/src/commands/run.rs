@@ -47,7 +47,11 @@ use crate::connection::{Connection, non_empty_path, path};
 use crate::failure::Failure;
 use crate::output;
 use crate::output::Format;
-use crate::process::{descriptors, signals, supervisor};
+use crate::process::{
+    descriptors,
+    lifecycle::{Health, LifecycleFlags},
+    supervisor,
+};
 
 /// The flags of `svc run`.
 #[derive(Debug, Parser)]
@@ -90,6 +94,9 @@ pub(crate) struct Args {
     docker: DockerFlags,
 
     #[command(flatten)]
+    lifecycle: LifecycleFlags,
+
+    #[command(flatten)]
     connection: Connection,
 }
 
@@ -104,7 +111,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     }
     descriptors::raise_limit();
     let supervisor = supervisor::connect()?;
-    let shutdown = signals::listen(signals::DRAIN)?;
+    let shutdown = args.lifecycle.listen_for_signals()?;
+    let health = args.lifecycle.health().await?;
     let hangups = Signals::new(Signal::HangUp)
         .map_err(|error| Failure::from_error("signal handlers cannot be installed", error))?;
     let workers = Workers::per_core("svc-agent")
@@ -122,6 +130,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         docker,
         agents,
         supervisor,
+        health,
         shutdown,
         rejected: false,
         ready_reported: false,
@@ -148,6 +157,7 @@ struct RunLoop {
     docker: Option<Docker>,
     agents: AgentSet,
     supervisor: Supervisor,
+    health: Health,
     shutdown: Shutdown,
     /// True if the current file is rejected.
     rejected: bool,
@@ -361,6 +371,7 @@ impl RunLoop {
             self.supervisor.ready();
         }
         let total = online + pending + reconnecting + rejected;
+        self.health.set_ready(online == total);
         let refused = match rejected {
             0 => String::new(),
             count => format!(", {count} refused"),
@@ -384,6 +395,7 @@ impl RunLoop {
         mut watchdog_ticks: Option<tokio::time::Interval>,
     ) -> Result<(), Failure> {
         self.supervisor.stopping();
+        self.health.set_ready(false);
         let mut closing = self.agents.stop();
         loop {
             tokio::select! {

@@ -1,9 +1,15 @@
 //! Local addresses that serve tunnels.
 
-use std::{fmt, io, path::PathBuf, str::FromStr};
+use std::{
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+};
 
+use futures_util::future::select_all;
 use terminal::private;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, lookup_host};
 use transport::{
     Stream,
     unix::{UnixListener, UnixStream},
@@ -56,7 +62,8 @@ impl fmt::Display for LocalAddress {
 /// A listening socket.
 #[derive(Debug)]
 pub(super) enum Listener {
-    Tcp(TcpListener),
+    /// One socket for each address of the host.
+    Tcp(Vec<TcpListener>),
     Unix {
         listener: UnixListener,
         path: PathBuf,
@@ -68,12 +75,12 @@ impl Listener {
         let failed = |error| Failure::from_error(&format!("cannot listen on {local}"), error);
         match local {
             LocalAddress::Tcp(address) => {
-                let listener = TcpListener::bind(address).await.map_err(|error| {
+                let listeners = bind_all(address).await.map_err(|error| {
                     failed(error)
                         .named("port_in_use")
                         .hint("port 0 selects a free one")
                 })?;
-                Ok(Self::Tcp(listener))
+                Ok(Self::Tcp(listeners))
             }
             LocalAddress::Unix(path) => {
                 // A socket file that a dead process left behind is removed. A live process keeps
@@ -93,19 +100,25 @@ impl Listener {
         }
     }
 
-    /// The bound address, including the chosen port.
-    pub(super) fn address(&self) -> io::Result<String> {
+    /// The bound addresses, including the chosen port.
+    pub(super) fn addresses(&self) -> io::Result<Vec<String>> {
         match self {
-            Self::Tcp(listener) => Ok(listener.local_addr()?.to_string()),
-            Self::Unix { path, .. } => Ok(format!("unix:{}", path.display())),
+            Self::Tcp(listeners) => listeners
+                .iter()
+                .map(|listener| Ok(listener.local_addr()?.to_string()))
+                .collect(),
+            Self::Unix { path, .. } => Ok(vec![format!("unix:{}", path.display())]),
         }
     }
 
     /// The next connection. Cancel safe.
     pub(super) async fn accept(&self) -> io::Result<Box<dyn Stream>> {
         match self {
-            Self::Tcp(listener) => {
-                let (stream, _peer) = listener.accept().await?;
+            Self::Tcp(listeners) => {
+                let accepting = listeners.iter().map(|listener| Box::pin(listener.accept()));
+                // At least one socket is bound.
+                let (accepted, _, _) = select_all(accepting).await;
+                let (stream, _peer) = accepted?;
                 // Best effort: without this option, small messages are late but not wrong.
                 drop(stream.set_nodelay(true));
                 Ok(Box::new(stream))
@@ -117,6 +130,68 @@ impl Listener {
         }
     }
 }
+
+/// Binds every address of the host. Programs that connect to `localhost` try both address families,
+/// and some try only one.
+///
+/// A family that this machine does not have is left out.
+async fn bind_all(address: &str) -> io::Result<Vec<TcpListener>> {
+    let mut addresses: Vec<SocketAddr> = match address.rsplit_once(':') {
+        // Not every resolver knows both addresses (RFC 6761 section 6.3).
+        Some((host, port)) if host.eq_ignore_ascii_case("localhost") => {
+            let port = port.parse().map_err(io::Error::other)?;
+            let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            both.map(|ip| SocketAddr::new(ip, port)).to_vec()
+        }
+        _ => lookup_host(address).await?.collect(),
+    };
+    addresses.dedup();
+    for _ in 0..PORT_ATTEMPTS {
+        match bind_each(&addresses).await {
+            // The system chose a port that is in use with another address.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_any_port(&addresses) => {}
+            bound => return bound,
+        }
+    }
+    bind_each(&addresses).await
+}
+
+async fn bind_each(addresses: &[SocketAddr]) -> io::Result<Vec<TcpListener>> {
+    let mut bound: Vec<TcpListener> = Vec::with_capacity(addresses.len());
+    let mut absent = None;
+    for address in addresses {
+        let mut address = *address;
+        if let (Some(first), 0) = (bound.first(), address.port()) {
+            address.set_port(first.local_addr()?.port());
+        }
+        match TcpListener::bind(address).await {
+            Ok(listener) => bound.push(listener),
+            Err(error) if is_absent(&error) => absent = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match absent {
+        Some(error) if bound.is_empty() => Err(error),
+        _ if bound.is_empty() => Err(io::ErrorKind::NotFound.into()),
+        _ => Ok(bound),
+    }
+}
+
+fn is_any_port(addresses: &[SocketAddr]) -> bool {
+    addresses.iter().all(|address| address.port() == 0)
+}
+
+/// True if this machine does not have the address or its family.
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(EAFNOSUPPORT)
+}
+
+/// Attempts to find a port that is free with every address of a host.
+const PORT_ATTEMPTS: u32 = 8;
+
+/// The address family is not supported (Linux; other systems report that the address is not
+/// available).
+const EAFNOSUPPORT: i32 = 97;
 
 impl Drop for Listener {
     fn drop(&mut self) {

@@ -17,7 +17,7 @@ use super::local::{Listener, LocalAddress};
 use crate::failure::{Failure, chain};
 use crate::output;
 use crate::output::Format;
-use crate::process::{descriptors, signals};
+use crate::process::{descriptors, lifecycle::LifecycleFlags};
 
 /// A tunnel with its listener.
 struct ServedTunnel {
@@ -30,9 +30,11 @@ pub(super) async fn serve(
     places: Vec<(String, LocalAddress)>,
     config: Config,
     format: Format,
+    lifecycle: &LifecycleFlags,
 ) -> Result<(), Failure> {
     descriptors::raise_limit();
-    let shutdown = signals::listen(signals::DRAIN)?;
+    let shutdown = lifecycle.listen_for_signals()?;
+    let health = lifecycle.health().await?;
     let mut all = Vec::with_capacity(places.len());
     for (tunnel, local) in places {
         all.push(ServedTunnel {
@@ -41,12 +43,14 @@ pub(super) async fn serve(
         });
     }
     ready(&all, format)?;
+    health.set_ready(true);
     let streams = TaskTracker::new();
     let config = Arc::new(config);
     let serving = all
         .into_iter()
         .map(|served| served.run(&config, &streams, &shutdown));
     join_all(serving).await;
+    health.set_ready(false);
     streams.close();
     tokio::select! {
         () = streams.wait() => Ok(()),
@@ -85,25 +89,28 @@ impl ServedTunnel {
 fn ready(all: &[ServedTunnel], format: Format) -> Result<(), Failure> {
     let mut addresses = Vec::with_capacity(all.len());
     for ServedTunnel { tunnel, listener } in all {
-        let address = listener
-            .address()
+        let bound = listener
+            .addresses()
             .map_err(|error| Failure::from_error("the address is not known", error))?;
-        addresses.push((tunnel, address));
+        addresses.push((tunnel, bound));
     }
     match format {
         Format::Json => {
             let tunnels: Vec<_> = addresses
                 .iter()
-                .map(|(tunnel, address)| json!({"tunnel": &***tunnel, "listening": address}))
+                .map(|(tunnel, bound)| {
+                    let first = bound.first();
+                    json!({"tunnel": &***tunnel, "listening": first, "addresses": bound})
+                })
                 .collect();
             let mut line = json!({"status": "ready", "tunnels": tunnels});
-            if let ([(_, address)], Some(line)) = (addresses.as_slice(), line.as_object_mut()) {
-                line.insert("listening".to_owned(), json!(address));
+            if let ([(_, bound)], Some(line)) = (addresses.as_slice(), line.as_object_mut()) {
+                line.insert("listening".to_owned(), json!(bound.first()));
             }
             output::json(&line)
         }
-        Format::Text => addresses.iter().try_for_each(|(tunnel, address)| {
-            output::line(&format!("svc://{tunnel} on {address}"))
+        Format::Text => addresses.iter().try_for_each(|(tunnel, bound)| {
+            output::line(&format!("svc://{tunnel} on {}", bound.join(" and ")))
         }),
     }
 }

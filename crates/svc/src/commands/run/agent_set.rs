@@ -19,7 +19,6 @@ use super::{
     tunnel::{AgentRef, TunnelCommand, TunnelReport, run_tunnel},
 };
 use crate::failure::Failure;
-use crate::process::signals::DRAIN;
 
 /// All running agents. The owner applies the desired state and receives their reports.
 pub(super) struct AgentSet {
@@ -327,7 +326,7 @@ impl AgentSet {
 /// Closes an agent in the two steps of a shutdown.
 async fn close(agent: &Agent, shutdown: &Shutdown) {
     tokio::select! {
-        _drained = agent.close(DRAIN) => {}
+        _drained = agent.close(shutdown.deadline()) => {}
         () = shutdown.hard().cancelled() => drop(agent.close(Duration::ZERO).await),
     }
 }

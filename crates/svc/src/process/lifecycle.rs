@@ -1,0 +1,124 @@
+//! Flags and state of a process that a supervisor or a container runs.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
+
+use clap::Args;
+use daemon::{
+    metrics::{MetricsServer, Readiness, serve_health},
+    shutdown::Shutdown,
+};
+
+use crate::{args::time, failure::Failure, output, process::signals};
+
+/// The flags of an agent that runs as a service.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LifecycleFlags {
+    /// Time for open streams to finish after SIGTERM or SIGINT; a second signal ends it
+    #[arg(long, env = "SVC_DRAIN", value_name = "DURATION", default_value = "30s", value_parser = drain, hide_env_values = true, hide_short_help = true)]
+    drain: Duration,
+
+    /// Serve `/healthz` (the process runs) and `/readyz` (every tunnel is online) at ADDRESS or PORT
+    ///
+    /// A port alone is one of 127.0.0.1. Probes of a container need 0.0.0.0:PORT.
+    #[arg(long, env = "SVC_HEALTH_LISTEN", value_name = "ADDRESS", value_parser = listen_address, hide_env_values = true, hide_short_help = true)]
+    health_listen: Option<SocketAddr>,
+}
+
+impl LifecycleFlags {
+    /// Converts signals to the two steps of a shutdown, with the drain time of the flags.
+    pub(crate) fn listen_for_signals(&self) -> Result<Shutdown, Failure> {
+        signals::listen(self.drain)
+    }
+
+    /// Starts the health listener, if there is one. The process is not ready initially.
+    pub(crate) async fn health(&self) -> Result<Health, Failure> {
+        let readiness = Readiness::default();
+        let Some(address) = self.health_listen else {
+            return Ok(Health {
+                readiness,
+                server: None,
+            });
+        };
+        let server = serve_health(address, readiness.clone()).await;
+        let server = server.map_err(|error| {
+            Failure::from_error("cannot start --health-listen", error)
+                .named("port_in_use")
+                .hint("port 0 selects a free one")
+        })?;
+        output::message(&format!(
+            "health: http://{}/readyz and /healthz",
+            server.local_addr()
+        ));
+        Ok(Health {
+            readiness,
+            server: Some(server),
+        })
+    }
+}
+
+/// The health of this process, for probes. The listener stops when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Health {
+    readiness: Readiness,
+    server: Option<MetricsServer>,
+}
+
+impl Health {
+    /// Sets if every tunnel is online. A process that stops is not ready.
+    pub(crate) fn set_ready(&self, is_ready: bool) {
+        if self.server.is_some() {
+            self.readiness.set_ready(is_ready);
+        }
+    }
+}
+
+/// Parses `host:port` with an address, or a port of this machine.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    text.parse()
+        .map_err(|_invalid| "use a port, or an address such as 0.0.0.0:8080".to_owned())
+}
+
+/// Parses a drain time.
+fn drain(text: &str) -> Result<Duration, String> {
+    // `0` needs no unit.
+    let time = if text == "0" {
+        Duration::ZERO
+    } else {
+        time::duration(text)?
+    };
+    if time > MAX_DRAIN {
+        return Err("a drain is at most 24h".to_owned());
+    }
+    Ok(time)
+}
+
+/// A process that still stops after a day does not stop.
+const MAX_DRAIN: Duration = Duration::from_hours(24);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_on_this_machine() {
+        assert_eq!(listen_address("8080").unwrap().to_string(), "127.0.0.1:8080");
+        assert_eq!(listen_address("0.0.0.0:1").unwrap().to_string(), "0.0.0.0:1");
+        assert_eq!(listen_address("[::]:1").unwrap().to_string(), "[::]:1");
+        for text in ["", "localhost", "1.2.3.4", "99999"] {
+            assert!(listen_address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_drain_may_be_short_but_not_endless() {
+        assert_eq!(drain("0").unwrap(), Duration::ZERO);
+        assert_eq!(drain("8s").unwrap(), Duration::from_secs(8));
+        assert!(drain("25h").is_err());
+    }
+}
