@@ -5,7 +5,8 @@
 //! browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's programs
 //! as visitors that check or attack, systemd's verifier of units, Prometheus' checker of metrics
 //! and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
-//! command lines, OpenSSH's signer, and checkers and peers written in Python and for Node.
+//! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own, and
+//! checkers and peers written in Python and for Node.
 //! Installed programs are used as they are. The Python packages live in a virtual environment under
 //! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx
 //! and promtool: their Debian packages would start services when they are installed, so they are
@@ -60,6 +61,9 @@ pub(crate) struct Provisions {
     asciinema: PathBuf,
     zsh: PathBuf,
     fish: PathBuf,
+    /// An HTTP proxy and a SOCKS proxy.
+    tinyproxy: PathBuf,
+    microsocks: PathBuf,
     /// The only optional program: it needs Go.
     h2spec: Option<PathBuf>,
 }
@@ -85,6 +89,8 @@ impl Provisions {
             ("SVC_TEST_ASCIINEMA", &self.asciinema),
             ("SVC_TEST_ZSH", &self.zsh),
             ("SVC_TEST_FISH", &self.fish),
+            ("SVC_TEST_TINYPROXY", &self.tinyproxy),
+            ("SVC_TEST_MICROSOCKS", &self.microsocks),
         ];
         if let Some(analyze) = &self.systemd_analyze {
             environment.push(("SVC_TEST_SYSTEMD_ANALYZE", analyze));
@@ -138,6 +144,8 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         asciinema: program::find("asciinema").context("asciinema is gone")?,
         zsh: program::find("zsh").context("zsh is gone")?,
         fish: program::find("fish").context("fish is gone")?,
+        tinyproxy: program::find("tinyproxy").context("tinyproxy is gone")?,
+        microsocks: program::find("microsocks").context("microsocks is gone")?,
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -202,10 +210,12 @@ enum Requirement {
     Shells,
     /// OpenSSH's `ssh-keygen`, which signs packages.
     Signer,
+    /// An HTTP proxy, a SOCKS proxy, and a library that gives them names of this machine.
+    Proxies,
 }
 
 impl Requirement {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -223,6 +233,7 @@ impl Requirement {
         Self::Asciinema,
         Self::Shells,
         Self::Signer,
+        Self::Proxies,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -250,6 +261,9 @@ impl Requirement {
                 .into_iter()
                 .all(|name| program::find(name).is_some()),
             Self::Signer => program::find("ssh-keygen").is_some(),
+            Self::Proxies => ["tinyproxy", "microsocks"]
+                .into_iter()
+                .all(|name| program::find(name).is_some()),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -276,6 +290,7 @@ impl Requirement {
             asciinema,
             shells,
             signer,
+            proxies,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -295,6 +310,7 @@ impl Requirement {
             Self::Asciinema => asciinema,
             Self::Shells => shells,
             Self::Signer => signer,
+            Self::Proxies => proxies,
         }
     }
 }

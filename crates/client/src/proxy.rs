@@ -15,12 +15,12 @@ use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 use tokio::time::timeout;
 use transport::Socket;
 
+use self::fault::ProxySyntax;
+pub use self::fault::{ParseProxyError, ProxyFault, ProxyRefusal};
 use self::{
     exceptions::{Exceptions, is_this_machine},
     login::ProxyLogin,
 };
-pub use self::fault::{ParseProxyError, ProxyFault, ProxyRefusal};
-use self::fault::ProxySyntax;
 use crate::{
     HostPort,
     tcp::{DialError, RESOLVE, dial_first},

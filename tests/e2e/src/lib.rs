@@ -6,7 +6,8 @@
 //! a [`Peer`] is a service written with another library, [`judge`] runs a third-party table of
 //! cases, and a [`Relay`] is a network that can be interrupted. [`Platform`] is `svc up`, for
 //! clients of its pages, its API and its tools. [`ManagedPair`] is a platform and its engine as
-//! separate processes, for tests in which one of them fails. No crate of this project is used here,
+//! separate processes, for tests in which one of them fails. A [`ProxyServer`] is a proxy between an
+//! agent and its engine. No crate of this project is used here,
 //! so the tests depend only on what users can see.
 #![expect(
     clippy::indexing_slicing,
@@ -25,6 +26,7 @@ mod peer;
 mod platform;
 mod postgres;
 mod process;
+mod proxy;
 mod relay;
 mod script;
 mod service;
@@ -44,6 +46,7 @@ pub use peer::Peer;
 pub use platform::{CLIENT, Platform};
 pub use postgres::Postgres;
 pub use process::Process;
+pub use proxy::ProxyServer;
 pub use relay::Relay;
 pub use script::{python, script};
 pub use service::{Call, Service};

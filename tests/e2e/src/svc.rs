@@ -38,10 +38,24 @@ impl Svc {
     /// # Errors
     /// As [`engine`](Self::engine).
     pub fn engine_with(sections: &Value) -> Result<Self> {
+        Self::launch(HOST, sections)
+    }
+
+    /// The same for another host, which only a proxy can resolve.
+    ///
+    /// # Errors
+    /// As [`engine`](Self::engine).
+    pub fn engine_named(host: &str) -> Result<Self> {
+        Self::launch(host, &json!({}))
+    }
+
+    fn launch(host: &str, sections: &Value) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let certificate = Certificate::issue(directory.path(), &NAMES)?;
+        let names = names(host);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let certificate = Certificate::issue(directory.path(), &names)?;
         let mut config = json!({
-            "engine": {"host": HOST, "log_level": "debug"},
+            "engine": {"host": host, "log_level": "debug"},
             // Leased, so that the engine gets the same address after a restart.
             "tls": {"enabled": true, "listen_addr": ports::lease_address()},
             "certs": {"static": {
@@ -106,7 +120,10 @@ impl Svc {
         // Written elsewhere, so that the earlier authority keeps its file.
         let elsewhere = self.directory.path().join("replaced");
         fs::create_dir(&elsewhere)?;
-        let certificate = Certificate::issue(&elsewhere, &NAMES)?;
+        let certificate = Certificate::issue(
+            &elsewhere,
+            &names(HOST).iter().map(String::as_str).collect::<Vec<_>>(),
+        )?;
         let here = self.directory.path().to_owned();
         let put = move || {
             for (from, name) in [
@@ -229,8 +246,10 @@ fn unix_time() -> u64 {
 
 const HOST: &str = "engine.localhost";
 
-/// Names in the engine's certificate.
-const NAMES: [&str; 3] = [HOST, "*.engine.localhost", "*.t.engine.localhost"];
+/// Names in the certificate of the engine at `host`.
+fn names(host: &str) -> [String; 3] {
+    [host.to_owned(), format!("*.{host}"), format!("*.t.{host}")]
+}
 
 /// Only used by tests, and long enough for HS256 (RFC 7518 section 3.2).
 const SECRET: &str = "a secret of the tests, of no worth anywhere else";

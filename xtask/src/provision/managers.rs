@@ -5,7 +5,7 @@
 pub(super) struct Manager {
     pub(super) program: &'static str,
     pub(super) install: &'static str,
-    pub(super) packages: [&'static str; 17],
+    pub(super) packages: [&'static str; 18],
 }
 
 /// The first one found is used. `test` runs apt-get itself; for the others it prints the line for
@@ -34,6 +34,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "asciinema",
             "zsh fish",
             "openssh-client",
+            "tinyproxy-bin microsocks libnss-wrapper",
         ],
     },
     Manager {
@@ -57,6 +58,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "asciinema",
             "zsh fish",
             "openssh",
+            "tinyproxy microsocks nss_wrapper",
         ],
     },
     Manager {
@@ -80,6 +82,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "asciinema",
             "zsh fish",
             "openssh",
+            "tinyproxy microsocks nss_wrapper",
         ],
     },
     Manager {
@@ -104,6 +107,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "asciinema",
             "zsh fish",
             "openssh-keygen",
+            "tinyproxy microsocks nss_wrapper",
         ],
     },
     Manager {
@@ -130,6 +134,7 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             // Part of macOS.
             "",
+            "tinyproxy microsocks",
         ],
     },
 ];

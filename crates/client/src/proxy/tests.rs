@@ -26,15 +26,43 @@ fn route(proxies: &Proxies, target: &str) -> String {
 #[test]
 fn proxies_are_parsed() {
     for (text, shown, url) in [
-        ("proxy.example", "http://proxy.example:80", "http://proxy.example:80"),
+        (
+            "proxy.example",
+            "http://proxy.example:80",
+            "http://proxy.example:80",
+        ),
         ("proxy:3128", "http://proxy:3128", "http://proxy:3128"),
-        ("HTTP://proxy:3128/", "http://proxy:3128", "http://proxy:3128"),
+        (
+            "HTTP://proxy:3128/",
+            "http://proxy:3128",
+            "http://proxy:3128",
+        ),
         ("http://[::1]", "http://[::1]:80", "http://[::1]:80"),
-        ("http://[::1]:3128", "http://[::1]:3128", "http://[::1]:3128"),
-        ("socks5://proxy", "socks5://proxy:1080", "socks5h://proxy:1080"),
-        ("socks5h://10.0.0.1:1", "socks5://10.0.0.1:1", "socks5h://10.0.0.1:1"),
-        ("http://ada:s%40cret@proxy:1", "http://proxy:1", "http://ada:s%40cret@proxy:1"),
-        ("socks5://ada@proxy:1", "socks5://proxy:1", "socks5h://ada:@proxy:1"),
+        (
+            "http://[::1]:3128",
+            "http://[::1]:3128",
+            "http://[::1]:3128",
+        ),
+        (
+            "socks5://proxy",
+            "socks5://proxy:1080",
+            "socks5h://proxy:1080",
+        ),
+        (
+            "socks5h://10.0.0.1:1",
+            "socks5://10.0.0.1:1",
+            "socks5h://10.0.0.1:1",
+        ),
+        (
+            "http://ada:s%40cret@proxy:1",
+            "http://proxy:1",
+            "http://ada:s%40cret@proxy:1",
+        ),
+        (
+            "socks5://ada@proxy:1",
+            "socks5://proxy:1",
+            "socks5h://ada:@proxy:1",
+        ),
     ] {
         let proxy: Proxy = text.parse().unwrap();
         assert_eq!(proxy.to_string(), shown, "{text}");
@@ -77,7 +105,10 @@ fn the_environment_selects_the_proxy() {
     let of = |variables: &[(&str, &str)]| route(&environment(variables), target);
     assert_eq!(of(&[]), "Unset");
     assert_eq!(of(&[("HTTPS_PROXY", " ")]), "Unset");
-    assert_eq!(of(&[("HTTP_PROXY", "http://p:1"), ("http_proxy", "http://p:1")]), "Unset");
+    assert_eq!(
+        of(&[("HTTP_PROXY", "http://p:1"), ("http_proxy", "http://p:1")]),
+        "Unset"
+    );
     assert_eq!(of(&[("HTTPS_PROXY", "http://p:1")]), "http://p:1");
     assert_eq!(
         of(&[("HTTPS_PROXY", "http://p:1"), ("https_proxy", "http://p:2")]),
@@ -194,7 +225,8 @@ async fn http_requests_name_the_target_and_carry_the_login() {
         String::from_utf8(sent).unwrap(),
         "CONNECT engine.example:443 HTTP/1.1\r\nHost: engine.example:443\r\n\r\n"
     );
-    let (result, sent) = exchange("http://Aladdin:open%20sesame@p:1", "[2001:db8::1]:443", ok).await;
+    let (result, sent) =
+        exchange("http://Aladdin:open%20sesame@p:1", "[2001:db8::1]:443", ok).await;
     result.unwrap();
     assert_eq!(
         String::from_utf8(sent).unwrap(),
@@ -207,13 +239,24 @@ async fn http_requests_name_the_target_and_carry_the_login() {
 async fn http_refusals_are_distinguished() {
     let basic = b"HTTP/1.1 407 x\r\nProxy-Authenticate: Negotiate, Basic realm=\"x\"\r\n\r\n";
     let ntlm = b"HTTP/1.1 407 x\r\nProxy-Authenticate: NTLM\r\n\r\n";
-    assert!(fault("http://p:1", basic).await.contains("requires a user name"));
-    assert!(fault("http://a:b@p:1", basic).await.contains("does not accept"));
+    assert!(
+        fault("http://p:1", basic)
+            .await
+            .contains("requires a user name")
+    );
+    assert!(
+        fault("http://a:b@p:1", basic)
+            .await
+            .contains("does not accept")
+    );
     assert!(fault("http://a:b@p:1", ntlm).await.contains("other than"));
     let rules = fault("http://p:1", b"HTTP/1.1 403 \x1b[31m\r\n\r\n").await;
     assert!(!rules.contains('\x1b'), "{rules}");
     let down = fault("http://p:1", b"HTTP/1.1 502 x\r\nContent-Length: 9\r\n\r\n").await;
-    assert!(down.contains("engine.example:443") && down.contains("502"), "{down}");
+    assert!(
+        down.contains("engine.example:443") && down.contains("502"),
+        "{down}"
+    );
     let mut huge = b"HTTP/1.1 200 OK\r\nX: ".to_vec();
     huge.resize(20 * 1024, b'x');
     assert!(fault("http://p:1", &huge).await.contains("too large"));
@@ -227,7 +270,11 @@ async fn http_refusals_are_distinguished() {
         let fault = fault("http://p:1", answer).await;
         assert!(fault.contains("not that of a proxy"), "{fault}");
     }
-    assert!(fault("http://p:1", b"HTTP/1.1 200").await.contains("closed"));
+    assert!(
+        fault("http://p:1", b"HTTP/1.1 200")
+            .await
+            .contains("closed")
+    );
 }
 
 #[tokio::test]
@@ -235,11 +282,17 @@ async fn socks_requests_leave_the_name_to_the_proxy() {
     let name = b"\x05\x00\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x01";
     let (result, sent) = exchange("socks5://p:1", "engine.example:443", name).await;
     result.unwrap();
-    assert_eq!(sent, b"\x05\x01\x00\x05\x01\x00\x03\x0eengine.example\x01\xbb");
+    assert_eq!(
+        sent,
+        b"\x05\x01\x00\x05\x01\x00\x03\x0eengine.example\x01\xbb"
+    );
     let login = b"\x05\x02\x01\x00\x05\x00\x00\x03\x01x\x00\x01";
     let (result, sent) = exchange("socks5://ada:pw@p:1", "10.0.0.1:1", login).await;
     result.unwrap();
-    assert_eq!(sent, b"\x05\x02\x00\x02\x01\x03ada\x02pw\x05\x01\x00\x01\x0a\x00\x00\x01\x00\x01");
+    assert_eq!(
+        sent,
+        b"\x05\x02\x00\x02\x01\x03ada\x02pw\x05\x01\x00\x01\x0a\x00\x00\x01\x00\x01"
+    );
 }
 
 #[tokio::test]
@@ -248,10 +301,22 @@ async fn socks_refusals_are_distinguished() {
         ("socks5://p:1", &b"\x05\xff"[..], "requires a user name"),
         ("socks5://a:b@p:1", b"\x05\xff", "other than"),
         ("socks5://a:b@p:1", b"\x05\x02\x01\x01", "does not accept"),
-        ("socks5://p:1", b"\x05\x00\x05\x05\x00\x01", "the connection was refused"),
-        ("socks5://p:1", b"\x05\x00\x05\x63\x00\x01", "SOCKS reply 99"),
+        (
+            "socks5://p:1",
+            b"\x05\x00\x05\x05\x00\x01",
+            "the connection was refused",
+        ),
+        (
+            "socks5://p:1",
+            b"\x05\x00\x05\x63\x00\x01",
+            "SOCKS reply 99",
+        ),
         ("socks5://p:1", b"\x05\x02", "not offered"),
-        ("socks5://p:1", b"HTTP/1.1 400 Bad Request\r\n\r\n", "not SOCKS5"),
+        (
+            "socks5://p:1",
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "not SOCKS5",
+        ),
         ("socks5://p:1", b"\x05\x00\x05\x00\x00\x09", "unknown kind"),
         ("socks5://p:1", b"\x05\x00\x05\x00\x00\x03\xffx", "closed"),
     ] {

@@ -150,12 +150,9 @@ async fn approved(
     args: &LoginArgs,
 ) -> Result<(), Failure> {
     let address = place.address.clone();
-    let server = AuthorizationServer::discover(
-        address,
-        place.ca_file.as_deref(),
-        args.flags.proxies()?,
-    )
-    .await?;
+    let server =
+        AuthorizationServer::discover(address, place.ca_file.as_deref(), args.flags.proxies()?)
+            .await?;
     let token = device::token(&server, scope, args.output, !args.no_browser).await?;
     let kept = store_login(place, token.expose().to_owned(), args).await;
     if kept.is_err() {

@@ -42,10 +42,7 @@ pub(crate) struct EngineApi {
 
 impl EngineApi {
     /// Creates the client. Does not connect yet.
-    pub(crate) fn new(
-        authorities_of: TrustAnchors<'_>,
-        proxies: Proxies,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn new(authorities_of: TrustAnchors<'_>, proxies: Proxies) -> Result<Self, Failure> {
         let selection = proxies.clone();
         let builder = Client::builder()
             .timeout(RESPONSE_TIMEOUT)
@@ -106,7 +103,9 @@ impl EngineApi {
         engine: &HostPort,
         request: Request<Bytes>,
     ) -> Result<Response<Bytes>, ExchangeError> {
-        self.proxies.route(engine, true).map_err(ExchangeError::Proxy)?;
+        self.proxies
+            .route(engine, true)
+            .map_err(ExchangeError::Proxy)?;
         let (parts, body) = request.into_parts();
         let mut response = self
             .http
@@ -274,7 +273,8 @@ mod tests {
 
         async fn ask(&self) -> Response<Bytes> {
             let ca_file = self.directory.path().join("ca.pem");
-            let api = EngineApi::new(TrustAnchors::SystemAnd(&ca_file), Proxies::default()).unwrap();
+            let api =
+                EngineApi::new(TrustAnchors::SystemAnd(&ca_file), Proxies::default()).unwrap();
             api.carry(&self.address, request()).await
         }
     }

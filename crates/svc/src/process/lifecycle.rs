@@ -107,8 +107,14 @@ mod tests {
 
     #[test]
     fn a_port_alone_is_on_this_machine() {
-        assert_eq!(listen_address("8080").unwrap().to_string(), "127.0.0.1:8080");
-        assert_eq!(listen_address("0.0.0.0:1").unwrap().to_string(), "0.0.0.0:1");
+        assert_eq!(
+            listen_address("8080").unwrap().to_string(),
+            "127.0.0.1:8080"
+        );
+        assert_eq!(
+            listen_address("0.0.0.0:1").unwrap().to_string(),
+            "0.0.0.0:1"
+        );
         assert_eq!(listen_address("[::]:1").unwrap().to_string(), "[::]:1");
         for text in ["", "localhost", "1.2.3.4", "99999"] {
             assert!(listen_address(text).is_err(), "{text}");

@@ -29,6 +29,8 @@ mod nginx;
 #[cfg(test)]
 mod oauth_clients;
 #[cfg(test)]
+mod proxies;
+#[cfg(test)]
 mod python_sdk;
 #[cfg(test)]
 mod restart;

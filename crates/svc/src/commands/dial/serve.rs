@@ -99,8 +99,12 @@ fn ready(all: &[ServedTunnel], format: Format) -> Result<(), Failure> {
             let tunnels: Vec<_> = addresses
                 .iter()
                 .map(|(tunnel, bound)| {
-                    let first = bound.first();
-                    json!({"tunnel": &***tunnel, "listening": first, "addresses": bound})
+                    let mut served = json!({"tunnel": &***tunnel, "listening": bound.first()});
+                    // Only a host with several addresses has this member.
+                    if let ([_, _, ..], Some(served)) = (bound.as_slice(), served.as_object_mut()) {
+                        served.insert("addresses".to_owned(), json!(bound));
+                    }
+                    served
                 })
                 .collect();
             let mut line = json!({"status": "ready", "tunnels": tunnels});
