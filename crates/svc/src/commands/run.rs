@@ -239,6 +239,7 @@ impl RunLoop {
                     // The tunnel was removed meanwhile, and the removal was reported.
                     return Ok(());
                 }
+                self.update_health();
                 let port = self.agents.engine_port(&key);
                 self.reporter.status(&key, &status, &target, port)
             }
@@ -341,6 +342,7 @@ impl RunLoop {
         let applied = self
             .agents
             .apply(&self.loaded.engines, &desired, retry_rejected)?;
+        self.update_health();
         for key in &applied.removed {
             self.reporter.closed(key, &CloseReason::Asked)?;
         }
@@ -354,6 +356,14 @@ impl RunLoop {
         } else {
             self.reporter.applied(&applied)
         }
+    }
+
+    /// The process is ready while every tunnel is online. Probes see a change before it is reported.
+    fn update_health(&self) {
+        let states = [State::Pending, State::Reconnecting, State::Rejected];
+        let others: usize = states.map(|state| self.agents.count(state)).iter().sum();
+        self.health
+            .set_ready(others == 0 && !self.shutdown.drain().is_cancelled());
     }
 
     /// Notifies the supervisor when the state has changed.
@@ -371,7 +381,6 @@ impl RunLoop {
             self.supervisor.ready();
         }
         let total = online + pending + reconnecting + rejected;
-        self.health.set_ready(online == total);
         let refused = match rejected {
             0 => String::new(),
             count => format!(", {count} refused"),

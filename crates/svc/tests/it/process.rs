@@ -4,6 +4,8 @@ mod completions;
 mod doctor;
 mod hangup;
 mod mistakes;
+mod probes;
+mod proxies;
 mod refusals;
 mod service;
 mod supervised;
