@@ -87,7 +87,9 @@ pub use transport::Workers;
 
 pub use address::HostPort;
 pub use agent::Agent;
-pub use agent::target::{Destination, ForwardOptions, HostHeader, ProxyProtocol, Target};
+pub use agent::target::{
+    Destination, ForwardOptions, HostHeader, ProxyProtocol, ServiceName, Target,
+};
 pub use agent::tunnel::{CloseReason, Connection, Status, Tunnel};
 pub use config::{Config, Details};
 #[doc(hidden)]

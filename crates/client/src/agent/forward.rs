@@ -2,18 +2,21 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
+use rustls::{ClientConfig, crypto::aws_lc_rs};
+use rustls_pki_types::ServerName;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use transport::proxy_protocol::{MAX_HEADER, write_v1, write_v2};
 use transport::{
-    CopyResult, Socket, memory::Source, pump, standing::FramedStream, unix::UnixStream,
+    CopyResult, Socket, TlsStream, memory::Source, pump, service_client_config,
+    standing::FramedStream, unix::UnixStream,
 };
 
 use super::{host::HostRewriter, lanes::MigratingLaneStream};
 use crate::agent::tap::{StreamTap, Tap, TappedStream, TlsInterceptor};
-use crate::agent::target::ForwardOptions;
+use crate::agent::target::{ForwardOptions, ServiceName};
 use crate::agent::tunnel::{Connection, Observer};
 use crate::tcp::keepalive;
 use crate::{Destination, HostPort, ProxyProtocol, Stream, Target};
@@ -25,6 +28,8 @@ pub(crate) struct Forward {
     to: Destination,
     /// The `Host` of requests, if it differs from the public name.
     host: Option<Arc<str>>,
+    /// The TLS session with the service, if the agent opens it.
+    tls: Option<ServiceTls>,
     observer: Option<Observer>,
     tap: Option<Arc<dyn Tap>>,
 }
@@ -34,6 +39,7 @@ impl Forward {
         let ForwardOptions { to, observer, tap } = forwarding;
         Self {
             host: to.host().map(Arc::from),
+            tls: to.service_name.as_ref().map(ServiceTls::new),
             to,
             observer,
             tap,
@@ -47,6 +53,9 @@ impl Forward {
             let mut service = dial_target(&self.to.target).await?;
             if let Some(version) = self.to.proxy_protocol {
                 service.send_proxy_header(visit, version).await?;
+            }
+            if let Some(tls) = &self.tls {
+                service = tls.open(service).await?;
             }
             Ok::<_, io::Error>(service)
         })
@@ -73,7 +82,7 @@ impl Forward {
             None => self.copy_observed(visit, service, visitor).await,
             // Boxed, because few streams use it and the others must not reserve memory for it.
             Some(host) => {
-                let mut named = HostRewriter::new(visitor, host);
+                let mut named = HostRewriter::new(visitor, host, self.tls.is_some());
                 let pumped = Box::pin(self.copy_observed(visit, service, &mut named)).await;
                 if pumped.result.is_err() {
                     // Delivers the last bytes of the service. An error only means that the visitor
@@ -97,7 +106,10 @@ impl Forward {
         // Boxed, so that the future of the usual case next to it stays small.
         match looked {
             None => service.copy(source, visitor).await,
-            Some((tap, None)) => Box::pin(service.copy_tapped(source, visitor, tap)).await,
+            Some((tap, None)) => {
+                let name = self.tls.as_ref().map(|tls| tls.name.to_str());
+                Box::pin(service.copy_tapped(source, visitor, tap, name.as_deref())).await
+            }
             Some((tap, Some(opener))) => {
                 Box::pin(service.copy_intercepted(source, visitor, tap, opener)).await
             }
@@ -124,6 +136,36 @@ impl Forward {
     }
 }
 
+/// Opens the TLS sessions of one tunnel with its service.
+struct ServiceTls {
+    name: ServerName<'static>,
+    /// Shared by all sessions, which resume earlier ones.
+    config: Result<Arc<ClientConfig>, rustls::Error>,
+}
+
+impl ServiceTls {
+    fn new(name: &ServiceName) -> Self {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        Self {
+            name: name.to_server_name(),
+            config: service_client_config(provider, &[b"http/1.1"]).map(Arc::new),
+        }
+    }
+
+    /// Opens a session on a connection to the service.
+    async fn open(&self, service: Service) -> io::Result<Service> {
+        let Service::Tcp { socket, .. } = service else {
+            return Err(io::Error::other("TLS needs an https:// target"));
+        };
+        let config = self.config.clone().map_err(io::Error::other)?;
+        let opened = transport::connect(config, self.name.clone(), socket).await;
+        opened.map(Service::Tls).map_err(|error| {
+            let message = format!("the TLS handshake with the service failed: {error}");
+            io::Error::new(error.kind(), message)
+        })
+    }
+}
+
 /// A connection to the private service.
 pub(crate) enum Service {
     /// With the local address.
@@ -131,6 +173,8 @@ pub(crate) enum Service {
         socket: Socket,
         local: SocketAddr,
     },
+    /// With a session of the agent.
+    Tls(TlsStream),
     Unix(UnixStream),
 }
 
@@ -139,6 +183,7 @@ impl Service {
     pub(crate) fn into_stream(self) -> Box<dyn transport::Stream> {
         match self {
             Self::Tcp { socket, .. } => Box::new(socket),
+            Self::Tls(session) => Box::new(session),
             Self::Unix(socket) => Box::new(socket),
         }
     }
@@ -149,7 +194,7 @@ impl Service {
         let source = visit.source_ip.map(|ip| SocketAddr::new(ip, 0));
         let destination = match self {
             Self::Tcp { local, .. } => *local,
-            Self::Unix(_) => SocketAddr::from(([0, 0, 0, 0], 0)),
+            Self::Tls(_) | Self::Unix(_) => SocketAddr::from(([0, 0, 0, 0], 0)),
         };
         let mut header = Vec::with_capacity(MAX_HEADER);
         match version {
@@ -158,6 +203,7 @@ impl Service {
         }
         match self {
             Self::Tcp { socket, .. } => socket.write_all(&header).await,
+            Self::Tls(session) => session.write_all(&header).await,
             Self::Unix(socket) => socket.write_all(&header).await,
         }
     }
@@ -176,6 +222,14 @@ impl Service {
                 }
                 pumped
             }
+            Self::Tls(session) => {
+                session.get_mut().0.begin_message();
+                let pumped = pump(source, visitor, session).await;
+                if pumped.result.is_ok() {
+                    session.get_mut().0.end_message();
+                }
+                pumped
+            }
             Self::Unix(service) => pump(source, visitor, service).await,
         }
     }
@@ -185,8 +239,12 @@ impl Service {
         mut self,
         source: Source,
         visitor: &mut S,
-        tap: Box<dyn StreamTap>,
+        mut tap: Box<dyn StreamTap>,
+        name: Option<&str>,
     ) -> CopyResult {
+        if let Some(name) = name {
+            tap.opened(name);
+        }
         let error = |pumped: &CopyResult| pumped.result.as_ref().err().map(ToString::to_string);
         match &mut self {
             Self::Tcp { socket, .. } => {
@@ -196,6 +254,16 @@ impl Service {
                 tapped.end(error(&pumped).as_deref());
                 if pumped.result.is_ok() {
                     socket.end_message();
+                }
+                pumped
+            }
+            Self::Tls(session) => {
+                session.get_mut().0.begin_message();
+                let mut tapped = TappedStream::new(&mut *session, tap);
+                let pumped = pump(source, visitor, &mut tapped).await;
+                tapped.end(error(&pumped).as_deref());
+                if pumped.result.is_ok() {
+                    session.get_mut().0.end_message();
                 }
                 pumped
             }
@@ -227,6 +295,7 @@ impl Service {
                 }
                 pumped
             }
+            Self::Tls(session) => opener.copy_decrypted(source, visitor, session, tap).await,
             Self::Unix(service) => opener.copy_decrypted(source, visitor, service, tap).await,
         }
     }

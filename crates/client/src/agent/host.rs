@@ -2,7 +2,8 @@
 //!
 //! Development servers refuse unknown host names. [`HostRewriter`] wraps a visitor's stream:
 //! requests read from it have the `Host` of the service. An `Origin` that equals the public one is
-//! replaced by the service's too, because such servers compare it for WebSockets. In responses,
+//! replaced by the service's too, because such servers compare it for WebSockets, and so is the
+//! origin in a `Destination`, which WebDAV servers compare (RFC 4918 section 10.3). In responses,
 //! addresses of the service are replaced by the public ones, because visitors could not follow a
 //! redirect to the service's own address. Everything else passes unchanged, byte for byte.
 //!
@@ -46,12 +47,13 @@ pub(super) struct HostRewriter<'s, S> {
 }
 
 impl<'s, S: transport::Stream> HostRewriter<'s, S> {
-    /// Sets `host` as the `Host` of the requests of `visitor`.
-    pub(super) fn new(visitor: &'s mut S, host: &str) -> Self {
+    /// Sets `host` as the `Host` of the requests of `visitor`. `is_tls` is true if direct clients
+    /// use TLS with the service.
+    pub(super) fn new(visitor: &'s mut S, host: &str, is_tls: bool) -> Self {
         Self {
             visitor,
-            requests: Requests::new(host),
-            answers: Answers::new(host),
+            requests: Requests::new(host, is_tls),
+            answers: Answers::new(host, is_tls),
             raw: Vec::new(),
             ready: Vec::new(),
             ready_written: 0,

@@ -1,6 +1,8 @@
 //! The private service behind a tunnel, and its text forms.
 
-use std::{fmt, path::PathBuf, str::FromStr, sync::Arc};
+use std::{fmt, net::Ipv4Addr, path::PathBuf, str::FromStr, sync::Arc};
+
+use rustls_pki_types::ServerName;
 
 use crate::address::{HostPort, parse_port};
 use crate::agent::tap::Tap;
@@ -88,8 +90,13 @@ pub struct Destination {
     /// `X-Forwarded-For` names.
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Sets this host in requests instead of the public one. Only for tunnels with HTTP/1.1 to the
-    /// service without TLS: other bytes cannot be parsed and break the stream.
+    /// service without `upstream_tls`: other bytes cannot be parsed and break the stream. With
+    /// [`service_name`](Self::service_name) the agent uses TLS to the service.
     pub host_header: Option<HostHeader>,
+    /// For a [`Target::Tls`]: the agent opens the TLS session with the service, and sends this name
+    /// as SNI. The tunnel must not have `upstream_tls`, because then the edge opens a session of its
+    /// own. The service uses HTTP/1.1.
+    pub service_name: Option<ServiceName>,
 }
 
 impl Destination {
@@ -99,6 +106,7 @@ impl Destination {
             target,
             proxy_protocol: None,
             host_header: None,
+            service_name: None,
         }
     }
 
@@ -120,6 +128,15 @@ impl Destination {
         }
     }
 
+    /// Sets [`service_name`](Self::service_name).
+    #[must_use]
+    pub fn with_service_name(self, name: ServiceName) -> Self {
+        Self {
+            service_name: Some(name),
+            ..self
+        }
+    }
+
     /// The `Host` of requests, if it differs from the public name.
     pub(crate) fn host(&self) -> Option<String> {
         match self.host_header.as_ref()? {
@@ -127,6 +144,65 @@ impl Destination {
             HostHeader::Value(host) => Some(host.clone()),
         }
     }
+}
+
+/// The name of a service in its TLS certificate: a host name, or an address without SNI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceName(ServerName<'static>);
+
+impl ServiceName {
+    /// The name of a direct client's session: the host that requests name, or else the host of the
+    /// target.
+    pub fn of_requests(target: &Target, host: Option<&HostHeader>) -> Self {
+        let named = match host {
+            Some(HostHeader::Value(host)) => host_of(host).parse().ok(),
+            Some(HostHeader::Rewrite) | None => None,
+        };
+        let target = match target {
+            Target::Tcp(address) | Target::Tls(address) => address.host(),
+            Target::Unix(_) => THIS_MACHINE,
+        };
+        named.or_else(|| target.parse().ok()).unwrap_or_default()
+    }
+
+    pub(crate) fn to_server_name(&self) -> ServerName<'static> {
+        self.0.clone()
+    }
+}
+
+/// The name of this machine, for a host with characters that no certificate contains.
+impl Default for ServiceName {
+    fn default() -> Self {
+        Self(ServerName::IpAddress(Ipv4Addr::LOCALHOST.into()))
+    }
+}
+
+impl FromStr for ServiceName {
+    type Err = ParseServiceNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let name = ServerName::try_from(text.to_owned());
+        name.map(Self).map_err(|_invalid| ParseServiceNameError)
+    }
+}
+
+impl fmt::Display for ServiceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.to_str())
+    }
+}
+
+/// The text is not a name that a certificate can contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a host name or an address")]
+pub struct ParseServiceNameError;
+
+/// The host of a `Host` field, without its port and without brackets.
+fn host_of(field: &str) -> &str {
+    if let Some(rest) = field.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or_default();
+    }
+    field.split(':').next().unwrap_or_default()
 }
 
 impl From<Target> for Destination {

@@ -1,8 +1,10 @@
 //! Flags for the properties of a tunnel.
 
+use std::fmt;
+
 use clap::{ArgAction, ArgGroup, Args};
 use client::{
-    Properties, Target,
+    Destination, HostHeader, Properties, ServiceName, Target,
     properties::{HttpVersion, Protocol, TunnelKind},
 };
 
@@ -23,6 +25,62 @@ pub(crate) fn unsupported_for_rewrite(properties: &Properties) -> Option<&str> {
         Some(version) if *version != HttpVersion::Http11 => Some(version.as_str()),
         _ if properties.upstream_tls == Some(true) => Some("TLS"),
         _ => None,
+    }
+}
+
+/// Sets another `Host` and another server name for the service.
+///
+/// For an `https://` target, the agent then uses TLS to the service instead of the edge, because it
+/// cannot change requests inside the edge's session.
+pub(crate) fn apply_service_names(
+    properties: &mut Properties,
+    destination: &mut Destination,
+    host_header: Option<HostHeader>,
+    server_name: Option<ServiceName>,
+) -> Result<(), ServiceNamesError> {
+    if host_header.is_none() && server_name.is_none() {
+        return Ok(());
+    }
+    let is_https = matches!(destination.target, Target::Tls(_));
+    if server_name.is_some() && !is_https {
+        return Err(ServiceNamesError::NotHttps);
+    }
+    let mut requested = properties.clone();
+    if is_https {
+        requested.upstream_tls = None;
+    }
+    if let Some(other) = unsupported_for_rewrite(&requested) {
+        return Err(ServiceNamesError::Protocol(other.to_owned()));
+    }
+    if is_https {
+        let name = server_name
+            .unwrap_or_else(|| ServiceName::of_requests(&destination.target, host_header.as_ref()));
+        destination.service_name = Some(name);
+    }
+    destination.host_header = host_header;
+    *properties = requested;
+    Ok(())
+}
+
+/// Reason why a service cannot get another `Host` or another server name.
+#[derive(Debug)]
+pub(crate) enum ServiceNamesError {
+    /// A server name without TLS.
+    NotHttps,
+    /// The agent cannot parse this protocol.
+    Protocol(String),
+}
+
+impl fmt::Display for ServiceNamesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotHttps => f.write_str("it is for an https:// target"),
+            Self::Protocol(other) => write!(
+                f,
+                "it is for services that use http/1.1 (also over TLS, with an https:// target), and \
+                 this one uses {other}"
+            ),
+        }
     }
 }
 

@@ -22,7 +22,8 @@ use std::{
 use clap::{Parser, ValueHint};
 use client::{
     Agent, CloseReason, Connection as StreamEvent, Destination, ForwardOptions, HostHeader,
-    HostPort, Properties, ProxyProtocol, Status, Target, properties::Protocol, tap::Tap,
+    HostPort, Properties, ProxyProtocol, ServiceName, Status, Target, properties::Protocol,
+    tap::Tap,
 };
 use daemon::shutdown::Shutdown;
 use inspector::{Inspector, RecordingMode, Subscription, Update};
@@ -36,7 +37,9 @@ use self::{
     report::Report,
     source::Source,
 };
-use crate::args::properties::{SERVICE, TunnelFlags, pair, unsupported_for_rewrite};
+use crate::args::properties::{
+    SERVICE, TunnelFlags, apply_service_names, pair, unsupported_for_rewrite,
+};
 use crate::args::time;
 use crate::connection::Connection;
 use crate::failure::{Code, Failure};
@@ -65,10 +68,16 @@ pub(crate) struct Args {
 
     /// Host header that the service receives: `rewrite` for its own
     ///
-    /// An Origin with the public host is rewritten too, and redirects to the service's host lead to
-    /// the public one. For services that use HTTP/1.1 without TLS.
+    /// An Origin or a WebDAV Destination with the public host is rewritten too, and redirects to the
+    /// service's host lead to the public one. For services that use HTTP/1.1. With an https://
+    /// target, the agent opens the TLS session instead of the engine.
     #[arg(long, value_name = "HOST", help_heading = SERVICE)]
     host_header: Option<HostHeader>,
+
+    /// For an https:// target: server name (SNI) of the TLS session. Default: the host of
+    /// --host-header, or else of the target
+    #[arg(long, value_name = "NAME", help_heading = SERVICE, hide_short_help = true)]
+    server_name: Option<ServiceName>,
 
     /// Send the visitor's address to the service: start each connection with a PROXY protocol
     /// header of this version (v1 or v2). For tls, tcp and private tunnels; an http service reads
@@ -134,8 +143,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         .map_err(|error| Failure::from_error("cannot start the worker threads", error))?;
     // The folder is served until this guard is dropped.
     let (target, _folder) = args.target(workers.handles())?;
-    let properties = args.tunnel.properties(&target)?;
-    let destination = args.destination(target.clone(), &properties)?;
+    let mut properties = args.tunnel.properties(&target)?;
+    let destination = args.destination(target.clone(), &mut properties)?;
     let takes_host =
         unsupported_for_rewrite(&properties).is_none() && args.inspect != Some(Inspect::Off);
     let mut config = args.connection.resolve()?;
@@ -282,7 +291,11 @@ impl Args {
     }
 
     /// Applies the options that describe visitors to the service, as far as the protocol allows.
-    fn destination(&self, target: Target, properties: &Properties) -> Result<Destination, Failure> {
+    fn destination(
+        &self,
+        target: Target,
+        properties: &mut Properties,
+    ) -> Result<Destination, Failure> {
         let is_http = properties.protocol == Some(Protocol::Http);
         let has_tls = properties.upstream_tls == Some(true);
         if matches!(self.source, Source::Folder(_)) && (!is_http || has_tls) {
@@ -299,15 +312,6 @@ impl Args {
             )
             .hint("read X-Forwarded-For in the service, or give --tls, --tcp or --bytestream"));
         }
-        if self.host_header.is_some()
-            && let Some(other) = unsupported_for_rewrite(properties)
-        {
-            return Err(Failure::usage(format!(
-                "--host-header is for services that use http/1.1 without TLS, and this one uses \
-                 {other}"
-            ))
-            .hint("omit the option and add the public name to the service's allowed hosts"));
-        }
         if self.qr && self.output == Format::Json {
             return Err(Failure::usage("--qr cannot be combined with --output json")
                 .hint("the member `forwarding` has the address"));
@@ -319,7 +323,16 @@ impl Args {
         }
         let mut destination = Destination::new(target);
         destination.proxy_protocol = self.proxy_protocol;
-        destination.host_header.clone_from(&self.host_header);
+        let (host, name) = (self.host_header.clone(), self.server_name.clone());
+        let option = if host.is_some() && name.is_none() {
+            "--host-header"
+        } else {
+            "--server-name"
+        };
+        apply_service_names(properties, &mut destination, host, name).map_err(|error| {
+            Failure::usage(format!("{option}: {error}"))
+                .hint("omit the option and add the public name to the service's allowed hosts")
+        })?;
         Ok(destination)
     }
 }

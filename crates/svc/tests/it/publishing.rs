@@ -4,6 +4,7 @@ mod dial;
 mod events;
 mod explain;
 mod forward;
+mod https_services;
 mod inspect_tls;
 mod lists;
 pub(crate) mod panel;

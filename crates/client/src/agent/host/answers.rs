@@ -45,9 +45,9 @@ enum ResponseState {
 
 impl Answers {
     /// Creates the state for a service that is addressed by this host.
-    pub(super) fn new(host: &str) -> Self {
+    pub(super) fn new(host: &str, is_tls: bool) -> Self {
         Self {
-            service_origin: Origin::http(host),
+            service_origin: Origin::of_service(host, is_tls),
             pending_requests: VecDeque::new(),
             at: ResponseState::Head { seen: 0 },
             incomplete: Vec::new(),
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn pending_requests_are_limited() {
         for (requests, is_lost) in [(128, false), (129, true)] {
-            let mut answers = Answers::new("app.local");
+            let mut answers = Answers::new("app.local", false);
             for _ in 0..requests {
                 answers.expect(RequestContext {
                     is_head_request: false,

@@ -12,9 +12,9 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Origin of a service at this host, with HTTP without TLS.
-    pub(super) fn http(host: &str) -> Option<Self> {
-        Self::of(false, host.as_bytes())
+    /// Origin of a service at this host.
+    pub(super) fn of_service(host: &str, is_tls: bool) -> Option<Self> {
+        Self::of(is_tls, host.as_bytes())
     }
 
     /// Parses the whole text as an origin.

@@ -44,13 +44,15 @@ pub(super) enum ParseError {
 }
 
 impl Requests {
-    pub(super) fn new(host: &str) -> Self {
+    pub(super) fn new(host: &str, is_tls: bool) -> Self {
+        let scheme = if is_tls { "https" } else { "http" };
+        let origin = format!("{scheme}://{host}");
         Self {
             names: ServiceNames {
                 // A host that is invalid as a header value becomes empty, and the service refuses
                 // such requests.
                 host: FieldValueBuf::parse(host.into()).unwrap_or_default(),
-                origin: FieldValueBuf::parse(format!("http://{host}").into()).unwrap_or_default(),
+                origin: FieldValueBuf::parse(origin.into()).unwrap_or_default(),
             },
             at: RequestState::Head { seen: 0 },
             slots: Box::default(),
@@ -140,7 +142,7 @@ fn public_origin(head: &RequestHead<'_>) -> Option<String> {
     Some(format!("{proto}://{host}"))
 }
 
-/// Writes a head with another host, and with another origin if it was the public one.
+/// Writes a head with another host, and with another origin where it names the public one.
 fn rename(
     whole: &[u8],
     head: &RequestHead<'_>,
@@ -151,12 +153,16 @@ fn rename(
     let public = public.and_then(|public| Origin::parse(public.as_bytes()));
     origin::write_head(whole, &head.fields, out, |field| {
         let is_public = || public.is_some() && Origin::parse(&field.value) == public;
-        let new = match field.kind {
-            FieldKind::Host => &to.host,
-            FieldKind::Other if field.is("origin") && is_public() => &to.origin,
-            _ => return None,
-        };
-        Some(new.clone())
+        match field.kind {
+            FieldKind::Host => Some(to.host.clone()),
+            FieldKind::Other if field.is("origin") && is_public() => Some(to.origin.clone()),
+            FieldKind::Other if field.is("destination") => {
+                let rest = public.as_ref()?.rest_of(&field.value)?;
+                let origin = to.origin.as_value();
+                FieldValueBuf::parse([origin.as_bytes(), rest].concat())
+            }
+            _ => None,
+        }
     });
 }
 

@@ -6,7 +6,7 @@ use super::*;
 /// Returns the bytes that the service gets from a stream in these pieces.
 async fn through(pieces: &[&[u8]], host: &str) -> Vec<u8> {
     let (mut far, mut near) = duplex(64);
-    let mut named = HostRewriter::new(&mut near, host);
+    let mut named = HostRewriter::new(&mut near, host, false);
     let mut got = Vec::new();
     let sent = async {
         for piece in pieces {
@@ -28,6 +28,49 @@ async fn only_host_and_origin_change() {
     let expected = "GET /a?b HTTP/1.1\r\nX-A:  1 \r\nhOst: localhost:5173\r\n\
         X-Forwarded-Proto: https\r\nOrigin: http://localhost:5173\r\nReferer: https://web.t.test/x\r\n\r\n";
     assert_eq!(String::from_utf8(got).unwrap(), expected);
+}
+
+/// WebDAV servers refuse a destination on another server (RFC 4918 section 9.9.4).
+#[tokio::test]
+async fn the_public_origin_of_a_destination_is_renamed() {
+    for (destination, expected) in [
+        ("https://web.test/a%20b?c", "http://a:1/a%20b?c"),
+        ("https://WEB.test:443/", "http://a:1/"),
+        ("/a", "/a"),
+        ("https://other.test/a", "https://other.test/a"),
+        ("http://web.test/a", "http://web.test/a"),
+        (
+            "https://web.test.evil.test/a",
+            "https://web.test.evil.test/a",
+        ),
+    ] {
+        let request = |host: &str, destination: &str| {
+            format!("MOVE /x HTTP/1.1\r\nHost: {host}\r\nDestination: {destination}\r\n\r\n")
+        };
+        let sent = request("web.test", destination);
+        let got = through(&[sent.as_bytes()], "a:1").await;
+        assert_eq!(String::from_utf8(got).unwrap(), request("a:1", expected));
+    }
+}
+
+#[tokio::test]
+async fn a_service_with_tls_has_an_https_origin() {
+    let (mut far, mut near) = duplex(4096);
+    let mut named = HostRewriter::new(&mut near, "app.intern", true);
+    let request = "GET / HTTP/1.1\r\nHost: web.test\r\nOrigin: https://web.test\r\n\r\n";
+    far.write_all(request.as_bytes()).await.unwrap();
+    let mut got = vec![0; 512];
+    let read = named.read(&mut got).await.unwrap();
+    let got = String::from_utf8_lossy(&got[..read]);
+    assert!(got.contains("Origin: https://app.intern\r\n"), "{got}");
+    let redirect =
+        |to: &str| format!("HTTP/1.1 301 Moved\r\nLocation: {to}/a\r\nContent-Length: 0\r\n\r\n");
+    let own = redirect("https://app.intern");
+    named.write_all(own.as_bytes()).await.unwrap();
+    named.shutdown().await.unwrap();
+    let mut got = String::new();
+    far.read_to_string(&mut got).await.unwrap();
+    assert_eq!(got, redirect("https://web.test"));
 }
 
 #[tokio::test]
@@ -71,7 +114,7 @@ async fn a_truncated_request_is_truncated_at_the_service() {
 async fn an_invalid_request_breaks_the_stream() {
     let (mut far, mut near) = duplex(64);
     far.write_all(b"\x16\x03\x01\x00\x05hello").await.unwrap();
-    let mut named = HostRewriter::new(&mut near, "a");
+    let mut named = HostRewriter::new(&mut near, "a", false);
     let error = named.read_to_end(&mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
@@ -102,7 +145,7 @@ async fn the_request_after_a_refused_upgrade_is_rewritten() {
 /// Returns the bytes that the service gets after an upgrade, to which it responds byte by byte.
 async fn upgraded(answer: &str) -> Vec<u8> {
     let (mut far, mut near) = duplex(1024);
-    let mut named = HostRewriter::new(&mut near, "a:1");
+    let mut named = HostRewriter::new(&mut near, "a:1", false);
     far.write_all(UPGRADE).await.unwrap();
     far.write_all(BEHIND).await.unwrap();
     let mut got = vec![0; UPGRADE.len() - "web.test".len() + "a:1".len()];
@@ -122,7 +165,7 @@ async fn upgraded(answer: &str) -> Vec<u8> {
 #[tokio::test]
 async fn an_unanswered_upgrade_does_not_block() {
     let (mut far, mut near) = duplex(1024);
-    let mut named = HostRewriter::new(&mut near, "a:1");
+    let mut named = HostRewriter::new(&mut near, "a:1", false);
     far.write_all(UPGRADE).await.unwrap();
     far.shutdown().await.unwrap();
     // The service closes the connection.
@@ -142,7 +185,7 @@ async fn an_unanswered_upgrade_does_not_block() {
 /// this length and then closes.
 async fn answered(host: &str, answer: &str, pieces: usize) -> String {
     let (mut far, mut near) = duplex(100);
-    let mut named = HostRewriter::new(&mut near, "localhost:5173");
+    let mut named = HostRewriter::new(&mut near, "localhost:5173", false);
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-Forwarded-Proto: https\r\n\r\n");
     far.write_all(request.as_bytes()).await.unwrap();
     assert!(named.read(&mut [0; 512]).await.unwrap() > 0);
@@ -234,7 +277,7 @@ async fn response_bytes_outside_of_heads_stay_unchanged() {
 #[tokio::test]
 async fn each_response_uses_the_name_of_its_request() {
     let (mut far, mut near) = duplex(4096);
-    let mut named = HostRewriter::new(&mut near, "localhost:5173");
+    let mut named = HostRewriter::new(&mut near, "localhost:5173", false);
     let requests = "GET / HTTP/1.1\r\nHost: one.test\r\nX-Forwarded-Proto: https\r\n\r\n\
         GET / HTTP/1.1\r\nHost: two.test\r\nX-Forwarded-Proto: http\r\n\r\n";
     far.write_all(requests.as_bytes()).await.unwrap();
@@ -305,7 +348,10 @@ proptest! {
         let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(sent.len())).collect();
         cuts.sort_unstable();
         cuts.push(sent.len());
-        let (mut machine, mut answers) = (Requests::new("localhost:5173"), Answers::new("localhost:5173"));
+        let (mut machine, mut answers) = (
+            Requests::new("localhost:5173", false),
+            Answers::new("localhost:5173", false),
+        );
         let (mut raw, mut got, mut from) = (Vec::new(), Vec::new(), 0);
         for cut in cuts {
             raw.extend_from_slice(&sent[from..cut]);

@@ -90,9 +90,14 @@ pub(super) struct TunnelSection {
     #[schemars(extend("enum" = ["v1", "v2"]), example = &"v2")]
     pub(super) proxy_protocol: Option<String>,
     /// The `Host` header for services that reject the public name, such as development servers:
-    /// `rewrite` for the target's own, or a host. For services that use http/1.1 without TLS.
+    /// `rewrite` for the target's own, or a host. For services that use http/1.1. With an
+    /// `https://` target, the agent opens the TLS session instead of the engine.
     #[schemars(example = &"rewrite")]
     pub(super) host_header: Option<String>,
+    /// For an `https://` target: the server name (SNI) of the TLS session. Default: the host of
+    /// `host_header`, or else of the target.
+    #[schemars(example = &"app.intern.example")]
+    pub(super) server_name: Option<String>,
     /// The name in lists and for dialling a private tunnel. Default: the tunnel's key.
     #[schemars(example = &"web")]
     pub(super) name: Option<String>,

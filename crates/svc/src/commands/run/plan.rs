@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
-use client::{Destination, HostHeader, Properties, ProxyProtocol, Target};
+use client::{Destination, HostHeader, Properties, ProxyProtocol, ServiceName, Target};
 use daemon::config::ConfigError;
 use serde_json::Value;
 use types::tunnel::TunnelProperties;
 
 use super::file::{AgentFile, EngineSection, TunnelSection};
-use crate::args::properties::{apply_defaults, unsupported_for_rewrite};
+use crate::args::properties::{apply_defaults, apply_service_names};
 use crate::commands::forward::heartbeat;
 
 /// Minimum of `max_buffered_bytes`. With less, a few slow downloads would reach the limit.
@@ -168,6 +168,10 @@ impl DesiredTunnel {
             .host_header
             .as_deref()
             .and_then(|text| parse_property("host_header", text, &mut errors));
+        let server_name: Option<ServiceName> = section
+            .server_name
+            .as_deref()
+            .and_then(|text| parse_property("server_name", text, &mut errors));
         if section
             .port
             .is_some_and(|port| !(1..=65535).contains(&port))
@@ -187,7 +191,7 @@ impl DesiredTunnel {
         let Some(target) = target.filter(|_| errors.is_empty()) else {
             return Err(errors);
         };
-        let properties = apply_defaults(properties, &target).map_err(|_contradiction| {
+        let mut properties = apply_defaults(properties, &target).map_err(|_contradiction| {
             vec![ConfigError::new(
                 "upstream_tls",
                 "false contradicts an https:// target",
@@ -206,17 +210,15 @@ impl DesiredTunnel {
                            many visitors; read X-Forwarded-For";
             return Err(vec![ConfigError::new("proxy_protocol", message)]);
         }
-        if host_header.is_some()
-            && let Some(other) = unsupported_for_rewrite(&properties)
-        {
-            let message = format!(
-                "it is for services that use http/1.1 without TLS, and this one uses {other}"
-            );
-            return Err(vec![ConfigError::new("host_header", message)]);
-        }
         let mut destination = Destination::new(target);
         destination.proxy_protocol = proxy_protocol;
-        destination.host_header = host_header;
+        let key = if server_name.is_some() {
+            "server_name"
+        } else {
+            "host_header"
+        };
+        apply_service_names(&mut properties, &mut destination, host_header, server_name)
+            .map_err(|error| vec![ConfigError::new(key, error.to_string())])?;
         Ok(Self {
             engine: section.engine.clone(),
             properties,

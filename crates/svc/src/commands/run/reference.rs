@@ -77,6 +77,8 @@ fn files_flags_and_library_have_the_same_properties() {
         "inspect",
         "hidden",
         "spa",
+        "drain",
+        "health_listen",
     ];
     let cli = crate::cli::Cli::command();
     let forward = cli.find_subcommand("forward").unwrap();

@@ -20,7 +20,7 @@ use crate::local_platform::up::visitor;
 use crate::program::{Home, RunningCommand};
 
 /// A service on its own port. Its certificate is self-signed and for another name.
-async fn service<F, C>(protocols: &[&str], serve: F) -> String
+pub(super) async fn service<F, C>(protocols: &[&str], serve: F) -> String
 where
     F: Fn(TlsStream<TcpStream>) -> C + Clone + Send + 'static,
     C: Future<Output = ()> + Send + 'static,
@@ -55,7 +55,7 @@ where
 }
 
 /// Answers each request with a description of it and of its connection.
-async fn tell(stream: TlsStream<TcpStream>) {
+pub(super) async fn tell(stream: TlsStream<TcpStream>) {
     let session = stream.get_ref().1;
     let name = session.server_name().map(str::to_owned);
     let alpn = session.alpn_protocol();
@@ -68,6 +68,8 @@ async fn tell(stream: TlsStream<TcpStream>) {
             "version": format!("{:?}", request.version()),
             "scheme": request.uri().scheme_str(),
             "path": request.uri().path(),
+            "host": field(&request, "host"),
+            "destination": field(&request, "destination"),
         });
         let answer = Response::new(Full::<Bytes>::from(seen.to_string()));
         std::future::ready(Ok::<_, Infallible>(answer))
@@ -81,6 +83,11 @@ async fn tell(stream: TlsStream<TcpStream>) {
         let http1 = hyper::server::conn::http1::Builder::new();
         http1.serve_connection(io, service).await.ok();
     }
+}
+
+fn field(request: &Request<Incoming>, name: &str) -> Option<String> {
+    let value = request.headers().get(name)?.to_str();
+    value.ok().map(str::to_owned)
 }
 
 /// An agent with an inspector, or without.
