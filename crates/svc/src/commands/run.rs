@@ -35,6 +35,8 @@ use tokio::{
 };
 use transport::Workers;
 
+pub(crate) use self::inputs::LOCAL_FILE_NAME;
+
 use self::{
     agent_set::{AgentSet, AppliedChanges, EngineName, State},
     docker::{Docker, DockerFlags},

@@ -45,8 +45,8 @@ pub(crate) struct NameArgs {
 /// The flags of `svc service print`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PrintArgs {
-    /// Configuration file of `svc run`. Default: /etc/svc/agent.yaml, or `agent.yaml` in the user's
-    /// configuration directory
+    /// Configuration file of `svc run`. Default: `svc.yaml` in the current directory, or else
+    /// /etc/svc/agent.yaml, or `agent.yaml` in the user's configuration directory
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 

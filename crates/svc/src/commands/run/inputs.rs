@@ -140,7 +140,7 @@ fn read_token(path: &str) -> Result<String, Failure> {
 }
 
 /// File name in the working directory.
-const LOCAL_FILE_NAME: &str = "svc.yaml";
+pub(crate) const LOCAL_FILE_NAME: &str = "svc.yaml";
 /// File name in the configuration directory.
 const CONFIG_FILE_NAME: &str = "agent.yaml";
 /// Tokens have at most 8 KiB. A longer file is not a token.

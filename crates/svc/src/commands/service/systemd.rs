@@ -27,6 +27,9 @@ pub(super) async fn install(args: &InstallArgs) -> Result<(), Failure> {
     write(&path, &unit.text())
         .map_err(|error| Failure::from_error(&format!("cannot write {}", path.display()), error))?;
     output::message(&format!("wrote {}", path.display()));
+    if let Some(file) = unit.file() {
+        output::message(&format!("the service runs {}", file.display()));
+    }
     if args.no_start {
         return Ok(());
     }
@@ -157,8 +160,9 @@ fn check_files(unit: &Unit, names: &NameArgs) -> Result<(), Failure> {
         .find(|path| !names.user && HIDDEN.iter().any(|directory| path.starts_with(directory)));
     if let Some(path) = hidden {
         let message = format!("a system service cannot access {}", path.display());
-        return Err(Failure::usage(message)
-            .hint("put the program in /usr/local/bin and its file in /etc/svc, or use --user"));
+        return Err(Failure::usage(message).hint(
+            "put the program in /usr/local/bin and its file at /etc/svc/agent.yaml, or use --user",
+        ));
     }
     if let Some(file) = unit.file() {
         let readable = fs::metadata(file).map_err(|error| {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::PrintArgs;
-use crate::{connection::config_directory, failure::Failure};
+use crate::{commands::run::LOCAL_FILE_NAME, connection::config_directory, failure::Failure};
 
 /// Contents of a unit.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(super) struct Unit {
     program: PathBuf,
     /// Path of the configuration. `None` for a service that only publishes containers.
     file: Option<PathBuf>,
+    /// The directory of the file, if relative paths in the file refer to it.
+    directory: Option<PathBuf>,
     token_file: Option<PathBuf>,
     docker: bool,
     user: bool,
@@ -28,8 +30,11 @@ impl PrintArgs {
     pub(super) fn unit(&self) -> Result<Unit, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::from_error("the path of this program is unknown", error))?;
+        let here = Path::new(LOCAL_FILE_NAME);
         let file = match &self.file {
             Some(file) => Some(absolute(file)?),
+            // The file that `svc run` uses here.
+            None if here.exists() => Some(absolute(here)?),
             None if self.name.user => {
                 let directory = config_directory(None)
                     .ok_or_else(|| Failure::usage("no home directory is set"))?;
@@ -39,8 +44,11 @@ impl PrintArgs {
         };
         // Containers need no file, but a named file must exist.
         let file = file.filter(|file| !self.docker || self.file.is_some() || file.exists());
+        let is_local = self.file.is_none() && here.exists();
+        let directory = file.as_deref().filter(|_| is_local).and_then(Path::parent);
         let unit = Unit {
             program,
+            directory: directory.map(Path::to_owned),
             file,
             token_file: self.token_file.as_deref().map(absolute).transpose()?,
             docker: self.docker,
@@ -108,6 +116,10 @@ impl Unit {
         }
         if self.docker {
             start.push_str(" --docker");
+        }
+        if let Some(directory) = &self.directory {
+            let directory = specifiers(&directory.to_string_lossy());
+            writeln!(text, "WorkingDirectory={directory}").ok();
         }
         writeln!(text, "ExecStart={start}").ok();
         text.push_str(RESTART_POLICY);
@@ -206,6 +218,7 @@ mod tests {
         Unit {
             program: "/usr/bin/svc".into(),
             file: Some("/etc/svc/agent.yaml".into()),
+            directory: None,
             token_file: Some("/etc/svc/token".into()),
             docker: false,
             user: false,

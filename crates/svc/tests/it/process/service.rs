@@ -6,6 +6,43 @@ use tokio::process::Command;
 
 use crate::program::{CommandOutput, Home};
 
+/// The file that `svc run` uses in this directory, and that the README writes.
+#[tokio::test]
+async fn the_file_of_this_directory_is_the_default() {
+    let home = Home::new();
+    fs::write(home.path().join("svc.yaml"), "version: 1\n").unwrap();
+    let file = text(&home.path().canonicalize().unwrap().join("svc.yaml"));
+    for more in [&[][..], &["--user"]] {
+        let printed = home.run(&[&["service", "print"], more].concat()).await;
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+        assert!(
+            printed.stdout.contains(&format!(" run {file}\n")),
+            "{printed:?}"
+        );
+        // Relative paths in the file refer to the directory of `svc run`.
+        let directory = file.strip_suffix("/svc.yaml").unwrap();
+        let line = format!("WorkingDirectory={directory}\n");
+        assert!(printed.stdout.contains(&line), "{printed:?}");
+    }
+    let args = ["service", "install", "--user", "--no-start"];
+    let installed = home.run(&args).await;
+    assert_eq!(installed.code, Some(0), "{installed:?}");
+    assert!(
+        installed
+            .stderr
+            .contains(&format!("the service runs {file}")),
+        "{installed:?}"
+    );
+    let unit = home.path().join(".config/systemd/user/svc-agent.service");
+    assert!(fs::read_to_string(unit).unwrap().contains(&file));
+
+    // Another file takes precedence.
+    let other = home
+        .run(&["service", "print", "--user", "other.yaml"])
+        .await;
+    assert!(other.stdout.contains("other.yaml"), "{other:?}");
+}
+
 /// A configuration and a token for `svc service`.
 fn files(home: &Home) -> (String, String) {
     let (file, token) = (home.path().join("agent.yaml"), home.path().join("to ken"));
