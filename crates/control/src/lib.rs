@@ -31,7 +31,7 @@ pub mod webtty_servers;
 pub mod workspaces;
 
 pub use self::operator::first_admin::{
-    Operator, draw_password, ensure_operator, first_admin, operator_token,
+    Operator, draw_password, ensure_operator, first_admin, operator_token, operators,
 };
 pub use self::server::{
     RunningPlatform, StartError, backup, open, restore, start, start_on, start_routes,

@@ -9,7 +9,7 @@ use crate::HostPort;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseProxyError {
     pub(super) variable: Option<&'static str>,
-    syntax: ProxySyntax,
+    pub(super) syntax: ProxySyntax,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

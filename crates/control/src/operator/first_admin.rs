@@ -36,6 +36,15 @@ pub async fn first_admin(app: &App, email: &str) -> HandlerResult<Option<Secret>
     }
 }
 
+/// The operators of the installation, by address.
+///
+/// # Errors
+/// The database fails.
+pub async fn operators(app: &App) -> HandlerResult<Vec<users::User>> {
+    let mut read = app.store.read().await?;
+    Ok(users::admins(&mut read).await?)
+}
+
 /// Draws a password that cannot be guessed.
 ///
 /// # Errors

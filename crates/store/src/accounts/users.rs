@@ -118,6 +118,7 @@ statements! {
     BY_IDENTITY = concat!("SELECT ", columns!(), " FROM users WHERE id = \
         (SELECT user_id FROM identities WHERE issuer = $1 AND subject = $2)");
     ANY_ADMIN = "SELECT COUNT(*) AS n FROM users WHERE role = 'admin' AND status = 'active'";
+    ADMINS = concat!("SELECT ", columns!(), " FROM users WHERE role = 'admin' ORDER BY email_key LIMIT 1000");
     SET_NAME = "UPDATE users SET name = $2, search = $3 || ' ' || email_key, updated_at = $4 WHERE id = $1";
     SET_EMAIL = "UPDATE users SET email = $2, email_key = $3, search = $4 || ' ' || $3, \
         email_verified = $5, updated_at = $6 WHERE id = $1";
@@ -201,6 +202,11 @@ pub async fn identities(conn: &mut Conn, id: UserId) -> Result<Vec<Identity>, Er
 /// True if the installation has an operator.
 pub async fn any_admin(conn: &mut Conn) -> Result<bool, Error> {
     Ok(sql(ANY_ADMIN).count(conn).await? > 0)
+}
+
+/// The operators, by address. An installation has a few; more than 1000 are cut off.
+pub async fn admins(conn: &mut Conn) -> Result<Vec<User>, Error> {
+    sql(ADMINS).all(conn).await
 }
 
 /// All people, for operators. `search` matches name and address.

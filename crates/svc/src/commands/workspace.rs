@@ -1,5 +1,7 @@
 //! `svc workspace`: workspaces and their members.
 
+mod members;
+
 use api::control::workspaces::{
     CREATE, DELETE, INVITE, Invite, LIST, LIST_MEMBERS, MemberList, MemberStatus, RENAME, Role,
     SentInvitation, Workspace, WorkspaceList, WorkspaceName,
@@ -26,9 +28,21 @@ pub(crate) enum Command {
     /// List the members of a workspace
     #[command(after_help = "Example:\n  svc workspace members \"Analytical Engines\"")]
     Members(MembersArgs),
+    /// Change the role of a member
+    #[command(after_help = "Example:\n  svc workspace set-role grace@example.com admin")]
+    SetRole(members::SetRoleArgs),
+    /// Remove a member, or leave a workspace
+    #[command(after_help = "Example:\n  svc workspace remove grace@example.com --yes")]
+    Remove(members::RemoveArgs),
     /// Invite a user to a workspace
     #[command(after_help = "Example:\n  svc workspace invite grace@example.com --role member")]
     Invite(InviteArgs),
+    /// List the invitations to a workspace
+    #[command(after_help = "Example:\n  svc workspace invitations --output json")]
+    Invitations(members::InvitationsArgs),
+    /// Withdraw an invitation
+    #[command(after_help = "Example:\n  svc workspace withdraw grace@example.com")]
+    Withdraw(members::WithdrawArgs),
 }
 
 /// The flags of all subcommands.
@@ -128,7 +142,11 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
         Command::Rename(args) => rename(args).await,
         Command::Delete(args) => delete(args).await,
         Command::Members(args) => members(args).await,
+        Command::SetRole(args) => members::set_role(args).await,
+        Command::Remove(args) => members::remove(args).await,
         Command::Invite(args) => invite(args).await,
+        Command::Invitations(args) => members::invitations(args).await,
+        Command::Withdraw(args) => members::withdraw(args).await,
     }
 }
 

@@ -1,5 +1,7 @@
 //! `svc platform`: runs the control plane from a configuration file.
 
+mod admin;
+
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -27,6 +29,7 @@ use crate::process::{descriptors, environment, signals, supervisor};
     args_conflicts_with_subcommands = true,
     after_help = "Examples:
   svc platform -c platform.yaml --create-admin ada@example.com
+  svc platform admin create ada@example.com -c platform.yaml
   svc platform backup -c platform.yaml platform-today.db
   svc platform restore -c platform.yaml platform-today.db"
 )]
@@ -69,6 +72,10 @@ enum Command {
 
     /// Replace the embedded database by a backup, while the platform is stopped
     Restore(RestoreArgs),
+
+    /// Create and list operators, also while the platform runs
+    #[command(subcommand)]
+    Admin(admin::Command),
 }
 
 /// The flags of `svc platform backup`.
@@ -157,6 +164,7 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     match &args.command {
         Some(Command::Backup(args)) => return backup(args).await,
         Some(Command::Restore(args)) => return restore(args).await,
+        Some(Command::Admin(command)) => return admin::run(command).await,
         None => {}
     }
     if args.schema {

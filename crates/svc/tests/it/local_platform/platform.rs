@@ -1,8 +1,10 @@
 //! `svc platform`.
 
 use nix::sys::signal::Signal;
+use serde_json::json;
 use tokio::net::TcpSocket;
 
+use crate::hosted::encoded;
 use crate::program::Home;
 
 /// Writes a configuration with a leased port. Returns the port's address.
@@ -42,6 +44,63 @@ async fn a_platform_prints_its_address_and_stops_in_order() {
     let mut platform = home.start(&first);
     let ready = platform.json().await;
     assert_eq!(ready.get("admin_password"), None);
+    assert_eq!(platform.terminate().await.code, Some(0));
+}
+
+/// Before the first start, and next to a running platform.
+#[tokio::test]
+async fn operators_are_created_and_listed_by_commands_that_end() {
+    let home = Home::new();
+    let base_url = configuration(&home, "");
+    let admin = |more: &[&'static str]| {
+        let config = ["-c", "platform.yaml", "-o", "json"];
+        [&["platform", "admin"], more, &config].concat()
+    };
+    assert_eq!(home.run(&admin(&["list"])).await.json(), json!([]));
+    let first = home
+        .run(&admin(&["create", "ada@example.com"]))
+        .await
+        .json();
+    assert_eq!(first["password"].as_str().unwrap().len(), 24, "{first}");
+
+    let mut platform = home.start(&["platform", "-c", "platform.yaml", "-o", "json"]);
+    platform.json().await;
+    let second = home
+        .run(&admin(&["create", "grace@example.com"]))
+        .await
+        .json();
+    let list = home.run(&admin(&["list"])).await.json();
+    let emails: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["email"])
+        .collect();
+    assert_eq!(emails, ["ada@example.com", "grace@example.com"], "{list}");
+    assert_eq!(list[1]["status"], "active", "{list}");
+    for operator in [first, second] {
+        let signed_in = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap()
+            .post(format!("{base_url}/login"))
+            .header("origin", &base_url)
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(format!(
+                "email={}&password={}",
+                encoded(operator["email"].as_str().unwrap()),
+                encoded(operator["password"].as_str().unwrap())
+            ));
+        assert_eq!(signed_in.send().await.unwrap().status(), 303, "{operator}");
+    }
+
+    let again = home.run(&admin(&["create", "ada@example.com"])).await;
+    assert_eq!(again.code, Some(4), "{again:?}");
+    let bad = home.run(&admin(&["create", "ada"])).await;
+    assert_eq!(bad.code, Some(2), "{bad:?}");
+    let table = ["platform", "admin", "list", "-c", "platform.yaml"];
+    let table = home.run(&table).await;
+    assert!(table.stdout.starts_with("ada@example.com\t"), "{table:?}");
     assert_eq!(platform.terminate().await.code, Some(0));
 }
 

@@ -187,6 +187,71 @@ async fn members_are_invited_and_projects_move_to_another_workspace() {
 }
 
 #[tokio::test]
+async fn members_get_roles_and_leave_and_invitations_are_withdrawn() {
+    let home = Home::new();
+    let up = up(&home, &[]).await;
+    let engines = ["--workspace", "Engines"];
+    let run = async |args: &[&str]| home.run(&[args, &engines].concat()).await;
+    home.run(&["workspace", "create", "Engines", "-o", "json"])
+        .await
+        .json();
+    let grace = run(&["workspace", "invite", "grace@example.com", "-o", "json"]).await;
+    let link = grace.json()["url"].as_str().unwrap().to_owned();
+    assert_eq!(run(&["workspace", "invite", "alan@example.com"]).await.code, Some(0));
+
+    let invitations = async || {
+        let list = ["workspace", "invitations", "Engines", "-o", "json"];
+        let list = home.run(&list).await.json();
+        let of = |email: &str| {
+            let all = list["invitations"].as_array().unwrap();
+            let one = all.iter().find(|one| one["email"] == email).unwrap();
+            one["status"].as_str().unwrap().to_owned()
+        };
+        (of("grace@example.com"), of("alan@example.com"))
+    };
+    assert_eq!(invitations().await, ("pending".to_owned(), "pending".to_owned()));
+    let withdraw = ["workspace", "withdraw", "Alan@example.com"];
+    assert_eq!(run(&withdraw).await.code, Some(0));
+    assert_eq!(invitations().await, ("pending".to_owned(), "revoked".to_owned()));
+    let again = run(&withdraw).await;
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.stderr.contains("svc workspace invitations"), "{again:?}");
+
+    let joined = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .unwrap()
+        .post(link)
+        .header("origin", up.ready_field("base_url"))
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body("name=Grace&password=compilers+are+useful");
+    assert_eq!(joined.send().await.unwrap().status(), 303);
+    assert_eq!(invitations().await.0, "accepted");
+
+    let members = async || {
+        let list = home.run(&["workspace", "members", "Engines", "-o", "json"]).await;
+        list.json()["members"].clone()
+    };
+    let role = ["workspace", "set-role", "Grace@example.com", "viewer", "-o", "json"];
+    assert_eq!(run(&role).await.json()["role"], "viewer");
+    let listed = members().await;
+    let grace = listed.as_array().unwrap().iter().find(|one| one["role"] == "viewer").unwrap();
+    assert_eq!(grace["email"], "grace@example.com", "{listed}");
+    // The workspace keeps an owner.
+    let last = run(&["workspace", "set-role", "admin@localhost", "member"]).await;
+    assert_eq!(last.code, Some(4), "{last:?}");
+    let unknown = run(&["workspace", "set-role", "grac@example.com", "member"]).await;
+    assert!(unknown.stderr.contains("did you mean `grace@example.com`?"), "{unknown:?}");
+
+    let remove = ["workspace", "remove", grace["id"].as_str().unwrap()];
+    assert_eq!(run(&remove).await.code, Some(2), "no confirmation is possible");
+    let removed = run(&[&remove[..], &["--yes"]].concat()).await;
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert_eq!(members().await.as_array().unwrap().len(), 1);
+    up.stop().await;
+}
+
+#[tokio::test]
 #[expect(
     clippy::too_many_lines,
     reason = "a test tells one story from start to end"
