@@ -1,6 +1,7 @@
 //! Output of data on stdout, and of messages on stderr.
 
 mod format;
+mod moment;
 mod plain;
 mod screen;
 mod table;
@@ -14,6 +15,7 @@ pub(crate) use self::{
 
 use std::io::{self, IsTerminal, Write};
 
+use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
 use crate::failure::{Code, Failure};
@@ -39,8 +41,8 @@ pub(crate) fn message(text: &str) {
     eprintln!("{text}");
 }
 
-/// Prints a table with a heading, fitted to the terminal's width. When piped, prints only the rows,
-/// untruncated, with tabs between the cells.
+/// Prints a table with a heading, fitted to the terminal's width, with short local times. When
+/// piped, prints only the rows, untruncated and unchanged, with tabs between the cells.
 pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failure> {
     if !io::stdout().is_terminal() {
         return rows.iter().try_for_each(|row| line(&join_with_tabs(row)));
@@ -49,7 +51,14 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> Result<(), Failur
         message("none found");
         return Ok(());
     }
-    table::fitted(heading, rows, width())
+    let (now, zone) = (Timestamp::now(), TimeZone::system());
+    let short = |row: &Vec<String>| {
+        row.iter()
+            .map(|cell| moment::moment(cell, now, &zone))
+            .collect()
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(short).collect();
+    table::fitted(heading, &rows, width())
         .iter()
         .try_for_each(|text| line(text))
 }

@@ -1,9 +1,20 @@
 //! `svc audit`: the audit log of a workspace.
 
-use api::control::people::{AuditEntry, AuditList, LIST_AUDIT};
+use std::collections::HashMap;
+
+use api::control::{
+    MAX_PAGE_SIZE,
+    people::{AuditEntry, AuditList, LIST_AUDIT},
+    workspaces::{LIST_MEMBERS, MemberList},
+};
 use clap::Parser;
 
-use crate::{failure::Failure, output, output::Format, platform::SessionFlags};
+use crate::{
+    failure::Failure,
+    output,
+    output::Format,
+    platform::{Session, SessionFlags},
+};
 
 /// The flags of `svc audit`.
 #[derive(Debug, Parser)]
@@ -39,22 +50,43 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         .query("pageSize", args.page_size)
         .answer()
         .await?;
-    match args.output {
-        Format::Json => output::json(&list),
-        Format::Text => output::table(
-            &["TIME", "ACTION", "TARGET", "BY", "WITH", "FROM"],
-            &list.entries.iter().map(row).collect::<Vec<_>>(),
-        ),
+    if args.output == Format::Json {
+        return output::json(&list);
     }
+    // People who are no members any more keep their ids, and so does everyone on a pipe.
+    let names = if output::is_terminal() {
+        member_names(&session, &workspace.id).await
+    } else {
+        HashMap::new()
+    };
+    let rows: Vec<_> = list
+        .entries
+        .iter()
+        .map(|entry| row(entry, &names))
+        .collect();
+    output::table(&["TIME", "ACTION", "TARGET", "BY", "WITH", "FROM"], &rows)
 }
 
-fn row(entry: &AuditEntry) -> Vec<String> {
+/// The addresses of the members by their ids. Empty if the token may not read them.
+async fn member_names(session: &Session, workspace_id: &str) -> HashMap<String, String> {
+    let call = session.platform.call(LIST_MEMBERS, &[workspace_id]);
+    let list: Result<MemberList, _> = call.query("pageSize", Some(MAX_PAGE_SIZE)).answer().await;
+    let members = list.map(|list| list.members).unwrap_or_default();
+    let named = members.into_iter().map(|member| (member.id, member.email));
+    named.collect()
+}
+
+fn row(entry: &AuditEntry, names: &HashMap<String, String>) -> Vec<String> {
+    let named = |id: &String| names.get(id).unwrap_or(id).clone();
     let optional = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     vec![
         entry.created_at.clone(),
         entry.action.clone(),
-        entry.target_id.clone(),
-        optional(&entry.actor_user_id),
+        named(&entry.target_id),
+        entry
+            .actor_user_id
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), named),
         optional(&entry.actor_credential_id),
         optional(&entry.ip),
     ]

@@ -1,5 +1,7 @@
-//! `svc events`: the live stream, one JSON object per line, or posted to a receiver (EV-1).
+//! `svc events`: the live stream, one JSON object per line, or posted to a receiver (EV-1). On a
+//! terminal, each event is a line of text.
 
+mod line;
 mod receiver;
 mod webhook;
 
@@ -8,6 +10,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use client::api::{Api, Event, Filters, Transport};
 use credentials::webhook::WebhookSecret;
+use jiff::tz::TimeZone;
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -77,9 +80,10 @@ pub(crate) struct Args {
     #[arg(long)]
     no_retry: bool,
 
-    /// Output format for deliveries of --forward-to; events are always JSON
-    #[arg(long, short, value_enum, default_value_t)]
-    output: Format,
+    /// Output format of events and of deliveries of --forward-to. Default: text on a terminal. A pipe
+    /// gets events as JSON and deliveries as text
+    #[arg(long, short, value_enum)]
+    output: Option<Format>,
 
     #[command(flatten)]
     connection: Connection,
@@ -123,7 +127,11 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             .map(|url| Receiver::new(url, args.forward_insecure_tls, &proxies))
             .transpose()?,
         shows_requests: args.include_webhook_headers,
-        format: args.output,
+        format: args.output.unwrap_or_default(),
+        shows_text: match args.output {
+            Some(format) => format == Format::Text,
+            None => output::is_terminal(),
+        },
     };
     let shutdown = signals::listen(DELIVERY_TIMEOUT)?;
     let drain = shutdown.drain();
@@ -146,6 +154,8 @@ struct EventHandler {
     receiver: Option<Receiver>,
     shows_requests: bool,
     format: Format,
+    /// True to print events as text instead of JSON.
+    shows_text: bool,
 }
 
 impl EventHandler {
@@ -192,6 +202,11 @@ impl EventHandler {
                 delivered.headers
             }
             None if self.shows_requests => self.signer.as_ref().map(|signer| signer.sign(&post)),
+            None if self.shows_text && self.signer.is_none() => {
+                return line::lines(&event.value, &TimeZone::system())
+                    .iter()
+                    .try_for_each(|text| output::line(text));
+            }
             None => return output::line(&post.body),
         };
         let headers: Map<String, Value> = headers

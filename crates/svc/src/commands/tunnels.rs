@@ -72,29 +72,24 @@ fn row(tunnel: &Value) -> Vec<String> {
             .unwrap_or("-")
             .to_owned()
     };
-    let published = tunnel
-        .get("publish")
-        .and_then(Value::as_bool)
-        .unwrap_or(true);
-    let address = match tunnel
-        .get("host")
-        .or_else(|| tunnel.get("hostname"))
-        .and_then(Value::as_str)
-    {
-        Some(host) if published => host.to_owned(),
-        _ => format!(
-            "svc://{}",
-            tunnel
-                .get("name")
-                .and_then(Value::as_str)
-                .unwrap_or(&field("id"))
-        ),
-    };
     vec![
         field("name"),
         field("protocol"),
-        address,
+        address(tunnel),
         field("status"),
         field("id"),
     ]
+}
+
+/// The public address of a tunnel, or the one for `svc dial`.
+pub(super) fn address(tunnel: &Value) -> String {
+    let text = |key: &str| tunnel.get(key).and_then(Value::as_str);
+    let is_published = tunnel.get("publish").and_then(Value::as_bool);
+    match text("host").or_else(|| text("hostname")) {
+        Some(host) if is_published.unwrap_or(true) => host.to_owned(),
+        _ => {
+            let name = text("name").or_else(|| text("id"));
+            format!("svc://{}", name.unwrap_or("-"))
+        }
+    }
 }

@@ -139,7 +139,7 @@ async fn bind_all(address: &str) -> io::Result<Vec<TcpListener>> {
     let mut addresses: Vec<SocketAddr> = match address.rsplit_once(':') {
         // Not every resolver knows both addresses (RFC 6761 section 6.3).
         Some((host, port)) if host.eq_ignore_ascii_case("localhost") => {
-            let port = port.parse().map_err(io::Error::other)?;
+            let port: u16 = port.parse().map_err(io::Error::other)?;
             let both: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
             both.map(|ip| SocketAddr::new(ip, port)).to_vec()
         }

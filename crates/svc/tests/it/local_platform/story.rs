@@ -197,7 +197,10 @@ async fn members_get_roles_and_leave_and_invitations_are_withdrawn() {
         .json();
     let grace = run(&["workspace", "invite", "grace@example.com", "-o", "json"]).await;
     let link = grace.json()["url"].as_str().unwrap().to_owned();
-    assert_eq!(run(&["workspace", "invite", "alan@example.com"]).await.code, Some(0));
+    assert_eq!(
+        run(&["workspace", "invite", "alan@example.com"]).await.code,
+        Some(0)
+    );
 
     let invitations = async || {
         let list = ["workspace", "invitations", "Engines", "-o", "json"];
@@ -209,13 +212,22 @@ async fn members_get_roles_and_leave_and_invitations_are_withdrawn() {
         };
         (of("grace@example.com"), of("alan@example.com"))
     };
-    assert_eq!(invitations().await, ("pending".to_owned(), "pending".to_owned()));
+    assert_eq!(
+        invitations().await,
+        ("pending".to_owned(), "pending".to_owned())
+    );
     let withdraw = ["workspace", "withdraw", "Alan@example.com"];
     assert_eq!(run(&withdraw).await.code, Some(0));
-    assert_eq!(invitations().await, ("pending".to_owned(), "revoked".to_owned()));
+    assert_eq!(
+        invitations().await,
+        ("pending".to_owned(), "revoked".to_owned())
+    );
     let again = run(&withdraw).await;
     assert_eq!(again.code, Some(1), "{again:?}");
-    assert!(again.stderr.contains("svc workspace invitations"), "{again:?}");
+    assert!(
+        again.stderr.contains("svc workspace invitations"),
+        "{again:?}"
+    );
 
     let joined = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -229,22 +241,43 @@ async fn members_get_roles_and_leave_and_invitations_are_withdrawn() {
     assert_eq!(invitations().await.0, "accepted");
 
     let members = async || {
-        let list = home.run(&["workspace", "members", "Engines", "-o", "json"]).await;
+        let list = home
+            .run(&["workspace", "members", "Engines", "-o", "json"])
+            .await;
         list.json()["members"].clone()
     };
-    let role = ["workspace", "set-role", "Grace@example.com", "viewer", "-o", "json"];
+    let role = [
+        "workspace",
+        "set-role",
+        "Grace@example.com",
+        "viewer",
+        "-o",
+        "json",
+    ];
     assert_eq!(run(&role).await.json()["role"], "viewer");
     let listed = members().await;
-    let grace = listed.as_array().unwrap().iter().find(|one| one["role"] == "viewer").unwrap();
+    let grace = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["role"] == "viewer")
+        .unwrap();
     assert_eq!(grace["email"], "grace@example.com", "{listed}");
     // The workspace keeps an owner.
     let last = run(&["workspace", "set-role", "admin@localhost", "member"]).await;
     assert_eq!(last.code, Some(4), "{last:?}");
     let unknown = run(&["workspace", "set-role", "grac@example.com", "member"]).await;
-    assert!(unknown.stderr.contains("did you mean `grace@example.com`?"), "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("did you mean `grace@example.com`?"),
+        "{unknown:?}"
+    );
 
     let remove = ["workspace", "remove", grace["id"].as_str().unwrap()];
-    assert_eq!(run(&remove).await.code, Some(2), "no confirmation is possible");
+    assert_eq!(
+        run(&remove).await.code,
+        Some(2),
+        "no confirmation is possible"
+    );
     let removed = run(&[&remove[..], &["--yes"]].concat()).await;
     assert_eq!(removed.code, Some(0), "{removed:?}");
     assert_eq!(members().await.as_array().unwrap().len(), 1);

@@ -51,11 +51,28 @@ async fn a_watch_prints_changes_and_tunnels_lost_with_an_engine() {
 async fn a_terminal_shows_a_table_and_its_screen_is_restored() {
     let home = Home::new();
     let up = alone(&home, &[]).await;
-    let agent = publish(&home, "a-name-that-is-rather-long-for-a-narrow-terminal").await;
+    let name = "a-name-that-is-rather-long-for-a-narrow-terminal";
+    let forward = [
+        "forward",
+        "9",
+        "--name",
+        name,
+        "--hostname",
+        "web",
+        "-o",
+        "json",
+    ];
+    let mut agent = home.start(&forward);
+    let online = agent.json_where(|line| line["status"] == "online").await;
     let (mut terminal, list) = on_terminal(&home, &["tunnels"]);
     let shown = list_of(&mut terminal);
     assert_eq!(list.ended().await.code, Some(0));
     assert!(shown.contains("NAME") && shown.contains('…'), "{shown}");
+    // The address is complete, and columns without room are left out.
+    let address = online["forwarding"].as_str().unwrap();
+    let address = address.strip_prefix("https://").unwrap();
+    assert!(shown.contains(&format!("{address}\r\n")), "{shown}");
+    assert!(!shown.contains("STATUS"), "{shown}");
     assert!(
         shown
             .lines()
@@ -81,6 +98,52 @@ async fn a_terminal_shows_a_table_and_its_screen_is_restored() {
     let rest = rest.await.unwrap();
     assert!(rest.ends_with("\x1b[?25h\x1b[?1049l"), "{rest:?}");
     agent.terminate().await;
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn events_are_text_on_a_terminal_and_times_are_short() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let agent = publish(&home, "web").await;
+    let (mut terminal, events) = on_terminal(&home, &["events"]);
+    let read = tokio::task::spawn_blocking(move || {
+        let (mut seen, mut buffer) = (String::new(), [0; 1024]);
+        while !seen.contains("now online: 1 tunnel, 1 client\r\n          web  ") {
+            let read = terminal.read(&mut buffer).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+        terminal
+    });
+    let mut terminal = read.await.unwrap();
+    agent.terminate().await;
+    let read = tokio::task::spawn_blocking(move || {
+        let (mut seen, mut buffer) = (String::new(), [0; 1024]);
+        while !seen.contains("  tunnel.deleted  web  ") {
+            let read = terminal.read(&mut buffer).unwrap();
+            seen.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        }
+        terminal
+    });
+    let mut terminal = read.await.unwrap();
+    events.signal(Signal::SIGINT);
+    let rest = tokio::task::spawn_blocking(move || list_of(&mut terminal));
+    assert_eq!(events.ended().await.code, Some(0));
+    assert!(!rest.await.unwrap().contains('{'));
+
+    // JSON is available there as well.
+    let (mut terminal, events) = on_terminal(&home, &["events", "-o", "json"]);
+    let read = tokio::task::spawn_blocking(move || {
+        let mut buffer = [0; 1];
+        terminal.read_exact(&mut buffer).unwrap();
+        (terminal, buffer)
+    });
+    let (mut terminal, first) = read.await.unwrap();
+    assert_eq!(&first, b"{");
+    events.signal(Signal::SIGINT);
+    let rest = tokio::task::spawn_blocking(move || list_of(&mut terminal));
+    assert_eq!(events.ended().await.code, Some(0));
+    drop(rest.await);
     up.stop().await;
 }
 
