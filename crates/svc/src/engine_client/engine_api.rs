@@ -84,7 +84,8 @@ impl EngineApi {
                 problem_response(&Problem::new(502, "answer_too_large", too_large(&path)))
             }
             Err(ExchangeError::Proxy(error)) => {
-                problem_response(&Problem::new(502, "engine_unreachable", error.to_string()))
+                let problem = Problem::new(502, "engine_unreachable", "");
+                problem_response(&problem.with_detail(format!("{error}.")))
             }
             Err(ExchangeError::Network(error)) => {
                 tracing::warn!(%engine, error = chain(&error), "an engine was not reached");

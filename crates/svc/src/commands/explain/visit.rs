@@ -314,6 +314,7 @@ mod tests {
             token,
             headers: &[],
             ca_file: None,
+            proxies: Proxies::default(),
         };
         assert!(visitor(&clear, None).check().is_err());
         let secure: Url = "https://a.example/?svc.token=a.b.c".parse().unwrap();
