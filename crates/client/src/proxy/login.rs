@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use super::{ParseProxyError, ProxySyntax};
@@ -32,7 +31,7 @@ impl ProxyLogin {
 
     /// The credentials of `Basic` (RFC 7617 section 2).
     pub(super) fn expose_basic(&self) -> String {
-        STANDARD.encode([&self.user, &b":"[..], &self.password].concat())
+        base64(&[&self.user, &b":"[..], &self.password].concat())
     }
 
     /// The message of RFC 1929 section 2.
@@ -59,5 +58,45 @@ impl fmt::Debug for ProxyLogin {
     }
 }
 
+/// Base64 with padding (RFC 4648 section 4). A library for this one value would be a further
+/// dependency of every agent.
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |index| u32::from(group.get(index).copied().unwrap_or_default());
+        let bits = (byte(0) << 16) | (byte(1) << 8) | byte(2);
+        for position in 0..4_usize {
+            let index = usize::try_from((bits >> (18 - 6 * position)) & 63).unwrap_or_default();
+            let digit = ALPHABET.get(index).filter(|_| position <= group.len());
+            text.push(digit.copied().map_or('=', char::from));
+        }
+    }
+    text
+}
+
+/// RFC 4648 section 4.
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// RFC 1929 section 2: each length is one byte.
 const MAX_PART: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors of RFC 4648 section 10.
+    #[test]
+    fn base64_has_padding() {
+        for (bytes, text) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+}

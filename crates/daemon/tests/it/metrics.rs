@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use daemon::config::SecretString;
-use daemon::metrics::{MetricsConfig, MetricsError, MetricsPath, MetricsServer, Readiness, serve};
+use daemon::metrics::{
+    MetricsConfig, MetricsError, MetricsPath, MetricsServer, Readiness, serve, serve_health,
+};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
