@@ -68,6 +68,8 @@ fn check(
                 (true, Some(_)) => ProxyFault::LoginRefused,
             })
         }
+        // Some proxies, such as tinyproxy, send this status for a wrong login.
+        401 if login.is_some() => Err(ProxyFault::LoginRefused),
         status => Err(ProxyFault::Refused {
             target: target.clone(),
             reason: ProxyRefusal::Status(status),

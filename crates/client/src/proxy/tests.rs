@@ -250,6 +250,8 @@ async fn http_refusals_are_distinguished() {
             .contains("does not accept")
     );
     assert!(fault("http://a:b@p:1", ntlm).await.contains("other than"));
+    let wrong = fault("http://a:b@p:1", b"HTTP/1.0 401 Unauthorized\r\n\r\n").await;
+    assert!(wrong.contains("does not accept"), "{wrong}");
     let rules = fault("http://p:1", b"HTTP/1.1 403 \x1b[31m\r\n\r\n").await;
     assert!(!rules.contains('\x1b'), "{rules}");
     let down = fault("http://p:1", b"HTTP/1.1 502 x\r\nContent-Length: 9\r\n\r\n").await;

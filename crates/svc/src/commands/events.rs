@@ -80,8 +80,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_retry: bool,
 
-    /// Output format of events and of deliveries of --forward-to. Default: text on a terminal. A pipe
-    /// gets events as JSON and deliveries as text
+    /// Output format. Default: text on a terminal; on a pipe, events are JSON
     #[arg(long, short, value_enum)]
     output: Option<Format>,
 

@@ -97,6 +97,8 @@ fn everything_works_through(svc: &Svc, proxy: &ProxyServer) -> Result<()> {
     let mut answer = [0; 6];
     visitor.read_exact(&mut answer)?;
     assert_eq!(&answer, b"served");
+    // The agent stops immediately if no stream is open.
+    drop((visitor, call));
 
     let output = command(svc, &["doctor", "-o", "json", "--no-tunnel"], &proxy.url())?;
     let found: Value = serde_json::from_slice(&output.stdout)?;
