@@ -12,7 +12,8 @@ mod websocket;
 
 use jiff::Timestamp;
 
-use self::{http1::Http1, http2::Http2};
+use self::{flow::Flow, http1::Http1, http2::Http2};
+use crate::exchange::{Fields, Request};
 use crate::store::{Origin, Store};
 
 /// Decoder of one stream. Bytes of both directions may be split in any way, but a request must be
@@ -93,6 +94,32 @@ impl Decoder {
             }
             State::Detecting { .. } | State::Ended => {}
         }
+    }
+
+    /// True if the stream has a request, or will never show one.
+    pub(crate) fn has_request(&self) -> bool {
+        match &self.state {
+            State::Detecting { .. } => false,
+            State::Http1(http1) => http1.has_request(),
+            State::Http2(http2) => http2.has_request(),
+            State::Ended => true,
+        }
+    }
+
+    /// The stream ends because its service was not reached. A stream without a request counts as
+    /// one, because a visitor has failed.
+    pub(crate) fn unreachable(&mut self, error: &str, store: &mut Store, now: Timestamp) {
+        let is_recorded = match &self.state {
+            State::Http1(http1) => http1.has_request(),
+            State::Http2(http2) => http2.has_request(),
+            State::Detecting { .. } | State::Ended => false,
+        };
+        if is_recorded {
+            return self.ended(Some(error), store, now);
+        }
+        self.state = State::Ended;
+        let mut flow = Flow::begin(&self.origin, Request::unknown(), store, now);
+        flow.finished(Fields::default(), Some(error), store, now);
     }
 
     fn detect_protocol(&mut self, store: &mut Store, now: Timestamp) {

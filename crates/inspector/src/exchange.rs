@@ -16,7 +16,7 @@ use crate::Hint;
 pub struct Summary {
     /// Counts from 1 in the order in which exchanges started, and is never reused.
     pub id: u64,
-    /// As sent.
+    /// As sent; empty if the request was not received before its service failed.
     #[serde(serialize_with = "shared")]
     pub method: Arc<str>,
     /// Path and query; secrets in the query are masked.
@@ -110,6 +110,19 @@ pub(crate) struct Request {
     pub(crate) host: String,
     pub(crate) version: Version,
     pub(crate) fields: Fields,
+}
+
+impl Request {
+    /// A request that was not received.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            method: String::new(),
+            path: String::new(),
+            host: String::new(),
+            version: Version::Http11,
+            fields: Fields::default(),
+        }
+    }
 }
 
 /// The head of a response.

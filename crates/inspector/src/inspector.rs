@@ -278,6 +278,15 @@ impl StreamTap for RecordedStream {
     fn ended(mut self: Box<Self>, error: Option<&str>) {
         self.end(error);
     }
+
+    fn has_request(&self) -> bool {
+        self.decoder.has_request()
+    }
+
+    fn unreachable(mut self: Box<Self>, error: &str) {
+        let Self { shared, decoder } = &mut *self;
+        shared.change(|store, now| decoder.unreachable(error, store, now));
+    }
 }
 
 impl Drop for RecordedStream {

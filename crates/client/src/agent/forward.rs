@@ -15,7 +15,7 @@ use transport::{
 };
 
 use super::{host::HostRewriter, lanes::MigratingLaneStream};
-use crate::agent::tap::{StreamTap, Tap, TappedStream, TlsInterceptor};
+use crate::agent::tap::{StreamTap, Tap, TappedStream, TlsInterceptor, show_request};
 use crate::agent::target::{ForwardOptions, ServiceName};
 use crate::agent::tunnel::{Connection, Observer};
 use crate::tcp::keepalive;
@@ -114,6 +114,42 @@ impl Forward {
                 Box::pin(service.copy_intercepted(source, visitor, tap, opener)).await
             }
         }
+    }
+
+    /// Shows the tap the request of a visitor whose service was not reached. Boxed like all short
+    /// futures of a stream, and without a tap nothing waits.
+    async fn show_unreachable<S: transport::Stream>(
+        &self,
+        visit: &Visit,
+        visitor: &mut S,
+        error: &str,
+    ) {
+        let Some(tap) = self.tap.as_deref() else {
+            return;
+        };
+        let Some(stream) = tap.stream(visit) else {
+            return;
+        };
+        match (&self.host, tap.opener()) {
+            (_, Some(opener)) => {
+                Box::pin(opener.show_unreachable(visitor, stream, error)).await;
+            }
+            (Some(host), None) => {
+                let mut named = HostRewriter::new(visitor, host);
+                Box::pin(show_request(stream, &mut named, error)).await;
+            }
+            (None, None) => Box::pin(show_request(stream, visitor, error)).await,
+        }
+    }
+
+    /// Reports a visitor that has no stream, because its service was not reached.
+    pub(crate) fn report_unreachable(&self, visit: &Visit, error: &str) {
+        self.report_start(visit);
+        let stream = self.tap.as_deref().and_then(|tap| tap.stream(visit));
+        if let Some(stream) = stream {
+            stream.unreachable(error);
+        }
+        self.report_end(visit, Some(error.to_owned()));
     }
 
     pub(crate) fn report_start(&self, stream: &Visit) {
@@ -315,7 +351,10 @@ pub(crate) async fn serve_raw(forward: Arc<Forward>, mut stream: Stream) {
             .result
             .err()
             .map(|e| e.to_string()),
-        Err(error) => Some(error),
+        Err(error) => {
+            forward.show_unreachable(&visit, &mut stream, &error).await;
+            Some(error)
+        }
     };
     forward.report_end(&visit, error);
 }
@@ -342,6 +381,7 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
             pumped.result.err().map(|e| e.to_string())
         }
         Err(error) => {
+            forward.show_unreachable(visit, &mut framed, &error).await;
             framed.reset(Some(wire::Error::service_unavailable(error.as_str())));
             Some(error)
         }
@@ -368,7 +408,10 @@ pub(crate) async fn serve_carried(
             };
             pumped.result.err().as_ref().map(broken)
         }
-        Err(error) => Some((wire::Error::service_unavailable(error.as_str()), error)),
+        Err(error) => {
+            forward.show_unreachable(visit, &mut carried, &error).await;
+            Some((wire::Error::service_unavailable(error.as_str()), error))
+        }
     };
     let error = error.map(|(reason, told)| {
         match carried.connection_mut() {

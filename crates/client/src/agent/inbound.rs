@@ -132,6 +132,7 @@ async fn connect_visitor(
             let service = forward
                 .dial(&visit)
                 .await
+                .inspect_err(|error| forward.report_unreachable(&visit, error))
                 .map_err(wire::Error::service_unavailable)?;
             let visitor = dial_back(shared, path, visitor)
                 .await

@@ -8,6 +8,7 @@
 //! If the edge uses TLS with the service, a tap with an [`TlsInterceptor`] sees the decrypted bytes.
 
 mod interceptor;
+mod unreachable;
 
 use std::{
     io,
@@ -23,6 +24,7 @@ use crate::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub use interceptor::TlsInterceptor;
+pub(crate) use unreachable::show_request;
 
 /// A visit: the stream and its visitor.
 #[derive(Clone, Debug)]
@@ -64,12 +66,23 @@ pub trait StreamTap: Send {
     /// The edge uses TLS with the service and requested this server name; the following bytes are
     /// decrypted.
     fn opened(&mut self, _name: &str) {}
-    /// Bytes that the service's socket has accepted.
+    /// Bytes that the service's socket has accepted; before [`unreachable`](Self::unreachable), bytes
+    /// for a service that was not reached.
     fn to_service(&mut self, bytes: &[u8]);
     /// Bytes from the service.
     fn to_visitor(&mut self, bytes: &[u8]);
     /// Both directions have ended; `error` is the reason if they did not end normally.
     fn ended(self: Box<Self>, error: Option<&str>);
+    /// True if no more bytes of a request are wanted before [`unreachable`](Self::unreachable). The
+    /// visitor waits for them.
+    fn has_request(&self) -> bool {
+        true
+    }
+    /// The service was not reached, and the stream ends. Called instead of
+    /// [`ended`](Self::ended).
+    fn unreachable(self: Box<Self>, error: &str) {
+        self.ended(Some(error));
+    }
 }
 
 /// Opens a connection to the service behind a target, as the agent does for a visitor. For a

@@ -330,6 +330,17 @@ impl AccessRecord {
         self.line.reason = Some(reason.into());
     }
 
+    /// True if the visit has failed so far.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.outcome == Outcome::Failed
+    }
+
+    /// The agent refused the stream that was open: no service received anything of the visit.
+    pub(crate) fn set_unreachable(&mut self, reason: impl Into<Cow<'static, str>>) {
+        self.time_to_stream = None;
+        self.set_failure(reason);
+    }
+
     /// Sets the bytes from and to the visitor so far. It is cheap enough to be called in each step
     /// of a long visit.
     pub(crate) fn set_bytes(&mut self, from_visitor: u64, to_visitor: u64) {
@@ -359,9 +370,9 @@ impl AccessRecord {
             return;
         };
         report.meter(self.line.bytes_in, self.line.bytes_out, 1);
-        if let (Some(meter), Outcome::Failed, None) =
-            (&report.meter, self.outcome, self.time_to_stream)
-        {
+        let is_revoked = self.line.reason.as_deref() == Some(REVOKED);
+        let has_failed = self.outcome == Outcome::Failed && !is_revoked;
+        if let Some(meter) = report.meter.as_ref().filter(|_| has_failed) {
             meter.fail();
         }
         // A request for an unpublished host name of a project is reported to the project as well.
@@ -372,6 +383,12 @@ impl AccessRecord {
         let Some(project) = report.project.clone().or_else(named) else {
             return;
         };
+        if has_failed && report.meter.is_none() {
+            // No agent was online, so the visit was not admitted to a tunnel.
+            let meter = reports.usage.meter(&project.id);
+            meter.begin();
+            meter.fail();
+        }
         let state = project.state();
         let tunnel = report.tunnel.as_deref();
         let visit = CompletedVisit {
@@ -395,7 +412,7 @@ impl AccessRecord {
             problem: self.line.failure,
             proof: report.proof.as_ref(),
             outcome: self.outcome,
-            is_revoked: self.line.reason.as_deref() == Some(REVOKED),
+            is_revoked,
             ended: core.clock.now(),
             total,
             time_to_stream: self.time_to_stream,

@@ -203,9 +203,9 @@ async fn pump<V: VisitorStream>(
             visitor.socket_mut().end_message();
             record.set_outcome(Outcome::Served);
         }
-        Err(error) => {
-            let refusal = stream.refusal().map(|refusal| refusal.text().to_owned());
-            record.set_failure(refusal.unwrap_or_else(|| error.to_string()));
-        }
+        Err(error) => match stream.refusal() {
+            Some(refusal) => record.set_unreachable(refusal.text().to_owned()),
+            None => record.set_failure(error.to_string()),
+        },
     }
 }

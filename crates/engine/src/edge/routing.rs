@@ -143,7 +143,9 @@ pub(crate) fn route_and_authorize<H: HeaderFields>(
     let host = inbound.authority.host();
     record.set_request(inbound.method.as_str(), host, inbound.target.path());
     admit(inbound, headers, core, record, form).map_err(|response| {
-        record.set_outcome(Outcome::Refused);
+        if !record.has_failed() {
+            record.set_outcome(Outcome::Refused);
+        }
         match response {
             LocalResponse::Problem(problem) => record.problem_answer(&problem, form),
             LocalResponse::Answer(answer) => {
@@ -270,7 +272,12 @@ fn find_tunnel(
     }
     let (rule, problem) = match core.live.route(server_name) {
         Route::Online(tunnel) => return Ok(tunnel),
-        Route::Offline => ("offline", Problem::tunnel_offline(OFFLINE_RETRY)),
+        Route::Offline => {
+            record.set_rule("offline", None);
+            // No rule refused the visitor, and the service is expected to return.
+            record.set_outcome(Outcome::Failed);
+            return Err(Problem::tunnel_offline(OFFLINE_RETRY).into());
+        }
         Route::Unknown if !core.has_platform_snapshot() => {
             let problem = Problem::unavailable().with_retry_after(OFFLINE_RETRY);
             ("uninformed", problem)

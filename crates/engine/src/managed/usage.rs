@@ -27,7 +27,7 @@ impl Meter {
         self.streams.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a stream that did not reach its service.
+    /// Counts a stream that failed, as in the metrics and the log.
     pub(crate) fn fail(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }

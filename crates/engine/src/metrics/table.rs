@@ -252,7 +252,8 @@ pub(super) const METRICS: &[Metric] = &[
             ("outcome", &["served", "refused", "failed", "abandoned"]),
         ],
         "Requests and connections of visitors that have ended: completed by the service, refused \
-         by the edge, failed at the service, aborted by the visitor.",
+         by the edge, failed (no complete response of the service, or no agent was online), \
+         aborted by the visitor.",
     ),
     metric(
         TLS_HANDSHAKES,

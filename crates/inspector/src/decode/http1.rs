@@ -139,6 +139,11 @@ impl Http1 {
         Ok(())
     }
 
+    /// True if a request waits for its response.
+    pub(super) fn has_request(&self) -> bool {
+        !self.pending_requests.is_empty()
+    }
+
     pub(super) fn ended(&mut self, error: Option<&str>, store: &mut Store, now: Timestamp) {
         if let Some(upgraded) = &mut self.upgraded {
             let (UpgradedProtocol::WebSocket(_, flow) | UpgradedProtocol::Other(flow)) = upgraded;

@@ -123,6 +123,11 @@ impl Http2 {
         )
     }
 
+    /// True if a request waits for its response.
+    pub(super) fn has_request(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
     pub(super) fn ended(&mut self, error: &str, store: &mut Store, now: Timestamp) {
         for (_, mut stream) in std::mem::take(&mut self.streams) {
             stream

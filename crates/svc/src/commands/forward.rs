@@ -6,6 +6,7 @@ mod folder;
 #[path = "forward/no_folder.rs"]
 mod folder;
 mod inspect;
+mod listening;
 pub(crate) mod panel;
 mod qr;
 mod report;
@@ -27,7 +28,10 @@ use client::{
 };
 use daemon::shutdown::Shutdown;
 use inspector::{Inspector, RecordingMode, Subscription, Update};
-use tokio::{runtime::Handle, sync::mpsc};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch},
+};
 use transport::Workers;
 
 use self::{
@@ -159,6 +163,15 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let named = args.source.to_string();
     let inspection =
         Inspection::start(args.inspect, args.output, &target, &named, &properties).await?;
+    // A folder is served by this process.
+    let probed = matches!(args.source, Source::Service(_)).then(|| target.clone());
+    let mut absent = std::pin::pin!(async {
+        match &probed {
+            Some(target) => listening::warning(target).await,
+            None => None,
+        }
+    });
+    let mut is_probed = false;
     let agent = Agent::start(config)?;
     let mut tunnel = agent.open(properties);
     let mut status = tunnel.status();
@@ -220,6 +233,13 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             }
             Some(stream) = stream_events.recv() => report.stream(&stream)?,
             () = interactive.changed() => {}
+            // After the address, which the warning is about.
+            warning = &mut absent, if is_online(&status) && !is_probed => {
+                is_probed = true;
+                if let Some(warning) = warning {
+                    output::message(&warning);
+                }
+            }
             closed = &mut forwarding, if !over => {
                 over = true;
                 // Accepted visitors are still served during the shutdown.
@@ -402,9 +422,13 @@ impl InteractiveOutput {
             return Ok(());
         };
         match panel.end().await {
-            Some(PanelEnd { total, .. }) if total > 0 => {
+            Some(PanelEnd { total, failed, .. }) if total > 0 => {
                 let s = if total == 1 { "" } else { "s" };
-                output::line(&format!("{total} visit{s}"))
+                let failed = match failed {
+                    0 => String::new(),
+                    failed => format!(", {failed} failed"),
+                };
+                output::line(&format!("{total} visit{s}{failed}"))
             }
             _ => Ok(()),
         }
@@ -449,6 +473,11 @@ impl Advice {
     }
 }
 
+/// True while visitors can reach the tunnel.
+fn is_online(status: &watch::Receiver<Status>) -> bool {
+    matches!(&*status.borrow(), Status::Online(_))
+}
+
 /// The failure for a tunnel that closed without a request of the user.
 pub(crate) fn closed_failure(closed: &CloseReason) -> Failure {
     match closed {
@@ -470,6 +499,9 @@ pub(crate) fn heartbeat(text: &str) -> Result<Duration, String> {
         Err("a heartbeat interval is 100ms to 5m".to_owned())
     }
 }
+
+/// A service is near, and the warning is of no use later.
+const PROBE: Duration = Duration::from_secs(2);
 
 /// Headings of the help. The second one is for flags that every command has.
 const DISPLAY: &str = "Display";

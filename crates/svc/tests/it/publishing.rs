@@ -3,6 +3,7 @@
 mod dial;
 mod events;
 mod explain;
+mod failed;
 mod forward;
 mod https_services;
 mod inspect_tls;

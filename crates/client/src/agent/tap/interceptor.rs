@@ -28,10 +28,10 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     time::timeout,
 };
-use tokio_rustls::{LazyConfigAcceptor, TlsConnector, TlsStream};
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake, TlsConnector, TlsStream};
 use transport::{CopyResult, Stream, memory::Source, pump, service_client_config};
 
-use super::{StreamTap, TappedStream};
+use super::{StreamTap, TappedStream, show_request};
 use crate::trust::TlsError;
 
 /// Intercepts TLS between edge and service (man in the middle), so that a tap can read it.
@@ -81,8 +81,19 @@ impl TlsInterceptor {
     ) -> CopyResult {
         let (mut visitor, service) = match self.open(visitor, service, &mut *tap).await {
             Ok(opened) => opened,
-            Err(error) => {
-                tap.ended(Some(&error.to_string()));
+            Err(failed) => {
+                let error = match failed {
+                    OpenSessionsError::Edge(error) => {
+                        tap.ended(Some(&error.to_string()));
+                        error
+                    }
+                    // The edge's session is not accepted only to read the request: the edge would
+                    // repeat that.
+                    OpenSessionsError::Service(error) => {
+                        tap.unreachable(&error.to_string());
+                        error
+                    }
+                };
                 return CopyResult {
                     a_to_b: 0,
                     b_to_a: 0,
@@ -102,16 +113,50 @@ impl TlsInterceptor {
         pumped
     }
 
+    /// Accepts the session with the edge without a service behind it, only to show the tap the
+    /// request. Ends the tap with this error.
+    pub(crate) async fn show_unreachable<V: Stream>(
+        &self,
+        visitor: &mut V,
+        mut tap: Box<dyn StreamTap>,
+        error: &str,
+    ) {
+        let Ok(edge) = accept_hello(visitor).await else {
+            return tap.unreachable(error);
+        };
+        let hello = edge.client_hello();
+        let name = hello
+            .server_name()
+            .unwrap_or(PLACEHOLDER_SERVER_NAME)
+            .to_owned();
+        let offered: Vec<_> = hello
+            .alpn()
+            .into_iter()
+            .flatten()
+            .map(<[u8]>::to_vec)
+            .collect();
+        // One request is expected, which HTTP/1.1 sends without a preface.
+        let simple = offered.iter().find(|protocol| *protocol == b"http/1.1");
+        let chosen = simple.or(offered.first()).cloned();
+        let mut server = ServerConfig::clone(&self.edge_config);
+        server.alpn_protocols = chosen.into_iter().collect();
+        match timeout(HANDSHAKE_TIMEOUT, edge.into_stream(Arc::new(server))).await {
+            Ok(Ok(mut edge)) => {
+                tap.opened(&name);
+                show_request(tap, &mut edge, error).await;
+            }
+            Ok(Err(_)) | Err(_) => tap.unreachable(error),
+        }
+    }
+
     /// Opens both sessions.
     async fn open<V: Stream, S: Stream>(
         &self,
-        mut visitor: V,
+        visitor: V,
         service: S,
         tap: &mut dyn StreamTap,
-    ) -> io::Result<(LinkedTlsStream<V>, LinkedTlsStream<S>)> {
-        // Flushes the response to the stream request: the edge may wait for it before it sends.
-        visitor.flush().await?;
-        let edge = LazyConfigAcceptor::new(Acceptor::default(), visitor).await?;
+    ) -> Result<(LinkedTlsStream<V>, LinkedTlsStream<S>), OpenSessionsError> {
+        let edge = accept_hello(visitor).await?;
         let hello = edge.client_hello();
         let server_name = hello.server_name();
         let name = server_name.unwrap_or(PLACEHOLDER_SERVER_NAME).to_owned();
@@ -119,7 +164,8 @@ impl TlsInterceptor {
         client.enable_sni = server_name.is_some();
         let protocols = hello.alpn().into_iter().flatten();
         client.alpn_protocols = protocols.map(<[u8]>::to_vec).collect();
-        let service = handshake(client, &name, service).await?;
+        let service = handshake(client, &name, service).await;
+        let service = service.map_err(OpenSessionsError::Service)?;
         let mut server = ServerConfig::clone(&self.edge_config);
         let chosen = service.get_ref().1.alpn_protocol();
         server.alpn_protocols = chosen.map(<[u8]>::to_vec).into_iter().collect();
@@ -127,6 +173,27 @@ impl TlsInterceptor {
         tap.opened(&name);
         Ok(LinkedTlsStream::pair(edge.into(), service))
     }
+}
+
+/// Reason why the sessions cannot be opened.
+enum OpenSessionsError {
+    /// The session with the edge failed.
+    Edge(io::Error),
+    /// The session with the service failed.
+    Service(io::Error),
+}
+
+impl From<io::Error> for OpenSessionsError {
+    fn from(error: io::Error) -> Self {
+        Self::Edge(error)
+    }
+}
+
+/// Reads the edge's `ClientHello`.
+async fn accept_hello<V: Stream>(mut visitor: V) -> io::Result<StartHandshake<V>> {
+    // Flushes the response to the stream request: the edge may wait for it before it sends.
+    visitor.flush().await?;
+    LazyConfigAcceptor::new(Acceptor::default(), visitor).await
 }
 
 impl fmt::Debug for TlsInterceptor {

@@ -10,7 +10,9 @@ pub(crate) enum Outcome {
     Served,
     /// The edge responded; the service was not contacted.
     Refused,
-    /// The service could not be reached, or closed the connection early.
+    /// The visitor was allowed, and got no complete response of the service: no agent was online, the
+    /// service could not be reached, closed the connection early, took too long, or sent something
+    /// invalid.
     Failed,
     /// The visitor disconnected before the end.
     Abandoned,

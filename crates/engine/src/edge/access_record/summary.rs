@@ -61,6 +61,8 @@ impl CompletedVisit<'_> {
     pub(in crate::edge) fn outcome(&self) -> &'static str {
         if self.denial().is_some() {
             "denied"
+        } else if self.outcome == Outcome::Failed && !self.is_revoked {
+            "failed"
         } else if self.time_to_stream.is_some() {
             "connected"
         } else {
@@ -352,6 +354,13 @@ mod tests {
             reason: Some("the service broke off"),
             ..visit()
         };
+        assert_eq!(broken.outcome(), "failed");
+        let revoked = CompletedVisit {
+            is_revoked: true,
+            outcome: Outcome::Failed,
+            ..visit()
+        };
+        assert_eq!(revoked.outcome(), "connected");
         let explanation = &broken.summary()["response"]["explanation"];
         assert_eq!(explanation["reason"], "the service broke off");
     }

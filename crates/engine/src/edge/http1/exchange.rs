@@ -61,7 +61,7 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
                 request.admitted.head = whole;
                 request.body = http1::BodyLength::Empty;
                 if !request.fail_over(&visitor.worker) {
-                    request.record.set_failure(reason);
+                    request.record.set_unreachable(reason);
                     return refuse(visitor, request, &Problem::upstream_unreachable()).await;
                 }
             }
@@ -246,7 +246,7 @@ impl<'v> Exchange<'v> {
             if let Some(whole) = self.upload.into_complete_message() {
                 return ExchangeOutcome::NotForwarded(whole, refusal);
             }
-            self.request.record.set_failure(refusal);
+            self.request.record.set_unreachable(refusal);
             return ExchangeOutcome::Refused(Problem::upstream_unreachable());
         }
         if silent

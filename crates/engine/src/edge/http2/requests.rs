@@ -129,7 +129,10 @@ pub(in crate::edge) async fn run(
                         continue;
                     }
                 }
-                record.set_failure(refused.unwrap_or(reason));
+                match refused {
+                    Some(refusal) => record.set_unreachable(refusal),
+                    None => record.set_failure(reason),
+                }
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
             Some(Err(ResponseError::Invalid(reason))) => {
@@ -271,7 +274,10 @@ pub(in crate::edge) async fn upgrade(
         upstream.io.flush().await
     };
     if !matches!(timeout_at(deadline, asking).await, Ok(Ok(()))) {
-        record.set_failure("the service does not take the request");
+        match upstream.io.refusal() {
+            Some(refusal) => record.set_unreachable(refusal.text().to_owned()),
+            None => record.set_failure("the service does not take the request"),
+        }
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
     let mut reader = ResponseReader::new(false, forward.upgrade.clone());
@@ -279,6 +285,10 @@ pub(in crate::edge) async fn upgrade(
     let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(no_answer)) => {
+            if let Some(refusal) = upstream.io.refusal() {
+                record.set_unreachable(refusal.text().to_owned());
+                return refuse(&forward, record, &Problem::upstream_unreachable());
+            }
             record.set_failure(match no_answer {
                 ResponseError::Invalid(reason) => reason,
                 ResponseError::NoResponse(_) | ResponseError::VisitorGone => {

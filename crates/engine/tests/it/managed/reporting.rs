@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use api::link::{Record, StreamRecord, UsageRecord};
-use client::Properties;
+use client::{Properties, Target};
 use engine::clock::ManualClock;
 use jiff::Timestamp;
 use serde_json::json;
-use testing::{FakePlatform, H2Visitor, RawVisitor, TestEngine, Upstream, within};
+use testing::{
+    ClosedPort, FakePlatform, H2Visitor, RawVisitor, ScriptedUpstream, TestEngine, TestTunnel,
+    Upstream, within,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::{A, TwoProjects, publish, visit};
@@ -163,6 +166,54 @@ async fn usage_is_reported_during_a_long_stream_and_adds_up() {
     assert_eq!(sum(|usage| usage.failed_streams), 0);
     assert_eq!(sum(|usage| usage.upstream_bytes), 200_000);
     assert_eq!(sum(|usage| usage.downstream_bytes), 200_000);
+}
+
+/// The request log, the usage and the metrics count the same visits as failed.
+#[tokio::test]
+async fn a_service_that_is_not_reached_is_a_failed_visit_everywhere() {
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
+    let engine = TestEngine::managed(&platform).await;
+    let closed = ClosedPort::new();
+    let agent = engine.agent_at(A, &ann).await;
+    let target: Target = closed.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
+    assert_eq!(visit(&engine, &tunnel, "/a").await.status, 502);
+    let host = tunnel.hostname().to_owned();
+    // A service that accepts and closes was reached, and has failed as well.
+    let breaking = ScriptedUpstream::closes_unanswered().await;
+    let agent = engine.agent_at(A, &ann).await;
+    let target: Target = breaking.addr().to_string().parse().unwrap();
+    let broken = TestTunnel::open(agent, Properties::http(), target).await;
+    assert_eq!(visit(&engine, &broken, "/b").await.status, 502);
+    // The tunnel is offline.
+    tunnel.agent().close(std::time::Duration::ZERO).await;
+    let mut visitor = engine.visitor().http1(&host).await;
+    visitor.request("GET", "/c", &host, "").await;
+    assert_eq!(visitor.answer().await.status, 503);
+    engine.stop().await;
+
+    let streams = platform.records();
+    let mut streams: Vec<_> = streams.iter().filter_map(stream).collect();
+    let path = |stream: &StreamRecord| {
+        let path = &stream.summary["request"]["http"]["request"]["path"];
+        path.as_str().unwrap().to_owned()
+    };
+    streams.sort_by_key(path);
+    let seen: Vec<_> = streams
+        .iter()
+        .map(|stream| (path(stream), stream.outcome.as_str()))
+        .collect();
+    let failed = |path: &str| (path.to_owned(), "failed");
+    assert_eq!(seen, [failed("/a"), failed("/b"), failed("/c")]);
+    let routing = |index: usize| &streams[index].summary["routing"]["outcome"];
+    assert_eq!(
+        (routing(0), routing(1), routing(2)),
+        (&json!("not_routed"), &json!("routed"), &json!("not_routed"))
+    );
+    let all = usage(&platform);
+    let sum = |count: fn(&UsageRecord) -> u64| all.iter().map(count).sum::<u64>();
+    assert_eq!(sum(|usage| usage.streams), 3);
+    assert_eq!(sum(|usage| usage.failed_streams), 3);
 }
 
 /// Bytes that the library sends in its own task are metered as well.

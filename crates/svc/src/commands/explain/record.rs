@@ -189,9 +189,13 @@ impl Record {
         let outcome = match (
             text("/firewall/decision").as_deref(),
             text("/response/outcome").as_deref(),
+            text("/response/termination/by").as_deref(),
+            text("/response/termination/reason").as_deref(),
         ) {
-            (Some("denied"), _) => "denied",
-            (_, Some("connected")) => "connected",
+            (Some("denied"), ..) => "denied",
+            // The stream was open, but the service did not respond completely.
+            (_, Some("connected"), Some("upstream"), Some("error" | "timeout")) => "failed",
+            (_, Some("connected"), ..) => "connected",
             _ => "failed",
         };
         let (rule, problem) = (explained("rule"), explained("problem"));
@@ -298,6 +302,22 @@ mod tests {
             "response": {"outcome": "failed"},
         }));
         assert!(broken.next_step.unwrap().contains("svc forward"));
+    }
+
+    #[test]
+    fn a_service_that_broke_off_has_failed() {
+        let ended = |by: &str, reason: &str| {
+            let record = read(&json!({
+                "firewall": {"decision": "allowed"},
+                "response": {"outcome": "connected",
+                    "termination": {"by": by, "reason": reason}},
+            }));
+            record.outcome
+        };
+        assert_eq!(ended("upstream", "error"), "failed");
+        assert_eq!(ended("upstream", "timeout"), "failed");
+        assert_eq!(ended("unknown", "closed"), "connected");
+        assert_eq!(ended("server", "closed"), "connected");
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub(crate) struct Feeds {
 pub(crate) struct PanelEnd {
     /// Number of visits.
     pub(crate) total: u64,
+    /// Number of visits that failed.
+    pub(crate) failed: u64,
     /// Error that ended the panel early.
     pub(crate) failure: Option<io::Error>,
 }
@@ -103,6 +105,7 @@ impl Panel {
                 });
                 let shown = shown.unwrap_or_else(|error| PanelEnd {
                     total: 0,
+                    failed: 0,
                     failure: Some(error),
                 });
                 // If the receiver is gone, it has already restored the terminal.
@@ -122,6 +125,7 @@ impl Panel {
         let shown = (&mut self.end_receiver).await;
         shown.unwrap_or_else(|_panicked| PanelEnd {
             total: 0,
+            failed: 0,
             failure: Some(io::Error::other("the panel failed")),
         })
     }
@@ -211,6 +215,7 @@ impl PanelThread {
         let result = self.show(&end).await;
         PanelEnd {
             total: self.model.total,
+            failed: self.model.failed,
             failure: result.err(),
         }
     }

@@ -19,6 +19,8 @@ pub(crate) struct Model {
     /// Current message to the user.
     pub(crate) notice: Option<Notice>,
     pub(crate) total: u64,
+    /// Number of rows that ended with an error.
+    pub(crate) failed: u64,
     /// Number of updates that were dropped.
     pub(crate) missed: u64,
     pub(crate) view: View,
@@ -160,6 +162,7 @@ impl Model {
             latency: None,
             notice: None,
             total: 0,
+            failed: 0,
             missed: 0,
             view: View::default(),
             rates: Rates::new(now),
@@ -182,6 +185,7 @@ impl Model {
             Some(took) if is_new || was_open => {
                 self.open.remove(&row.key);
                 self.times.add(took);
+                self.failed += u64::from(row.failed);
             }
             Some(_) => {}
             None if self.open.len() < MAX_OPEN => {

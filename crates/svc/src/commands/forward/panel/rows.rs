@@ -17,6 +17,8 @@ pub(super) fn request(model: &mut Model, summary: &Summary, now: Instant) {
     let since = Timestamp::now().duration_since(summary.began);
     let since = Duration::try_from(since).unwrap_or_default();
     let path = match &summary.error {
+        // The request was not received before its service failed.
+        Some(error) if summary.path.is_empty() => format!("({error})").into(),
         Some(error) => format!("{} ({error})", summary.path).into(),
         None => Arc::clone(&summary.path),
     };

@@ -163,14 +163,18 @@ fn counters(model: &Model, now: Instant) -> Vec<String> {
     let (one, five) = model.rates(now);
     let (p50, p90) = model.times();
     let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), format_duration);
-    vec![
+    let failed = (model.failed > 0).then(|| format!("{} failed", model.failed));
+    let counts = [
         format!("{} total", model.total),
         format!("{} open", model.open()),
+    ];
+    let times = [
         format!("{one:.2}/s in 1 min"),
         format!("{five:.2}/s in 5 min"),
         format!("p50 {}", time(p50)),
         format!("p90 {}", time(p90)),
-    ]
+    ];
+    counts.into_iter().chain(failed).chain(times).collect()
 }
 
 /// The list with its title line.
