@@ -152,7 +152,15 @@ impl Agent {
 
     /// Requests a tunnel and returns immediately. [`Tunnel::online`] waits for the response.
     pub fn open(&self, properties: Properties) -> Tunnel {
-        let (entry, streams) = self.owner.add(properties, None);
+        let (entry, streams) = self.owner.add(properties, None, None);
+        Tunnel::new(Arc::clone(&self.owner), entry, streams)
+    }
+
+    /// The same, preferably with this host name. If the engine refuses the name, because another
+    /// identity has it for example, it chooses another one. `properties` must not contain a host
+    /// name, which would be required.
+    pub fn open_at(&self, properties: Properties, hostname: impl Into<String>) -> Tunnel {
+        let (entry, streams) = self.owner.add(properties, None, Some(hostname.into()));
         Tunnel::new(Arc::clone(&self.owner), entry, streams)
     }
 
@@ -163,7 +171,7 @@ impl Agent {
         properties: Properties,
         renew: impl Fn(&mut Properties) + Send + Sync + 'static,
     ) -> Tunnel {
-        let (entry, streams) = self.owner.add(properties, Some(Arc::new(renew)));
+        let (entry, streams) = self.owner.add(properties, Some(Arc::new(renew)), None);
         Tunnel::new(Arc::clone(&self.owner), entry, streams)
     }
 

@@ -171,13 +171,14 @@ impl AgentState {
         &self,
         wanted: Properties,
         renew: Option<RefreshProperties>,
+        preferred_hostname: Option<String>,
     ) -> (Arc<Entry>, VisitorQueue) {
         let (sender, streams) = mpsc::channel(MAX_WAITING);
         let entry = Arc::new(Entry {
             id: self.next_id.fetch_add(1, Ordering::Relaxed),
             requested: wanted,
             renew,
-            assigned_hostname: Mutex::default(),
+            assigned_hostname: Mutex::new(preferred_hostname),
             status: watch::Sender::new(Status::Connecting),
             handler: Mutex::new(Handler::Queue(sender)),
             closing: AtomicBool::new(false),

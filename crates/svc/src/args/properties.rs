@@ -4,9 +4,11 @@ use std::fmt;
 
 use clap::{ArgAction, ArgGroup, Args};
 use client::{
-    Destination, HostHeader, Properties, ServiceName, Target,
+    Destination, HostHeader, Properties, ServiceName, Status, Target,
     properties::{HttpVersion, Protocol, TunnelKind},
 };
+
+use types::tunnel::Hostname;
 
 use crate::failure::Failure;
 
@@ -121,11 +123,11 @@ pub(crate) struct TunnelFlags {
     #[arg(long, value_name = "PROTOCOL", hide_short_help = true)]
     pub(crate) protocol: Option<String>,
 
-    /// Name in lists and for `svc dial`; --hostname sets the public name
+    /// Name in lists, for `svc dial`, and in the public address
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// Public host name
+    /// Public host name. Default: the --name, if it is free
     #[arg(long, value_name = "HOSTNAME")]
     pub(crate) hostname: Option<String>,
 
@@ -280,6 +282,71 @@ pub(crate) fn apply_defaults(
     Ok(wanted)
 }
 
+/// The host name that a tunnel asks for without `--hostname`: its name, so that its address stays
+/// the same. `None` if it has no host name, or if its name cannot be one.
+pub(crate) fn preferred_hostname(requested: &Properties) -> Option<String> {
+    let has_hostname =
+        requested.publish != Some(false) && requested.protocol != Some(Protocol::Tcp);
+    let name = requested.name.as_ref()?;
+    let is_label = !name.contains('.') && name.parse::<Hostname>().is_ok();
+    (has_hostname && requested.hostname.is_none() && is_label).then(|| name.to_ascii_lowercase())
+}
+
+/// True if an engine has granted the preferred host name: below its own name, and in a project with
+/// the project's endpoint.
+fn is_granted(preferred: &str, hostname: &str) -> bool {
+    let label = hostname.split('.').next().unwrap_or_default();
+    match label.strip_prefix(preferred) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix('-').is_some_and(|endpoint| {
+            endpoint.len() == ENDPOINT_DIGITS && endpoint.bytes().all(|b| b.is_ascii_hexdigit())
+        }),
+        None => false,
+    }
+}
+
+/// Reports a tunnel that did not get its preferred host name, once per name that it gets instead.
+#[derive(Debug, Default)]
+pub(crate) struct AddressNotice {
+    preferred: Option<String>,
+    reported: Option<String>,
+}
+
+impl AddressNotice {
+    /// For a tunnel that asks for this host name.
+    pub(crate) fn new(preferred: Option<String>) -> Self {
+        Self {
+            preferred,
+            reported: None,
+        }
+    }
+
+    /// Returns the notice to print.
+    pub(crate) fn text(&mut self, status: &Status) -> Option<String> {
+        let Status::Online(online) = status else {
+            return None;
+        };
+        let preferred = self.preferred.as_deref()?;
+        let hostname = online.properties.hostname.as_deref()?;
+        if is_granted(preferred, hostname) || self.reported.as_deref() == Some(hostname) {
+            return None;
+        }
+        self.reported = Some(hostname.to_owned());
+        Some(not_granted(preferred, hostname))
+    }
+}
+
+/// The notice for a tunnel that did not get its preferred host name.
+fn not_granted(preferred: &str, hostname: &str) -> String {
+    format!(
+        "the address `{preferred}` is not available, for example because another user has it: this \
+         tunnel has {hostname} instead; choose another --name, or set --hostname"
+    )
+}
+
+/// Digits of a project's endpoint in host names.
+const ENDPOINT_DIGITS: usize = 8;
+
 /// TLS to the service was disabled for an `https://` target.
 #[derive(Debug)]
 pub(crate) struct TlsConflictError;
@@ -369,6 +436,32 @@ mod tests {
         ] {
             assert_eq!(properties_of(line), properties, "{line}");
         }
+    }
+
+    #[test]
+    fn the_name_is_the_preferred_host_name() {
+        let preferred = |line: &str| {
+            let args = std::iter::once("svc").chain(line.split(' '));
+            let flags = Flags::try_parse_from(args).unwrap();
+            preferred_hostname(&flags.tunnel.properties(&flags.target).unwrap())
+        };
+        assert_eq!(preferred("3000 --name Web").as_deref(), Some("web"));
+        assert_eq!(preferred("3000 --name web --tls").as_deref(), Some("web"));
+        for without in [
+            "3000",
+            "3000 --name web --hostname shop",
+            "3000 --name web --tcp",
+            "3000 --name web --bytestream",
+            "3000 --name web --no-publish",
+            "3000 --name a_b",
+            "3000 --name a.b",
+        ] {
+            assert_eq!(preferred(without), None, "{without}");
+        }
+        assert!(is_granted("web", "web.t.engine.example"));
+        assert!(is_granted("web", "web-0a1b2c3d.t.engine.example"));
+        assert!(!is_granted("web", "web-shop.t.engine.example"));
+        assert!(!is_granted("web", "quick-fox-0a1b2c3d.t.engine.example"));
     }
 
     #[test]

@@ -42,7 +42,7 @@ use self::{
     source::Source,
 };
 use crate::args::properties::{
-    SERVICE, TunnelFlags, apply_service_names, pair, unsupported_for_rewrite,
+    AddressNotice, SERVICE, TunnelFlags, apply_service_names, pair, preferred_hostname, unsupported_for_rewrite,
 };
 use crate::args::time;
 use crate::connection::Connection;
@@ -173,9 +173,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     });
     let mut is_probed = false;
     let agent = Agent::start(config)?;
-    let mut tunnel = agent.open(properties);
+    let preferred = preferred_hostname(&properties);
+    let mut tunnel = match &preferred {
+        Some(hostname) => agent.open_at(properties, hostname),
+        None => agent.open(properties),
+    };
     let mut status = tunnel.status();
     let mut report = Report::new(args.output, named.clone(), engine.clone());
+    let mut address = AddressNotice::new(preferred);
     report.set_inspector(inspection.url());
     let streams = Streams::default();
     let (observer, mut stream_events) = streams.observe();
@@ -227,6 +232,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                 let is_stopping = shutdown.drain().is_cancelled();
                 health.set_ready(matches!(now, Status::Online(_)) && !is_stopping);
                 inspection.status(&now);
+                if let Some(notice) = address.text(&now) {
+                    output::message(&notice);
+                }
                 if interactive.is_plain() {
                     report.status(&now)?;
                 }

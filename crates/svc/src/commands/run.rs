@@ -243,7 +243,11 @@ impl RunLoop {
                 }
                 self.update_health();
                 let port = self.agents.engine_port(&key);
-                self.reporter.status(&key, &status, &target, port)
+                self.reporter.status(&key, &status, &target, port)?;
+                if let Some(notice) = self.agents.address_notice(&key, &status) {
+                    output::message(&format!("{key}: {notice}"));
+                }
+                Ok(())
             }
             TunnelReport::Stream { key, stream } => self.reporter.stream(&key, &stream),
             TunnelReport::Refused { engine, refusal } => {

@@ -1,5 +1,6 @@
 //! Tunnels of one command: publish, dial, watch and explain.
 
+mod address;
 mod dial;
 mod events;
 mod explain;

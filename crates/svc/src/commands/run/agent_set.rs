@@ -18,6 +18,7 @@ use super::{
     plan::DesiredTunnel,
     tunnel::{AgentRef, TunnelCommand, TunnelReport, run_tunnel},
 };
+use crate::args::properties::{AddressNotice, preferred_hostname};
 use crate::failure::Failure;
 
 /// All running agents. The owner applies the desired state and receives their reports.
@@ -28,11 +29,18 @@ pub(super) struct AgentSet {
     agents: BTreeMap<EngineName, AgentHandle>,
     tunnels: BTreeMap<String, TunnelTask>,
     /// Host names that engines assigned, by tunnel key. Includes tunnels that are currently absent.
-    addresses: BTreeMap<String, String>,
+    addresses: BTreeMap<String, AssignedAddress>,
     /// Closed agents whose streams still finish.
     leaving: JoinSet<()>,
     tasks: JoinSet<()>,
     numbers: u64,
+}
+
+/// A host name that an engine assigned to a tunnel.
+struct AssignedAddress {
+    /// Name of the tunnel at that time. Under another name it asks for another address.
+    name: Option<String>,
+    hostname: String,
 }
 
 /// Name of an additional engine, or `None` for the top-level one.
@@ -49,6 +57,7 @@ struct AgentHandle {
 struct TunnelTask {
     command_sender: watch::Sender<TunnelCommand>,
     state: State,
+    address_notice: AddressNotice,
 }
 
 /// State of a tunnel as counted for the status.
@@ -126,8 +135,15 @@ impl AgentSet {
             self.tunnels.remove(&key);
             applied.removed.push(key);
         }
+        // Host names that tunnels require. Another tunnel must not get one because of its name.
+        let required: BTreeSet<_> = wanted
+            .values()
+            .filter_map(|wanted| Some((&wanted.engine, wanted.properties.hostname.as_deref()?)))
+            .collect();
         for (key, wanted) in wanted {
-            match self.update_tunnel(key, wanted, retry_rejected) {
+            let preferred = preferred_hostname(&wanted.properties)
+                .filter(|hostname| !required.contains(&(&wanted.engine, hostname.as_str())));
+            match self.update_tunnel(key, wanted, preferred, retry_rejected) {
                 Some(Change::Added) => applied.added.push(key.clone()),
                 Some(Change::Changed) => applied.changed.push(key.clone()),
                 None => applied.unchanged += 1,
@@ -198,6 +214,7 @@ impl AgentSet {
         &mut self,
         key: &str,
         wanted: &DesiredTunnel,
+        preferred: Option<String>,
         retry_rejected: bool,
     ) -> Option<Change> {
         let handle = self.agents.get(&wanted.engine)?;
@@ -205,8 +222,11 @@ impl AgentSet {
         let address = self
             .addresses
             .get(key)
-            .filter(|_| engine_assigns_hostname(wanted))
-            .cloned();
+            .filter(|assigned| assigned.name == wanted.properties.name)
+            .map(|assigned| assigned.hostname.clone())
+            .or_else(|| preferred.clone())
+            .filter(|_| engine_assigns_hostname(wanted));
+        let address_notice = AddressNotice::new(preferred);
         let Some(tunnel_task) = self.tunnels.get_mut(key) else {
             let (order, orders) = watch::channel(TunnelCommand {
                 agent_ref: on,
@@ -222,6 +242,7 @@ impl AgentSet {
                 TunnelTask {
                     command_sender: order,
                     state,
+                    address_notice,
                 },
             );
             return Some(Change::Added);
@@ -234,6 +255,7 @@ impl AgentSet {
         if !is_new && !retry {
             return None;
         }
+        tunnel_task.address_notice = address_notice;
         tunnel_task.command_sender.send_modify(|order| {
             order.agent_ref = on;
             order.wanted = wanted.clone();
@@ -281,7 +303,11 @@ impl AgentSet {
                         let tunnels = &self.tunnels;
                         self.addresses.retain(|key, _| tunnels.contains_key(key));
                     }
-                    self.addresses.insert(key.to_owned(), hostname.clone());
+                    let assigned = AssignedAddress {
+                        name: requested.properties.name.clone(),
+                        hostname: hostname.clone(),
+                    };
+                    self.addresses.insert(key.to_owned(), assigned);
                 }
             }
             Status::Disconnected { .. } if tunnel_task.state == State::Pending => {}
@@ -289,6 +315,11 @@ impl AgentSet {
             Status::Closed(_) => tunnel_task.state = State::Rejected,
         }
         true
+    }
+
+    /// The notice for a tunnel that did not get the address that its name asks for.
+    pub(super) fn address_notice(&mut self, key: &str, status: &Status) -> Option<String> {
+        self.tunnels.get_mut(key)?.address_notice.text(status)
     }
 
     /// Port of a tunnel's engine.

@@ -112,7 +112,8 @@ pub(super) struct TunnelSection {
     #[serde(rename = "type")]
     #[schemars(extend("enum" = TunnelType::ALL), example = &"bytestream")]
     pub(super) kind: Option<String>,
-    /// The public host name: a label under the engine's domain, or a full name.
+    /// The public host name: a label under the engine's domain, or a full name. Default: the
+    /// tunnel's name, or a generated one if another identity has that.
     #[schemars(example = &"web")]
     pub(super) hostname: Option<String>,
     /// The public port of a tcp tunnel.

@@ -48,8 +48,8 @@ pub(super) struct TunnelCommand {
     pub(super) agent_ref: AgentRef,
     /// The tunnel.
     pub(super) wanted: DesiredTunnel,
-    /// The previous host name, which is requested again so that visitors still find the service
-    /// there.
+    /// The host name that is asked for, so that visitors still find the service there: the previous
+    /// one, or the tunnel's name.
     pub(super) address: Option<String>,
     /// A new number triggers a new attempt, even if nothing else changed.
     pub(super) attempt: u64,
@@ -98,10 +98,6 @@ pub(super) async fn run_tunnel(
                 }
                 order = *new;
             }
-            AfterTunnel::WithoutAddress => {
-                order.address = None;
-                tunnel = order.open();
-            }
             AfterTunnel::Later => {
                 let wait = sleep(backoff.next_wait(random()));
                 tokio::select! {
@@ -126,8 +122,6 @@ enum AfterTunnel {
     Removed,
     /// A new command arrived.
     Ordered(Box<TunnelCommand>),
-    /// The previous address is not available.
-    WithoutAddress,
     /// The engine closed it without a reason.
     Later,
 }
@@ -160,9 +154,6 @@ async fn keep_open(
                 let now = status.borrow_and_update().clone();
                 let next = match &now {
                     Status::Closed(CloseReason::ByEngine) => Some(AfterTunnel::Later),
-                    Status::Closed(CloseReason::Refused(_)) if order.address.is_some() => {
-                        return AfterTunnel::WithoutAddress;
-                    }
                     _ => None,
                 };
                 over = matches!(now, Status::Closed(_));
@@ -180,11 +171,11 @@ async fn keep_open(
 
 impl TunnelCommand {
     fn open(&self) -> Tunnel {
-        let mut properties = self.wanted.properties.clone();
-        if properties.hostname.is_none() {
-            properties.hostname.clone_from(&self.address);
+        let (agent, properties) = (&self.agent_ref.agent, self.wanted.properties.clone());
+        match &self.address {
+            Some(address) if properties.hostname.is_none() => agent.open_at(properties, address),
+            _ => agent.open(properties),
         }
-        self.agent_ref.agent.open(properties)
     }
 
     /// True if a tunnel that was opened for `other` can also serve this command.
