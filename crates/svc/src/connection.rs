@@ -8,6 +8,7 @@ use clap::{
 };
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
 use client::{Config, HostPort, Proxies, Token, Trust};
+use client::{Config, HostPort, Token, Tokens, Trust};
 
 use crate::{
     context::{self, Context},
@@ -57,8 +58,14 @@ pub(crate) struct Connection {
 impl Connection {
     /// The configuration for an agent or an API client.
     pub(crate) fn resolve(&self) -> Result<Config, Failure> {
+        self.resolve_with(None)
+    }
+
+    /// The configuration for an agent that uses these tokens, if there are any, instead of the token
+    /// of flags, environment and context.
+    pub(crate) fn resolve_with(&self, tokens: Option<Tokens>) -> Result<Config, Failure> {
         let context = self.read_context()?;
-        self.merge(context)
+        self.merge(context, tokens)
     }
 
     /// The token that commands use. Does not need an engine.
@@ -96,7 +103,7 @@ impl Connection {
         non_empty_path(self.ca_file.as_ref())
     }
 
-    fn merge(&self, context: Option<Context>) -> Result<Config, Failure> {
+    fn merge(&self, context: Option<Context>, tokens: Option<Tokens>) -> Result<Config, Failure> {
         // An empty variable counts as unset.
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         let kept_engine = context.as_ref().and_then(|context| context.engine.clone());
@@ -121,16 +128,17 @@ impl Connection {
             .map(|context| (context.token, context.ca_file))
             .unzip();
         let kept_token = kept_token.filter(|kept| !kept.is_none());
-        let token = match (given(&self.token), kept_token) {
-            (Some(token), _) => Token::new(&token),
-            (None, Some(kept)) => kept.token()?,
-            (None, None) => {
+        let tokens = match (tokens, given(&self.token), kept_token) {
+            (Some(tokens), ..) => tokens,
+            (None, Some(token), _) => Token::new(&token).into(),
+            (None, None, Some(kept)) => kept.token()?.into(),
+            (None, None, None) => {
                 return Err(Failure::usage("no token is given")
                     .named("no_token")
                     .hint("give --token (or SVC_TOKEN), or sign in with `svc login`"));
             }
         };
-        let mut config = Config::new(engine, token);
+        let mut config = Config::new(engine, tokens);
         config.proxies = self.proxies()?;
         if let Some(path) = self.ca_file().cloned().or(kept_ca.flatten()) {
             config.trust = Trust::CaFile(path);
@@ -213,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_context_provides_missing_values() {
-        let config = Connection::default().merge(Some(context())).unwrap();
+        let config = Connection::default().merge(Some(context()), None).unwrap();
         assert_eq!(config.engine.to_string(), "engine.localhost:8443");
         assert_eq!(config.tokens.fixed().unwrap().expose(), "kept.kept.kept");
         assert!(matches!(config.trust, Trust::CaFile(_)));
@@ -227,7 +235,7 @@ mod tests {
         };
         assert_eq!(
             given
-                .merge(Some(context()))
+                .merge(Some(context()), None)
                 .unwrap()
                 .tokens
                 .fixed()
@@ -243,19 +251,21 @@ mod tests {
             engine: Some("engine.example:443".to_owned()),
             ..Connection::default()
         };
-        let failure = elsewhere.merge(Some(context())).unwrap_err();
+        let failure = elsewhere.merge(Some(context()), None).unwrap_err();
         assert!(failure.to_string().contains("no token"), "{failure}");
     }
 
     #[test]
     fn a_missing_engine_is_reported_with_a_next_step() {
-        let failure = Connection::default().merge(None).unwrap_err();
+        let failure = Connection::default().merge(None, None).unwrap_err();
         assert!(failure.to_string().contains("svc up"), "{failure}");
         let signed_in = Context {
             engine: None,
             ..context()
         };
-        let failure = Connection::default().merge(Some(signed_in)).unwrap_err();
+        let failure = Connection::default()
+            .merge(Some(signed_in), None)
+            .unwrap_err();
         assert!(failure.to_string().contains("project use"), "{failure}");
     }
 }

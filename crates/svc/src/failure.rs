@@ -105,6 +105,15 @@ impl Failure {
         }
     }
 
+    /// Replaces the cause by a more specific one.
+    #[must_use]
+    pub(crate) fn with_message(self, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            ..self
+        }
+    }
+
     /// The cause, without the next step.
     pub(crate) fn message(&self) -> &str {
         &self.message

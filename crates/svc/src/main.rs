@@ -10,6 +10,7 @@
 
 mod args;
 mod cli;
+mod client_key;
 mod commands;
 mod connection;
 mod context;
@@ -23,6 +24,7 @@ mod process;
 mod prompt;
 mod proxy;
 mod terminals;
+mod token_refusal;
 
 use std::process::ExitCode;
 

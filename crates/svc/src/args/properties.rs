@@ -7,7 +7,6 @@ use client::{
     Destination, HostHeader, Properties, ServiceName, Status, Target,
     properties::{HttpVersion, Protocol, TunnelKind},
 };
-
 use types::tunnel::Hostname;
 
 use crate::failure::Failure;

@@ -11,6 +11,7 @@ use crate::engine_client::watch::ListKind;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::Format;
+use crate::token_refusal;
 
 /// The flags of `svc clients`.
 #[derive(Debug, Parser)]
@@ -40,7 +41,8 @@ pub(crate) struct Args {
 
 /// Lists the clients.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let api = Api::new(&args.connection.resolve()?)?;
+    let config = args.connection.resolve()?;
+    let api = Api::new(&config)?;
     let filters = filters::collect(&args.filters);
     if args.watch {
         return watch::watch(api, &KIND, filters, args.output).await;
@@ -48,7 +50,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let query = ListQuery::new()
         .with_filters(filters)
         .with_limit(args.limit);
-    let clients = api.clients(&query).await?;
+    let clients = match api.clients(&query).await {
+        Ok(clients) => clients,
+        Err(error) => return Err(token_refusal::explain(error.into(), &config).await),
+    };
     match args.output {
         Format::Json => output::json(&clients),
         Format::Text => output::table(KIND.heading, &clients.iter().map(row).collect::<Vec<_>>()),

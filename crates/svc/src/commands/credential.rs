@@ -285,7 +285,8 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
         && args.output == Format::Text
     {
         output::message(&format!(
-            "create its tokens with `svc token mint --type app --client {} --key-file {}`",
+            "create its tokens with `svc token mint --type app --client {0} --key-file {1}`; `svc \
+             forward`, `svc run` and `svc dial` take `--client {0} --key-file {1}` and renew them",
             issued.credential.id,
             path.display()
         ));

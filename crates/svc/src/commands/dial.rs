@@ -9,10 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::local::LocalAddress;
 use crate::args::suggest;
+use crate::client_key::ClientKey;
 use crate::connection::Connection;
 use crate::failure::Failure;
 use crate::output::Format;
 use crate::process::lifecycle::LifecycleFlags;
+use crate::token_refusal;
 
 /// The flags of `svc dial`.
 #[derive(Debug, Parser)]
@@ -35,7 +37,7 @@ pub(crate) struct Args {
     output: Format,
 
     #[command(flatten)]
-    lifecycle: LifecycleFlags,
+    key: ClientKey, lifecycle: LifecycleFlags,
 
     #[command(flatten)]
     connection: Connection,
@@ -51,7 +53,7 @@ struct DialTarget {
 /// Dials the tunnels and connects them to the local side.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let places = dial_mode(args.tunnels, args.listen)?;
-    let config = args.connection.resolve()?;
+    let config = args.connection.resolve_with(args.key.tokens()?)?;
     match places {
         DialMode::Standard(tunnel) => standard_streams(&config, &tunnel).await,
         DialMode::Local(served) => serve::serve(served, config, args.output, &args.lifecycle).await,
@@ -150,7 +152,7 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
         .is_some_and(|refusal| refusal.kind == client::RefusalKind::NotFound);
     let failure = Failure::from(error);
     if !is_unknown {
-        return failure;
+        return token_refusal::explain(failure, config).await;
     }
     let names = names(config).await.unwrap_or_default();
     match suggest::nearest(tunnel, names.iter().map(String::as_str)) {

@@ -45,11 +45,14 @@ use crate::args::properties::{
     AddressNotice, SERVICE, TunnelFlags, apply_service_names, pair, preferred_hostname, unsupported_for_rewrite,
 };
 use crate::args::time;
+use crate::client_key::ClientKey;
 use crate::connection::Connection;
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::output::Format;
 use crate::process::{descriptors, lifecycle::LifecycleFlags};
+use crate::process::{descriptors, signals};
+use crate::token_refusal;
 
 /// The flags of `svc forward`.
 #[derive(Debug, Parser)]
@@ -131,7 +134,7 @@ pub(crate) struct Args {
     output: Format,
 
     #[command(flatten)]
-    lifecycle: LifecycleFlags,
+    key: ClientKey, lifecycle: LifecycleFlags,
 
     #[command(flatten)]
     connection: Connection,
@@ -151,7 +154,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let destination = args.destination(target.clone(), &mut properties)?;
     let takes_host =
         unsupported_for_rewrite(&properties).is_none() && args.inspect != Some(Inspect::Off);
-    let mut config = args.connection.resolve()?;
+    let mut config = args.connection.resolve_with(args.key.tokens()?)?;
     config.labels = args.client_labels.iter().cloned().collect();
     config.heartbeat = args.heartbeat;
     config.runtimes = workers.handles().to_vec();
@@ -172,7 +175,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         }
     });
     let mut is_probed = false;
-    let agent = Agent::start(config)?;
+    let agent = Agent::start(config.clone())?;
     let preferred = preferred_hostname(&properties);
     let mut tunnel = match &preferred {
         Some(hostname) => agent.open_at(properties, hostname),
@@ -262,7 +265,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                             agent.close(Duration::ZERO).await;
                         }
                     }
-                    return Err(closed_failure(&closed));
+                    return Err(token_refusal::explain(closed_failure(&closed), &config).await);
                 }
             }
         }

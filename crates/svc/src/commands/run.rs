@@ -22,7 +22,7 @@ use std::{
 };
 
 use clap::Parser;
-use client::{CloseReason, Config};
+use client::{CloseReason, Config, Tokens};
 use daemon::{
     config::ConfigError,
     shutdown::Shutdown,
@@ -45,6 +45,7 @@ use self::{
     report::Report,
     tunnel::TunnelReport,
 };
+use crate::client_key::ClientKey;
 use crate::connection::{Connection, non_empty_path, path};
 use crate::failure::Failure;
 use crate::output;
@@ -99,14 +100,22 @@ pub(crate) struct Args {
     lifecycle: LifecycleFlags,
 
     #[command(flatten)]
+    key: ClientKey,
+
+    /// The tokens of `key`. All configurations share them, so that an agent can stay.
+    #[arg(skip)]
+    key_tokens: Option<Tokens>,
+
+    #[command(flatten)]
     connection: Connection,
 }
 
 /// Runs tunnels until a signal, or until no engine accepts the token.
-pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(mut args: Args) -> Result<(), Failure> {
     if args.schema {
         return output::line(&format!("{:#}", schema()));
     }
+    args.key_tokens = args.key.tokens()?;
     let file = args.find_file()?;
     if args.check {
         return check(&args, file.as_deref());
@@ -206,7 +215,7 @@ impl RunLoop {
                 Some(tunnel_report) = reports.recv() => {
                     self.handle_report(tunnel_report)?;
                     if let Some(refusal) = self.agents.refused() {
-                        outcome = Err((&refusal).into());
+                        outcome = Err(self.agents.explain(&refusal).await);
                         break;
                     }
                 }

@@ -90,7 +90,7 @@ pub(crate) struct MintArgs {
     #[arg(long = "type", value_name = "KIND", default_value = "auth")]
     kind: TokenKind,
 
-    /// Lifetime: 5m, 24h, 90d. Default: 5m for auth, 24h for app, 90d for pat
+    /// Lifetime: 5m, 24h, 90d. Default: 5m for auth, 1h for app, 90d for pat
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     ttl: Option<Duration>,
 
@@ -357,7 +357,8 @@ fn list(format: Format) -> Result<(), Failure> {
 const fn default_ttl(kind: TokenKind) -> Duration {
     match kind {
         TokenKind::Auth => Duration::from_mins(5),
-        TokenKind::App => Duration::from_hours(24),
+        // The limit of engines with a platform.
+        TokenKind::App => Duration::from_hours(1),
         TokenKind::Pat => Duration::from_hours(90 * 24),
     }
 }

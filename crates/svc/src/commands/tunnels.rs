@@ -11,6 +11,7 @@ use crate::engine_client::watch::ListKind;
 use crate::failure::Failure;
 use crate::output;
 use crate::output::Format;
+use crate::token_refusal;
 
 /// The flags of `svc tunnels`.
 #[derive(Debug, Parser)]
@@ -41,7 +42,8 @@ pub(crate) struct Args {
 
 /// Lists the tunnels.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
-    let api = Api::new(&args.connection.resolve()?)?;
+    let config = args.connection.resolve()?;
+    let api = Api::new(&config)?;
     let filters = filters::collect(&args.filters);
     if args.watch {
         return watch::watch(api, &KIND, filters, args.output).await;
@@ -49,7 +51,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let query = ListQuery::new()
         .with_filters(filters)
         .with_limit(args.limit);
-    let tunnels = api.tunnels(&query).await?;
+    let tunnels = match api.tunnels(&query).await {
+        Ok(tunnels) => tunnels,
+        Err(error) => return Err(token_refusal::explain(error.into(), &config).await),
+    };
     match args.output {
         Format::Json => output::json(&tunnels),
         Format::Text => output::table(KIND.heading, &tunnels.iter().map(row).collect::<Vec<_>>()),

@@ -1,5 +1,6 @@
 //! Users, credentials and contexts.
 
+mod applications;
 mod confirmation;
 mod context;
 mod credentials;

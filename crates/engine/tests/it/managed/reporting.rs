@@ -186,7 +186,7 @@ async fn a_service_that_is_not_reached_is_a_failed_visit_everywhere() {
     let broken = TestTunnel::open(agent, Properties::http(), target).await;
     assert_eq!(visit(&engine, &broken, "/b").await.status, 502);
     // The tunnel is offline.
-    tunnel.agent().close(std::time::Duration::ZERO).await;
+    tunnel.close().await;
     let mut visitor = engine.visitor().http1(&host).await;
     visitor.request("GET", "/c", &host, "").await;
     assert_eq!(visitor.answer().await.status, 503);

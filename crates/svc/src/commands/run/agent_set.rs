@@ -21,6 +21,9 @@ use super::{
 use crate::args::properties::{AddressNotice, preferred_hostname};
 use crate::failure::Failure;
 
+use crate::process::signals::DRAIN;
+use crate::token_refusal;
+
 /// All running agents. The owner applies the desired state and receives their reports.
 pub(super) struct AgentSet {
     runtimes: Vec<Handle>,
@@ -341,6 +344,15 @@ impl AgentSet {
         let mut refusals = self.agents.values().map(AgentHandle::refusal);
         let first = refusals.next()??;
         refusals.all(|refusal| refusal.is_some()).then_some(first)
+    }
+
+    /// The failure for a refusal of all agents, with the likely reason of the first one.
+    pub(super) async fn explain(&self, refusal: &Refusal) -> Failure {
+        let failure = Failure::from(refusal);
+        match self.agents.values().next() {
+            Some(handle) => token_refusal::explain(failure, &handle.config).await,
+            None => failure,
+        }
     }
 
     /// Closes all agents. Accepted streams may finish until the deadline.

@@ -56,7 +56,7 @@ impl Args {
         if uses_top || containers {
             let config = self
                 .connection_at_top(&plan.engine)
-                .and_then(|connection| connection.resolve())
+                .and_then(|connection| connection.resolve_with(self.key_tokens.clone()))
                 .map_err(|failure| (String::new(), failure))?;
             engines.insert(None, config);
         }
@@ -101,7 +101,7 @@ impl Args {
         };
         let of_file = self.connection_of(&EngineSection {
             // With an explicit token the file is not needed.
-            token_file: token_file.filter(|_| token.is_none()),
+            token_file: token_file.filter(|_| token.is_none() && self.key_tokens.is_none()),
             ..section.clone()
         })?;
         Ok(Connection {
