@@ -2,7 +2,10 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{
+    ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 
 use crate::commands::{
     audit, clients, completions, context, credential, dial, doctor, events, explain, forward,
@@ -120,6 +123,16 @@ pub(crate) fn read() -> Result<(Cli, Format), ExitCode> {
             Ok((cli, format))
         });
     read.map_err(|error| {
+        if let Some(advice) = other_tools_advice(&error) {
+            let format = if Format::is_requested(&arguments) {
+                Format::Json
+            } else {
+                Format::Text
+            };
+            return Failure::usage(first_line(&error.to_string()))
+                .hint(advice)
+                .report(format);
+        }
         if error.use_stderr() && Format::is_requested(&arguments) {
             return Failure::usage(first_line(&error.to_string()))
                 .hint("see --help")
@@ -129,6 +142,44 @@ pub(crate) fn read() -> Result<(Cli, Format), ExitCode> {
         drop(error.print());
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
     })
+}
+
+/// The way of svc for a command or an option of a similar tool. clap would suggest an unrelated word
+/// of similar spelling.
+fn other_tools_advice(error: &clap::Error) -> Option<&'static str> {
+    let word = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.as_str()),
+        _ => None,
+    };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => match word(ContextKind::InvalidSubcommand)? {
+            "http" | "https" | "share" | "expose" | "publish" | "tunnel" | "serve" => {
+                Some("`svc forward 3000` publishes a web service; `--name web` gives it an address")
+            }
+            "tcp" => Some("`svc forward 22 --tcp` publishes a TCP service on a port of its own"),
+            "tls" => Some("`svc forward 443 --tls` publishes a TLS service"),
+            "start" => {
+                Some("`svc run` starts the tunnels of a file, `svc forward 3000` a single one")
+            }
+            "authtoken" => Some("`svc login` signs in; commands also take --token (or SVC_TOKEN)"),
+            _ => None,
+        },
+        ErrorKind::UnknownArgument => {
+            let option = word(ContextKind::InvalidArg)?;
+            match option.split('=').next().unwrap_or_default() {
+                "--subdomain" => Some(
+                    "`--name web` asks for the address `web`, and `--hostname web` requires it",
+                ),
+                "--domain" => Some("`--hostname` is the public host name"),
+                "--url" | "--local-port" | "--addr" => Some(
+                    "the service is the argument: `svc forward 3000`, `svc forward HOST:PORT` or \
+                     `svc forward https://HOST:PORT`",
+                ),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
 }
 
 /// The error message of clap, without its advice.

@@ -215,6 +215,34 @@ async fn check(home: &Home, mistake: &Mistake<'_>) {
     );
 }
 
+#[tokio::test]
+async fn words_of_other_tools_lead_to_the_command_of_svc() {
+    let home = Home::new();
+    for (args, hint) in [
+        (&["http", "3000"][..], "svc forward 3000"),
+        (&["tcp", "22"], "svc forward 22 --tcp"),
+        (&["forward", "3000", "--subdomain", "web"], "--name web"),
+        (&["forward", "3000", "--subdomain=web"], "--name web"),
+        (&["forward", "3000", "--domain", "a.example"], "--hostname"),
+        (
+            &["forward", "--url", "http://localhost:3000"],
+            "svc forward",
+        ),
+    ] {
+        let text = home.run(args).await;
+        assert_eq!(text.code, Some(2), "{text:?}");
+        let (error, advice) = text.stderr.split_once('\n').unwrap();
+        assert!(error.starts_with("error[usage]: unrecognized") || error.contains("unexpected"));
+        assert!(
+            advice.starts_with("hint: ") && advice.contains(hint),
+            "{text:?}"
+        );
+        let json = home.run(&[args, &["-o", "json"]].concat()).await;
+        let reported: serde_json::Value = serde_json::from_str(&json.stderr).unwrap();
+        assert!(reported["error"]["hint"].as_str().unwrap().contains(hint));
+    }
+}
+
 /// A token signed with the engine's own secret.
 async fn minted(home: &Home, up: &RunningUp, more: &[&str]) -> String {
     let secret = crate::installed::secret(home);
