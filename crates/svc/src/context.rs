@@ -274,9 +274,20 @@ impl Context {
         })
     }
 
-    /// True if both have the same addresses, even if the selected project differs.
+    /// True if both have the same target, even if the selected project differs. Projects of a
+    /// platform have addresses of one engine that differ in the first label.
     fn has_same_target(&self, other: &Self) -> bool {
-        (&self.api_url, &self.engine, &self.token) == (&other.api_url, &other.engine, &other.token)
+        let domain = |context: &Self| {
+            let engine = context.engine.as_deref()?;
+            let domain = engine.split_once('.').map(|(_endpoint, domain)| domain);
+            Some(domain.unwrap_or(engine).to_owned())
+        };
+        let is_same_engine = if self.api_url.is_some() {
+            domain(self) == domain(other)
+        } else {
+            self.engine == other.engine
+        };
+        is_same_engine && (&self.api_url, &self.token) == (&other.api_url, &other.token)
     }
 }
 

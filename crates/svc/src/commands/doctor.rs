@@ -15,7 +15,7 @@ use std::time::Duration;
 use api::control::whoami::{WHOAMI, Whoami};
 use clap::Parser;
 use client::{
-    Config,
+    Config, HostPort,
     api::{Api, ApiError, EngineStatus, ListQuery, PlatformLink},
 };
 
@@ -115,6 +115,12 @@ async fn check_platform(connection: &Connection, context: Option<&Context>) -> C
     let Some(address) = &context.api_url else {
         return Check::skip(NAME, "the context names no platform");
     };
+    if !may_send_token(connection, context, address) {
+        return Check::skip(
+            NAME,
+            format!("the given token belongs elsewhere, so it is not sent to {address}"),
+        );
+    }
     let asked = async {
         let address: ApiUrl = address
             .parse()
@@ -134,6 +140,27 @@ async fn check_platform(connection: &Connection, context: Option<&Context>) -> C
             format!("{address} accepts the token of {}", whoami.id),
         ),
         Err(failure) => Check::failed(NAME, &failure),
+    }
+}
+
+/// True if the token that commands use belongs to the platform of the context, which is at this
+/// address. A token of a flag or a variable belongs to its issuer. Without one it belongs to the
+/// engine that it is given for.
+fn may_send_token(connection: &Connection, context: &Context, address: &str) -> bool {
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    let Some(token) = given(&connection.token) else {
+        // The context's own token.
+        return true;
+    };
+    if let Some(issuer) = token::issuer(token.trim()) {
+        let origin = |text: &str| text.parse::<ApiUrl>().ok();
+        return origin(&issuer).is_some() && origin(&issuer) == origin(address);
+    }
+    let parsed = |text: &str| text.parse::<HostPort>().ok();
+    match (given(&connection.engine), &context.engine) {
+        (None, _) => true,
+        (Some(engine), Some(kept)) => parsed(&engine).is_some() && parsed(&engine) == parsed(kept),
+        (Some(_), None) => false,
     }
 }
 
@@ -216,6 +243,38 @@ fn check_list(name: &'static str, list: Result<Vec<serde_json::Value>, ApiError>
 #[cfg(test)]
 mod tests {
     use super::{check::Status, *};
+
+    #[test]
+    fn a_given_token_is_sent_only_to_the_platform_that_it_belongs_to() {
+        use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+        let issued_by = |claims: &str| {
+            let [head, claims, signature] =
+                [r#"{"alg":"EdDSA"}"#, claims, "sig"].map(|part| URL_SAFE_NO_PAD.encode(part));
+            format!("{head}.{claims}.{signature}")
+        };
+        let context = Context {
+            engine: Some("engine.example:443".to_owned()),
+            ..Context::default()
+        };
+        let may = |token: Option<&str>, engine: Option<&str>| {
+            let connection = Connection {
+                token: token.map(str::to_owned),
+                engine: engine.map(str::to_owned),
+                ..Connection::default()
+            };
+            may_send_token(&connection, &context, "https://platform.example")
+        };
+        let own = issued_by(r#"{"iss":"https://platform.example/"}"#);
+        let foreign = issued_by(r#"{"iss":"https://other.example"}"#);
+        let secret = issued_by(r#"{"type":"app"}"#);
+        let other = Some("engine.other.example:443");
+        assert!(may(None, other), "the context's own token");
+        assert!(may(Some(&own), other));
+        assert!(!may(Some(&foreign), None));
+        assert!(!may(Some(&secret), other));
+        assert!(may(Some(&secret), Some("engine.example:443")));
+        assert!(may(Some(&secret), None));
+    }
 
     #[test]
     fn only_a_lost_platform_connection_is_a_warning() {

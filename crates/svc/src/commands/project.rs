@@ -15,7 +15,7 @@ use api::control::projects::{
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    context::{self, Context, SelectedProject},
+    context::{Context, SelectedProject},
     failure::{Code, Failure},
     output,
     output::Format,
@@ -250,17 +250,13 @@ async fn select(args: UseArgs) -> Result<(), Failure> {
         ))
         .hint("sign in there with `svc login`"));
     };
-    // The engine of a running `svc up` has one address for all of its projects.
-    let engine = if session.context_name == context::LOCAL {
-        kept.engine.clone()
-    } else {
-        Some(format!(
-            "{}.{}:{}",
-            project.endpoint, project.domain, project.engine_port
-        ))
-    };
+    // An engine has one address for each project.
+    let engine = format!(
+        "{}.{}:{}",
+        project.endpoint, project.domain, project.engine_port
+    );
     session.save_context(&Context {
-        engine,
+        engine: Some(engine),
         workspace_id: Some(project.workspace_id.clone()),
         project: Some(SelectedProject {
             id: project.id.clone(),

@@ -4,5 +4,6 @@ mod backup;
 mod installation;
 mod platform;
 mod platform_refusals;
+mod projects;
 pub(crate) mod story;
 pub(crate) mod up;

@@ -97,6 +97,13 @@ const REQUIRED_PERMISSIONS: [(Permission, &str); 3] = [
     (Permission::TunnelsResourcesReadOnly, "to list and watch"),
 ];
 
+/// The issuer in the claims of a token, unverified.
+pub(super) fn issuer(token: &str) -> Option<String> {
+    let inspected = credentials::inspect(token)?;
+    let issuer = inspected.pointer("/claims/iss")?.as_str()?;
+    Some(issuer.to_owned())
+}
+
 fn claims(config: &Config) -> Value {
     let token = config.tokens.fixed();
     let seen = token.and_then(|token| credentials::inspect(token.expose()));
