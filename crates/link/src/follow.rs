@@ -9,6 +9,7 @@ use reqwest::{Method, Response, StatusCode};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
+use types::causes::chain;
 
 use crate::endpoint::Endpoint;
 use crate::folder::Folder;
@@ -136,12 +137,19 @@ impl Link {
             let mut wait = retry.next_wait(random());
             match &disconnect {
                 Disconnect::Token(_) | Disconnect::Refused(_) | Disconnect::SnapshotRejected(_) => {
-                    error!(reason = %disconnect, "cannot connect to the platform until this is fixed");
+                    error!(
+                        reason = chain(&disconnect),
+                        "cannot connect to the platform until this is fixed"
+                    );
                     wait = self.pace.refused.mul_f64(spread());
                 }
                 _ if was_connected || !warned => {
-                    let cause = std::error::Error::source(&disconnect).map(ToString::to_string);
-                    warn!(reason = %disconnect, cause, "the connection to the platform is lost");
+                    // The innermost cause tells a closed port, an unknown name and an unknown
+                    // authority apart.
+                    warn!(
+                        reason = chain(&disconnect),
+                        "the connection to the platform is lost"
+                    );
                     warned = true;
                 }
                 _ => {}
