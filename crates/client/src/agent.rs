@@ -144,6 +144,12 @@ impl Agent {
         self.owner.status()
     }
 
+    /// The error of the last attempt to open a channel that failed, with its type. The reason in
+    /// [`AgentStatus::Disconnected`] is its text.
+    pub fn last_failure(&self) -> Option<ConnectError> {
+        self.owner.failures().borrow().last.clone()
+    }
+
     /// Receiver of the round-trip time of the newest heartbeat. `None` without a channel, and at an
     /// engine that does not answer heartbeats.
     pub fn round_trip(&self) -> watch::Receiver<Option<Duration>> {

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
+use types::causes::chain;
 
 use crate::endpoint::{Endpoint, LINK_VERSION};
 use crate::pace::{Pace, random, spread};
@@ -437,8 +438,7 @@ impl Sender {
                     wait = self.pace.refused.mul_f64(spread());
                 }
                 _ if !warned => {
-                    let cause = std::error::Error::source(&send_error).map(ToString::to_string);
-                    warn!(reason = %send_error, cause, "reports are waiting on disk");
+                    warn!(reason = chain(&send_error), "reports are waiting on disk");
                     warned = true;
                 }
                 _ => {}

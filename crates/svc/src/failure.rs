@@ -4,6 +4,7 @@
 use std::{borrow::Cow, error::Error, fmt, process::ExitCode};
 
 use client::{ConnectError, Refusal, RefusalKind, api::ApiError, error::Step, proxy::ProxyFault};
+use client::{Agent, ConnectError, Refusal, RefusalKind, api::ApiError, error::Step};
 use rustls::{AlertDescription, CertificateError};
 use serde_json::{Value, json};
 
@@ -103,6 +104,16 @@ impl Failure {
             hint: Some(hint.into()),
             ..self
         }
+    }
+
+    /// The failure of an agent that is disconnected for this reason, and true if the configuration is
+    /// more likely at fault than the network. `None` if the engine gave the reason.
+    pub(crate) fn of_disconnection(agent: &Agent, reason: &str) -> Option<(Self, bool)> {
+        let error = agent
+            .last_failure()
+            .filter(|error| chain(error) == reason)?;
+        let is_lasting = error.is_lasting();
+        Some((error.into(), is_lasting))
     }
 
     /// Replaces the cause by a more specific one.

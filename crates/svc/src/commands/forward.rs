@@ -222,6 +222,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     };
     tokio::pin!(forwarding, stopping);
     let mut over = false;
+    let mut was_online = false;
     loop {
         tokio::select! {
             biased;
@@ -235,11 +236,27 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                 let is_stopping = shutdown.drain().is_cancelled();
                 health.set_ready(matches!(now, Status::Online(_)) && !is_stopping);
                 inspection.status(&now);
+                was_online |= matches!(now, Status::Online(_));
+                let failure = match &now {
+                    Status::Disconnected { error, .. } => Failure::of_disconnection(&agent, error),
+                    _ => None,
+                };
+                // A certificate or an address that was wrong from the start does not become right.
+                // One that has worked may be replaced at this moment.
+                let failure = match failure {
+                    Some((failure, true)) if !was_online => {
+                        interactive.end().await?;
+                        inspection.end().await;
+                        agent.close(Duration::ZERO).await;
+                        return Err(failure);
+                    }
+                    failure => failure.map(|(failure, _lasting)| failure),
+                };
                 if let Some(notice) = address.text(&now) {
                     output::message(&notice);
                 }
                 if interactive.is_plain() {
-                    report.status(&now)?;
+                    report.status(&now, failure.as_ref())?;
                 }
             }
             Some(stream) = stream_events.recv() => report.stream(&stream)?,

@@ -252,7 +252,10 @@ impl RunLoop {
                 }
                 self.update_health();
                 let port = self.agents.engine_port(&key);
-                self.reporter.status(&key, &status, &target, port)?;
+                let failure = self.agents.disconnection(&key, &status);
+                let failure = failure.as_ref();
+                self.reporter
+                    .status(&key, &status, &target, port, failure)?;
                 if let Some(notice) = self.agents.address_notice(&key, &status) {
                     output::message(&format!("{key}: {notice}"));
                 }

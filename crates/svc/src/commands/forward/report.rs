@@ -54,17 +54,27 @@ impl Report {
     }
 
     /// Reports a status change. [`Report::closed`] reports the end.
-    pub(crate) fn status(&mut self, status: &Status) -> Result<(), Failure> {
+    ///
+    /// `failure` explains a disconnection, if its cause is known.
+    pub(crate) fn status(
+        &mut self,
+        status: &Status,
+        failure: Option<&Failure>,
+    ) -> Result<(), Failure> {
         match status {
             Status::Online(online) => self.online(online),
             Status::Disconnected {
                 error, retry_in, ..
             } => {
                 if self.last_error.as_deref() != Some(error) {
+                    let message = failure.map_or(error.as_ref(), Failure::message);
                     output::message(&format!(
-                        "not connected to {}: {error}; trying again",
+                        "not connected to {}: {message}; trying again",
                         self.engine
                     ));
+                    if let Some(hint) = failure.and_then(Failure::next_step) {
+                        output::message(&format!("hint: {hint}"));
+                    }
                     self.last_error = Some(error.as_ref().to_owned());
                 }
                 if self.format == Format::Json && self.was_online {

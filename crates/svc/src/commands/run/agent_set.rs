@@ -346,6 +346,17 @@ impl AgentSet {
         refusals.all(|refusal| refusal.is_some()).then_some(first)
     }
 
+    /// The failure that explains why a tunnel is disconnected, if its agent has one.
+    pub(super) fn disconnection(&self, key: &str, status: &Status) -> Option<Failure> {
+        let Status::Disconnected { error, .. } = status else {
+            return None;
+        };
+        let task = self.tunnels.get(key)?;
+        let command = task.command_sender.borrow();
+        let (failure, _lasting) = Failure::of_disconnection(&command.agent_ref.agent, error)?;
+        Some(failure)
+    }
+
     /// The failure for a refusal of all agents, with the likely reason of the first one.
     pub(super) async fn explain(&self, refusal: &Refusal) -> Failure {
         let failure = Failure::from(refusal);

@@ -69,13 +69,15 @@ impl Report {
         }
     }
 
-    /// Reports a status change of a tunnel.
+    /// Reports a status change of a tunnel. `failure` explains a disconnection, if its cause is
+    /// known.
     pub(super) fn status(
         &mut self,
         key: &str,
         status: &Status,
         target: &Target,
         engine_port: u16,
+        failure: Option<&Failure>,
     ) -> Result<(), Failure> {
         match status {
             Status::Connecting => Ok(()),
@@ -95,7 +97,11 @@ impl Report {
                 error, retry_in, ..
             } => {
                 if self.troubles.get(key).map(String::as_str) != Some(error) {
-                    output::message(&format!("{key}: not connected: {error}; trying again"));
+                    let message = failure.map_or(error.as_ref(), Failure::message);
+                    output::message(&format!("{key}: not connected: {message}; trying again"));
+                    if let Some(hint) = failure.and_then(Failure::next_step) {
+                        output::message(&format!("hint: {hint}"));
+                    }
                     self.troubles
                         .insert(key.to_owned(), error.as_ref().to_owned());
                 }

@@ -215,6 +215,41 @@ async fn check(home: &Home, mistake: &Mistake<'_>) {
     );
 }
 
+/// Mistakes in the connection end `svc forward` with the texts of other commands, unless they may
+/// pass.
+#[tokio::test]
+async fn forward_ends_with_an_explanation_if_the_connection_cannot_work() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let engine = up.ready_field("engine_url").trim_start_matches("https://");
+    let (_, port) = engine.rsplit_once(':').unwrap();
+    let metrics = up.ready_field("metrics_url").trim_start_matches("http://");
+    let other = format!("other.localhost:{port}");
+    let ca_file = up.ready_field("ca_file");
+    let token = up.ready_field("token");
+    for (engine, more) in [
+        (metrics, &[][..]),
+        (other.as_str(), &[]),
+        (other.as_str(), &["--ca-file", ca_file]),
+    ] {
+        let at = [&["--engine", engine, "--token", token], more].concat();
+        let list = home.run(&[&["tunnels"], &at[..]].concat()).await;
+        let forward = home.run(&[&["forward", "3000"], &at[..]].concat()).await;
+        assert_eq!(forward.code, Some(1), "{forward:?}");
+        assert_eq!(forward.stderr, list.stderr);
+    }
+    // The engine may be started later.
+    let closed = closed_port();
+    let at = ["--engine", &closed, "--token", token];
+    let list = home.run(&[&["tunnels"], &at[..]].concat()).await;
+    let (_, hint) = list.stderr.trim_end().split_once('\n').unwrap();
+    let mut agent = home.start(&[&["forward", "3000"], &at[..]].concat());
+    agent.wait_for_stderr("trying again").await;
+    agent.wait_for_stderr(hint).await;
+    assert_eq!(agent.terminate().await.code, Some(0));
+    up.stop().await;
+}
+
 #[tokio::test]
 async fn words_of_other_tools_lead_to_the_command_of_svc() {
     let home = Home::new();
