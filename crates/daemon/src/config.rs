@@ -93,6 +93,10 @@ pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
     let schema = schema::<T>();
     let mut root = node::read(name, bytes).map_err(|error| vec![error])?;
     let mut refused = shape::prune(&mut root, Shape::new(&schema));
+    if matches!(root.value, node::Value::Null) {
+        // The whole file has the wrong type, so no key can be checked.
+        return Err(refused);
+    }
     let checked = serde_path_to_error::deserialize(root.to_json())
         .map_err(|error| {
             vec![ConfigError::new(

@@ -172,9 +172,23 @@ pub(super) fn parse(
         })
 }
 
-/// The parser's message without the position, which is in the origin.
+/// The parser's message without the position, which is in the origin. Messages that name the
+/// parser's own settings are replaced.
 fn message(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
+    let error = error.without_snippet();
+    match error {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => {
+            return format!("the key {key} is written twice in one section");
+        }
+        serde_saphyr::Error::DuplicateMappingKey { key: None, .. } => {
+            return "a key is written twice in one section".to_owned();
+        }
+        serde_saphyr::Error::MultipleDocuments { .. } => {
+            return "the file has more than one document; remove `---`".to_owned();
+        }
+        _ => {}
+    }
+    let text = error.to_string();
     match text.split_once(" at line ") {
         Some((message, _)) => message.to_owned(),
         None => text,

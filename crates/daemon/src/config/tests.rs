@@ -282,6 +282,25 @@ fn invalid_yaml_has_a_position_and_is_not_shown() {
 }
 
 #[test]
+fn messages_name_no_types_of_this_program_and_of_its_parser() {
+    let twice = all_errors("webs: {}\nwebs: {}\n");
+    assert_eq!(
+        twice,
+        ["many.yaml:2:1: this is not valid YAML: the key webs is written twice in one section"]
+    );
+    assert_eq!(
+        all_errors("- a\n- b\n"),
+        ["many.yaml:1:1: expected a section, found a list"]
+    );
+    for text in ["7\n", "text\n", "webs: {}\n---\nwebs: {}\n", "webs: 7\n"] {
+        for error in all_errors(text) {
+            let is_plain = !error.contains("struct ") && !error.contains("Policy");
+            assert!(is_plain && !error.contains("from_"), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named() {
     let missing = load::<Example>(Some(Path::new("/nonexistent/engine.yaml")), []).unwrap_err();
     assert!(
