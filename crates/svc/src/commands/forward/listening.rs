@@ -48,7 +48,8 @@ async fn is_free(address: SocketAddr) -> bool {
     } else {
         TcpSocket::new_v6()
     };
-    let Ok(socket) = socket else { return false };
+    // Without the protocol, such as IPv6, nothing listens.
+    let Ok(socket) = socket else { return true };
     if cfg!(target_os = "linux") && address.ip().is_loopback() {
         // With this option the address can be bound unless a socket listens, and the service can
         // bind it meanwhile.
