@@ -144,8 +144,8 @@ impl Link {
                     wait = self.pace.refused.mul_f64(spread());
                 }
                 _ if was_connected || !warned => {
-                    // The innermost cause tells a closed port, an unknown name and an unknown
-                    // authority apart.
+                    // Only the innermost cause differs between a closed port, an unknown name
+                    // and an unknown authority.
                     warn!(
                         reason = chain(&disconnect),
                         "the connection to the platform is lost"

@@ -168,7 +168,7 @@ fn other_tools_advice(error: &clap::Error) -> Option<&'static str> {
             let option = word(ContextKind::InvalidArg)?;
             match option.split('=').next().unwrap_or_default() {
                 "--subdomain" => Some(
-                    "`--name web` asks for the address `web`, and `--hostname web` requires it",
+                    "`--name web` requests the address `web`, and `--hostname web` requires it",
                 ),
                 "--domain" => Some("`--hostname` is the public host name"),
                 "--url" | "--local-port" | "--addr" => Some(

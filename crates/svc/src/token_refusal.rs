@@ -21,7 +21,7 @@ pub(crate) async fn explain(failure: Failure, config: &Config) -> Failure {
     failure.with_message(message).hint(hint)
 }
 
-/// True if the engine accepts nothing that this token asks for: not a missing permission.
+/// True if the engine does not accept the token at all; a missing permission is another failure.
 fn is_refused_token(failure: &Failure) -> bool {
     match failure.name() {
         "invalid_token" => true,

@@ -281,7 +281,7 @@ pub(crate) fn apply_defaults(
     Ok(wanted)
 }
 
-/// The host name that a tunnel asks for without `--hostname`: its name, so that its address stays
+/// The host name that a tunnel requests without `--hostname`: its name, so that its address stays
 /// the same. `None` if it has no host name, or if its name cannot be one.
 pub(crate) fn preferred_hostname(requested: &Properties) -> Option<String> {
     let has_hostname =
@@ -312,7 +312,7 @@ pub(crate) struct AddressNotice {
 }
 
 impl AddressNotice {
-    /// For a tunnel that asks for this host name.
+    /// For a tunnel that requests this host name.
     pub(crate) fn new(preferred: Option<String>) -> Self {
         Self {
             preferred,

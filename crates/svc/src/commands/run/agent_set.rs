@@ -41,7 +41,7 @@ pub(super) struct AgentSet {
 
 /// A host name that an engine assigned to a tunnel.
 struct AssignedAddress {
-    /// Name of the tunnel at that time. Under another name it asks for another address.
+    /// Name of the tunnel at that time. Under another name it requests another address.
     name: Option<String>,
     hostname: String,
 }
@@ -320,7 +320,7 @@ impl AgentSet {
         true
     }
 
-    /// The notice for a tunnel that did not get the address that its name asks for.
+    /// The notice for a tunnel that did not get the address of its name.
     pub(super) fn address_notice(&mut self, key: &str, status: &Status) -> Option<String> {
         self.tunnels.get_mut(key)?.address_notice.text(status)
     }

@@ -48,7 +48,7 @@ pub(super) struct TunnelCommand {
     pub(super) agent_ref: AgentRef,
     /// The tunnel.
     pub(super) wanted: DesiredTunnel,
-    /// The host name that is asked for, so that visitors still find the service there: the previous
+    /// The requested host name, so that visitors still find the service there: the previous
     /// one, or the tunnel's name.
     pub(super) address: Option<String>,
     /// A new number triggers a new attempt, even if nothing else changed.
