@@ -30,6 +30,7 @@ async function session(world, address) {
   await signIn(page, address);
   assert.equal(new URL(page.url()).pathname, "/reports");
   assert.equal(new URL(page.url()).search, "?page=2");
+  assert.equal(new URL(page.url()).hash, "#end");
   const seen = JSON.parse(await page.locator("body").textContent());
   const field = (name) => seen.headers.filter((pair) => pair[0] === name).map((pair) => pair[1]);
   assert.deepEqual(field("svc-auth-method"), ["session"]);
@@ -57,10 +58,13 @@ async function session(world, address) {
 /** The challenge comes first, automatically, then the sign-in, and then the service. */
 async function challenge(world, address) {
   const page = await world.open(TRUSTING);
-  await page.goto(`${address}/deep?x=1`);
+  const query = `?${"x".repeat(5000)}`;
+  await page.goto(`${address}/deep${query}#end`);
   await page.waitForURL(/\/edge\/sign-in\?/);
   await signIn(page, address);
   assert.equal(new URL(page.url()).pathname, "/deep");
+  assert.equal(new URL(page.url()).search, query);
+  assert.equal(new URL(page.url()).hash, "#end");
   const names = (await page.context().cookies(address)).map(({ name }) => name).sort();
   assert.deepEqual(names, ["__Host-svc_auth", "__Host-svc_challenge"]);
   // No second sign-in.

@@ -12,6 +12,7 @@ const TRUSTING = { ignoreHTTPSErrors: true };
 await drive(async (world) => {
   const { given } = world;
   const session = await throughTheSignIn(world, given.session);
+  await inManyTabs(world, given.tabs);
   const challenge = await throughTheChallenge(world, given.challenge);
   console.log(JSON.stringify({ session, challenge }));
 });
@@ -19,10 +20,13 @@ await drive(async (world) => {
 /** Sign-in, sign-out, and the refusal. */
 async function throughTheSignIn(world, address) {
   const page = await world.open({ ...TRUSTING, expected: [401] });
-  await page.goto(`${address}/reports?page=2`);
+  await page.goto(`${address}/reports?page=2#section-4`);
   assert.ok(page.url().startsWith(`${world.url}/login?`), page.url());
+  // A wrong password does not lose the address.
+  await signIn(page, { ...world.given, password: "wrong" });
+  await page.getByRole("alert").waitFor();
   await signIn(page, world.given);
-  await page.waitForURL(`${address}/reports?page=2`);
+  await page.waitForURL(`${address}/reports?page=2#section-4`);
   const seen = await page.locator("body").textContent();
 
   await page.goto(`${address}/.well-known/svc/logout`);
@@ -37,6 +41,27 @@ async function throughTheSignIn(world, address) {
   }, `${address}/again`);
   page.clean();
   return { seen, refused };
+}
+
+/** Tabs that a browser restores at once. The user is signed in at the platform. */
+async function inManyTabs(world, address) {
+  const page = await world.open(TRUSTING);
+  await page.goto(`${world.url}/login`);
+  await signIn(page, world.given);
+  await page.waitForURL(`${world.url}/account`);
+  const query = "q".repeat(3000);
+  const targets = Array.from({ length: 10 }, (_, n) => `${address}/tab-${n}?${query}#at-${n}`);
+  const open = async (target) => {
+    const tab = await page.context().newPage();
+    await tab.goto(target);
+    assert.equal(tab.url(), target);
+    const [path] = target.slice(address.length).split("#");
+    const seen = await tab.locator("body").textContent();
+    assert.ok(seen.startsWith(`GET ${path} HTTP/1.1`), seen);
+    await tab.close();
+  };
+  await Promise.all(targets.map(open));
+  page.clean();
 }
 
 /** The page solves the challenge automatically, and the service follows. */

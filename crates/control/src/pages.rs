@@ -13,11 +13,11 @@ mod invitation;
 pub mod layout;
 mod login;
 mod openid;
-mod passkey_script;
 mod passkeys;
 mod qr;
 mod reset;
 pub mod same_origin;
+mod scripts;
 mod second_factor;
 mod terminal_files;
 mod terminals;
@@ -53,7 +53,8 @@ pub fn routes() -> Router<Arc<App>> {
         )
         .route("/login/passkey", post(passkeys::sign_in))
         .route("/login/passkey/options", post(passkeys::sign_in_options))
-        .route("/passkeys.js", get(passkey_script::serve))
+        .route("/passkeys.js", get(scripts::passkeys))
+        .route("/fragment.js", get(scripts::fragment))
         .route("/login/openid", get(openid::begin))
         .route("/login/openid/callback", get(openid::callback))
         .route("/logout", post(login::sign_out))

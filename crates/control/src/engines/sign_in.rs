@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::caller::access;
 use crate::credentials::tokens;
 use crate::http_api::problem::HandlerResult;
-use crate::pages::layout::{MessagePage, NextPath, PageRefusal, page, page_with, see_other};
+use crate::pages::layout::{MessagePage, NextPath, PageRefusal, page_with, script_page, see_other};
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
 use crate::people::throttle::TooSoon;
@@ -114,7 +114,8 @@ fn redirect_back(
     let address = format!("https://{host}/.well-known/svc/callback?{query}");
     if by_page {
         let address = &address;
-        return Ok(without_referrer(page(&RedirectPage { host, address })));
+        let redirect = RedirectPage { host, address };
+        return Ok(without_referrer(script_page(StatusCode::OK, &redirect)));
     }
     let mut response = without_referrer(see_other(&address).into_response());
     let policy = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
@@ -124,7 +125,7 @@ fn redirect_back(
     Ok(response)
 }
 
-/// A page that redirects the browser without a script.
+/// A page that redirects the browser. Its script adds the fragment of the requested address.
 #[derive(Template)]
 #[template(path = "redirect.html")]
 struct RedirectPage<'a> {

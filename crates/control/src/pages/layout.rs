@@ -60,7 +60,7 @@ pub fn page_leading_to(template: &impl Template, callback: &Callback) -> Respons
     response
 }
 
-/// A page with the passkey script.
+/// A page with a script of the forms.
 pub fn script_page(status: StatusCode, template: &impl Template) -> Response {
     let mut response = page_with(status, template);
     response
@@ -216,7 +216,7 @@ fn html_response(status: StatusCode, html: String) -> Response {
 /// (CSP level 3).
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| policy("'self'", ""));
 
-/// The policy for pages with the passkey script. It also allows to load the script from its file
+/// The policy for pages with a script of the forms. It also allows to load the script from its file
 /// and to fetch a challenge from the platform. The script cannot turn text into markup or code
 /// (Trusted Types).
 static SCRIPT_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {

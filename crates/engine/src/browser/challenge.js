@@ -72,7 +72,8 @@
     if (!reply.ok) throw new Error(String(reply.status));
     say("Done. Opening the page…");
     page.dataset.state = "done";
-    location.replace(target);
+    // The fragment of the requested page is that of this page.
+    location.replace(target + location.hash);
   };
 
   const channel = new MessageChannel();

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use aws_lc_rs::digest;
 
 use super::cookies;
+use super::long_target::LongTarget;
 use super::once::{OneTimeError, OneTimeIds};
 use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
@@ -21,6 +22,15 @@ use crate::random::random_bytes;
 pub(crate) struct Challenges {
     solved: OneTimeIds,
     load: Load,
+}
+
+/// Redirect of a browser to the challenge page.
+#[derive(Debug)]
+pub(crate) struct ChallengeRedirect {
+    /// Path and query.
+    pub(crate) location: String,
+    /// The parts of a long target.
+    pub(crate) set_cookies: Vec<String>,
 }
 
 /// A puzzle for one browser: find a number for which SHA-256 of `<text>.<number>` starts with
@@ -120,11 +130,32 @@ impl Challenges {
         age.is_some_and(|age| (-LEEWAY_SECONDS..PASSED_SECONDS).contains(&age))
     }
 
-    /// The path and query of the challenge page, which redirects to `target` (path and query) after
-    /// the puzzle is solved. `route` is the path of the page.
-    pub(crate) fn page(route: &str, host: &str, target: &str, seals: &Seals) -> Option<String> {
-        let to = RedirectTarget::seal(seals, host, TARGET_KIND, target, MAX_TARGET)?;
-        Some(format!("{route}?to={to}"))
+    /// Redirects to the challenge page, which continues to `target` (path and query) after the
+    /// puzzle is solved. `route` is the path of the page.
+    pub(crate) fn page(
+        route: &str,
+        host: &str,
+        target: &str,
+        seals: &Seals,
+    ) -> Option<ChallengeRedirect> {
+        let stored = if target.len() > MAX_TARGET {
+            LongTarget::store(seals, host, target)
+        } else {
+            None
+        };
+        let (target, set_cookies) = match stored {
+            Some(stored) => {
+                let path = target.split('?').next().unwrap_or_default();
+                let route = LongTarget::route(seals, host, &stored.id, path)?;
+                (route, stored.set_cookies)
+            }
+            None => (target.to_owned(), Vec::new()),
+        };
+        let to = RedirectTarget::seal(seals, host, TARGET_KIND, &target, MAX_TARGET)?;
+        Some(ChallengeRedirect {
+            location: format!("{route}?to={to}"),
+            set_cookies,
+        })
     }
 
     /// Opens the target that [`Self::page`] sealed.
@@ -237,7 +268,8 @@ const EASIEST_BITS: u8 = 13;
 const HARDEST_BITS: u8 = 20;
 /// Puzzles of a host per second before they get harder.
 const EASY_PER_SECOND: u32 = 8;
-/// Limit of the target of a challenge, in bytes.
+/// Limit of a target in the address of a challenge, in bytes. It includes the address of the route
+/// to a longer one.
 const MAX_TARGET: usize = 2048;
 /// Number of counters, which take 8 KiB.
 const COUNTERS: usize = 1024;
@@ -265,17 +297,23 @@ mod tests {
         (0..1 << 30).find(solves).unwrap().to_string()
     }
 
+    /// The browser keeps a target that is too long for the address.
     #[test]
-    fn a_target_that_is_too_long_loses_its_query() {
+    fn a_long_target_is_not_in_the_address() {
         let seals = seals();
         let round_trip = |target: &str| {
             let page = Challenges::page("/challenge", "a.example", target, &seals).unwrap();
-            let sealed = page.strip_prefix("/challenge?to=").unwrap();
-            Challenges::target("a.example", sealed, &seals).unwrap()
+            assert!(page.location.len() < 3072, "{}", page.location.len());
+            let sealed = page.location.strip_prefix("/challenge?to=").unwrap();
+            let target = Challenges::target("a.example", sealed, &seals).unwrap();
+            (target, page.set_cookies.len())
         };
         let query = |length: usize| format!("/path?{}", "q".repeat(length - 6));
-        assert_eq!(round_trip(&query(2048)), query(2048));
-        assert_eq!(round_trip(&query(2049)), "/path");
+        assert_eq!(round_trip(&query(2048)), (query(2048), 0));
+        let (route, cookies) = round_trip(&query(2049));
+        let wanted = "/.well-known/svc/callback/";
+        assert!(route.starts_with(wanted) && cookies == 1, "{route}");
+        assert_eq!(round_trip(&query(50_000)), ("/path".to_owned(), 0));
     }
 
     /// ED-6: a puzzle can be solved once, from its network, for its host, within its lifetime.

@@ -13,6 +13,13 @@ pub const CHALLENGE: &str = "__Host-svc_challenge";
 
 const NAMES: [&str; 3] = [SESSION, SIGN_IN, CHALLENGE];
 
+/// Start of the names of cookies with the parts of a long redirect target. Their path is not `/`,
+/// which `__Host-` would require.
+const TARGET: &str = "__Secure-svc_target_";
+
+/// Limit of cookies of one long redirect target. All of them fit into the largest head.
+pub(super) const MAX_TARGET_COOKIES: usize = 16;
+
 /// One of the edge's cookies in a request.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cookie<'a> {
@@ -84,6 +91,26 @@ impl<'a> EdgeCookies<'a> {
     }
 }
 
+/// The values of the cookies with the parts of a long redirect target, in the order of the parts.
+pub(super) fn target_values<'a>(
+    fields: impl Iterator<Item = &'a [u8]>,
+) -> [Cookie<'a>; MAX_TARGET_COOKIES] {
+    let mut found = [Cookie::Absent; MAX_TARGET_COOKIES];
+    for pair in fields.flat_map(pairs) {
+        let mut parts = pair.splitn(2, |&byte| byte == b'=');
+        let name = parts.next().unwrap_or_default().trim_ascii();
+        let value = parts.next().unwrap_or_default().trim_ascii();
+        let index = name
+            .strip_prefix(TARGET.as_bytes())
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| digits.parse::<usize>().ok());
+        if let Some(cookie) = index.and_then(|index| found.get_mut(index)) {
+            cookie.add(value);
+        }
+    }
+    found
+}
+
 /// The pairs of a `Cookie` field. If parsers could disagree, as for a quoted value with a semicolon
 /// in it, the field is split at each semicolon, so that more is removed.
 pub(crate) fn pairs(value: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -112,9 +139,13 @@ pub(crate) fn sets_edge_cookie(value: &[u8]) -> bool {
 /// Browsers compare the prefix without regard to case. The edge compares the whole name in this
 /// way.
 fn is_edge_name(name: &[u8]) -> bool {
-    NAMES
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    let is_target = name
+        .get(..TARGET.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(TARGET.as_bytes()));
+    is_target
+        || NAMES
+            .iter()
+            .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// The value of a `Set-Cookie` that sets one of the edge's cookies for `seconds`; 0 deletes it. The
@@ -122,6 +153,12 @@ fn is_edge_name(name: &[u8]) -> bool {
 /// link.
 pub(super) fn set(name: &str, value: &str, seconds: i64) -> String {
     format!("{name}={value}; Path=/; Max-Age={seconds}; Secure; HttpOnly; SameSite=Lax")
+}
+
+/// As [`set`], for a part of a long redirect target. It is only sent to `path`.
+pub(super) fn set_target(index: usize, value: &str, path: &str, seconds: i64) -> String {
+    let attributes = "Secure; HttpOnly; SameSite=Lax";
+    format!("{TARGET}{index}={value}; Path={path}; Max-Age={seconds}; {attributes}")
 }
 
 #[cfg(test)]
@@ -158,6 +195,8 @@ mod tests {
             "=__Host-svc_auth=x; Path=/; Secure",
             " = =__Host-svc_challenge=x",
             "__Host-svc_sign_in",
+            "__Secure-svc_target_0=x; Secure; Path=/",
+            "__secure-svc_TARGET_15=x",
         ] {
             assert!(sets_edge_cookie(value.as_bytes()), "{value}");
         }

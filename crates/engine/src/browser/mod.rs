@@ -8,6 +8,7 @@
 
 mod challenge;
 mod cookies;
+mod long_target;
 mod once;
 mod page;
 mod redirect_target;
@@ -20,6 +21,7 @@ mod signed_in;
 pub(crate) use self::challenge::{Challenges, Solution};
 pub use self::cookies::{CHALLENGE, Cookie, EdgeCookies, SESSION, SIGN_IN};
 pub(crate) use self::cookies::{is_edge_pair, pairs, sets_edge_cookie};
+pub(crate) use self::long_target::{CALLBACK, LongTargetRedirect};
 pub(crate) use self::page::Page;
 pub(crate) use self::refusal::in_text;
 pub use self::seals::Seals;

@@ -4,6 +4,11 @@
 //! keeps in a cookie of the tunnel's host. It returns with a code. A code is valid once, for a
 //! minute, at one host and in the browser that has the secret. So an attacker can neither make a
 //! victim use the attacker's code nor use a victim's code.
+//!
+//! Tabs of one browser can start sign-ins at the same time. Each of them then sets a secret, and
+//! the browser keeps the last one. A tab that returns with a code for an earlier secret is
+//! redirected to the platform again, for the secret that the browser has. A valid session, which
+//! another tab started, completes the sign-ins of all tabs.
 
 use api::link::{SIGN_IN, SignInClaims};
 use base64::Engine as _;
@@ -13,6 +18,7 @@ use types::percent::escaped;
 use types::permission::Permission;
 
 use super::cookies::{self, EdgeCookies};
+use super::long_target::LongTarget;
 use super::once::{OneTimeError, OneTimeIds};
 use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
@@ -42,15 +48,21 @@ pub(crate) struct SignInRequest<'a> {
 #[derive(Debug)]
 pub(crate) struct SignInRedirect {
     pub(crate) location: String,
-    /// `None` if the browser already has the secret.
-    pub(crate) set_cookie: Option<String>,
+    /// The secret, unless the browser has one, and the parts of a long target.
+    pub(crate) set_cookies: Vec<String>,
 }
 
-/// Redirect of a browser that returned from the platform and is signed in.
+/// Redirect of a browser that returned from the platform.
 #[derive(Debug)]
-pub(crate) struct SignInCallback {
-    pub(crate) location: String,
-    pub(crate) set_cookies: Vec<String>,
+pub(crate) enum SignInCallback {
+    /// The browser has a session.
+    SignedIn {
+        location: String,
+        set_cookies: Vec<String>,
+    },
+    /// The code is for a secret that another tab replaced. The browser signs in again, for the
+    /// secret that it has now.
+    Restarted { location: String },
 }
 
 /// Reason why a returning browser is not signed in, for the log. The page shows the next steps.
@@ -60,6 +72,8 @@ pub(crate) enum SignInError {
     State,
     #[error("the sign-in was not begun in this browser, or too long ago")]
     OtherBrowser,
+    #[error("the sign-in was begun in another browser, or in another tab too often")]
+    OtherTab,
     #[error("the code is no good: {0}")]
     Code(&'static str),
     #[error("the code was used before")]
@@ -95,25 +109,32 @@ impl SignIns {
         directory: &Directory,
         now: i64,
     ) -> Option<SignInRedirect> {
-        let platform = directory.platform()?;
-        // Two tabs share one secret. Otherwise the second sign-in would invalidate the first.
-        let existing = secret_of(request, seals, now);
-        let (secret, set_cookie) = if let Some(secret) = existing {
-            (secret, None)
-        } else {
+        directory.platform()?;
+        let mut set_cookies = Vec::new();
+        // Two tabs share one secret. Otherwise the second sign-in would delay the first.
+        let secret = secret_of(request, seals, now).unwrap_or_else(|| {
             let mut secret = now.to_be_bytes().to_vec();
             secret.extend_from_slice(&random_bytes::<32>());
             let value = seals.sign(Purpose::SignIn, &[request.host.as_bytes()], &secret);
-            let cookie = cookies::set(cookies::SIGN_IN, &value, PENDING_SECONDS);
-            (secret, Some(cookie))
+            set_cookies.push(cookies::set(cookies::SIGN_IN, &value, PENDING_SECONDS));
+            secret
+        });
+        let mut pending = PendingSignIn {
+            nonce: nonce_of(&secret),
+            restarts: 0,
+            long_target: None,
+            target: target.to_owned(),
         };
-        let nonce = nonce_of(&secret);
-        let state = RedirectTarget::seal(seals, request.host, &nonce, target, MAX_STATE_TARGET)?;
-        let base = platform.base_url.trim_end_matches('/');
-        let host = escaped(request.authority);
+        if target.len() > MAX_STATE_TARGET
+            && let Some(stored) = LongTarget::store(seals, request.host, target)
+        {
+            pending.long_target = Some(stored.id);
+            set_cookies.extend(stored.set_cookies);
+        }
+        let location = pending.platform_address(request, seals, directory)?;
         Some(SignInRedirect {
-            location: format!("{base}{SIGN_IN}?host={host}&nonce={nonce}&state={state}"),
-            set_cookie,
+            location,
+            set_cookies,
         })
     }
 
@@ -127,37 +148,62 @@ impl SignIns {
         now: i64,
     ) -> Result<SignInCallback, SignInError> {
         let directory = tenancy.directory().ok_or(SignInError::State)?;
-        let (nonce, target) =
-            RedirectTarget::open(seals, request.host, state).ok_or(SignInError::State)?;
-        // The redirect always leads to this host, because the authority is fixed before the target
-        // is appended.
-        let location = format!("https://{}{target}", request.authority);
-        let Some(secret) = secret_of(request, seals, now) else {
-            // This happens in a second tab after the first one has completed the sign-in. The code
-            // is ignored.
-            let cookie = request
-                .cookies
-                .session
-                .value()
-                .ok_or(SignInError::OtherBrowser)?;
-            let session = Session::from_cookie(cookie, seals, request.host, request.project);
-            let is_valid = session.is_ok_and(|session| session.check(directory, now).is_ok());
-            let set_cookies = Vec::new();
-            return is_valid
-                .then_some(SignInCallback {
-                    location,
-                    set_cookies,
-                })
-                .ok_or(SignInError::OtherBrowser);
+        let pending = PendingSignIn::open(seals, request.host, state).ok_or(SignInError::State)?;
+        let started = self.start_session(request, (code, &pending), seals, (tokens, tenancy), now);
+        let set_cookies = match started {
+            Ok(session) => vec![
+                session.set_cookie(seals, request.host, request.project),
+                cookies::set(cookies::SIGN_IN, "", 0),
+            ],
+            // Another tab completed its sign-in first. The code of this one is ignored. A user that
+            // may not use the project is refused, because this is another account than the
+            // session's.
+            Err(error)
+                if !error.is_not_allowed() && has_session(request, seals, directory, now) =>
+            {
+                Vec::new()
+            }
+            Err(SignInError::OtherTab) if pending.restarts < MAX_RESTARTS => {
+                let secret = secret_of(request, seals, now).ok_or(SignInError::OtherBrowser)?;
+                let again = PendingSignIn {
+                    nonce: nonce_of(&secret),
+                    restarts: pending.restarts.saturating_add(1),
+                    ..pending
+                };
+                let location = again.platform_address(request, seals, directory);
+                let location = location.ok_or(SignInError::State)?;
+                return Ok(SignInCallback::Restarted { location });
+            }
+            Err(error) => return Err(error),
         };
+        let location = pending.location(request, seals).ok_or(SignInError::State)?;
+        Ok(SignInCallback::SignedIn {
+            location,
+            set_cookies,
+        })
+    }
+
+    /// Creates the session of a code. The code is then used.
+    fn start_session(
+        &self,
+        request: SignInRequest<'_>,
+        (code, pending): (&str, &PendingSignIn),
+        seals: &Seals,
+        (tokens, tenancy): (&Tokens, &Tenancy),
+        now: i64,
+    ) -> Result<Session, SignInError> {
+        let directory = tenancy.directory().ok_or(SignInError::State)?;
+        let secret = secret_of(request, seals, now).ok_or(SignInError::OtherBrowser)?;
         let claims = tokens
             .verify_sign_in_code(code)
             .map_err(|_| SignInError::Code("its signature or form"))?;
         check(&claims, request, directory, now).map_err(SignInError::Code)?;
-        let expected = nonce_of(&secret);
-        let same = |given: &str| bool::from(given.as_bytes().ct_eq(expected.as_bytes()));
-        if !same(&claims.nonce) || !same(&nonce) {
+        let is_for = |nonce: &str| bool::from(claims.nonce.as_bytes().ct_eq(nonce.as_bytes()));
+        if !is_for(&pending.nonce) {
             return Err(SignInError::OtherBrowser);
+        }
+        if !is_for(&nonce_of(&secret)) {
+            return Err(SignInError::OtherTab);
         }
         let ended_until = directory
             .person(&claims.sub)
@@ -183,22 +229,81 @@ impl SignIns {
         {
             return Err(SignInError::Code("its session at the platform was ended"));
         }
-        let session = Session {
+        Ok(Session {
             user_id: claims.sub,
             issued_at: now.max(ended_until.saturating_add(1)),
             id: claims.jti,
             platform_session: claims.sid.filter(|sid| sid.len() <= MAX_SHOWN),
             name: claims.name.filter(|name| name.len() <= MAX_SHOWN),
             email: claims.email.filter(|email| email.len() <= MAX_SHOWN),
-        };
-        Ok(SignInCallback {
-            location,
-            set_cookies: vec![
-                session.set_cookie(seals, request.host, request.project),
-                cookies::set(cookies::SIGN_IN, "", 0),
-            ],
         })
     }
+}
+
+/// A sign-in that the platform returns in its `state`.
+#[derive(Debug)]
+struct PendingSignIn {
+    /// Hash of the browser's secret.
+    nonce: String,
+    /// How often the sign-in was started again, because another tab replaced the secret.
+    restarts: u8,
+    /// Id of the cookies with the target, if it is long.
+    long_target: Option<String>,
+    /// Path and query.
+    target: String,
+}
+
+impl PendingSignIn {
+    /// The address of the platform's page.
+    fn platform_address(
+        &self,
+        request: SignInRequest<'_>,
+        seals: &Seals,
+        directory: &Directory,
+    ) -> Option<String> {
+        let platform = directory.platform()?;
+        let base = platform.base_url.trim_end_matches('/');
+        let host = escaped(request.authority);
+        let nonce = &self.nonce;
+        let id = self.long_target.as_deref().unwrap_or_default();
+        let word = format!("{nonce}.{}.{id}", self.restarts);
+        let target = &self.target;
+        let state = RedirectTarget::seal(seals, request.host, &word, target, MAX_STATE_TARGET)?;
+        Some(format!(
+            "{base}{SIGN_IN}?host={host}&nonce={nonce}&state={state}"
+        ))
+    }
+
+    fn open(seals: &Seals, host: &str, state: &str) -> Option<Self> {
+        let (word, target) = RedirectTarget::open(seals, host, state)?;
+        let mut parts = word.splitn(3, '.');
+        let (nonce, restarts, id) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Self {
+            nonce: nonce.to_owned(),
+            restarts: restarts.parse().ok()?,
+            long_target: (!id.is_empty()).then(|| id.to_owned()),
+            target,
+        })
+    }
+
+    /// The address of the requested page. It always is one of this host, because the authority is
+    /// fixed before the target is appended.
+    fn location(&self, request: SignInRequest<'_>, seals: &Seals) -> Option<String> {
+        let target = match &self.long_target {
+            Some(id) => LongTarget::route(seals, request.host, id, &self.target)?,
+            None => self.target.clone(),
+        };
+        Some(format!("https://{}{target}", request.authority))
+    }
+}
+
+/// True if the browser has a valid session.
+fn has_session(request: SignInRequest<'_>, seals: &Seals, directory: &Directory, now: i64) -> bool {
+    let Some(cookie) = request.cookies.session.value() else {
+        return false;
+    };
+    let session = Session::from_cookie(cookie, seals, request.host, request.project);
+    session.is_ok_and(|session| session.check(directory, now).is_ok())
 }
 
 /// Checks the claims of a code against the request. The nonce is checked separately.
@@ -244,6 +349,9 @@ fn nonce_of(secret: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(digest)
 }
 
+/// Limit of restarts of one sign-in. The first one is for the secret that the browser keeps. Another
+/// one is necessary only if that secret expired in between.
+const MAX_RESTARTS: u8 = 3;
 /// Time limit of a sign-in in seconds. It allows for a password, a second factor and an email.
 const PENDING_SECONDS: i64 = 30 * 60;
 /// Maximum lifetime of a code in seconds.
@@ -252,8 +360,8 @@ const MAX_CODE_SECONDS: i64 = 60;
 const LEEWAY_SECONDS: i64 = 5;
 /// Limit of stored codes: five hundred sign-ins a second, for the lifetime of a code.
 const USED_CODES: usize = 65_536;
-/// Limit of the target of a sign-in, in bytes. Sealed with its nonce, it is a `state` of less than
-/// 2048 characters, which is the limit of platforms.
+/// Limit of a target in a `state`, in bytes. Sealed with its nonce, the `state` has less than 2048
+/// characters, which is the limit of platforms. The browser keeps a longer target.
 const MAX_STATE_TARGET: usize = 1400;
 /// Limit of a stored name or address, in bytes. It is low because cookies are sent with every
 /// request.
@@ -311,9 +419,8 @@ mod tests {
             };
             SignIns::redirect_to_platform(request, "/", &seals, &directory, now).unwrap()
         };
-        let cookie = depart("", NOW)
-            .set_cookie
-            .expect("the browser has no secret yet");
+        let set_cookies = depart("", NOW).set_cookies;
+        let cookie = set_cookies.first().expect("the browser has no secret yet");
         let cookie = cookie.split(';').next().unwrap();
         for (now, is_valid) in [
             (NOW - 6, false),
@@ -322,7 +429,8 @@ mod tests {
             (NOW + 1800, false),
         ] {
             let departure = depart(cookie, now);
-            assert_eq!(departure.set_cookie.is_none(), is_valid, "{}", now - NOW);
+            let has_secret = departure.set_cookies.is_empty();
+            assert_eq!(has_secret, is_valid, "{}", now - NOW);
         }
     }
 
@@ -366,8 +474,9 @@ mod tests {
     fn a_target_that_is_too_long_loses_its_query_and_then_its_path() {
         let seals = seals();
         let round_trip = |target: &str| {
+            let word = format!("{}.3.{}", "n".repeat(43), "0".repeat(16));
             let sealed =
-                RedirectTarget::seal(&seals, HOST, "nonce", target, MAX_STATE_TARGET).unwrap();
+                RedirectTarget::seal(&seals, HOST, &word, target, MAX_STATE_TARGET).unwrap();
             assert!(sealed.len() < 2048, "{}", sealed.len());
             RedirectTarget::open(&seals, HOST, &sealed).unwrap().1
         };

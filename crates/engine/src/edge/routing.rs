@@ -205,7 +205,8 @@ fn admit<H: HeaderFields>(
         },
         navigation: form == ErrorFormat::Page
             && matches!(inbound.method, Method::Get | Method::Head)
-            && inbound.upgrade.is_none(),
+            && inbound.upgrade.is_none()
+            && may_navigate(headers),
         bearer: Bearer::from_values(values(headers, FieldKind::Authorization)),
         tunnel: &tunnel,
         visitor,
@@ -407,8 +408,19 @@ fn acquire_capacity(
     slot.map_err(|full| Problem::from(full).into())
 }
 
+/// False if the browser reports that the request is not a navigation (Fetch Metadata,
+/// `Sec-Fetch-Mode`): a script or a page's part cannot follow a redirect to the sign-in. Browsers
+/// without the field are not excluded.
+fn may_navigate<H: HeaderFields>(headers: &H) -> bool {
+    let mut modes = headers.fields().filter(|field| field.is("sec-fetch-mode"));
+    modes.all(|mode| mode.value.as_bytes() == b"navigate")
+}
+
 /// The values of all fields of a kind.
-fn values<H: HeaderFields>(headers: &H, kind: FieldKind) -> impl Iterator<Item = &[u8]> {
+pub(in crate::edge) fn values<H: HeaderFields>(
+    headers: &H,
+    kind: FieldKind,
+) -> impl Iterator<Item = &[u8]> {
     let fields = headers.fields().filter(move |field| field.kind == kind);
     fields.map(|field| field.value.as_bytes())
 }

@@ -5,6 +5,7 @@ mod challenge;
 mod chromium;
 mod combined;
 mod session;
+mod tabs;
 
 use std::sync::Arc;
 
@@ -82,7 +83,8 @@ impl Site {
 
     /// Opens a page as a browser does, with these cookies.
     pub(crate) async fn open(&self, target: &str, jar: &Jar) -> Answer {
-        self.get(target, &format!("{PAGE}{}", jar.field())).await
+        self.get(target, &format!("{PAGE}{}", jar.field_for(target)))
+            .await
     }
 }
 
@@ -92,7 +94,14 @@ pub(crate) fn with_sessions() -> Properties {
 
 /// A browser's cookies for one host.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Jar(Vec<(String, String)>);
+pub(crate) struct Jar(Vec<StoredCookie>);
+
+#[derive(Clone, Debug)]
+struct StoredCookie {
+    name: String,
+    value: String,
+    path: String,
+}
 
 impl Jar {
     /// Stores the cookies that an answer sets.
@@ -104,34 +113,49 @@ impl Jar {
         {
             let (pair, attributes) = value.split_once(';').unwrap();
             let (name, value) = pair.split_once('=').unwrap();
-            for attribute in ["Path=/", "Secure", "HttpOnly", "SameSite=Lax"] {
-                assert!(
-                    attributes.split("; ").any(|it| it.trim() == attribute),
-                    "{attributes}"
-                );
+            // RFC 6265 section 6.1.
+            assert!(pair.len() <= 4096, "{name}");
+            let attributes: Vec<_> = attributes.split(';').map(str::trim).collect();
+            for attribute in ["Secure", "HttpOnly", "SameSite=Lax"] {
+                assert!(attributes.contains(&attribute), "{attributes:?}");
             }
-            assert!(name.starts_with("__Host-"), "{name}");
-            self.0.retain(|(known, _)| known != name);
-            if !attributes.contains("Max-Age=0") {
-                self.0.push((name.to_owned(), value.to_owned()));
+            let path = attributes.iter().find_map(|it| it.strip_prefix("Path="));
+            let path = path.unwrap().to_owned();
+            let prefix = if path == "/" { "__Host-" } else { "__Secure-" };
+            assert!(name.starts_with(prefix), "{name} {path}");
+            self.0
+                .retain(|known| known.name != name || known.path != path);
+            if !attributes.contains(&"Max-Age=0") {
+                self.0.push(StoredCookie {
+                    name: name.to_owned(),
+                    value: value.to_owned(),
+                    path,
+                });
             }
         }
     }
 
+    /// The field for a page of the host.
     pub(crate) fn field(&self) -> String {
-        if self.0.is_empty() {
+        self.field_for("/")
+    }
+
+    /// The field for a path and query, with the cookies of this path (RFC 6265 section 5.1.4).
+    pub(crate) fn field_for(&self, target: &str) -> String {
+        let path = target.split('?').next().unwrap_or_default();
+        let is_sent = |cookie: &&StoredCookie| cookie.path == "/" || cookie.path == path;
+        let sent = self.0.iter().filter(is_sent);
+        let pairs: Vec<_> = sent
+            .map(|cookie| format!("{}={}", cookie.name, cookie.value))
+            .collect();
+        if pairs.is_empty() {
             return String::new();
         }
-        let pairs: Vec<_> = self
-            .0
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
         format!("Cookie: {}\r\n", pairs.join("; "))
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(known, _)| known == name)
+        self.0.iter().any(|known| known.name == name)
     }
 }
 

@@ -36,12 +36,14 @@ impl PublishedService {
 }
 
 /// ED-2, ED-4, ED-6: a user signs in with the administrator's account, sees the service, signs out
-/// and is refused. A program gets the answers for programs.
+/// and is refused. Ten tabs that open together all reach their page. A program gets the answers for
+/// programs.
 #[test]
 fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     let platform = Platform::up()?;
     let session = PublishedService::new(&platform, &["--name", "team", "--svc-auth"])?;
     let challenge = PublishedService::new(&platform, &["--name", "door", "--challenge-mode"])?;
+    let tabs = PublishedService::new(&platform, &["--name", "tabs", "--svc-auth"])?;
     let (at_session, at_challenge) = (session.url(""), challenge.url(""));
 
     let curl = platform.curl();
@@ -54,7 +56,7 @@ fn ed_2_a_person_signs_in_at_a_tunnel_and_out_again() -> Result<()> {
     refused(&answer, 403, "challenge_required");
     assert_eq!((session.seen(), challenge.seen()), (0, 0));
 
-    let given = json!({"session": at_session, "challenge": at_challenge});
+    let given = json!({"session": at_session, "challenge": at_challenge, "tabs": tabs.url("")});
     let results = platform.node_with("managed.mjs", given)?;
     let seen = results["session"]["seen"].as_str().unwrap_or_default();
     assert!(seen.starts_with("GET /reports?page=2 HTTP/1.1"), "{seen}");

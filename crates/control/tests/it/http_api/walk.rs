@@ -198,7 +198,7 @@ async fn cp_7_only_the_document_and_the_pages_are_served() {
 }
 
 /// Pages for browsers, apart from the API. The flag is true for public pages.
-const PAGES: [(&str, bool); 51] = [
+const PAGES: [(&str, bool); 52] = [
     ("/", false),
     ("/account", false),
     ("/account/confirm", false),
@@ -223,6 +223,7 @@ const PAGES: [(&str, bool); 51] = [
     ("/device", false),
     ("/device/approve", false),
     ("/edge/sign-in", true),
+    ("/fragment.js", true),
     ("/invitations/{secret}", true),
     ("/login", true),
     ("/login/openid", true),

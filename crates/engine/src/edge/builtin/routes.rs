@@ -3,6 +3,7 @@
 
 use api::link::{EDGE_SESSION_SECONDS, Record as Reported, SessionEndedRecord};
 use http::header::SET_COOKIE;
+use http1::FieldKind;
 use serde::Serialize;
 use types::form::Form;
 use types::problem::Problem;
@@ -12,12 +13,13 @@ use crate::access::{
 };
 use crate::agents::Agent;
 use crate::browser::{
-    Browsers, Challenges, Page, Session, SignInCallback, SignInRequest, SignIns, Solution,
+    Browsers, CALLBACK, Challenges, LongTargetRedirect, Page, Session, SignInCallback,
+    SignInRequest, SignIns, Solution,
 };
 use crate::core::Core;
 use crate::edge::access_record::AccessRecord;
 use crate::edge::response::local_response::Answer;
-use crate::edge::routing::{HeaderFields, RequestInfo};
+use crate::edge::routing::{HeaderFields, RequestInfo, values};
 
 /// A built-in route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ enum Kind {
     Session,
     Logout,
     Callback,
+    /// The way to a long target, after the callback or the challenge.
+    LongTarget,
     Challenge,
 }
 
@@ -58,6 +62,7 @@ impl BuiltinRoute {
             "logout" => Kind::Logout,
             "callback" => Kind::Callback,
             "challenge" => Kind::Challenge,
+            _ if is_long_target(path) => Kind::LongTarget,
             _ => return None,
         };
         Some(Self { kind, prefix })
@@ -90,13 +95,22 @@ impl BuiltinRoute {
             (Kind::Logout, _) if is_get => Ok(visit.sign_out_page()),
             (Kind::Logout, "POST") => visit.sign_out(headers, core),
             (Kind::Callback, "GET") => visit.callback(browsers(core)?, core, record),
+            (Kind::LongTarget, "GET") => visit.long_target(browsers(core)?, headers),
             (Kind::Challenge, _) if is_get => visit.challenge(browsers(core)?),
             (Kind::Challenge, "POST") => visit.solve(browsers(core)?, headers, record),
             (Kind::Session, _) => Err(method_not_allowed("GET, HEAD")),
-            (Kind::Callback, _) => Err(method_not_allowed("GET")),
+            (Kind::Callback | Kind::LongTarget, _) => Err(method_not_allowed("GET")),
             (Kind::Logout | Kind::Challenge, _) => Err(method_not_allowed("GET, HEAD, POST")),
         }
     }
+}
+
+/// True for the path of a route to a long target: that of the callback, with an id.
+fn is_long_target(path: &str) -> bool {
+    let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    path.strip_prefix(CALLBACK)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .is_some_and(|id| id.len() == 16 && id.bytes().all(is_hex))
 }
 
 fn method_not_allowed(methods: &'static str) -> Box<Problem> {
@@ -132,10 +146,12 @@ pub(in crate::edge) fn to_sign_in(
         SignIns::redirect_to_platform(sign_in_request, &target, &browsers.seals, directory, now);
     let departure = departure.ok_or_else(unavailable)?;
     let answer = Answer::redirect(302, departure.location);
-    Ok(match departure.set_cookie {
-        Some(cookie) => answer.with_header(SET_COOKIE, cookie),
-        None => answer,
-    })
+    Ok(with_cookies(answer, departure.set_cookies))
+}
+
+fn with_cookies(answer: Answer, set_cookies: Vec<String>) -> Answer {
+    let with = |answer: Answer, cookie| answer.with_header(SET_COOKIE, cookie);
+    set_cookies.into_iter().fold(answer, with)
 }
 
 /// Redirects a browser to the challenge, which returns to the requested page.
@@ -147,7 +163,8 @@ pub(in crate::edge) fn to_challenge(
     let route = format!("{PREFIX}challenge");
     let page = Challenges::page(&route, request.host, &target(request), seals);
     let page = page.ok_or_else(|| Box::new(Problem::internal()))?;
-    Ok(Answer::redirect(302, page))
+    let answer = Answer::redirect(302, page.location);
+    Ok(with_cookies(answer, page.set_cookies))
 }
 
 /// Path and query of a request, without a credential in it.
@@ -300,7 +317,7 @@ impl BuiltinRequest<'_, '_> {
             known,
             now,
         ) {
-            Ok(SignInCallback {
+            Ok(SignInCallback::SignedIn {
                 location,
                 set_cookies,
             }) => {
@@ -309,8 +326,11 @@ impl BuiltinRequest<'_, '_> {
                 let signed_in = &tunnel.project.signed_in;
                 signed_in.record(self.request.host, publisher, now);
                 let answer = Answer::redirect(302, location);
-                let with = |answer: Answer, cookie| answer.with_header(SET_COOKIE, cookie);
-                Ok(set_cookies.into_iter().fold(answer, with))
+                Ok(with_cookies(answer, set_cookies))
+            }
+            Ok(SignInCallback::Restarted { location }) => {
+                record.set_rule(RULE, Some("begun again, for another tab's secret".into()));
+                Ok(Answer::redirect(302, location))
             }
             Err(refused) => {
                 record.set_rule(RULE, Some(refused.to_string().into()));
@@ -322,6 +342,31 @@ impl BuiltinRequest<'_, '_> {
                 })
             }
         }
+    }
+
+    /// Redirects to a long target, which the browser kept.
+    fn long_target<H: HeaderFields>(
+        &self,
+        browsers: &Browsers,
+        headers: &H,
+    ) -> Result<Answer, Box<Problem>> {
+        let required = self.request.tunnel.policy.required_proofs();
+        if !required.session && !required.challenge {
+            return Err(Box::new(Problem::not_found()));
+        }
+        let id = self.request.path.rsplit('/').next().unwrap_or_default();
+        let fields = values(headers, FieldKind::Cookie);
+        let redirect = self.parameters(["to"]).and_then(|[to]| {
+            LongTargetRedirect::read(&browsers.seals, self.request.host, (id, &to), fields)
+        });
+        let redirect = redirect.ok_or_else(|| {
+            let detail = "This address was not made here. Open the page that you want again.";
+            Box::new(Problem::invalid_request(detail))
+        })?;
+        // The authority is fixed before the target is appended.
+        let location = format!("https://{}{}", self.authority, redirect.target);
+        let answer = Answer::redirect(302, location);
+        Ok(with_cookies(answer, redirect.clear_cookies))
     }
 
     fn challenge(&self, browsers: &Browsers) -> Result<Answer, Box<Problem>> {

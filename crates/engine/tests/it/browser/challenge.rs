@@ -203,3 +203,28 @@ async fn ed_6_a_challenge_redirects_to_the_requested_page_only() {
         assert_eq!(answer.status, status, "{target} {fields}");
     }
 }
+
+/// ED-6: a query that does not fit into the address of the challenge is kept.
+#[tokio::test]
+async fn ed_6_a_long_query_survives_the_challenge() {
+    let site = Site::start(challenged()).await;
+    let target = format!("/a?{}", "b".repeat(8000));
+    let answer = site.open(&target, &Jar::default()).await;
+    let mut jar = Jar::default();
+    jar.take(&answer);
+    let location = answer.header("location").unwrap();
+    assert!(location.len() < 4096);
+    let page = site.open(location, &jar).await;
+    let own = format!("https://{}", site.host());
+    let route = fact(page.text(), "target");
+    let route = route.strip_prefix(&own).unwrap();
+    let answer = site.open(route, &jar).await;
+    let home = format!("{own}{target}");
+    assert_eq!(answer.header("location"), Some(home.as_str()));
+    assert_eq!(site.service.accepted(), 0);
+    // Scripts and parts of pages are not redirected.
+    let answer = site
+        .get("/", &format!("{PAGE}Sec-Fetch-Mode: no-cors\r\n"))
+        .await;
+    assert_eq!((answer.status, answer.header("location")), (403, None));
+}
