@@ -103,6 +103,23 @@ impl Callback {
         host(self.host()).is_some_and(|host| host.is_this_machine())
     }
 
+    /// True if this is `http` on this machine, and `other` differs from it in nothing but the port
+    /// (RFC 8252 section 7.3).
+    pub fn is_loopback_with_any_port(&self, other: &Self) -> bool {
+        let is_plain = |callback: &Self| callback.text.starts_with("http://");
+        is_plain(self)
+            && is_plain(other)
+            && self.is_this_machine()
+            && without_port(self.host()) == without_port(other.host())
+            && self.target() == other.target()
+    }
+
+    /// Path and query, as they were written.
+    fn target(&self) -> &str {
+        let (_, end) = self.authority;
+        self.text.get(end..).unwrap_or_default()
+    }
+
     /// Returns the address with parameters added to its query.
     pub fn with<'a>(&self, parameters: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
         let mark = if !self.text.contains('?') {
@@ -139,6 +156,15 @@ const RESPONSE: [&str; 6] = [
     "error_description",
     "error_uri",
 ];
+
+/// The host of an authority, with its brackets if it is an IPv6 address.
+fn without_port(authority: &str) -> &str {
+    let end = match authority.rfind(']') {
+        Some(bracket) => bracket + 1,
+        None => authority.find(':').unwrap_or(authority.len()),
+    };
+    authority.get(..end).unwrap_or(authority)
+}
 
 enum Host<'a> {
     V4(Ipv4Addr),

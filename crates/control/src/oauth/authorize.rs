@@ -206,7 +206,7 @@ async fn consent_page(
         request: secret.reveal(),
         session: who.session.id.as_str(),
     };
-    Ok(page_leading_to(&page, request.callback))
+    Ok(page_leading_to(&page, &request.callback))
 }
 
 /// The workspaces that a client can access for a user.
@@ -235,7 +235,7 @@ fn path(request: &AuthorizationRequest<'_>) -> String {
     format!("{AUTHORIZE}?{}", request.query())
 }
 
-fn refused_response(app: &App, refused: AuthorizationError<'_>) -> Response {
+fn refused_response(app: &App, refused: AuthorizationError) -> Response {
     match refused {
         AuthorizationError::Page(why) => {
             let text = format!(
@@ -255,7 +255,7 @@ fn refused_response(app: &App, refused: AuthorizationError<'_>) -> Response {
             error,
         } => {
             let issuer = &app.config.base_url;
-            to_callback(&error_url(callback, state.as_deref(), &error, issuer))
+            to_callback(&error_url(&callback, state.as_deref(), &error, issuer))
         }
     }
 }

@@ -4,6 +4,7 @@ use daemon::config::ConfigError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use types::callback::Callback;
+use types::tunnel::WebOrigin;
 
 /// Section `oauth`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -25,6 +26,15 @@ pub(super) struct ClientSection {
     /// machine. Compared byte for byte. A client without one uses the device grant.
     #[schemars(example = ["https://client.example/callback"])]
     pub(super) redirect_uris: Vec<String>,
+    /// For an application that listens on a port of the user's machine which it does not choose in
+    /// advance: it may use any port with its registered callback on `http://127.0.0.1`,
+    /// `http://[::1]` or `http://localhost`. The rest is still compared byte for byte (RFC 8252
+    /// section 7.3).
+    pub(super) loopback_any_port: bool,
+    /// Origins of web pages that may call the MCP endpoints, such as `https://client.example`. Other
+    /// pages are refused.
+    #[schemars(example = ["https://client.example"])]
+    pub(super) origins: Vec<String>,
 }
 
 /// A client that users may approve. All clients are public: none has a secret.
@@ -33,6 +43,8 @@ pub struct Client {
     id: String,
     name: String,
     callbacks: Vec<Callback>,
+    loopback_any_port: bool,
+    origins: Vec<WebOrigin>,
 }
 
 impl Client {
@@ -46,11 +58,22 @@ impl Client {
         &self.name
     }
 
-    /// The registered callback that equals this text, byte for byte (OA-2).
-    pub fn callback(&self, text: &str) -> Option<&Callback> {
-        self.callbacks
-            .iter()
-            .find(|callback| callback.as_str() == text)
+    /// The registered callback that equals this text, byte for byte (OA-2). Only the port of a
+    /// callback on the user's machine may differ, if the client is registered with
+    /// `loopback_any_port`.
+    pub fn callback(&self, text: &str) -> Option<Callback> {
+        let mut registered = self.callbacks.iter();
+        if let Some(callback) = registered.find(|callback| callback.as_str() == text) {
+            return Some(callback.clone());
+        }
+        if !self.loopback_any_port {
+            return None;
+        }
+        let asked = Callback::parse(text).ok()?;
+        let mut registered = self.callbacks.iter();
+        registered
+            .any(|callback| callback.is_loopback_with_any_port(&asked))
+            .then_some(asked)
     }
 
     /// True if the client may use the device grant. Clients with a browser redirect do not need it,
@@ -68,6 +91,11 @@ impl Clients {
     /// The client with this id.
     pub fn client(&self, id: &str) -> Option<&Client> {
         self.0.iter().find(|client| client.id == id)
+    }
+
+    /// The origins of web pages that may call the MCP endpoints.
+    pub fn origins(&self) -> impl Iterator<Item = &WebOrigin> {
+        self.0.iter().flat_map(|client| &client.origins)
     }
 
     /// The ids of all clients.
@@ -125,10 +153,31 @@ impl ClientSection {
             }
             callbacks.push(callback);
         }
+        let is_free = |callback: &Callback| callback.is_loopback_with_any_port(callback);
+        if self.loopback_any_port && !callbacks.iter().any(is_free) {
+            let message = "this key needs a callback that starts with http:// on this machine";
+            return Err(ConfigError::new(key("loopback_any_port"), message));
+        }
+        if self.origins.len() > MAX_ORIGINS {
+            let message = format!("a client may have {MAX_ORIGINS} origins at most");
+            return Err(ConfigError::new(key("origins"), message));
+        }
+        let mut origins = Vec::with_capacity(self.origins.len());
+        for (index, text) in self.origins.iter().enumerate() {
+            let origin: WebOrigin = text.parse().map_err(|error| {
+                ConfigError::new(
+                    key(&format!("origins.{index}")),
+                    format!("{text:?}: {error}"),
+                )
+            })?;
+            origins.push(origin);
+        }
         Ok(Client {
             id,
             name,
             callbacks,
+            loopback_any_port: self.loopback_any_port,
+            origins,
         })
     }
 }
@@ -138,8 +187,13 @@ fn cli(id: &str, name: &str) -> Client {
         id: id.to_owned(),
         name: name.to_owned(),
         callbacks: Vec::new(),
+        loopback_any_port: false,
+        origins: Vec::new(),
     }
 }
+
+/// More origins than any client has. Each request of a page is compared with all of them.
+const MAX_ORIGINS: usize = 32;
 
 /// Ids of built-in clients, enabled or not.
 const RESERVED: [&str; 2] = ["svc-cli", "rstream-cli"];
@@ -186,6 +240,71 @@ mod tests {
         assert!(compat.client("rstream-cli").is_some());
     }
 
+    /// RFC 8252 section 7.3: only the port is free, only on this machine, and only if the client is
+    /// registered so.
+    #[test]
+    fn the_port_of_a_loopback_callback_is_free_if_it_is_registered_so() {
+        let clients = |any: bool| {
+            check(
+                serde_json::json!({"clients": [{
+                    "id": "native",
+                    "redirect_uris": [
+                        "http://127.0.0.1:1/cb?x=1",
+                        "http://[::1]/cb",
+                        "http://localhost:8080/",
+                        "https://client.example:1/cb",
+                        "https://127.0.0.1:1/tls",
+                    ],
+                    "loopback_any_port": any,
+                }]}),
+                false,
+            )
+            .unwrap()
+        };
+        let (free, fixed) = (clients(true), clients(false));
+        let is_registered = |clients: &Clients, text: &str| {
+            let callback = clients.client("native").unwrap().callback(text);
+            callback
+                .inspect(|found| assert_eq!(found.as_str(), text))
+                .is_some()
+        };
+        for text in [
+            "http://127.0.0.1:49152/cb?x=1",
+            "http://127.0.0.1/cb?x=1",
+            "http://[::1]:49152/cb",
+            "http://localhost:3000/",
+            "http://localhost/",
+        ] {
+            assert!(is_registered(&free, text), "{text}");
+            assert!(!is_registered(&fixed, text), "{text}");
+        }
+        for text in [
+            "http://127.0.0.1:2/cb",
+            "http://127.0.0.1:2/cb?x=2",
+            "http://127.0.0.1:2/cb?x=1&y=2",
+            "http://127.0.0.1:2/CB?x=1",
+            "http://127.0.0.1:2/cb/?x=1",
+            "http://127.0.0.2:2/cb?x=1",
+            "http://127.0.0.1:2/%63b?x=1",
+            "http://127.0.0.1:0/cb?x=1",
+            "http://127.0.0.1:99999/cb?x=1",
+            "http://127.0.0.1:/cb?x=1",
+            "http://127.0.0.1:2/cb?x=1#f",
+            "http://127.0.0.1:2@evil.example/cb?x=1",
+            "http://evil.example:2/cb?x=1",
+            "http://localhost.evil.example:1/",
+            "http://LOCALHOST:1/",
+            "http://[::1]:1/",
+            "http://[0:0:0:0:0:0:0:1]:1/cb",
+            "https://client.example:2/cb",
+            "https://client.example/cb",
+            "https://127.0.0.1:2/tls",
+            "http://127.0.0.1:2/tls",
+        ] {
+            assert!(!is_registered(&free, text), "{text}");
+        }
+    }
+
     #[test]
     fn an_invalid_client_is_a_configuration_error() {
         let cb = "https://client.example/cb";
@@ -220,6 +339,26 @@ mod tests {
             (
                 serde_json::json!([{"id": "a", "redirect_uris": ["https://*.example/"]}]),
                 "oauth.clients.0.redirect_uris.0",
+            ),
+            (
+                serde_json::json!([{"id": "a", "redirect_uris": [cb], "loopback_any_port": true}]),
+                "oauth.clients.0.loopback_any_port",
+            ),
+            (
+                serde_json::json!([{"id": "a", "loopback_any_port": true}]),
+                "oauth.clients.0.loopback_any_port",
+            ),
+            (
+                serde_json::json!([{"id": "a", "origins": ["https://a.example", "*"]}]),
+                "oauth.clients.0.origins.1",
+            ),
+            (
+                serde_json::json!([{"id": "a", "origins": ["https://a.example/path"]}]),
+                "oauth.clients.0.origins.0",
+            ),
+            (
+                serde_json::json!([{"id": "a", "origins": ["null"]}]),
+                "oauth.clients.0.origins.0",
             ),
         ] {
             let error = check(serde_json::json!({"clients": client}), false).unwrap_err();

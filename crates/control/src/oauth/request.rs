@@ -15,7 +15,8 @@ use crate::config::Config;
 #[derive(Clone, Debug)]
 pub(super) struct AuthorizationRequest<'a> {
     pub(super) client: &'a Client,
-    pub(super) callback: &'a Callback,
+    /// The registered callback, perhaps with another port on the user's machine.
+    pub(super) callback: Callback,
     pub(super) state: Option<String>,
     /// SHA-256 of the client's verifier (RFC 7636, S256).
     pub(super) challenge: [u8; 32],
@@ -26,14 +27,14 @@ pub(super) struct AuthorizationRequest<'a> {
 
 /// Errors of an authorization request.
 #[derive(Debug)]
-pub(super) enum AuthorizationError<'a> {
+pub(super) enum AuthorizationError {
     /// The client or its callback is unknown. The error is shown as a page and never as a redirect.
     /// Otherwise this server would redirect to any address that a stranger chooses (RFC 9700
     /// section 4.11).
     Page(String),
     /// The client receives the error at its callback.
     Callback {
-        callback: &'a Callback,
+        callback: Callback,
         state: Option<String>,
         error: OauthError,
     },
@@ -41,7 +42,7 @@ pub(super) enum AuthorizationError<'a> {
 
 impl<'a> AuthorizationRequest<'a> {
     /// Parses the query of a request.
-    pub(super) fn parse(query: &str, config: &'a Config) -> Result<Self, AuthorizationError<'a>> {
+    pub(super) fn parse(query: &str, config: &'a Config) -> Result<Self, AuthorizationError> {
         if query.len() > MAX_QUERY_BYTES {
             return Err(AuthorizationError::Page("it is too long".to_owned()));
         }
@@ -63,12 +64,11 @@ impl<'a> AuthorizationRequest<'a> {
                 )
             })?;
         let state = form.take("state");
-        Self::validate(form, config, client, callback, state.clone()).map_err(|error| {
-            AuthorizationError::Callback {
-                callback,
-                state,
-                error,
-            }
+        let validated = Self::validate(form, config, client, callback.clone(), state.clone());
+        validated.map_err(|error| AuthorizationError::Callback {
+            callback,
+            state,
+            error,
         })
     }
 
@@ -76,7 +76,7 @@ impl<'a> AuthorizationRequest<'a> {
         mut form: Form,
         config: &Config,
         client: &'a Client,
-        callback: &'a Callback,
+        callback: Callback,
         state: Option<String>,
     ) -> Result<Self, OauthError> {
         match form.take("response_type").as_deref() {
@@ -136,9 +136,9 @@ impl<'a> AuthorizationRequest<'a> {
     }
 
     /// Creates the error for the callback.
-    pub(super) fn refuse(&self, error: OauthError) -> AuthorizationError<'a> {
+    pub(super) fn refuse(&self, error: OauthError) -> AuthorizationError {
         AuthorizationError::Callback {
-            callback: self.callback,
+            callback: self.callback.clone(),
             state: self.state.clone(),
             error,
         }
@@ -213,6 +213,11 @@ mod tests {
             "oauth": {"clients": [
                 {"id": "web", "redirect_uris": [CALLBACK, "http://127.0.0.1:1/cb"]},
                 {"id": "other", "redirect_uris": ["https://other.example/cb"]},
+                {
+                    "id": "native",
+                    "redirect_uris": ["http://127.0.0.1/cb", "https://native.example/cb"],
+                    "loopback_any_port": true,
+                },
             ]},
         });
         std::fs::write(&file, yaml.to_string()).unwrap();
@@ -280,6 +285,41 @@ mod tests {
         );
     }
 
+    /// OA-2, RFC 8252 section 7.3: the port of a callback on the user's machine is free, if the
+    /// client is registered so. The response is sent to the port of the request.
+    #[test]
+    fn oa_2_a_registered_native_client_may_use_any_loopback_port() {
+        let config = config();
+        let native = |callback: &'static str, scope: &'static str| {
+            let mut pairs = good();
+            pairs.retain(|(name, _)| !matches!(*name, "client_id" | "redirect_uri" | "scope"));
+            pairs.extend([
+                ("client_id", "native"),
+                ("redirect_uri", callback),
+                ("scope", scope),
+            ]);
+            AuthorizationRequest::parse(&form::encode(pairs), &config)
+        };
+        let known = "account.projects.read-only";
+        let request = native("http://127.0.0.1:49152/cb", known).unwrap();
+        assert_eq!(request.callback.as_str(), "http://127.0.0.1:49152/cb");
+        let again = AuthorizationRequest::parse(&request.query(), &config).unwrap();
+        assert_eq!(again.callback, request.callback);
+        let code = request.success_url("c", "i");
+        assert!(
+            code.starts_with("http://127.0.0.1:49152/cb?code=c&"),
+            "{code}"
+        );
+        match native("http://127.0.0.1:49152/cb", "openid").unwrap_err() {
+            AuthorizationError::Callback { callback, .. } => {
+                assert_eq!(callback.as_str(), "http://127.0.0.1:49152/cb");
+            }
+            AuthorizationError::Page(why) => panic!("{why}"),
+        }
+        let refused = native("http://127.0.0.1:49152/other", known).unwrap_err();
+        assert!(matches!(refused, AuthorizationError::Page(_)));
+    }
+
     /// OA-2, OA-6: the client receives every other error.
     #[test]
     fn oa_2_other_errors_are_sent_to_the_client() {
@@ -300,11 +340,13 @@ mod tests {
             ("code_challenge_method", "s256", "invalid_request"),
             ("scope", "", "invalid_scope"),
             ("scope", "openid", "invalid_scope"),
-            (
-                "scope",
-                "account.projects.read-only openid",
-                "invalid_scope",
-            ),
+            ("scope", "openid offline_access", "invalid_scope"),
+            ("scope", "account.projects.read-only openid", "good"),
+            ("scope", "offline_access account.projects.read-only", "good"),
+            ("scope", "account.projects.read-only \"x\"", "invalid_scope"),
+            ("scope", "account.projects.read-only ", "invalid_scope"),
+            ("scope", "account.projects.read-only\tx", "invalid_scope"),
+            ("scope", "account.projects.read-only ä", "invalid_scope"),
             (
                 "scope",
                 "account.projects.read-only  account.plan.read-only",
@@ -315,6 +357,8 @@ mod tests {
             ("resource", "https://svc.example", "good"),
             ("resource", "https://svc.example/", "good"),
             ("resource", "https://svc.example/api/mcp", "good"),
+            ("resource", "https://svc.example/api/mcp/sign-in", "good"),
+            ("resource", "https://svc.example/api/mcp/", "invalid_target"),
             ("resource", "https://svc.example/api", "invalid_target"),
             ("resource", "https://svc.example.evil", "invalid_target"),
             ("resource", "https://svc.example:443", "invalid_target"),

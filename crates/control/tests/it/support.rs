@@ -514,6 +514,11 @@ fn configuration_beside(
         {"id": "web", "name": "Web Client", "redirect_uris": [CALLBACK, LOOPBACK]},
         {"id": "other", "redirect_uris": ["https://other.example/callback"]},
         {"id": "agent", "name": "Agent <b>"},
+        {
+            "id": "native",
+            "redirect_uris": ["http://127.0.0.1/callback"],
+            "loopback_any_port": true,
+        },
     ]});
     let yaml = format!("platform: {platform}\nengines: {engines}\noauth: {oauth}\n{sections}\n");
     std::fs::write(&file, yaml).unwrap();

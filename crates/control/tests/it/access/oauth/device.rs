@@ -375,6 +375,7 @@ async fn device_requests_are_validated(control: TestControl) {
         ("client_secret", "s", "invalid_client"),
         ("scope", "", "invalid_scope"),
         ("scope", "openid", "invalid_scope"),
+        ("scope", "openid offline_access", "invalid_scope"),
         ("resource", "https://other.example", "invalid_target"),
         ("svc_source", "[", "invalid_request"),
         ("svc_source", "[{\"key\":1}]", "invalid_request"),

@@ -12,6 +12,8 @@ use crate::support::{Answer, BASE_URL, Browser, CALLBACK, LOOPBACK, PASSWORD, Te
 both! {
     oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in,
     oa_2_a_denied_request_grants_nothing,
+    oa_2_a_native_client_uses_the_port_that_it_has,
+    oa_5_unknown_scopes_are_ignored_and_the_granted_scope_is_listed,
     oa_2_the_consent_page_shows_the_client_and_its_scopes,
     oa_2_a_restricted_session_grants_no_more_than_it_has,
     oa_2_an_approval_is_valid_once_and_for_the_shown_request,
@@ -103,6 +105,77 @@ async fn oa_2_a_person_signs_in_reviews_approves_and_the_client_is_in(control: T
         ("oauth.token_issued".to_owned(), details),
     ];
     assert_eq!(done, expected);
+}
+
+/// OA-2, RFC 8252 section 7.3: the browser returns to the port of the request, and the code is bound
+/// to it.
+async fn oa_2_a_native_client_uses_the_port_that_it_has(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let at = |port: u16| format!("http://127.0.0.1:{port}/callback");
+    let (own, other) = (at(49152), at(49153));
+    let approve = async |browser: &mut Browser<'_>, callback: &str| {
+        let asked = [("client_id", "native"), ("redirect_uri", callback)];
+        let page = browser.open(&authorize(&asked)).await;
+        assert!(page.text.contains("127.0.0.1:49152"), "{}", page.text);
+        let answer = press(browser, &page, "approve").await;
+        let location = answer.location.unwrap();
+        let query = location.strip_prefix(&format!("{callback}?")).unwrap();
+        let mut form = types::form::Form::parse(query).unwrap();
+        form.take("code").unwrap()
+    };
+    let code = approve(&mut browser, &own).await;
+    for (callback, status) in [(&other, 400), (&own, 200)] {
+        let changes = [("client_id", "native"), ("redirect_uri", callback.as_str())];
+        let answer = redeem(&control, &code, &changes).await;
+        assert_eq!(answer.status, status, "{callback}: {}", answer.text);
+    }
+    // Everything else is an unknown callback, which gets a page and no redirect.
+    for callback in [
+        "http://127.0.0.1:49152/callback/",
+        "http://127.0.0.1:49152/callback?x=1",
+        "http://127.0.0.2:49152/callback",
+        "http://localhost:49152/callback",
+        "https://127.0.0.1:49152/callback",
+        "http://127.0.0.1:49152@evil.example/callback",
+    ] {
+        let asked = [("client_id", "native"), ("redirect_uri", callback)];
+        let answer = browser.open(&authorize(&asked)).await;
+        assert_eq!(
+            (answer.status, &answer.location),
+            (400, &None),
+            "{callback}"
+        );
+    }
+    // A client that is not registered so has the ports of its configuration only.
+    let asked = [("redirect_uri", other.as_str())];
+    let answer = browser.open(&authorize(&asked)).await;
+    assert_eq!((answer.status, answer.location), (400, None));
+}
+
+/// OA-5: clients that add names of other servers get the permissions that exist here.
+async fn oa_5_unknown_scopes_are_ignored_and_the_granted_scope_is_listed(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let asked = format!("openid {SCOPE} offline_access urn:x:y");
+    let code = code(&mut browser, &[("scope", &asked)]).await;
+    let answer = redeem(&control, &code, &[]).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let issued = answer.json();
+    assert_eq!(issued["scope"], SCOPE);
+    let token = issued["access_token"].as_str().unwrap();
+    let claims = ::credentials::inspect(token).unwrap()["claims"].clone();
+    assert_eq!(claims["scope"], SCOPE);
+    assert_eq!(with_token(&control, "/api/whoami", token).await.status, 200);
+    for nothing in [
+        "openid",
+        "openid offline_access",
+        "Account.projects.read-only",
+    ] {
+        let answer = browser.open(&authorize(&[("scope", nothing)])).await;
+        let mut callback = at_callback(&answer);
+        assert_eq!(callback.take("error").as_deref(), Some("invalid_scope"));
+    }
 }
 
 async fn oa_2_a_denied_request_grants_nothing(control: TestControl) {
