@@ -1,6 +1,6 @@
-// The TypeScript SDK of the Model Context Protocol. It starts the flow on a 401, which an endpoint
-// with public lists does not return without a credential. It therefore uses an invalid bearer, like
-// a client whose token was revoked (MC-7).
+// The TypeScript SDK of the Model Context Protocol. It starts the flow on a 401. The endpoint that
+// requires a token returns one at once. The endpoint with public lists does not return one without a
+// credential, so there the client has an invalid bearer, as after a revocation (MC-7).
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -18,11 +18,11 @@ const NAME = { name: "test", version: "1" };
 
 /** Data that a client stores about a server. */
 class Memory {
-  constructor({ client, callback }) {
+  constructor({ client, callback }, held) {
     this.client = client;
     this.redirectUrl = callback;
     this.word = "a state of the test";
-    this.held = { access_token: "stale", token_type: "bearer" };
+    this.held = held;
   }
 
   get clientMetadata() {
@@ -59,8 +59,15 @@ class Memory {
 }
 
 await drive(async (world) => {
-  const endpoint = new URL("/api/mcp", world.url);
-  const memory = new Memory(world.given);
+  const stale = { access_token: "stale", token_type: "bearer" };
+  const publicEndpoint = await run(world, "/api/mcp", stale);
+  const signIn = await run(world, "/api/mcp/sign-in", undefined);
+  console.log(JSON.stringify({ public: publicEndpoint, sign_in: signIn }));
+});
+
+async function run(world, path, held) {
+  const endpoint = new URL(path, world.url);
+  const memory = new Memory(world.given, held);
   const transport = () => new StreamableHTTPClientTransport(endpoint, { authProvider: memory });
 
   const first = transport();
@@ -84,13 +91,11 @@ await drive(async (world) => {
     body: new URLSearchParams({ token }),
   });
   await refused(world, token);
-  console.log(
-    JSON.stringify({
-      tools: tools.map((tool) => tool.name),
-      listed: called.structuredContent,
-      whoami: whoami.structuredContent,
-      asked: new URL(memory.address).searchParams.get("scope"),
-      resource: new URL(memory.address).searchParams.get("resource"),
-    }),
-  );
-});
+  return {
+    tools: tools.map((tool) => tool.name),
+    listed: called.structuredContent,
+    whoami: whoami.structuredContent,
+    asked: new URL(memory.address).searchParams.get("scope"),
+    resource: new URL(memory.address).searchParams.get("resource"),
+  };
+}

@@ -91,7 +91,13 @@ async fn set_no_store(mut response: Response) -> Response {
     response
 }
 
-/// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1).
+fn names_metadata(challenge: &HeaderValue) -> bool {
+    let text = challenge.to_str().unwrap_or_default();
+    text.contains("resource_metadata=")
+}
+
+/// Every 401 says where the metadata of the protected resource is (RFC 9728 section 5.1). A resource
+/// with metadata of its own names it itself.
 async fn add_resource_metadata(
     State(app): State<Arc<App>>,
     request: Request,
@@ -100,6 +106,7 @@ async fn add_resource_metadata(
     let mut response = next.run(request).await.into_response();
     if response.status() == StatusCode::UNAUTHORIZED
         && let Some(challenge) = response.headers().get(WWW_AUTHENTICATE)
+        && !names_metadata(challenge)
     {
         let base_url = &app.config.base_url;
         let mut value = challenge.as_bytes().to_vec();

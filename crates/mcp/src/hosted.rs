@@ -1,8 +1,14 @@
-//! The endpoint on the platform: Streamable HTTP (MC-1), one request, one response, no session.
+//! The endpoints on the platform: Streamable HTTP (MC-1), one request, one response, no session.
+//!
+//! There are two. The first is public: its list of tools needs no token (MC-2). Some clients start a
+//! sign-in only on a 401, and never get one there. The second requires a token for every request.
 //!
 //! Access is checked first: a bearer token must be valid if present (MC-7), cookies are ignored
 //! (MC-5), and a foreign `Origin` or `Host` is refused. After that the SDK implements the protocol,
 //! and calls go to the API's own router in this process, as the identified caller.
+
+mod accept;
+mod cors;
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -15,8 +21,10 @@ use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, ORIGIN};
-use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, WWW_AUTHENTICATE,
+};
+use http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode};
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -25,7 +33,9 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 use types::permission::{Permission, Permissions};
 use types::problem::{MEDIA_TYPE, Problem};
+use types::tunnel::WebOrigin;
 
+use self::cors::{AllowedOrigins, Page};
 use crate::server::{Backend, MAX_REQUEST_BYTES, ResponseFuture, Server, ToolListOmitted};
 use crate::tools;
 use crate::tools::live::ProjectName;
@@ -41,6 +51,8 @@ pub struct HostedEndpoint<I, E> {
     pub identify: I,
     /// Sends requests to the engines of projects.
     pub engines: E,
+    /// Origins of web pages that may call the endpoints, beside the platform's own.
+    pub origins: Vec<WebOrigin>,
 }
 
 /// Identifies callers by their credentials.
@@ -83,8 +95,10 @@ pub trait Engines: Send + Sync + 'static {
 
 /// Path of the endpoint (MC-1).
 pub const PATH: &str = "/api/mcp";
+/// Path of the endpoint that requires a token for every request.
+pub const SIGN_IN_PATH: &str = "/api/mcp/sign-in";
 
-/// The endpoint at [`PATH`].
+/// The endpoints at [`PATH`] and [`SIGN_IN_PATH`].
 pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
     let server = Server::new(InProcessApi {
         api: hosted.api,
@@ -96,7 +110,11 @@ pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
         .with_json_response(true)
         .with_max_request_body_bytes(MAX_REQUEST_BYTES)
         .with_allowed_hosts(hosts(&hosted.base_url))
-        .with_allowed_origins([origin(&hosted.base_url)])
+        .with_allowed_origins(
+            std::iter::once(hosted.base_url.as_str())
+                .chain(hosted.origins.iter().map(WebOrigin::as_str))
+                .map(cors::with_port),
+        )
         .enforce_origin_validation();
     let service = StreamableHttpService::new(
         move || Ok(server.clone()),
@@ -104,14 +122,37 @@ pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
         config,
     );
     Router::new()
-        .route_service(PATH, service)
+        .route_service(PATH, service.clone())
+        .route_service(SIGN_IN_PATH, service)
         .layer(middleware::from_fn_with_state(
-            (
-                Arc::new(hosted.identify),
-                Arc::from(hosted.base_url.as_str()),
-            ),
+            Access {
+                identify: Arc::new(hosted.identify),
+                origins: AllowedOrigins::new(&hosted.base_url, hosted.origins),
+                sign_in_metadata: format!("{}{SIGN_IN_METADATA}", hosted.base_url).into(),
+            },
             check_access::<I>,
         ))
+}
+
+/// Path of the metadata of [`SIGN_IN_PATH`] (RFC 9728 section 3.1).
+const SIGN_IN_METADATA: &str = "/.well-known/oauth-protected-resource/api/mcp/sign-in";
+
+/// Dependencies of [`check_access`].
+struct Access<I> {
+    identify: Arc<I>,
+    origins: AllowedOrigins,
+    /// Address of the metadata of [`SIGN_IN_PATH`].
+    sign_in_metadata: Arc<str>,
+}
+
+impl<I> Clone for Access<I> {
+    fn clone(&self) -> Self {
+        Self {
+            identify: Arc::clone(&self.identify),
+            origins: self.origins.clone(),
+            sign_in_metadata: Arc::clone(&self.sign_in_metadata),
+        }
+    }
 }
 
 /// Enough for the largest body over a slow line. A body without an end would otherwise occupy a
@@ -131,16 +172,43 @@ struct Caller {
 }
 
 async fn check_access<I: Identify>(
-    State((identify, base_url)): State<(Arc<I>, Arc<str>)>,
-    mut request: Request,
+    State(access): State<Access<I>>,
+    request: Request,
     next: Next,
 ) -> Response {
-    let headers = request.headers_mut();
     // Checked before the caller can find out if a credential is valid.
-    if !is_own_origin(headers, &base_url) {
-        let foreign = Problem::new(403, "forbidden", "Request refused.");
-        return problem(&foreign.with_detail("Origin is not allowed."));
+    let page = match access.origins.page(request.headers()) {
+        Page::Own => None,
+        Page::Listed(origin) => Some(origin),
+        Page::Foreign => {
+            let foreign = Problem::new(403, "forbidden", "Request refused.");
+            return problem(&foreign.with_detail("Origin is not allowed."));
+        }
+    };
+    let mut response = if page.is_some() && cors::is_preflight(request.method(), request.headers())
+    {
+        cors::preflight()
+    } else if request.uri().path() == SIGN_IN_PATH {
+        let response = serve(&*access.identify, request, true, next).await;
+        name_metadata(response, &access.sign_in_metadata)
+    } else {
+        serve(&*access.identify, request, false, next).await
+    };
+    if let Some(origin) = page {
+        cors::allow(&mut response, origin);
     }
+    response
+}
+
+/// Serves a request. `needs_token`: every request needs a credential.
+async fn serve<I: Identify>(
+    identify: &I,
+    mut request: Request,
+    needs_token: bool,
+    next: Next,
+) -> Response {
+    let is_post = request.method() == Method::POST;
+    let headers = request.headers_mut();
     if headers.get_all(PROTOCOL_VERSION).iter().count() > 1 {
         return problem(&Problem::invalid_request(
             "MCP-Protocol-Version is repeated",
@@ -149,9 +217,19 @@ async fn check_access<I: Identify>(
     headers.remove(COOKIE);
     let forwarded_for = headers.get_all(FORWARDED_FOR).iter().cloned().collect();
     let identified = match identify.identify(headers.clone()).await {
+        Ok(None) if needs_token => return unauthenticated(),
         Ok(identified) => identified,
         Err(refusal) => return refusal,
     };
+    if is_post {
+        if !accept::admits_json(headers) {
+            let detail = "The response is JSON, which Accept excludes.";
+            return problem(&Problem::new(406, "not_acceptable", detail));
+        }
+        // The SDK requires both types by name.
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        headers.insert(ACCEPT, both);
+    }
     let credential = headers.get(AUTHORIZATION).cloned();
     let credential = credential.filter(|_| identified.is_some());
     let mut extensions = identified.unwrap_or_default();
@@ -175,27 +253,31 @@ async fn check_access<I: Identify>(
     complete_response(response, is_list).await
 }
 
-/// True if the request has no `Origin` (RFC 6454 section 7), or the platform's own.
-fn is_own_origin(headers: &HeaderMap, base_url: &str) -> bool {
-    let mut origins = headers.get_all(ORIGIN).iter();
-    let Some(first) = origins.next() else {
-        return true;
+/// The 401 that starts the sign-in of a client.
+fn unauthenticated() -> Response {
+    let refused = Problem::unauthenticated();
+    let mut response = problem(&refused);
+    let challenge = refused.www_authenticate(None);
+    let challenge = challenge.and_then(|challenge| HeaderValue::try_from(challenge).ok());
+    let challenge = challenge.unwrap_or(HeaderValue::from_static("Bearer"));
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    response
+}
+
+/// Adds the address of the metadata to the challenge of a 401 (RFC 9728 section 5.1).
+fn name_metadata(mut response: Response, address: &str) -> Response {
+    let challenge = response.headers().get(WWW_AUTHENTICATE);
+    let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
+    let Some(challenge) = challenge.filter(|_| response.status() == StatusCode::UNAUTHORIZED)
+    else {
+        return response;
     };
-    let sent = first
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse::<Uri>().ok());
-    let is_own = sent.is_some_and(|sent| {
-        let parts = (sent.scheme_str(), sent.authority(), sent.path_and_query());
-        let (Some(scheme), Some(authority), path) = parts else {
-            return false;
-        };
-        // An origin has no path. The parser then returns the root path.
-        let is_bare = path.is_none_or(|path| path == "/") && !first.as_bytes().ends_with(b"/");
-        is_bare
-            && origin(&format!("{scheme}://{authority}")).eq_ignore_ascii_case(&origin(base_url))
-    });
-    is_own && origins.next().is_none()
+    let separator = if challenge.contains(' ') { "," } else { "" };
+    let challenge = format!("{challenge}{separator} resource_metadata=\"{address}\"");
+    if let Ok(challenge) = HeaderValue::try_from(challenge) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
 }
 
 /// Returns the request if its body is a single message, and a flag if it requests the list of
@@ -434,19 +516,6 @@ fn hosts(base_url: &str) -> Vec<String> {
 }
 
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-
-/// The platform's own origin, with its port.
-fn origin(base_url: &str) -> String {
-    let (scheme, authority) = base_url.split_once("://").unwrap_or(("https", base_url));
-    let has_port = authority
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| !port.ends_with(']'));
-    match (has_port, scheme) {
-        (true, _) => base_url.to_owned(),
-        (false, "http") => format!("{base_url}:80"),
-        (false, _) => format!("{base_url}:443"),
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
 """The Python SDK of the Model Context Protocol.
 
-It starts the flow on a 401, which an endpoint with public lists does not return without a
-credential. It therefore uses an invalid bearer, like a client whose token was revoked (MC-7).
+It starts the flow on a 401. The endpoint that requires a token returns one at once. The endpoint
+with public lists does not return one without a credential, so there the client has an invalid
+bearer, as after a revocation (MC-7).
 """
 
 import asyncio
@@ -30,8 +31,8 @@ CALLBACK = WORLD["given"]["callback"]
 class Memory:
     """Data that a client stores about a server, and its contact with the user."""
 
-    def __init__(self):
-        self.tokens = OAuthToken(access_token="stale")
+    def __init__(self, tokens):
+        self.tokens = tokens
         self.client = OAuthClientInformationFull(
             client_id=WORLD["given"]["client"],
             redirect_uris=[CALLBACK],
@@ -61,10 +62,10 @@ class Memory:
         return AuthorizationCodeResult(**query)
 
 
-async def main():
-    memory = Memory()
+async def run(path, tokens):
+    memory = Memory(tokens)
     provider = OAuthClientProvider(
-        server_url=f"{URL}/api/mcp",
+        server_url=f"{URL}{path}",
         client_metadata=OAuthClientMetadata(
             redirect_uris=[CALLBACK], token_endpoint_auth_method="none"
         ),
@@ -73,23 +74,26 @@ async def main():
         callback_handler=memory.come_back,
     )
     async with httpx2.AsyncClient(auth=provider, trust_env=False) as http:
-        transport = streamable_http_client(f"{URL}/api/mcp", http_client=http)
+        transport = streamable_http_client(f"{URL}{path}", http_client=http)
         async with Client(transport) as client:
             tools = (await client.list_tools()).tools
             listed = await client.call_tool("svc_project_list", {})
             whoami = await client.call_tool("svc_whoami", {})
     asked = parse_qs(urlsplit(memory.address).query)
-    print(
-        json.dumps(
-            {
-                "tools": [tool.name for tool in tools],
-                "listed": listed.structured_content,
-                "whoami": whoami.structured_content,
-                "asked": asked["scope"][0],
-                "resource": asked["resource"][0],
-            }
-        )
-    )
+    return {
+        "tools": [tool.name for tool in tools],
+        "listed": listed.structured_content,
+        "whoami": whoami.structured_content,
+        "asked": asked["scope"][0],
+        "resource": asked["resource"][0],
+    }
+
+
+async def main():
+    stale = OAuthToken(access_token="stale")
+    public = await run("/api/mcp", stale)
+    sign_in = await run("/api/mcp/sign-in", None)
+    print(json.dumps({"public": public, "sign_in": sign_in}))
 
 
 asyncio.run(main())

@@ -24,11 +24,20 @@ pub const PROTECTED_RESOURCE: &Operation = &Operation::get(
     "ProtectedResourceMetadata",
 );
 
-/// The same metadata at the path that clients of the MCP endpoint request (RFC 9728 section 3.1).
+/// The metadata of the MCP endpoint (RFC 9728 section 3.1). Its tokens are those of the origin.
 pub const PROTECTED_RESOURCE_OF_MCP: &Operation = &Operation::get(
     "get_protected_resource_metadata_of_mcp",
     "/.well-known/oauth-protected-resource/api/mcp",
     "Metadata of the protected resource, for clients of the MCP endpoint",
+    Access::Public,
+    "ProtectedResourceMetadata",
+);
+
+/// The metadata of the MCP endpoint that requires a token.
+pub const PROTECTED_RESOURCE_OF_MCP_SIGN_IN: &Operation = &Operation::get(
+    "get_protected_resource_metadata_of_mcp_sign_in",
+    "/.well-known/oauth-protected-resource/api/mcp/sign-in",
+    "Metadata of the protected resource, for clients of the MCP endpoint that requires a token",
     Access::Public,
     "ProtectedResourceMetadata",
 );
@@ -38,6 +47,7 @@ pub const OPERATIONS: &[&Operation] = &[
     AUTHORIZATION_SERVER,
     PROTECTED_RESOURCE,
     PROTECTED_RESOURCE_OF_MCP,
+    PROTECTED_RESOURCE_OF_MCP_SIGN_IN,
 ];
 
 /// Path of the consent page, which also receives the user's decision.
@@ -76,7 +86,8 @@ pub struct AuthorizationServerMetadata {
 /// Metadata of the protected resource (RFC 9728 section 2).
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProtectedResourceMetadata {
-    /// The whole origin: the audience of the tokens.
+    /// The resource that the address of this document names: the whole origin, which is the audience
+    /// of all tokens, or an endpoint of it.
     #[schema(example = "https://svc.example.com")]
     pub resource: String,
     pub authorization_servers: Vec<String>,

@@ -14,6 +14,7 @@ use types::permission::Permission;
 
 use super::token::{CODE_GRANT, DEVICE_GRANT};
 use crate::app::App;
+use crate::config::Config;
 use crate::http_api::contracts::cached;
 use crate::http_api::problem::HandlerResult;
 
@@ -43,14 +44,35 @@ pub(super) async fn authorization_server(
     document(&metadata, &headers)
 }
 
-/// RFC 9728 section 3. The resource is always the origin (OA-6), at both addresses of the document.
+/// RFC 9728 section 3: the whole origin.
 pub(super) async fn protected_resource(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
 ) -> HandlerResult<Response> {
-    let config = &app.config;
+    resource(&app.config, "", &headers)
+}
+
+/// The MCP endpoint.
+pub(super) async fn mcp(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> HandlerResult<Response> {
+    resource(&app.config, "/api/mcp", &headers)
+}
+
+/// The MCP endpoint that requires a token.
+pub(super) async fn mcp_sign_in(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+) -> HandlerResult<Response> {
+    resource(&app.config, "/api/mcp/sign-in", &headers)
+}
+
+/// Clients compare the resource with the address that they called (RFC 9728 section 3.3). The
+/// audience of the tokens is the origin for all of them (OA-6).
+fn resource(config: &Config, path: &str, headers: &HeaderMap) -> HandlerResult<Response> {
     let metadata = ProtectedResourceMetadata {
-        resource: config.base_url.clone(),
+        resource: config.url(path),
         authorization_servers: vec![config.base_url.clone()],
         jwks_uri: config.url(JWKS.path),
         // MCP clients request every scope in this list. CP-14 leaves the others to the user's
@@ -59,7 +81,7 @@ pub(super) async fn protected_resource(
         bearer_methods_supported: words(&["header"]),
         resource_name: "svc".to_owned(),
     };
-    document(&metadata, &headers)
+    document(&metadata, headers)
 }
 
 /// True if a permission allows changes to tokens and credentials (CP-14).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::control::oauth::{
     AUTHORIZATION_SERVER, AUTHORIZE, DEVICE_AUTHORIZATION, PROTECTED_RESOURCE,
-    PROTECTED_RESOURCE_OF_MCP, REVOKE, TOKEN,
+    PROTECTED_RESOURCE_OF_MCP, PROTECTED_RESOURCE_OF_MCP_SIGN_IN, REVOKE, TOKEN,
 };
 use axum::Router;
 use axum::routing::{get, post};
@@ -19,13 +19,15 @@ pub fn routes() -> Router<Arc<App>> {
     let public = Router::new()
         .serve(AUTHORIZATION_SERVER, metadata::authorization_server)
         .serve(PROTECTED_RESOURCE, metadata::protected_resource)
-        .serve(PROTECTED_RESOURCE_OF_MCP, metadata::protected_resource)
+        .serve(PROTECTED_RESOURCE_OF_MCP, metadata::mcp)
+        .serve(PROTECTED_RESOURCE_OF_MCP_SIGN_IN, metadata::mcp_sign_in)
         .route(TOKEN, post(token::token))
         .route(REVOKE, post(revoke::revoke));
     let paths = [
         AUTHORIZATION_SERVER.path,
         PROTECTED_RESOURCE.path,
         PROTECTED_RESOURCE_OF_MCP.path,
+        PROTECTED_RESOURCE_OF_MCP_SIGN_IN.path,
         TOKEN,
         REVOKE,
     ];

@@ -120,7 +120,15 @@ async fn foreign_origins_hosts_and_methods_are_refused() {
         (&[("origin", "null")], 403),
         (&[("host", "evil.example")], 403),
         (&[("origin", "https://svc.example.com")], 200),
-        (&[("accept", "application/json")], 406),
+        (&[("accept", "application/json")], 200),
+        (&[("accept", "*/*")], 200),
+        (
+            &[("accept", "application/json;q=0.9, text/event-stream;q=1")],
+            200,
+        ),
+        (&[("accept", "text/event-stream")], 406),
+        (&[("accept", "application/json;q=0, */*")], 406),
+        (&[("accept", "text/html")], 406),
         (&[("mcp-protocol-version", "1999-01-01")], 400),
     ] {
         let (status, answer) = platform().send(&list(), headers).await;

@@ -9,5 +9,6 @@ mod calls;
 mod endpoint;
 mod live;
 mod platform;
+mod sign_in;
 mod terminals;
 mod tools;

@@ -20,6 +20,8 @@ use tower::ServiceExt as _;
 use types::permission::Permission;
 
 pub(crate) const BASE_URL: &str = "https://svc.example.com";
+/// The origin of a web client.
+pub(crate) const PAGE_ORIGIN: &str = "https://app.example.com";
 
 /// The endpoint over the recording API, and over a recording engine.
 pub(crate) struct Platform {
@@ -185,6 +187,7 @@ impl Platform {
             api,
             identify: Door,
             engines,
+            origins: vec![PAGE_ORIGIN.parse().unwrap()],
         });
         Self {
             endpoint,
@@ -225,6 +228,13 @@ impl Platform {
             let name: http::HeaderName = name.parse().unwrap();
             request.headers_mut().insert(name, value.parse().unwrap());
         }
+        self.endpoint.clone().oneshot(request).await.unwrap()
+    }
+
+    /// Sends a request as it is, except for the host.
+    pub(crate) async fn send_request(&self, mut request: Request<Body>) -> Response {
+        let host = HeaderValue::from_static("svc.example.com");
+        request.headers_mut().insert(HOST, host);
         self.endpoint.clone().oneshot(request).await.unwrap()
     }
 

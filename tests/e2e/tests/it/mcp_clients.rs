@@ -1,9 +1,10 @@
 //! The two official SDKs of the Model Context Protocol, as published, with `svc up`: from an
 //! invalid bearer, through sign-in and consent, to a tool.
 //!
-//! Both start the flow on a 401. An endpoint with public lists returns none to a client without a
-//! credential, so they use an expired one (MC-7). From the challenge they find the metadata of the
-//! resource, from there the authorization server, and request all scopes of the resource.
+//! Both start the flow on a 401. The endpoint that requires a token returns one at once. The endpoint
+//! with public lists returns none to a client without a credential, so there they use an invalid one
+//! (MC-7). From the challenge they find the metadata of the resource, from there the authorization
+//! server, and request all scopes of the resource.
 
 use anyhow::Result;
 use e2e::Platform;
@@ -28,14 +29,22 @@ fn mc_7_the_python_sdk_signs_in_and_calls_a_tool() -> Result<()> {
 }
 
 fn reached(platform: &Platform, results: &Value) {
+    reached_at(platform, &results["public"], "");
+    reached_at(platform, &results["sign_in"], "/api/mcp/sign-in");
+}
+
+/// `resource_path`: path of the resource in the metadata.
+fn reached_at(platform: &Platform, results: &Value, resource_path: &str) {
     let ready = platform.ready();
     let names = results["tools"].as_array().cloned().unwrap_or_default();
     for name in ["svc_discovery", "svc_project_list", "svc_token_create"] {
         assert!(names.contains(&name.into()), "{results}");
     }
-    // OA-6: a token is for the origin, and the metadata contain the origin. URL parsers add a `/`.
+    // OA-6: a token is for the origin. The metadata name the resource of their address (RFC 9728
+    // section 3.3). URL parsers add a `/`.
     let resource = results["resource"].as_str().unwrap_or_default();
-    assert_eq!(resource.trim_end_matches('/'), platform.base_url());
+    let wanted = format!("{}{resource_path}", platform.base_url());
+    assert_eq!(resource.trim_end_matches('/'), wanted);
     assert_eq!(results["whoami"]["email"], ready["admin_email"]);
     // The user granted all requested scopes.
     let asked = results["asked"].as_str().unwrap_or_default();

@@ -34,6 +34,7 @@ pub(crate) fn routes(app: &Arc<App>) -> Result<Router, Failure> {
         api: router(Arc::clone(app)),
         identify: BearerAuthenticator(Arc::clone(app)),
         engines: ProjectEngines(Arc::new(EngineProxy::open(app)?)),
+        origins: app.config.oauth.origins().cloned().collect(),
     });
     Ok(router_with(Arc::clone(app), tools))
 }

@@ -6,10 +6,11 @@ use types::permission::Permission;
 
 use crate::support::{BASE_URL, TestControl};
 
-const PUBLIC: [&str; 4] = [
+const PUBLIC: [&str; 5] = [
     "/.well-known/oauth-authorization-server",
     "/.well-known/oauth-protected-resource",
     "/.well-known/oauth-protected-resource/api/mcp",
+    "/.well-known/oauth-protected-resource/api/mcp/sign-in",
     "/.well-known/jwks.json",
 ];
 
@@ -43,14 +44,15 @@ async fn oa_1_the_authorization_server_publishes_its_metadata() {
     );
 }
 
-/// OA-1, OA-6: RFC 9728, at both addresses. The resource is the whole origin. CP-14: clients do not
-/// request permissions for tokens and credentials by default.
+/// OA-1, OA-6: RFC 9728 section 3.3, at each address: the resource is the one that the address names.
+/// CP-14: clients do not request permissions for tokens and credentials by default.
 #[tokio::test]
-async fn oa_1_the_protected_resource_is_the_origin() {
+async fn oa_1_the_metadata_names_the_resource_of_its_address() {
     let control = TestControl::start("").await;
-    for path in &PUBLIC[1..3] {
+    for path in &PUBLIC[1..4] {
         let metadata = control.browser().open(path).await.json();
-        assert_eq!(metadata["resource"], BASE_URL, "{path}");
+        let inserted = path.strip_prefix(PUBLIC[1]).unwrap();
+        assert_eq!(metadata["resource"], format!("{BASE_URL}{inserted}"));
         assert_eq!(metadata["authorization_servers"], json!([BASE_URL]));
         assert_eq!(metadata["bearer_methods_supported"], json!(["header"]));
         let scopes = metadata["scopes_supported"].as_array().unwrap();
