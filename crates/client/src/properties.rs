@@ -82,7 +82,8 @@ pub struct Properties {
     /// `share`: agents of one identity may serve the name together, if all of them set it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub share: Option<bool>,
-    /// `allowed_origins`: origins of other pages that may use visitors' sessions.
+    /// `allowed_origins`: origins of other pages that may use visitors' sessions, and whose CORS
+    /// preflights the edge answers.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub allowed_origins: Vec<String>,
     /// `pass_headers`: headers of proxies that visitors may send.

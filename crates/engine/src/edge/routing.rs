@@ -17,8 +17,9 @@ use crate::access::{self, Bearer, EdgeRequest, Proof, Rule};
 use crate::agents::Agent;
 use crate::browser::EdgeCookies;
 use crate::core::Core;
+use crate::edge::builtin::cors::ListedOrigin;
 use crate::edge::builtin::cross_site;
-use crate::edge::builtin::routes::{BuiltinRoute, authority, to_challenge, to_sign_in};
+use crate::edge::builtin::routes::{BuiltinRoute, RULE, authority, to_challenge, to_sign_in};
 use crate::edge::builtin::terminal::Terminal;
 use crate::edge::headers::forwarding::UpstreamRequestHead;
 use crate::edge::headers::loop_detection;
@@ -142,12 +143,19 @@ pub(crate) fn route_and_authorize<H: HeaderFields>(
     let form = ErrorFormat::from_accept(values(headers, FieldKind::Accept));
     let host = inbound.authority.host();
     record.set_request(inbound.method.as_str(), host, inbound.target.path());
-    admit(inbound, headers, core, record, form).map_err(|response| {
+    let mut page = None;
+    admit(inbound, headers, core, record, form, &mut page).map_err(|response| {
         if !record.has_failed() {
             record.set_outcome(Outcome::Refused);
         }
         match response {
-            LocalResponse::Problem(problem) => record.problem_answer(&problem, form),
+            LocalResponse::Problem(problem) => {
+                let answer = record.problem_answer(&problem, form);
+                match page {
+                    Some(page) => page.allow(answer),
+                    None => answer,
+                }
+            }
             LocalResponse::Answer(answer) => {
                 record.set_status(answer.status);
                 answer
@@ -175,17 +183,19 @@ impl From<Problem> for LocalResponse {
 }
 
 /// The steps from a request to its admission: find the tunnel, decide, limit, and write the head
-/// for the service.
+/// for the service. `page` becomes the page that sent the request, if the tunnel lists its origin.
 fn admit<H: HeaderFields>(
     inbound: &RequestInfo<'_>,
     headers: &H,
     core: &Core,
     record: &mut AccessRecord,
     form: ErrorFormat,
+    page: &mut Option<ListedOrigin>,
 ) -> Result<AdmittedRequest, LocalResponse> {
     let connection = inbound.connection;
     let tunnel = find_tunnel(inbound, core, record)?;
     record.set_tunnel(&tunnel);
+    *page = ListedOrigin::of_request(headers, &tunnel.policy);
     let is_terminal = webtty::is_terminal_tunnel(&tunnel.view);
     check_handshake(&tunnel, inbound, is_terminal, record)?;
     let country = core.country_for(&tunnel, connection.source);
@@ -219,6 +229,12 @@ fn admit<H: HeaderFields>(
         return Err(LocalResponse::Answer(
             builtin.answer(inbound, headers, &request, core, record)?,
         ));
+    }
+    if let Some(page) = page
+        && let Some(answer) = page.preflight(inbound, headers, &tunnel.policy)
+    {
+        check_visitor(&request, core, record)?;
+        return Err(LocalResponse::Answer(page.clone().allow(answer)));
     }
     let allowed = decide(inbound, headers, &request, core, record)?;
     let target = upstream_target(inbound.target, &allowed).ok_or_else(Problem::internal)?;
@@ -311,6 +327,21 @@ fn check_handshake(
         record.set_rule("host", Some(reason.into()));
         return Err(Problem::misdirected_request().into());
     }
+    Ok(())
+}
+
+/// Checks the rules about all visitors for a preflight, which the edge answers.
+fn check_visitor(
+    request: &EdgeRequest<'_, Agent>,
+    core: &Core,
+    record: &mut AccessRecord,
+) -> Result<(), Box<Problem>> {
+    let context = core.auth_context();
+    if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, context) {
+        record.set_refusal(refused.rule, refused.reason.clone());
+        return Err(Box::new(refused.into_problem()));
+    }
+    record.set_rule(RULE, None);
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 mod challenge;
 mod chromium;
 mod combined;
+mod cors;
 mod session;
 mod tabs;
 

@@ -118,7 +118,7 @@ fn method_not_allowed(methods: &'static str) -> Box<Problem> {
 }
 
 /// The rule that logs and metrics show for these routes.
-const RULE: &str = "edge";
+pub(in crate::edge) const RULE: &str = "edge";
 
 /// The authority that the visitor used, in lower case and without the default port.
 pub(in crate::edge) fn authority(inbound: &RequestInfo<'_>) -> String {

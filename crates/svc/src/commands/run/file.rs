@@ -159,8 +159,9 @@ pub(super) struct TunnelSection {
     /// ALPN names offered to visitors.
     #[schemars(example = ["h2", "http/1.1"])]
     pub(super) tls_alpns: Vec<String>,
-    /// Origins of other pages that may send state-changing requests or open WebSockets with a
-    /// signed-in session. For tunnels with `svc_auth` whose pages are at another address.
+    /// Origins of other pages that may call the tunnel: the edge answers their CORS preflights,
+    /// and they may send state-changing requests or open WebSockets with a signed-in session. For
+    /// tunnels that need a credential and whose pages are at another address.
     #[schemars(example = ["https://app.example.com"])]
     pub(super) allowed_origins: Vec<String>,
     /// The minimum TLS version of visitors.
