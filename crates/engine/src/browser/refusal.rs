@@ -173,6 +173,11 @@ fn steps(problem: &Problem) -> Steps {
             "Plain requests other than GET and HEAD are not redirected: their body was already \
              sent unencrypted.",
         ),
+        "unauthenticated" => (
+            "Open it with the token or link that you received, which may have expired, or in another \
+             way that the first sentence names.",
+            "`svc token create` creates a token, `svc token inspect` shows its content.",
+        ),
         "internal_error" => (
             "Try again later.",
             "This is a defect of the engine; see its log for details.",

@@ -64,6 +64,8 @@ struct Report {
     tunnel: Option<Arc<Tunnel>>,
     project: Option<Arc<Project>>,
     proof: Option<Proof>,
+    /// Description in the response to a visitor without a valid credential.
+    detail: Option<Cow<'static, str>>,
     meter: Option<Arc<Meter>>,
     /// Bytes from and to the visitor that are already metered.
     metered: (u64, u64),
@@ -136,6 +138,7 @@ impl AccessRecord {
                 tunnel: None,
                 project: None,
                 proof: None,
+                detail: None,
                 meter: None,
                 metered: (0, 0),
             })
@@ -226,6 +229,11 @@ impl AccessRecord {
     pub(crate) fn problem_answer(&mut self, problem: &Problem, form: ErrorFormat) -> Answer {
         self.set_status(problem.status);
         self.line.failure = Some(problem.code);
+        if problem.status == 401
+            && let Some(report) = &mut self.report
+        {
+            report.detail = Some(problem.detail.clone());
+        }
         if self.line.id.is_empty() {
             self.line.id = StreamId(random_bytes()).to_string();
         }
@@ -410,6 +418,7 @@ impl AccessRecord {
             explain: self.line.explain,
             reason: self.line.reason.as_deref(),
             problem: self.line.failure,
+            detail: report.detail.as_deref(),
             proof: report.proof.as_ref(),
             outcome: self.outcome,
             is_revoked,

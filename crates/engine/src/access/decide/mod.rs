@@ -10,6 +10,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod visitor;
+mod ways;
 
 use std::net::IpAddr;
 
@@ -203,7 +204,7 @@ fn refuse<A>(action: Action, request: &EdgeRequest<'_, A>) -> Decision {
             } else {
                 Rule::Certificate
             };
-            Decision::refuse(rule, Problem::unauthenticated(), "no credential")
+            Decision::refuse(rule, unauthenticated(request), "no credential")
         }
         // The project's conditions. The other actions admit a visitor and do not reach this.
         Action::VisitsForbidden
@@ -285,8 +286,19 @@ fn target<'a, A>(request: &'a EdgeRequest<'_, A>) -> BoundaryTarget<'a> {
     }
 }
 
+/// The 401 for this request, with the credentials that the tunnel accepts.
+fn unauthenticated<A>(request: &EdgeRequest<'_, A>) -> Problem {
+    let query = request.query.unwrap_or_default();
+    let has_query = query_credential::is_present(query, request.reserved);
+    let presented = ways::PresentedInVain {
+        token: request.bearer != Bearer::Absent || has_query,
+        session: request.cookies.session.is_present(),
+    };
+    ways::unauthenticated(request.tunnel.policy.required_proofs, presented)
+}
+
 fn sign_in<A>(request: &EdgeRequest<'_, A>, reason: std::borrow::Cow<'static, str>) -> Decision {
-    Decision::refuse(Rule::Session, Problem::unauthenticated(), reason)
+    Decision::refuse(Rule::Session, unauthenticated(request), reason)
         .or_redirect(request.navigation, Outcome::SignIn)
 }
 

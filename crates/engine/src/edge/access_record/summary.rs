@@ -39,6 +39,8 @@ pub(in crate::edge) struct CompletedVisit<'r> {
     pub(in crate::edge) reason: Option<&'r str>,
     /// Code of the problem in the response to the visitor.
     pub(in crate::edge) problem: Option<&'static str>,
+    /// Description in that response, if it depends on the tunnel.
+    pub(in crate::edge) detail: Option<&'r str>,
     pub(in crate::edge) proof: Option<&'r Proof>,
     pub(in crate::edge) outcome: Outcome,
     /// The visit was revoked.
@@ -178,6 +180,7 @@ impl CompletedVisit<'_> {
                     .map(|reason| truncate(reason, TEXT_BYTES).into()),
             ),
             ("problem", self.problem.map(Value::from)),
+            ("detail", self.detail.map(Value::from)),
             ("status", self.status.map(Value::from)),
         ])
     }
@@ -277,6 +280,7 @@ mod tests {
             explain: None,
             reason: None,
             problem: None,
+            detail: None,
             rule: "public",
             proof: None,
             outcome: Outcome::Served,

@@ -127,6 +127,14 @@ async fn a_reference_leads_to_the_rule_that_decided() {
     let answer = site.get("/", "").await;
     let reference = answer.header("svc-reference").unwrap().to_owned();
     assert_eq!(answer.json()["reference"], reference);
+    let needed = "This address needs a browser session.";
+    assert_eq!(answer.json()["detail"], needed);
+    let bearer = "Authorization: Bearer a.b.c\r\n";
+    for (target, fields) in [("/", bearer), ("/?svc.token=a.b.c", "")] {
+        let answer = site.get(target, fields).await;
+        let detail = format!("Tokens are not accepted here. {needed}");
+        assert_eq!(answer.json()["detail"], detail, "{target}");
+    }
     let page = site.get("/.well-known/svc/callback", PAGE).await;
     let shown = page.header("svc-reference").unwrap().to_owned();
     assert!(page.text().contains(&shown), "{}", page.text());

@@ -95,7 +95,11 @@ pub(super) fn problem_next_step(code: &str) -> Option<&'static str> {
         "misdirected_request" => return next_step("host"),
         "tunnel_offline" => return next_step("offline"),
         "tunnel_not_found" => return next_step("unknown"),
-        "unauthenticated" | "invalid_token" => return next_step("token"),
+        "unauthenticated" => {
+            "use what the address needs: `svc token create` creates a token, a browser signs in, \
+             and `svc credential list` shows the registered client certificates"
+        }
+        "invalid_token" => return next_step("token"),
         "insufficient_scope" => return next_step("boundary"),
         "ambiguous_credentials" => return next_step("ambiguous"),
         "challenge_required" => return next_step("challenge"),

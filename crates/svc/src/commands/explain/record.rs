@@ -77,6 +77,9 @@ pub(in crate::commands) struct Record {
     /// Description of the rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) sentence: Option<String>,
+    /// The description in the visitor's response, which names the accepted credentials.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::commands) detail: Option<String>,
     /// The exact finding, which the visitor does not see.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) reason: Option<String>,
@@ -206,6 +209,8 @@ impl Record {
                 .map(str::to_owned)
         };
         let next_step = match (rule.as_deref(), problem.as_deref(), outcome) {
+            // Each of several rules may admit the visitor.
+            (_, Some("unauthenticated"), "denied") => advice::of_problem("unauthenticated"),
             (Some(rule), problem, "denied" | "failed") => {
                 let for_problem = || problem.and_then(advice::problem_next_step);
                 // The rule that admitted the visit has no advice for a failed service.
@@ -235,6 +240,7 @@ impl Record {
                 .or_else(|| explanation.get("status").and_then(Value::as_u64)),
             proof: text("/firewall/rule/kind").unwrap_or_else(|| "none".to_owned()),
             sentence: sentence.or_else(known),
+            detail: explained("detail"),
             reason: explained("reason"),
             establish_ms: number("/response/metrics/establish_ms"),
             duration_ms: number("/response/metrics/duration_ms"),
@@ -282,6 +288,19 @@ mod tests {
         assert_eq!(record.reason.as_deref(), Some("the token is expired"));
         assert_eq!(record.next_step, advice::next_step("token"));
         assert_eq!(record.request.path.as_deref(), Some("/a"));
+    }
+
+    #[test]
+    fn a_visitor_without_a_credential_is_shown_every_way_in() {
+        let detail = "This address needs a token or a browser session.";
+        let record = read(&json!({
+            "firewall": {"decision": "denied", "rule": {"kind": "none"}, "explanation": {
+                "rule": "session", "reason": "no session", "problem": "unauthenticated",
+                "detail": detail, "status": 401}},
+        }));
+        assert_eq!(record.detail.as_deref(), Some(detail));
+        let next_step = record.next_step.unwrap();
+        assert!(next_step.contains("svc token create") && next_step.contains("browser"));
     }
 
     #[test]

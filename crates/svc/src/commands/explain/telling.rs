@@ -239,6 +239,7 @@ impl Lines {
         self.field("proof", proof);
         self.optional_field("rule", record.rule.as_deref());
         self.optional_field("about", record.sentence.as_deref());
+        self.optional_field("said", record.detail.as_deref());
         self.optional_field("because", record.reason.as_deref());
         if let Some(duration) = record.duration_ms {
             let opened = record.establish_ms.unwrap_or_default();

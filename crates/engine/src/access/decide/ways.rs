@@ -1,0 +1,110 @@
+//! The response to a visitor without a valid credential. It names every credential that the tunnel
+//! accepts, and fits what the visitor presented.
+
+use types::problem::Problem;
+
+use super::super::policy::RequiredProofs;
+
+/// Credentials that a visitor presented although the tunnel does not accept them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PresentedInVain {
+    /// A token in the header or the query.
+    pub(super) token: bool,
+    /// A session cookie.
+    pub(super) session: bool,
+}
+
+/// 401 for a tunnel with these rules.
+pub(super) fn unauthenticated(rules: RequiredProofs, presented: PresentedInVain) -> Problem {
+    let why = if presented.token && !rules.token {
+        "Tokens are not accepted here. "
+    } else if presented.session && rules.session {
+        "The session is not valid here, or has ended. "
+    } else {
+        ""
+    };
+    let detail = format!("{why}This address needs {}.", accepted(rules));
+    Problem::unauthenticated().with_detail(detail)
+}
+
+/// The accepted credentials: "a token, a browser session or a client certificate".
+fn accepted(rules: RequiredProofs) -> String {
+    let all = [
+        (rules.token, "a token"),
+        (rules.session, "a browser session"),
+        (rules.certificate, "a client certificate"),
+    ];
+    let names: Vec<_> = all
+        .into_iter()
+        .filter_map(|(is_accepted, name)| is_accepted.then_some(name))
+        .collect();
+    match names.as_slice() {
+        // A raw connection, or a tunnel that changed. There is no way to name.
+        [] => "another way in".to_owned(),
+        [one] => (*one).to_owned(),
+        [first, last] => format!("{first} or {last}"),
+        [first, second, last, ..] => format!("{first}, {second} or {last}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(token: bool, session: bool, certificate: bool) -> RequiredProofs {
+        RequiredProofs {
+            token,
+            session,
+            certificate,
+            challenge: false,
+        }
+    }
+
+    #[test]
+    fn every_way_is_named() {
+        for (rules, ways) in [
+            (rules(true, false, false), "a token"),
+            (rules(false, true, false), "a browser session"),
+            (rules(false, false, true), "a client certificate"),
+            (rules(true, true, false), "a token or a browser session"),
+            (
+                rules(false, true, true),
+                "a browser session or a client certificate",
+            ),
+            (
+                rules(true, true, true),
+                "a token, a browser session or a client certificate",
+            ),
+        ] {
+            let problem = unauthenticated(rules, PresentedInVain::default());
+            assert_eq!(problem.detail, format!("This address needs {ways}."));
+            assert_eq!((problem.status, problem.code), (401, "unauthenticated"));
+        }
+    }
+
+    #[test]
+    fn it_fits_what_was_presented() {
+        let token = PresentedInVain {
+            token: true,
+            session: false,
+        };
+        let session = PresentedInVain {
+            token: false,
+            session: true,
+        };
+        let detail = |rules, presented| unauthenticated(rules, presented).detail.into_owned();
+        assert_eq!(
+            detail(rules(false, true, false), token),
+            "Tokens are not accepted here. This address needs a browser session."
+        );
+        assert_eq!(
+            detail(rules(true, true, false), session),
+            "The session is not valid here, or has ended. This address needs a token or a browser \
+             session."
+        );
+        assert_eq!(
+            detail(rules(false, false, true), session),
+            "This address needs a client certificate."
+        );
+    }
+}
