@@ -12,6 +12,7 @@ mod name;
 mod region;
 pub mod settings;
 mod transfer;
+mod tunnel_host;
 mod view;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use self::engine::{EngineAddress, ProjectSelector, engine_of};
 pub(crate) use self::list::SORTS;
 pub use self::name::{BadText, IdempotencyKey, ProjectName};
 pub(crate) use self::region::region_of;
+pub(crate) use self::tunnel_host::TunnelHost;
 pub(crate) use self::view::view;
 use crate::app::App;
 use crate::http_api::route::Serve as _;

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use credentials::sign_statement;
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
+use store::{Order, Paging, members, projects};
 use types::form::{self, Form};
 use types::permission::Permission;
 use types::problem::Problem;
@@ -27,7 +28,7 @@ use crate::pages::layout::{MessagePage, NextPath, PageRefusal, page_with, script
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
 use crate::people::throttle::TooSoon;
-use crate::projects::region_of;
+use crate::projects::{TunnelHost, region_of};
 
 /// Redirects the browser back with a code, once the user has signed in.
 pub(super) async fn show(
@@ -40,8 +41,7 @@ pub(super) async fn show(
         return Ok(invalid_link());
     };
     // Checked before the sign-in: a host that is not in a cluster belongs to no project.
-    let mut regions = app.plan_service.catalogue().regions().iter();
-    if !regions.any(|region| region.domain == host.domain && region.engine_port == host.port) {
+    if !host.is_in_cluster(&app) {
         return Ok(tunnel_not_found());
     }
     let who = signed_in(visitor, &path(&sign_in))?;
@@ -56,8 +56,18 @@ pub(super) async fn show(
             Err(TooSoon(seconds)) => Ok(too_many(seconds)),
         },
         Err(refusal) => match refusal.problem().status {
-            404 => Ok(tunnel_not_found()),
-            403 | 409 => Ok(access_denied(&who, &refusal.problem().detail)),
+            404 => {
+                let text = "You have no tunnel with this name. It may have been moved or deleted. \
+                    Ask the person who gave you the address to invite this account.";
+                let (status, title) = (StatusCode::NOT_FOUND, "Tunnel not found");
+                Ok(no_access(&who, &sign_in, status, (title, text)))
+            }
+            403 | 409 => {
+                let whom = managers(&app, &who, &host).await?;
+                let text = format!("{} {whom} can give you access.", refusal.problem().detail);
+                let (status, title) = (StatusCode::FORBIDDEN, "You cannot open this");
+                Ok(no_access(&who, &sign_in, status, (title, &text)))
+            }
             _ => Err(refusal.into()),
         },
     }
@@ -153,48 +163,6 @@ fn parse_query(query: &str) -> Option<(SignIn, TunnelHost)> {
     fits.then_some((sign_in, host))
 }
 
-/// Name and port of a published tunnel: `<slug>-<endpoint>.t.<domain>[:<port>]`, in canonical form.
-#[derive(Debug, PartialEq, Eq)]
-struct TunnelHost {
-    endpoint: String,
-    domain: String,
-    port: u16,
-}
-
-impl TunnelHost {
-    /// Parses a host strictly. The result is compared byte by byte and used in an address
-    /// unchanged. So it has only letters, digits, dashes and dots, without a user, escapes or
-    /// alternative spellings.
-    fn parse(authority: &str) -> Option<Self> {
-        let (name, port) = match authority.split_once(':') {
-            None => (authority, HTTPS),
-            Some((name, digits)) => {
-                let port: u16 = digits.parse().ok()?;
-                let is_canonical = port.to_string() == digits && port != HTTPS && port != 0;
-                (name, is_canonical.then_some(port)?)
-            }
-        };
-        let (label, domain) = name.split_once(".t.")?;
-        let is_label = |label: &str| {
-            let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-            (1..=63).contains(&label.len())
-                && label.bytes().all(inner)
-                && !label.starts_with('-')
-                && !label.ends_with('-')
-        };
-        let fits =
-            name.len() <= MAX_NAME_BYTES && is_label(label) && domain.split('.').all(is_label);
-        let (slug, endpoint) = label.rsplit_once('-').filter(|_| fits)?;
-        let is_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
-        let is_endpoint = endpoint.len() == 8 && endpoint.bytes().all(is_hex);
-        (is_endpoint && is_label(slug)).then(|| Self {
-            endpoint: endpoint.to_owned(),
-            domain: domain.to_owned(),
-            port,
-        })
-    }
-}
-
 /// The path and query of this request, to which the browser returns after the sign-in.
 fn path(sign_in: &SignIn) -> String {
     let query = form::encode([
@@ -234,13 +202,65 @@ fn too_many(seconds: u32) -> Response {
     response
 }
 
-fn access_denied(who: &SignedIn, detail: &str) -> Response {
-    let text = format!(
-        "{detail} You are signed in as {}. A manager of the workspace can give you access.",
-        who.user.email
-    );
-    message_page(StatusCode::FORBIDDEN, "You cannot open this", &text)
+/// The page for a user without access. It offers another account, and keeps the address.
+#[derive(Template)]
+#[template(path = "no_access.html")]
+struct NoAccessPage<'a> {
+    title: &'a str,
+    text: &'a str,
+    email: &'a str,
+    host: &'a str,
+    next: &'a str,
 }
+
+fn no_access(
+    who: &SignedIn,
+    sign_in: &SignIn,
+    status: StatusCode,
+    (title, text): (&str, &str),
+) -> Response {
+    let page = NoAccessPage {
+        title,
+        text,
+        email: &who.user.email,
+        host: &sign_in.host,
+        next: &path(sign_in),
+    };
+    without_referrer(page_with(status, &page))
+}
+
+/// The members of the workspace who may change roles, as the subject of a sentence. The user is a
+/// member as well, and may list the members.
+async fn managers(app: &App, who: &SignedIn, host: &TunnelHost) -> HandlerResult<String> {
+    let nobody_named = || "A manager of the workspace".to_owned();
+    let mut conn = app.store.read().await?;
+    let found = projects::of_user_by_endpoint(&mut conn, who.user.id, &host.endpoint).await?;
+    let Some(found) = found else {
+        return Ok(nobody_named());
+    };
+    let workspace = found.project.workspace_id;
+    // The oldest members first, which include the founder.
+    let (sort, order) = (members::Sort::Id, Order::Asc);
+    let all = members::list(&mut conn, workspace, None, sort, order, Paging::DEFAULT).await?;
+    let is_manager = |member: &members::Member| {
+        matches!(member.role, members::Role::Owner | members::Role::Admin)
+            && member.status == members::Status::Active
+            && member.id != who.user.id
+    };
+    let managers = all.items.into_iter().filter(is_manager);
+    let emails: Vec<_> = managers
+        .take(MAX_NAMED)
+        .map(|member| member.email)
+        .collect();
+    Ok(match emails.as_slice() {
+        [] => nobody_named(),
+        [one] => one.clone(),
+        [rest @ .., last] => format!("{} or {last}", rest.join(", ")),
+    })
+}
+
+/// Enough that one of them answers.
+const MAX_NAMED: usize = 3;
 
 fn message_page(status: StatusCode, title: &str, text: &str) -> Response {
     let link = Some(("/account", "Go to your account"));
@@ -267,61 +287,10 @@ const DIGEST_CHARACTERS: usize = 43;
 /// with a code of less than a kilobyte, in an address far below the eight kilobytes that servers
 /// accept.
 const MAX_STATE_BYTES: usize = 2048;
-/// Longest DNS name (RFC 1035 section 2.3.4).
-const MAX_NAME_BYTES: usize = 253;
-/// The default port of `https`.
-const HTTPS: u16 = 443;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_host_is_parsed_in_canonical_form_only() {
-        let host = TunnelHost::parse("my-app-0a1b2c3d.t.engine.example").unwrap();
-        let wanted = TunnelHost {
-            endpoint: "0a1b2c3d".to_owned(),
-            domain: "engine.example".to_owned(),
-            port: 443,
-        };
-        assert_eq!(host, wanted);
-        let with_port = TunnelHost::parse("a-0a1b2c3d.t.engine.example:8443").unwrap();
-        assert_eq!(with_port.port, 8443);
-        for bad in [
-            "",
-            "engine.example",
-            "0a1b2c3d.t.engine.example",
-            "-0a1b2c3d.t.engine.example",
-            "a-0A1B2C3D.t.engine.example",
-            "A-0a1b2c3d.t.engine.example",
-            "a-0a1b2c3d.T.engine.example",
-            "a-0a1b2c3d.t.engine.example.",
-            "a-0a1b2c3d.t.engine.example:443",
-            "a-0a1b2c3d.t.engine.example:0443",
-            "a-0a1b2c3d.t.engine.example:0",
-            "a-0a1b2c3d.t.engine.example:+8443",
-            "a-0a1b2c3d.t.engine.example:",
-            "a-0a1b2c3d.t.engine.example:1:2",
-            "a-0a1b2c3d.t.engine.example:65536",
-            "a-0a1b2c3d.t.engine.example@evil.example",
-            "evil.example@a-0a1b2c3d.t.engine.example",
-            "a-0a1b2c3d.t.engine.example\\@evil.example",
-            "a-0a1b2c3d.t.engine.example/x",
-            "a-0a1b2c3d.t.engine.example?x",
-            "a-0a1b2c3d.t.engine.example#x",
-            "a-0a1b2c3d.t.engine%2eexample",
-            "a-0a1b2c3d.t.engine\u{3002}example",
-            "\u{430}-0a1b2c3d.t.engine.example",
-            "a-0a1b2c3d.t.engine.example\r\nx",
-            "a-0a1b2c3d.t.engine..example",
-            "a-0a1b2c3d..t.engine.example",
-            "x.a-0a1b2c3d.t.engine.example",
-            "a-0a1b2c3.t.engine.example",
-            "[::1]",
-        ] {
-            assert_eq!(TunnelHost::parse(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn the_longest_request_fits_into_a_next_path() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::link::SIGN_IN;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Response;
@@ -20,11 +21,14 @@ use crate::people::cookie::Cookie;
 use crate::people::passkeys;
 use crate::people::session::{Browser, Visitor, cookie};
 use crate::people::sign_in::{SignInError, with_password};
+use crate::projects::TunnelHost;
 
 #[derive(Template)]
 #[template(path = "login.html")]
 pub(super) struct LoginPage<'a> {
     next: &'a str,
+    /// The tunnel that the user is going to.
+    destination: Option<String>,
     email: &'a str,
     error: Option<&'a str>,
     note: Option<&'a str>,
@@ -38,6 +42,7 @@ impl<'a> LoginPage<'a> {
     pub(super) fn new(app: &'a App, next: &'a str) -> Self {
         Self {
             next,
+            destination: destination(app, next),
             email: "",
             error: None,
             note: None,
@@ -105,7 +110,7 @@ pub(super) async fn sign_out(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     visitor: Visitor,
-    _form: Form,
+    mut form: Form,
 ) -> Result<Response, PageRefusal> {
     if let Some(secret) = cookie(&app, &headers) {
         let now = app.now();
@@ -119,7 +124,23 @@ pub(super) async fn sign_out(
         tx.commit().await?;
     }
     let cleared = Cookie::session(&app.config.base_url).clear();
-    Ok(with_cookie(see_other("/login"), &cleared))
+    // A user who chooses another account continues at the same address.
+    let next = form.text("next");
+    let login = if next.is_empty() {
+        "/login".to_owned()
+    } else {
+        with_next("/login", NextPath::parse(&next).as_str())
+    };
+    Ok(with_cookie(see_other(&login), &cleared))
+}
+
+/// The host of the tunnel to which the path leads. A host of another domain, which a stranger can
+/// write into a link to the sign-in page, is not shown.
+fn destination(app: &App, next: &str) -> Option<String> {
+    let query = next.strip_prefix(SIGN_IN)?.strip_prefix('?')?;
+    let authority = types::form::Form::parse(query).ok()?.take("host")?;
+    let host = TunnelHost::parse(&authority)?;
+    host.is_in_cluster(app).then_some(authority)
 }
 
 /// Shows the page again with an error: 401 and the text `wrong` for wrong credentials, 429 for too

@@ -15,6 +15,8 @@ both! {
     a_user_returns_with_a_code_for_this_browser_only,
     sign_in_never_redirects_to_another_host,
     only_members_of_the_project_are_redirected_back,
+    a_refused_user_is_told_whom_to_ask_and_keeps_the_address,
+    the_sign_in_page_names_the_tunnel,
     a_code_is_not_a_token,
     codes_are_rate_limited,
 }
@@ -261,6 +263,69 @@ async fn only_members_of_the_project_are_redirected_back(control: TestControl) {
     tx.commit().await.unwrap();
     let out = browser.open(&sign_in_path).await.location.unwrap();
     assert!(out.starts_with("/login?next="), "{out}");
+}
+
+async fn a_refused_user_is_told_whom_to_ask_and_keeps_the_address(control: TestControl) {
+    let (control, ada, project) = one(control).await;
+    let sign_in_path = path(&host(&project));
+    let viewer = control.person("viewer").await;
+    control.join(&viewer, ada.workspace, Role::Viewer).await;
+    control.person("stranger").await;
+    for (name, status) in [("viewer", 403), ("stranger", 404)] {
+        let mut browser = control.signed_in(name).await;
+        let page = browser.open(&sign_in_path).await;
+        assert_eq!(page.status, status);
+        assert!(page.text.contains(&format!("<b>{name}@example.com</b>")));
+        // Only members of the workspace see who manages it.
+        let names_manager = page.text.contains("ada@example.com can give you access");
+        assert_eq!(names_manager, name == "viewer", "{}", page.text);
+        let next = page.between("name=\"next\" value=\"", "\"");
+        let next = next.replace("&#38;", "&").replace("&amp;", "&");
+        let out = browser.submit("/logout", &[("next", &next)]).await;
+        let login = out.location.unwrap();
+        assert!(
+            login.starts_with("/login?next=/edge/sign-in?host="),
+            "{login}"
+        );
+        let fields = [
+            ("email", "ada@example.com"),
+            ("password", PASSWORD),
+            ("next", next.as_str()),
+        ];
+        let back = browser.submit("/login", &fields).await;
+        let page = browser.open(&back.location.unwrap()).await;
+        let callback = "/.well-known/svc/callback?code=";
+        assert!(page.text.contains(callback), "{}", page.text);
+    }
+    // The address after a sign-out is one of the platform.
+    for bad in ["https://evil.example", "//evil.example", "/\\evil.example"] {
+        let mut browser = control.signed_in("ada").await;
+        let out = browser.submit("/logout", &[("next", bad)]).await;
+        let login = out.location.as_deref();
+        assert_eq!(login, Some("/login?next=/account"), "{bad}");
+    }
+}
+
+async fn the_sign_in_page_names_the_tunnel(control: TestControl) {
+    let (control, _ada, project) = one(control).await;
+    let own = host(&project);
+    let login = async |host: &str| {
+        let next = path(host).replace('%', "%25").replace('&', "%26");
+        let mut browser = control.browser();
+        browser.open(&format!("/login?next={next}")).await.text
+    };
+    let named = format!("You are going to <b>{own}</b>.");
+    assert!(login(&own).await.contains(&named));
+    // A stranger cannot write a name of their own onto the page.
+    for foreign in [
+        "my-bank-0a1b2c3d.t.evil.example",
+        "my-app-0a1b2c3d.t.engine.example:444",
+        "evil.example",
+    ] {
+        let page = login(foreign).await;
+        assert!(!page.contains("You are going to"), "{foreign}");
+        assert!(!page.contains(&format!("<b>{foreign}")), "{foreign}");
+    }
 }
 
 /// A code authenticates nothing here, and an engine does not accept a token as a code.
