@@ -1,9 +1,11 @@
 //! Email addresses, with the checks that the platform needs.
 //!
-//! Stricter than the crate `email_address`, which accepts quoted and non-ASCII local parts, domains
-//! with any character of an atom, and addresses longer than 254 bytes.
+//! Stricter than the crate `email_address`, which accepts quoted local parts, domains with any
+//! character of an atom, and addresses longer than 254 bytes.
 
 use std::fmt;
+
+use crate::http_api::user_text::is_invisible;
 
 /// An address that can be written into a mail header and compared with another.
 ///
@@ -20,17 +22,17 @@ impl Email {
     /// The text is not of the form `local@domain`, or has characters that need quotes in a mail
     /// header.
     pub fn parse(text: &str) -> Result<Self, BadEmail> {
-        let text = text.trim();
+        let text = text.trim().to_lowercase();
         let (local, domain) = text.rsplit_once('@').ok_or(BadEmail)?;
         let fits = text.len() <= MAX_BYTES && local.len() <= MAX_LOCAL_BYTES;
         let local_is_plain = !local.is_empty()
             && !local.starts_with('.')
             && !local.ends_with('.')
             && !local.contains("..")
-            && local.bytes().all(is_atom);
+            && local.chars().all(is_atom);
         let domain_is_plain = domain.split('.').all(is_label);
         if fits && local_is_plain && domain_is_plain {
-            Ok(Self(text.to_ascii_lowercase()))
+            Ok(Self(text))
         } else {
             Err(BadEmail)
         }
@@ -61,9 +63,13 @@ impl fmt::Debug for Email {
 #[error("This is not an email address.")]
 pub struct BadEmail;
 
-/// A character of an unquoted local part: RFC 5321 section 4.1.2, `atext`, and the dot.
-fn is_atom(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-/=?^_`{|}~.".contains(&byte)
+/// A character of an unquoted local part: RFC 5321 section 4.1.2, `atext`, and the dot; beyond ASCII
+/// the letters and digits of all languages (RFC 6531 section 3.3). Combining marks are refused: they
+/// give a letter a second spelling, and mail servers compare bytes.
+fn is_atom(letter: char) -> bool {
+    letter.is_ascii_alphanumeric()
+        || "!#$%&'*+-/=?^_`{|}~.".contains(letter)
+        || (!letter.is_ascii() && letter.is_alphanumeric() && !is_invisible(letter))
 }
 
 /// A label of a domain name, international ones in their ASCII form (RFC 1034 section 3.5).
@@ -95,6 +101,9 @@ mod tests {
                 "a+b.c_d@xn--bcher-kva.example",
                 "a+b.c_d@xn--bcher-kva.example",
             ),
+            ("JÖRG@example.com", "jörg@example.com"),
+            ("用户@example.com", "用户@example.com"),
+            ("ΕΛΛΗΝΙΚΆ.1@example.com", "ελληνικά.1@example.com"),
         ] {
             assert_eq!(Email::parse(typed).unwrap().as_str(), kept);
         }
@@ -119,7 +128,15 @@ mod tests {
             "ada,eve@example.com",
             "\"ada\"@example.com",
             "ada@[127.0.0.1]",
-            "ädä@example.com",
+            "ada@b\u{fc}cher.example",
+            "a\u{308}da@example.com",
+            "\u{202e}ada@example.com",
+            "ada\u{200b}@example.com",
+            "ad\u{a0}a@example.com",
+            "ada\u{3164}@example.com",
+            "ada\u{2028}bcc@example.com",
+            "ada\u{ff0c}eve@example.com",
+            "ada\u{fe0f}@example.com",
             &long,
             &longer,
         ] {

@@ -7,6 +7,7 @@ use crate::support::{Browser, PASSWORD, TestControl, both};
 
 both! {
     a_new_address_is_effective_once_its_link_is_opened,
+    an_address_with_letters_beyond_ascii_is_an_address,
     a_change_of_address_needs_a_recent_proof,
     the_link_works_only_for_its_user,
     a_link_works_once_and_for_an_hour,
@@ -70,6 +71,35 @@ async fn a_new_address_is_effective_once_its_link_is_opened(control: TestControl
     assert_eq!(old.status, StatusCode::UNAUTHORIZED);
     let new = control.browser().sign_in("New", PASSWORD).await;
     assert_eq!(new.status, StatusCode::SEE_OTHER);
+}
+
+/// RFC 6531: the mail names the address in UTF-8. Its user signs in with it in any case.
+async fn an_address_with_letters_beyond_ascii_is_an_address(control: TestControl) {
+    control.person("Ada").await;
+    let mut browser = control.signed_in("Ada").await;
+    let asked = ask(&mut browser, "J\u{d6}RG.\u{674e}@example.com").await;
+    assert_eq!(asked.location.as_deref(), Some("/account?done=email-sent"));
+    let mails = control.mails().await;
+    let address = "j\u{f6}rg.\u{674e}@example.com";
+    assert!(
+        mails[0].contains(&format!("\r\nTo: {address}\r\n")),
+        "{}",
+        mails[0]
+    );
+    let path = link(&control).await;
+    control.clock.advance(1);
+    let done = browser.submit(&path, &[]).await;
+    assert_eq!(done.location.as_deref(), Some("/account?done=email"));
+    let user = browser.open("/api/user").await.json();
+    assert_eq!(user["email"], address);
+    for typed in [address, "J\u{d6}rg.\u{674e}@Example.com"] {
+        let fields = [("email", typed), ("password", PASSWORD)];
+        let answer = control.browser().submit("/login", &fields).await;
+        assert_eq!(answer.status, StatusCode::SEE_OTHER, "{typed}");
+    }
+    // Another spelling of the same letters is no address.
+    let asked = ask(&mut browser, "jo\u{308}rg@example.com").await;
+    assert_eq!(asked.status, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
 async fn a_change_of_address_needs_a_recent_proof(control: TestControl) {
