@@ -32,8 +32,8 @@ pub use self::key::Algorithm;
 pub use self::keyring::{BadKey, Keyring, RECOMMENDED_SECRET_BYTES};
 pub use self::limits::Limits;
 pub use self::mint::{
-    MintError, MintRequest, Provenance, SigningKey, Source, application, check_consistency,
-    inspect, mint, mint_from, sign_statement,
+    MintError, MintRequest, PAT_PREFIX, Provenance, SigningKey, Source, application,
+    check_consistency, inspect, mint, mint_from, sign_statement,
 };
 pub use self::refused::TokenRefusal;
 pub use self::secret::Secret;

@@ -66,6 +66,55 @@ fn every_kind_of_key_signs() {
     assert!(SigningKey::from_secret(&Secret::new("")).is_err());
 }
 
+/// Scanners find a personal access token by its start, whichever key signed it. Libraries for JWT
+/// read it as before.
+#[test]
+fn every_personal_access_token_starts_with_the_same_text() {
+    assert_eq!(URL_SAFE_NO_PAD.encode(PAT_HEADER_START), PAT_PREFIX);
+    let pat = MintRequest {
+        kind: TokenKind::Pat,
+        ..request()
+    };
+    let token = with_secret(&pat).unwrap();
+    assert!(token.starts_with(PAT_PREFIX), "{token}");
+    assert!(verify(&token, &keyring(), NOW).is_ok());
+    for pair in pairs() {
+        let key = SigningKey::from_pem(&pair.private).unwrap().with_kid("k1");
+        let provenance = |source| Provenance {
+            issuer: "https://svc.example".to_owned(),
+            id: "tok_1".to_owned(),
+            source,
+        };
+        let endpoint = "0000000a".to_owned();
+        let access = AccessClaims {
+            client_id: "web".to_owned(),
+            resource: "https://svc.example".to_owned(),
+            scope: [Permission::TunnelsResourcesReadOnly].into_iter().collect(),
+        };
+        for (source, typ) in [
+            (Source::TokenEndpoint(endpoint.clone()), "JWT"),
+            (
+                Source::AccessToken {
+                    endpoint: endpoint.clone(),
+                    claims: access.clone(),
+                },
+                "at+jwt",
+            ),
+        ] {
+            let token = mint_from(&key, &pat, Some(&provenance(source)), NOW);
+            let token = text(&token.unwrap());
+            assert!(token.starts_with(PAT_PREFIX), "{token}");
+            assert_eq!(
+                inspect(&token).unwrap()["header"],
+                json!({"kind": "svc-pat", "alg": pair.algorithm, "typ": typ, "kid": "k1"})
+            );
+        }
+        // Short-lived tokens and those of applications are no personal access tokens.
+        let token = text(&mint(&key, &request(), NOW).unwrap());
+        assert!(!token.starts_with(PAT_PREFIX), "{token}");
+    }
+}
+
 #[test]
 fn permissions_and_actions_fit_together() {
     use Permission::{
