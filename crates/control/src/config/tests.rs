@@ -216,6 +216,80 @@ fn a_provider_is_configured_completely_or_not_at_all() {
     assert_eq!(openid.sign_up, crate::people::openid::SignUp::Invited);
 }
 
+/// Addresses without a confirmation are accepted from an issuer of one tenant only, and for domains
+/// that the operator lists.
+#[test]
+fn an_issuer_of_many_tenants_is_not_trusted_with_addresses() {
+    let tenant = "2d8a4f6e-0b1c-4d5e-8f90-a1b2c3d4e5f6";
+    let load = |issuer: &str, more: &str| {
+        let base = "platform: {base_url: 'https://a'}\n";
+        let openid = format!("openid: {{issuer: '{issuer}', client_id: x, {more}}}");
+        load(&format!("{base}{openid}"))
+    };
+    let trust = "trust_email: true, domains: [a.example]";
+    let entra = "https://login.microsoftonline.com";
+    for (issuer, more, key) in [
+        (
+            format!("{entra}/{tenant}/v2.0"),
+            "trust_email: true",
+            "openid.domains",
+        ),
+        (format!("{entra}/common/v2.0"), trust, "openid.trust_email"),
+        (
+            format!("{entra}/organizations/v2.0"),
+            trust,
+            "openid.trust_email",
+        ),
+        (
+            format!("{entra}/consumers/v2.0"),
+            trust,
+            "openid.trust_email",
+        ),
+        (
+            format!("{entra}/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0"),
+            trust,
+            "openid.trust_email",
+        ),
+        (format!("{entra}/v2.0"), trust, "openid.trust_email"),
+        (
+            "https://sts.windows.net/common/".to_owned(),
+            trust,
+            "openid.trust_email",
+        ),
+        (
+            "https://accounts.google.com".to_owned(),
+            trust,
+            "openid.trust_email",
+        ),
+        (
+            "https://id.example".to_owned(),
+            "email_claim: upn",
+            "openid.email_claim",
+        ),
+        (
+            "https://id.example".to_owned(),
+            "trust_email: true, domains: [a.example], email_claim: ''",
+            "openid.email_claim",
+        ),
+        (
+            "https://id.example".to_owned(),
+            "trust_email: true, domains: ['*.a.example']",
+            "openid.domains.0",
+        ),
+    ] {
+        let error = load(&issuer, more).unwrap_err();
+        assert!(error.contains(key), "{issuer} {more}: {error}");
+    }
+    for issuer in [
+        format!("{entra}/{tenant}/v2.0"),
+        format!("https://sts.windows.net/{tenant}/"),
+        "https://id.example/realms/main".to_owned(),
+    ] {
+        let config = load(&issuer, trust).unwrap().openid.unwrap();
+        assert_eq!(config.email.claim(), "email", "{issuer}");
+    }
+}
+
 #[test]
 fn numbers_of_the_platform_have_limits() {
     for (bad, key) in [

@@ -122,7 +122,12 @@ fn failure_page(app: &App, provider: &Provider, error: FlowError) -> Result<Resp
             format!("{name} did not sign you in. You can try again, or use your password."),
         ),
         FlowError::Provider(error) => provider_failure(name, &error),
-        FlowError::Rejected(why) => rejected_sign_in(name, why)?,
+        FlowError::Rejected(why) => {
+            if let Some(claim) = why.claim() {
+                tracing::warn!(claim, reason = ?why, "a sign-in with the OpenID provider was refused");
+            }
+            rejected_sign_in(name, why)?
+        }
         FlowError::TooSoon(seconds) => {
             let text = "Too many sign-ins. Wait a little and try again.";
             let mut response = message(StatusCode::TOO_MANY_REQUESTS, "Please wait", text);
@@ -171,11 +176,25 @@ fn rejected_sign_in(
     why: SignInError,
 ) -> Result<(StatusCode, &'static str, String), PageRefusal> {
     let (title, text) = match why {
-        SignInError::EmailNotVerified => (
+        SignInError::EmailNotVerified { .. } => (
             "Your mail address is not confirmed",
             format!(
                 "{name} does not confirm which mail address is yours. Confirm it there, then sign \
                  in again; or use your password here."
+            ),
+        ),
+        SignInError::DomainNotTrusted { .. } => (
+            "Your mail address is not accepted",
+            format!(
+                "The address that {name} reports is in another domain than those that the operator \
+                 of this platform accepts. Contact the operator."
+            ),
+        ),
+        SignInError::AccountExists { .. } => (
+            "You have an account here already",
+            format!(
+                "An account with your address exists, and {name} does not confirm that the address \
+                 is yours. Sign in with the password or passkey of the account."
             ),
         ),
         SignInError::AccountEmailNotVerified => (

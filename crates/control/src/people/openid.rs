@@ -18,4 +18,4 @@ mod section;
 pub mod token;
 
 pub use self::provider::{Provider, ProviderError};
-pub use self::section::{OpenIdConfig, OpenIdSection, SignUp};
+pub use self::section::{EmailSource, OpenIdConfig, OpenIdSection, SignUp};

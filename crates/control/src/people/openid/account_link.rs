@@ -7,7 +7,8 @@ use store::users::{self, Role, Status, User};
 use types::problem::Problem;
 
 use super::provider::ProviderIdentity;
-use super::section::{OpenIdConfig, SignUp};
+use super::section::{EmailSource, OpenIdConfig, SignUp};
+use super::token::Profile;
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::{HandlerResult, Refusal};
@@ -28,8 +29,13 @@ pub struct SignInResult {
 /// Reasons that a user of the provider may not sign in.
 #[derive(Debug)]
 pub enum SignInError {
-    /// The provider does not report a verified email address.
-    EmailNotVerified,
+    /// The provider does not report a verified email address. The claim is the one that is missing,
+    /// malformed or not true.
+    EmailNotVerified { claim: String },
+    /// The address is not in a domain for which the operator trusts the provider.
+    DomainNotTrusted { claim: String },
+    /// An account has the address, and the provider did not confirm that it is this user's.
+    AccountExists { claim: String },
     /// An account has the address, but never verified it. An attacker may have created the account
     /// before the owner of the address signs in (account pre-hijacking).
     AccountEmailNotVerified,
@@ -42,6 +48,20 @@ pub enum SignInError {
     Suspended,
     /// Internal failure.
     Failed(Refusal),
+}
+
+impl SignInError {
+    /// The claim that is the reason, for the log.
+    pub fn claim(&self) -> Option<&str> {
+        match self {
+            Self::EmailNotVerified { claim }
+            | Self::DomainNotTrusted { claim }
+            | Self::AccountExists { claim } => Some(claim),
+            Self::AccountEmailNotVerified | Self::NotInvited => Some("email"),
+            Self::LinkedToOtherIdentity | Self::Suspended => Some("sub"),
+            Self::Failed(_) => None,
+        }
+    }
 }
 
 impl<R: Into<Refusal>> From<R> for SignInError {
@@ -107,16 +127,16 @@ async fn link_or_sign_up(
     browser: &Browser,
     now: Timestamp,
 ) -> Result<(User, String), SignInError> {
-    let email = identity
-        .profile
-        .email
-        .as_deref()
-        .filter(|_| identity.profile.email_verified)
-        .and_then(|text| Email::parse(text).ok())
-        .ok_or(SignInError::EmailNotVerified)?;
+    let ReportedEmail { email, is_verified } = reported_email(config, &identity.profile)?;
     let Some(user) = users::by_email(tx, email.as_str()).await? else {
+        let email = ReportedEmail { email, is_verified };
         return sign_up(app, tx, config, identity, email, next, browser, now).await;
     };
+    // Users can edit such an address at some providers. The account's own proof is missing.
+    if !is_verified {
+        let claim = config.email.claim().to_owned();
+        return Err(SignInError::AccountExists { claim });
+    }
     if user.status != Status::Active {
         return Err(SignInError::Suspended);
     }
@@ -134,6 +154,46 @@ async fn link_or_sign_up(
     Ok((user, next))
 }
 
+/// An address that the provider reports.
+struct ReportedEmail {
+    email: Email,
+    /// The provider has confirmed that it is the user's.
+    is_verified: bool,
+}
+
+/// The address of a user, if the configuration accepts it.
+fn reported_email(config: &OpenIdConfig, profile: &Profile) -> Result<ReportedEmail, SignInError> {
+    let claim = config.email.claim();
+    let text = profile.text(claim);
+    let email = text.and_then(|text| Email::parse(text).ok());
+    let Some(email) = email else {
+        let claim = claim.to_owned();
+        return Err(SignInError::EmailNotVerified { claim });
+    };
+    // The confirmation is one of `email`, and of no other claim.
+    let is_verified = claim == "email" && profile.email_verified == Some(true);
+    let is_denied = profile.email_verified == Some(false);
+    match &config.email {
+        _ if is_verified => Ok(ReportedEmail { email, is_verified }),
+        EmailSource::Trusted { domains, .. } if !is_denied => {
+            if is_in(domains, &email) {
+                return Ok(ReportedEmail { email, is_verified });
+            }
+            let claim = claim.to_owned();
+            Err(SignInError::DomainNotTrusted { claim })
+        }
+        EmailSource::Trusted { .. } | EmailSource::Verified => {
+            let claim = "email_verified".to_owned();
+            Err(SignInError::EmailNotVerified { claim })
+        }
+    }
+}
+
+fn is_in(domains: &[String], email: &Email) -> bool {
+    let domain = email.as_str().rsplit('@').next().unwrap_or_default();
+    domains.iter().any(|allowed| allowed == domain)
+}
+
 /// Creates an account, if a user with this address may have one. An invited user also joins the
 /// workspace.
 #[expect(
@@ -145,11 +205,12 @@ async fn sign_up(
     tx: &mut Tx,
     config: &OpenIdConfig,
     identity: &ProviderIdentity,
-    email: Email,
+    email: ReportedEmail,
     next: String,
     browser: &Browser,
     now: Timestamp,
 ) -> Result<(User, String), SignInError> {
+    let ReportedEmail { email, is_verified } = email;
     let invitation = match next
         .strip_prefix("/invitations/")
         .and_then(LinkSecret::parse)
@@ -170,7 +231,7 @@ async fn sign_up(
         name,
         password: None,
         role: Role::User,
-        email_verified: true,
+        email_verified: is_verified,
     };
     let (user, next) = if let Some(secret) = invitation {
         let joined = invitations::join_as_new(app, tx, &secret, account, browser.ip).await?;
@@ -215,9 +276,6 @@ fn may_sign_up(rule: &SignUp, email: &Email) -> bool {
     match rule {
         SignUp::Invited => false,
         SignUp::Anyone => true,
-        SignUp::Domains(domains) => {
-            let domain = email.as_str().rsplit('@').next().unwrap_or_default();
-            domains.iter().any(|allowed| allowed == domain)
-        }
+        SignUp::Domains(domains) => is_in(domains, email),
     }
 }

@@ -224,7 +224,7 @@ impl Provider {
         let mut profile = claims.profile;
         // Section 5.4: with a code, requested claims may be available only at the userinfo
         // endpoint.
-        if profile.email.is_none()
+        if profile.text(self.config.email.claim()).is_none()
             && let (Some(endpoint), Some(token)) =
                 (&metadata.userinfo_endpoint, answer.access_token)
         {
@@ -232,7 +232,8 @@ impl Provider {
             let user_info: UserInfo = json(request).await?;
             // Section 5.3.2: the response may be about another user.
             if user_info.sub != claims.sub {
-                return Err(TokenError::Refused("userinfo is about another user").into());
+                let (claim, why) = ("sub", "the userinfo is about another user");
+                return Err(TokenError::Claim { claim, why }.into());
             }
             profile = user_info.profile;
         }
@@ -429,7 +430,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::people::openid::section::SignUp;
+    use crate::people::openid::section::{EmailSource, SignUp};
     use crate::people::secret_link::LinkSecret;
 
     /// The provider accepts connections and never answers.
@@ -443,6 +444,7 @@ mod tests {
             name: "Example ID".to_owned(),
             scope: "openid".to_owned(),
             sign_up: SignUp::Invited,
+            email: EmailSource::Verified,
             ca_file: None,
         };
         let provider = Provider::open(&config, "https://svc.example/callback".to_owned()).unwrap();

@@ -32,8 +32,18 @@ pub struct OpenIdSection {
     /// address that the provider confirms), `domains` (users with an address in one of `domains`,
     /// and invited users), or `anyone` with an account at the provider.
     sign_up: SignUpWord,
-    /// Domains of mail addresses, without their subdomains. Only valid with `sign_up: domains`.
+    /// Domains of mail addresses, without their subdomains. Only valid with `sign_up: domains` or
+    /// `trust_email`.
     domains: Vec<String>,
+    /// True to accept addresses in `domains` from a provider that does not send `email_verified`,
+    /// such as Entra ID. Only for an issuer of one tenant, whose users all belong to you. Such an
+    /// address never opens an account that exists already, because users can change it at some
+    /// providers. An `email_verified` of `false` is still refused.
+    trust_email: bool,
+    /// The claim with the mail address, if it is not `email`, for example `preferred_username` or
+    /// `upn`. Only valid with `trust_email`.
+    #[schemars(example = &"preferred_username")]
+    email_claim: Option<String>,
     /// File of further certificate authorities (PEM) for the provider's certificate; absent: only
     /// those of the system.
     ca_file: Option<String>,
@@ -66,8 +76,35 @@ pub struct OpenIdConfig {
     pub scope: String,
     /// Users that get an account.
     pub sign_up: SignUp,
+    /// The claim that has the mail address, and its proof.
+    pub email: EmailSource,
     /// Further certificate authorities.
     pub ca_file: Option<PathBuf>,
+}
+
+/// The claim that has the mail address, and its proof.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EmailSource {
+    /// `email`, with `email_verified: true`.
+    Verified,
+    /// This claim of the only tenant of the issuer, for addresses in these domains, which are in
+    /// lower case.
+    Trusted {
+        /// Name of the claim.
+        claim: String,
+        /// The domains.
+        domains: Vec<String>,
+    },
+}
+
+impl EmailSource {
+    /// Name of the claim with the address.
+    pub fn claim(&self) -> &str {
+        match self {
+            Self::Verified => EMAIL,
+            Self::Trusted { claim, .. } => claim,
+        }
+    }
 }
 
 /// Users that get an account at the first sign-in. An invitation to the address that the provider
@@ -111,25 +148,39 @@ impl OpenIdSection {
                 "the scope openid is required to identify users",
             ));
         }
-        let sign_up = match (self.sign_up, self.domains) {
-            (SignUpWord::Invited, none) if none.is_empty() => SignUp::Invited,
-            (SignUpWord::Anyone, none) if none.is_empty() => SignUp::Anyone,
-            (SignUpWord::Domains, none) if none.is_empty() => {
-                return Err(wrong(
-                    "domains",
-                    "sign_up: domains requires at least one domain",
-                ));
+        let domains = self.domains.iter().enumerate();
+        let domains: Vec<_> = domains
+            .map(|(at, domain)| host_name(&format!("openid.domains.{at}"), domain))
+            .collect::<Result<_, _>>()?;
+        if domains.is_empty() && (self.sign_up == SignUpWord::Domains || self.trust_email) {
+            let message = "sign_up: domains and trust_email require at least one domain";
+            return Err(wrong("domains", message));
+        }
+        if !domains.is_empty() && self.sign_up != SignUpWord::Domains && !self.trust_email {
+            let message = "only allowed with sign_up: domains or trust_email";
+            return Err(wrong("domains", message));
+        }
+        let email = match (self.trust_email, self.email_claim) {
+            (false, None) => EmailSource::Verified,
+            (false, Some(_)) => {
+                return Err(wrong("email_claim", "only allowed with trust_email"));
             }
-            (SignUpWord::Domains, domains) => SignUp::Domains(
-                domains
-                    .iter()
-                    .enumerate()
-                    .map(|(at, domain)| host_name(&format!("openid.domains.{at}"), domain))
-                    .collect::<Result<_, _>>()?,
-            ),
-            (SignUpWord::Invited | SignUpWord::Anyone, _) => {
-                return Err(wrong("domains", "only allowed with sign_up: domains"));
+            (true, claim) => {
+                require_single_tenant(&issuer).map_err(|message| wrong("trust_email", message))?;
+                let claim = claim.unwrap_or_else(|| EMAIL.to_owned());
+                if !is_claim(&claim) {
+                    return Err(wrong("email_claim", "this is not the name of a claim"));
+                }
+                EmailSource::Trusted {
+                    claim,
+                    domains: domains.clone(),
+                }
             }
+        };
+        let sign_up = match self.sign_up {
+            SignUpWord::Invited => SignUp::Invited,
+            SignUpWord::Anyone => SignUp::Anyone,
+            SignUpWord::Domains => SignUp::Domains(domains),
         };
         let file =
             |key: &str, value: Option<String>| optional_path(&format!("openid.{key}"), value);
@@ -141,6 +192,7 @@ impl OpenIdSection {
             issuer,
             client_id,
             sign_up,
+            email,
         }))
     }
 }
@@ -161,6 +213,62 @@ fn issuer_host(issuer: &str) -> Result<String, &'static str> {
         _ => Err("users are identified with it: it must be https, or on loopback"),
     }
 }
+
+/// Refuses an issuer whose users belong to several organisations. There any user can have any
+/// unconfirmed address.
+fn require_single_tenant(issuer: &str) -> Result<(), &'static str> {
+    let Ok(uri) = issuer.parse::<Uri>() else {
+        return Err("the issuer is not an address");
+    };
+    let host = uri.host().unwrap_or_default().to_ascii_lowercase();
+    if SHARED_ISSUERS.contains(&host.as_str()) {
+        return Err("this issuer has users of many organisations: it needs email_verified");
+    }
+    let tenant = uri.path().split('/').nth(1).unwrap_or_default();
+    let is_of_microsoft = MICROSOFT_ISSUERS.contains(&host.as_str());
+    if is_of_microsoft && (!is_uuid(tenant) || tenant.eq_ignore_ascii_case(PERSONAL_ACCOUNTS)) {
+        return Err("name one tenant in the issuer, by its id: \
+                    https://login.microsoftonline.com/<tenant id>/v2.0");
+    }
+    Ok(())
+}
+
+/// RFC 9562 section 4.
+fn is_uuid(text: &str) -> bool {
+    let lengths = text.split('-').map(str::len);
+    lengths.eq([8, 4, 4, 4, 12])
+        && text
+            .bytes()
+            .all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+}
+
+/// A name that a token can have: printable ASCII.
+fn is_claim(text: &str) -> bool {
+    (1..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// The claim of OpenID Connect Core 1.0 section 5.1.
+const EMAIL: &str = "email";
+
+/// Issuers of Entra ID, whose first path segment is the tenant.
+const MICROSOFT_ISSUERS: [&str; 3] = [
+    "login.microsoftonline.com",
+    "sts.windows.net",
+    "login.windows.net",
+];
+
+/// The tenant of all personal accounts at Microsoft.
+const PERSONAL_ACCOUNTS: &str = "9188040d-6c67-4c5b-b112-36a304b66dad";
+
+/// Issuers that everyone can have an account at.
+const SHARED_ISSUERS: [&str; 6] = [
+    "accounts.google.com",
+    "appleid.apple.com",
+    "gitlab.com",
+    "www.facebook.com",
+    "www.linkedin.com",
+    "login.live.com",
+];
 
 /// RFC 6749 section 3.3.
 fn is_scope(text: &str) -> bool {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jsonwebtoken::jwk::{AlgorithmParameters, Jwk, KeyAlgorithm, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::secrets::FlowSecrets;
 
@@ -14,6 +14,12 @@ pub enum TokenError {
     /// The key is unknown. It may be a new one.
     #[error("the ID token was not signed with a known key")]
     UnknownKey,
+    /// A claim has the wrong value. The operator sees which one, and the reason.
+    #[error("the ID token is refused: claim {claim}: {why}")]
+    Claim {
+        claim: &'static str,
+        why: &'static str,
+    },
     /// Any other reason, as text for the operator.
     #[error("the ID token is refused: {0}")]
     Refused(&'static str),
@@ -80,11 +86,26 @@ pub struct IdClaims {
 pub struct Profile {
     /// The mail address.
     pub email: Option<String>,
-    /// True if the provider has confirmed that the address is the user's.
+    /// True if the provider has confirmed that the address is the user's; `None` if it does not
+    /// say.
     #[serde(default, deserialize_with = "truth")]
-    pub email_verified: bool,
+    pub email_verified: Option<bool>,
     /// The full name.
     pub name: Option<String>,
+    /// All other claims.
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+impl Profile {
+    /// The text of a claim.
+    pub(super) fn text(&self, claim: &str) -> Option<&str> {
+        match claim {
+            "email" => self.email.as_deref(),
+            "name" => self.name.as_deref(),
+            other => self.others.get(other)?.as_str(),
+        }
+    }
 }
 
 /// Required values of a token.
@@ -108,6 +129,7 @@ pub(super) fn check(
     now: Timestamp,
 ) -> Result<IdClaims, TokenError> {
     let refused = |why| Err(TokenError::Refused(why));
+    let wrong = |claim, why| Err(TokenError::Claim { claim, why });
     // `none` is not an algorithm of this parser.
     let Ok(header) = decode_header(token) else {
         return refused("its signature algorithm is not supported");
@@ -134,49 +156,87 @@ pub(super) fn check(
     signature.required_spec_claims.clear();
     signature.validate_exp = false;
     signature.validate_aud = false;
-    let Ok(token) = decode::<IdClaims>(token, &key, &signature) else {
+    let Ok(token) = decode::<Value>(token, &key, &signature) else {
         return refused("its signature or its format is wrong");
     };
-    let claims = token.claims;
+    if let Some(claim) = malformed_claim(&token.claims) {
+        return wrong(claim, "it is missing or malformed");
+    }
+    let Ok(claims) = serde_json::from_value::<IdClaims>(token.claims) else {
+        return refused("its format is wrong");
+    };
     if claims.iss != expected.issuer {
-        return refused("it is from another issuer");
+        return wrong("iss", "it names another issuer");
     }
     if !claims
         .aud
         .iter()
         .any(|audience| audience == expected.client_id)
     {
-        return refused("its audience is another client");
+        return wrong("aud", "the audience is another client");
     }
     let party = claims.azp.as_deref();
     if party.is_some_and(|party| party != expected.client_id)
         || (claims.aud.len() > 1 && party.is_none())
     {
-        return refused("its authorized party is another client");
+        return wrong("azp", "the authorized party is another client");
     }
     let second = now.as_second();
     if claims.exp.saturating_add(LEEWAY) <= second {
-        return refused("it has expired");
+        return wrong("exp", "the token has expired");
     }
-    if claims.iat.saturating_sub(LEEWAY) > second
-        || claims
-            .nbf
-            .is_some_and(|from| from.saturating_sub(LEEWAY) > second)
-    {
-        return refused("it was issued in the future");
+    let is_later = |time: i64| time.saturating_sub(LEEWAY) > second;
+    if is_later(claims.iat) {
+        return wrong("iat", "the token was issued in the future");
+    }
+    if claims.nbf.is_some_and(is_later) {
+        return wrong("nbf", "the token is not valid yet");
     }
     if !claims
         .nonce
         .as_deref()
         .is_some_and(|nonce| secrets.is_nonce(nonce))
     {
-        return refused("it belongs to another sign-in");
+        return wrong("nonce", "the token belongs to another sign-in");
     }
     // Section 2: at most 255 ASCII characters, which are compared byte for byte.
     if claims.sub.is_empty() || claims.sub.len() > MAX_SUBJECT || !claims.sub.is_ascii() {
-        return refused("its subject is not valid");
+        return wrong("sub", "the subject is empty, too long or not ASCII");
     }
     Ok(claims)
+}
+
+/// The first claim that is missing or of the wrong kind.
+fn malformed_claim(claims: &Value) -> Option<&'static str> {
+    let is_text: fn(&Value) -> bool = Value::is_string;
+    let is_time: fn(&Value) -> bool = Value::is_i64;
+    let is_audience: fn(&Value) -> bool = |value| {
+        let list = value.as_array();
+        value.is_string() || list.is_some_and(|list| list.iter().all(Value::is_string))
+    };
+    let required = [
+        ("iss", is_text),
+        ("sub", is_text),
+        ("aud", is_audience),
+        ("exp", is_time),
+        ("iat", is_time),
+    ];
+    let optional = [
+        ("nonce", is_text),
+        ("azp", is_text),
+        ("nbf", is_time),
+        ("auth_time", is_time),
+        ("email", is_text),
+        ("name", is_text),
+    ];
+    let required = required
+        .into_iter()
+        .find(|(claim, is_valid)| !claims.get(claim).is_some_and(is_valid));
+    let optional = optional.into_iter().find(|(claim, is_valid)| {
+        let value = claims.get(claim).filter(|value| !value.is_null());
+        value.is_some_and(|value| !is_valid(value))
+    });
+    required.or(optional).map(|(claim, _)| claim)
 }
 
 fn is_for(key: &Jwk, algorithm: Algorithm) -> bool {
@@ -228,9 +288,10 @@ fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Err
 }
 
 /// Parses a boolean, or the text `true` that some providers send. Everything else is false.
-fn truth<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+fn truth<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
     let value = Value::deserialize(from)?;
-    Ok(value == Value::Bool(true) || value == "true")
+    let is_true = value == Value::Bool(true) || value == "true";
+    Ok((!value.is_null()).then_some(is_true))
 }
 
 /// Only asymmetric algorithms, without those that are broken.

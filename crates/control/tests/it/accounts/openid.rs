@@ -3,6 +3,7 @@
 mod hostile;
 mod provider;
 mod real;
+mod trusted;
 
 use http::StatusCode;
 use serde_json::{Value, json};
