@@ -3,6 +3,7 @@
 mod actor;
 pub(crate) mod channel;
 mod data_path;
+mod exchange;
 pub(crate) mod forward;
 pub(crate) mod hello;
 mod host;

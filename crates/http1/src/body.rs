@@ -45,7 +45,7 @@ pub struct Verbatim {
     /// Bytes of the buffer that were processed.
     pub consumed: usize,
     /// Bytes of the buffer that can be passed on unchanged, including framing: all consumed ones,
-    /// except for a trailer section.
+    /// except for a chunk extension, padding or a trailer section at their end.
     pub pass: usize,
     /// The state after this step.
     pub state: BodyState,
@@ -161,7 +161,7 @@ impl From<ResponseBody> for BodyReader {
         match body {
             ResponseBody::Empty | ResponseBody::Length(0) => Self::Done,
             ResponseBody::Length(left) => Self::Length { left },
-            ResponseBody::Chunked => Self::Chunked(ChunkScanner::new()),
+            ResponseBody::Chunked => Self::Chunked(ChunkScanner::of_response()),
             ResponseBody::UntilClose => Self::UntilClose,
         }
     }

@@ -14,6 +14,8 @@ pub(crate) struct Facts<'b> {
     pub(crate) host_repeated: bool,
     pub(crate) content_length: Option<u64>,
     pub(crate) chunked: bool,
+    /// A service made a fault with only one interpretation. Its connection is not reused.
+    pub(crate) tolerated: bool,
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) expect_continue: bool,
@@ -23,6 +25,13 @@ pub(crate) struct Facts<'b> {
     pub(crate) upgrade_named: bool,
 }
 
+/// Kind of a message. Some faults of services are common and have only one interpretation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MessageKind {
+    Request,
+    Response,
+}
+
 impl<'b> Facts<'b> {
     /// Evaluates the fields that the tokenizer found in `head`, which is a complete head. The error
     /// is a reason that may be shown to the peer.
@@ -30,22 +39,38 @@ impl<'b> Facts<'b> {
         head: &'b [u8],
         headers: &[Header<'b>],
         slots: &mut Slots,
+        kind: MessageKind,
     ) -> Result<Self, &'static str> {
         let mut facts = Self::default();
+        let is_response = kind == MessageKind::Response;
+        let mut has_identity = false;
         let mut options = ConnectionOptions::default();
         slots.clear();
         for header in headers {
-            let slot = locate(head, header, false)?;
+            let mut slot = locate(head, header, false)?;
             let value = header.value;
             match slot.kind {
                 FieldKind::Host => facts.host_repeated |= facts.host.replace(value).is_some(),
                 FieldKind::ContentLength => {
                     let length = content_length(value)?;
-                    set_once(
-                        &mut facts.content_length,
-                        length,
-                        "Content-Length is repeated",
-                    )?;
+                    if is_response && facts.content_length == Some(length) {
+                        // The same length again: the visitor gets it once.
+                        facts.tolerated = true;
+                        slot.hop_by_hop = true;
+                    } else {
+                        set_once(
+                            &mut facts.content_length,
+                            length,
+                            "Content-Length is repeated",
+                        )?;
+                    }
+                }
+                // An obsolete name for no coding (RFC 2616, 3.6).
+                FieldKind::TransferEncoding
+                    if is_response && value.eq_ignore_ascii_case(b"identity") =>
+                {
+                    has_identity = true;
+                    facts.tolerated = true;
                 }
                 FieldKind::TransferEncoding => {
                     if facts.chunked || !value.eq_ignore_ascii_case(b"chunked") {
@@ -66,6 +91,9 @@ impl<'b> Facts<'b> {
             if !slots.push(slot) {
                 return Err("too many fields");
             }
+        }
+        if facts.chunked && has_identity {
+            return Err("Transfer-Encoding is not exactly chunked");
         }
         if facts.chunked && facts.content_length.is_some() {
             return Err("Transfer-Encoding and Content-Length together");
@@ -194,7 +222,7 @@ fn mark_named(head: &[u8], slots: &mut Slots) {
 }
 
 /// A reason shared by heads and trailers.
-pub(crate) const BARE_LINE_FEED: &str = "a line ends with a line feed alone";
+pub(crate) const BARE_LINE_FEED: &str = "header lines end in a bare line feed";
 
 /// No client needs more, and each option is compared with every field.
 const CONNECTION_OPTIONS: usize = 16;

@@ -44,6 +44,13 @@ impl Slots {
         self.slots.get_mut(..self.len).unwrap_or_default()
     }
 
+    /// Lets no field of this kind be forwarded.
+    pub(crate) fn omit(&mut self, kind: FieldKind) {
+        for slot in self.filled_mut() {
+            slot.hop_by_hop |= slot.kind == kind;
+        }
+    }
+
     pub(crate) fn view<'b>(&'b self, buf: &'b [u8]) -> Fields<'b> {
         Fields {
             buf,
@@ -108,7 +115,8 @@ pub struct Field<'b> {
     /// The meaning of the name.
     pub kind: FieldKind,
     /// True if it must not be forwarded: by its kind, or because `Connection` names it (RFC 9110
-    /// §7.6.1). `Host` and `Content-Length` are always forwarded, regardless of `Connection`.
+    /// §7.6.1). `Host` and `Content-Length` are always forwarded, regardless of `Connection`, except
+    /// for a repeated length of a response and the length of a 204.
     pub hop_by_hop: bool,
 }
 

@@ -46,7 +46,7 @@ pub use method::{Method, MethodError, OtherMethod};
 pub use protocol::{Protocol, Protocols};
 pub use request::{BodyLength, Refusal, RequestHead, parse_request};
 pub use response::{MalformedResponseError, ResponseBody, ResponseHead, parse_response};
-pub use target::Target;
+pub use target::{EncodedLine, Target, encode_request_line, encode_target};
 pub use value::{FieldName, FieldValue, FieldValueBuf};
 pub use write::{
     CHUNK_END, HEAD_END, LAST_CHUNK, write_chunk_head, write_field, write_request_line,

@@ -1,12 +1,14 @@
 //! Heads of responses.
 
 use std::mem::MaybeUninit;
+use std::time::Duration;
 
 use httparse::Status;
 
-use crate::facts::{BARE_LINE_FEED, Facts};
+use crate::facts::{BARE_LINE_FEED, Facts, MessageKind};
 use crate::fields::{Fields, MAX_FIELDS, Slots};
 use crate::head::{Limits, Progress, Version};
+use crate::kind::FieldKind;
 use crate::protocol::Protocols;
 use crate::value::FieldValue;
 
@@ -31,6 +33,21 @@ pub struct ResponseHead<'b> {
     /// The value of `Upgrade` if `Connection` names it: the protocol that a 101 changes to (RFC
     /// 9110 §15.2.2), or that a 426 requires (§15.5.22).
     pub upgrade: Option<Protocols<'b>>,
+}
+
+impl ResponseHead<'_> {
+    /// Time after which the server closes the connection if it is idle, as announced with
+    /// `Keep-Alive: timeout=` (RFC 2068 §19.7.1).
+    pub fn keep_alive_timeout(&self) -> Option<Duration> {
+        let value = self.fields.get("keep-alive")?;
+        let value = str::from_utf8(value.as_bytes()).ok()?;
+        let timeout = value.split(',').find_map(|parameter| {
+            let (name, seconds) = parameter.split_once('=')?;
+            let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
+            is_timeout.then_some(seconds.trim())
+        })?;
+        timeout.parse().ok().map(Duration::from_secs)
+    }
 }
 
 /// Framing of a response body (RFC 9112 §6.3).
@@ -67,6 +84,9 @@ pub fn parse_response<'b>(
 ) -> Result<Progress<ResponseHead<'b>>, MalformedResponseError> {
     let bad = |reason| MalformedResponseError { reason };
     let window = limits.window(buf);
+    if window.starts_with(TLS_ALERT) {
+        return Err(bad(ANSWERS_TLS));
+    }
     if window.first().is_some_and(|byte| *byte != b'H') {
         return Err(bad("it does not begin with a version"));
     }
@@ -101,7 +121,7 @@ fn interpret_head<'b>(
     if !message.ends_with(b"\r\n\r\n") {
         return Err(BARE_LINE_FEED);
     }
-    let facts = Facts::gather(message, tokens.headers, slots)?;
+    let facts = Facts::gather(message, tokens.headers, slots, MessageKind::Response)?;
     let status = tokens
         .code
         .filter(|code| *code >= 100)
@@ -112,7 +132,11 @@ fn interpret_head<'b>(
         return Err("Transfer-Encoding with HTTP/1.0");
     }
     let framed = facts.chunked || facts.content_length.is_some_and(|length| length > 0);
-    let mut keep_alive = !facts.close && (is_http11 || facts.keep_alive);
+    let mut keep_alive = !facts.close && !facts.tolerated && (is_http11 || facts.keep_alive);
+    if status == 204 {
+        // RFC 9110, 8.6. Clients of HTTP/2 refuse such a response.
+        slots.omit(FieldKind::ContentLength);
+    }
     let body = match status {
         // Another head follows on this connection; bytes between the two would be parsed as it.
         100..200 if framed => return Err("an interim response announces a body"),
@@ -144,6 +168,12 @@ fn interpret_head<'b>(
             .filter(|_| matches!(status, 101 | 426) && facts.upgrade_named && is_http11),
     })
 }
+
+/// The start of a TLS record with an alert (RFC 8446, 5.1): the response of a TLS server to a request
+/// without TLS.
+const TLS_ALERT: &[u8] = &[21, 3];
+
+const ANSWERS_TLS: &str = "it uses TLS, so the target must begin with https://";
 
 fn reason_of(error: httparse::Error) -> &'static str {
     match error {

@@ -136,6 +136,70 @@ impl fmt::Debug for Target<'_> {
     }
 }
 
+/// The target with the bytes from 0x80 percent-encoded (RFC 3986 §2.1), as browsers send them.
+/// `None` if it has no such bytes.
+pub fn encode_target(raw: &[u8]) -> Option<Vec<u8>> {
+    if raw.is_ascii() {
+        return None;
+    }
+    let mut encoded = Vec::with_capacity(raw.len() * 3);
+    for byte in raw {
+        if byte.is_ascii() {
+            encoded.push(*byte);
+        } else {
+            let digit = |value: u8| HEX.get(usize::from(value)).copied().unwrap_or_default();
+            encoded.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    Some(encoded)
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+/// Result of [`encode_request_line`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EncodedLine {
+    /// The target has only ASCII so far, or there is none.
+    Unchanged,
+    /// The target has other bytes, and its line has not ended.
+    Partial,
+    /// The request line with an encoded target.
+    Encoded {
+        /// The line with its end.
+        line: Vec<u8>,
+        /// Bytes of the line in the buffer.
+        len: usize,
+    },
+}
+
+/// Encodes the target of the request line at the start of `buf`, see [`encode_target`].
+pub fn encode_request_line(buf: &[u8]) -> EncodedLine {
+    let end = buf.iter().position(|byte| *byte == b'\n');
+    let line = buf
+        .get(..end.map_or(buf.len(), |end| end + 1))
+        .unwrap_or(buf);
+    let Some(start) = line.iter().position(|byte| *byte == b' ') else {
+        return EncodedLine::Unchanged;
+    };
+    let (method, rest) = line.split_at(start + 1);
+    if end.is_none() {
+        return if rest.is_ascii() {
+            EncodedLine::Unchanged
+        } else {
+            EncodedLine::Partial
+        };
+    }
+    let version = rest.iter().rposition(|byte| *byte == b' ');
+    let (target, version) = rest.split_at(version.unwrap_or(rest.len()));
+    match encode_target(target) {
+        Some(encoded) => EncodedLine::Encoded {
+            line: [method, &encoded, version].concat(),
+            len: line.len(),
+        },
+        None => EncodedLine::Unchanged,
+    }
+}
+
 fn is_visible(raw: &[u8]) -> bool {
     raw.iter()
         .all(|byte| byte.is_ascii_graphic() && *byte != b'#')
@@ -146,4 +210,29 @@ fn visible_ascii(raw: &[u8]) -> Result<&str, &'static str> {
         return Err("the target has a fragment or a byte that is not visible ASCII");
     }
     std::str::from_utf8(raw).map_err(|_| "the target is not ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_of_a_request_line_is_encoded() {
+        let line = b"GET /caf\xc3\xa9?a=\xe9 HTTP/1.1\r\n";
+        let head = [&line[..], b"Host: \xe9\r\n\r\n"].concat();
+        let encoded = EncodedLine::Encoded {
+            line: b"GET /caf%C3%A9?a=%E9 HTTP/1.1\r\n".to_vec(),
+            len: line.len(),
+        };
+        assert_eq!(encode_request_line(&head), encoded);
+        for line in [
+            &b"GET / HTTP/1.1\r\n"[..],
+            b"G\xe9T",
+            b"G\xe9T / HTTP/1.1\r\n",
+            b"",
+        ] {
+            assert_eq!(encode_request_line(line), EncodedLine::Unchanged);
+        }
+        assert_eq!(encode_request_line(b"GET /\xe9"), EncodedLine::Partial);
+    }
 }

@@ -114,6 +114,8 @@ struct Entry {
     reading: ReceiveWindow,
     /// The stream was dropped; further bytes are discarded.
     dropped: bool,
+    /// Our direction is complete, and the peer completes its own after the stream is dropped.
+    finished: bool,
 }
 
 impl Lane {
@@ -302,6 +304,7 @@ impl Entry {
             sending: SendWindow::new(side),
             reading: ReceiveWindow::new(side),
             dropped: false,
+            finished: false,
         }
     }
 

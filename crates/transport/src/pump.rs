@@ -83,8 +83,10 @@ impl BidirectionalCopy {
         a: &mut A,
         b: &mut B,
     ) -> Poll<io::Result<()>> {
-        let forth = poll_direction(&mut self.forward, &mut self.write_error, cx, a, b)?;
+        // The second stream is a service, which may have closed an idle connection. It is read first,
+        // so that no further request is sent into a closed connection.
         let back = poll_direction(&mut self.backward, &mut self.write_error, cx, b, a)?;
+        let forth = poll_direction(&mut self.forward, &mut self.write_error, cx, a, b)?;
         ready!(forth);
         ready!(back);
         Poll::Ready(self.write_error.take().map_or(Ok(()), Err))

@@ -143,6 +143,8 @@ pub struct FramedStream<T> {
     incoming: IncomingState,
     refusal: Option<wire::Error>,
     retired: bool,
+    /// Our direction is complete, and the peer completes its own.
+    finished: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -167,6 +169,7 @@ impl<T: Stream> FramedStream<T> {
             incoming: IncomingState::Open,
             refusal: None,
             retired: false,
+            finished: false,
         }
     }
 
@@ -195,6 +198,75 @@ impl<T: Stream> FramedStream<T> {
         }
     }
 
+    /// Completes our direction. [`FramedStream::recycle`] then waits for the peer's end instead of
+    /// aborting the stream.
+    pub fn finish(&mut self) {
+        if self.unwritten_payload > 0 {
+            return;
+        }
+        if self.state.on_send(Step::End).is_ok()
+            && let Ok(end) = Head::new(FrameType::End, 0)
+        {
+            self.queued.extend_from_slice(&end.encode());
+        }
+        self.finished = true;
+    }
+
+    /// Ready when the peer has aborted the stream, also after its end, or when it cannot do so any
+    /// more. Bytes that it still sends are discarded.
+    pub fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut bytes = Scratch::take(Scratch::SMALL);
+        loop {
+            let polled = match self.incoming {
+                IncomingState::Reset => return Poll::Ready(()),
+                IncomingState::Open => {
+                    let mut buf = ReadBuf::new(&mut bytes);
+                    ready!(self.poll_payload(cx, &mut buf))
+                }
+                IncomingState::Ended if self.state.is_over() => return Poll::Ready(()),
+                IncomingState::Ended => ready!(self.poll_frame_after_end(cx)),
+            };
+            if polled.is_err() {
+                // The connection is in an unknown state.
+                self.retired = true;
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// Reads a frame after the peer's END.
+    fn poll_frame_after_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(head) = ready!(self.poll_head(cx, false))? else {
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        };
+        match head.kind() {
+            FrameType::Reset => {
+                ready!(self.poll_small(cx, head.payload_len()))?;
+                self.receive_reset()?;
+            }
+            FrameType::Retire => {
+                self.state.on_receive(Step::Retire).map_err(violation)?;
+                self.retired = true;
+            }
+            _ => return Poll::Ready(Err(violation("a frame after the end of a stream"))),
+        }
+        self.next_frame();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Handles a RESET whose payload has been read.
+    fn receive_reset(&mut self) -> io::Result<()> {
+        let reset = StreamReset::decode_payload(&self.small_payload).map_err(violation)?;
+        let step = Step::Reset {
+            stream: reset.stream,
+        };
+        if self.state.on_receive(step).map_err(violation)? == ReceivedFrame::Reset {
+            self.refusal = reset.error;
+            self.incoming = IncomingState::Reset;
+        }
+        Ok(())
+    }
+
     /// Ends the stream, if it has not ended, and returns the connection for the next one. `None` if
     /// it cannot be used again: a chunk was only half written, or the peer broke the rules, retired
     /// it, closed it, or has more than [`DISCARD_LIMIT`] bytes in flight. The caller limits the
@@ -203,7 +275,7 @@ impl<T: Stream> FramedStream<T> {
         if self.unwritten_payload > 0 {
             return None;
         }
-        if !self.state.is_over() {
+        if !self.state.is_over() && !self.finished {
             self.reset(None);
         }
         let mut discarded = 0;
@@ -315,15 +387,7 @@ impl<T: Stream> FramedStream<T> {
                 }
                 FrameType::Reset => {
                     ready!(self.poll_small(cx, head.payload_len()))?;
-                    let reset =
-                        StreamReset::decode_payload(&self.small_payload).map_err(violation)?;
-                    let step = Step::Reset {
-                        stream: reset.stream,
-                    };
-                    if self.state.on_receive(step).map_err(violation)? == ReceivedFrame::Reset {
-                        self.refusal = reset.error;
-                        self.incoming = IncomingState::Reset;
-                    }
+                    self.receive_reset()?;
                 }
                 FrameType::Retire => {
                     self.state.on_receive(Step::Retire).map_err(violation)?;

@@ -126,6 +126,8 @@ problems! {
     not_implemented 501 "not_implemented" "The method is not offered."
     /// The agent, or the service behind it, did not accept the request.
     upstream_unreachable 502 "upstream_unreachable" "The service behind this name cannot be reached."
+    /// The service's response is ambiguous or malformed.
+    upstream_invalid_response 502 "upstream_invalid_response" "The service sent an invalid response."
     /// The server is draining, or short of a resource.
     unavailable 503 "service_unavailable" "The service cannot take this request now."
     /// The upstream's response did not start in time.

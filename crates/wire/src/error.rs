@@ -12,6 +12,10 @@ pub struct Error {
     /// Description of the error.
     #[prost(message, optional, tag = "2")]
     pub message: Option<StringValue>,
+    /// Extension `exchange/1`, agent: bytes of the stream that may have reached the service. None of
+    /// the later ones has.
+    #[prost(uint64, optional, tag = "100")]
+    pub delivered: Option<u64>,
 }
 
 impl Error {
@@ -20,6 +24,7 @@ impl Error {
         Self {
             code: code as i32,
             message: Some(message.into().into()),
+            delivered: None,
         }
     }
 
@@ -70,6 +75,17 @@ impl Error {
     /// A stream broke: its other connection failed, possibly after receiving data.
     pub fn stream_broke(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, message)
+    }
+
+    /// The engine does not accept what the service sent; the sentence is for the service's owner.
+    pub fn invalid_response(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidStream, message)
+    }
+
+    /// The same error with the number of bytes that may have reached the service.
+    #[must_use]
+    pub fn with_delivered(self, delivered: Option<u64>) -> Self {
+        Self { delivered, ..self }
     }
 
     /// Returns true if it is a refusal, which means that no data of the stream reached its

@@ -18,8 +18,12 @@ pub const EXT_POOL: &str = "pool/1";
 /// Lanes, many small exchanges on one connection, see [`lane`](crate::lane). It needs `pool/1`.
 pub const EXT_LANE: &str = "lane/2";
 
+/// Streams with consecutive HTTP exchanges: the agent reports which bytes reached the service. It
+/// needs `pool/1`.
+pub const EXT_EXCHANGE: &str = "exchange/1";
+
 /// The extensions that this version supports.
-pub const EXTENSIONS: &[&str] = &[EXT_POOL, EXT_LANE];
+pub const EXTENSIONS: &[&str] = &[EXT_POOL, EXT_LANE, EXT_EXCHANGE];
 
 /// Checks the protocol version of a client.
 ///
@@ -55,7 +59,7 @@ pub fn agreed_extensions(peer: &[String]) -> Vec<&'static str> {
     EXTENSIONS
         .iter()
         .copied()
-        .filter(|ours| named(ours) && (*ours != EXT_LANE || named(EXT_POOL)))
+        .filter(|ours| named(ours) && (*ours == EXT_POOL || named(EXT_POOL)))
         .collect()
 }
 
@@ -77,7 +81,9 @@ fn major(version: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXT_LANE, EXT_POOL, PROTOCOL_VERSION, agreed_extensions, check_version};
+    use super::{
+        EXT_EXCHANGE, EXT_LANE, EXT_POOL, PROTOCOL_VERSION, agreed_extensions, check_version,
+    };
     use crate::error::ErrorCode;
     use crate::message::ClientDetails;
 
@@ -144,6 +150,8 @@ mod tests {
         assert_eq!(named(&[]), Vec::<&str>::new());
         assert_eq!(named(&["later/9", EXT_POOL, EXT_POOL]), [EXT_POOL]);
         assert_eq!(named(&[EXT_LANE, EXT_POOL]), [EXT_POOL, EXT_LANE]);
+        assert_eq!(named(&[EXT_EXCHANGE, EXT_POOL]), [EXT_POOL, EXT_EXCHANGE]);
+        assert_eq!(named(&[EXT_EXCHANGE]), Vec::<&str>::new());
         // Other versions of lanes are not supported.
         assert_eq!(named(&["lane/1", EXT_POOL]), [EXT_POOL]);
         // A lane is made from a standing connection.

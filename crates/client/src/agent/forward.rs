@@ -14,6 +14,7 @@ use transport::{
     standing::FramedStream, unix::UnixStream,
 };
 
+use super::exchange::{ExchangeStream, StreamEnd};
 use super::{host::HostRewriter, lanes::MigratingLaneStream};
 use crate::agent::tap::{StreamTap, Tap, TappedStream, TlsInterceptor, show_request};
 use crate::agent::target::{ForwardOptions, ServiceName};
@@ -150,6 +151,37 @@ impl Forward {
             stream.unreachable(error);
         }
         self.report_end(visit, Some(error.to_owned()));
+    }
+
+    /// Copies a stream of the engine, which may be aborted with a reason.
+    async fn copy<S: transport::Stream>(
+        &self,
+        visit: &Visit,
+        service: Service,
+        stream: &mut S,
+        exchanges: bool,
+    ) -> StreamResult {
+        let mut stream = ExchangeStream::new(stream, exchanges);
+        let copied = self.copy_bidirectional(visit, service, &mut stream).await;
+        let not_answered = "the service closed the connection without a response";
+        let (told, error) = match (stream.end(), copied.result) {
+            (None, Ok(())) | (Some(StreamEnd::Complete), _) => return StreamResult::COMPLETE,
+            (Some(StreamEnd::NotDelivered), _) => {
+                ("the service had closed the connection".to_owned(), None)
+            }
+            (Some(StreamEnd::NotAnswered), _) => {
+                (not_answered.to_owned(), Some(not_answered.to_owned()))
+            }
+            (None, Err(error)) => (
+                format!("the connection to the service was lost: {}", error.kind()),
+                Some(error.to_string()),
+            ),
+        };
+        let reset = wire::Error::stream_broke(told).with_delivered(stream.delivered());
+        StreamResult {
+            reset: Some(reset),
+            error,
+        }
     }
 
     pub(crate) fn report_start(&self, stream: &Visit) {
@@ -359,34 +391,29 @@ pub(crate) async fn serve_raw(forward: Arc<Forward>, mut stream: Stream) {
     forward.report_end(&visit, error);
 }
 
-/// Serves a stream on a standing connection and returns the connection.
+/// Serves a stream on a standing connection and returns the connection. `exchanges`: the stream
+/// carries consecutive HTTP exchanges.
 pub(crate) async fn serve_framed<T: transport::Stream>(
     forward: &Forward,
     visit: &Visit,
     mut framed: FramedStream<T>,
+    exchanges: bool,
 ) -> FramedStream<T> {
     forward.report_start(visit);
     // Boxed like all short futures of a stream, so that it uses memory only while it runs.
-    let error = match Box::pin(forward.dial(visit)).await {
-        Ok(service) => {
-            let pumped = forward
-                .copy_bidirectional(visit, service, &mut framed)
-                .await;
-            if let Err(error) = &pumped.result {
-                framed.reset(Some(wire::Error::stream_broke(format!(
-                    "the connection to the service was lost: {}",
-                    error.kind()
-                ))));
-            }
-            pumped.result.err().map(|e| e.to_string())
-        }
+    let ended = match Box::pin(forward.dial(visit)).await {
+        Ok(service) => forward.copy(visit, service, &mut framed, exchanges).await,
         Err(error) => {
             forward.show_unreachable(visit, &mut framed, &error).await;
-            framed.reset(Some(wire::Error::service_unavailable(error.as_str())));
-            Some(error)
+            StreamResult::unreachable(error)
         }
     };
-    forward.report_end(visit, error);
+    let refusal = framed.refusal().cloned();
+    match ended.reset {
+        Some(reason) => framed.reset(Some(reason)),
+        None => framed.finish(),
+    }
+    forward.report_end(visit, reason(refusal, ended.error));
     framed
 }
 
@@ -395,32 +422,65 @@ pub(crate) async fn serve_carried(
     forward: &Forward,
     visit: &Visit,
     mut carried: MigratingLaneStream,
+    exchanges: bool,
 ) {
     forward.report_start(visit);
-    let error = match Box::pin(forward.dial(visit)).await {
-        Ok(service) => {
-            let pumped = forward
-                .copy_bidirectional(visit, service, &mut carried)
-                .await;
-            let broken = |error: &io::Error| {
-                let broke = format!("the connection to the service was lost: {}", error.kind());
-                (wire::Error::stream_broke(broke), error.to_string())
-            };
-            pumped.result.err().as_ref().map(broken)
-        }
+    let ended = match Box::pin(forward.dial(visit)).await {
+        Ok(service) => forward.copy(visit, service, &mut carried, exchanges).await,
         Err(error) => {
             forward.show_unreachable(visit, &mut carried, &error).await;
-            Some((wire::Error::service_unavailable(error.as_str()), error))
+            StreamResult::unreachable(error)
         }
     };
-    let error = error.map(|(reason, told)| {
-        match carried.connection_mut() {
-            Some(connection) => connection.reset(reason),
-            None => carried.lane().reset(Some(&reason)),
+    let on_lane = carried.lane_refusal();
+    let refusal = match carried.connection_mut() {
+        Some(connection) => {
+            let refusal = on_lane.or_else(|| connection.refusal());
+            match ended.reset {
+                Some(reason) => connection.reset(reason),
+                None => connection.finish(),
+            }
+            refusal
         }
-        told
-    });
-    forward.report_end(visit, error);
+        None => {
+            match ended.reset {
+                Some(reason) => carried.lane().reset(Some(&reason)),
+                None => carried.lane().finish(),
+            }
+            on_lane
+        }
+    };
+    forward.report_end(visit, reason(refusal, ended.error));
+}
+
+/// The end of a stream.
+struct StreamResult {
+    /// The stream is aborted with this reason.
+    reset: Option<wire::Error>,
+    /// The failure, for the owner.
+    error: Option<String>,
+}
+
+impl StreamResult {
+    const COMPLETE: Self = Self {
+        reset: None,
+        error: None,
+    };
+
+    fn unreachable(error: String) -> Self {
+        Self {
+            reset: Some(wire::Error::service_unavailable(error.as_str())),
+            error: Some(error),
+        }
+    }
+}
+
+/// The failure of a stream, for the owner: the engine's reason if it refused the stream.
+fn reason(refusal: Option<wire::Error>, error: Option<String>) -> Option<String> {
+    // The text is printed on a terminal.
+    let printable = |text: &str| text.chars().filter(|letter| !letter.is_control()).collect();
+    let refusal = refusal.filter(|refusal| !refusal.text().is_empty());
+    refusal.map_or(error, |refusal| Some(printable(refusal.text())))
 }
 
 pub(crate) async fn dial_target(to: &Target) -> io::Result<Service> {

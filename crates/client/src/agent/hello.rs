@@ -2,7 +2,7 @@
 
 use wire::{
     ErrorCode, Kind,
-    handshake::{EXT_LANE, EXT_POOL, PROTOCOL_VERSION},
+    handshake::{EXT_EXCHANGE, EXT_LANE, EXT_POOL, PROTOCOL_VERSION},
     message::{
         ClientDetails, ControlChannelLiveness, OpenControlChannelReq, ProxyReq, Secret, StreamReq,
     },
@@ -19,6 +19,7 @@ pub(crate) fn control(config: &Config, token: &Token, liveness: ControlChannelLi
         if config.lanes {
             details.extensions.push(EXT_LANE.to_owned());
         }
+        details.extensions.push(EXT_EXCHANGE.to_owned());
     }
     details.token = Some(token.expose().into());
     Kind::OpenControlChannelReq(OpenControlChannelReq {

@@ -74,6 +74,7 @@ async fn serve_stream(
         stream_id: open.stream_id.clone(),
         source_ip: open.source_ip.as_ref().and_then(IpAddress::to_ip),
     };
+    let exchanges = open.exchanges;
     let Some(entry) = shared.route(&open.tunnel_id).await else {
         let unknown = wire::Error::tunnel_not_found("the agent has no such tunnel");
         return stream.reset(Some(&unknown));
@@ -82,7 +83,7 @@ async fn serve_stream(
     let mut carried = MigratingStream::new(stream, to, entry.budget());
     match entry.handler() {
         Handler::Forward(forward) => {
-            serve_carried(&forward, &visit, carried).await;
+            serve_carried(&forward, &visit, carried, exchanges).await;
         }
         Handler::Queue(queue) => {
             let Ok(slot) = queue.try_reserve_owned() else {

@@ -177,7 +177,9 @@ async fn serve(
         return Some(framed);
     };
     match entry.handler() {
-        Handler::Forward(forward) => Some(serve_framed(&forward, &visit, framed).await),
+        Handler::Forward(forward) => {
+            Some(serve_framed(&forward, &visit, framed, open.exchanges).await)
+        }
         Handler::Queue(queue) => {
             let Ok(slot) = queue.try_reserve_owned() else {
                 framed.reset(Some(wire::Error::capacity_exhausted(
@@ -241,6 +243,18 @@ impl StreamLease {
         if let Some(framed) = &mut self.framed {
             framed.reset(Some(reason));
         }
+    }
+
+    /// Completes its direction of the stream.
+    pub(crate) fn finish(&mut self) {
+        if let Some(framed) = &mut self.framed {
+            framed.finish();
+        }
+    }
+
+    /// The reason why the engine aborted the stream, if it sent one.
+    pub(crate) fn refusal(&self) -> Option<wire::Error> {
+        self.framed.as_ref()?.refusal().cloned()
     }
 
     fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut FramedStream<TlsStream>>> {

@@ -114,6 +114,7 @@ fn open(stream_id: &str) -> StreamOpen {
         stream_id: stream_id.to_owned(),
         source_ip: Some(std::net::IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)).into()),
         moved: false,
+        exchanges: false,
     }
 }
 

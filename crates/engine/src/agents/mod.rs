@@ -83,6 +83,8 @@ pub(crate) struct Agent {
     pools: Box<[Pool]>,
     /// One for each worker; empty for an agent without the extension.
     lanes: Box<[Lanes]>,
+    /// The agent reports which bytes of HTTP exchanges reached the service.
+    reports_delivery: bool,
     pool_secret: String,
     /// Limit of concurrent connection requests to the agent; further ones wait. The published
     /// clients abort their control channel when they receive more requests than they can queue.
@@ -108,6 +110,7 @@ struct AgentInfo {
     /// Numbers of workers with a pool and with lanes. At most [`MAX_LANES`] workers get lanes.
     pools: usize,
     lanes: usize,
+    reports_delivery: bool,
     max_streams: usize,
     open_seconds: Histogram,
 }
@@ -117,6 +120,8 @@ struct AgentInfo {
 pub(crate) enum Purpose {
     /// Sequential HTTP exchanges, which are mostly small: on a lane until one of them is large.
     Exchanges,
+    /// HTTP exchanges inside TLS: on a lane as [`Self::Bytes`], because they cannot be told apart.
+    TlsExchanges,
     /// Bytes of an unknown protocol: on a lane as well, which they leave earlier.
     Bytes,
     /// Concurrent exchanges of many visitors: never on a lane.
@@ -176,6 +181,7 @@ impl Agent {
             lanes: (0..of.lanes.min(MAX_LANES))
                 .map(|_| Lanes::default())
                 .collect(),
+            reports_delivery: of.reports_delivery,
             pool_secret: hex::encode(random_bytes::<32>()),
             request_permits: Semaphore::new(ProxyConnReq::MAX_PENDING),
             opened_on_request: AtomicU64::new(0),
@@ -228,13 +234,15 @@ impl Agent {
                 stream_id: id.to_string(),
                 source_ip: Some(source.into()),
                 moved: false,
+                exchanges: self.reports_delivery
+                    && matches!(purpose, Purpose::Exchanges | Purpose::TlsExchanges),
             };
-            match purpose {
+            let stream = match purpose {
                 Purpose::Exchanges => {
                     let budget = Budget::exchanges(UP_LIMIT);
                     self.open_small(slot, worker, &open, budget).await?
                 }
-                Purpose::Bytes => {
+                Purpose::Bytes | Purpose::TlsExchanges => {
                     self.open_small(slot, worker, &open, Budget::bytes())
                         .await?
                 }
@@ -242,6 +250,11 @@ impl Agent {
                     let idle = self.take_standing(worker).await?;
                     self.open_standing(slot, worker, idle, &open)?
                 }
+            };
+            if open.exchanges {
+                stream.with_exchanges()
+            } else {
+                stream
             }
         };
         Ok((stream, id))

@@ -168,6 +168,7 @@ impl Session {
             client_id: view.id,
             pools,
             lanes: if with_lanes { pools } else { 0 },
+            reports_delivery: extensions.contains(&wire::handshake::EXT_EXCHANGE),
             max_streams: core.config.limits.max_streams_per_client,
             open_seconds: core.metrics.stream_open_seconds(),
         });

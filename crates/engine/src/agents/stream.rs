@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -28,7 +28,21 @@ const RECYCLE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct TunnelStream {
     transport: StreamTransport,
+    exchanges: Option<ExchangeState>,
     _slot: StreamSlot,
+}
+
+/// State of a stream with consecutive HTTP exchanges (extension `exchange/1`).
+#[derive(Clone, Copy, Debug, Default)]
+struct ExchangeState {
+    /// Bytes that were written.
+    written: u64,
+    /// Bytes that were written before the current exchange.
+    before: u64,
+    /// No exchange is in progress.
+    is_idle: bool,
+    /// There was an exchange before the current one.
+    is_reused: bool,
 }
 
 #[derive(Debug)]
@@ -44,6 +58,7 @@ impl TunnelStream {
     pub(super) fn standing(seated: PooledStream, slot: StreamSlot) -> Self {
         Self {
             transport: StreamTransport::Standing(seated),
+            exchanges: None,
             _slot: slot,
         }
     }
@@ -51,6 +66,7 @@ impl TunnelStream {
     pub(super) fn on_lane(carried: MigratingStream<MigrateToPool>, slot: StreamSlot) -> Self {
         Self {
             transport: StreamTransport::Lane(Box::new(carried)),
+            exchanges: None,
             _slot: slot,
         }
     }
@@ -58,7 +74,83 @@ impl TunnelStream {
     pub(super) fn own(stream: TlsStream, slot: StreamSlot) -> Self {
         Self {
             transport: StreamTransport::Dedicated(stream),
+            exchanges: None,
             _slot: slot,
+        }
+    }
+
+    /// The same stream, for consecutive exchanges.
+    pub(super) fn with_exchanges(mut self) -> Self {
+        self.exchanges = Some(ExchangeState::default());
+        self
+    }
+
+    /// Records the start of an exchange. Returns true if it is not the first one, and the agent
+    /// reports the bytes that do not reach the service.
+    pub(crate) fn begin_exchange(&mut self) -> bool {
+        let Some(exchanges) = &mut self.exchanges else {
+            return false;
+        };
+        exchanges.before = exchanges.written;
+        exchanges.is_idle = false;
+        exchanges.is_reused
+    }
+
+    /// Records that both messages of the exchange are complete. When this is dropped, the agent
+    /// closes the service's connection, and does not report a failure.
+    pub(crate) fn end_exchange(&mut self) {
+        if let Some(exchanges) = &mut self.exchanges {
+            exchanges.is_idle = true;
+            exchanges.is_reused = true;
+        }
+    }
+
+    /// Waits until the agent has reported how much of the stream reached the service, or cannot do
+    /// so any more. Returns true if nothing of the current exchange did, so that the request can be
+    /// sent again.
+    pub(crate) fn poll_undelivered(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let Some(exchanges) = self.exchanges else {
+            return Poll::Ready(false);
+        };
+        let error = match &mut self.transport {
+            StreamTransport::Standing(pooled) => {
+                ready!(pooled.poll_reset(cx));
+                pooled.refusal()
+            }
+            StreamTransport::Lane(carried) => {
+                let on_lane = carried.lane().poll_reset(cx).is_ready();
+                let error = carried.lane_refusal();
+                match carried.connection_mut() {
+                    _ if error.is_some() => error,
+                    Some(connection) => {
+                        ready!(connection.poll_reset(cx));
+                        connection.refusal()
+                    }
+                    None if on_lane => None,
+                    None => return Poll::Pending,
+                }
+            }
+            StreamTransport::Dedicated(_) => None,
+        };
+        let delivered = error.and_then(|error| error.delivered);
+        Poll::Ready(delivered.is_some_and(|delivered| delivered <= exchanges.before))
+    }
+
+    /// Aborts the stream with a reason for the agent.
+    pub(crate) fn reset(&mut self, reason: &wire::Error) {
+        match &mut self.transport {
+            StreamTransport::Standing(pooled) => pooled.reset(reason),
+            StreamTransport::Lane(carried) => match carried.connection_mut() {
+                Some(connection) => connection.reset(reason),
+                None => carried.lane().reset(Some(reason)),
+            },
+            StreamTransport::Dedicated(_) => {}
+        }
+    }
+
+    fn count_written(&mut self, written: &Poll<io::Result<usize>>) {
+        if let (Some(exchanges), Poll::Ready(Ok(written))) = (&mut self.exchanges, written) {
+            exchanges.written += *written as u64;
         }
     }
 
@@ -115,6 +207,25 @@ impl PooledStream {
         self.opened.as_ref()?.0.refusal().cloned()
     }
 
+    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.opened {
+            Some((framed, _)) => framed.poll_reset(cx),
+            None => Poll::Ready(()),
+        }
+    }
+
+    fn reset(&mut self, reason: &wire::Error) {
+        if let Some((framed, _)) = &mut self.opened {
+            framed.reset(Some(reason.clone()));
+        }
+    }
+
+    fn finish(&mut self) {
+        if let Some((framed, _)) = &mut self.opened {
+            framed.finish();
+        }
+    }
+
     fn framed(self: Pin<&mut Self>) -> io::Result<Pin<&mut FramedStream<TlsStream>>> {
         let opened = self.get_mut().opened.as_mut();
         opened
@@ -139,7 +250,9 @@ impl AsyncWrite for TunnelStream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.io().poll_write(cx, buf)
+        let written = self.io().poll_write(cx, buf);
+        self.count_written(&written);
+        written
     }
 
     fn poll_write_vectored(
@@ -147,7 +260,9 @@ impl AsyncWrite for TunnelStream {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.io().poll_write_vectored(cx, bufs)
+        let written = self.io().poll_write_vectored(cx, bufs);
+        self.count_written(&written);
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -184,6 +299,22 @@ impl AsyncWrite for PooledStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.framed()?.poll_shutdown(cx)
+    }
+}
+
+impl Drop for TunnelStream {
+    fn drop(&mut self) {
+        if !self.exchanges.is_some_and(|exchanges| exchanges.is_idle) {
+            return;
+        }
+        match &mut self.transport {
+            StreamTransport::Standing(pooled) => pooled.finish(),
+            StreamTransport::Lane(carried) => match carried.connection_mut() {
+                Some(connection) => connection.finish(),
+                None => carried.lane().finish(),
+            },
+            StreamTransport::Dedicated(_) => {}
+        }
     }
 }
 

@@ -10,6 +10,7 @@ fn agent(workers: usize) -> (Arc<Agent>, mpsc::Receiver<ControlCommand>) {
         client_id: ClientId::new(1, [1; RANDOM_BYTES]),
         pools: workers,
         lanes: workers,
+        reports_delivery: false,
         max_streams: 10_000,
         open_seconds: Histogram::noop(),
     })

@@ -102,6 +102,11 @@ fn steps(problem: &Problem) -> Steps {
             "Start the service, or correct its address in the agent's configuration: the output of \
              `svc forward` shows each stream and what failed.",
         ),
+        "upstream_invalid_response" => (
+            "You cannot fix this: the service has to be corrected.",
+            "Correct the response of the service, or the scheme of its address in the agent's \
+             configuration (http or https).",
+        ),
         "upstream_timeout" => (
             "The tunnel is online, but the service behind it is slow or stuck. Try again later.",
             "Check what the service is busy with: the output of its `svc forward` shows each \
@@ -250,6 +255,7 @@ mod tests {
             Problem::internal(),
             Problem::not_implemented(),
             Problem::upstream_unreachable(),
+            Problem::upstream_invalid_response(),
             Problem::unavailable().with_retry_after(5),
             Problem::tunnel_offline(5),
             Problem::upstream_timeout(),

@@ -12,7 +12,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http1::{BodyLength, Limits, Progress, Protocols, Slots, Version, may_complete, parse_request};
+use http1::{
+    BodyLength, EncodedLine, Limits, Progress, Protocols, Slots, Version, may_complete,
+    parse_request,
+};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout, timeout_at};
 use transport::TlsStream;
@@ -170,6 +173,19 @@ impl Visitor {
                 )
             }
             Err(refusal) => {
+                // Bytes from 0x80 in the target are encoded before the decision.
+                match http1::encode_request_line(self.io.unread()) {
+                    EncodedLine::Encoded { line, len } => {
+                        record.discard();
+                        self.io.replace(len, line);
+                        return self.read_head();
+                    }
+                    EncodedLine::Partial if self.io.unread().len() < limits.target_bytes => {
+                        record.discard();
+                        return None;
+                    }
+                    EncodedLine::Partial | EncodedLine::Unchanged => {}
+                }
                 record.set_rule("http", Some(refusal.reason.into()));
                 record.set_outcome(Outcome::Refused);
                 let problem = Problem::new(refusal.status, refusal.code, refusal.reason);
@@ -277,6 +293,13 @@ impl Request {
     /// Like [`AdmittedRequest::fail_over`].
     pub(super) fn fail_over(&mut self, worker: &Worker) -> bool {
         self.admitted.fail_over(&worker.core, &mut self.record)
+    }
+
+    /// Records that the body is malformed. Returns the response to the visitor.
+    fn malformed_body(&mut self, reason: &'static str) -> Problem {
+        self.record.set_rule("http", Some(reason.into()));
+        self.record.set_outcome(Outcome::Refused);
+        Problem::invalid_request(format!("the body is malformed: {reason}"))
     }
 }
 

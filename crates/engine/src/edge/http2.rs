@@ -212,8 +212,10 @@ impl Visitor {
         if raw.len() > self.worker.core.config.limits.url_bytes {
             return Err(malformed(record, &Problem::uri_too_long()));
         }
-        let target = Target::parse(method, raw.as_bytes())
-            .map_err(|reason| malformed(record, &invalid(reason)))?;
+        let encoded = http1::encode_target(raw.as_bytes());
+        let raw = encoded.as_deref().unwrap_or(raw.as_bytes());
+        let target =
+            Target::parse(method, raw).map_err(|reason| malformed(record, &invalid(reason)))?;
         let authority = authority(request).map_err(|reason| malformed(record, &invalid(reason)))?;
         check_length(request).map_err(|reason| malformed(record, &invalid(reason)))?;
         let authority = Authority::parse(authority.as_bytes())

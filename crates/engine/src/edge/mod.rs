@@ -22,6 +22,7 @@ mod headers;
 mod http1;
 mod http2;
 pub(crate) mod raw;
+mod replay;
 mod response;
 mod response_timeout;
 pub(crate) mod revocation;

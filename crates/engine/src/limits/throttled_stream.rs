@@ -96,6 +96,11 @@ impl<S> ThrottledStream<S> {
     pub(crate) fn get_ref(&self) -> &S {
         &self.io
     }
+
+    /// The stream itself, without the limits.
+    pub(crate) fn get_mut(&mut self) -> &mut S {
+        &mut self.io
+    }
 }
 
 impl Directions {

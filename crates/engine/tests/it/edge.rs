@@ -9,6 +9,7 @@ pub(crate) mod hard;
 mod hard_stop;
 mod headers;
 mod http;
+mod idle;
 mod interim;
 mod plain;
 mod proxy_protocol;

@@ -1,15 +1,16 @@
 //! The chunked transfer coding (RFC 9112 §7.1), with a strict parser:
 //!
 //! ```text
-//! 1..=16 HEXDIG  CR LF  data  CR LF      any number of chunks that are not empty
-//! 1..=16 "0"     CR LF                   the last chunk
+//! 1..=16 HEXDIG  [";" extension]  CR LF  data  CR LF      any number of chunks that are not empty
+//! 1..=16 "0"     [";" extension]  CR LF                   the last chunk
 //! trailer section, CR LF
 //! ```
 //!
-//! Chunk extensions are refused: they cannot be used across an intermediary, and parsers that skip
-//! them differently enable request smuggling. Whitespace around the size, bare line feeds and sizes
-//! that do not fit a signed 64-bit number are refused as well, as for `Content-Length`: a reader
-//! whose number overflows would find another end.
+//! Chunk extensions are ignored and never passed on (RFC 9112 §7.1.1), because parsers that skip
+//! them differently enable request smuggling. Their bytes are limited. Spaces and tabs after a size
+//! are accepted from services only, and removed in the same way. Bare line feeds, control bytes in
+//! an extension, and sizes that do not fit a signed 64-bit number are refused, as for
+//! `Content-Length`: a reader whose number overflows would find another end.
 
 use crate::body::trailers::{TRAILER_BYTES, parse_trailers};
 use crate::body::{Advance, BodyError, BodyState, Verbatim};
@@ -19,6 +20,10 @@ use crate::fields::Slots;
 #[derive(Debug, Clone)]
 pub struct ChunkScanner {
     state: ChunkState,
+    /// Spaces and tabs may follow a size.
+    accepts_padding: bool,
+    /// Bytes of extensions and padding that may still follow.
+    extension_budget: u64,
 }
 
 /// The meaning of the next byte.
@@ -26,6 +31,17 @@ pub struct ChunkScanner {
 enum ChunkState {
     Size {
         digits: u8,
+        size: u64,
+    },
+    /// After a size: spaces and tabs that are removed.
+    Padding {
+        size: u64,
+    },
+    /// After a size and a semicolon: an extension that is removed.
+    Extension {
+        size: u64,
+    },
+    SizeReturn {
         size: u64,
     },
     SizeLineFeed {
@@ -44,10 +60,30 @@ enum ChunkState {
     Broken,
 }
 
+/// Result of one scan.
+struct Scan {
+    advance: Advance,
+    /// The consumed bytes are an extension or padding.
+    is_removed: bool,
+}
+
 impl ChunkScanner {
-    /// Starts before the first chunk.
+    /// Starts before the first chunk of a request.
     pub fn new() -> Self {
-        Self { state: SIZE_START }
+        Self {
+            state: SIZE_START,
+            accepts_padding: false,
+            extension_budget: EXTENSION_BYTES,
+        }
+    }
+
+    /// Starts before the first chunk of a response. Spaces and tabs may follow a size: some servers
+    /// write sizes of a fixed width.
+    pub fn of_response() -> Self {
+        Self {
+            accepts_padding: true,
+            ..Self::new()
+        }
     }
 
     /// Reads the next part from the start of `buf`: at most one run of payload, with all framing
@@ -57,18 +93,30 @@ impl ChunkScanner {
     /// buffer and must be passed again, so the buffer needs space for
     /// [`TRAILER_BYTES`](crate::TRAILER_BYTES).
     pub fn advance(&mut self, buf: &[u8]) -> Result<Advance, BodyError> {
-        self.scan(buf)
+        self.scan_or_break(buf, false).map(|scan| scan.advance)
+    }
+
+    fn scan_or_break(&mut self, buf: &[u8], verbatim: bool) -> Result<Scan, BodyError> {
+        self.scan(buf, verbatim)
             .inspect_err(|_| self.state = ChunkState::Broken)
     }
 
-    /// Reads as much as `buf` contains.
+    /// Reads as much as `buf` contains, up to the end of an extension.
     pub(crate) fn advance_verbatim(&mut self, buf: &[u8]) -> Result<Verbatim, BodyError> {
         let mut consumed = 0;
         loop {
-            let step = self.advance(buf.get(consumed..).unwrap_or_default())?;
+            let scan = self.scan_or_break(buf.get(consumed..).unwrap_or_default(), true)?;
+            let step = scan.advance;
             let start = consumed;
             consumed += step.consumed;
             match step.state {
+                _ if scan.is_removed => {
+                    return Ok(Verbatim {
+                        consumed,
+                        pass: start,
+                        state: BodyState::More,
+                    });
+                }
                 BodyState::More if step.consumed > 0 && consumed < buf.len() => {}
                 BodyState::Trailers(section) => {
                     let section = start + section.start..start + section.end;
@@ -94,14 +142,41 @@ impl ChunkScanner {
         clippy::too_many_lines,
         reason = "one state machine: its states read in order"
     )]
-    fn scan(&mut self, buf: &[u8]) -> Result<Advance, BodyError> {
+    fn scan(&mut self, buf: &[u8], verbatim: bool) -> Result<Scan, BodyError> {
         let mut data = 0..0;
         let mut position = 0;
+        let mut is_removed = false;
         while let Some(byte) = buf.get(position).copied() {
             self.state = match self.state {
                 ChunkState::Size { digits, size } => {
+                    let next = self.read_size_byte(byte, digits, size)?;
+                    let removes = matches!(
+                        next,
+                        ChunkState::Padding { .. } | ChunkState::Extension { .. }
+                    );
+                    if removes && verbatim && position > 0 {
+                        // The bytes before are passed on, so the removed ones are a separate step.
+                        break;
+                    }
+                    is_removed |= removes;
                     position += 1;
-                    read_size_byte(byte, digits, size)?
+                    next
+                }
+                ChunkState::Padding { size } | ChunkState::Extension { size } if byte == b'\r' => {
+                    if verbatim && position > 0 {
+                        self.state = ChunkState::SizeReturn { size };
+                        break;
+                    }
+                    ChunkState::SizeReturn { size }
+                }
+                state @ (ChunkState::Padding { size } | ChunkState::Extension { size }) => {
+                    is_removed = true;
+                    position += 1;
+                    self.read_removed_byte(byte, state, size)?
+                }
+                ChunkState::SizeReturn { size } => {
+                    position += 1;
+                    ChunkState::SizeLineFeed { size }
                 }
                 ChunkState::SizeLineFeed { size } if byte == b'\n' => {
                     position += 1;
@@ -121,6 +196,7 @@ impl ChunkScanner {
                     let taken = usize::try_from(left).map_or(here, |left| left.min(here));
                     data = position..position + taken;
                     position += taken;
+                    self.extension_budget = self.extension_budget.saturating_add(taken as u64);
                     match left - taken as u64 {
                         0 => ChunkState::DataReturn,
                         left => ChunkState::Data { left },
@@ -157,10 +233,14 @@ impl ChunkScanner {
                     } else {
                         BodyState::Trailers(position..consumed)
                     };
-                    return Ok(Advance {
+                    let advance = Advance {
                         consumed,
                         data,
                         state,
+                    };
+                    return Ok(Scan {
+                        advance,
+                        is_removed,
                     });
                 }
                 ChunkState::Done => break,
@@ -174,31 +254,61 @@ impl ChunkScanner {
         } else {
             BodyState::More
         };
-        Ok(Advance {
+        let advance = Advance {
             consumed: position,
             data,
             state,
+        };
+        Ok(Scan {
+            advance,
+            is_removed,
         })
+    }
+
+    fn read_size_byte(&mut self, byte: u8, digits: u8, size: u64) -> Result<ChunkState, BodyError> {
+        match char::from(byte).to_digit(16) {
+            Some(_) if digits == SIZE_DIGITS => {
+                Err(BodyError::Malformed("a chunk size is too long"))
+            }
+            Some(digit) => Ok(ChunkState::Size {
+                digits: digits + 1,
+                size: size << 4 | u64::from(digit),
+            }),
+            None if size > MAX_SIZE => Err(BodyError::Malformed("a chunk size is too large")),
+            None if digits == 0 => Err(BodyError::Malformed("a chunk size is malformed")),
+            None if byte == b'\r' => Ok(ChunkState::SizeLineFeed { size }),
+            None => self.read_removed_byte(byte, ChunkState::Padding { size }, size),
+        }
+    }
+
+    /// Reads a byte of an extension or of the padding before it. `state` is the part that the byte
+    /// continues.
+    fn read_removed_byte(
+        &mut self,
+        byte: u8,
+        state: ChunkState,
+        size: u64,
+    ) -> Result<ChunkState, BodyError> {
+        let is_extension = matches!(state, ChunkState::Extension { .. });
+        let next = match byte {
+            b';' => ChunkState::Extension { size },
+            b' ' | b'\t' if is_extension || self.accepts_padding => state,
+            b'!'..=b'~' | 0x80.. if is_extension => state,
+            _ if is_extension => {
+                return Err(BodyError::Malformed("a chunk extension has a control byte"));
+            }
+            _ => return Err(BodyError::Malformed("a chunk size is malformed")),
+        };
+        let budget = self.extension_budget.checked_sub(1);
+        self.extension_budget =
+            budget.ok_or(BodyError::Malformed("chunk extensions are too large"))?;
+        Ok(next)
     }
 }
 
 impl Default for ChunkScanner {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-fn read_size_byte(byte: u8, digits: u8, size: u64) -> Result<ChunkState, BodyError> {
-    match char::from(byte).to_digit(16) {
-        Some(_) if digits == SIZE_DIGITS => Err(BodyError::Malformed("a chunk size is too long")),
-        Some(digit) => Ok(ChunkState::Size {
-            digits: digits + 1,
-            size: size << 4 | u64::from(digit),
-        }),
-        None if size > MAX_SIZE => Err(BodyError::Malformed("a chunk size is too large")),
-        None if byte == b'\r' && digits > 0 => Ok(ChunkState::SizeLineFeed { size }),
-        None if byte == b';' => Err(BodyError::Malformed("a chunk has an extension")),
-        None => Err(BodyError::Malformed("a chunk size is malformed")),
     }
 }
 
@@ -231,6 +341,10 @@ const SIZE_START: ChunkState = ChunkState::Size { digits: 0, size: 0 };
 const SIZE_DIGITS: u8 = 16;
 
 const MAX_SIZE: u64 = i64::MAX.unsigned_abs();
+
+/// Bytes of extensions and padding that a body may have in addition to as many as it has payload. A
+/// peer could otherwise occupy the edge without sending anything.
+const EXTENSION_BYTES: u64 = 16 * 1024;
 
 const EMPTY_SECTION: usize = 2;
 

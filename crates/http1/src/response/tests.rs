@@ -112,7 +112,7 @@ fn ambiguous_responses_are_refused() {
     for fields in [
         "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
-        "Content-Length: 3\r\nContent-Length: 3\r\n",
+        "Content-Length: 3\r\nContent-Length: 3\r\nContent-Length: 4\r\n",
         "Content-Length: 3\r\nContent-Length: 4\r\n",
         "Content-Length: 3, 3\r\n",
         "Content-Length: +3\r\n",
@@ -123,7 +123,9 @@ fn ambiguous_responses_are_refused() {
         "Transfer-Encoding: gzip, chunked\r\n",
         "Transfer-Encoding: chunked, chunked\r\n",
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-        "Transfer-Encoding: identity\r\n",
+        "Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        "Transfer-Encoding: identity, chunked\r\n",
         "Transfer-Encoding: xchunked\r\n",
         "Transfer-Encoding:\r\n",
         "X: a\nY: b\r\n",
@@ -211,6 +213,68 @@ fn bodies_are_framed_according_to_rfc_9112_6_3() {
             assert_eq!((head.body, head.keep_alive), (Length(3), keep_alive));
         });
     }
+}
+
+/// Common faults with one interpretation. The connection is not reused.
+#[test]
+fn small_faults_of_services_are_tolerated() {
+    use ResponseBody::{Empty, Length, UntilClose};
+    for (status, fields, body, keep_alive, forwarded) in [
+        (
+            200,
+            "Content-Length: 3\r\nContent-Length: 3\r\n",
+            Length(3),
+            false,
+            1,
+        ),
+        (
+            200,
+            "Transfer-Encoding: identity\r\nContent-Length: 3\r\n",
+            Length(3),
+            false,
+            1,
+        ),
+        (200, "Transfer-Encoding: Identity\r\n", UntilClose, false, 0),
+        (204, "Content-Length: 3\r\n", Empty, false, 0),
+        (204, "Content-Length: 0\r\n", Empty, true, 0),
+    ] {
+        accept(
+            format!("HTTP/1.1 {status} x\r\n{fields}\r\n"),
+            false,
+            |head| {
+                assert_eq!((head.body, head.keep_alive), (body, keep_alive), "{fields}");
+                assert_eq!(head.fields.end_to_end().count(), forwarded, "{fields}");
+            },
+        );
+    }
+}
+
+#[test]
+fn the_announced_idle_time_is_read() {
+    for (fields, seconds) in [
+        ("Keep-Alive: timeout=5\r\n", Some(5)),
+        ("keep-alive: max=100, Timeout = 15\r\n", Some(15)),
+        ("Keep-Alive: timeout=\r\n", None),
+        ("Keep-Alive: timeout=-1\r\n", None),
+        ("Keep-Alive: max=5\r\n", None),
+        ("Connection: keep-alive\r\n", None),
+    ] {
+        accept(format!("HTTP/1.1 200 x\r\n{fields}\r\n"), false, |head| {
+            let timeout = head.keep_alive_timeout();
+            assert_eq!(
+                timeout.map(|timeout| timeout.as_secs()),
+                seconds,
+                "{fields}"
+            );
+        });
+    }
+}
+
+#[test]
+fn a_tls_alert_is_recognised() {
+    parse(b"\x15\x03\x01\x00\x02\x02\x46", false, |result| {
+        assert!(result.unwrap_err().reason.contains("https://"));
+    });
 }
 
 #[test]

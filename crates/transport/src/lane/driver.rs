@@ -259,6 +259,12 @@ impl State {
         };
         let received = entry.state.on_receive(step).map_err(violation)?;
         match received {
+            FrameEffect::Data if entry.dropped => {
+                // The peer had to complete its direction.
+                if entry.state.on_send(FrameStep::Reset).is_ok() {
+                    wire::lane::encode_reset(number, None, &mut self.out);
+                }
+            }
             FrameEffect::Data => {
                 entry.reading.on_data(bytes.len()).map_err(violation)?;
                 self.unread += bytes.len();
@@ -277,9 +283,11 @@ impl State {
                 }
                 woken.extend(entry.waiting());
             }
-            FrameEffect::Ignored if entry.state.continues_elsewhere() && !entry.arrived => {
-                entry.refusal = error;
-                entry.abandoned = true;
+            FrameEffect::Ignored if entry.state.continues_elsewhere() => {
+                if entry.refusal.is_none() {
+                    entry.refusal = error;
+                }
+                entry.abandoned |= !entry.arrived;
                 woken.extend(entry.waiting());
             }
             FrameEffect::End | FrameEffect::Move => woken.extend(entry.read_waker.take()),

@@ -52,6 +52,44 @@ impl LaneStream {
         state.streams.get(&self.number)?.refusal.clone()
     }
 
+    /// Completes our direction. After this is dropped, the peer completes its own.
+    pub fn finish(&mut self) {
+        let driver = self.with_state(|state, number| {
+            let entry = state.streams.get_mut(&number)?;
+            let ends = entry.state.on_send(FrameStep::End).is_ok();
+            entry.finished = ends || entry.state.is_over();
+            if ends {
+                encode_empty(FrameType::End, number, &mut state.out);
+            }
+            state.driver_waker.take()
+        });
+        wake(driver.flatten());
+    }
+
+    /// Ready when the peer has aborted the stream, also after its end, or when it cannot do so any
+    /// more.
+    pub fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lane.0.lock();
+        let broken = state.broken.is_some();
+        let Some(entry) = state.streams.get_mut(&self.number) else {
+            return Poll::Ready(());
+        };
+        let aborted = entry.state.is_aborted_by_peer() || entry.refusal.is_some();
+        if broken || aborted || entry.state.is_aborted() {
+            return Poll::Ready(());
+        }
+        store_waker(&mut entry.read_waker, cx);
+        Poll::Pending
+    }
+
+    /// Returns true if the peer has aborted the stream.
+    #[cfg(test)]
+    pub(super) fn is_aborted_by_peer(&self) -> bool {
+        let state = self.lane.0.lock();
+        let entry = state.streams.get(&self.number);
+        entry.is_some_and(|entry| entry.state.is_aborted_by_peer())
+    }
+
     /// Its lane.
     #[cfg(test)]
     pub(super) fn lane(&self) -> &Lane {
@@ -164,12 +202,12 @@ impl LaneStream {
 
     /// Completes our direction, if it is not finished.
     pub(super) fn send_end(&mut self) -> io::Result<()> {
-        self.finish(FrameStep::End, FrameType::End)
+        self.send_final(FrameStep::End, FrameType::End)
     }
 
     /// Marks that our direction continues on another connection, if it is not finished.
     pub(super) fn send_move(&mut self) -> io::Result<()> {
-        self.finish(FrameStep::Move, FrameType::Move)
+        self.send_final(FrameStep::Move, FrameType::Move)
     }
 
     /// Keeps it on the lane from now on, unless the peer leaves it.
@@ -224,7 +262,7 @@ impl LaneStream {
         wake(driver);
     }
 
-    fn finish(&mut self, step: FrameStep, frame: FrameType) -> io::Result<()> {
+    fn send_final(&mut self, step: FrameStep, frame: FrameType) -> io::Result<()> {
         let finished = self.with_state(|state, number| {
             if let Some(broken) = state.broken {
                 return Err(io::Error::from(broken));
@@ -283,7 +321,15 @@ impl State {
 impl Drop for LaneStream {
     fn drop(&mut self) {
         let driver = self.with_state(|state, number| {
-            let driver = state.reset(number, None);
+            let is_finished = state
+                .streams
+                .get(&number)
+                .is_some_and(|entry| entry.finished);
+            let driver = if is_finished {
+                None
+            } else {
+                state.reset(number, None)
+            };
             let last = state.release(number);
             driver.or(last)
         });

@@ -1,3 +1,4 @@
+mod ends;
 mod moves;
 mod slow_peers;
 

@@ -100,6 +100,46 @@ async fn a_reset_has_a_reason_and_keeps_the_connection() {
 }
 
 #[tokio::test]
+async fn a_reset_after_the_end_is_received_and_keeps_the_connection() {
+    let (engine, agent) = ends(4096);
+    let mut near = engine.open(&opening("tun_1")).unwrap();
+    near.write_all(b"hello").await.unwrap();
+    let agent_side = tokio::spawn(async move {
+        let (_, mut far) = accept(agent).await;
+        far.shutdown().await.unwrap();
+        let reason = wire::Error::stream_broke("closed").with_delivered(Some(3));
+        far.reset(Some(reason));
+        far.recycle().await.unwrap()
+    });
+    let mut rest = Vec::new();
+    near.read_to_end(&mut rest).await.unwrap();
+    poll_fn(|cx| near.poll_reset(cx)).await;
+    assert_eq!(near.refusal().unwrap().delivered, Some(3));
+    let mut engine = near.recycle().await.unwrap();
+    assert!(engine.is_alive());
+    agent_side.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_finished_stream_is_not_aborted() {
+    let (engine, agent) = ends(4096);
+    let mut near = engine.open(&opening("tun_1")).unwrap();
+    near.write_all(b"hello").await.unwrap();
+    near.finish();
+    let agent_side = tokio::spawn(async move {
+        let (_, mut far) = accept(agent).await;
+        let mut all = Vec::new();
+        far.read_to_end(&mut all).await.unwrap();
+        assert_eq!(all, b"hello");
+        far.write_all(b"unread").await.unwrap();
+        far.finish();
+        far.recycle().await.unwrap()
+    });
+    assert!(near.recycle().await.unwrap().is_alive());
+    agent_side.await.unwrap();
+}
+
+#[tokio::test]
 async fn bytes_after_a_reset_are_discarded_up_to_a_limit() {
     let (engine, agent) = ends(4096);
     let mut near = engine.open(&opening("tun_1")).unwrap();

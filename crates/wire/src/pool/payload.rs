@@ -31,6 +31,9 @@ pub struct StreamOpen {
     /// The stream started on a lane and continues here (extension `lane/2`).
     #[prost(bool, tag = "4")]
     pub moved: bool,
+    /// The stream carries consecutive HTTP exchanges (extension `exchange/1`).
+    #[prost(bool, tag = "5")]
+    pub exchanges: bool,
 }
 
 impl StreamOpen {
@@ -78,12 +81,12 @@ impl StreamReset {
     pub fn encode_frame(&self, out: &mut Vec<u8>) -> Result<(), HeadError> {
         match append(FrameType::Reset, self, out) {
             Err(_) if self.stream != 0 => {
-                let code = self.error.as_ref().map_or(0, |error| error.code);
+                let error = self.error.clone().unwrap_or_default();
                 let short = Self {
                     stream: self.stream,
                     error: Some(Error {
-                        code,
                         message: None,
+                        ..error
                     }),
                 };
                 append(FrameType::Reset, &short, out)

@@ -38,6 +38,7 @@ fn frame() -> impl Strategy<Value = Frame> {
                 stream_id: id,
                 source_ip: None,
                 moved,
+                exchanges: !moved,
             };
             Frame::Open(stream, open)
         });

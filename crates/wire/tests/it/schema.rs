@@ -153,6 +153,7 @@ fn member(attribute: &str, line: &str) -> (String, u32, String) {
         "bytes = \"vec\"" => "bytes".to_owned(),
         kind if kind.starts_with("btree_map") => "map<string, string>".to_owned(),
         kind if attribute.contains("repeated") => format!("repeated {kind}"),
+        kind if attribute.contains("optional") => format!("optional {kind}"),
         kind => kind.to_owned(),
     };
     (name, tag.parse().expect("a number"), ty)

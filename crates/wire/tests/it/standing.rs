@@ -148,6 +148,7 @@ fn an_open_frame_is_read_back() {
         stream_id: "0123456789abcdef01234567".to_owned(),
         source_ip: None,
         moved: false,
+        exchanges: false,
     };
     let mut bytes = Vec::new();
     open.encode_frame(&mut bytes).unwrap();

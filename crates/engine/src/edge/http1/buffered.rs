@@ -43,6 +43,14 @@ impl<T: Stream> BufferedStream<T> {
         }
     }
 
+    /// Replaces the first `count` unread bytes.
+    pub(crate) fn replace(&mut self, count: usize, bytes: Vec<u8>) {
+        let rest = self.unread().get(count..).unwrap_or_default().to_vec();
+        self.bytes = bytes;
+        self.bytes.extend_from_slice(&rest);
+        self.start = 0;
+    }
+
     /// Appends bytes that a reader took beyond the end of its message to the unread bytes.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         if self.start > 0 {

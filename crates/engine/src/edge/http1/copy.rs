@@ -15,6 +15,7 @@ use transport::memory::{self, Backlog, Source};
 use transport::{Scratch, Stream};
 
 use crate::edge::http1::buffered::BufferedStream;
+use crate::edge::replay::ReplayBuffer;
 
 /// The copy of one body, with the head that precedes it.
 #[derive(Debug)]
@@ -37,8 +38,9 @@ pub(crate) struct BodyCopy {
     backlog: Backlog,
     finished: bool,
     written: u64,
-    /// Everything to be written so far is still in `front`.
-    is_replayable: bool,
+    head_len: usize,
+    /// The bytes before those in memory, if the message can be sent again.
+    replay: Option<ReplayBuffer>,
     failed: Option<CopyError>,
     /// An error that the source reported after bytes that may complete the body. It
     /// is stored because a socket reports an error only once.
@@ -88,6 +90,7 @@ impl BodyCopy {
     ) -> Self {
         let mut copy = Self {
             finished: reader.is_done(),
+            head_len: head.len(),
             reader,
             framing,
             front: head,
@@ -101,7 +104,7 @@ impl BodyCopy {
             accepted: 0,
             backlog: Backlog::new(visitor),
             written: 0,
-            is_replayable: true,
+            replay: Some(ReplayBuffer::disabled()),
             failed: None,
             source_error: None,
         };
@@ -130,11 +133,57 @@ impl BodyCopy {
             || self.accepted >= Scratch::SMALL
     }
 
-    /// The whole message, head and body, if it was small enough to be still in memory. It can then
-    /// be sent again.
-    pub(crate) fn into_complete_message(mut self) -> Option<Vec<u8>> {
-        self.front.append(&mut self.tail);
-        (self.is_replayable && self.finished).then_some(self.front)
+    /// Keeps what is sent, within limits, so that the message can be sent again.
+    #[must_use]
+    pub(crate) fn with_replay(mut self) -> Self {
+        self.replay = Some(ReplayBuffer::new());
+        self
+    }
+
+    /// True if all bytes so far can be sent again.
+    pub(crate) fn is_replayable(&self) -> bool {
+        self.replay.is_some() && self.failed.is_none()
+    }
+
+    /// The same copy to another sink, from the start of the message. `None` if it cannot be sent
+    /// again.
+    pub(crate) fn rewind(mut self) -> Option<Self> {
+        if !self.is_replayable() {
+            return None;
+        }
+        let mut front = self.replay.as_mut()?.take();
+        front.append(&mut self.front);
+        self.front = front;
+        self.front_sent = 0;
+        self.buffer = None;
+        self.tail_sent = 0;
+        self.unflushed = false;
+        self.accepted = 0;
+        self.backlog.clear();
+        self.written = 0;
+        Some(self)
+    }
+
+    /// True if the whole body has been read from the source.
+    pub(crate) fn is_read(&self) -> bool {
+        self.finished
+    }
+
+    /// The head of a message without a body.
+    pub(crate) fn into_bodiless_head(self) -> Option<Vec<u8>> {
+        let is_bodiless = self.finished && self.front.len() == self.head_len;
+        (is_bodiless && self.is_replayable()).then_some(self.front)
+    }
+
+    fn record(&mut self, start: usize, end: usize, bytes: &[u8]) {
+        let sent = bytes.get(start..end).unwrap_or_default();
+        if self
+            .replay
+            .as_mut()
+            .is_some_and(|replay| !replay.record(sent))
+        {
+            self.replay = None;
+        }
     }
 
     /// Copies as much as possible. Ready when the whole body is written and flushed.
@@ -248,11 +297,9 @@ impl BodyCopy {
         cx: &mut Context<'_>,
         source: &mut BufferedStream<R>,
     ) -> io::Result<Poll<()>> {
-        self.is_replayable = false;
-        if !self.front.is_empty() {
-            self.front = Vec::new();
-            self.front_sent = 0;
-        }
+        let front = std::mem::take(&mut self.front);
+        self.front_sent = 0;
+        self.record(0, front.len(), &front);
         if !self.needs_more_input && !source.unread().is_empty() {
             self.take_unread(source)?;
             return Ok(Poll::Ready(()));
@@ -394,6 +441,7 @@ impl BodyCopy {
                 end += CHUNK_TAIL;
             }
         }
+        self.record(start, end, &bytes);
         self.buffer = Some(CopyBuffer { bytes, start, end });
         Ok(())
     }
@@ -439,6 +487,14 @@ fn poll_some<W: AsyncWrite + Unpin>(
     match ready!(Pin::new(sink).poll_write(cx, bytes))? {
         0 => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
         sent => Poll::Ready(Ok(sent)),
+    }
+}
+
+/// The reason why a body is malformed, if the source failed because of that.
+pub(crate) fn malformed_reason(error: &io::Error) -> Option<&'static str> {
+    match error.get_ref()?.downcast_ref::<http1::BodyError>()? {
+        http1::BodyError::Malformed(reason) => Some(reason),
+        http1::BodyError::BrokeOff => None,
     }
 }
 

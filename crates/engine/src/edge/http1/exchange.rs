@@ -1,8 +1,10 @@
 //! One HTTP/1.1 request to a service with HTTP/1.1, and its response. Both are copied concurrently.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http1::{BodyReader, Limits, ResponseBody, Slots, may_complete, parse_response};
 use tokio::io::AsyncWrite;
@@ -14,7 +16,7 @@ use super::{NextStep, Request, Visitor};
 use crate::agents::OpenError;
 use crate::edge::access_record::Outcome;
 use crate::edge::headers::forwarding::{add_timing, write_interim, write_response};
-use crate::edge::http1::copy::{BodyCopy, CopyError, Framing};
+use crate::edge::http1::copy::{BodyCopy, CopyError, Framing, malformed_reason};
 use crate::edge::http1::to_http2;
 use crate::edge::http1::upgrade;
 use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
@@ -31,6 +33,8 @@ pub(in crate::edge) const UNEXPECTED_UPGRADE: &str = "the service changed protoc
 pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) -> NextStep {
     let started = Instant::now();
     let mut bypass_pool = false;
+    // A request that is sent again.
+    let mut upload = None;
     loop {
         let connected = connect(visitor, &request, bypass_pool).await;
         let connection = match connected {
@@ -46,10 +50,21 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
         request.record.mark_stream_opened();
         let ended = match connection {
             Connection::Http1(io) => {
-                let exchange = Exchange::new(visitor, &mut request, io);
+                let exchange = Exchange::new(visitor, &mut request, io, upload.take());
                 exchange.run(started).await
             }
-            Connection::Http2(http2) => to_http2::run(visitor, &mut request, http2, started).await,
+            Connection::Http2(http2) => {
+                if let Some(upload) = upload.take() {
+                    let Some(head) = BodyCopy::into_bodiless_head(*upload) else {
+                        request
+                            .record
+                            .set_failure("the service changed its HTTP version");
+                        return refuse(visitor, request, &Problem::upstream_unreachable()).await;
+                    };
+                    request.admitted.head = head;
+                }
+                to_http2::run(visitor, &mut request, http2, started).await
+            }
         };
         match ended {
             ExchangeOutcome::Next(next) => return next,
@@ -58,16 +73,14 @@ pub(in crate::edge) async fn run(visitor: &mut Visitor, mut request: Request) ->
             }
             ExchangeOutcome::Refused(problem) => return refuse(visitor, request, &problem).await,
             ExchangeOutcome::NotForwarded(whole, reason) => {
-                request.admitted.head = whole;
-                request.body = http1::BodyLength::Empty;
+                upload = Some(whole);
                 if !request.fail_over(&visitor.worker) {
                     request.record.set_unreachable(reason);
                     return refuse(visitor, request, &Problem::upstream_unreachable()).await;
                 }
             }
             ExchangeOutcome::Retry(whole, reason) => {
-                request.admitted.head = whole;
-                request.body = http1::BodyLength::Empty;
+                upload = whole;
                 // The request is retried once on a new connection to the same agent. After a second
                 // failure another agent is tried.
                 if !bypass_pool {
@@ -120,6 +133,9 @@ pub(in crate::edge) fn problem_of(error: &ConnectError) -> Problem {
         ConnectError::Open(OpenError::Deadline) | ConnectError::Deadline => {
             Problem::upstream_timeout()
         }
+        ConnectError::Plaintext => {
+            Problem::upstream_invalid_response().with_detail(error.to_string())
+        }
         ConnectError::Open(OpenError::AgentDisconnected | OpenError::Refused(_))
         | ConnectError::Tls(_)
         | ConnectError::Http2(_) => Problem::upstream_unreachable(),
@@ -154,12 +170,11 @@ pub(in crate::edge) enum ExchangeOutcome {
     Next(NextStep),
     Upgraded(Http1, Vec<u8>),
     Refused(Problem),
-    /// The agent reports that no service received the request. Contains the whole request and the
-    /// reason.
-    NotForwarded(Vec<u8>, String),
+    /// The agent reports that no service received the request. Contains the request and the reason.
+    NotForwarded(Box<BodyCopy>, String),
     /// The connection closed before any response, and the request may be sent again. Contains the
-    /// whole request and the reason.
-    Retry(Vec<u8>, String),
+    /// request, unless it is still in [`Request::admitted`], and the reason.
+    Retry(Option<Box<BodyCopy>>, String),
 }
 
 /// Result of waiting for a response head.
@@ -170,6 +185,8 @@ enum HeadOutcome {
     /// The connection failed, with the reason.
     ConnectionFailed(String),
     InvalidHead(&'static str),
+    /// The visitor's body is malformed.
+    InvalidBody(&'static str),
 }
 
 /// A response whose head is ready for the visitor.
@@ -179,16 +196,35 @@ struct Response {
     framing: Framing,
     /// The service's connection can be used again.
     reusable: bool,
+    /// The service closes the connection if it has been idle for this time.
+    announced: Option<Duration>,
     /// The visitor's connection can be used again.
     keep_alive: bool,
 }
 
 impl<'v> Exchange<'v> {
-    fn new(visitor: &'v mut Visitor, request: &'v mut Request, upstream: Http1) -> Self {
-        let head = std::mem::take(&mut request.admitted.head);
-        let reader = BodyReader::from(request.body);
-        let source = Source::from(visitor.connection.source);
-        let upload = BodyCopy::new(source, head, reader, Framing::Same, &mut visitor.io);
+    /// `upload` is a request that was not sent completely on another connection.
+    fn new(
+        visitor: &'v mut Visitor,
+        request: &'v mut Request,
+        mut upstream: Http1,
+        upload: Option<Box<BodyCopy>>,
+    ) -> Self {
+        let is_reused = upstream.io.stream_mut().begin_exchange();
+        let upload = upload.map_or_else(
+            || {
+                let head = std::mem::take(&mut request.admitted.head);
+                let reader = BodyReader::from(request.body);
+                let source = Source::from(visitor.connection.source);
+                let upload = BodyCopy::new(source, head, reader, Framing::Same, &mut visitor.io);
+                if is_reused {
+                    upload.with_replay()
+                } else {
+                    upload
+                }
+            },
+            |upload| *upload,
+        );
         Self {
             visitor,
             request,
@@ -220,9 +256,10 @@ impl<'v> Exchange<'v> {
             Some(HeadOutcome::VisitorGone) => ExchangeOutcome::Next(NextStep::Abort),
             Some(HeadOutcome::InvalidHead(reason)) => {
                 self.request.record.set_failure(reason);
-                ExchangeOutcome::Refused(Problem::upstream_unreachable())
+                ExchangeOutcome::Refused(self.upstream.io.refuse_response(reason))
             }
-            Some(HeadOutcome::ConnectionFailed(reason)) => self.on_connection_failed(reason),
+            Some(HeadOutcome::InvalidBody(reason)) => self.refuse_body(reason),
+            Some(HeadOutcome::ConnectionFailed(reason)) => self.on_connection_failed(reason).await,
             None => {
                 self.request.record.set_failure("no answer in time");
                 ExchangeOutcome::Refused(Problem::upstream_timeout())
@@ -230,10 +267,24 @@ impl<'v> Exchange<'v> {
         }
     }
 
+    /// Refuses a request with a malformed body. The service gets an incomplete request.
+    fn refuse_body(self, reason: &'static str) -> ExchangeOutcome {
+        let problem = self.request.malformed_body(reason);
+        if self.interim_sent > 0 {
+            // Bytes after a part of an interim response would belong to it.
+            return ExchangeOutcome::Next(NextStep::Abort);
+        }
+        ExchangeOutcome::Refused(problem)
+    }
+
     /// Handles a connection that closed before the response head. The request is sent again only if
-    /// that cannot execute it twice: nothing was received, the method is idempotent, and the whole
-    /// request is still in memory.
-    fn on_connection_failed(self, reason: String) -> ExchangeOutcome {
+    /// that cannot execute it twice: nothing of a response was received, what was sent is still in
+    /// memory, and the method is idempotent or the agent reports that the service received nothing.
+    async fn on_connection_failed(mut self, reason: String) -> ExchangeOutcome {
+        if self.upload.is_read() {
+            // The next request may follow a response of the edge.
+            self.request.body = http1::BodyLength::Empty;
+        }
         let refusal = self
             .upstream
             .io
@@ -243,17 +294,18 @@ impl<'v> Exchange<'v> {
         let tunnel = &self.request.admitted.tunnel;
         if let Some(refusal) = refusal {
             tunnel.health.record_failure();
-            if let Some(whole) = self.upload.into_complete_message() {
-                return ExchangeOutcome::NotForwarded(whole, refusal);
+            if let Some(upload) = self.upload.rewind() {
+                return ExchangeOutcome::NotForwarded(Box::new(upload), refusal);
             }
             self.request.record.set_unreachable(refusal);
             return ExchangeOutcome::Refused(Problem::upstream_unreachable());
         }
         if silent
-            && self.request.admitted.idempotent
-            && let Some(whole) = self.upload.into_complete_message()
+            && self.upload.is_replayable()
+            && (self.request.admitted.idempotent || self.upstream.io.is_undelivered().await)
+            && let Some(upload) = self.upload.rewind()
         {
-            return ExchangeOutcome::Retry(whole, reason);
+            return ExchangeOutcome::Retry(Some(Box::new(upload)), reason);
         }
         self.request.record.set_failure(reason);
         ExchangeOutcome::Refused(Problem::upstream_unreachable())
@@ -261,8 +313,11 @@ impl<'v> Exchange<'v> {
 
     /// Sends the request and waits for the head of the final response.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<HeadOutcome> {
-        if self.poll_upload(cx).is_err() {
-            return Poll::Ready(HeadOutcome::VisitorGone);
+        if let Err(error) = self.poll_upload(cx) {
+            return Poll::Ready(match malformed_reason(&error) {
+                Some(reason) => HeadOutcome::InvalidBody(reason),
+                None => HeadOutcome::VisitorGone,
+            });
         }
         loop {
             if self.poll_interim(cx).is_err() {
@@ -299,8 +354,9 @@ impl<'v> Exchange<'v> {
         Poll::Pending
     }
 
-    /// Sends available bytes of the request. An error means that the visitor disconnected.
-    fn poll_upload(&mut self, cx: &mut Context<'_>) -> Result<(), ()> {
+    /// Sends available bytes of the request. An error means that the visitor disconnected or that
+    /// the body is malformed.
+    fn poll_upload(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.upload_state != UploadState::Sending {
             return Ok(());
         }
@@ -310,7 +366,7 @@ impl<'v> Exchange<'v> {
         {
             Poll::Ready(Ok(())) => self.upload_state = UploadState::Sent,
             Poll::Ready(Err(CopyError::Sink)) => self.upload_state = UploadState::Refused,
-            Poll::Ready(Err(CopyError::Source(_))) => return Err(()),
+            Poll::Ready(Err(CopyError::Source(error))) => return Err(error),
             Poll::Pending => {}
         }
         Ok(())
@@ -394,6 +450,7 @@ impl<'v> Exchange<'v> {
                     reusable: head.keep_alive
                         && head.body != ResponseBody::UntilClose
                         && self.request.admitted.upgrade.is_none(),
+                    announced: head.keep_alive_timeout(),
                     keep_alive,
                 }))
             }
@@ -433,9 +490,13 @@ impl<'v> Exchange<'v> {
             Ok(()) => {
                 self.request.record.set_outcome(Outcome::Served);
                 let sent = self.upload_state == UploadState::Sent;
+                if sent {
+                    self.upstream.io.stream_mut().end_exchange();
+                }
                 if sent && response.reusable && self.upstream.unread().is_empty() {
                     let tunnel = self.request.admitted.tunnel.view.id;
-                    upstream::keep(&self.visitor.worker, tunnel, self.upstream);
+                    let announced = response.announced;
+                    upstream::keep(&self.visitor.worker, tunnel, self.upstream, announced);
                 }
                 let next = if sent && response.keep_alive {
                     NextStep::Request

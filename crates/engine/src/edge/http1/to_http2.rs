@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
-use http1::{BodyLength, BodyReader, BodyState};
+use http1::{BodyError, BodyLength, BodyReader, BodyState};
 use hyper::body::Incoming;
 use tokio::io::AsyncWrite;
 use tokio::sync::mpsc;
@@ -72,11 +72,15 @@ pub(in crate::edge) async fn run(
         send.send_request(outgoing).await
     };
     tokio::pin!(answering);
+    let mut malformed = None;
     let answered = await_with_timeout(started, period, |cx| {
         let uploaded = upload.poll(cx, visitor);
         let answer = match answering.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
-            Poll::Pending if uploaded.is_err() => Poll::Ready(None),
+            Poll::Pending if uploaded.is_err() => {
+                malformed = uploaded.err().flatten();
+                Poll::Ready(None)
+            }
             Poll::Pending if upload.poll_hang_up(cx, visitor).is_ready() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         };
@@ -96,13 +100,16 @@ pub(in crate::edge) async fn run(
         Some(Some(Err(error))) => {
             let reason = error.to_string();
             if request.admitted.idempotent && !has_body {
-                return ExchangeOutcome::Retry(std::mem::take(&mut request.admitted.head), reason);
+                return ExchangeOutcome::Retry(None, reason);
             }
             request.admitted.tunnel.health.record_failure();
             request.record.set_failure(reason);
             ExchangeOutcome::Refused(Problem::upstream_unreachable())
         }
-        Some(None) => ExchangeOutcome::Next(NextStep::Abort),
+        Some(None) => match malformed {
+            Some(reason) => ExchangeOutcome::Refused(request.malformed_body(reason)),
+            None => ExchangeOutcome::Next(NextStep::Abort),
+        },
         None => {
             upstream::discard_http2(&visitor.worker, &request.admitted.tunnel, &permit);
             request.record.set_failure("no answer in time");
@@ -146,16 +153,23 @@ impl UploadState {
         }
     }
 
-    /// Sends available bytes of the body. An error means that the visitor disconnected.
-    fn poll(&mut self, cx: &mut Context<'_>, visitor: &mut Visitor) -> Result<(), ()> {
+    /// Sends available bytes of the body.
+    ///
+    /// # Errors
+    /// The body is malformed, with the reason, or the visitor disconnected.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        visitor: &mut Visitor,
+    ) -> Result<(), Option<&'static str>> {
         while let Self::Sending(upload) = self {
             match upload.poll(cx, visitor) {
                 Poll::Ready(Ok(BodyProgress::Piece)) => {}
                 Poll::Ready(Ok(BodyProgress::Last)) => *self = Self::Complete,
                 Poll::Ready(Ok(BodyProgress::Unwanted)) => *self = Self::Unwanted,
-                Poll::Ready(Err(())) => {
+                Poll::Ready(Err(error)) => {
                     *self = Self::Unwanted;
-                    return Err(());
+                    return Err(error);
                 }
                 Poll::Pending => break,
             }
@@ -170,13 +184,16 @@ impl Upload {
         &mut self,
         cx: &mut Context<'_>,
         visitor: &mut Visitor,
-    ) -> Poll<Result<BodyProgress, ()>> {
+    ) -> Poll<Result<BodyProgress, Option<&'static str>>> {
         if ready!(self.sender.poll_reserve(cx)).is_err() {
             // The service reset the stream. Its response has the reason.
             return Poll::Ready(Ok(BodyProgress::Unwanted));
         }
         let unread = visitor.io.unread();
-        let step = self.reader.advance(unread).map_err(drop)?;
+        let step = self.reader.advance(unread).map_err(|error| match error {
+            BodyError::Malformed(reason) => Some(reason),
+            BodyError::BrokeOff => None,
+        })?;
         let data = unread.get(step.data).unwrap_or_default();
         if !data.is_empty() {
             let data = Bytes::copy_from_slice(data);
@@ -194,7 +211,7 @@ impl Upload {
         }
         match ready!(visitor.io.poll_more(cx)) {
             Ok(true) => Poll::Ready(Ok(BodyProgress::Piece)),
-            Ok(false) | Err(_) => Poll::Ready(Err(())),
+            Ok(false) | Err(_) => Poll::Ready(Err(None)),
         }
     }
 }

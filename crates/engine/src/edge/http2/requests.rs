@@ -71,6 +71,10 @@ pub(in crate::edge) async fn run(
         let mut upstream = match connection {
             Connection::Http1(io) => io,
             Connection::Http2(http2) => {
+                if upload.has_started() {
+                    record.set_failure("the service changed its HTTP version");
+                    return refuse(&forward, record, &Problem::upstream_unreachable());
+                }
                 let body = upload.body.take();
                 let may_retry = forward.idempotent && body.is_none();
                 let response =
@@ -97,6 +101,7 @@ pub(in crate::edge) async fn run(
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
         };
+        upload.keep_for_replay(upstream.io.stream_mut().begin_exchange());
         let mut reader = ResponseReader::new(forward.is_head, None);
         let answering = await_with_timeout(started, period, |cx| {
             let answer = reader.poll(cx, &mut upload, &mut upstream);
@@ -118,7 +123,10 @@ pub(in crate::edge) async fn run(
                     .map(|refusal| refusal.text().to_owned());
                 // A retry is safe: the agent reports that no service received the request, or the
                 // request is idempotent.
-                let may_retry = refused.is_some() || forward.idempotent;
+                let may_retry = upload.is_replayable()
+                    && (refused.is_some()
+                        || forward.idempotent
+                        || upstream.io.is_undelivered().await);
                 if may_retry && upload.rewind() {
                     if !bypass_pool && refused.is_none() {
                         bypass_pool = true;
@@ -135,9 +143,14 @@ pub(in crate::edge) async fn run(
                 }
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
-            Some(Err(ResponseError::Invalid(reason))) => {
+            Some(Err(ResponseError::Broken(reason))) => {
                 record.set_failure(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
+            }
+            Some(Err(ResponseError::Invalid(reason))) => {
+                record.set_failure(reason);
+                let problem = upstream.io.refuse_response(reason);
+                return refuse(&forward, record, &problem);
             }
             Some(Err(ResponseError::VisitorGone)) => {
                 return refuse(&forward, record, &Problem::conflict());
@@ -291,9 +304,9 @@ pub(in crate::edge) async fn upgrade(
             }
             record.set_failure(match no_answer {
                 ResponseError::Invalid(reason) => reason,
-                ResponseError::NoResponse(_) | ResponseError::VisitorGone => {
-                    "the service did not answer the upgrade"
-                }
+                ResponseError::NoResponse(_)
+                | ResponseError::Broken(_)
+                | ResponseError::VisitorGone => "the service did not answer the upgrade",
             });
             return refuse(&forward, record, &Problem::upstream_unreachable());
         }
@@ -378,7 +391,11 @@ fn respond(
     let body = Http1Body::new(
         worker,
         forward.tunnel.view.id,
-        (BodyReader::from(answer.body), answer.reusable),
+        (
+            BodyReader::from(answer.body),
+            answer.reusable,
+            answer.announced,
+        ),
         upstream,
         upload,
         record,

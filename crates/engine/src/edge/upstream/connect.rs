@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use types::id::TunnelId;
@@ -11,6 +12,7 @@ use types::tunnel::HttpVersion;
 use super::http2::StreamPermit;
 use super::io::UpstreamIo;
 use super::pool::{Connection, Http1};
+use super::tls::PLAINTEXT;
 use super::{http2_handshake, tls};
 use crate::agents::{Agent, OpenError, Purpose, TunnelStream};
 use crate::core::Worker;
@@ -25,6 +27,8 @@ pub(crate) enum ConnectError {
     Open(#[from] OpenError),
     #[error("the service's TLS handshake failed: {0}")]
     Tls(io::Error),
+    #[error("{}", PLAINTEXT)]
+    Plaintext,
     #[error("the service does not speak HTTP/2: {0}")]
     Http2(hyper::Error),
     #[error("the service's handshake took too long")]
@@ -54,11 +58,11 @@ pub(crate) async fn connect(
 
 /// Keeps a connection after a complete exchange, if its tunnel is still online. The check is made
 /// under the lock, so that [`Core::forget_upstreams`](crate::core::Core::forget_upstreams) finds
-/// every connection that is kept.
-pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1) {
+/// every connection that is kept. `announced`: the idle time after which the service closes it.
+pub(crate) fn keep(worker: &Worker, tunnel: TunnelId, io: Http1, announced: Option<Duration>) {
     let mut upstreams = worker.upstreams.lock();
     if worker.core.live.is_online(&tunnel) {
-        upstreams.keep(tunnel, io);
+        upstreams.keep(tunnel, io, announced);
     } else {
         // Closing takes a while, so it happens outside the lock.
         drop(upstreams);
@@ -114,7 +118,7 @@ async fn open(
     } else if tunnel.view.properties.upstream_tls == Some(true) {
         // The connection may become HTTP/2, and the requests and responses inside TLS are not
         // visible.
-        Purpose::Bytes
+        Purpose::TlsExchanges
     } else {
         Purpose::Exchanges
     };

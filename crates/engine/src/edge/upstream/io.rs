@@ -1,14 +1,21 @@
 //! The stream to a service.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
+use types::problem::Problem;
 
 use crate::agents::TunnelStream;
 use crate::limits::ThrottledStream;
+
+/// Time for the agent's report, which follows the service's close: a round trip on a bad line.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A stream to a service, with or without TLS inside the tunnel.
 #[derive(Debug)]
@@ -23,11 +30,32 @@ impl UpstreamIo {
         self.stream().refusal()
     }
 
+    /// True if the agent reports that nothing of the current exchange reached the service, whose
+    /// connection has closed.
+    pub(in crate::edge) async fn is_undelivered(&mut self) -> bool {
+        let report = poll_fn(|cx| self.stream_mut().poll_undelivered(cx));
+        timeout(REPORT_TIMEOUT, report).await.unwrap_or(false)
+    }
+
+    /// Aborts the stream because of an invalid response, and informs the agent. Returns the response
+    /// for the visitor.
+    pub(in crate::edge) fn refuse_response(&mut self, reason: &'static str) -> Problem {
+        let told = format!("the service sent an invalid response: {reason}");
+        self.stream_mut()
+            .reset(&wire::Error::invalid_response(told.as_str()));
+        Problem::upstream_invalid_response().with_detail(told)
+    }
+
     pub(super) fn stream(&self) -> &TunnelStream {
         match self {
             Self::Plain(stream) => stream.get_ref(),
             Self::Tls(stream) => stream.get_ref().0.get_ref(),
         }
+    }
+
+    /// The stream through the tunnel, beneath TLS.
+    pub(crate) fn stream_mut(&mut self) -> &mut TunnelStream {
+        self.throttled().get_mut()
     }
 
     pub(super) fn throttled(&mut self) -> &mut ThrottledStream<TunnelStream> {

@@ -16,6 +16,17 @@ use crate::edge::http1::buffered::BufferedStream;
 /// which common servers close idle connections, so that few requests meet a closed connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 
+/// A connection is used for this much less than the service announces, because a request takes a
+/// while to arrive; for half of a shorter time.
+const IDLE_MARGIN: Duration = Duration::from_secs(1);
+
+/// Shortest idle time that closed connections are taken for. A service that restarts closes all of
+/// them, also those that were used just before.
+const MIN_OBSERVED_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Time that an observed close counts. A service may have been replaced by another since.
+const OBSERVATION_LIFETIME: Duration = Duration::from_mins(10);
+
 /// Limit of idle connections to one service on one worker, enough to reuse those of a burst.
 const MAX_IDLE_PER_TUNNEL: usize = 256;
 
@@ -48,8 +59,26 @@ pub(crate) struct UpstreamPool<C = Http1> {
 #[derive(Debug)]
 pub(crate) struct IdleConnections<C = Http1> {
     /// The most recently used connection is last and is taken first.
-    http1: Vec<(C, Instant)>,
+    http1: Vec<IdleConnection<C>>,
     http2: Vec<SharedHttp2>,
+    /// The service closed a connection that had been idle for a while: limit of the idle time, and
+    /// time of the observation.
+    observed: Option<(Duration, Instant)>,
+}
+
+/// An idle connection.
+#[derive(Debug)]
+struct IdleConnection<C> {
+    io: C,
+    last_used: Instant,
+    /// Limit of the idle time.
+    timeout: Duration,
+}
+
+impl<C> IdleConnection<C> {
+    fn is_expired(&self, now: Instant, limit: Duration) -> bool {
+        now.saturating_duration_since(self.last_used) >= self.timeout.min(limit)
+    }
 }
 
 /// An HTTP/1.1 connection that can be pooled.
@@ -90,7 +119,28 @@ impl<C> Default for IdleConnections<C> {
         Self {
             http1: Vec::new(),
             http2: Vec::new(),
+            observed: None,
         }
+    }
+}
+
+impl<C> IdleConnections<C> {
+    /// Records that the service closed a connection that had been used at `last_used`.
+    fn observe_close(&mut self, last_used: Instant, now: Instant) {
+        let idle = now.saturating_duration_since(last_used);
+        if idle < MIN_OBSERVED_TIMEOUT {
+            return;
+        }
+        // The service closed it before that, and a request takes a while to arrive.
+        let timeout = (idle * 3 / 4).max(MIN_OBSERVED_TIMEOUT);
+        let timeout = timeout.min(self.observed_timeout(now).unwrap_or(timeout));
+        self.observed = Some((timeout, now));
+    }
+
+    fn observed_timeout(&self, now: Instant) -> Option<Duration> {
+        let (timeout, observed) = self.observed?;
+        let is_recent = now.saturating_duration_since(observed) < OBSERVATION_LIFETIME;
+        is_recent.then_some(timeout)
     }
 }
 
@@ -114,10 +164,13 @@ impl<C: Reusable> UpstreamPool<C> {
 
     fn take_http1(&mut self, tunnel: TunnelId) -> Option<C> {
         let connections = self.by_tunnel.get_mut(&tunnel)?;
-        while let Some((mut io, _)) = connections.http1.pop() {
+        let now = Instant::now();
+        while let Some(mut idle) = connections.http1.pop() {
             self.idle = self.idle.saturating_sub(1);
-            if io.is_reusable() {
-                return Some(io);
+            if !idle.io.is_reusable() {
+                connections.observe_close(idle.last_used, now);
+            } else if !idle.is_expired(now, IDLE_TIMEOUT) {
+                return Some(idle.io);
             }
         }
         None
@@ -130,8 +183,9 @@ impl<C: Reusable> UpstreamPool<C> {
         Some(connections)
     }
 
-    /// Keeps a connection after a complete exchange.
-    pub(super) fn keep(&mut self, tunnel: TunnelId, io: C) {
+    /// Keeps a connection after a complete exchange. The service closes it if it has been idle for
+    /// `announced`.
+    pub(super) fn keep(&mut self, tunnel: TunnelId, io: C, announced: Option<Duration>) {
         if self.idle >= MAX_IDLE_PER_WORKER {
             // The pool is full. Its connections were used as recently, or are closed soon.
             return;
@@ -141,7 +195,7 @@ impl<C: Reusable> UpstreamPool<C> {
             return;
         }
         let index = if io.has_moved() {
-            let moved = |(connection, _): &&(C, Instant)| connection.has_moved();
+            let moved = |idle: &&IdleConnection<C>| idle.io.has_moved();
             let migrated = connections.http1.iter().take_while(moved).count();
             if migrated >= MAX_MIGRATED_PER_TUNNEL {
                 return;
@@ -151,7 +205,17 @@ impl<C: Reusable> UpstreamPool<C> {
         } else {
             connections.http1.len()
         };
-        connections.http1.insert(index, (io, Instant::now()));
+        let now = Instant::now();
+        let announced =
+            announced.map(|announced| announced.saturating_sub(IDLE_MARGIN.min(announced / 2)));
+        let timeouts = [announced, connections.observed_timeout(now)];
+        let timeout = timeouts.into_iter().flatten().min();
+        let idle = IdleConnection {
+            io,
+            last_used: now,
+            timeout: timeout.unwrap_or(IDLE_TIMEOUT),
+        };
+        connections.http1.insert(index, idle);
         self.idle += 1;
     }
 
@@ -176,7 +240,7 @@ impl<C: Reusable> UpstreamPool<C> {
         let mut out = Vec::new();
         for tunnel in tunnels {
             if let Some(connections) = self.by_tunnel.get_mut(tunnel) {
-                out.extend(connections.http1.drain(..).map(|(io, _)| io));
+                out.extend(connections.http1.drain(..).map(|idle| idle.io));
             }
         }
         self.idle = self.idle.saturating_sub(out.len());
@@ -189,18 +253,26 @@ impl<C: Reusable> UpstreamPool<C> {
         let idle = idle.min(IDLE_TIMEOUT);
         let mut out = Vec::new();
         self.by_tunnel.retain(|_, connections| {
+            let mut closed = Vec::new();
+            let ended = connections.http1.extract_if(.., |connection| {
+                let is_reusable = connection.io.is_reusable();
+                if !is_reusable {
+                    closed.push(connection.last_used);
+                }
+                !is_reusable || connection.is_expired(now, idle)
+            });
+            out.extend(ended.map(|connection| connection.io));
+            for last_used in closed {
+                connections.observe_close(last_used, now);
+            }
             let aged = |used: &Instant| now.saturating_duration_since(*used) >= idle;
-            out.extend(
-                connections
-                    .http1
-                    .extract_if(.., |(_, used)| aged(used))
-                    .map(|(io, _)| io),
-            );
             connections.http2.retain(|shared| {
                 let unused = shared.limit.is_idle() && aged(&shared.last_used);
                 !unused && !shared.send.is_closed()
             });
-            !connections.http1.is_empty() || !connections.http2.is_empty()
+            !connections.http1.is_empty()
+                || !connections.http2.is_empty()
+                || connections.observed_timeout(now).is_some()
         });
         self.idle = self.idle.saturating_sub(out.len());
         out

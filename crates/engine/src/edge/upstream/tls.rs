@@ -4,8 +4,8 @@ use std::io;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, InvalidMessage};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -32,10 +32,29 @@ pub(super) async fn connect(
     let name = ServerName::try_from(name.to_owned())
         .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
-    tokio::time::timeout(HANDSHAKE_DEADLINE, handshake)
+    tokio::time::timeout(HANDSHAKE_DEADLINE, handshake.into_fallible())
         .await
         .map_err(|_| ConnectError::Deadline)?
-        .map_err(ConnectError::Tls)
+        .map_err(|(error, mut stream)| {
+            if !is_plaintext(&error) {
+                return ConnectError::Tls(error);
+            }
+            let reason = wire::Error::invalid_response(PLAINTEXT);
+            stream.get_mut().reset(&reason);
+            ConnectError::Plaintext
+        })
+}
+
+/// The error if the service answers a handshake without TLS.
+pub(super) const PLAINTEXT: &str = "the service sent an invalid response: it does not use TLS, so \
+                                    the target must begin with http://";
+
+/// True if the service's first bytes are not TLS.
+fn is_plaintext(error: &io::Error) -> bool {
+    let error = error.get_ref();
+    let error = error.and_then(|error| error.downcast_ref::<rustls::Error>());
+    let invalid = InvalidMessage::InvalidContentType;
+    error.is_some_and(|error| *error == rustls::Error::InvalidMessage(invalid))
 }
 
 pub(super) static EITHER: LazyLock<Arc<ClientConfig>> =

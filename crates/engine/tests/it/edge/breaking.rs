@@ -63,24 +63,135 @@ async fn an_answer_that_ends_with_its_connection_is_forwarded_in_chunks() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_parsed_is_a_502() {
-    for upstream in [
-        ScriptedUpstream::cuts_the_head().await,
-        ScriptedUpstream::closes_unanswered().await,
-        ScriptedUpstream::answers_garbage().await,
-        ScriptedUpstream::answering(
-            "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        )
-        .await,
-        ScriptedUpstream::answering(
-            "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\nx",
-        )
-        .await,
-        ScriptedUpstream::answering("HTTP/1.1 200 OK\ncontent-length: 1\n\nx").await,
-        ScriptedUpstream::floods_interim_responses().await,
+    let (broken, invalid) = ("upstream_unreachable", "upstream_invalid_response");
+    for (upstream, code) in [
+        (ScriptedUpstream::cuts_the_head().await, broken),
+        (ScriptedUpstream::closes_unanswered().await, broken),
+        (ScriptedUpstream::answers_garbage().await, invalid),
+        (
+            ScriptedUpstream::answering(
+                "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+            )
+            .await,
+            invalid,
+        ),
+        (
+            ScriptedUpstream::answering(
+                "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nxx",
+            )
+            .await,
+            invalid,
+        ),
+        (
+            ScriptedUpstream::answering("HTTP/1.1 200 OK\ncontent-length: 1\n\nx").await,
+            invalid,
+        ),
+        (ScriptedUpstream::floods_interim_responses().await, invalid),
     ] {
         for answer in over_both(&upstream).await {
             assert_eq!(answer.status, 502, "{answer:?}");
-            assert_eq!(answer.json()["code"], "upstream_unreachable");
+            assert_eq!(answer.json()["code"], code);
+        }
+    }
+}
+
+/// Common faults with one interpretation: the visitor gets the response, and the connection is not
+/// used again.
+#[tokio::test]
+async fn small_faults_of_services_are_tolerated() {
+    for (head, body) in [
+        ("200 OK\r\ncontent-length: 2\r\ncontent-length: 2", "ok"),
+        (
+            "200 OK\r\ntransfer-encoding: identity\r\ncontent-length: 2",
+            "ok",
+        ),
+        ("204 No Content\r\ncontent-length: 2", ""),
+    ] {
+        let response = format!("HTTP/1.1 {head}\r\n\r\n{body}");
+        let upstream = ScriptedUpstream::start(move |_| {
+            vec![
+                Step::ReadHead,
+                Step::write(response.clone()),
+                Step::ReadHead,
+            ]
+        })
+        .await;
+        for answer in over_both(&upstream).await {
+            assert_eq!((answer.text(), answer.is_complete), (body, true), "{head}");
+            let lengths = answer
+                .headers
+                .iter()
+                .filter(|(name, _)| name == "content-length");
+            assert_eq!(lengths.count(), body.len() / 2, "{head}");
+        }
+        let engine = TestEngine::start().await;
+        let tunnel = engine.publish(upstream.addr()).await;
+        let before = upstream.accepted();
+        let mut visitor = engine.visitor().http1(tunnel.hostname()).await;
+        for _ in 0..2 {
+            let answer = visitor.get("/", tunnel.hostname()).await;
+            assert!(answer.is_complete, "{answer:?}");
+        }
+        assert_eq!(upstream.accepted(), before + 2, "{head}");
+    }
+}
+
+/// Chunk extensions and padded sizes of a service do not reach the visitor.
+#[tokio::test]
+async fn chunk_extensions_of_services_are_removed() {
+    let upstream = ScriptedUpstream::answering(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
+         5;a=b\r\nhello\r\n7  \r\n, world\r\n1 ;x=\"; \"\r\n!\r\n0  \r\n\r\n",
+    )
+    .await;
+    for answer in over_both(&upstream).await {
+        assert_eq!((answer.text(), answer.is_complete), ("hello, world!", true));
+    }
+    let engine = TestEngine::start().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    let host = tunnel.hostname();
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor
+        .request("GET", "/", host, "Connection: close\r\n")
+        .await;
+    let raw = visitor.read_to_end().await;
+    let raw = String::from_utf8(raw).unwrap();
+    assert!(
+        raw.ends_with("5\r\nhello\r\n7\r\n, world\r\n1\r\n!\r\n0\r\n\r\n"),
+        "{raw}"
+    );
+}
+
+/// A request with chunk extensions is served without them. One that cannot be served gets a 400.
+#[tokio::test]
+async fn a_chunked_request_is_served_or_refused() {
+    let engine = TestEngine::start().await;
+    let http1 = Upstream::http1().await;
+    let h2c = Upstream::h2c().await;
+    let tunnels = [
+        engine.publish(http1.addr()).await,
+        engine.publish_h2c(h2c.addr()).await,
+    ];
+    for tunnel in &tunnels {
+        let host = tunnel.hostname();
+        let chunked = "Transfer-Encoding: chunked\r\n";
+        let mut visitor = engine.visitor().http1(host).await;
+        visitor.request("POST", "/mirror", host, chunked).await;
+        visitor.send("5;a=b\r\nhello\r\n0;last\r\n\r\n").await;
+        assert_eq!(within("answer", visitor.answer()).await.text(), "hello");
+        for body in [
+            "5  \r\nhello\r\n0\r\n\r\n",
+            "x\r\n",
+            "5\r\nhello!\r\n",
+            "5;a\nb\r\n",
+        ] {
+            let mut visitor = engine.visitor().http1(host).await;
+            visitor.request("POST", "/", host, chunked).await;
+            visitor.send(body).await;
+            let answer = within("answer", visitor.answer()).await;
+            assert_eq!(answer.status, 400, "{body:?}: {answer:?}");
+            assert_eq!(answer.json()["code"], "invalid_request");
+            assert_eq!(visitor.read_to_end().await, b"");
         }
     }
 }
@@ -88,7 +199,7 @@ async fn an_answer_that_cannot_be_parsed_is_a_502() {
 #[tokio::test]
 async fn a_malformed_chunk_ends_the_answer_as_broken() {
     let upstream = ScriptedUpstream::answering(
-        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n5;x\r\nagain\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nfirst\r\n5x\r\nagain\r\n0\r\n\r\n",
     )
     .await;
     assert_incomplete(&upstream).await;

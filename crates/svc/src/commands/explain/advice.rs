@@ -88,6 +88,9 @@ pub(super) fn problem_next_step(code: &str) -> Option<&'static str> {
             "check whether the service behind the agent answers: the output of its `svc forward` \
              shows each stream"
         }
+        "upstream_invalid_response" => {
+            "correct the response of the service, or the scheme (http or https) of its address"
+        }
         "loop_detected" => return next_step("loop"),
         "service_unavailable" => "try again soon",
         "rate_limited" => return next_step("rate_limit"),

@@ -206,7 +206,54 @@ async fn a_small_message_is_one_write_and_can_be_sent_again() {
     let mut one = [0; 100];
     let read = receiver.read(&mut one).await.unwrap();
     assert_eq!(&one[..read], b"head body");
-    assert_eq!(copy.into_complete_message().unwrap(), b"head body");
+    let mut again = copy.rewind().unwrap();
+    let (mut sink, mut receiver) = duplex(1000);
+    poll_fn(|cx| again.poll(cx, &mut source, &mut sink))
+        .await
+        .unwrap();
+    let read = receiver.read(&mut one).await.unwrap();
+    assert_eq!(&one[..read], b"head body");
+}
+
+/// The first sink fails at any point of a chunked message, and the second one gets all of it.
+#[tokio::test]
+async fn a_kept_message_is_sent_again_from_its_start() {
+    let body = chunked(&[vec![b'a'; 50_000], vec![b'b'; 50_000]], "x: y\r\n");
+    for taken in [0, 3, 4_000, 60_000, 90_000] {
+        let (near, mut far) = duplex(5_000);
+        let sent = body.clone();
+        let sending = tokio::spawn(async move {
+            far.write_all(&sent).await.unwrap();
+            far
+        });
+        let mut source = BufferedStream::new(near);
+        let reader = BodyReader::Chunked(http1::ChunkScanner::new());
+        let head = b"head ".to_vec();
+        let mut copy = BodyCopy::new(Source::default(), head, reader, Framing::Same, &mut source)
+            .with_replay();
+        let (mut sink, mut receiver) = duplex(1_000);
+        let taking = tokio::spawn(async move {
+            let mut part = vec![0; taken];
+            receiver.read_exact(&mut part).await.unwrap();
+        });
+        let failed = poll_fn(|cx| copy.poll(cx, &mut source, &mut sink)).await;
+        assert!(matches!(failed, Err(CopyError::Sink)), "{taken}");
+        taking.await.unwrap();
+        let mut copy = copy.rewind().unwrap();
+        let (mut sink, mut receiver) = duplex(1_000);
+        let taking = tokio::spawn(async move {
+            let mut all = Vec::new();
+            receiver.read_to_end(&mut all).await.unwrap();
+            all
+        });
+        poll_fn(|cx| copy.poll(cx, &mut source, &mut sink))
+            .await
+            .unwrap();
+        drop(sink);
+        let arrived = taking.await.unwrap();
+        assert!(after_head(&arrived) == body, "{taken}");
+        drop(sending.await.unwrap());
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Reader of a service's response head.
 
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use http::Response;
 use http1::{Limits, Progress, ResponseBody, ResponseHead, Slots, may_complete, parse_response};
@@ -26,6 +27,8 @@ pub(super) struct UpstreamResponse {
     pub(super) body: ResponseBody,
     /// True if the connection can be used again.
     pub(super) reusable: bool,
+    /// The service closes the connection if it has been idle for this time.
+    pub(super) announced: Option<Duration>,
     /// True if the service accepted the upgrade.
     pub(super) upgraded: bool,
 }
@@ -33,6 +36,8 @@ pub(super) struct UpstreamResponse {
 pub(super) enum ResponseError {
     /// The connection closed before any response.
     NoResponse(String),
+    /// The connection closed within the head of the response.
+    Broken(String),
     Invalid(&'static str),
     VisitorGone,
 }
@@ -90,7 +95,7 @@ impl ResponseReader {
             return Poll::Ready(Err(if silent {
                 ResponseError::NoResponse(ended)
             } else {
-                ResponseError::Invalid("the service broke off in the head of its answer")
+                ResponseError::Broken(ended)
             }));
         }
     }
@@ -143,6 +148,7 @@ fn upstream_response(
         response,
         body: head.body,
         reusable,
+        announced: head.keep_alive_timeout(),
         upgraded,
     })
 }

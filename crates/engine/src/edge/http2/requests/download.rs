@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -59,16 +60,17 @@ pub(in crate::edge) struct Http1Body {
     worker: Arc<Worker>,
     tunnel: TunnelId,
     reusable: bool,
+    announced: Option<Duration>,
     bytes: u64,
 }
 
 impl Http1Body {
     /// Starts after the response head. `reader` has the framing of the body, and `reusable` is true
-    /// if the connection can be used again.
+    /// if the connection can be used again, for the time that the service has `announced`.
     pub(super) fn new(
         worker: &Arc<Worker>,
         tunnel: TunnelId,
-        (reader, reusable): (BodyReader, bool),
+        (reader, reusable, announced): (BodyReader, bool, Option<Duration>),
         upstream: Http1,
         upload: Upload,
         record: AccessRecord,
@@ -81,6 +83,7 @@ impl Http1Body {
             worker: Arc::clone(worker),
             tunnel,
             reusable,
+            announced,
             bytes: 0,
         };
         if body.reader.is_done() && body.upload.is_sent() {
@@ -172,15 +175,18 @@ impl Http1Body {
     /// Handles the end of the response: returns the connection to the pool and completes the
     /// record.
     fn finish(&mut self) {
-        let Some(upstream) = self.upstream.take() else {
+        let Some(mut upstream) = self.upstream.take() else {
             return;
         };
         if let Some(mut record) = self.record.take() {
             record.set_bytes(self.upload.written, self.bytes);
             record.set_outcome(Outcome::Served);
         }
+        if self.upload.is_sent() {
+            upstream.io.stream_mut().end_exchange();
+        }
         if self.reusable && self.upload.is_sent() && upstream.unread().is_empty() {
-            upstream::keep(&self.worker, self.tunnel, upstream);
+            upstream::keep(&self.worker, self.tunnel, upstream, self.announced);
         }
     }
 }

@@ -12,18 +12,22 @@ use hyper::body::Incoming;
 use tokio::io::AsyncWrite as _;
 
 use crate::edge::headers::trailers;
+use crate::edge::replay::ReplayBuffer;
 use crate::edge::upstream::UpstreamIo;
 
 /// A request, written as HTTP/1.1: its head, then its body as the visitor sends it.
 pub(super) struct Upload {
-    head: Vec<u8>,
     pub(super) body: Option<Incoming>,
     chunked: bool,
     out: Vec<u8>,
     sent: usize,
     state: UploadState,
-    /// No bytes of the body have been taken, so the request can be sent again.
-    is_replayable: bool,
+    /// What was encoded before `out`, if the request can be sent again.
+    replay: Option<ReplayBuffer>,
+    /// A part of the body has been taken.
+    has_started: bool,
+    /// The whole request is encoded.
+    is_read: bool,
     pub(super) written: u64,
 }
 
@@ -41,8 +45,7 @@ impl Upload {
     pub(super) fn new(head: Vec<u8>, body: Incoming, length: BodyLength) -> Self {
         let empty = length == BodyLength::Empty;
         Self {
-            out: head.clone(),
-            head,
+            out: head,
             body: (!empty).then_some(body),
             chunked: length == BodyLength::Chunked,
             sent: 0,
@@ -51,7 +54,9 @@ impl Upload {
             } else {
                 UploadState::Body
             },
-            is_replayable: true,
+            replay: Some(ReplayBuffer::disabled()),
+            has_started: false,
+            is_read: empty,
             written: 0,
         }
     }
@@ -59,25 +64,50 @@ impl Upload {
     /// A request that has already been sent.
     pub(super) fn already_sent() -> Self {
         Self {
-            head: Vec::new(),
             body: None,
             chunked: false,
             out: Vec::new(),
             sent: 0,
             state: UploadState::Sent,
-            is_replayable: false,
+            replay: None,
+            has_started: false,
+            is_read: true,
             written: 0,
         }
     }
 
-    /// Restarts the request, if it has no body. Returns false if it cannot be repeated.
-    pub(super) fn rewind(&mut self) -> bool {
-        if self.body.is_some() || !self.is_replayable {
-            return false;
+    /// Keeps what is sent, within limits, if the connection was used before.
+    pub(super) fn keep_for_replay(&mut self, is_reused: bool) {
+        if is_reused && !self.has_started {
+            self.replay = Some(ReplayBuffer::new());
         }
-        self.out.clone_from(&self.head);
+    }
+
+    /// True if a part of the body has been taken.
+    pub(super) fn has_started(&self) -> bool {
+        self.has_started
+    }
+
+    /// True if the request can be sent again.
+    pub(super) fn is_replayable(&self) -> bool {
+        self.replay.is_some()
+    }
+
+    /// Restarts the request. Returns false if it cannot be sent again.
+    pub(super) fn rewind(&mut self) -> bool {
+        let Some(replay) = &mut self.replay else {
+            return false;
+        };
+        let mut out = replay.take();
+        out.append(&mut self.out);
+        self.out = out;
         self.sent = 0;
-        self.state = UploadState::Ended;
+        self.written = 0;
+        self.state = if self.is_read {
+            UploadState::Ended
+        } else {
+            UploadState::Body
+        };
         true
     }
 
@@ -104,9 +134,15 @@ impl Upload {
                 continue;
             };
             match Pin::new(body).poll_frame(cx) {
-                Poll::Ready(Some(Ok(frame))) => self.encode(frame),
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.discard_sent();
+                    self.encode(frame);
+                }
                 Poll::Ready(Some(Err(_))) => return Err(()),
-                Poll::Ready(None) => self.end(&HeaderMap::new()),
+                Poll::Ready(None) => {
+                    self.discard_sent();
+                    self.end(&HeaderMap::new());
+                }
                 Poll::Pending => {
                     if let Poll::Ready(Err(_)) = Pin::new(&mut *io).poll_flush(cx) {
                         self.state = UploadState::Refused;
@@ -134,8 +170,6 @@ impl Upload {
                 }
             }
         }
-        self.out.clear();
-        self.sent = 0;
         if self.state == UploadState::Ended {
             let flushed = ready!(Pin::new(&mut *io).poll_flush(cx));
             self.state = if flushed.is_ok() {
@@ -147,8 +181,22 @@ impl Upload {
         Poll::Ready(())
     }
 
+    /// Makes room for the next part of the body.
+    fn discard_sent(&mut self) {
+        self.has_started = true;
+        let sent = &self.out;
+        if self
+            .replay
+            .as_mut()
+            .is_some_and(|replay| !replay.record(sent))
+        {
+            self.replay = None;
+        }
+        self.out.clear();
+        self.sent = 0;
+    }
+
     fn encode(&mut self, frame: Frame<Bytes>) {
-        self.is_replayable = false;
         match frame.into_data() {
             Ok(data) if self.chunked => {
                 if let Some(len) = NonZeroUsize::new(data.len()) {
@@ -163,7 +211,7 @@ impl Upload {
     }
 
     fn end(&mut self, trailers: &HeaderMap) {
-        self.is_replayable = false;
+        self.is_read = true;
         self.state = UploadState::Ended;
         if !self.chunked {
             return;

@@ -39,7 +39,7 @@ fn tunnel(number: u8) -> TunnelId {
 fn keep_many(upstreams: &mut UpstreamPool<Fake>, tunnel: TunnelId, count: usize) -> usize {
     let before = upstreams.idle;
     for _ in 0..count {
-        upstreams.keep(tunnel, fresh());
+        upstreams.keep(tunnel, fresh(), None);
     }
     upstreams.idle - before
 }
@@ -63,9 +63,9 @@ fn a_tunnel_keeps_256_idle_connections_and_a_worker_2048() {
 #[test]
 fn eight_idle_connections_of_a_tunnel_may_have_left_their_lane() {
     let mut upstreams = UpstreamPool::default();
-    upstreams.keep(tunnel(0), fresh());
+    upstreams.keep(tunnel(0), fresh(), None);
     for _ in 0..20 {
-        upstreams.keep(tunnel(0), moved());
+        upstreams.keep(tunnel(0), moved(), None);
     }
     assert_eq!(upstreams.idle, 9);
     let first = upstreams.take_http1(tunnel(0));
@@ -79,7 +79,7 @@ fn eight_idle_connections_of_a_tunnel_may_have_left_their_lane() {
 #[test]
 fn connections_are_kept_idle_for_50_seconds() {
     let mut upstreams = UpstreamPool::default();
-    upstreams.keep(tunnel(0), fresh());
+    upstreams.keep(tunnel(0), fresh(), None);
     let long = Duration::from_hours(1);
     let now = Instant::now();
     assert!(
@@ -95,15 +95,64 @@ fn connections_are_kept_idle_for_50_seconds() {
 #[test]
 fn connections_that_the_service_closed_are_skipped() {
     let mut upstreams = UpstreamPool::default();
-    upstreams.keep(tunnel(0), fresh());
+    upstreams.keep(tunnel(0), fresh(), None);
     upstreams.keep(
         tunnel(0),
         Fake {
             closed: true,
             ..fresh()
         },
+        None,
     );
     assert!(upstreams.take_http1(tunnel(0)).is_some());
     assert!(upstreams.take_http1(tunnel(0)).is_none());
     assert_eq!(upstreams.idle, 0);
+}
+
+#[test]
+fn connections_are_kept_as_long_as_the_service_announces() {
+    let mut upstreams = UpstreamPool::default();
+    for announced in [5, 1, 300] {
+        upstreams.keep(tunnel(0), fresh(), Some(Duration::from_secs(announced)));
+    }
+    let now = Instant::now();
+    let mut idle_after = |millis| {
+        upstreams.trim(now + Duration::from_millis(millis), IDLE_TIMEOUT);
+        upstreams.idle
+    };
+    let left = [400, 600, 3_900, 4_100, 49_000, 51_000].map(&mut idle_after);
+    assert_eq!(left, [3, 2, 2, 1, 1, 0]);
+}
+
+#[test]
+fn connections_are_kept_as_long_as_the_service_has_kept_others() {
+    let mut upstreams = UpstreamPool::default();
+    let closed = Fake {
+        closed: true,
+        ..fresh()
+    };
+    upstreams.keep(tunnel(0), closed, None);
+    let start = Instant::now();
+    assert_eq!(
+        upstreams
+            .trim(start + Duration::from_secs(8), IDLE_TIMEOUT)
+            .len(),
+        1
+    );
+    upstreams.keep(tunnel(0), fresh(), None);
+    let now = Instant::now();
+    assert!(
+        upstreams
+            .trim(now + Duration::from_millis(5_500), IDLE_TIMEOUT)
+            .is_empty()
+    );
+    assert_eq!(
+        upstreams
+            .trim(now + Duration::from_secs(7), IDLE_TIMEOUT)
+            .len(),
+        1
+    );
+    // The observation expires.
+    upstreams.trim(now + Duration::from_mins(11), IDLE_TIMEOUT);
+    assert!(upstreams.by_tunnel.is_empty());
 }

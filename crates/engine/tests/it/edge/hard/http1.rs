@@ -140,7 +140,6 @@ async fn an_ambiguous_head_is_refused_and_ends_its_connection() {
         "GET\t/ HTTP/1.1\r\nHost: HOST\r\n\r\n",
         "GET /\ta HTTP/1.1\r\nHost: HOST\r\n\r\n",
         "GET /a#b HTTP/1.1\r\nHost: HOST\r\n\r\n",
-        "GET /\u{e4} HTTP/1.1\r\nHost: HOST\r\n\r\n",
         "GET /\0 HTTP/1.1\r\nHost: HOST\r\n\r\n",
         "GET a HTTP/1.1\r\nHost: HOST\r\n\r\n",
         "GET ?a HTTP/1.1\r\nHost: HOST\r\n\r\n",
@@ -243,10 +242,6 @@ async fn listening() -> ScriptedUpstream {
 /// Chunks that two parsers would end in different places (RFC 9112, 7.1). The service may have
 /// received the head by then. It gets neither the end of the request nor anything after it.
 #[tokio::test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "a test tells one story from start to end"
-)]
 async fn an_ambiguous_chunk_ends_the_request_before_its_end() {
     let engine = TestEngine::start().await;
     let service = listening().await;
@@ -262,9 +257,6 @@ async fn an_ambiguous_chunk_ends_the_request_before_its_end() {
         "\r\n3\r\nabc\r\n",
         "\r\n",
         ";a\r\n",
-        "3;a\r\nabc\r\n",
-        "3;a=b\r\nabc\r\n",
-        "3;\r\nabc\r\n",
         "3 ;a\r\nabc\r\n",
         "3;\n0\r\n\r\nabc\r\n",
         "3\nabc\r\n",
@@ -287,7 +279,6 @@ async fn an_ambiguous_chunk_ends_the_request_before_its_end() {
         "0\r\nX a\r\n\r\n",
         "0\r\nX : a\r\n\r\n",
         "0\r\nX: a\0\r\n\r\n",
-        "0;a\r\n\r\n",
     ] {
         let head = format!("POST / HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\n\r\n");
         let smuggled = with_host(SMUGGLED, host);
@@ -307,10 +298,7 @@ async fn an_ambiguous_chunk_ends_the_request_before_its_end() {
             }
             let said = visitor.read_to_end().await;
             let said = String::from_utf8_lossy(&said);
-            assert!(
-                matches!(statuses(&said)[..], [] | ["400"]),
-                "{chunks:?}: {said}"
-            );
+            assert_eq!(statuses(&said), ["400"], "{chunks:?}: {said}");
             // Whatever the service received before, the next visitor's request is the next one
             // there.
             let mut next = engine.visitor().http1(host).await;
