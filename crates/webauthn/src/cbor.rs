@@ -1,5 +1,5 @@
-//! The part of CBOR that authenticators write: the canonical form of CTAP2 (section 8 there), with
-//! only definite lengths and shortest integers. Anything else is refused. Nothing is copied, and a
+//! The part of CBOR that authenticators write: the canonical form of CTAP2 section 8, with only
+//! definite lengths and shortest integers. Anything else is refused. Nothing is copied, and a
 //! length is checked against the available bytes.
 
 use crate::CeremonyError;
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         let (major, argument) = self.head()?;
         let value = i64::try_from(argument).map_err(|_| MALFORMED)?;
         match major {
-            POSITIVE => Ok(value),
+            UNSIGNED => Ok(value),
             NEGATIVE => Ok(-1 - value),
             _ => Err(MALFORMED),
         }
@@ -50,18 +50,15 @@ impl<'a> Reader<'a> {
     fn skip_within(&mut self, depth: usize) -> Result<(), CeremonyError> {
         let (major, argument) = self.head()?;
         let values = match major {
-            POSITIVE | NEGATIVE => 0,
-            BYTES | TEXT => {
-                self.take(argument)?;
-                0
-            }
+            UNSIGNED | NEGATIVE => return Ok(()),
+            BYTES | TEXT => return self.take(argument).map(drop),
+            SIMPLE if (FALSE..=NULL).contains(&argument) => return Ok(()),
             ARRAY => argument,
             MAP => argument.checked_mul(2).ok_or(MALFORMED)?,
-            SIMPLE if (FALSE..=NULL).contains(&argument) => 0,
             _ => return Err(MALFORMED),
         };
         let deeper = depth.checked_sub(1).ok_or(MALFORMED)?;
-        // Each value has at least one byte, so an excessive count ends with the bytes.
+        // Each value has at least one byte, so a count that is too large fails when the input ends.
         for _ in 0..values {
             self.skip_within(deeper)?;
         }
@@ -109,7 +106,7 @@ impl<'a> Reader<'a> {
 pub(crate) const MALFORMED: CeremonyError = CeremonyError("the CBOR is malformed");
 
 // RFC 8949 section 3.1.
-const POSITIVE: u8 = 0;
+const UNSIGNED: u8 = 0;
 const NEGATIVE: u8 = 1;
 const BYTES: u8 = 2;
 const TEXT: u8 = 3;
@@ -119,7 +116,8 @@ const SIMPLE: u8 = 7;
 const FALSE: u64 = 20;
 const NULL: u64 = 22;
 
-/// CTAP2 allows four levels; an attestation statement or an extension has no more.
+/// CTAP2 section 8: maps and arrays are nested at most four levels deep. A plain value inside the
+/// innermost one is no further level.
 const MAX_DEPTH: usize = 4;
 
 #[cfg(test)]
@@ -168,10 +166,17 @@ mod tests {
         let mut reader = Reader::new(&[0xa1, 0x61, b'x', 0x82, 0x01, 0x41, 0, 0xf5]);
         assert_eq!(reader.skip(), Ok(()));
         assert_eq!(reader.rest(), [0xf5]);
-        let mut deep = vec![0x81; 4];
-        deep.push(0);
-        assert_eq!(Reader::new(&deep).skip(), Err(MALFORMED));
-        assert_eq!(Reader::new(&deep[1..]).skip(), Ok(()));
+        for (levels, result) in [(4, Ok(())), (5, Err(MALFORMED))] {
+            for innermost in [
+                &[0x81, 0x00][..],
+                &[0x80],
+                &[0xa1, 0x00, 0x41, 0x01],
+                &[0xa0],
+            ] {
+                let nested = [&vec![0x81; levels - 1], innermost].concat();
+                assert_eq!(Reader::new(&nested).skip(), result, "{nested:x?}");
+            }
+        }
         let many = [0x9b, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0];
         assert_eq!(Reader::new(&many).skip(), Err(MALFORMED));
         for bad in [[0xf7], [0xe0], [0xfb], [0xc0]] {
