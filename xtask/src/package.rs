@@ -7,16 +7,10 @@ use crate::program;
 use crate::repository::Repository;
 use crate::tidy::graph;
 
-/// Packs the committed files, and builds each package separately, the client library also without
-/// its features; nothing is uploaded.
+/// Checks the client library without its default features. Then packs the committed files and
+/// builds each package from its archive. Nothing is uploaded.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
-    let mut small = program::cargo();
-    let client = graph::package("client");
-    small
-        .current_dir(repository.root())
-        .args(["check", "--locked", "--no-default-features"])
-        .args(["--package", &client]);
-    program::run(&mut small)?;
+    check_without_features(repository)?;
     pack(repository, &["--locked"])?;
     let packages = repository.target_directory()?.join("package");
     eprintln!("the packages are in {}", packages.display());
@@ -24,6 +18,15 @@ pub(crate) fn run(repository: &Repository) -> Result<()> {
         eprintln!("`repository` in Cargo.toml is a placeholder: set it before you upload them");
     }
     Ok(())
+}
+
+fn check_without_features(repository: &Repository) -> Result<()> {
+    let mut cargo = program::cargo();
+    cargo
+        .current_dir(repository.root())
+        .args(["check", "--locked", "--no-default-features"])
+        .args(["--package", &graph::package("client")]);
+    program::run(&mut cargo)
 }
 
 fn pack(repository: &Repository, options: &[&str]) -> Result<()> {
@@ -45,8 +48,8 @@ const PLACEHOLDER: &str = "https://git.example.com/";
 mod tests {
     use super::*;
 
-    /// `cargo xtask deep` checks that they build. This checks manifests, versions and files of the
-    /// packages.
+    /// `cargo xtask deep` builds the packages. This test only checks their manifests, versions and
+    /// files.
     #[test]
     fn the_client_library_is_packed_with_all_that_it_needs() {
         let repository = Repository::of_this_package().unwrap();
@@ -62,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_has_its_repository_and_search_terms() {
+    fn a_package_has_the_manifest_keys_and_files_of_a_registry() {
         let repository = Repository::of_this_package().unwrap();
         for name in graph::PACKED {
             let folder = format!("crates/{name}");

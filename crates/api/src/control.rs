@@ -33,7 +33,7 @@ pub use self::operation::{Access, Answer, Body, Method, Operation, Parameter, Sh
 pub use self::paging::{MAX_PAGE_SIZE, Paging};
 pub(crate) use self::paging::{ORDER, PAGE, PAGE_SIZE, TIME_ORDER, page, page_size};
 pub use self::schema::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Schemas};
-pub(crate) use self::schema::{add, given};
+pub(crate) use self::schema::{add, not_null};
 
 /// Every operation, in the order of the document.
 pub fn operations() -> impl Iterator<Item = &'static Operation> {

@@ -25,7 +25,7 @@ use crate::{
 /// # Cancellation
 /// Safe: dropping the future closes the connection, and the engine aborts the stream.
 pub async fn dial(config: &Config, name_or_id: &str) -> Result<Stream, ConnectError> {
-    let connector = connector(config)?;
+    let connector = new_connector(config)?;
     let token = config.tokens.token().await?;
     match dial_with(config, &connector, &token, name_or_id).await {
         Err(error) if error.is_unauthorized() => match config.tokens.replacement(&token).await? {
@@ -69,13 +69,13 @@ async fn dial_with(
 /// # Cancellation
 /// Safe: dropping the future closes the connection.
 pub async fn dial_zero_rtt(config: &Config, name_or_id: &str) -> Result<Stream, ConnectError> {
-    let connector = connector(config)?;
+    let connector = new_connector(config)?;
     let token = config.tokens.token().await?;
     let stream = send_hello(&connector, hello::dial(config, &token, name_or_id, true)).await?;
     Ok(Stream::new(Box::new(stream), String::new(), None))
 }
 
-fn connector(config: &Config) -> Result<Connector, ConnectError> {
+fn new_connector(config: &Config) -> Result<Connector, ConnectError> {
     Connector::new(
         config.engine.clone(),
         &config.trust,

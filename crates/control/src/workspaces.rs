@@ -1,15 +1,15 @@
-//! Workspaces: their members and the permissions of each member.
+//! Workspaces: their members, roles and invitations.
 
 mod crud;
+mod invitation_api;
 pub mod invitations;
-mod list_invitations;
 mod members;
 pub mod role;
 mod view;
 
 use std::sync::Arc;
 
-use api::control::workspaces as api;
+use api::control::workspaces as operations;
 use axum::Router;
 
 use crate::app::App;
@@ -18,15 +18,15 @@ use crate::http_api::route::Serve as _;
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
-        .serve(api::LIST, crud::list)
-        .serve(api::CREATE, crud::create)
-        .serve(api::GET, crud::get)
-        .serve(api::RENAME, crud::rename)
-        .serve(api::DELETE, crud::delete)
-        .serve(api::LIST_MEMBERS, members::list)
-        .serve(api::CHANGE_MEMBER, members::change)
-        .serve(api::REMOVE_MEMBER, members::remove)
-        .serve(api::LIST_INVITATIONS, list_invitations::list)
-        .serve(api::INVITE, list_invitations::invite)
-        .serve(api::REVOKE_INVITATION, list_invitations::revoke)
+        .serve(operations::LIST, crud::list)
+        .serve(operations::CREATE, crud::create)
+        .serve(operations::GET, crud::get)
+        .serve(operations::RENAME, crud::rename)
+        .serve(operations::DELETE, crud::delete)
+        .serve(operations::LIST_MEMBERS, members::list)
+        .serve(operations::CHANGE_MEMBER, members::change)
+        .serve(operations::REMOVE_MEMBER, members::remove)
+        .serve(operations::LIST_INVITATIONS, invitation_api::list)
+        .serve(operations::INVITE, invitation_api::invite)
+        .serve(operations::REVOKE_INVITATION, invitation_api::revoke)
 }

@@ -112,9 +112,9 @@ pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
             // Keys that were removed because of an error, or that are misspelt, do not count as
             // missing.
             let is_reported = |key: &str| {
-                let nearest = shape::nearest(key);
+                let suggestion = shape::suggestion(key);
                 let mut reported = refused.iter();
-                reported.any(|error| error.key == key || error.message.ends_with(&nearest))
+                reported.any(|error| error.key == key || error.message.ends_with(&suggestion))
             };
             let new: Vec<_> = errors
                 .into_iter()

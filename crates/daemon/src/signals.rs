@@ -66,8 +66,8 @@ fn source(signal: Signal) -> io::Result<Source> {
 #[cfg(windows)]
 #[derive(Debug)]
 enum Source {
-    Close(tokio::signal::windows::CtrlClose),
-    Break(tokio::signal::windows::CtrlC),
+    CtrlClose(tokio::signal::windows::CtrlClose),
+    CtrlC(tokio::signal::windows::CtrlC),
     Never,
 }
 
@@ -75,12 +75,13 @@ enum Source {
 fn source(signal: Signal) -> io::Result<Source> {
     use tokio::signal::windows::{ctrl_c, ctrl_close};
     Ok(match signal {
-        Signal::Terminate => Source::Close(ctrl_close()?),
-        Signal::Interrupt => Source::Break(ctrl_c()?),
+        Signal::Terminate => Source::CtrlClose(ctrl_close()?),
+        Signal::Interrupt => Source::CtrlC(ctrl_c()?),
         Signal::HangUp | Signal::WindowChange | Signal::Suspend | Signal::Continue => Source::Never,
     })
 }
 
+/// A trait, because `Source` is a foreign type on Unix.
 trait SignalReceiver {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 }
@@ -94,8 +95,8 @@ impl SignalReceiver for Source {
     #[cfg(windows)]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::Close(close) => close.poll_recv(cx).map(drop),
-            Self::Break(pressed) => pressed.poll_recv(cx).map(drop),
+            Self::CtrlClose(close) => close.poll_recv(cx).map(drop),
+            Self::CtrlC(pressed) => pressed.poll_recv(cx).map(drop),
             Self::Never => Poll::Pending,
         }
     }

@@ -8,7 +8,7 @@ use types::id::{CredentialId, UserId, WorkspaceId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, like_pattern};
 use crate::database::row::{record, words};
 use crate::database::secret::SecretHash;
 use crate::database::sql::{sorted, sql, statements};
@@ -295,7 +295,7 @@ pub async fn by_issuer(conn: &mut Conn, fingerprint: &[u8]) -> Result<Vec<Creden
 
 /// A person's credentials.
 pub async fn list(conn: &mut Conn, list: &List<'_>) -> Result<Page<Credential>, Error> {
-    let pattern = pattern(list.search);
+    let pattern = like_pattern(list.search);
     sql(sorted(LIST, "id", list.order))
         .bind(list.user)
         .bind(&pattern)

@@ -7,7 +7,7 @@ use types::id::{LogId, ProjectId, StreamId, TunnelId, WorkspaceId};
 
 pub use self::search::index;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern};
+use crate::database::page::{Order, Page, Paging, fold_case, like_pattern};
 use crate::database::row::record;
 use crate::database::sql::{sql, statements};
 use crate::database::timeline::{Period, Timeline};
@@ -97,7 +97,7 @@ pub async fn insert(tx: &mut Tx, log: &Log, search: &str) -> Result<bool, Error>
 /// [`crate::MAX_SCANNED_ROWS`] streams of the list.
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Log>, Error> {
     if let Some(search) = list.search.filter(|search| !search.is_empty()) {
-        let pattern = pattern(Some(search));
+        let pattern = like_pattern(Some(search));
         if let Some(page) = search::page(conn, &list, search, &pattern).await? {
             return Ok(page);
         }
@@ -114,7 +114,7 @@ pub async fn purge(tx: &mut Tx, now: Timestamp, limit: u32) -> Result<u64, Error
 pub(crate) fn timeline(list: &List<'_>) -> Timeline {
     let mut timeline = conditions(list);
     let search = list.search.filter(|search| !search.is_empty());
-    timeline.search(search.map(|search| pattern(Some(search))));
+    timeline.search(search.map(|search| like_pattern(Some(search))));
     timeline
 }
 

@@ -14,7 +14,7 @@ use types::id::{ProjectId, UserId, WorkspaceId};
 pub(crate) use self::filter::Filter;
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern, sort_columns};
+use crate::database::page::{Order, Page, Paging, fold_case, like_pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::sql::{Value, sql, statements};
 use crate::error::{Conflict, Error};
@@ -378,7 +378,7 @@ pub async fn list_all(
 
 fn search(text: Option<&str>) -> Option<Value> {
     let text = text.filter(|text| !text.is_empty());
-    text.map(|text| pattern(Some(text)).into())
+    text.map(|text| like_pattern(Some(text)).into())
 }
 
 const COLUMNS: &str = columns!();

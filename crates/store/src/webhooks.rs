@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use types::id::{ProjectId, UserId, WebhookId};
 
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern, sort_columns};
+use crate::database::page::{Order, Page, Paging, fold_case, like_pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::secret::SealedBytes;
 use crate::database::sql::{sorted, sql, statements};
@@ -187,7 +187,7 @@ pub async fn enabled(conn: &mut Conn, project: ProjectId) -> Result<Vec<Webhook>
 
 /// One page of a project's webhooks.
 pub async fn list(conn: &mut Conn, list: List<'_>) -> Result<Page<Webhook>, Error> {
-    let pattern = pattern(list.search);
+    let pattern = like_pattern(list.search);
     let status = list.status.map(Status::as_str);
     sql(sorted(LIST, list.sort.column(), list.order))
         .bind(list.project)

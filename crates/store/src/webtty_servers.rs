@@ -5,7 +5,7 @@ use types::id::{ProjectId, UserId, WebttyServerId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Page, Paging, fold_case, pattern};
+use crate::database::page::{Page, Paging, fold_case, like_pattern};
 use crate::database::row::record;
 use crate::database::sql::{sql, statements};
 use crate::error::Error;
@@ -116,7 +116,7 @@ pub async fn list(
     status: Option<&str>,
     paging: Paging,
 ) -> Result<Page<WebttyServer>, Error> {
-    let pattern = pattern(search);
+    let pattern = like_pattern(search);
     sql(LIST)
         .bind(project)
         .bind(&pattern)

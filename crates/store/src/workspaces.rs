@@ -8,7 +8,7 @@ use types::id::{UserId, WorkspaceId};
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern, sort_columns};
+use crate::database::page::{Order, Page, Paging, fold_case, like_pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::sql::{sorted, sql, statements};
 use crate::error::Error;
@@ -198,7 +198,7 @@ pub async fn list(
     order: Order,
     paging: Paging,
 ) -> Result<Page<Workspace>, Error> {
-    let pattern = pattern(search);
+    let pattern = like_pattern(search);
     sql(sorted(LIST, sort.column(), order))
         .bind(&pattern)
         .page(COUNT, conn, paging)

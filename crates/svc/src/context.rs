@@ -33,10 +33,10 @@ pub(crate) struct Context {
     /// `host:port` of the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) engine: Option<String>,
-    /// Token for both.
+    /// Token for the platform and the engine.
     #[serde(flatten)]
     pub(crate) token: TokenStorage,
-    /// CA certificates for both, unless they are public.
+    /// CA certificates for the platform and the engine, unless they are public.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<PathBuf>,
     /// Default workspace.

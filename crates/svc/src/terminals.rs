@@ -146,13 +146,13 @@ impl Terminals {
         } = ask;
         match act {
             TerminalAction::List => {
-                let servers = servers(&config).await?;
+                let servers = list_servers(&config).await?;
                 Ok(json!({ "servers": servers }))
             }
             TerminalAction::Exec => exec::exec(config, parse_arguments(arguments)?, &agent).await,
             TerminalAction::Screen => {
                 let args: Screen = parse_arguments(arguments)?;
-                let key = key(who, &config, args.session_id);
+                let key = participation_key(who, &config, args.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
                 let wait = Duration::from_secs(args.wait_seconds.min(MAX_WAIT));
                 let shown = watched.screen(wait).await;
@@ -164,7 +164,7 @@ impl Terminals {
             }
             TerminalAction::RequestControl => {
                 let args: RequestControlArguments = parse_arguments(arguments)?;
-                let key = key(who, &config, args.session_id);
+                let key = participation_key(who, &config, args.session_id);
                 let watched = self.find_or_join(&key, config, &agent).await?;
                 let ask = crate::engine_client::participant::ControlOptions {
                     // The platform shows the account to the approver. The text adds that an AI
@@ -185,7 +185,7 @@ impl Terminals {
                     let why = "a line must not contain control characters; the line end is added";
                     return Err(invalid("line", why));
                 }
-                let key = key(who, &config, args.session_id);
+                let key = participation_key(who, &config, args.session_id);
                 let watched = self.find(&key).ok_or_else(no_control)?;
                 let wait = Duration::from_secs(args.wait_seconds.min(MAX_WAIT));
                 let typed = watched.type_line(args.text, wait).await;
@@ -218,7 +218,7 @@ impl Terminals {
             (watched.len(), own.count())
         };
         check_capacity(all, own)?;
-        let about = about(agent);
+        let about = agent_attributes(agent);
         let joined = crate::engine_client::participant::JoinedParticipant::join(
             &config,
             &key.session,
@@ -245,7 +245,7 @@ impl Terminals {
 }
 
 /// The servers of an engine.
-async fn servers(config: &Config) -> Result<Vec<inventory::Server>, TerminalError> {
+async fn list_servers(config: &Config) -> Result<Vec<inventory::Server>, TerminalError> {
     let api = Api::new(config).map_err(|error| from_failure(&error.into()))?;
     let tunnels = api.tunnels(&ListQuery::new()).await;
     let tunnels = tunnels.map_err(|error| from_failure(&error.into()))?;
@@ -253,7 +253,7 @@ async fn servers(config: &Config) -> Result<Vec<inventory::Server>, TerminalErro
 }
 
 /// Attributes of the AI client, for viewers of the session.
-fn about(agent: &Agent) -> Map<String, Value> {
+fn agent_attributes(agent: &Agent) -> Map<String, Value> {
     let fields = [
         ("origin", "api"),
         ("initiator_kind", "agent"),
@@ -266,7 +266,7 @@ fn about(agent: &Agent) -> Map<String, Value> {
         .collect()
 }
 
-fn key(who: Vec<u8>, config: &Config, session: String) -> ParticipationKey {
+fn participation_key(who: Vec<u8>, config: &Config, session: String) -> ParticipationKey {
     ParticipationKey {
         token_hash: who,
         engine: config.engine.to_string(),

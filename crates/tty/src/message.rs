@@ -1,9 +1,9 @@
 //! The messages of WebTTY, with the numbers of `docs/webtty-protocol.md`.
 //!
-//! They are written by hand rather than generated: the set is small and fixed by the published
-//! clients, and a build needs no schema compiler. Our own additions have numbers from 100 up. They
-//! are always fields of messages that the published programs read: these programs skip an unknown
-//! field, but end a session at an unknown message.
+//! They are written by hand rather than generated: the set is small, the released rstream clients
+//! fix it, and a build needs no schema compiler. Our additions have numbers from 100 up. They are
+//! fields of messages that those clients know: the clients skip an unknown field, but end a session
+//! at an unknown message.
 //!
 //! [`decode`] validates untrusted input. Its results have the sizes and the shape on which the rest
 //! of the crate relies; [`limits`](mod@limits) documents them.
@@ -39,7 +39,7 @@ pub use open::{
     Ack, Config, Environment, OpenCapability, OpenCommand, Options, User, Username, Workdir,
 };
 
-/// Content of one frame, as encoded in protobuf. Other modules use [`Kind`].
+/// One message in protobuf, without its frame. Other modules use [`Kind`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Message {
     /// The message.
@@ -65,7 +65,7 @@ pub enum Kind {
     /// Both: bytes of a stream, or its end.
     #[prost(message, tag = "5")]
     Data(Data),
-    /// Client: the size of the terminal has changed.
+    /// Client: a parameter of the session. The terminal size is the only one.
     #[prost(message, tag = "6")]
     Parameter(Parameter),
     /// Both: keep-alive, which also carries most of our additions.
@@ -141,9 +141,9 @@ pub fn decode(bytes: Bytes) -> Result<Kind, MessageError> {
 /// [`MessageError`] if the peer would reject it: too large, or invalid.
 pub fn encode(kind: &Kind) -> Result<Bytes, MessageError> {
     check::check(kind)?;
-    // The tag of a kind and the length of its content take at most five bytes more.
     let mut out = Vec::with_capacity(kind.encoded_len());
     kind.encode(&mut out);
+    // `check` limits only the content. Its tag and its length also count.
     scan::scan(&out)?;
     Ok(out.into())
 }

@@ -36,11 +36,11 @@ struct DirectoryState {
     has_snapshot: bool,
     keys: Option<Keys>,
     projects: HashMap<String, Project>,
-    /// Endpoint to id.
+    /// Endpoint to id of the project.
     endpoints: HashMap<String, String>,
     people: HashMap<String, Vec<(String, Permissions)>>,
     credentials: HashMap<String, Credential>,
-    /// `token_endpoint` to id.
+    /// Public id of a personal access token (`token_endpoint`) to id of the credential.
     tokens: HashMap<String, String>,
 }
 
@@ -115,9 +115,9 @@ impl Directory {
 
     /// Applies changes in their order.
     pub fn apply(&self, items: Vec<Item>) {
-        let mut known = self.state.write();
+        let mut state = self.state.write();
         for item in items {
-            known.put(item, &self.realm);
+            state.put(item, &self.realm);
         }
     }
 
@@ -138,8 +138,8 @@ impl Directory {
     }
 
     fn account(&self, project: &Arc<str>, username: &Username<'_>, until: Option<i64>) -> Account {
-        let known = self.meters.read().get(project).map(Arc::clone);
-        let meter = known.unwrap_or_else(|| {
+        let existing = self.meters.read().get(project).map(Arc::clone);
+        let meter = existing.unwrap_or_else(|| {
             let mut meters = self.meters.write();
             Arc::clone(meters.entry(Arc::clone(project)).or_default())
         });
@@ -159,19 +159,19 @@ impl Directory {
 
 impl Authority for Directory {
     fn password_key(&self, username: &Username<'_>) -> Option<Arc<PasswordKey>> {
-        let known = self.state.read();
+        let state = self.state.read();
         match username.kind {
             Kind::Api => {
-                let platform_key = || known.keys.as_ref().and_then(|keys| keys.api.clone());
+                let platform_key = || state.keys.as_ref().and_then(|keys| keys.api.clone());
                 self.configured_key.clone().or_else(platform_key)
             }
-            Kind::Pat | Kind::App => known.credential(username)?.key(&known, &self.realm),
+            Kind::Pat | Kind::App => state.credential(username)?.key(&state, &self.realm),
         }
     }
 
     fn admit(&self, username: &Username<'_>, unix: i64) -> Result<Account, NotAllowedError> {
-        let known = self.state.read();
-        if !known.has_snapshot {
+        let state = self.state.read();
+        if !state.has_snapshot {
             // Without data of the platform, only credentials that it issued are trusted.
             let project: Arc<str> = username.project_endpoint.into();
             return match username.kind {
@@ -179,7 +179,7 @@ impl Authority for Directory {
                 Kind::Pat | Kind::App => Err(NotAllowedError),
             };
         }
-        let project = known
+        let project = state
             .project(username.project_endpoint)
             .ok_or(NotAllowedError)?;
         if project.is_suspended {
@@ -188,13 +188,13 @@ impl Authority for Directory {
         let workspace = &project.workspace_id;
         let until = match username.kind {
             // The permissions of the underlying credential were checked when it was issued (TU-3).
-            Kind::Api => known
+            Kind::Api => state
                 .role(username.subject, workspace)
                 .ok_or(NotAllowedError)
                 .map(|_| None)?,
             Kind::Pat | Kind::App => {
-                let credential = known.credential(username).ok_or(NotAllowedError)?;
-                credential.admits(&known, project, unix)?;
+                let credential = state.credential(username).ok_or(NotAllowedError)?;
+                credential.admits(&state, project, unix)?;
                 credential.limits.expires_at()
             }
         };
@@ -266,7 +266,7 @@ impl DirectoryState {
             }
             Item::CredentialGone { id } => self.forget_credential(&id),
             Item::RelayKeys(update) => {
-                if self.keys.as_ref().is_none_or(|known| known.turn != update) {
+                if self.keys.as_ref().is_none_or(|keys| keys.turn != update) {
                     self.keys = Some(Keys::compile(update, realm));
                     for credential in self.credentials.values_mut() {
                         credential.key = OnceLock::new();
@@ -285,7 +285,7 @@ impl DirectoryState {
             && self
                 .endpoints
                 .get(&gone.endpoint)
-                .is_some_and(|known| known == id)
+                .is_some_and(|other| other == id)
         {
             self.endpoints.remove(&gone.endpoint);
         }
@@ -294,7 +294,7 @@ impl DirectoryState {
     fn forget_credential(&mut self, id: &str) {
         if let Some(gone) = self.credentials.remove(id)
             && let Proof::Token { endpoint, .. } = gone.proof
-            && self.tokens.get(&endpoint).is_some_and(|known| known == id)
+            && self.tokens.get(&endpoint).is_some_and(|other| other == id)
         {
             self.tokens.remove(&endpoint);
         }
@@ -353,11 +353,11 @@ impl Credential {
         })
     }
 
-    fn key(&self, known: &DirectoryState, realm: &str) -> Option<Arc<PasswordKey>> {
+    fn key(&self, state: &DirectoryState, realm: &str) -> Option<Arc<PasswordKey>> {
         let make = || match &self.proof {
             Proof::Token { digest, .. } => PasswordKey::pat(digest, realm),
             Proof::Application(key) => {
-                let relay = known.keys.as_ref()?.relay.as_ref()?;
+                let relay = state.keys.as_ref()?.relay.as_ref()?;
                 PasswordKey::app(relay, key, realm)
             }
         };
@@ -368,12 +368,12 @@ impl Credential {
     /// and that its boundary includes the project.
     fn admits(
         &self,
-        known: &DirectoryState,
+        state: &DirectoryState,
         project: &Project,
         unix: i64,
     ) -> Result<(), NotAllowedError> {
         let needed = Permission::TurnRelayAllocate;
-        let role = known.role(&self.user_id, &project.workspace_id);
+        let role = state.role(&self.user_id, &project.workspace_id);
         let has_role = role.is_some_and(|role| role.contains(needed));
         let is_within = self
             .limits

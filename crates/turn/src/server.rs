@@ -105,7 +105,7 @@ pub async fn start_with_clock(
     let metrics = daemon::metrics::serve(&config.metrics, recorder, readiness.clone()).await?;
     let workers = Workers::per_core("svc-turn").map_err(StartError::Workers)?;
     let bound = BoundListeners::bind(&config, workers.count())?;
-    let server = server(&config, &bound, Arc::clone(&directory), Arc::clone(&clock))?;
+    let server = new_server(&config, &bound, Arc::clone(&directory), Arc::clone(&clock))?;
 
     let (listeners, tls_listeners) = (bound.plain.clone(), bound.tls.clone());
     let serving = serve(bound, &server, &workers, acceptor).await?;
@@ -145,7 +145,7 @@ pub async fn start_with_clock(
     })
 }
 
-fn server(
+fn new_server(
     config: &TurnConfig,
     bound: &BoundListeners,
     directory: Arc<Directory>,
@@ -194,15 +194,15 @@ async fn serve(
     acceptor: Option<TlsAcceptor>,
 ) -> Result<Arc<[Arc<Worker>]>, StartError> {
     let mut all = Vec::new();
-    let of = u32::try_from(bound.shares.len()).unwrap_or(u32::MAX);
+    let worker_count = u32::try_from(bound.shares.len()).unwrap_or(u32::MAX);
     for (index, share) in bound.shares.into_iter().enumerate() {
-        let lane = CorePosition {
+        let position = CorePosition {
             index: u32::try_from(index).unwrap_or(u32::MAX),
-            count: of,
+            count: worker_count,
         };
         let (server, acceptor) = (Arc::clone(server), acceptor.clone());
         let starting = workers.run(index, async move {
-            let worker = Worker::new(server, lane, share.udp)?;
+            let worker = Worker::new(server, position, share.udp)?;
             worker.run();
             let plain = share.tcp.into_iter().map(|listener| (listener, None));
             let tls = share.tls.into_iter();

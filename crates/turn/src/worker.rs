@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::relay::{Reader, RelaySocket, Relays, random};
+use self::relay::{Reader, RelaySocket, Relays, random_number};
 use self::streams::{Origin, PeerStream};
 use crate::core::packet::{HEADROOM, TAILROOM};
 use crate::core::tcp::{self, ConnectionNumber, CorePosition, Join, Unreachable};
@@ -109,13 +109,17 @@ impl Worker {
     /// The sockets cannot be polled.
     pub(crate) fn new(
         server: Arc<Server>,
-        lane: CorePosition,
+        position: CorePosition,
         udp: Vec<std::net::UdpSocket>,
     ) -> std::io::Result<Arc<Self>> {
         let udp: std::io::Result<Box<[UdpSocket]>> =
             udp.into_iter().map(UdpSocket::from_std).collect();
         Ok(Arc::new(Self {
-            core: Mutex::new(Core::new(Arc::clone(&server.core), lane, random())),
+            core: Mutex::new(Core::new(
+                Arc::clone(&server.core),
+                position,
+                random_number(),
+            )),
             udp: udp?,
             streams: Mutex::default(),
             server,

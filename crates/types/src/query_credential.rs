@@ -1,10 +1,10 @@
 //! The reserved query parameter for credentials: finding it, checking its form, removing it (ED-1a,
 //! ED-1b).
 //!
-//! A query consists of pieces separated by `&` and nothing else. The name of a piece ends at its
-//! first `=`, is percent-decoded once and compared case-sensitively. A matching piece is removed
-//! together with one adjacent `&`. All other bytes stay unchanged, because the upstream may have
-//! signed them.
+//! A query consists of pieces. Only `&` separates them; `;` does not. The name of a piece ends at
+//! its first `=`, is percent-decoded once and compared case-sensitively. A matching piece is
+//! removed together with one adjacent `&`. All other bytes stay unchanged, because the upstream may
+//! have signed them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,7 +20,8 @@ pub struct ExtractedCredential {
 
 impl fmt::Debug for ExtractedCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extracted").finish_non_exhaustive()
+        f.debug_struct("ExtractedCredential")
+            .finish_non_exhaustive()
     }
 }
 
@@ -31,7 +32,8 @@ pub struct MalformedCredential;
 
 /// The reserved parameter of svc.
 pub const NAME: &str = "svc.token";
-/// The reserved parameters without `compat.rstream`.
+/// The reserved parameters without the configuration key `compat.rstream`, which accepts rstream
+/// clients.
 pub const NAMES: &[&str] = &[NAME];
 /// The reserved parameters with `compat.rstream`; they are counted together.
 pub const COMPAT_NAMES: &[&str] = &[NAME, "rstream.token"];
@@ -68,8 +70,8 @@ pub fn is_present(query: &str, names: &[&str]) -> bool {
     pieces(query.as_bytes()).any(|piece| is_reserved(piece, names))
 }
 
-/// Returns a `Referer` without its reserved parameters, or `None` if it has none. It may contain
-/// any bytes, and none of them can hide a credential.
+/// Returns a `Referer` without its reserved parameters, or `None` if it has none. The header is
+/// bytes and not text: invalid UTF-8 must not hide a credential.
 pub fn strip_referer(referer: &[u8], names: &[&str]) -> Option<Vec<u8>> {
     let end = referer.iter().position(|byte| *byte == b'#');
     let (address, fragment) = referer.split_at_checked(end.unwrap_or(referer.len()))?;
@@ -84,9 +86,9 @@ pub fn strip_referer(referer: &[u8], names: &[&str]) -> Option<Vec<u8>> {
     Some([base, mark, &rest, fragment].concat())
 }
 
-/// Returns a path in the form in which it may be logged: from a reserved name on it is cut off,
-/// however the name is spelled. Credentials do not belong in a path, but a user may have put one
-/// there by mistake.
+/// Returns the path as it may be logged: `[redacted]` replaces everything from the first reserved
+/// name on. Case and percent-encoding of the name do not matter. Credentials do not belong in a
+/// path, but a user may have put one there by mistake.
 pub fn redact_path(path: &str) -> Cow<'_, str> {
     match find_name(path.as_bytes()).and_then(|start| path.get(..start)) {
         Some(kept) => Cow::Owned([kept, REDACTED].concat()),
@@ -141,7 +143,7 @@ fn pieces(query: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn is_reserved(piece: &[u8], names: &[&str]) -> bool {
     let name = piece.split(|byte| *byte == b'=').next().unwrap_or_default();
     let is = |name: &[u8]| names.iter().any(|reserved| reserved.as_bytes() == name);
-    // Most queries have neither an escape nor a reserved name, so decoding is limited to the rest.
+    // Decoding allocates, and most names have no escape.
     if name.contains(&b'%') {
         percent_decode(name).is_some_and(|decoded| is(&decoded))
     } else {
@@ -149,7 +151,8 @@ fn is_reserved(piece: &[u8], names: &[&str]) -> bool {
     }
 }
 
-/// Joining the remaining pieces removes exactly one `&` with each removed piece.
+/// The query without its reserved pieces. Joining the other pieces removes exactly one `&` with
+/// each removed piece.
 fn without_reserved(query: &[u8], names: &[&str]) -> Vec<u8> {
     let mut rest = Vec::with_capacity(query.len());
     let mut first = true;
@@ -370,7 +373,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_answered(query in ".{0,64}") {
+        fn extract_and_is_present_agree_on_any_text(query in ".{0,64}") {
             let present = is_present(&query, COMPAT_NAMES);
             prop_assert_eq!(present, extract(&query, COMPAT_NAMES) != Ok(None));
             if let Ok(Some(extracted)) = extract(&query, COMPAT_NAMES) {

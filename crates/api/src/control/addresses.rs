@@ -49,6 +49,7 @@ pub(super) fn schemas(schemas: &mut Schemas) {
 
 const WRITE: Access = Access::Permitted(Permission::AccountProjectsReadWrite, &[rule(&["update"])]);
 
+/// The part of the permission that an operation uses.
 const fn rule(actions: &'static [&'static str]) -> Rule {
     Rule {
         resource: "projects",

@@ -6,7 +6,8 @@ use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, Operation, PAGE, Parameter, Schemas, add, given, page, page_size,
+    Access, Answer, Body, Method, Operation, PAGE, Parameter, Schemas, add, not_null, page,
+    page_size,
 };
 
 /// Lists the caller's credentials.
@@ -76,7 +77,8 @@ pub const CREATE: &Operation = &Operation {
     )
 };
 
-/// Replaces the secret, key or certificate of a credential.
+/// Replaces the token, the key or the certificate of a credential. Comments call all three the
+/// secret of the credential.
 pub const ROTATE: &Operation = &Operation {
     body: Some(Body::optional(
         "RotateCredential",
@@ -121,6 +123,7 @@ pub const REVOKE: &Operation = &Operation {
 /// The operations of this module.
 pub const OPERATIONS: &[&Operation] = &[LIST, CREATE, GET, ROTATE, REVOKE];
 
+/// The part of the permission that an operation uses.
 const fn rule(actions: &'static [&'static str]) -> Rule {
     Rule {
         resource: "credentials",
@@ -136,7 +139,7 @@ pub(super) fn schemas(schemas: &mut Schemas) {
 }
 
 /// Maximum number of active credentials per person. It is more than a person can keep track of, and
-/// few enough that one or two pages list them all.
+/// few enough that two pages of the maximum size list them all.
 pub const MAX_CREDENTIALS: u32 = 200;
 /// Maximum time that an old secret stays valid beside the new one: a week, which is enough for a
 /// manual roll-out.
@@ -167,8 +170,8 @@ pub struct CreateCredential {
     /// caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Vec<Permission>>,
-    /// The same in the form that SDKs send: the union of `control` and `engine`. Cannot be combined
-    /// with `permissions`.
+    /// The permissions in the form that SDKs send: those of `control` and those of `engine`
+    /// together. Cannot be combined with `permissions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_policy: Option<PermissionPolicy>,
     /// Boundaries. Those of the caller apply in addition.
@@ -237,15 +240,15 @@ pub struct RotateCredential {
     #[schema(minimum = 0, maximum = 604_800)]
     pub overlap_seconds: Option<u32>,
     /// The new public key of an application.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub public_key_pem: Option<String>,
     /// The new client certificate, in PEM.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub certificate_pem: Option<String>,
     /// The new certificate authority of client certificates, in PEM.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub issuer_pem: Option<String>,
 }
@@ -270,7 +273,8 @@ pub struct Credential {
     pub kind: CredentialKind,
     pub name: String,
     pub status: CredentialStatus,
-    /// Public id of a personal access token, 8 hex digits. It is part of TURN usernames.
+    /// Public id of a personal access token, 8 hex digits. It is part of TURN usernames. It is not
+    /// the token endpoint of OAuth; existing clients fix the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub token_endpoint: Option<String>,
@@ -291,7 +295,7 @@ pub struct Credential {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub public_key_pem: Option<String>,
-    /// Permissions; `null` means that they are not restricted.
+    /// Permissions; `null`: all permissions of the owner.
     #[schema(required = true)]
     pub permissions: Option<Vec<Permission>>,
     /// Boundaries; absent if there are none.

@@ -145,6 +145,7 @@ const fn write(rules: &'static [Rule]) -> Access {
     Access::Permitted(Permission::AccountProjectsReadWrite, rules)
 }
 
+/// The part of the permission that an operation uses.
 const fn rule(actions: &'static [&'static str]) -> Rule {
     Rule {
         resource: "projects",

@@ -82,6 +82,7 @@ const fn allowed(permission: Permission, rules: &'static [Rule]) -> Access {
     Access::Permitted(permission, rules)
 }
 
+/// The part of the permission that an operation uses.
 const fn rule(resource: &'static str) -> Rule {
     Rule {
         resource,

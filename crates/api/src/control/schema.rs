@@ -12,7 +12,7 @@ pub type Schemas = Vec<(String, RefOr<Schema>)>;
 
 /// For serde's `with`: a member that may be absent. It is refused if it is present and `null`, unless
 /// its type has a value for `null`: an `Option<Option<T>>` distinguishes the three states.
-pub(crate) mod given {
+pub(crate) mod not_null {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(crate) fn serialize<T: Serialize, S: Serializer>(

@@ -5,7 +5,7 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add, given};
+use super::{Access, Answer, Body, Method, Operation, Schemas, add, not_null};
 
 /// Returns the policy.
 pub const GET: &Operation = &Operation::get(
@@ -72,6 +72,7 @@ const fn access(rules: &'static [Rule]) -> Access {
     Access::Permitted(Permission::AccountProjectsReadWrite, rules)
 }
 
+/// The part of the permission that an operation uses.
 const fn rule(actions: &'static [&'static str]) -> Rule {
     Rule {
         resource: "settings",
@@ -93,15 +94,15 @@ pub struct ProjectSettings {
     #[schema(required = false, default = true)]
     pub published_tcp_enabled: bool,
     /// The only addresses and networks from which visitors may connect.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, max_items = 256)]
     pub trusted_ips: Option<Vec<String>>,
     /// The allowed or blocked countries of visitors.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub geo_ip: Option<GeoIp>,
     /// Minimum TLS version of visitors.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub min_tls_version: Option<MinTlsVersion>,
 }
@@ -140,11 +141,11 @@ pub enum PublicAccessPolicy {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GeoIp {
     /// The only allowed countries, by their codes of two capital letters (ISO 3166-1).
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_items = 1)]
     pub allow: Option<Vec<String>>,
     /// The blocked countries.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_items = 1)]
     pub deny: Option<Vec<String>>,
 }
@@ -165,23 +166,23 @@ pub enum MinTlsVersion {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectSettingsPatch {
     /// Access of visitors without a proof.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<PublicAccessPolicy>)]
     pub public_access_policy: Option<Option<PublicAccessPolicy>>,
     /// True if TCP tunnels may be published.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     pub published_tcp_enabled: Option<Option<bool>>,
     /// The only addresses and networks from which visitors may connect.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>, max_items = 256)]
     pub trusted_ips: Option<Option<Vec<String>>>,
     /// The allowed or blocked countries of visitors.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<GeoIp>)]
     pub geo_ip: Option<Option<GeoIp>>,
     /// Minimum TLS version of visitors.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<MinTlsVersion>)]
     pub min_tls_version: Option<Option<MinTlsVersion>>,
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use types::permission::{Permission, Rule};
 use utoipa::ToSchema;
 
-use super::{Access, Answer, Body, Method, Operation, Schemas, add, given};
+use super::{Access, Answer, Body, Method, Operation, Schemas, add, not_null};
 
 /// Issues a TURN credential for the project with an id.
 pub const ISSUE_BY_ID: &Operation = &Operation {
@@ -77,7 +77,7 @@ pub const MAX_TTL_SECONDS: u32 = 3600;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct IssueTurnCredential {
     /// Lifetime in seconds; 600 if absent.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600, nullable = false)]
     pub ttl_seconds: Option<u32>,
 }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{
     Access, Answer, Body, Method, ORDER, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add,
-    given, page,
+    not_null, page,
 };
 
 pub use self::deliveries::{
@@ -149,6 +149,7 @@ const fn write(rules: &'static [Rule]) -> Access {
     Access::Permitted(Permission::NetworkWebhooksReadWrite, rules)
 }
 
+/// The part of the permission that an operation uses.
 const fn rule(actions: &'static [&'static str]) -> Rule {
     Rule {
         resource: "webhooks",
@@ -353,23 +354,23 @@ pub struct CreateWebhook {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateWebhook {
     /// Display name.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 100)]
     pub name: Option<String>,
     /// Description; `null` removes it.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 1000)]
     pub description: Option<Option<String>>,
     /// Status. Pending deliveries are canceled when the webhook is disabled.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status: Option<WebhookStatus>,
     /// The event types that it receives.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_items = 1)]
     pub events: Option<Vec<WebhookEventType>>,
     /// Target of the events.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub config: Option<WebhookConfig>,
 }
@@ -379,7 +380,7 @@ pub struct UpdateWebhook {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateWebhookSecret {
     /// Seconds that the old secret signs beside the new one; a day if absent.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, minimum = 0, maximum = 604_800)]
     pub overlap_seconds: Option<u32>,
 }

@@ -10,7 +10,8 @@ use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatu
 use utoipa::ToSchema;
 
 use super::{
-    Access, Answer, Body, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, given, page,
+    Access, Answer, Body, Method, Operation, PAGE, PAGE_SIZE, Parameter, Schemas, add, not_null,
+    page,
 };
 
 /// The registered servers of a project.
@@ -122,6 +123,7 @@ const fn write(rules: &'static [Rule]) -> Access {
     Access::Permitted(Permission::NetworkWebttyServersReadWrite, rules)
 }
 
+/// The part of the permission that an operation uses.
 const fn rule(actions: &'static [&'static str]) -> Rule {
     Rule {
         resource: "webttyServers",
@@ -253,20 +255,20 @@ pub struct CreateWebttyServer {
     #[schema(max_length = 1000)]
     pub description: Option<String>,
     /// Recording policy of its sessions; `recorded` if absent.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub recording_policy: Option<RecordingPolicy>,
     /// Encryption policy of its sessions, which cannot be changed later; `disabled` if absent.
     /// `workspace_managed` is not available here.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub encryption_policy: Option<EncryptionPolicy>,
     /// Users that may use it; `project_members` if absent.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub access_policy: Option<AccessPolicy>,
     /// Labels.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub labels: Option<BTreeMap<String, String>>,
 }
@@ -286,27 +288,27 @@ pub enum WebttyServerChange {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UpdateWebttyServer {
     /// Name, unique in the project.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false, min_length = 1, max_length = 100)]
     pub name: Option<String>,
     /// Description; `null` removes it.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, max_length = 1000)]
     pub description: Option<Option<String>>,
     /// New status.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub status: Option<WebttyServerChange>,
     /// Recording policy, which takes effect with the next session.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub recording_policy: Option<RecordingPolicy>,
     /// Users that may use it, effective immediately.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub access_policy: Option<AccessPolicy>,
     /// Labels, which replace all current ones.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub labels: Option<BTreeMap<String, String>>,
 }
@@ -323,13 +325,13 @@ pub struct EnrollWebttyServer {
     /// The signing key: P-256 as DER, base64url.
     pub server_signing_public_key: String,
     /// The fingerprint for manual comparison; derived from the keys if absent.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub server_fingerprint: Option<String>,
     /// Algorithm of the encryption key: `webtty-x25519-hpke-v1`.
     pub server_key_algorithm: String,
     /// Capabilities of the server, as it declares them.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub capabilities: Option<WebttyServerCapabilities>,
 }

@@ -1,4 +1,5 @@
-//! Schemas of the engine document: the served types, and both forms of `params`.
+//! Schemas of the OpenAPI document of the Engine API: the types in responses, and the JSON value of
+//! the query parameter `params` (of lists and of events).
 
 use types::client::Client;
 use types::event::Event;
@@ -9,7 +10,8 @@ use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, Schem
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Name of the tunnel schema in lists. A token may select fields, so every field may be absent.
+/// Name of the tunnel schema in lists. A token may limit the visible fields, so every field may be
+/// absent.
 pub(super) const TUNNEL: &str = "TunnelListItem";
 pub(super) const CLIENT: &str = "Client";
 pub(super) const EVENT: &str = "Event";
@@ -60,7 +62,7 @@ fn list_params(filter: &str) -> Object {
     )
 }
 
-/// The JSON object in `params` of a stream.
+/// The JSON object in `params` of an event subscription.
 fn watch_params() -> Object {
     let webtty = ObjectBuilder::new()
         .schema_type(Type::Boolean)

@@ -50,7 +50,7 @@ impl Forward {
     /// Dials the service and sends the PROXY header if it is configured. The error is for the
     /// engine and the owner, and names the target.
     pub(crate) async fn dial(&self, visit: &Visit) -> Result<Service, String> {
-        let dialled = timeout(SERVICE_DIAL, async {
+        let dialled = timeout(SERVICE_DIAL_TIMEOUT, async {
             let mut service = dial_target(&self.to.target).await?;
             if let Some(version) = self.to.proxy_protocol {
                 service.send_proxy_header(visit, version).await?;
@@ -84,13 +84,13 @@ impl Forward {
             // Boxed, because few streams use it and the others must not reserve memory for it.
             Some(host) => {
                 let mut named = HostRewriter::new(visitor, host, self.tls.is_some());
-                let pumped = Box::pin(self.copy_observed(visit, service, &mut named)).await;
-                if pumped.result.is_err() {
+                let copied = Box::pin(self.copy_observed(visit, service, &mut named)).await;
+                if copied.result.is_err() {
                     // Delivers the last bytes of the service. An error only means that the visitor
                     // has disconnected.
                     drop(named.flush().await);
                 }
-                pumped
+                copied
             }
         }
     }
@@ -102,10 +102,10 @@ impl Forward {
         visitor: &mut S,
     ) -> CopyResult {
         let source = Source::from(visit.source_ip);
-        let looked = self.tap.as_deref();
-        let looked = looked.and_then(|tap| Some((tap.stream(visit)?, tap.opener())));
+        let tap = self.tap.as_deref();
+        let stream_tap = tap.and_then(|tap| Some((tap.stream(visit)?, tap.opener())));
         // Boxed, so that the future of the usual case next to it stays small.
-        match looked {
+        match stream_tap {
             None => service.copy(source, visitor).await,
             Some((tap, None)) => {
                 let name = self.tls.as_ref().map(|tls| tls.name.to_str());
@@ -284,25 +284,25 @@ impl Service {
             Self::Tcp { socket, .. } => {
                 // From here on a drop resets the connection, even if the agent is killed.
                 socket.begin_message();
-                let pumped = pump(source, visitor, socket).await;
-                if pumped.result.is_ok() {
+                let copied = pump(source, visitor, socket).await;
+                if copied.result.is_ok() {
                     socket.end_message();
                 }
-                pumped
+                copied
             }
             Self::Tls(session) => {
                 session.get_mut().0.begin_message();
-                let pumped = pump(source, visitor, session).await;
-                if pumped.result.is_ok() {
+                let copied = pump(source, visitor, session).await;
+                if copied.result.is_ok() {
                     session.get_mut().0.end_message();
                 }
-                pumped
+                copied
             }
             Self::Unix(service) => pump(source, visitor, service).await,
         }
     }
 
-    /// The same, observed by a tap.
+    /// Like [`copy`](Self::copy), observed by a tap.
     async fn copy_tapped<S: transport::Stream>(
         mut self,
         source: Source,
@@ -313,38 +313,38 @@ impl Service {
         if let Some(name) = name {
             tap.opened(name);
         }
-        let error = |pumped: &CopyResult| pumped.result.as_ref().err().map(ToString::to_string);
+        let error = |copied: &CopyResult| copied.result.as_ref().err().map(ToString::to_string);
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
                 let mut tapped = TappedStream::new(&mut *socket, tap);
-                let pumped = pump(source, visitor, &mut tapped).await;
-                tapped.end(error(&pumped).as_deref());
-                if pumped.result.is_ok() {
+                let copied = pump(source, visitor, &mut tapped).await;
+                tapped.end(error(&copied).as_deref());
+                if copied.result.is_ok() {
                     socket.end_message();
                 }
-                pumped
+                copied
             }
             Self::Tls(session) => {
                 session.get_mut().0.begin_message();
                 let mut tapped = TappedStream::new(&mut *session, tap);
-                let pumped = pump(source, visitor, &mut tapped).await;
-                tapped.end(error(&pumped).as_deref());
-                if pumped.result.is_ok() {
+                let copied = pump(source, visitor, &mut tapped).await;
+                tapped.end(error(&copied).as_deref());
+                if copied.result.is_ok() {
                     session.get_mut().0.end_message();
                 }
-                pumped
+                copied
             }
             Self::Unix(service) => {
                 let mut tapped = TappedStream::new(service, tap);
-                let pumped = pump(source, visitor, &mut tapped).await;
-                tapped.end(error(&pumped).as_deref());
-                pumped
+                let copied = pump(source, visitor, &mut tapped).await;
+                tapped.end(error(&copied).as_deref());
+                copied
             }
         }
     }
 
-    /// The same, if the edge uses TLS with the service.
+    /// Like [`copy_tapped`](Self::copy_tapped), if the edge uses TLS with the service.
     async fn copy_intercepted<S: transport::Stream>(
         mut self,
         source: Source,
@@ -355,13 +355,13 @@ impl Service {
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
-                let pumped = opener
+                let copied = opener
                     .copy_decrypted(source, visitor, &mut *socket, tap)
                     .await;
-                if pumped.result.is_ok() {
+                if copied.result.is_ok() {
                     socket.end_message();
                 }
-                pumped
+                copied
             }
             Self::Tls(session) => opener.copy_decrypted(source, visitor, session, tap).await,
             Self::Unix(service) => opener.copy_decrypted(source, visitor, service, tap).await,
@@ -495,7 +495,7 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
     for candidate in address.resolve().await? {
         match TcpStream::connect(candidate).await {
             Ok(stream) => {
-                // Best effort, as towards the engine.
+                // The stream also works without these options.
                 drop(stream.set_nodelay(true));
                 drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive()));
                 let local = stream.local_addr()?;
@@ -509,7 +509,7 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
 }
 
 /// Time limit of dialling a service. Services are near, and visitors do not wait longer.
-pub(crate) const SERVICE_DIAL: std::time::Duration = std::time::Duration::from_secs(10);
+pub(crate) const SERVICE_DIAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -12,7 +12,7 @@ use crate::{Config, ConnectError, Refusal, RefusalKind, Token};
 
 /// Opens a control channel.
 pub(crate) fn control(config: &Config, token: &Token, liveness: ControlChannelLiveness) -> Kind {
-    let mut details = details(config);
+    let mut details = client_details(config);
     details.labels.clone_from(&config.labels);
     if config.standing {
         details.extensions.push(EXT_POOL.to_owned());
@@ -33,7 +33,7 @@ pub(crate) fn control(config: &Config, token: &Token, liveness: ControlChannelLi
 /// The agent waits for no response. An engine that does not accept the secret closes the
 /// connection, and an agent could not react in another way.
 pub(crate) fn data(config: &Config, stream_id: String, secret: Secret) -> Kind {
-    let mut details = details(config);
+    let mut details = client_details(config);
     details.token = Some(secret);
     Kind::ProxyReq(ProxyReq {
         client_details: Some(details),
@@ -44,7 +44,7 @@ pub(crate) fn data(config: &Config, stream_id: String, secret: Secret) -> Kind {
 
 /// Dials a private tunnel.
 pub(crate) fn dial(config: &Config, token: &Token, id_or_name: &str, zero_rtt: bool) -> Kind {
-    let mut details = details(config);
+    let mut details = client_details(config);
     details.token = Some(token.expose().into());
     Kind::StreamReq(StreamReq {
         client_details: Some(details),
@@ -81,7 +81,7 @@ fn is_conflict(sentence: &str) -> bool {
     sentence.ends_with(" is taken") || sentence.ends_with(" already")
 }
 
-fn details(config: &Config) -> ClientDetails {
+fn client_details(config: &Config) -> ClientDetails {
     let ours = &config.details;
     ClientDetails {
         agent: Some(ours.agent.as_str().into()),

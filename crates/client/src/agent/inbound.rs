@@ -177,7 +177,7 @@ pub(crate) async fn open_data(
         let mut stream = connector.connect().await?;
         let mut frame = Vec::new();
         encode(hello::data(shared.config(), stream_id, secret), &mut frame)?;
-        bounded(Step::Hello, HELLO, async {
+        bounded(Step::Hello, HELLO_TIMEOUT, async {
             stream.write_all(&frame).await?;
             stream.flush().await
         })
@@ -216,7 +216,7 @@ fn unreachable(error: &ConnectError) -> wire::Error {
 pub(crate) const MAX_PENDING_VISITORS: usize = 512;
 
 /// The hello is one small write into an empty socket buffer.
-const HELLO: std::time::Duration = std::time::Duration::from_secs(5);
+const HELLO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

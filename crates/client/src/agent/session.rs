@@ -62,8 +62,8 @@ pub(crate) struct Session {
     last_heartbeat: Option<(u64, Instant)>,
     /// Time of the request to the engine to end the channel.
     ending: Option<Instant>,
-    /// Ends idle connections and other parts of this channel without a stream.
-    over: CancellationToken,
+    /// Cancelled at the end of the channel: idle connections and lanes without a stream then end.
+    end: CancellationToken,
 }
 
 /// State of a tunnel on this channel.
@@ -112,7 +112,7 @@ impl Session {
         let config = shared.config();
         let proposal = AgentLiveness::propose(config.heartbeat);
         writer.send(hello::control(config, token, proposal)).await?;
-        let answer = timeout(HELLO, reader.next())
+        let answer = timeout(HELLO_TIMEOUT, reader.next())
             .await
             .map_err(|_elapsed| ConnectError::TimedOut(Step::Hello))??;
         let Some(Kind::OpenControlChannelRsp(answer)) = answer else {
@@ -131,7 +131,7 @@ impl Session {
         };
         let liveness = AgentLiveness::accept(Some(proposal), ok.liveness, Instant::now())
             .map_err(|error| ConnectError::Protocol(error.to_string()))?;
-        let over = CancellationToken::new();
+        let end = CancellationToken::new();
         let path = Arc::new(DataPath::default());
         let agreed = ok.server_details.unwrap_or_default().extensions;
         let speaks = |name: &str| agreed.iter().any(|agreed| agreed == name);
@@ -159,19 +159,19 @@ impl Session {
             answer,
             pool: speaks_pool.then(|| {
                 let (shared, path) = (Arc::clone(shared), Arc::clone(&path));
-                Pool::new(shared, path, over.clone(), speaks_lane)
+                Pool::new(shared, path, end.clone(), speaks_lane)
             }),
             path,
             last_heartbeat: None,
             ending: None,
-            over,
+            end,
         })
     }
 
     /// Runs until the channel is closed on request (`Ok`) or lost.
     pub(crate) async fn run(mut self) -> Result<(), ConnectError> {
         let result = self.serve().await;
-        self.over.cancel();
+        self.end.cancel();
         self.writer.finish().await;
         result
     }
@@ -319,8 +319,8 @@ impl Session {
                     self.shared.set_round_trip(Some(now - sent));
                 }
             }
-            Kind::OpenTunnelRsp(answer) => self.tunnel_answered(answer),
-            Kind::CloseTunnelRsp(closed) => self.tunnel_closed(&closed.tunnel_id),
+            Kind::OpenTunnelRsp(answer) => self.handle_tunnel_response(answer),
+            Kind::CloseTunnelRsp(closed) => self.handle_tunnel_close(&closed.tunnel_id),
             Kind::ServerMessage(ServerMessage { message }) => {
                 if message == ServerMessage::TAKEN_OVER {
                     self.taken_over = true;
@@ -354,13 +354,14 @@ impl Session {
         Ok(false)
     }
 
-    fn tunnel_answered(&mut self, answer: OpenTunnelRsp) {
-        let held = answer
+    fn handle_tunnel_response(&mut self, answer: OpenTunnelRsp) {
+        let tunnel = answer
             .request_id
             .parse()
             .ok()
             .and_then(|id| self.tunnels.get_mut(&id));
-        let Some(held) = held.filter(|held| matches!(held.step, Progress::Requested)) else {
+        let Some(tunnel) = tunnel.filter(|tunnel| matches!(tunnel.step, Progress::Requested))
+        else {
             debug!("an answer for a tunnel that was not requested");
             return;
         };
@@ -368,13 +369,13 @@ impl Session {
             Some(TunnelOutcome::TunnelProperties(effective)) => {
                 let properties = Properties::from_wire(&effective);
                 let tunnel_id = properties.id.clone().unwrap_or_default();
-                held.step = Progress::Online {
+                tunnel.step = Progress::Online {
                     tunnel_id: tunnel_id.clone(),
                 };
-                held.backoff.reset();
-                held.entry.store_hostname(&properties);
+                tunnel.backoff.reset();
+                tunnel.entry.store_hostname(&properties);
                 self.shared
-                    .add_route(tunnel_id.clone(), Arc::clone(&held.entry));
+                    .add_route(tunnel_id.clone(), Arc::clone(&tunnel.entry));
                 let forwarding = properties.forwarding(self.shared.connector().address().port());
                 let client_id = self.client_id.clone();
                 let online = Online {
@@ -383,12 +384,12 @@ impl Session {
                     properties,
                     forwarding,
                 };
-                held.entry.set_status(Status::Online(Arc::new(online)));
+                tunnel.entry.set_status(Status::Online(Arc::new(online)));
             }
             Some(TunnelOutcome::Error(error)) => match hello::refused(&error) {
                 // The drawn name is no longer available, and another one is as good.
-                ConnectError::Refused(_) if held.entry.clear_hostname() => {
-                    held.step = Progress::Waiting {
+                ConnectError::Refused(_) if tunnel.entry.clear_hostname() => {
+                    tunnel.step = Progress::Waiting {
                         until: Instant::now(),
                     };
                 }
@@ -397,11 +398,11 @@ impl Session {
                     self.remove_tunnel(&answer.request_id, CloseReason::Refused(refusal));
                 }
                 later => {
-                    let retry_in = held.backoff.next_wait(random());
-                    held.step = Progress::Waiting {
+                    let retry_in = tunnel.backoff.next_wait(random());
+                    tunnel.step = Progress::Waiting {
                         until: Instant::now() + retry_in,
                     };
-                    held.entry.disconnected(&chain(&later).into(), retry_in);
+                    tunnel.entry.disconnected(&chain(&later).into(), retry_in);
                 }
             },
             None => {
@@ -411,14 +412,17 @@ impl Session {
         }
     }
 
-    fn tunnel_closed(&mut self, tunnel_id: &str) {
+    fn handle_tunnel_close(&mut self, tunnel_id: &str) {
         // The announcement refers to this tunnel, whichever side requested its end.
         let taken_over = std::mem::take(&mut self.taken_over);
-        let ours = self.tunnels.iter().find_map(|(id, held)| match &held.step {
-            Progress::Online { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, false)),
-            Progress::Closing { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, true)),
-            _ => None,
-        });
+        let ours = self
+            .tunnels
+            .iter()
+            .find_map(|(id, tunnel)| match &tunnel.step {
+                Progress::Online { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, false)),
+                Progress::Closing { tunnel_id: id_of } if id_of == tunnel_id => Some((*id, true)),
+                _ => None,
+            });
         let Some((id, asked)) = ours else { return };
         self.shared.remove_route(tunnel_id);
         let why = if asked {
@@ -446,7 +450,7 @@ impl Session {
 }
 
 /// An engine responds to a hello immediately, except when it has to fetch a key to check a token.
-const HELLO: Duration = Duration::from_secs(10);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum time to wait for the engine's confirmation at the end of a channel.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);

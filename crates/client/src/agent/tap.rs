@@ -19,7 +19,7 @@ use std::{
 
 use crate::{
     Target,
-    agent::forward::{SERVICE_DIAL, dial_target},
+    agent::forward::{SERVICE_DIAL_TIMEOUT, dial_target},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -111,7 +111,7 @@ pub async fn connect_tls(to: &Target, name: &str, protocol: &str) -> io::Result<
 }
 
 async fn dial_service(to: &Target) -> io::Result<Box<dyn transport::Stream>> {
-    let connected = tokio::time::timeout(SERVICE_DIAL, dial_target(to)).await;
+    let connected = tokio::time::timeout(SERVICE_DIAL_TIMEOUT, dial_target(to)).await;
     let service = connected.unwrap_or_else(|_elapsed| Err(io::ErrorKind::TimedOut.into()))?;
     Ok(service.into_stream())
 }

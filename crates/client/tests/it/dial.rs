@@ -1,4 +1,4 @@
-//! Private tunnels at the dialling client.
+//! Dialling a private tunnel: the client, against a fake engine.
 
 use svc_client::RefusalKind;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,15 +22,18 @@ async fn a_private_tunnel_is_dialled_by_name() {
     let config = engine.config();
     let dialled = tokio::spawn(async move { svc_client::dial(&config, "db").await });
     let mut peer = engine.accept().await;
-    let asked = request(&mut peer).await;
-    assert_eq!(asked.tunnel_id_name, "db");
-    assert_eq!(asked.client_details.unwrap().token.unwrap().value, "a.b.c");
-    assert!(!asked.zero_rtt.unwrap().value);
+    let request = request(&mut peer).await;
+    assert_eq!(request.tunnel_id_name, "db");
+    assert_eq!(
+        request.client_details.unwrap().token.unwrap().value,
+        "a.b.c"
+    );
+    assert!(!request.zero_rtt.unwrap().value);
     let outcome = Some(StreamOutcome::StreamId(
         "0123456789abcdef01234567".to_owned(),
     ));
     peer.send(Kind::StreamRsp(StreamRsp { outcome })).await;
-    // Directly after the answer, perhaps in the same TLS record: the stream's bytes.
+    // The bytes of the stream follow the response at once, perhaps in the same TLS record.
     peer.io.write_all(b"welcome").await.unwrap();
     let mut stream = dialled.await.unwrap().unwrap();
     assert_eq!(stream.stream_id(), "0123456789abcdef01234567");

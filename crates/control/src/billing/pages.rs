@@ -69,7 +69,7 @@ async fn checkout(
     let who = signed_in(visitor, path)?.principal();
     let mut field = |name: &str| query.text(name).unwrap_or_default();
     let workspace = field("workspaceId");
-    let order = order(&mut field)?;
+    let order = read_order(&mut field)?;
     show(&app, &who, &workspace, order, StatusCode::OK, None).await
 }
 
@@ -85,7 +85,7 @@ async fn confirm(
     let order = CreateProject {
         creation_fingerprint: field("creationFingerprint"),
         idempotency_key: field("idempotencyKey"),
-        ..order(&mut field)?
+        ..read_order(&mut field)?
     };
     let checked = CreateRequest::check(order.clone())?;
     match create_or_find(&app, &who, &workspace, &checked, ConfirmedBy::Checkout).await {
@@ -220,7 +220,7 @@ async fn require_sold_here(
 }
 
 /// The project to create, without the confirmation fields.
-fn order(field: &mut impl FnMut(&str) -> String) -> HandlerResult<CreateProject> {
+fn read_order(field: &mut impl FnMut(&str) -> String) -> HandlerResult<CreateProject> {
     let unknown = |name: &'static str| {
         move |UnknownWord| -> Refusal {
             Problem::invalid_request("This link is incomplete.")

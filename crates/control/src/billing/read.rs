@@ -67,10 +67,10 @@ async fn list_invoices(
 }
 
 fn subscription(row: &Subscription) -> HandlerResult<SubscriptionView> {
-    let currency = currency(&row.currency)?;
+    let currency = parse_currency(&row.currency)?;
     let items = read_items(&row.items)?.into_iter().map(|line| {
         Ok(SubscriptionItem {
-            plan: plan(&line.plan)?,
+            plan: parse_plan(&line.plan)?,
             project_id: line.project_id,
             monthly: price(line.monthly, currency),
         })
@@ -95,11 +95,11 @@ struct Line {
 }
 
 fn invoice(row: &Invoice) -> HandlerResult<InvoiceView> {
-    let currency = currency(&row.currency)?;
+    let currency = parse_currency(&row.currency)?;
     let lines = Vec::<Line>::deserialize(&row.lines).map_err(|_| unreadable())?;
     let lines = lines.into_iter().map(|line| {
         Ok(InvoiceLine {
-            plan: plan(&line.plan)?,
+            plan: parse_plan(&line.plan)?,
             project_id: line.project_id,
             price: price(line.amount, currency),
         })
@@ -123,11 +123,11 @@ fn price(amount_minor: i64, currency: Currency) -> Price {
     }
 }
 
-fn currency(word: &str) -> HandlerResult<Currency> {
+fn parse_currency(word: &str) -> HandlerResult<Currency> {
     word.parse().map_err(|_| unreadable())
 }
 
-fn plan(word: &str) -> HandlerResult<Plan> {
+fn parse_plan(word: &str) -> HandlerResult<Plan> {
     word.parse().map_err(|_| unreadable())
 }
 

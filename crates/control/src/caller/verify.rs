@@ -60,7 +60,7 @@ impl<'a> PresentedToken<'a> {
             return Err(refused(TokenRefusal::TooLong));
         }
         let verdict = app.signature_cache.get(&::credentials::digest(token));
-        let said = match &verdict {
+        let claims = match &verdict {
             Some(verdict) => Arc::clone(&verdict.claims),
             None => Arc::new(
                 UnverifiedClaims::read(token, &app.config.base_url)
@@ -69,7 +69,7 @@ impl<'a> PresentedToken<'a> {
         };
         Ok(Self {
             token,
-            claims: said,
+            claims,
             cached: verdict,
             now,
         })
@@ -348,7 +348,8 @@ fn resources_claim(presented: &PresentedToken<'_>) -> Option<Value> {
 /// A use is recorded at most once a minute, so that most read requests do not write.
 const NOTE_EVERY_SECONDS: i64 = 60;
 
-/// Best effort: requests work even if the database is read-only.
+/// Records the use of a credential. A failure is only logged, so that requests work even if the
+/// database is read-only.
 async fn record_use(app: &App, credential: CredentialId, from: Option<ClientIp>, now: Timestamp) {
     let from = from.map(|ClientIp(ip)| ip.to_string());
     let noted = async {

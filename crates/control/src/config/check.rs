@@ -22,14 +22,14 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
         &section.listen_addr,
         "127.0.0.1:8080",
     )?;
-    let base_url = base_url(section.base_url)?;
+    let base_url = check_base_url(section.base_url)?;
     if base_url.starts_with("http://") && !listen.ip().is_loopback() {
         return Err(ConfigError::new(
             "platform.listen_addr",
             "without TLS the platform is only served on loopback; base_url must be https",
         ));
     }
-    let tls = tls(file.tls)?;
+    let tls = check_tls(file.tls)?;
     if tls.is_some() && base_url.starts_with("http://") {
         return Err(ConfigError::new(
             "tls.cert_file",
@@ -92,7 +92,7 @@ pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
 
 /// Parses an origin. Values that are derived from it (issuer, cookies, callbacks) are compared byte
 /// for byte.
-fn base_url(value: Option<String>) -> CheckResult<String> {
+fn check_base_url(value: Option<String>) -> CheckResult<String> {
     let key = "platform.base_url";
     let value = required(key, value)?;
     let value = value.strip_suffix('/').unwrap_or(&value).to_owned();
@@ -125,7 +125,7 @@ fn base_url(value: Option<String>) -> CheckResult<String> {
 }
 
 /// Both files, or none.
-fn tls(section: TlsSection) -> CheckResult<Option<CertFiles>> {
+fn check_tls(section: TlsSection) -> CheckResult<Option<CertFiles>> {
     match (section.cert_file, section.key_file) {
         (None, None) => Ok(None),
         (Some(cert), Some(key)) => Ok(Some(CertFiles {

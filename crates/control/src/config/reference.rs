@@ -6,7 +6,7 @@ use daemon::config::reference::{self, Documents};
 const DOCUMENTS: Documents = Documents {
     folder: concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"),
     page: "configuration.md",
-    lines: [
+    markers: [
         "<!-- keys: made from crates/control/src/config/file.rs -->\n",
         "<!-- end of the platform's keys -->\n",
     ],

@@ -27,7 +27,7 @@ use crate::credentials::delegation::{Grant, RequestedLimits};
 use crate::credentials::tokens::{mint_request, text, token_id};
 use crate::http_api::extract::{Body, ClientIp};
 use crate::http_api::problem::{HandlerResult, Refusal, bad};
-use crate::http_api::user_text::name;
+use crate::http_api::user_text::validate_name;
 use crate::people::notices::{self, Notice};
 use crate::people::session::is_recent;
 use crate::runtime::metrics;
@@ -40,17 +40,17 @@ pub(super) async fn create(
     Body(body): Body<CreateCredential>,
 ) -> HandlerResult<(StatusCode, Json<IssuedCredential>)> {
     let now = app.now();
-    let name = name(&body.name)?;
+    let name = validate_name(&body.name)?;
     let sent = SubmittedMaterial {
         public_key: body.public_key_pem.as_deref(),
         certificate: body.certificate_pem.as_deref(),
         issuer: body.issuer_pem.as_deref(),
     };
     let material = Material::of(body.kind, sent, now)?;
-    let permissions = permissions(body.permissions, body.permission_policy)?;
+    let permissions = requested_permissions(body.permissions, body.permission_policy)?;
     let expires_at = expiry(body.expires_at.as_deref(), &who, now)?;
     let compat = app.config.compat_rstream;
-    let resources = resources(body.resources, body.tunnels_grants)?;
+    let resources = requested_boundary(body.resources, body.tunnels_grants)?;
     let targets = [who.resources.as_ref(), resources.as_ref()];
     delegation::refuse_suspended(&app, targets).await?;
     let requested = RequestedLimits {
@@ -371,7 +371,10 @@ fn hash(token: &Secret) -> HandlerResult<SecretHash> {
 }
 
 /// The boundary, from either name in the request.
-fn resources(resources: Option<Value>, grants: Option<Value>) -> HandlerResult<Option<Value>> {
+fn requested_boundary(
+    resources: Option<Value>,
+    grants: Option<Value>,
+) -> HandlerResult<Option<Value>> {
     match (resources, grants) {
         (Some(_), Some(_)) => Err(bad("tunnelsGrants", "cannot be combined with resources")),
         (resources, None) => Ok(resources),
@@ -380,7 +383,7 @@ fn resources(resources: Option<Value>, grants: Option<Value>) -> HandlerResult<O
 }
 
 /// The permissions, from either form in the request.
-fn permissions(
+fn requested_permissions(
     permissions: Option<Vec<Permission>>,
     policy: Option<PermissionPolicy>,
 ) -> HandlerResult<Option<Vec<Permission>>> {

@@ -60,7 +60,7 @@ pub(super) async fn stream(
 }
 
 /// The cursor for the engine.
-pub(super) fn cursor(cluster: &Cluster, at: &Version) -> Cursor {
+pub(super) fn cursor_at(cluster: &Cluster, at: &Version) -> Cursor {
     Cursor(format!("{}.{}{}", at.version, at.mark, cluster.fingerprint))
 }
 

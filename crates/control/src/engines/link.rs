@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use store::changes::{self, Change, Kind, Version};
 use store::engines::{self, LinkedEngine};
 
-use super::changes::cursor;
+use super::changes::cursor_at;
 use super::cluster::Cluster;
 use super::lines::{LineError, Lines};
 use super::{current_items, items, snapshot};
@@ -181,7 +181,7 @@ impl Link {
         to: Version,
         items: Vec<Item>,
     ) -> Result<(), LinkEnd> {
-        let to_cursor = |at: &Version| cursor(&self.cluster, at);
+        let to_cursor = |at: &Version| cursor_at(&self.cluster, at);
         let (from, end) = (to_cursor(from.as_ref().unwrap_or(&to)), to_cursor(&to));
         let mut part: Vec<Item> = Vec::new();
         let mut bytes = 0;
@@ -229,8 +229,8 @@ impl Link {
     /// Records the link in the database, so that operators see it from any process.
     async fn record_seen(&mut self) {
         let now = self.app.now();
-        let is_new = |at: Timestamp| now.duration_since(at).abs() < RECORD_INTERVAL;
-        if self.seen_at.is_some_and(is_new) {
+        let is_recent = |at: Timestamp| now.duration_since(at).abs() < RECORD_INTERVAL;
+        if self.seen_at.is_some_and(is_recent) {
             return;
         }
         let Some(sent_version) = &self.sent_version else {

@@ -49,8 +49,8 @@ pub(super) async fn receive(
     drop(body);
     // Relays are exposed to the internet and report only TURN usage.
     let is_relay = engine.cluster.relay_realm.is_some();
-    let other = |record: &Record| !matches!(record, Record::TurnUsage(_) | Record::Unknown);
-    if is_relay && let Some(index) = report.records.iter().position(other) {
+    let is_foreign = |record: &Record| !matches!(record, Record::TurnUsage(_) | Record::Unknown);
+    if is_relay && let Some(index) = report.records.iter().position(is_foreign) {
         let field = format!("records.{index}.record");
         return Err(bad(&field, "a relay may only report turn_usage"));
     }
@@ -270,14 +270,14 @@ impl Batch {
         }
         logs::index(&mut tx, MAX_INDEXED_ROWS).await?;
         // After all inserts, and in the order of projects, because the purge locks in this order.
-        let most = StoredRecords {
+        let limits = StoredRecords {
             logs: app.config.limits.log_rows_per_project.into(),
             events: app.config.limits.event_rows_per_project.into(),
         };
         let mut removed = 0;
         for (project, added) in added {
             removed +=
-                stored_records::count(&mut tx, project, &added, &most, MAX_REMOVED_ROWS).await?;
+                stored_records::count(&mut tx, project, &added, &limits, MAX_REMOVED_ROWS).await?;
         }
         for ((id, hour), sum) in self.usage {
             if counted.of(&served, id, "usage").is_some() {

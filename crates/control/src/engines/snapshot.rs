@@ -3,7 +3,7 @@
 use api::link::{Item, LinkMessage};
 use store::{Snapshot, changes, directory};
 
-use super::changes::cursor;
+use super::changes::cursor_at;
 use super::items;
 use super::link::{Link, LinkEnd};
 use crate::runtime::metrics;
@@ -31,7 +31,7 @@ pub(super) async fn send_all(link: &mut Link) -> Result<(), LinkEnd> {
     webtty_servers(link, &mut snapshot).await?;
     ended(link, &mut snapshot).await?;
     drop(snapshot);
-    let cursor = cursor(&link.cluster, &head);
+    let cursor = cursor_at(&link.cluster, &head);
     link.lines
         .push(&LinkMessage::SnapshotEnd { cursor })
         .await?;
@@ -69,7 +69,7 @@ async fn projects(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEn
             .await?;
         let ids: Vec<_> = page.iter().map(|project| project.id).collect();
         let ports = directory::ports(snapshot, &cluster.domain, &ids).await?;
-        let is_last = is_last(page.len());
+        let is_last = is_last_page(page.len());
         for one in items::projects(&cluster, page, &ports) {
             item(link, one).await?;
         }
@@ -91,7 +91,7 @@ async fn people(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEnd>
             .await?;
         let ids: Vec<_> = page.iter().map(|person| person.id).collect();
         let parts = cluster.directory.memberships(snapshot, &ids).await?;
-        let is_last = is_last(page.len());
+        let is_last = is_last_page(page.len());
         for one in items::people(page, &parts) {
             item(link, one).await?;
         }
@@ -112,7 +112,7 @@ async fn credentials(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), Lin
             .directory
             .credentials_after(snapshot, after, now, PAGE);
         let page = page.await?;
-        let is_last = is_last(page.len());
+        let is_last = is_last_page(page.len());
         after = page.last().map(|credential| credential.id);
         let known = page.into_iter().filter(|row| cluster.accepts(row));
         for one in known.filter_map(items::credential) {
@@ -133,7 +133,7 @@ async fn webtty_servers(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), 
             .directory
             .webtty_servers_after(snapshot, after, PAGE);
         let page = page.await?;
-        let is_last = is_last(page.len());
+        let is_last = is_last_page(page.len());
         after = page.last().map(|server| server.id);
         for one in page.into_iter().map(items::webtty_server) {
             item(link, one).await?;
@@ -150,7 +150,7 @@ async fn ended(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEnd> 
         snapshot.next_page();
         let now = link.app.now();
         let page = directory::ended_after(snapshot, after.as_deref(), now, PAGE).await?;
-        let is_last = is_last(page.len());
+        let is_last = is_last_page(page.len());
         after = page.last().map(|ended| ended.jti.clone());
         for one in page.into_iter().map(items::ended_object) {
             item(link, one).await?;
@@ -162,7 +162,7 @@ async fn ended(link: &mut Link, snapshot: &mut Snapshot) -> Result<(), LinkEnd> 
 }
 
 /// True if a page with so many rows is the last one.
-fn is_last(rows: usize) -> bool {
+fn is_last_page(rows: usize) -> bool {
     u32::try_from(rows).is_ok_and(|rows| rows < PAGE)
 }
 

@@ -234,7 +234,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Write time-out. A client that accepts no byte for this long is gone, or occupies a slot on
 /// purpose. A network with total loss recovers or breaks before.
 const WRITE_STALL: Duration = Duration::from_mins(1);
-/// The same for a response that an HTTP/2 client does not read: it opens no window for it.
+/// Like [`WRITE_STALL`], for a response that an HTTP/2 client does not read: it opens no window for
+/// it.
 const READ_STALL: Duration = Duration::from_mins(1);
 
 /// Configures and creates the connection, with its activity.

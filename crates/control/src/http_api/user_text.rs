@@ -24,7 +24,7 @@ pub(crate) fn is_invisible(letter: char) -> bool {
 }
 
 /// Validates the name in the field `name`. White space around it is removed.
-pub(crate) fn name(given: &str) -> HandlerResult<String> {
+pub(crate) fn validate_name(given: &str) -> HandlerResult<String> {
     let name = given.trim();
     let length = name.chars().count();
     if !(1..=MAX_NAME_CHARS).contains(&length) || name.chars().any(is_invisible) {
@@ -36,7 +36,7 @@ pub(crate) fn name(given: &str) -> HandlerResult<String> {
 }
 
 /// Validates the description in the field `description`, which may have several lines.
-pub(crate) fn description(given: &str) -> HandlerResult<String> {
+pub(crate) fn validate_description(given: &str) -> HandlerResult<String> {
     let text = given.trim();
     let is_odd = |letter: char| letter.is_control() && letter != '\n';
     if text.chars().count() > MAX_DESCRIPTION_CHARS || text.chars().any(is_odd) {
@@ -59,7 +59,7 @@ mod tests {
             "Zoë 🦀",
             "李",
         ] {
-            assert!(name(good).is_ok(), "{good}");
+            assert!(validate_name(good).is_ok(), "{good}");
         }
         for bad in [
             "",
@@ -75,7 +75,7 @@ mod tests {
             "a\u{e0041}b",
             "a\u{200f}",
         ] {
-            assert!(name(bad).is_err(), "{bad:?}");
+            assert!(validate_name(bad).is_err(), "{bad:?}");
         }
         assert_eq!(printable("a\u{202e}b\r\nc"), "a b  c");
     }

@@ -27,7 +27,7 @@ pub(super) async fn open(
         path: path.clone(),
         message: message.to_owned(),
     };
-    let mark = mark(store).await?;
+    let mark = read_mark(store).await?;
     let mut is_new = false;
     if config.secret_file.is_none() && !files::exists(&path)? {
         if mark.is_some() {
@@ -71,7 +71,7 @@ pub(super) fn derive(secret: &Secret, purpose: &str) -> Option<[u8; 32]> {
 /// Name of the check value: an empty text that is encrypted. Only the right secret can decrypt it.
 const MARK: &str = "platform-secret-mark";
 
-async fn mark(store: &Store) -> Result<Option<PlatformSecret>, KeyError> {
+async fn read_mark(store: &Store) -> Result<Option<PlatformSecret>, KeyError> {
     let mut read = store.read().await?;
     Ok(stored::by_name(&mut read, MARK).await?)
 }
@@ -91,7 +91,7 @@ async fn store_mark(
     let mut tx = store.begin().await?;
     stored::insert(&mut tx, &new).await?;
     tx.commit().await?;
-    mark(store).await?.ok_or(KeyError::Cryptography)
+    read_mark(store).await?.ok_or(KeyError::Cryptography)
 }
 
 const SECRET_MISSING: &str = "the file does not exist, but the database was encrypted with the secret of \

@@ -64,7 +64,7 @@ async fn tunnels(
     Segment(id): Segment,
     query: Query,
 ) -> HandlerResult<Json<Usage>> {
-    let range = range(&app, query)?;
+    let range = read_range(&app, query)?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
     let (project, period) = (found.project.id, range.period());
@@ -88,7 +88,7 @@ async fn relays(
     Segment(id): Segment,
     query: Query,
 ) -> HandlerResult<Json<TurnUsage>> {
-    let range = range(&app, query)?;
+    let range = read_range(&app, query)?;
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &id, PERMISSION).await?;
     let (project, period) = (found.project.id, range.period());
@@ -106,7 +106,7 @@ async fn relays(
     }))
 }
 
-fn range(app: &App, mut query: Query) -> HandlerResult<Range> {
+fn read_range(app: &App, mut query: Query) -> HandlerResult<Range> {
     let range = Range::from_query(&mut query, app.now())?;
     query.finish()?;
     Ok(range.to_whole_hours())

@@ -197,7 +197,7 @@ impl From<smtp::Error> for MailError {
     }
 }
 
-/// Both are only for use with TLS, or on this machine.
+/// These mechanisms send the password, so they are only used with TLS, or on this machine.
 const MECHANISMS: &[Mechanism] = &[Mechanism::Plain, Mechanism::Login];
 
 /// Number of mails that may wait: some hundred kilobytes, and minutes of work for a slow server.

@@ -105,7 +105,7 @@ impl Clients {
 }
 
 impl OauthSection {
-    /// Validates the clients and adds the built-in ones. `compat` adds the CLI of the other brand.
+    /// Validates the clients and adds the built-in ones. `compat` adds the CLI of rstream.
     ///
     /// # Errors
     /// The first client that is invalid.

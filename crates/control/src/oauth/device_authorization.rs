@@ -15,7 +15,7 @@ use store::{Conflict, SecretHash};
 
 use super::error::{Code, OauthError, no_store};
 use super::form::ClientForm;
-use super::scope::{resource, scope};
+use super::scope::{parse_scope, resource};
 use super::source;
 use super::user_code::UserCode;
 use crate::app::App;
@@ -34,7 +34,7 @@ pub(super) async fn device_authorization(
         let description = "this client has callbacks and must use the authorization code grant";
         return Err(Code::UnauthorizedClient.with_description(description));
     }
-    let scope = scope(form.take("scope").as_deref())?;
+    let scope = parse_scope(form.take("scope").as_deref())?;
     resource(&app.config, form.take("resource").as_deref())?;
     let compat = app.config.compat_rstream;
     let sources = [
@@ -79,7 +79,7 @@ pub(super) async fn device_authorization(
             session_id: None,
         };
         let mut tx = app.store.begin().await?;
-        let network = network(ip).to_string();
+        let network = network_of(ip).to_string();
         let of_network = device_grants::count_of_network(&mut tx, &network, now).await?;
         if of_network >= MAX_PER_NETWORK {
             let refused = Code::TemporarilyUnavailable
@@ -137,7 +137,7 @@ const MAX_PER_NETWORK: u64 = 1_000;
 const EVICTION_BATCH: u32 = 100;
 
 /// The network of an address, in the size that one owner usually has: a /24, or a /48 of IPv6.
-fn network(address: IpAddr) -> IpNet {
+fn network_of(address: IpAddr) -> IpNet {
     let (address, length) = match address.to_canonical() {
         address @ IpAddr::V4(_) => (address, 24),
         address @ IpAddr::V6(_) => (address, 48),

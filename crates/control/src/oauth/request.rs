@@ -8,7 +8,7 @@ use types::permission::Permissions;
 
 use super::clients::Client;
 use super::error::{Code, OauthError};
-use super::scope::{resource, scope};
+use super::scope::{parse_scope, resource};
 use crate::config::Config;
 
 /// A validated authorization request of a client.
@@ -98,8 +98,8 @@ impl<'a> AuthorizationRequest<'a> {
         if form.take("request").is_some() || form.take("request_uri").is_some() {
             return Err(Code::InvalidRequest.with_description("request objects are not supported"));
         }
-        let challenge = challenge(&mut form)?;
-        let scope = scope(form.take("scope").as_deref())?;
+        let challenge = read_challenge(&mut form)?;
+        let scope = parse_scope(form.take("scope").as_deref())?;
         resource(config, form.take("resource").as_deref())?;
         let prompt = form.take("prompt").unwrap_or_default();
         let is_silent = prompt.split(' ').any(|word| word == "none");
@@ -173,7 +173,7 @@ pub(super) fn error_url(
 
 /// Parses the challenge (RFC 7636), with S256 only. The default method is `plain`. With it, anyone
 /// who sees the request can redeem the code.
-fn challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
+fn read_challenge(form: &mut Form) -> Result<[u8; 32], OauthError> {
     let refused = |description: &str| Err(Code::InvalidRequest.with_description(description));
     let method = form.take("code_challenge_method");
     let Some(challenge) = form.take("code_challenge") else {

@@ -9,7 +9,7 @@ use crate::config::Config;
 /// are ignored, because many clients add `openid` or `offline_access` to every request. The token
 /// response lists the granted scope. A scope without a permission is refused, because there is no
 /// default.
-pub(super) fn scope(text: Option<&str>) -> Result<Permissions, OauthError> {
+pub(super) fn parse_scope(text: Option<&str>) -> Result<Permissions, OauthError> {
     let refused = |description: &str| Err(Code::InvalidScope.with_description(description));
     let Some(text) = text else {
         return refused("scope is missing");

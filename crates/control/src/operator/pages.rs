@@ -99,8 +99,8 @@ pub(super) async fn list(
     mut query: Query,
 ) -> Result<Response, PageRefusal> {
     let kind = Kind::parse(&kind)?;
-    let operator = operator(visitor, kind)?;
-    let mut shown = shown(&app, &operator, kind, &mut query).await?;
+    let operator = require_operator(visitor, kind)?;
+    let mut shown = operator_page(&app, &operator, kind, &mut query).await?;
     shown.note = match query.text("done").as_deref() {
         Some("suspended") => Some("It was suspended."),
         Some("resumed") => Some("It can be used again."),
@@ -118,7 +118,7 @@ pub(super) async fn suspend(
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
     let kind = Kind::parse(&kind)?;
-    let operator = operator(visitor, kind)?;
+    let operator = require_operator(visitor, kind)?;
     let subject = kind.subject(&id)?;
     let done = match Reason::parse(&form.text("reason")) {
         Ok(reason) => super::suspend(&app, &operator, ip, subject, &reason).await,
@@ -136,7 +136,7 @@ pub(super) async fn resume(
     _form: Form,
 ) -> Result<Response, PageRefusal> {
     let kind = Kind::parse(&kind)?;
-    let operator = operator(visitor, kind)?;
+    let operator = require_operator(visitor, kind)?;
     let done = super::resume(&app, &operator, ip, kind.subject(&id)?).await;
     answer(&app, &operator, kind, done, "resumed").await
 }
@@ -157,18 +157,18 @@ async fn answer(
     if ![400, 409].contains(&problem.status) {
         return Err(refusal.into());
     }
-    let mut retry_page = shown(app, operator, kind, &mut Query::parse("")?).await?;
+    let mut retry_page = operator_page(app, operator, kind, &mut Query::parse("")?).await?;
     retry_page.error = Some(problem.detail.to_string());
     Ok(page_with(StatusCode::UNPROCESSABLE_ENTITY, &retry_page))
 }
 
 /// The operator who visits the page. For all other users it does not exist.
-fn operator(visitor: Visitor, kind: Kind) -> Result<Operator, PageRefusal> {
+fn require_operator(visitor: Visitor, kind: Kind) -> Result<Operator, PageRefusal> {
     let who = signed_in(visitor, &format!("/operator/{}", kind.path()))?;
     Operator::of(who.principal()).ok_or_else(|| Problem::not_found().into())
 }
 
-async fn shown(
+async fn operator_page(
     app: &App,
     operator: &Operator,
     kind: Kind,

@@ -245,8 +245,8 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> HandlerResult<AccountPag
     let projects = projects_of(&mut read, who, &workspaces).await?;
     let passkeys = store::passkeys::of_user(&mut read, who.user.id).await?;
     let sessions = store::sessions::of_user(&mut read, who.user.id, app.now()).await?;
-    let lately = Paging::new(1, ENTRIES).unwrap_or(Paging::DEFAULT);
-    let entries = store::audit::of_user(&mut read, who.user.id, lately).await?;
+    let recent = Paging::new(1, ENTRIES).unwrap_or(Paging::DEFAULT);
+    let entries = store::audit::of_user(&mut read, who.user.id, recent).await?;
     let identities = store::users::identities(&mut read, who.user.id).await?;
     Ok(AccountPage {
         name: who.user.name.clone(),
@@ -333,8 +333,8 @@ const ENTRIES: u32 = 20;
 
 /// A provider's name, for users. If the provider is not the configured one, this is its issuer.
 fn provider_name(app: &App, issuer: String) -> String {
-    let today = app.config.openid.as_ref();
-    match today.filter(|config| config.issuer == issuer) {
+    let configured = app.config.openid.as_ref();
+    match configured.filter(|config| config.issuer == issuer) {
         Some(config) => config.name.clone(),
         None => issuer,
     }

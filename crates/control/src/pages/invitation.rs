@@ -27,7 +27,7 @@ struct InvitationPage<'a> {
     invited_by: &'a str,
     email: &'a str,
     role: &'static str,
-    looking: InvitationViewer<'a>,
+    viewer: InvitationViewer<'a>,
     name_error: Option<&'a str>,
     password_error: Option<&'a str>,
     openid: Option<Button<'a>>,
@@ -43,8 +43,8 @@ enum InvitationViewer<'a> {
     HasAccount,
     /// A visitor with the link from the mail. The address has no account yet.
     New { name: &'a str },
-    /// A visitor with a copy of the link, such as the author of the invitation. The page does not
-    /// reveal if the address has an account.
+    /// A visitor with a copy of the link, such as the inviter. The page does not reveal if the
+    /// address has an account.
     Unknown { name: &'a str },
     /// As [`Unknown`](Self::Unknown), with a link that creates no account.
     Copied,
@@ -96,21 +96,21 @@ pub(super) async fn accept(
     // If the link cannot create an account, the response is the same for every address.
     if open.has_account || !open.creates_accounts {
         // The same form created the account a moment ago.
-        if invitations::has_joined_as_new(&app, &secret, &open).await? {
+        if invitations::is_accepted_by_invitee(&app, &secret, &open).await? {
             return Ok(joined_page());
         }
         return sign_in(&app, &open, &action, &password, &browser).await;
     }
     match invitations::accept_as_new(&app, &secret, &open, &name, &password, &browser).await {
-        Ok(Some(begun)) => Ok(with_cookie(see_other("/account"), &begun.set_cookie)),
+        Ok(Some(started)) => Ok(with_cookie(see_other("/account"), &started.set_cookie)),
         // The form was sent twice, and the other request created the account.
-        Ok(None) if invitations::has_joined_as_new(&app, &secret, &open).await? => {
+        Ok(None) if invitations::is_accepted_by_invitee(&app, &secret, &open).await? => {
             Ok(joined_page())
         }
         Ok(None) => Ok(invalid_link_page()),
         Err(refusal)
             if refusal.problem().status == 409
-                && invitations::has_joined_as_new(&app, &secret, &open).await? =>
+                && invitations::is_accepted_by_invitee(&app, &secret, &open).await? =>
         {
             Ok(joined_page())
         }
@@ -138,13 +138,13 @@ async fn sign_in(
     browser: &Browser,
 ) -> Result<Response, PageRefusal> {
     match with_password(app, &open.invitation.email, password, browser).await {
-        Ok(begun) => {
-            let on = if begun.is_second_factor_pending {
+        Ok(started) => {
+            let next_page = if started.is_second_factor_pending {
                 with_next("/login/second-factor", action)
             } else {
                 action.to_owned()
             };
-            Ok(with_cookie(see_other(&on), &begun.set_cookie))
+            Ok(with_cookie(see_other(&next_page), &started.set_cookie))
         }
         Err(error) => refusal(error, WRONG, |text| {
             let mut retry_page = invitation_page(app, action, open, &Visitor::Anonymous, "");
@@ -162,7 +162,7 @@ async fn find(
     let Some(secret) = LinkSecret::parse(secret) else {
         return Ok(None);
     };
-    let open = invitations::open(app, &secret, proof).await?;
+    let open = invitations::look_up(app, &secret, proof).await?;
     Ok(open.map(|open| (secret, open)))
 }
 
@@ -173,7 +173,7 @@ fn invitation_page<'a>(
     visitor: &'a Visitor,
     name: &'a str,
 ) -> InvitationPage<'a> {
-    let looking = match visitor {
+    let viewer = match visitor {
         Visitor::SignedIn(who) if is_for(&open.invitation, &who.user) => InvitationViewer::Invited,
         Visitor::SignedIn(who) => InvitationViewer::Other {
             signed_in_as: &who.user.email,
@@ -195,7 +195,7 @@ fn invitation_page<'a>(
         invited_by: &open.invited_by,
         email: &open.invitation.email,
         role: open.invitation.role.as_str(),
-        looking,
+        viewer,
         name_error: None,
         password_error: None,
         openid: Button::new(app, action),

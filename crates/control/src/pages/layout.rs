@@ -53,7 +53,7 @@ pub fn page_leading_to(template: &impl Template, callback: &Callback) -> Respons
         "http: https:"
     };
     let mut response = page(template);
-    let policy = policy(&format!("'self' {schemes}"), "");
+    let policy = security_policy(&format!("'self' {schemes}"), "");
     response
         .headers_mut()
         .insert(CONTENT_SECURITY_POLICY, policy);
@@ -214,17 +214,17 @@ fn html_response(status: StatusCode, html: String) -> Response {
 
 /// The policy forbids scripts, frames and external resources. It allows the one style by its hash
 /// (CSP level 3).
-static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| policy("'self'", ""));
+static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| security_policy("'self'", ""));
 
 /// The policy for pages with a script of the forms. It also allows to load the script from its file
 /// and to fetch a challenge from the platform. The script cannot turn text into markup or code
 /// (Trusted Types).
 static SCRIPT_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let more = "; script-src 'self'; connect-src 'self'; require-trusted-types-for 'script'";
-    policy("'self'", more)
+    security_policy("'self'", more)
 });
 
-fn policy(form_action: &str, more: &str) -> HeaderValue {
+fn security_policy(form_action: &str, more: &str) -> HeaderValue {
     let hash = BASE64_STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{hash}'; form-action {form_action}; \

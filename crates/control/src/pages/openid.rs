@@ -53,7 +53,7 @@ pub(super) async fn begin(
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, PageRefusal> {
-    let provider = provider(&app)?;
+    let provider = require_provider(&app)?;
     let next = NextPath::parse(&query.text("next").unwrap_or_default());
     let anew = query.text("anew").is_some();
     // Another site may show the user a link to the button's page, but must not start the sign-in
@@ -78,7 +78,7 @@ pub(super) async fn callback(
     headers: HeaderMap,
     query: Query,
 ) -> Result<Response, PageRefusal> {
-    let provider = provider(&app)?;
+    let provider = require_provider(&app)?;
     let cookie = Cookie::sign_in(&app.config.base_url);
     let secret = cookie_of(cookie, &headers);
     let callback = Callback::from(query);
@@ -102,7 +102,7 @@ pub(super) async fn callback(
     }
 }
 
-fn provider(app: &App) -> Result<&Provider, PageRefusal> {
+fn require_provider(app: &App) -> Result<&Provider, PageRefusal> {
     Ok(app.people.openid.as_ref().ok_or_else(Problem::not_found)?)
 }
 

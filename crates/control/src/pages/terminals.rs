@@ -85,7 +85,7 @@ pub(super) async fn list(
 ) -> Result<Response, PageRefusal> {
     let path = format!("/projects/{}/terminals", segment(&project));
     let (place, domain) = place(&app, visitor, &project, &path).await?;
-    let connect = connect(&place, &domain, false);
+    let connect = connect_sources(&place, &domain, false);
     Ok(terminal_page(&ListPage { place }, &connect))
 }
 
@@ -130,7 +130,7 @@ async fn show(
         View::Replay => format!("/projects/{first}/sessions/{second}/replay"),
     };
     let (place, domain) = place(app, visitor, project, &path).await?;
-    let connect = connect(&place, &domain, view == View::Open);
+    let connect = connect_sources(&place, &domain, view == View::Open);
     let page = TerminalPage {
         place,
         view,
@@ -183,7 +183,7 @@ async fn place(
 
 /// Addresses that the script of a page may connect to: the engine of the project and, for opening a
 /// terminal, its tunnels. Only the engine has the names of the tunnels.
-fn connect(place: &TerminalContext, domain: &str, opens: bool) -> Vec<String> {
+fn connect_sources(place: &TerminalContext, domain: &str, opens: bool) -> Vec<String> {
     let engine = &place.engine;
     let stream = engine.replacen("https:", "wss:", 1);
     let mut all = vec![engine.clone(), stream];

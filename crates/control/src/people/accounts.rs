@@ -81,7 +81,7 @@ pub async fn create_admin(
     let hash = passwords.hash(password).await?;
     let person = NewAccount {
         email,
-        name: name(given_name)?,
+        name: parse_name(given_name)?,
         password: Some(PasswordHash(hash)),
         role: Role::Admin,
         email_verified: true,
@@ -94,7 +94,7 @@ pub async fn create_admin(
 
 /// Validates the display name of a user or a workspace. It is trimmed, has one line, and is short
 /// enough for a page.
-pub fn name(given: &str) -> HandlerResult<String> {
+pub fn parse_name(given: &str) -> HandlerResult<String> {
     let name = given.trim();
     let length = name.chars().count();
     if name.chars().any(is_invisible) || !(1..=MAX_NAME).contains(&length) {
@@ -108,7 +108,7 @@ pub fn name(given: &str) -> HandlerResult<String> {
 /// Changes the display name.
 pub async fn change_name(app: &App, who: &SignedIn, given: &str) -> HandlerResult<()> {
     let now = app.now();
-    let name = name(given)?;
+    let name = parse_name(given)?;
     let id = who.user.id;
     let mut tx = app.store.begin().await?;
     users::set_name(&mut tx, id, &name, now).await?;

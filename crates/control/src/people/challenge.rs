@@ -38,7 +38,7 @@ pub struct Challenge {
 pub fn issue(app: &App, purpose: Purpose, bound_to: &[u8]) -> HandlerResult<Vec<u8>> {
     let ends = later(app.now(), LIFETIME).as_millisecond().to_be_bytes();
     let mut bytes = [&ends[..], &random::bytes::<NONCE>()?].concat();
-    let tag = hmac::sign(&key(app, purpose)?, &[&bytes, bound_to].concat());
+    let tag = hmac::sign(&derive_key(app, purpose)?, &[&bytes, bound_to].concat());
     bytes.extend_from_slice(tag.as_ref());
     Ok(bytes)
 }
@@ -53,7 +53,7 @@ pub fn verify(
     let Some((head, tag)) = bytes.split_at_checked(HEAD) else {
         return Ok(None);
     };
-    let key = key(app, purpose)?;
+    let key = derive_key(app, purpose)?;
     if hmac::verify(&key, &[head, bound_to].concat(), tag).is_err() {
         return Ok(None);
     }
@@ -79,7 +79,7 @@ pub async fn spend(tx: &mut Tx, challenge: &Challenge) -> HandlerResult<bool> {
     Ok(used_challenges::spend(tx, SecretHash(hash), challenge.expires_at).await?)
 }
 
-fn key(app: &App, purpose: Purpose) -> HandlerResult<hmac::Key> {
+fn derive_key(app: &App, purpose: Purpose) -> HandlerResult<hmac::Key> {
     let purpose = match purpose {
         Purpose::Register => "passkey-register",
         Purpose::SignIn => "passkey-sign-in",

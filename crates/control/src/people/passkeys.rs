@@ -63,7 +63,7 @@ pub async fn register(
     ip: IpAddr,
 ) -> HandlerResult<Outcome> {
     let now = app.now();
-    let name = accounts::name(name)?;
+    let name = accounts::parse_name(name)?;
     let mut challenge = None;
     let registered = relying_party(app)?.register(sent, |bytes| {
         let bound_to = who.session.id.to_string();

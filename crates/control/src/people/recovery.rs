@@ -5,8 +5,6 @@
 use aws_lc_rs::digest;
 use credentials::Secret;
 
-use super::secret_link::LinkHash;
-
 /// One code, in the form that the user writes down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveryCode(Secret);
@@ -19,7 +17,7 @@ impl RecoveryCode {
             *tail = random;
         }
         let bits = u128::from_be_bytes(wide);
-        let character = |place: u32| {
+        let character = |place: usize| {
             let digit = usize::try_from(bits >> (5 * place) & 31).unwrap_or_default();
             ALPHABET.get(digit).copied().unwrap_or(b'0')
         };
@@ -37,12 +35,12 @@ impl RecoveryCode {
                 b'i' | b'l' => b'1',
                 other => other,
             };
-            if !ALPHABET.contains(&plain) || code.len() == 16 {
+            if !ALPHABET.contains(&plain) || code.len() == CHARACTERS {
                 return None;
             }
             code.push(plain);
         }
-        (code.len() == 16).then(|| Self(Secret::new(code)))
+        (code.len() == CHARACTERS).then(|| Self(Secret::new(code)))
     }
 
     /// The code in groups of characters, for the user to write down.
@@ -57,7 +55,7 @@ impl RecoveryCode {
     }
 
     /// The hash to store.
-    pub fn hash(&self) -> LinkHash {
+    pub fn hash(&self) -> [u8; 32] {
         let mut hash = [0; 32];
         let digest = digest::digest(&digest::SHA256, self.0.expose());
         for (byte, given) in hash.iter_mut().zip(digest.as_ref()) {
@@ -68,13 +66,13 @@ impl RecoveryCode {
 }
 
 /// Number of codes that a user gets in one set.
-pub const AT_ONCE: usize = 8;
+pub const CODES_PER_SET: usize = 8;
 
-/// Crockford's base32, without the letters that can be mistaken for digits.
+/// Crockford's base32: it has no i, l, o and u.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// 80 bits in base32.
-const CHARACTERS: u32 = 16;
+const CHARACTERS: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use types::problem::Problem;
 
 use super::accounts::lock_user;
 use super::notices::{self, Notice};
-use super::recovery::{AT_ONCE, RecoveryCode};
+use super::recovery::{CODES_PER_SET, RecoveryCode};
 use super::session::SignedIn;
 use super::totp::TotpSecret;
 use crate::app::App;
@@ -108,7 +108,7 @@ pub(super) async fn new_recovery_codes(
     tx: &mut Tx,
     user: UserId,
 ) -> HandlerResult<Vec<RecoveryCode>> {
-    let codes = (0..AT_ONCE)
+    let codes = (0..CODES_PER_SET)
         .map(|_| Ok(RecoveryCode::new(random::bytes()?)))
         .collect::<HandlerResult<Vec<_>>>()?;
     let hashes: Vec<SecretHash> = codes.iter().map(|code| SecretHash(code.hash())).collect();

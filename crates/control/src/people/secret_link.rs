@@ -16,9 +16,6 @@ use crate::runtime::random;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkSecret(Secret);
 
-/// The stored hash of a [`LinkSecret`].
-pub type LinkHash = [u8; 32];
-
 impl LinkSecret {
     /// Draws a new secret.
     pub fn draw() -> HandlerResult<Self> {
@@ -40,7 +37,7 @@ impl LinkSecret {
 
     /// The hash to store and to search for. The lookup in an index needs no constant time: a client
     /// could choose the hash only if it had the secret.
-    pub fn hash(&self) -> LinkHash {
+    pub fn hash(&self) -> [u8; 32] {
         let mut hash = [0; 32];
         let digest = digest::digest(&digest::SHA256, self.0.expose());
         for (byte, given) in hash.iter_mut().zip(digest.as_ref()) {

@@ -222,11 +222,11 @@ pub async fn start(
     browser: &Browser,
     now: Timestamp,
 ) -> HandlerResult<StartedSession> {
-    let lacks_one = has_second_factor(tx, user).await?;
+    let lacks_second = has_second_factor(tx, user).await?;
     let proofs = Proofs {
         first_at: now,
         second_at: None,
-        lacks_second: lacks_one,
+        lacks_second,
     };
     insert_session(app, tx, user, browser, proofs, now).await
 }
@@ -275,7 +275,8 @@ pub async fn start_full(
     insert_session(app, tx, user, browser, proofs, now).await
 }
 
-/// Always with a new cookie, so that a cookie that was planted before the sign-in is useless.
+/// Stores a session. It always gets a new cookie, so that a cookie that was planted before the
+/// sign-in is useless.
 async fn insert_session(
     app: &App,
     tx: &mut Tx,
@@ -284,12 +285,12 @@ async fn insert_session(
     proofs: Proofs,
     now: Timestamp,
 ) -> HandlerResult<StartedSession> {
-    let is_half_way = proofs.lacks_second;
+    let is_pending = proofs.lacks_second;
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash()), now).await?;
     }
     let secret = LinkSecret::draw()?;
-    let lifetime = if is_half_way {
+    let lifetime = if is_pending {
         SECOND_FACTOR_TIMEOUT
     } else {
         LIFETIME
@@ -313,7 +314,7 @@ async fn insert_session(
     sessions::trim(tx, user.id, (MAX_SESSIONS, MAX_ENDED_SESSIONS), now).await?;
     Ok(StartedSession {
         set_cookie: set_cookie(app, &secret, lifetime),
-        is_second_factor_pending: is_half_way,
+        is_second_factor_pending: is_pending,
     })
 }
 
@@ -321,13 +322,13 @@ async fn insert_session(
 pub async fn complete(
     app: &App,
     tx: &mut Tx,
-    half: &PendingSignIn,
+    pending: &PendingSignIn,
     now: Timestamp,
 ) -> HandlerResult<Option<String>> {
     let secret = LinkSecret::draw()?;
     let rotated = sessions::rotate(
         tx,
-        half.hash,
+        pending.hash,
         SecretHash(secret.hash()),
         now,
         later(now, LIFETIME),
@@ -336,7 +337,7 @@ pub async fn complete(
     if !rotated {
         return Ok(None);
     }
-    sessions::second_factor(tx, half.id, now).await?;
+    sessions::second_factor(tx, pending.id, now).await?;
     Ok(Some(set_cookie(app, &secret, LIFETIME)))
 }
 

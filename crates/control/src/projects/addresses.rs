@@ -78,7 +78,7 @@ async fn reserve_once(app: &App, who: &Principal, id: &str) -> HandlerResult<Opt
     // The lock makes each request in a workspace count the ports of the earlier ones.
     let project = access::locked_project(&mut tx, who, id, WRITE).await?;
     access::require_usable(&project)?;
-    if !settings::project_policy(&project)?.published_tcp_enabled {
+    if !settings::project_settings(&project)?.published_tcp_enabled {
         let detail = "The project's policy does not allow TCP tunnels to be published.";
         return Err(Problem::new(409, "published_tcp_disabled", detail).into());
     }

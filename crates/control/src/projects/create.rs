@@ -196,9 +196,9 @@ async fn attempt(
 }
 
 async fn check_quota(app: &App, tx: &mut Tx, workspace: &Membership) -> HandlerResult<()> {
-    let most = app.config.limits.projects_per_workspace;
-    if projects::count_of_workspace(tx, workspace.id).await? >= u64::from(most) {
-        let detail = format!("The workspace already has {most} projects.");
+    let limit = app.config.limits.projects_per_workspace;
+    if projects::count_of_workspace(tx, workspace.id).await? >= u64::from(limit) {
+        let detail = format!("The workspace already has {limit} projects.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     Ok(())

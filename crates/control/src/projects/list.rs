@@ -35,7 +35,7 @@ pub(super) async fn list(
         .map(|membership| membership.id)
         .filter(|id| within.as_deref().is_none_or(|within| within == id.as_str()))
         .collect();
-    let reached = reached(&mut conn, who, &tenant).await?;
+    let reached = projects_in_boundary(&mut conn, who, &tenant).await?;
     let list = List {
         workspaces: &tenant,
         reach: match &reached {
@@ -59,7 +59,7 @@ pub(super) async fn list(
 }
 
 /// The projects of these workspaces inside the caller's boundary; `None` for all of them.
-async fn reached(
+async fn projects_in_boundary(
     conn: &mut Conn,
     who: &Principal,
     tenant: &[WorkspaceId],

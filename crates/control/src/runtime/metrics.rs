@@ -28,7 +28,7 @@ pub(crate) fn begin() {
 pub(crate) async fn count_request(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(|| "none".to_owned(), |route| route.as_str().to_owned());
-    let method = method(request.method());
+    let method = method_label(request.method());
     let began = Instant::now();
     let response = next.run(request).await;
     let status = class(response.status());
@@ -149,7 +149,7 @@ pub(crate) fn job_failed() {
     counter!(table::JOB_FAILURES).increment(1);
 }
 
-fn method(method: &Method) -> &'static str {
+fn method_label(method: &Method) -> &'static str {
     const METHODS: [(Method, &str); 7] = [
         (Method::GET, "GET"),
         (Method::HEAD, "HEAD"),

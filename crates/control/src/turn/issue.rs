@@ -40,11 +40,11 @@ pub(super) async fn issue(
     ttl: Ttl,
 ) -> HandlerResult<TurnCredential> {
     let now = app.now();
-    let relay = relay(app, project).ok_or_else(|| {
+    let relay = relay_of(app, project).ok_or_else(|| {
         tracing::error!("neither turn.domain nor an engine is configured");
         Problem::unavailable().with_detail("This platform has no TURN relay.")
     })?;
-    let lifetime = lifetime(now, ttl, who.expires_at());
+    let lifetime = capped_lifetime(now, ttl, who.expires_at());
     let expires_at = now.as_second().saturating_add(i64::from(lifetime));
     let username = api_username(expires_at, &project.endpoint, who.user.id.as_str());
     let password = api_password(app.keys.turn_secret(), relay.realm, &username)
@@ -60,7 +60,7 @@ pub(super) async fn issue(
 
 /// The lifetime in whole seconds. It is at least one, because the caller's credential has not
 /// expired yet.
-fn lifetime(now: Timestamp, Ttl(asked): Ttl, callers_end: Option<Timestamp>) -> u32 {
+fn capped_lifetime(now: Timestamp, Ttl(asked): Ttl, callers_end: Option<Timestamp>) -> u32 {
     let remaining = callers_end.map(|end| end.as_second().saturating_sub(now.as_second()));
     let remaining = remaining.map_or(asked, |remaining| u32::try_from(remaining).unwrap_or(asked));
     asked.min(remaining.max(1))
@@ -75,7 +75,7 @@ struct Relay<'a> {
 }
 
 /// The configured relay. Values that are not set default to the project's cluster domain.
-fn relay<'a>(app: &'a App, project: &Project) -> Option<Relay<'a>> {
+fn relay_of<'a>(app: &'a App, project: &Project) -> Option<Relay<'a>> {
     let turn = &app.config.turn;
     let cluster = region_of(app, project).map(|region| region.domain.as_str());
     let domain = turn.domain.as_deref().or(cluster)?;
@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn a_credential_does_not_outlive_its_caller() {
-        assert_eq!(lifetime(at(100), Ttl(600), None), 600);
-        assert_eq!(lifetime(at(100), Ttl(600), Some(at(10_000))), 600);
-        assert_eq!(lifetime(at(100), Ttl(600), Some(at(160))), 60);
+        assert_eq!(capped_lifetime(at(100), Ttl(600), None), 600);
+        assert_eq!(capped_lifetime(at(100), Ttl(600), Some(at(10_000))), 600);
+        assert_eq!(capped_lifetime(at(100), Ttl(600), Some(at(160))), 60);
         let late = at(100) + jiff::SignedDuration::from_millis(900);
-        assert_eq!(lifetime(late, Ttl(600), Some(late)), 1);
+        assert_eq!(capped_lifetime(late, Ttl(600), Some(late)), 1);
     }
 }

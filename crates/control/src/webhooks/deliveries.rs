@@ -77,8 +77,10 @@ pub(super) async fn get(
     let mut conn = app.store.read().await?;
     let found = access::project(&mut conn, &caller.principal, &project_id, READ).await?;
     let webhook = find_webhook(&mut conn, &found.project, &webhook_id).await?;
-    let delivery = delivery(&mut conn, &webhook, &delivery_id).await?;
-    shown(&mut conn, &delivery, &found.project).await.map(Json)
+    let delivery = find_delivery(&mut conn, &webhook, &delivery_id).await?;
+    delivery_with_attempts(&mut conn, &delivery, &found.project)
+        .await
+        .map(Json)
 }
 
 /// Makes a delivery due again, for one attempt more than it has had. The task then sends it.
@@ -94,7 +96,7 @@ pub(super) async fn retry(
     let (project, webhook) =
         locked_webhook(&mut tx, &caller.principal, &project_id, &webhook_id).await?;
     let project = &project;
-    let old = delivery(&mut tx, &webhook, &delivery_id).await?;
+    let old = find_delivery(&mut tx, &webhook, &delivery_id).await?;
     access::require_usable(project)?;
     if webhook.status != webhooks::Status::Enabled {
         let detail = "The webhook is disabled; enable it first.";
@@ -113,20 +115,20 @@ pub(super) async fn retry(
     let who = &caller.principal;
     audit_entry::record_project_action(&mut tx, who, workspace, project.id, action, details, now)
         .await?;
-    let new = delivery(&mut tx, &webhook, &delivery_id).await?;
-    let shown = shown(&mut tx, &new, project).await?;
+    let new = find_delivery(&mut tx, &webhook, &delivery_id).await?;
+    let shown = delivery_with_attempts(&mut tx, &new, project).await?;
     tx.commit().await?;
     app.webhooks.wake();
     Ok(Json(shown))
 }
 
-async fn delivery(conn: &mut Conn, webhook: &Webhook, id: &str) -> HandlerResult<Delivery> {
+async fn find_delivery(conn: &mut Conn, webhook: &Webhook, id: &str) -> HandlerResult<Delivery> {
     let id = id.parse().map_err(|_| Problem::not_found())?;
     let found = deliveries::by_id(conn, webhook.project_id, webhook.id, id).await?;
     found.ok_or_else(|| Problem::not_found().into())
 }
 
-async fn shown(
+async fn delivery_with_attempts(
     conn: &mut Conn,
     delivery: &Delivery,
     project: &Project,

@@ -26,7 +26,7 @@ use crate::caller::access;
 use crate::caller::{Caller, Principal, WebhooksWrite};
 use crate::http_api::extract::{Body, OptionalBody, Path, Segment};
 use crate::http_api::problem::{HandlerResult, bad};
-use crate::http_api::user_text::{description, name};
+use crate::http_api::user_text::{validate_description, validate_name};
 use crate::projects::audit_entry;
 use crate::runtime::random;
 
@@ -39,10 +39,14 @@ pub(super) async fn create(
     if body.destination_type != WebhookDestinationType::WebhookEndpoint {
         return Err(Problem::feature_unavailable("destinationType").into());
     }
-    let name = name(&body.name)?;
-    let description = body.description.as_deref().map(description).transpose()?;
-    let events = events(&body.events)?;
-    let url = url(&app, &body.config)?;
+    let name = validate_name(&body.name)?;
+    let description = body
+        .description
+        .as_deref()
+        .map(validate_description)
+        .transpose()?;
+    let events = check_events(&body.events)?;
+    let url = check_url(&app, &body.config)?;
     let now = app.now();
     let id = WebhookId::new(unix_millis(now), random::bytes()?);
     let signing = secret::draw()?;
@@ -88,13 +92,16 @@ pub(super) async fn update(
     Path((project_id, webhook_id)): Path<(String, String)>,
     Body(body): Body<UpdateWebhook>,
 ) -> HandlerResult<Json<Webhook>> {
-    let new_name = body.name.as_deref().map(name).transpose()?;
+    let new_name = body.name.as_deref().map(validate_name).transpose()?;
     let new_description = body
         .description
-        .map(|given| given.as_deref().map(description).transpose())
+        .map(|given| given.as_deref().map(validate_description).transpose())
         .transpose()?;
-    let new_events = body.events.as_deref().map(events).transpose()?;
-    let new_url = body.config.map(|config| url(&app, &config)).transpose()?;
+    let new_events = body.events.as_deref().map(check_events).transpose()?;
+    let new_url = body
+        .config
+        .map(|config| check_url(&app, &config))
+        .transpose()?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let (project, old) = locked_webhook(&mut tx, &who, &project_id, &webhook_id).await?;
@@ -179,7 +186,8 @@ async fn locked_project(tx: &mut Tx, who: &Principal, id: &str) -> HandlerResult
     access::locked_project(tx, who, id, Permission::NetworkWebhooksReadWrite).await
 }
 
-/// The same, with a locked webhook of the project, so that no attempt changes it meanwhile.
+/// Like [`locked_project`], with a locked webhook of the project, so that no attempt changes it
+/// meanwhile.
 pub(super) async fn locked_webhook(
     tx: &mut Tx,
     who: &Principal,
@@ -226,7 +234,7 @@ fn status(given: WebhookStatus) -> Status {
     }
 }
 
-fn events(given: &[WebhookEventType]) -> HandlerResult<Vec<String>> {
+fn check_events(given: &[WebhookEventType]) -> HandlerResult<Vec<String>> {
     let mut words: Vec<_> = given.iter().map(|kind| kind.as_str().to_owned()).collect();
     words.sort_unstable();
     words.dedup();
@@ -236,7 +244,7 @@ fn events(given: &[WebhookEventType]) -> HandlerResult<Vec<String>> {
     Ok(words)
 }
 
-fn url(app: &App, config: &WebhookConfig) -> HandlerResult<String> {
+fn check_url(app: &App, config: &WebhookConfig) -> HandlerResult<String> {
     let text = config.url.trim();
     if text.len() > MAX_URL_BYTES {
         let detail = format!("an address must have at most {MAX_URL_BYTES} bytes");

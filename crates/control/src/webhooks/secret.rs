@@ -24,7 +24,7 @@ pub(super) fn sealed(
     id: WebhookId,
     secret: &WebhookSecret,
 ) -> HandlerResult<SealedBytes> {
-    let sealed = seal(app)?.seal(id.as_str(), secret.expose().as_bytes())?;
+    let sealed = webhook_seal(app)?.seal(id.as_str(), secret.expose().as_bytes())?;
     Ok(SealedBytes(sealed))
 }
 
@@ -38,7 +38,7 @@ pub(super) fn active_secrets(
     webhook: &Webhook,
     now: Timestamp,
 ) -> HandlerResult<Vec<WebhookSecret>> {
-    let seal = seal(app)?;
+    let seal = webhook_seal(app)?;
     let overlaps = webhook
         .previous_secret_expires_at
         .is_some_and(|end| now < end);
@@ -62,6 +62,6 @@ pub(super) fn active_secrets(
         .collect()
 }
 
-fn seal(app: &App) -> HandlerResult<Seal> {
+fn webhook_seal(app: &App) -> HandlerResult<Seal> {
     Seal::new(&app.keys.derive("webhook-secrets")?)
 }

@@ -35,7 +35,7 @@ pub(crate) async fn run(app: Arc<App>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let wait = start_due(&app, &mut in_flight).await;
         let wait = wait.unwrap_or_else(|refusal| {
-            failed(&refusal);
+            log_failure(&refusal);
             POLL
         });
         tokio::select! {
@@ -60,7 +60,7 @@ pub async fn deliver_due(app: &Arc<App>) -> HandlerResult<()> {
 }
 
 /// Deliveries in flight. Their number is limited per endpoint and per project, so that a slow
-/// endpoint, or a project with many of them, leaves slots for the rest.
+/// endpoint, or a project with many of them, leaves slots for others.
 #[derive(Default)]
 struct InFlightDeliveries {
     tasks: JoinSet<()>,
@@ -78,31 +78,34 @@ impl InFlightDeliveries {
     fn choose(&self, due: &[Due]) -> Vec<DeliveryId> {
         let mut webhooks = self.to_webhook.clone();
         let mut projects = self.of_project.clone();
-        let may = |due: &&Due| {
-            let may = webhooks.get(&due.webhook_id) < MAX_TO_WEBHOOK
+        let may_start = |due: &&Due| {
+            let is_below_limits = webhooks.get(&due.webhook_id) < MAX_TO_WEBHOOK
                 && projects.get(&due.project_id) < MAX_OF_PROJECT;
-            if may {
+            if is_below_limits {
                 webhooks.increment(due.webhook_id);
                 projects.increment(due.project_id);
             }
-            may
+            is_below_limits
         };
-        let chosen = due.iter().filter(may).take(self.free_slots().min(BATCH));
+        let chosen = due
+            .iter()
+            .filter(may_start)
+            .take(self.free_slots().min(BATCH));
         chosen.map(|due| due.id).collect()
     }
 
     fn begin(&mut self, app: &Arc<App>, delivery: Delivery) {
-        let of = (delivery.webhook_id, delivery.project_id);
+        let owner = (delivery.webhook_id, delivery.project_id);
         let app = Arc::clone(app);
         let task = self.tasks.spawn(async move {
             // The lease expires, and the delivery is retried.
             if let Err(refusal) = deliver(&app, &delivery).await {
-                failed(&refusal);
+                log_failure(&refusal);
             }
         });
-        self.owners.insert(task.id(), of);
-        self.to_webhook.increment(of.0);
-        self.of_project.increment(of.1);
+        self.owners.insert(task.id(), owner);
+        self.to_webhook.increment(owner.0);
+        self.of_project.increment(owner.1);
     }
 
     /// Waits until a delivery finishes, which frees a slot. `false` if none is in flight. Cancel
@@ -186,21 +189,21 @@ async fn deliver(app: &App, delivery: &Delivery) -> HandlerResult<()> {
         deliveries::cancel(&mut tx, delivery.webhook_id, app.now()).await?;
         return Ok(tx.commit().await?);
     };
-    let began = app.now();
+    let started_at = app.now();
     let message = Message {
         event_id: delivery.event_id.as_str(),
         event_type: &delivery.event_type,
         webhook_id: webhook.id.as_str(),
         delivery_id: delivery.id.as_str(),
-        sent_at: began.as_second(),
+        sent_at: started_at.as_second(),
         body: delivery.payload.as_bytes(),
     };
-    let secrets = secret::active_secrets(app, &webhook, began)?;
+    let secrets = secret::active_secrets(app, &webhook, started_at)?;
     let headers = headers(&message, &secrets, app.config.compat_rstream);
     let body = delivery.payload.clone();
     let report = app.webhooks.sender.send(&webhook.url, headers, body).await;
     metrics::webhook_sent(attempt_status(&report.outcome).0);
-    record_attempt(app, delivery, &webhook, began, report).await
+    record_attempt(app, delivery, &webhook, started_at, report).await
 }
 
 /// Records the attempt and its consequences in one transaction. A response that is not recorded
@@ -209,7 +212,7 @@ async fn record_attempt(
     app: &App,
     delivery: &Delivery,
     webhook: &Webhook,
-    began: Timestamp,
+    started_at: Timestamp,
     report: AttemptReport,
 ) -> HandlerResult<()> {
     let now = app.database_now();
@@ -229,14 +232,14 @@ async fn record_attempt(
         }
     };
     let attempt = Attempt {
-        id: AttemptId::new(unix_millis(began), random::bytes()?),
+        id: AttemptId::new(unix_millis(started_at), random::bytes()?),
         delivery_id: delivery.id,
         status: status.to_owned(),
         http_status,
         error: error.map(str::to_owned),
         response_body,
         duration_ms: i64::try_from(report.duration.as_millis()).unwrap_or(i64::MAX),
-        created_at: began,
+        created_at: started_at,
     };
     let mut tries = 1;
     loop {
@@ -284,7 +287,7 @@ async fn record_attempt_once(
     (kind, outcome): (AttemptEffect, Outcome),
     now: Timestamp,
 ) -> HandlerResult<()> {
-    let began = attempt.created_at;
+    let started_at = attempt.created_at;
     let mut tx = app.store.begin().await?;
     // The lock comes first, because other attempts to the same endpoint end at the same time.
     webhooks::lock(&mut tx, webhook.id).await?;
@@ -295,8 +298,8 @@ async fn record_attempt_once(
         webhooks::note_success(&mut tx, webhook.id).await?;
         return Ok(tx.commit().await?);
     }
-    webhooks::note_failure(&mut tx, webhook.id, began).await?;
-    let since = webhook.failing_since.unwrap_or(began);
+    webhooks::note_failure(&mut tx, webhook.id, started_at).await?;
+    let since = webhook.failing_since.unwrap_or(started_at);
     if kind == AttemptEffect::EndpointGone || now.duration_since(since) >= DISABLED_AFTER {
         disable(&mut tx, webhook, kind == AttemptEffect::EndpointGone, now).await?;
     } else if kind == AttemptEffect::NoResponse {
@@ -338,7 +341,7 @@ fn attempt_status(end: &AttemptOutcome) -> (&'static str, Option<&'static str>) 
     }
 }
 
-fn failed(refusal: &Refusal) {
+fn log_failure(refusal: &Refusal) {
     metrics::job_failed();
     let problem = refusal.problem();
     tracing::error!(
@@ -364,7 +367,7 @@ const MAX_IN_FLIGHT: usize = 64;
 /// Maximum to one endpoint. At a tenth of a second each, this is more than any endpoint is sent.
 const MAX_TO_WEBHOOK: usize = 4;
 
-/// Maximum of one project, so that four projects at their limit still leave slots for the rest.
+/// Maximum for one project, so that four projects at their limit still leave slots for others.
 const MAX_OF_PROJECT: usize = 12;
 
 /// Maximum of one claim, so that processes share the work.

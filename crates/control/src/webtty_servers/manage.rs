@@ -23,7 +23,7 @@ use crate::caller::access;
 use crate::caller::{Caller, WebttyServersWrite};
 use crate::http_api::extract::{Body, Path, Segment};
 use crate::http_api::problem::{HandlerResult, Refusal};
-use crate::http_api::user_text::{description, name};
+use crate::http_api::user_text::{validate_description, validate_name};
 use crate::runtime::random;
 
 pub(super) async fn create(
@@ -41,9 +41,13 @@ pub(super) async fn create(
     }
     let recording = body.recording_policy.unwrap_or(RecordingPolicy::Recorded);
     let access = body.access_policy.unwrap_or(AccessPolicy::ProjectMembers);
-    let name = name(&body.name)?;
-    let description = body.description.as_deref().map(description).transpose()?;
-    let labels = labels(body.labels.unwrap_or_default())?;
+    let name = validate_name(&body.name)?;
+    let description = body
+        .description
+        .as_deref()
+        .map(validate_description)
+        .transpose()?;
+    let labels = validate_labels(body.labels.unwrap_or_default())?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let project = locked(&mut tx, &who, &project_id).await?;
@@ -82,12 +86,12 @@ pub(super) async fn update(
     Path((project_id, server_id)): Path<(String, String)>,
     Body(body): Body<UpdateWebttyServer>,
 ) -> HandlerResult<Json<WebttyServer>> {
-    let new_name = body.name.as_deref().map(name).transpose()?;
+    let new_name = body.name.as_deref().map(validate_name).transpose()?;
     let new_description = body
         .description
-        .map(|given| given.as_deref().map(description).transpose())
+        .map(|given| given.as_deref().map(validate_description).transpose())
         .transpose()?;
-    let new_labels = body.labels.map(labels).transpose()?;
+    let new_labels = body.labels.map(validate_labels).transpose()?;
     let now = app.now();
     let mut tx = app.store.begin().await?;
     let project = locked(&mut tx, &who, &project_id).await?;
@@ -156,7 +160,7 @@ fn taken(error: Error) -> Refusal {
     }
 }
 
-fn labels(given: Labels) -> HandlerResult<Labels> {
+fn validate_labels(given: Labels) -> HandlerResult<Labels> {
     check_labels(&given).map_err(Problem::from)?;
     Ok(given)
 }

@@ -21,7 +21,7 @@ use crate::caller::access;
 use crate::caller::{Caller, Principal, WorkspacesProtect, WorkspacesRead};
 use crate::http_api::extract::{Body, ClientIp, Path, Query};
 use crate::http_api::problem::{HandlerResult, Refusal};
-use crate::people::accounts::name;
+use crate::people::accounts::parse_name;
 use crate::runtime::random;
 
 /// `GET /api/workspaces`
@@ -57,7 +57,7 @@ pub(super) async fn create(
     ClientIp(ip): ClientIp,
     Body(body): Body<WorkspaceName>,
 ) -> HandlerResult<(StatusCode, Json<Workspace>)> {
-    let name = name(&body.name)?;
+    let name = parse_name(&body.name)?;
     let now = app.now();
     let who = &caller.principal;
     let id = WorkspaceId::new(unix_millis(now), random::bytes()?);
@@ -97,7 +97,7 @@ pub(super) async fn rename(
     Path(id): Path<String>,
     Body(body): Body<WorkspaceName>,
 ) -> HandlerResult<Json<Workspace>> {
-    let name = name(&body.name)?;
+    let name = parse_name(&body.name)?;
     let now = app.now();
     let who = &caller.principal;
     let mut tx = app.store.begin().await?;
@@ -165,8 +165,9 @@ async fn require_workspace_quota(tx: &mut store::Tx, who: &Principal) -> Handler
 /// Far more than one user manages.
 const MAX_OWN: usize = 100;
 
-/// The role of a caller in a workspace, after [`access::workspace`] has admitted the caller.
-pub(super) async fn role_of(
+/// The id of a workspace and the caller's role in it, after [`access::workspace`] has admitted the
+/// caller.
+pub(super) async fn workspace_and_role(
     tx: &mut store::Tx,
     who: &Principal,
     workspace: &str,

@@ -24,7 +24,7 @@ use crate::caller::access;
 use crate::http_api::problem::HandlerResult;
 use crate::http_api::user_text::printable;
 use crate::mail::Message;
-use crate::people::accounts::{self, NewAccount, name};
+use crate::people::accounts::{self, NewAccount};
 use crate::people::email::Email;
 use crate::people::password::Password;
 use crate::people::secret_link::LinkSecret;
@@ -41,8 +41,8 @@ pub struct SentInvitation {
 }
 
 /// Invites `email` to the workspace. The caller has checked that `who` may give the role. No mail
-/// is sent if the address recently got several, or if `who` sent many. The inviting user has the
-/// link and can pass it on.
+/// is sent if the address recently got several, or if `who` sent many. The inviter has the link and
+/// can pass it on.
 pub async fn send(
     app: &Arc<App>,
     who: &Principal,
@@ -74,9 +74,9 @@ pub async fn send(
     require_invitation_quota(&mut tx, who, now).await?;
     // The lock makes each concurrent request count the earlier ones.
     store::workspaces::lock(&mut tx, workspace.id).await?;
-    let most = app.config.limits.open_invitations;
-    if invitations::count_open(&mut tx, workspace.id, now).await? >= u64::from(most) {
-        let detail = format!("{most} invitations are already open; revoke some of them first.");
+    let limit = app.config.limits.open_invitations;
+    if invitations::count_open(&mut tx, workspace.id, now).await? >= u64::from(limit) {
+        let detail = format!("{limit} invitations are already open; revoke some of them first.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     invitations::insert(&mut tx, &new).await?;
@@ -90,12 +90,13 @@ pub async fn send(
         now,
     )
     .await?;
-    let invitation = invitations::live(&mut tx, new.hash, now).await?;
+    let invitation = invitations::by_open_link(&mut tx, new.hash, now).await?;
     let invitation = invitation.ok_or_else(Problem::internal)?;
     tx.commit().await?;
     let url = app.config.url(&format!("/invitations/{}", secret.reveal()));
-    // Many workspaces may invite one person. Together they must not fill the mailbox, and they must
-    // not find out about each other.
+    // Many workspaces may invite one address. The throttles keep them from filling its mailbox. The
+    // response is the same without a mail, so that a workspace does not learn of the invitations of
+    // others.
     let people = &app.people;
     if people
         .inviter_throttle
@@ -128,8 +129,8 @@ pub async fn send(
     Ok(SentInvitation { invitation, url })
 }
 
-/// Refuses an invitation beyond the limits. Each invitation is a row and a mail, and tests if an
-/// address has an account.
+/// Refuses an invitation beyond the limits. Each invitation adds a row and a mail, and lets the
+/// inviter probe if an address has an account.
 async fn require_invitation_quota(
     tx: &mut Tx,
     who: &Principal,
@@ -143,7 +144,7 @@ async fn require_invitation_quota(
     }
     if sent >= MAX_PER_DAY {
         let detail =
-            format!("You have sent {MAX_PER_DAY} invitations within a day; try again tomorrow.");
+            format!("You have sent {MAX_PER_DAY} invitations within a day; try again later.");
         let problem = Problem::too_many_requests().with_detail(detail);
         return Err(problem.with_retry_after(RETRY_AFTER_SECONDS).into());
     }
@@ -151,8 +152,8 @@ async fn require_invitation_quota(
 }
 
 /// Proves that the visitor has read the mail with an invitation. It is a MAC over the invitation's
-/// secret, and no other copy of the link contains it. The author of the invitation has the link as
-/// well, and must not find out from it if the address has an account.
+/// secret, and no other copy of the link contains it. The inviter also has the link, but without
+/// the proof. The link alone must not show if the address has an account.
 #[derive(Debug)]
 struct MailProof(hmac::Tag);
 
@@ -186,7 +187,7 @@ pub struct OpenInvitation {
     pub invitation: Invitation,
     /// The workspace of the invitation.
     pub workspace: Workspace,
-    /// Name of the inviting user.
+    /// Name of the inviter.
     pub invited_by: String,
     /// True if an account has the invited address. A page must not show this unless `has_mail_proof`.
     pub has_account: bool,
@@ -196,16 +197,16 @@ pub struct OpenInvitation {
     pub creates_accounts: bool,
 }
 
-/// Looks up a link, with the proof from its mail. `None` if it does not work (any more).
-pub async fn open(
+/// Looks up a link, with the proof from its mail. `None` if it is not valid.
+pub async fn look_up(
     app: &App,
     secret: &LinkSecret,
     proof: &str,
 ) -> HandlerResult<Option<OpenInvitation>> {
-    let is_mailed = MailProof::verify(app, secret, proof)?;
+    let has_mail_proof = MailProof::verify(app, secret, proof)?;
     let mut read = app.store.read().await?;
     let hash = SecretHash(secret.hash());
-    let Some(invitation) = invitations::live(&mut read, hash, app.now()).await? else {
+    let Some(invitation) = invitations::by_open_link(&mut read, hash, app.now()).await? else {
         return Ok(None);
     };
     if !is_inviter_authorized(&mut read, &invitation).await? {
@@ -220,14 +221,14 @@ pub async fn open(
         workspace,
         invited_by: inviter.map_or_else(|| "Someone".to_owned(), |user| user.name),
         has_account,
-        has_mail_proof: is_mailed,
-        creates_accounts: is_mailed || app.config.mail.links_create_accounts,
+        has_mail_proof,
+        creates_accounts: has_mail_proof || app.config.mail.links_create_accounts,
         invitation,
     }))
 }
 
-/// True if the inviting user could still give the role. An invitation must not outlive the
-/// membership or the account of its author, who may have sent it to another address of their own.
+/// True if the inviter could still give the role. An invitation must not outlive the membership or
+/// the account of the inviter, who may have sent it to another address of their own.
 async fn is_inviter_authorized(conn: &mut Conn, invitation: &Invitation) -> HandlerResult<bool> {
     let (workspace, inviter) = (invitation.workspace_id, invitation.invited_by);
     let person = users::by_id(conn, inviter).await?;
@@ -247,13 +248,13 @@ pub fn is_for(invitation: &Invitation, user: &User) -> bool {
 }
 
 /// Joins the workspace as an existing user. The link of the mail also verifies the address. False
-/// if the link does not work (any more), or is for another user. A user who has already joined, in
-/// another window or with another link at the same time, stays a member.
+/// if the link is not valid, or is for another user. True also if the user has joined meanwhile, in
+/// another window or with another link.
 pub async fn accept(
     app: &App,
     secret: &LinkSecret,
     who: &SignedIn,
-    is_mailed: bool,
+    has_mail_proof: bool,
     ip: IpAddr,
 ) -> HandlerResult<bool> {
     let mut tx = app.store.begin().await?;
@@ -274,7 +275,7 @@ pub async fn accept(
             None => Err(refusal),
         };
     }
-    if is_mailed {
+    if has_mail_proof {
         users::verify_email(&mut tx, who.user.id, &invitation.email, app.now()).await?;
     }
     tx.commit().await?;
@@ -293,9 +294,9 @@ pub async fn is_accepted(app: &App, secret: &LinkSecret) -> HandlerResult<bool> 
     Ok(invitations::is_accepted(&mut read, SecretHash(secret.hash())).await?)
 }
 
-/// True if the user with the invited address had no account when the form was shown, and has joined
-/// since.
-pub async fn has_joined_as_new(
+/// True if the account with the invited address has accepted this link. The caller uses it when the
+/// form was sent twice.
+pub async fn is_accepted_by_invitee(
     app: &App,
     secret: &LinkSecret,
     open: &OpenInvitation,
@@ -310,9 +311,9 @@ pub async fn has_joined_as_new(
     }
 }
 
-/// Creates an account for the invited address, joins the workspace, and signs in. The link came by
-/// mail to that address, or from a user who vouches for it if the operator allows that. `None` if
-/// the link does not work (any more), or creates no accounts.
+/// Creates an account for the invited address, joins the workspace, and signs in. The link must
+/// come from the mail to that address. With `links_create_accounts`, a link that was passed on is
+/// also accepted. `None` if the link is not valid, or creates no accounts.
 pub async fn accept_as_new(
     app: &App,
     secret: &LinkSecret,
@@ -326,7 +327,7 @@ pub async fn accept_as_new(
     }
     let now = app.now();
     let email = Email::parse(&open.invitation.email).map_err(|_| Problem::internal())?;
-    let name = name(given_name)?;
+    let name = accounts::parse_name(given_name)?;
     let password = Password::chosen(password, email.as_str())
         .map_err(|error| Problem::invalid_request(error.to_string()).with_field("password"))?;
     let hash = app.people.passwords.hash(password).await?;
@@ -347,21 +348,21 @@ pub async fn accept_as_new(
     Ok(Some(started))
 }
 
-/// True if a link works and is for this address.
+/// True if a link is valid and for this address.
 pub(crate) async fn is_invited(
     app: &App,
     tx: &mut Tx,
     secret: &LinkSecret,
     email: &Email,
 ) -> HandlerResult<bool> {
-    let invitation = invitations::live(tx, SecretHash(secret.hash()), app.now()).await?;
+    let invitation = invitations::by_open_link(tx, SecretHash(secret.hash()), app.now()).await?;
     Ok(invitation.is_some_and(|invitation| {
         store::fold_case(&invitation.email) == store::fold_case(email.as_str())
     }))
 }
 
-/// Creates an account and joins with it. `None` if the link does not work (any more) or is for
-/// another user. Then the caller drops the transaction, so that neither happens.
+/// Creates an account and joins with it. `None` if the link is not valid, or is for another user.
+/// Then the caller drops the transaction, so that neither happens.
 pub(crate) async fn join_as_new(
     app: &App,
     tx: &mut Tx,
@@ -415,9 +416,9 @@ async fn join(app: &App, tx: &mut Tx, invitation: &Invitation, user: &User) -> H
     access::require_active_workspace(status, Permission::AccountWorkspaceProtectionReadWrite)?;
     // The lock makes each concurrent request count the earlier ones.
     store::workspaces::lock(tx, workspace).await?;
-    let most = app.config.limits.members_per_workspace;
-    if members::count(tx, workspace).await? >= u64::from(most) {
-        let detail = format!("The workspace already has {most} members.");
+    let limit = app.config.limits.members_per_workspace;
+    if members::count(tx, workspace).await? >= u64::from(limit) {
+        let detail = format!("The workspace already has {limit} members.");
         return Err(Problem::conflict().with_detail(detail).into());
     }
     let invited = Some(invitation.created_at);

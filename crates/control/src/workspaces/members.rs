@@ -14,7 +14,7 @@ use types::id::{UserId, WorkspaceId};
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::crud::{conflict, role_of, word};
+use super::crud::{conflict, word, workspace_and_role};
 use super::role::Role;
 use super::view;
 use crate::app::App;
@@ -74,20 +74,20 @@ pub(super) async fn change(
 ) -> HandlerResult<Json<Member>> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let (id, _) = role_of(&mut tx, &caller.principal, &workspace).await?;
+    let (id, _) = workspace_and_role(&mut tx, &caller.principal, &workspace).await?;
     store::workspaces::lock(&mut tx, id).await?;
     // Checked again under the lock.
     let found = access::workspace(&mut tx, &caller.principal, &workspace, CHANGE).await?;
-    let (workspace, own) = (found.id, Role::from(found.member_role));
-    let member = member(&mut tx, workspace, &user).await?;
-    require_may_manage(own, member.role.into())?;
+    let (workspace_id, caller_role) = (found.id, Role::from(found.member_role));
+    let member = find_member(&mut tx, workspace_id, &user).await?;
+    require_may_manage(caller_role, member.role.into())?;
     let role = body.role.map(Role::from);
     if let Some(role) = role {
-        require_may_manage(own, role)?;
+        require_may_manage(caller_role, role)?;
         if Role::from(member.role) != role {
             require_allowed_role(found.kind, role)?;
         }
-        if !members::set_role(&mut tx, workspace, member.id, role.into(), now).await? {
+        if !members::set_role(&mut tx, workspace_id, member.id, role.into(), now).await? {
             return Err(conflict(LAST_OWNER));
         }
     }
@@ -96,21 +96,21 @@ pub(super) async fn change(
             MemberStatus::Active => Status::Active,
             MemberStatus::Suspended => Status::Suspended,
         };
-        if !members::set_status(&mut tx, workspace, member.id, status, now).await? {
+        if !members::set_status(&mut tx, workspace_id, member.id, status, now).await? {
             return Err(conflict(LAST_OWNER));
         }
     }
     audit::record_with(
         &mut tx,
         &Actor::caller(&caller.principal).with_ip(ip),
-        Some(workspace),
+        Some(workspace_id),
         Action::MemberChanged,
         Target::User(member.id),
         json!({"role": body.role, "status": body.status}),
         now,
     )
     .await?;
-    let changed = members::by_user(&mut tx, workspace, member.id).await?;
+    let changed = members::by_user(&mut tx, workspace_id, member.id).await?;
     let changed = changed.ok_or_else(Problem::not_found)?;
     tx.commit().await?;
     Ok(Json(view::member(changed)))
@@ -126,31 +126,35 @@ pub(super) async fn remove(
 ) -> HandlerResult<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let (workspace, own) = if user == caller.principal.user.id.as_str() {
+    let (workspace_id, caller_role) = if user == caller.principal.user.id.as_str() {
         // Every member may leave. This requires no role, only access to the workspace.
         let read = Permission::AccountWorkspacesReadOnly;
         let found = access::workspace(&mut tx, &caller.principal, &workspace, read).await?;
         access::require_active_workspace(found.status, CHANGE)?;
         (found.id, Role::Owner)
     } else {
-        let (id, _) = role_of(&mut tx, &caller.principal, &workspace).await?;
+        let (id, _) = workspace_and_role(&mut tx, &caller.principal, &workspace).await?;
         store::workspaces::lock(&mut tx, id).await?;
         // Checked again under the lock.
-        role_of(&mut tx, &caller.principal, &workspace).await?
+        workspace_and_role(&mut tx, &caller.principal, &workspace).await?
     };
-    let member = member(&mut tx, workspace, &user).await?;
-    require_may_manage(own, member.role.into())?;
-    if !members::delete(&mut tx, workspace, member.id, now).await? {
+    let member = find_member(&mut tx, workspace_id, &user).await?;
+    require_may_manage(caller_role, member.role.into())?;
+    if !members::delete(&mut tx, workspace_id, member.id, now).await? {
         return Err(conflict(LAST_OWNER));
     }
     let actor = Actor::caller(&caller.principal).with_ip(ip);
     let (action, target) = (Action::MemberRemoved, Target::User(member.id));
-    audit::record(&mut tx, &actor, Some(workspace), action, target, now).await?;
+    audit::record(&mut tx, &actor, Some(workspace_id), action, target, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn member(tx: &mut Tx, workspace: WorkspaceId, user: &str) -> HandlerResult<members::Member> {
+async fn find_member(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    user: &str,
+) -> HandlerResult<members::Member> {
     let user = user.parse::<UserId>().map_err(|_| Problem::not_found())?;
     let member = members::by_user(tx, workspace, user).await?;
     Ok(member.ok_or_else(Problem::not_found)?)

@@ -1,6 +1,6 @@
 //! Conversion of stored rows into API responses.
 
-use api::control::workspaces as api;
+use api::control::workspaces;
 use jiff::Timestamp;
 use store::invitations::Invitation;
 use store::members::{self, Member};
@@ -9,8 +9,8 @@ use store::workspaces::Membership;
 use super::role::Role;
 use crate::http_api::wire::date;
 
-pub(super) fn workspace(row: Membership) -> api::Workspace {
-    api::Workspace {
+pub(super) fn workspace(row: Membership) -> workspaces::Workspace {
+    workspaces::Workspace {
         id: row.id.to_string(),
         kind: row.kind.as_str().to_owned(),
         name: row.name,
@@ -27,8 +27,8 @@ pub(super) fn workspace(row: Membership) -> api::Workspace {
     }
 }
 
-pub(super) fn member(row: Member) -> api::Member {
-    api::Member {
+pub(super) fn member(row: Member) -> workspaces::Member {
+    workspaces::Member {
         id: row.id.to_string(),
         name: row.name,
         email: row.email,
@@ -36,17 +36,17 @@ pub(super) fn member(row: Member) -> api::Member {
     }
 }
 
-pub(super) fn invitation(row: Invitation, now: Timestamp) -> api::Invitation {
+pub(super) fn invitation(row: Invitation, now: Timestamp) -> workspaces::Invitation {
     let status = if row.accepted_at.is_some() {
-        api::InvitationStatus::Accepted
+        workspaces::InvitationStatus::Accepted
     } else if row.revoked_at.is_some() {
-        api::InvitationStatus::Revoked
+        workspaces::InvitationStatus::Revoked
     } else if row.expires_at <= now {
-        api::InvitationStatus::Expired
+        workspaces::InvitationStatus::Expired
     } else {
-        api::InvitationStatus::Pending
+        workspaces::InvitationStatus::Pending
     };
-    api::Invitation {
+    workspaces::Invitation {
         id: row.id.to_string(),
         email: row.email,
         role: Role::from(row.role).into(),
@@ -62,12 +62,12 @@ fn membership(
     status: members::Status,
     invited_at: Option<Timestamp>,
     joined_at: Timestamp,
-) -> api::Membership {
-    api::Membership {
+) -> workspaces::Membership {
+    workspaces::Membership {
         role: Role::from(role).into(),
         status: match status {
-            members::Status::Active => api::MemberStatus::Active,
-            members::Status::Suspended => api::MemberStatus::Suspended,
+            members::Status::Active => workspaces::MemberStatus::Active,
+            members::Status::Suspended => workspaces::MemberStatus::Suspended,
         },
         invited_at: invited_at.map(date),
         joined_at: date(joined_at),

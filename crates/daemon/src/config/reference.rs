@@ -15,8 +15,8 @@ pub struct Documents {
     pub folder: &'static str,
     /// The page with the reference.
     pub page: &'static str,
-    /// The lines before and after the reference.
-    pub lines: [&'static str; 2],
+    /// The comment lines before and after the reference.
+    pub markers: [&'static str; 2],
     /// The file of the JSON Schema.
     pub schema: &'static str,
 }
@@ -28,7 +28,7 @@ impl Documents {
     /// Those of [`documents::check_part`].
     pub fn check_page(&self, schema: &Value) -> Result<(), String> {
         let page = Path::new(self.folder).join(self.page);
-        documents::check_part(&page, self.lines, &markdown(schema))
+        documents::check_part(&page, self.markers, &markdown(schema))
     }
 
     /// Checks that the file of the schema is `schema`.

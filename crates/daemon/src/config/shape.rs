@@ -34,8 +34,8 @@ impl<'a> Shape<'a> {
 
     /// True if only a text (or nothing) is valid here.
     pub(super) fn is_text(self) -> bool {
-        let mut kinds = self.kinds().filter(|kind| *kind != "null").peekable();
-        kinds.peek().is_some() && kinds.all(|kind| kind == "string")
+        let mut types = self.types().filter(|name| *name != "null").peekable();
+        types.peek().is_some() && types.all(|name| name == "string")
     }
 
     fn properties(self) -> impl Iterator<Item = (&'a String, Self)> {
@@ -66,18 +66,18 @@ impl<'a> Shape<'a> {
     }
 
     /// The valid JSON types; none if the schema does not restrict them.
-    fn kinds(self) -> impl Iterator<Item = &'a str> {
+    fn types(self) -> impl Iterator<Item = &'a str> {
         self.alternatives()
             .filter_map(|shape| shape.0.get("type"))
             .flat_map(|kind| match kind {
-                Json::Array(kinds) => kinds.iter().filter_map(Json::as_str).collect::<Vec<_>>(),
+                Json::Array(types) => types.iter().filter_map(Json::as_str).collect::<Vec<_>>(),
                 kind => kind.as_str().into_iter().collect(),
             })
     }
 }
 
-/// Refuses unknown keys, and values of the wrong type without repeating them. `serde`'s own message
-/// would show the value, which may be a misplaced secret. Returns the first error.
+/// Refuses unknown keys and values of the wrong type. Returns the first error. Its message does not
+/// show the value, which may be a misplaced secret; the message of `serde` would.
 pub(super) fn check(root: &mut Node, shape: Shape<'_>) -> Result<(), ConfigError> {
     match prune(root, shape).into_iter().next() {
         Some(error) => Err(error),
@@ -85,8 +85,8 @@ pub(super) fn check(root: &mut Node, shape: Shape<'_>) -> Result<(), ConfigError
     }
 }
 
-/// Returns all errors, in the order of the file. Refused values are removed, so that the rest can
-/// be checked further.
+/// Returns all errors, in the order of the file. Refused list items and unknown keys are removed,
+/// and other refused values become null, so that `serde` can check the other values.
 pub(super) fn prune(root: &mut Node, shape: Shape<'_>) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     prune_at(root, shape, "", shape, &mut errors);
@@ -100,12 +100,12 @@ fn prune_at(
     root: Shape<'_>,
     errors: &mut Vec<ConfigError>,
 ) {
-    let kinds = shape.kinds().collect::<Vec<_>>();
+    let types = shape.types().collect::<Vec<_>>();
     let is_null = matches!(node.value, Value::Null);
-    if !is_null && !kinds.is_empty() && !kinds.iter().any(|kind| node.value.is(kind)) {
+    if !is_null && !types.is_empty() && !types.iter().any(|name| node.value.is_type(name)) {
         errors.push(ConfigError {
             key: at.to_owned(),
-            message: mismatch(&kinds, &node.value),
+            message: mismatch(&types, &node.value),
             origin: node.origin.clone(),
         });
         node.value = Value::Null;
@@ -159,14 +159,14 @@ fn prune_at(
 
 impl Value {
     /// True if this is a value of a JSON Schema type.
-    fn is(&self, kind: &str) -> bool {
+    fn is_type(&self, name: &str) -> bool {
         match self {
-            Self::Null => kind == "null",
-            Self::Bool(_) => kind == "boolean",
-            Self::Number(number) => kind == "number" || (kind == "integer" && !number.is_f64()),
-            Self::Text(_) => kind == "string",
-            Self::List(_) => kind == "array",
-            Self::Section(_) => kind == "object",
+            Self::Null => name == "null",
+            Self::Bool(_) => name == "boolean",
+            Self::Number(number) => name == "number" || (name == "integer" && !number.is_f64()),
+            Self::Text(_) => name == "string",
+            Self::List(_) => name == "array",
+            Self::Section(_) => name == "object",
         }
     }
 
@@ -182,8 +182,8 @@ impl Value {
     }
 }
 
-fn mismatch(kinds: &[&str], found: &Value) -> String {
-    let expected = kinds
+fn mismatch(types: &[&str], found: &Value) -> String {
+    let expected = types
         .iter()
         .filter_map(|kind| match *kind {
             "boolean" => Some("true or false"),
@@ -197,7 +197,7 @@ fn mismatch(kinds: &[&str], found: &Value) -> String {
         .collect::<Vec<_>>()
         .join(" or ");
     let scalar = matches!(found, Value::Bool(_) | Value::Number(_));
-    let hint = if scalar && kinds.contains(&"string") {
+    let hint = if scalar && types.contains(&"string") {
         "; put it in quotes"
     } else {
         ""
@@ -205,7 +205,8 @@ fn mismatch(kinds: &[&str], found: &Value) -> String {
     format!("expected {expected}, found {}{hint}", found.name())
 }
 
-/// Extends an unknown key through sections with a single key, as variables create them.
+/// Appends the nested keys to an unknown key, as long as each section has exactly one. An
+/// environment variable with `__` in its name creates such sections.
 fn whole_key(mut key: String, mut node: &Node) -> String {
     while let Value::Section(entries) = &node.value
         && let [entry] = entries.as_slice()
@@ -228,13 +229,13 @@ fn unknown_key_message(written: &[&str], root: Shape<'_>) -> String {
         distances.zip(0_usize..).min()
     });
     match found {
-        Some(key) => format!("unknown key{}", nearest(key)),
+        Some(key) => format!("unknown key{}", suggestion(key)),
         None => "unknown key".to_owned(),
     }
 }
 
 /// The end of the message about an unknown key, which suggests this known key.
-pub(super) fn nearest(key: &str) -> String {
+pub(super) fn suggestion(key: &str) -> String {
     format!("; the nearest known one is {key}")
 }
 
@@ -252,8 +253,8 @@ fn distance(written: &str, known: &str) -> usize {
     strsim::damerau_levenshtein(written, known)
 }
 
-/// Every dotted key under `shape`, including sections. For maps, the keys are taken from `written`,
-/// the rest of the written key.
+/// Every dotted key under `shape`, including sections. A map accepts any key, so its key is the
+/// first part of `written`, which is the part of the written key below `at`.
 fn collect_keys(shape: Shape<'_>, at: &str, written: &str, keys: &mut Vec<String>) {
     let below = |key: &str| match at {
         "" => key.to_owned(),

@@ -5,7 +5,7 @@ use types::id::UserId;
 
 use crate::database::changes::Change;
 use crate::database::connection::{Conn, Tx};
-use crate::database::page::{Order, Page, Paging, fold_case, pattern, sort_columns};
+use crate::database::page::{Order, Page, Paging, fold_case, like_pattern, sort_columns};
 use crate::database::row::{record, words};
 use crate::database::secret::{PasswordHash, SealedBytes, SecretHash};
 use crate::database::sql::{sorted, sql, statements};
@@ -217,7 +217,7 @@ pub async fn list(
     order: Order,
     paging: Paging,
 ) -> Result<Page<User>, Error> {
-    let pattern = pattern(search);
+    let pattern = like_pattern(search);
     sql(sorted(LIST, sort.column(), order))
         .bind(&pattern)
         .page(COUNT, conn, paging)

@@ -125,7 +125,7 @@ pub fn fold_case(text: &str) -> String {
 
 /// A LIKE pattern (with `ESCAPE '!'`) that finds the folded text anywhere. Without a search text it
 /// matches everything.
-pub(crate) fn pattern(search: Option<&str>) -> String {
+pub(crate) fn like_pattern(search: Option<&str>) -> String {
     let mut pattern = String::from("%");
     for character in fold_case(search.unwrap_or_default()).chars() {
         if matches!(character, '%' | '_' | '!') {
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_search_is_for_the_text_itself() {
-        assert_eq!(pattern(Some("50%_!Ä")), "%50!%!_!!ä%");
-        assert_eq!(pattern(Some("")), "%");
-        assert_eq!(pattern(None), "%");
+        assert_eq!(like_pattern(Some("50%_!Ä")), "%50!%!_!!ä%");
+        assert_eq!(like_pattern(Some("")), "%");
+        assert_eq!(like_pattern(None), "%");
     }
 }

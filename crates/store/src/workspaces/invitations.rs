@@ -1,4 +1,4 @@
-//! Invitations into workspaces. Each works once, for any holder of the link.
+//! Invitations to workspaces. Each can be accepted once, by any holder of the link.
 
 use jiff::Timestamp;
 use types::id::{InvitationId, UserId, WorkspaceId};
@@ -23,7 +23,7 @@ record! {
         pub email: String,
         /// Role that it grants.
         pub role: Role,
-        /// The inviting user.
+        /// The inviter.
         pub invited_by: UserId,
         /// Time of the invitation.
         pub created_at: Timestamp,
@@ -51,7 +51,7 @@ pub struct NewInvitation {
     pub role: Role,
     /// Hash of the secret in the link.
     pub hash: SecretHash,
-    /// The inviting user.
+    /// The inviter.
     pub invited_by: UserId,
     /// Expiry.
     pub expires_at: Timestamp,
@@ -69,7 +69,7 @@ macro_rules! columns {
 statements! {
     INSERT = "INSERT INTO invitations (id, workspace_id, email, role, hash, invited_by, expires_at, created_at) \
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
-    LIVE = concat!("SELECT ", columns!(), " FROM invitations WHERE hash = $1 AND accepted_at IS NULL \
+    OPEN = concat!("SELECT ", columns!(), " FROM invitations WHERE hash = $1 AND accepted_at IS NULL \
         AND revoked_at IS NULL AND expires_at > $2");
     ACCEPT = concat!("UPDATE invitations SET accepted_at = $3, accepted_by = $2 WHERE hash = $1 \
         AND accepted_at IS NULL AND revoked_at IS NULL AND expires_at > $3 RETURNING ", columns!());
@@ -81,9 +81,9 @@ statements! {
         AND revoked_at IS NULL AND expires_at > $2";
     BY_ID = concat!("SELECT ", columns!(), " FROM invitations WHERE workspace_id = $1 AND id = $2");
     COUNT = "SELECT COUNT(*) AS n FROM invitations WHERE workspace_id = $1";
-    COUNT_OPEN = "SELECT COUNT(*) AS n FROM invitations WHERE invited_by = $1 AND accepted_at IS NULL \
+    COUNT_OPEN_OF_INVITER = "SELECT COUNT(*) AS n FROM invitations WHERE invited_by = $1 AND accepted_at IS NULL \
         AND revoked_at IS NULL AND expires_at > $2";
-    COUNT_SINCE = "SELECT COUNT(*) AS n FROM invitations WHERE invited_by = $1 AND created_at > $2";
+    COUNT_SENT_BY_INVITER = "SELECT COUNT(*) AS n FROM invitations WHERE invited_by = $1 AND created_at > $2";
     LIST = concat!("SELECT ", columns!(), " FROM invitations WHERE workspace_id = $1 \
         ORDER BY id DESC LIMIT $2 OFFSET $3");
     PURGE = "DELETE FROM invitations WHERE id IN \
@@ -106,8 +106,9 @@ pub async fn insert(tx: &mut Tx, new: &NewInvitation) -> Result<(), Error> {
     Ok(())
 }
 
-/// Number of a person's invitations that work at `now`, and number of those sent since then, in any
-/// state. Until the transaction ends, no other transaction that calls this first can add one.
+/// Number of a user's invitations that are open at `now`, and number of those sent after `since`,
+/// in any state. Until the transaction ends, no other transaction that calls this first can add
+/// one.
 pub async fn count_of_inviter(
     tx: &mut Tx,
     inviter: UserId,
@@ -115,22 +116,30 @@ pub async fn count_of_inviter(
     now: Timestamp,
 ) -> Result<(u64, u64), Error> {
     users::lock(tx, inviter).await?;
-    let open = sql(COUNT_OPEN).bind(inviter).bind(now).count(tx).await?;
-    let sent = sql(COUNT_SINCE).bind(inviter).bind(since).count(tx).await?;
+    let open = sql(COUNT_OPEN_OF_INVITER)
+        .bind(inviter)
+        .bind(now)
+        .count(tx)
+        .await?;
+    let sent = sql(COUNT_SENT_BY_INVITER)
+        .bind(inviter)
+        .bind(since)
+        .count(tx)
+        .await?;
     Ok((open, sent))
 }
 
-/// The invitation of a link, if it still works. It is not used up.
-pub async fn live(
+/// The invitation of a link, if it is open. The link stays valid.
+pub async fn by_open_link(
     conn: &mut Conn,
     hash: SecretHash,
     now: Timestamp,
 ) -> Result<Option<Invitation>, Error> {
-    sql(LIVE).bind(hash).bind(now).one(conn).await
+    sql(OPEN).bind(hash).bind(now).one(conn).await
 }
 
-/// Accepts the invitation; the caller then adds the member. `None` if it does not work any more: of
-/// two concurrent attempts, one succeeds.
+/// Accepts the invitation; the caller then adds the member. `None` if it is not open: of two
+/// concurrent attempts, one succeeds.
 pub async fn accept(
     tx: &mut Tx,
     hash: SecretHash,
@@ -145,7 +154,7 @@ pub async fn is_accepted(conn: &mut Conn, hash: SecretHash) -> Result<bool, Erro
     Ok(sql(IS_ACCEPTED).bind(hash).count(conn).await? > 0)
 }
 
-/// True if this person has accepted the invitation of a link.
+/// True if this user has accepted the invitation of a link.
 pub async fn is_accepted_by(
     conn: &mut Conn,
     hash: SecretHash,

@@ -45,13 +45,13 @@ pub(crate) enum Command {
 
 /// The directory of the contexts.
 #[derive(Debug, Args)]
-struct Place {
+struct ContextDirectory {
     /// Configuration directory
     #[arg(long, env = "SVC_CONFIG", value_name = "DIR", hide_env_values = true, value_parser = path())]
     config: Option<PathBuf>,
 }
 
-impl Place {
+impl ContextDirectory {
     fn directory(&self) -> Result<PathBuf, Failure> {
         config_directory(self.config.as_ref())
             .ok_or_else(|| Failure::usage("no home directory is set").hint("give --config"))
@@ -67,7 +67,7 @@ pub(crate) struct ListArgs {
     output: Format,
 
     #[command(flatten)]
-    place: Place,
+    place: ContextDirectory,
 }
 
 /// The flags of `svc context show`.
@@ -105,7 +105,7 @@ pub(crate) struct UseArgs {
     name: Option<String>,
 
     #[command(flatten)]
-    place: Place,
+    place: ContextDirectory,
 }
 
 /// The flags of `svc context set`.
@@ -147,7 +147,7 @@ pub(crate) struct SetArgs {
     select: bool,
 
     #[command(flatten)]
-    place: Place,
+    place: ContextDirectory,
 }
 
 /// The flags of `svc context rename`.
@@ -163,7 +163,7 @@ pub(crate) struct RenameArgs {
     to: String,
 
     #[command(flatten)]
-    place: Place,
+    place: ContextDirectory,
 }
 
 /// The flags of `svc context delete`.
@@ -175,7 +175,7 @@ pub(crate) struct DeleteArgs {
     name: String,
 
     #[command(flatten)]
-    place: Place,
+    place: ContextDirectory,
 }
 
 /// Runs a subcommand.
@@ -284,10 +284,10 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
     let mut context = before.unwrap_or_default();
     let token = given_token(args)?;
     if token.is_none() && !context.token.is_none() {
-        keeps_its_token(&context, args)?;
+        require_unchanged_target(&context, args)?;
     }
     if let Some(engine) = &args.engine {
-        context.engine = some(engine);
+        context.engine = non_empty(engine);
         if let Some(engine) = &context.engine {
             engine
                 .parse::<HostPort>()
@@ -295,7 +295,7 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
         }
     }
     if let Some(url) = &args.api_url {
-        context.api_url = some(url);
+        context.api_url = non_empty(url);
         if let Some(url) = &context.api_url {
             parse(url)?;
         }
@@ -330,12 +330,12 @@ fn set(args: &SetArgs) -> Result<(), Failure> {
 
 /// A token is bound to the engine and platform that it was stored for. Changing one of them must
 /// not send the token elsewhere by accident.
-fn keeps_its_token(context: &Context, args: &SetArgs) -> Result<(), Failure> {
-    let moves = |before: &Option<String>, now: &Option<String>| match (before, now) {
+fn require_unchanged_target(context: &Context, args: &SetArgs) -> Result<(), Failure> {
+    let is_changed = |before: &Option<String>, now: &Option<String>| match (before, now) {
         (Some(before), Some(now)) => !now.is_empty() && before != now,
         _ => false,
     };
-    if moves(&context.engine, &args.engine) || moves(&context.api_url, &args.api_url) {
+    if is_changed(&context.engine, &args.engine) || is_changed(&context.api_url, &args.api_url) {
         let name = &args.name;
         return Err(Failure::usage(format!(
             "the token of `{name}` belongs to its current engine and platform"
@@ -425,7 +425,7 @@ fn existing(directory: &Path, name: &str) -> Result<Context, Failure> {
 }
 
 /// Returns `None` for an empty text.
-fn some(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }

@@ -260,7 +260,7 @@ async fn create(args: CreateArgs) -> Result<(), Failure> {
     let permissions = token::permissions(&args.permissions)?;
     let resources = args.resources.as_deref().map(token::resources);
     let resources = resources.transpose()?;
-    let expires_at = args.ttl.map(end).transpose()?;
+    let expires_at = args.ttl.map(expiry_of).transpose()?;
     // This is the last step, so that no earlier error leaves a key behind.
     let material = args.material.material()?;
     let body = CreateCredential {
@@ -311,7 +311,9 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
     let call = session.platform.call(ROTATE, &[&args.id]).body(&body)?;
     let issued = match call.answer().await {
         Ok(issued) => issued,
-        Err(error) => return Err(material.into_failure(error, |error| known(error, &args.id))),
+        Err(error) => {
+            return Err(material.into_failure(error, |error| explain_failure(error, &args.id)));
+        }
     };
     show(args.output, &issued)
 }
@@ -322,7 +324,7 @@ async fn revoke(args: RevokeArgs) -> Result<(), Failure> {
     let call = call.query("issued", args.issued.then_some("true"));
     call.execute()
         .await
-        .map_err(|error| known(error, &args.id))?;
+        .map_err(|error| explain_failure(error, &args.id))?;
     output::message(&if args.issued {
         format!(
             "{} is revoked, with every credential that it issued",
@@ -334,7 +336,7 @@ async fn revoke(args: RevokeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn known(error: PlatformError, id: &str) -> Failure {
+fn explain_failure(error: PlatformError, id: &str) -> Failure {
     if error.is_not_found() {
         return Failure::new(Code::Failed, format!("credential `{id}` does not exist"))
             .hint("`svc credential list` shows the existing ones");
@@ -420,7 +422,7 @@ fn read(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::from_error(&format!("cannot read {}", path.display()), error))
 }
 
-fn end(ttl: Duration) -> Result<String, Failure> {
+fn expiry_of(ttl: Duration) -> Result<String, Failure> {
     let too_long = || Failure::usage("--ttl is too long");
     let ttl = SignedDuration::try_from(ttl).map_err(|_too_long| too_long())?;
     let at = Timestamp::now()

@@ -154,7 +154,7 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
     if !is_unknown {
         return token_refusal::explain(failure, config).await;
     }
-    let names = names(config).await.unwrap_or_default();
+    let names = list_names(config).await.unwrap_or_default();
     match suggest::nearest(tunnel, names.iter().map(String::as_str)) {
         Some(known) => failure.hint(format!(
             "did you mean `{known}`? `svc tunnels` shows them all"
@@ -164,7 +164,7 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
 }
 
 /// The names of private tunnels that the token may list.
-async fn names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
+async fn list_names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
     let filters = [("publish".to_owned(), false.into())].into_iter().collect();
     let query = ListQuery::new().with_filters(filters);
     let list = client::api::Api::new(config)?.tunnels(&query).await?;

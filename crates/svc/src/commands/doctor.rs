@@ -58,7 +58,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let mut report = Report::start(args.output, engine)?;
     report.add(check_context(&args.connection, &context))?;
     let context = context.ok().flatten();
-    let check_platform = check_platform(&args.connection, context.as_ref());
+    let check_platform = check_platform_token(&args.connection, context.as_ref());
     report.add(with_timeout(args.timeout, "control_plane_auth", check_platform).await)?;
     match config {
         Ok(config) => check_engine(&config, &args, &mut report).await?,
@@ -107,7 +107,7 @@ fn check_context(connection: &Connection, context: &Result<Option<Context>, Fail
 }
 
 /// Checks that the platform of the context accepts the token.
-async fn check_platform(connection: &Connection, context: Option<&Context>) -> Check {
+async fn check_platform_token(connection: &Connection, context: Option<&Context>) -> Check {
     const NAME: &str = "control_plane_auth";
     let Some(context) = context else {
         return Check::skip(NAME, "no context names a platform");

@@ -208,7 +208,7 @@ async fn explain_address(args: &Args, url: &Url) -> Result<VisitReport, Failure>
         Err(failure) => (None, Some(failure.message().to_owned())),
     };
     let project = place.as_ref().and_then(RecordSource::single_project);
-    let token = visitor.shown_token();
+    let token = visitor.effective_token();
     let token = token.map(|token| TokenCheck::of(&token, url, project));
     let (record, unknown) = match (&session, &place, visit.reference()) {
         (Ok(session), Some(place), Some(reference)) => {

@@ -470,8 +470,8 @@ struct Advice {
 }
 
 impl Advice {
-    /// Creates the tap that it needs unless requests are inspected already. Dropping this stops the
-    /// cost.
+    /// Creates the tap that the check needs, unless requests are inspected already. Dropping the
+    /// tap ends the recording.
     fn start(inspection: &Inspection, target: Target) -> (Self, Option<Arc<dyn Tap>>) {
         let of = |requests| Self {
             requests,

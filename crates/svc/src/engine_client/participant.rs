@@ -98,11 +98,11 @@ pub(crate) struct ControlRequester {
 }
 
 impl JoinedParticipant {
-    /// Joins as a spectator. `about` is stored with the participant and with its requests.
+    /// Joins as a spectator. `metadata` is stored with the participant and with its requests.
     pub(crate) async fn join(
         config: &Config,
         session_id: &str,
-        about: Option<Map<String, Value>>,
+        metadata: Option<Map<String, Value>>,
     ) -> Result<Self, Failure> {
         let api = Api::new(config)?;
         let named = |template| path(template, &[("id", session_id)]);
@@ -119,8 +119,8 @@ impl JoinedParticipant {
             return Err(not_attachable(&session));
         }
         let mut body = json!({"role": "spectator", "transport": "websocket"});
-        if let (Some(about), Value::Object(body)) = (&about, &mut body) {
-            body.insert("metadata".to_owned(), about.clone().into());
+        if let (Some(metadata), Value::Object(body)) = (&metadata, &mut body) {
+            body.insert("metadata".to_owned(), metadata.clone().into());
         }
         let own_participant: Listed =
             call_json(&api, Method::POST, &named(PARTICIPANTS), Some(&body)).await?;
@@ -150,7 +150,7 @@ impl JoinedParticipant {
                 api,
                 session_id: session_id.to_owned(),
                 participant_id: own_participant.id.clone(),
-                metadata: about,
+                metadata,
             },
             participant,
             input,
@@ -235,9 +235,9 @@ impl JoinedParticipant {
 
     /// Answers the oldest request.
     pub(crate) async fn answer(&mut self, grant: bool) {
-        if let Some(asked) = self.pending_requests.pop_front() {
+        if let Some(request) = self.pending_requests.pop_front() {
             // If the session has ended, the end is reported separately.
-            self.input.decide(&asked.request_id, grant).await;
+            self.input.decide(&request.request_id, grant).await;
         }
     }
 
@@ -298,8 +298,8 @@ impl JoinedParticipant {
                 let is_back = self.controller.replace(who).is_none();
                 match &self.control {
                     // Control returned to its previous holder, so this is the message.
-                    Control::Answered { outcome: how, .. } if is_back => {
-                        describe_outcome(how).to_owned()
+                    Control::Answered { outcome, .. } if is_back => {
+                        describe_outcome(outcome).to_owned()
                     }
                     _ => text,
                 }
@@ -311,7 +311,7 @@ impl JoinedParticipant {
             }
             NoticeKind::Requested => {
                 let text = format!("{who} requests control");
-                if self.pending_requests.len() < MAX_ASKED {
+                if self.pending_requests.len() < MAX_PENDING_REQUESTS {
                     self.pending_requests.push_back(PendingControlRequest {
                         request_id: notice.request_id.clone(),
                         user: who,
@@ -328,18 +328,18 @@ impl JoinedParticipant {
             NoticeKind::Unspecified if !notice.reason.is_empty() => notice.reason.clone(),
             _ => {
                 self.pending_requests
-                    .retain(|asked| asked.request_id != notice.request_id);
+                    .retain(|request| request.request_id != notice.request_id);
                 return None;
             }
         })
     }
 
-    fn record_outcome(&mut self, notice: &Notice, how: &'static str) -> String {
-        self.end_control(&notice.request_id, how);
-        describe_outcome(how).to_owned()
+    fn record_outcome(&mut self, notice: &Notice, outcome: &'static str) -> String {
+        self.end_control(&notice.request_id, outcome);
+        describe_outcome(outcome).to_owned()
     }
 
-    fn end_control(&mut self, request_id: &str, how: &'static str) {
+    fn end_control(&mut self, request_id: &str, outcome: &'static str) {
         if self.holds_control() {
             // The next notice contains the new holder.
             self.controller = None;
@@ -347,7 +347,7 @@ impl JoinedParticipant {
         let request_id = request_id.to_owned();
         self.control = Control::Answered {
             request_id,
-            outcome: how,
+            outcome,
         };
         self.pending_requests.clear();
     }
@@ -371,21 +371,21 @@ impl ControlRequester {
     /// Requests control. The stream reports the result.
     pub(crate) async fn request_control(
         &self,
-        ask: &ControlOptions,
+        options: &ControlOptions,
     ) -> Result<ControlRequest, ApiError> {
         let mut body = Map::new();
         body.insert("participant_id".to_owned(), json!(self.participant_id));
-        if let Some(reason) = &ask.reason {
+        if let Some(reason) = &options.reason {
             body.insert("reason".to_owned(), json!(reason));
         }
-        if let Some(lines) = ask.lines {
+        if let Some(lines) = options.lines {
             body.insert("control_lines".to_owned(), json!(lines));
         }
-        if let Some(seconds) = ask.seconds {
+        if let Some(seconds) = options.seconds {
             body.insert("control_seconds".to_owned(), json!(seconds));
         }
-        if let Some(about) = &self.metadata {
-            body.insert("metadata".to_owned(), about.clone().into());
+        if let Some(metadata) = &self.metadata {
+            body.insert("metadata".to_owned(), metadata.clone().into());
         }
         let requests = path(CONTROL_REQUESTS, &[("id", &self.session_id)]);
         let body = Value::Object(body);
@@ -431,7 +431,7 @@ async fn call_json<T: DeserializeOwned>(
 }
 
 /// The engine's limit of pending requests.
-const MAX_ASKED: usize = 32;
+const MAX_PENDING_REQUESTS: usize = 32;
 
 /// The result of a request as text.
 fn describe_outcome(outcome: &str) -> &'static str {

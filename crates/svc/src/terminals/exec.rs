@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use tty::message::{self, Environment, Options, Stream, User, Username, Workdir};
 use types::percent::escaped;
 
-use super::{TerminalError, servers};
+use super::{TerminalError, list_servers};
 use crate::{failure::chain, output::plain};
 
 /// Arguments of the operation.
@@ -39,7 +39,7 @@ pub(super) async fn exec(
     args: ExecArguments,
     agent: &Agent,
 ) -> Result<Value, TerminalError> {
-    let servers = servers(&config).await?;
+    let servers = list_servers(&config).await?;
     let wanted = args.server.strip_prefix("svc://").unwrap_or(&args.server);
     let server = inventory::find(&servers, wanted).map_err(|error| {
         let detail = format!("{error}; svc_webtty_list lists the servers that are online");
@@ -50,7 +50,7 @@ pub(super) async fn exec(
                    and the user's own program: `svc webtty exec`.";
         return Err(failed(501, "webtty_e2e", why));
     }
-    let endpoint = endpoint(server, config, &args, agent)?;
+    let endpoint = exec_endpoint(server, config, &args, agent)?;
     let limit = Duration::from_secs(args.timeout_seconds.clamp(1, MAX_SECONDS));
     let (command, stdin) = (command(&args), args.stdin);
     run(endpoint, command, stdin, limit).await
@@ -120,7 +120,7 @@ async fn run(
 }
 
 /// The endpoint of a server, with the session's attributes if it is managed.
-fn endpoint(
+fn exec_endpoint(
     server: &Server,
     config: Config,
     args: &ExecArguments,
@@ -286,6 +286,6 @@ mod tests {
             "engine.example:8443".parse().unwrap(),
             client::Token::new("t"),
         );
-        endpoint(server, config, &args, &agent)
+        exec_endpoint(server, config, &args, &agent)
     }
 }

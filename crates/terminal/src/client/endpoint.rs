@@ -87,7 +87,7 @@ impl Endpoint {
     pub async fn connect(&self) -> Result<Connection, ConnectionError> {
         match self {
             Self::Url { url, bearer, .. } => {
-                let request = request(&url.to_string(), bearer.as_ref())?;
+                let request = upgrade_request(&url.to_string(), bearer.as_ref())?;
                 Connection::websocket(self.open().await?, request).await
             }
             Self::Private {
@@ -96,7 +96,7 @@ impl Endpoint {
             } => Ok(Connection::plain(self.open().await?)),
             Self::Private { path, .. } => {
                 // The host is a placeholder: the server is already connected.
-                let request = request(&format!("ws://localhost{path}"), None)?;
+                let request = upgrade_request(&format!("ws://localhost{path}"), None)?;
                 Connection::websocket(self.open().await?, request).await
             }
         }
@@ -243,7 +243,7 @@ impl std::fmt::Display for Url {
     }
 }
 
-fn request(url: &str, bearer: Option<&Token>) -> Result<Request<()>, ConnectionError> {
+fn upgrade_request(url: &str, bearer: Option<&Token>) -> Result<Request<()>, ConnectionError> {
     let bad = |what: &str| ConnectionError::Protocol(what.to_owned());
     let mut request = url
         .into_client_request()

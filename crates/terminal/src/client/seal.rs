@@ -184,7 +184,7 @@ fn unproven(error: ProtocolError) -> SessionError {
         }
         code => SessionError::Unproven {
             code,
-            said: error.msg,
+            message: error.msg,
         },
     }
 }

@@ -71,7 +71,7 @@ pub enum Event {
         /// Number of output bytes that were lost meanwhile.
         missed: u64,
     },
-    /// The session is over. No event follows.
+    /// The session has ended. No event follows.
     Ended(Result<CommandEnd, SessionError>),
 }
 
@@ -88,7 +88,7 @@ pub struct CommandEnd {
     pub detail: String,
 }
 
-/// Reasons for which a session is over before its command is.
+/// Reasons for which a session ends before its command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -102,12 +102,12 @@ pub enum SessionError {
     #[error("the end-to-end encryption failed")]
     Seal(#[from] SealError),
     /// The server reports that its identity or ours is unproven.
-    #[error("the server refused the end-to-end encryption: {said}")]
+    #[error("the server refused the end-to-end encryption: {message}")]
     Unproven {
         /// Machine-readable code.
         code: ProtocolErrorCode,
         /// Message of the server. The text is untrusted.
-        said: String,
+        message: String,
     },
     /// The peer sent unsealed data.
     #[error("the server violated the end-to-end encryption protocol")]
@@ -200,7 +200,7 @@ struct Driver {
 
 /// End of a connection.
 enum ConnectionEnd {
-    /// The session is over, with its last event.
+    /// The session has ended, with its last event.
     Ended(Result<CommandEnd, SessionError>),
     /// The connection is lost.
     Lost(SessionError),
@@ -212,8 +212,8 @@ impl Driver {
     async fn run(mut self) {
         let stop = self.stop.clone();
         let attached = attach(&self.endpoint, self.request.seal.as_ref());
-        let mut link = match stop.run_until_cancelled(attached).await {
-            Some(Ok(link)) => link,
+        let mut sealed_connection = match stop.run_until_cancelled(attached).await {
+            Some(Ok(sealed_connection)) => sealed_connection,
             // A server closes at this point only if it rejects the hello.
             Some(Err(SessionError::HungUp)) => {
                 return self.send_end(Err(SessionError::NoHello)).await;
@@ -224,27 +224,27 @@ impl Driver {
         let now = Instant::now();
         let mut client = Client::open(self.request.config.clone(), self.request.size, now);
         loop {
-            let why = match Box::pin(self.drive(&mut client, &mut link)).await {
+            let cause = match Box::pin(self.drive(&mut client, &mut sealed_connection)).await {
                 ConnectionEnd::Ended(ended) => {
-                    tokio::join!(self.send_end(ended), link.0.close());
+                    tokio::join!(self.send_end(ended), sealed_connection.0.close());
                     return;
                 }
-                ConnectionEnd::ReceiverDropped => return leave(link).await,
-                ConnectionEnd::Lost(why) => why,
+                ConnectionEnd::ReceiverDropped => return leave(sealed_connection).await,
+                ConnectionEnd::Lost(cause) => cause,
             };
-            drop(link);
-            let comes_back = client.on_lost() && self.request.resumes;
-            let Some(grace) = client.grace().filter(|_| comes_back) else {
-                return self.send_end(Err(why)).await;
+            drop(sealed_connection);
+            let is_resumed = client.on_lost() && self.request.resumes;
+            let Some(grace) = client.grace().filter(|_| is_resumed) else {
+                return self.send_end(Err(cause)).await;
             };
             self.pending.push_back(Event::Lost {
-                reason: chain(&why),
+                reason: chain(&cause),
                 grace,
             });
             match Box::pin(self.reconnect(&mut client, grace)).await {
-                Ok(Some(again)) => link = again,
+                Ok(Some(reconnected)) => sealed_connection = reconnected,
                 Ok(None) => return,
-                Err(_last) => return self.send_end(Err(why)).await,
+                Err(_last) => return self.send_end(Err(cause)).await,
             }
             client.reopen(Instant::now());
         }
@@ -256,18 +256,18 @@ impl Driver {
         client: &mut Client,
         (connection, sealing): &mut SealedConnection,
     ) -> ConnectionEnd {
-        let mut over = None;
+        let mut end = None;
         loop {
-            if over.is_none() {
-                over = self.run_commands(client, connection, sealing);
+            if end.is_none() {
+                end = self.run_commands(client, connection, sealing);
             }
-            if over.is_some() && self.pending.is_empty() {
+            if end.is_some() && self.pending.is_empty() {
                 // Queued messages are sent when the connection closes.
-                return over.unwrap_or(ConnectionEnd::ReceiverDropped);
+                return end.unwrap_or(ConnectionEnd::ReceiverDropped);
             }
-            let deadline = client.deadline().filter(|_| over.is_none());
+            let deadline = client.deadline().filter(|_| end.is_none());
             let writer = &mut connection.writer;
-            let has_room = over.is_none() && writer.queued() < MAX_QUEUED;
+            let has_room = end.is_none() && writer.queued() < MAX_QUEUED;
             tokio::select! {
                 () = self.stop.cancelled() => return ConnectionEnd::ReceiverDropped,
                 permit = self.events.reserve(), if !self.pending.is_empty() => match permit {
@@ -279,22 +279,22 @@ impl Driver {
                     }
                     Err(_gone) => return ConnectionEnd::ReceiverDropped,
                 },
-                flushed = writer.flush(), if !writer.is_flushed() && over.is_none() => {
+                flushed = writer.flush(), if !writer.is_flushed() && end.is_none() => {
                     if let Err(error) = flushed {
-                        over = Some(ConnectionEnd::Lost(error.into()));
+                        end = Some(ConnectionEnd::Lost(error.into()));
                     }
                 }
                 received = connection.reader.receive(),
-                    if self.pending.is_empty() && over.is_none() =>
+                    if self.pending.is_empty() && end.is_none() =>
                 {
-                    over = on_message(client, sealing, received);
+                    end = on_message(client, sealing, received);
                 }
                 typed = self.inputs.typed.recv(), if has_room && client.wants_input() => {
                     send_input(client, typed);
                 }
                 // If the [`Input`] is dropped, the session's events are still delivered.
-                Some(done) = self.inputs.done.recv(), if has_room => {
-                    run_action(client, writer, done);
+                Some(action) = self.inputs.done.recv(), if has_room => {
+                    run_action(client, writer, action);
                 }
                 () = at(deadline) => {
                     let now = Instant::now();
@@ -388,14 +388,14 @@ impl Driver {
                         typed = self.inputs.typed.recv(), if client.wants_input() => {
                             send_input(client, typed);
                         }
-                        Some(done) = self.inputs.done.recv() => if let InputAction::Resize(size) = done {
+                        Some(action) = self.inputs.done.recv() => if let InputAction::Resize(size) = action {
                             client.on_resize(size);
                         },
                     }
                 }
             };
             match attempt {
-                Ok(Ok(link)) => return Ok(Some(link)),
+                Ok(Ok(sealed_connection)) => return Ok(Some(sealed_connection)),
                 Ok(Err(error)) if error.is_transient() => {}
                 Ok(Err(error)) => return Err(error),
                 Err(_elapsed) => return Err(SessionError::HungUp),
@@ -464,8 +464,8 @@ fn send_input(client: &mut Client, typed: Option<InputEvent>) {
     }
 }
 
-fn run_action(client: &mut Client, writer: &mut super::connection::Writer, done: InputAction) {
-    match done {
+fn run_action(client: &mut Client, writer: &mut super::connection::Writer, action: InputAction) {
+    match action {
         InputAction::Resize(size) => client.on_resize(size),
         // A signal that cannot be sent is dropped.
         InputAction::Signal(signal) => drop(client.signal(signal)),
@@ -508,7 +508,7 @@ const EVENT_QUEUE: usize = 8;
 /// Queued bytes above which no further input is read: one of the largest messages.
 const MAX_QUEUED: usize = 256 * 1024;
 
-/// The first wait before reconnecting: short interruptions are then over.
+/// The first wait before reconnecting: short interruptions have then ended.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 /// The longest wait before reconnecting; short, because a person is waiting.

@@ -4,9 +4,9 @@
 #[cfg(test)]
 mod ends;
 #[cfg(test)]
-mod published;
+mod interceptor;
 #[cfg(test)]
-mod relay;
+mod published;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tty::message::{
 };
 
 use crate::ends::{Host, SOON, ours, script};
-use crate::relay::{Relay, listen, rest};
+use crate::interceptor::{Interceptor, listen, read_to_end};
 
 fn back(ack: &Ack, received: u64) -> OpenCommand {
     let session = ack.session.as_ref().unwrap();
@@ -299,16 +299,16 @@ async fn a_client_that_loses_the_connection_at_the_end_gets_the_exit_status() {
     let (output, _, close) = client.finish().await;
     assert_eq!((output.as_str(), close.return_code), ("bye\n", 3));
 
-    // The same for a client of this project with an interceptor.
+    // The same for `terminal::client`, with an interceptor.
     let host = Host::new();
-    let relay = Relay::start(host, |connection, _, kind| {
+    let interceptor = Interceptor::start(host, |connection, _, kind| {
         let is_cut = connection == 0 && matches!(kind, Kind::Close(_));
         (!is_cut).then_some(vec![kind])
     });
-    let relay = relay.await;
+    let interceptor = interceptor.await;
     let request = Request::new(script("echo bye; exit 3", false).config.unwrap());
-    let (mut session, _input) = Session::start(relay.endpoint.clone(), request);
-    let (shown, ended) = rest(&mut session).await;
+    let (mut session, _input) = Session::start(interceptor.endpoint.clone(), request);
+    let (shown, ended) = read_to_end(&mut session).await;
     assert_eq!((shown.as_slice(), ended.unwrap().code), (&b"bye\n"[..], 3));
 }
 
@@ -327,7 +327,7 @@ async fn pipes_that_write_more_than_they_read_end() {
         }
         input.end().await;
     };
-    let ((shown, ended), ()) = tokio::join!(rest(&mut session), typing);
+    let ((shown, ended), ()) = tokio::join!(read_to_end(&mut session), typing);
     assert_eq!(ended.unwrap().code, 0);
     assert_eq!(shown.len(), 64 * 512 * (8 * 63 + 1));
     listening.abort();

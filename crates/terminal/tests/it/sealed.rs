@@ -9,7 +9,7 @@ use tty::seal::{Channel, ClientHandshake, Content, Identity};
 use tty::session::ClientError;
 
 use crate::ends::{Client, Host, ours, script};
-use crate::relay::{MessageSender, Relay, rest};
+use crate::interceptor::{Interceptor, MessageSender, read_to_end};
 
 const CONTEXT: &[u8] = b"wsv_1";
 
@@ -263,18 +263,18 @@ async fn through(
     mut change: impl FnMut(MessageSender, Kind) -> Option<Kind> + Send + 'static,
 ) -> (String, Result<CommandEnd, SessionError>) {
     let [server, me] = [(), ()].map(|()| Arc::new(Identity::generate().unwrap()));
-    let mut said = 0;
-    let relay = Relay::start(host(&server, &me), move |connection, from, kind| {
+    let mut outputs = 0;
+    let interceptor = Interceptor::start(host(&server, &me), move |connection, from, kind| {
         if connection > 0 {
             return Some(change(from, kind).into_iter().collect());
         }
         if from == MessageSender::Server && matches!(kind, Kind::Data(_)) {
-            said += 1;
+            outputs += 1;
         }
         // The mark is the first message.
-        (said < 2).then_some(vec![kind])
+        (outputs < 2).then_some(vec![kind])
     });
-    let relay = relay.await;
+    let interceptor = interceptor.await;
     let request = Request {
         seal: Some(terminal::client::Seal {
             identity: me,
@@ -283,7 +283,7 @@ async fn through(
         }),
         ..Request::new(script("read x; echo $x; cat", false).config.unwrap())
     };
-    let (mut session, input) = Session::start(relay.endpoint.clone(), request);
+    let (mut session, input) = Session::start(interceptor.endpoint.clone(), request);
     input.typed("one\ntwo\n".into()).await;
     // The command ends after that, not while its client is disconnected.
     loop {
@@ -295,7 +295,7 @@ async fn through(
         }
     }
     input.end().await;
-    let (shown, ended) = rest(&mut session).await;
+    let (shown, ended) = read_to_end(&mut session).await;
     (String::from_utf8(shown).unwrap(), ended)
 }
 

@@ -26,9 +26,9 @@ pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> CheckResult<T
         return Err(ConfigError::new("turn.listen_addr", message));
     }
     let tls_listen = addresses("turn.tls_listen_addr", &section.tls_listen_addr)?;
-    let certificate = certificate(section.tls.clone_paths(), !tls_listen.is_empty())?;
-    let realm = realm(section.realm.as_deref())?;
-    let relay = relay(&section, &listen)?;
+    let certificate = check_certificate(section.tls.clone_paths(), !tls_listen.is_empty())?;
+    let realm = check_realm(section.realm.as_deref())?;
+    let relay = check_relay(&section, &listen)?;
     let control_plane = section.control_plane;
     let state_dir = state_dir.map(|dir| dir.subdirectory("turn", &realm));
     let control_plane = control_plane.map(|section| self::control_plane(section, state_dir));
@@ -74,7 +74,10 @@ impl TlsSection {
     }
 }
 
-fn certificate(files: [Option<String>; 2], is_needed: bool) -> CheckResult<Option<CertFiles>> {
+fn check_certificate(
+    files: [Option<String>; 2],
+    is_needed: bool,
+) -> CheckResult<Option<CertFiles>> {
     let [cert, key] = files;
     if cert.is_none() && key.is_none() && !is_needed {
         return Ok(None);
@@ -91,7 +94,7 @@ fn certificate(files: [Option<String>; 2], is_needed: bool) -> CheckResult<Optio
 
 /// RFC 8489 section 14.9: fewer than 128 characters. It is part of quoted and hashed texts, so it
 /// may only be a name.
-fn realm(value: Option<&str>) -> CheckResult<String> {
+fn check_realm(value: Option<&str>) -> CheckResult<String> {
     let key = "turn.realm";
     let value = required(key, value)?;
     let is_name = (1..128).contains(&value.len())
@@ -105,7 +108,7 @@ fn realm(value: Option<&str>) -> CheckResult<String> {
     Ok(value.to_ascii_lowercase())
 }
 
-fn relay(section: &TurnSection, listen: &[SocketAddr]) -> CheckResult<RelayConfig> {
+fn check_relay(section: &TurnSection, listen: &[SocketAddr]) -> CheckResult<RelayConfig> {
     let given = one_of_each("turn.relay_addr", &section.relay_addr)?;
     let bind = if given == [None, None] {
         let first = |is_v4: bool| {

@@ -1,5 +1,6 @@
 //! Tests that `docs/configuration.md` and `docs/turn.schema.json` are current: both are generated
-//! from the file's type. `BLESS=1 cargo test -p turn config` writes them.
+//! from the Rust type of the configuration file (`config/file.rs`). `BLESS=1 cargo test -p turn
+//! config` writes them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use daemon::config::reference::{self, Documents};
 const DOCUMENTS: Documents = Documents {
     folder: DOCS,
     page: "configuration.md",
-    lines: [
+    markers: [
         "<!-- turn keys: made from crates/turn/src/config/file.rs -->\n",
         "<!-- end of turn keys -->\n",
     ],
@@ -29,16 +30,18 @@ fn the_committed_schema_is_current() {
 
 #[test]
 fn the_examples_of_the_documentation_are_accepted() {
-    let (mut seen, parse) = (0, |text: &str| {
+    let mut seen = 0;
+    let parse = |text: &str| {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
-        let home = ("HOME".to_owned(), "/relay".to_owned());
-        super::TurnConfig::load(Some(file.path()), [home]).unwrap();
-    });
+        // The default state directory is under HOME.
+        let variable = ("HOME".to_owned(), "/relay".to_owned());
+        super::TurnConfig::load(Some(file.path()), [variable]).unwrap();
+    };
     for name in ["configuration.md", "turn.md"] {
         let text = fs::read_to_string(Path::new(DOCS).join(name)).unwrap();
-        for rest in text.split("```yaml\n").skip(1) {
-            let example = rest.split("```").next().unwrap();
+        for section in text.split("```yaml\n").skip(1) {
+            let example = section.split("```").next().unwrap();
             // Other examples are for the engine and the platform, or are fragments.
             if example.contains("realm:") {
                 parse(example);

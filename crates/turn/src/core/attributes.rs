@@ -215,7 +215,7 @@ pub(super) fn read_send(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
     Some((peer?, data?))
 }
 
-pub(super) fn lifetime(message: &Message<'_>) -> Result<Option<u32>, StunError> {
+pub(super) fn requested_lifetime(message: &Message<'_>) -> Result<Option<u32>, StunError> {
     Ok(attribute::<Lifetime>(message)?.map(|lifetime| lifetime.seconds()))
 }
 

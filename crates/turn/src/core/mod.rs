@@ -281,7 +281,7 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Core<S, P = ()> {
     shared: Arc<SharedState>,
-    lane: CorePosition,
+    position: CorePosition,
     allocations: Slab<Allocation<S>>,
     by_client: HashMap<Client, usize>,
     ends: BTreeSet<(Millis, AllocationId)>,
@@ -298,10 +298,10 @@ pub struct Core<S, P = ()> {
 
 impl<S, P> Core<S, P> {
     /// Creates a core without allocations. `seed` makes the indications of two cores differ.
-    pub fn new(shared: Arc<SharedState>, lane: CorePosition, seed: u64) -> Self {
+    pub fn new(shared: Arc<SharedState>, position: CorePosition, seed: u64) -> Self {
         Self {
             shared,
-            lane,
+            position,
             allocations: Slab::new(),
             by_client: HashMap::new(),
             ends: BTreeSet::new(),

@@ -17,7 +17,7 @@ use super::allocation::{Owner, PermissionError};
 use super::answer::{error_response, success_response};
 use super::attributes::{
     AllocationParameters, StunError, attribute, check_attributes, index_of, key_algorithm,
-    lifetime, read_send, text,
+    read_send, requested_lifetime, text,
 };
 use super::authority::Authority;
 use super::integrity::{Integrity, Key, is_signed};
@@ -71,13 +71,13 @@ impl<S, P> Core<S, P> {
         }
         // Only a client with an allocation may send; other clients' indications are not parsed.
         let is_send = [kind_high, kind_low] == SEND_INDICATION;
-        let is_welcome = if is_send {
+        let is_acceptable = if is_send {
             self.by_client.contains_key(&client)
         } else {
             bytes.len() <= MAX_REQUEST_BYTES
         };
         let message = match Message::from_bytes(bytes) {
-            Ok(message) if is_welcome => message,
+            Ok(message) if is_acceptable => message,
             _ => return self.count_dropped(),
         };
         match message.class() {
@@ -160,17 +160,17 @@ impl<S, P> Core<S, P> {
         if !is_signed(message) {
             return Err(StunError::Challenge(401));
         }
-        let text = |kind| text(message, kind).ok_or(StunError::Code(400));
-        let username = text(stun_types::attribute::Username::TYPE)?;
-        let (realm, nonce) = (text(Realm::TYPE)?, text(Nonce::TYPE)?);
+        let required_text = |kind| text(message, kind).ok_or(StunError::Code(400));
+        let username = required_text(stun_types::attribute::Username::TYPE)?;
+        let (realm, nonce) = (required_text(Realm::TYPE)?, required_text(Nonce::TYPE)?);
         let source = client.nonce_source();
         if !self.shared.nonces.is_fresh(&nonce, now, source) {
             return Err(StunError::Challenge(438));
         }
         let algorithm = key_algorithm(message)?;
         let unauthorised = StunError::Challenge(401);
-        let read = Username::parse(&username).filter(|_| realm == *self.shared.realm);
-        let read = read.ok_or_else(|| unauthorised.clone())?;
+        let parsed = Username::parse(&username).filter(|_| realm == *self.shared.realm);
+        let parsed = parsed.ok_or_else(|| unauthorised.clone())?;
         // The key of a client with an allocation is already known.
         let slot = self.by_client.get(&client);
         let known = slot
@@ -179,7 +179,7 @@ impl<S, P> Core<S, P> {
         let (key, secret) = if let Some(known) = known {
             (known.key.clone(), Arc::clone(&known.secret))
         } else {
-            let secret = self.shared.authority.password_key(&read);
+            let secret = self.shared.authority.password_key(&parsed);
             let secret = secret.ok_or_else(|| unauthorised.clone())?;
             let password = secret.password(&username);
             (Key::new(algorithm, &username, &realm, &password), secret)
@@ -246,7 +246,7 @@ impl<S, P> Core<S, P> {
         // A reserved port is already counted.
         let permit = wanted.token.is_none().then(take).transpose()?;
         let reserve = wanted.reserve.then(take).transpose()?;
-        let lifetime = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
+        let lifetime = requested_lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
         let open = OpenRequest {
             id: self.next_id(),
             transport: wanted.transport,
@@ -287,17 +287,17 @@ impl<S, P> Core<S, P> {
     ) -> Result<RequestResult<P>, StunError> {
         let known = self.owned_allocation(now, client, signed)?;
         let (id, before) = (known.id, known.expires);
-        let has = known.relays.each_ref().map(Option::is_some);
-        let requested = lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
+        let has_relay = known.relays.each_ref().map(Option::is_some);
+        let requested = requested_lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
         let family = attribute::<RequestedAddressFamily>(message)?;
         let index = family.as_ref().map(|family| index_of(family.family()));
-        if index.is_some_and(|index| !has.get(index).copied().unwrap_or(false)) {
+        if index.is_some_and(|index| !has_relay.get(index).copied().unwrap_or(false)) {
             return Err(StunError::Code(443));
         }
         let lifetime_seconds = if requested == 0 {
             match index {
                 // The client releases one of two addresses.
-                Some(index) if has == [true, true] => {
+                Some(index) if has_relay == [true, true] => {
                     let known = self.allocations.get_mut(id.slot as usize);
                     let relay = known.and_then(|known| known.relays.get_mut(index));
                     if let Some(relay) = relay {
@@ -310,14 +310,14 @@ impl<S, P> Core<S, P> {
             0
         } else {
             let (_, left) = self.admit(now, signed)?;
-            let given = granted(requested, left);
-            let expires = now.monotonic.after(given);
+            let granted_lifetime = granted(requested, left);
+            let expires = now.monotonic.after(granted_lifetime);
             self.ends.remove(&(before, id));
             self.ends.insert((expires, id));
             if let Some(known) = self.allocations.get_mut(id.slot as usize) {
                 known.expires = expires;
             }
-            u32::try_from(given.seconds()).unwrap_or(MAX_LIFETIME)
+            u32::try_from(granted_lifetime.seconds()).unwrap_or(MAX_LIFETIME)
         };
         let signer = Some((&signed.key, signed.integrity));
         Ok(RequestResult::Answer(success_response(
@@ -356,11 +356,11 @@ impl<S, P> Core<S, P> {
         if peers.is_empty() {
             return Err(StunError::Code(400));
         }
-        let most = self.shared.limits.permissions;
+        let limit = self.shared.limits.permissions;
         let known = self.allocations.get_mut(id.slot as usize);
         let known = known.ok_or(StunError::Code(437))?;
         known
-            .permit(&peers, now.monotonic, most)
+            .permit(&peers, now.monotonic, limit)
             .map_err(error_of)?;
         let signer = Some((&signed.key, signed.integrity));
         Ok(RequestResult::Answer(success_response(

@@ -41,7 +41,7 @@ pub struct CorePosition {
 }
 
 impl CorePosition {
-    /// The lane of a single core.
+    /// The position of a single core.
     pub const ONLY: Self = Self { index: 0, count: 1 };
 }
 
@@ -336,10 +336,10 @@ impl<S, P> Core<S, P> {
         peer: SocketAddr,
         state: State<P>,
     ) -> Option<ConnectionNumber> {
-        let most = self.shared.limits.connections;
+        let limit = self.shared.limits.connections;
         let number = self.next_number();
         let allocation = self.allocations.get_mut(id.slot as usize)?;
-        if allocation.id != id || allocation.connections.len() >= most {
+        if allocation.id != id || allocation.connections.len() >= limit {
             return None;
         }
         allocation.connections.push(number);
@@ -354,11 +354,11 @@ impl<S, P> Core<S, P> {
 
     /// An unused number that identifies this core.
     fn next_number(&mut self) -> ConnectionNumber {
-        let CorePosition { index, count: of } = self.lane;
+        let CorePosition { index, count } = self.position;
         loop {
             let [a, b, c, d, ..] = self.next_random().to_be_bytes();
             let random = u32::from_be_bytes([a, b, c, d]);
-            let number = random.checked_rem(of).map(|rest| random - rest);
+            let number = random.checked_rem(count).map(|index| random - index);
             let number = ConnectionNumber(number.unwrap_or(random).saturating_add(index));
             if !self.connections.contains_key(&number) {
                 return number;

@@ -67,7 +67,7 @@ impl Authority for TestAuthority {
 /// A relay with a clock.
 struct Relay {
     core: Core<SocketAddr, u32>,
-    book: Arc<TestAuthority>,
+    authority: Arc<TestAuthority>,
     now: Time,
     /// Results of opening, if they are not the next port.
     ports: Vec<Result<u16, RelayError>>,
@@ -86,7 +86,7 @@ enum PacketResult {
     Peer(SocketAddr, SocketAddr, Vec<u8>),
     /// Number, local address and peer.
     Dial(ConnectionNumber, SocketAddr, SocketAddr),
-    /// Number, label and response.
+    /// Number, the peer's stream and response. In these tests a number stands for the stream.
     Join(ConnectionNumber, u32, Vec<u8>),
 }
 
@@ -115,7 +115,7 @@ impl Relay {
 
     fn limited(quota: Quota, bandwidth: Bandwidth) -> Self {
         let secret = Secret::new(*b"0123456789abcdef0123456789abcdef");
-        let book = Arc::new(TestAuthority {
+        let authority = Arc::new(TestAuthority {
             key: Arc::new(PasswordKey::api(&secret, REALM).unwrap()),
             barred: Mutex::default(),
             meter: Arc::default(),
@@ -131,11 +131,11 @@ impl Relay {
                 channels: 3,
                 connections: 2,
             },
-            authority: Arc::clone(&book) as Arc<dyn Authority>,
+            authority: Arc::clone(&authority) as Arc<dyn Authority>,
         };
         Self {
             core: Core::new(Arc::new(shared), CorePosition { index: 2, count: 3 }, 9),
-            book,
+            authority,
             now: Time {
                 unix: START,
                 monotonic: Millis::from_seconds(1000),
@@ -148,7 +148,7 @@ impl Relay {
         }
     }
 
-    fn pass(&mut self, seconds: u64) {
+    fn advance(&mut self, seconds: u64) {
         self.now.unix += i64::try_from(seconds).unwrap();
         self.now.monotonic = self.now.monotonic.after(Millis::from_seconds(seconds));
         self.core.expire(self.now);
@@ -204,7 +204,7 @@ fn at(text: &str) -> Client {
     }
 }
 
-fn here() -> Client {
+fn udp_client() -> Client {
     at("192.0.2.9:5000")
 }
 
@@ -227,7 +227,7 @@ impl Caller {
         let mut caller = Self {
             client,
             username: username.to_owned(),
-            password: relay.book.key.password(username),
+            password: relay.authority.key.password(username),
             realm: String::new(),
             nonce: String::new(),
             algorithm: KeyAlgorithm::Md5,
@@ -388,8 +388,8 @@ fn relayed(answer: &[u8]) -> Vec<SocketAddr> {
     .collect()
 }
 
-fn allocated(relay: &mut Relay) -> Caller {
-    let mut caller = Caller::new(relay, here(), USER);
+fn allocate_udp(relay: &mut Relay) -> Caller {
+    let mut caller = Caller::new(relay, udp_client(), USER);
     assert_eq!(caller.allocate(relay), 0);
     caller
 }

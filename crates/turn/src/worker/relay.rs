@@ -34,7 +34,7 @@ struct Reservation {
     socket: Socket,
     port: Port,
     holder: Arc<str>,
-    /// Counts it among the allocations of its holder.
+    /// Counts the reservation among the allocations of its holder.
     permit: Permit,
     until: Millis,
 }
@@ -56,7 +56,7 @@ struct RelayedAddress {
     port: u16,
 }
 
-/// Registration of a relayed address, until this is dropped.
+/// Registration of a relayed address. Dropping it removes the address.
 #[derive(Debug)]
 struct Entry {
     relayed: Arc<Mutex<HashSet<RelayedAddress>>>,
@@ -162,10 +162,10 @@ impl Relays {
     ) -> Result<(T, Port), RelayError> {
         let ip = self.addresses.bind(family).ok_or(RelayError::Capacity)?;
         let ports = self.ports.get(family).ok_or(RelayError::Capacity)?;
-        // These ports are kept until the search is over, so that none is tried twice.
+        // These ports are kept until the search ends, so that none is tried twice.
         let mut passed_over = Vec::new();
         for _ in 0..MAX_ATTEMPTS {
-            let random = random();
+            let random = random_number();
             let port = if even {
                 ports.take_even(random)
             } else {
@@ -185,7 +185,9 @@ impl Relays {
         let ports = self.ports.get(family).ok_or(RelayError::Capacity)?;
         let mut passed_over = Vec::new();
         for _ in 0..MAX_ATTEMPTS {
-            let [first, second] = ports.take_pair(random()).ok_or(RelayError::Capacity)?;
+            let [first, second] = ports
+                .take_pair(random_number())
+                .ok_or(RelayError::Capacity)?;
             match (bind(ip, first.number()), bind(ip, second.number())) {
                 (Ok(one), Ok(other)) => return Ok([(one, first), (other, second)]),
                 _ => passed_over.push([first, second]),
@@ -262,7 +264,7 @@ impl Relays {
     /// Reserves the second of two ports, and returns its token.
     fn reserve(&self, next: (Socket, Port), holder: &Arc<str>, permit: Permit, now: Millis) -> u64 {
         let (socket, port) = next;
-        let token = random();
+        let token = random_number();
         let kept = Reservation {
             socket,
             port,
@@ -336,7 +338,7 @@ fn bind(ip: IpAddr, port: u16) -> io::Result<Socket> {
 
 /// 64 unpredictable bits. A relay does not start without randomness of the system, so the fallback
 /// value does not matter.
-pub(crate) fn random() -> u64 {
+pub(crate) fn random_number() -> u64 {
     let mut bytes = [0; 8];
     aws_lc_rs::rand::fill(&mut bytes).ok();
     u64::from_ne_bytes(bytes)

@@ -1,4 +1,4 @@
-//! Descriptions of both ends.
+//! The description of each end in its first message.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use super::wrappers::{Secret, StringValue};
 
 /// Description of a client in its first message, with its authentication.
 ///
-/// On a data connection `token` is the one-time secret of the stream, or the pool secret.
+/// On a data connection `token` is the one-time secret of the stream, or the secret of the agent's
+/// standing connections ([`pool`](crate::pool)).
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ClientDetails {
     /// Name of the program.
@@ -38,7 +39,7 @@ pub struct ClientDetails {
     pub extensions: Vec<String>,
 }
 
-/// Description of an engine.
+/// Description of an engine in its first message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerDetails {
     /// Name of the program.
@@ -62,7 +63,7 @@ pub struct ServerDetails {
     /// A newer version of the client, if one is known.
     #[prost(message, optional, tag = "7")]
     pub update: Option<StringValue>,
-    /// Our addition: the extensions in use on this channel, which both ends support.
+    /// Our addition: the extensions in use on this connection, which both ends support.
     #[prost(string, repeated, tag = "101")]
     pub extensions: Vec<String>,
 }

@@ -225,7 +225,7 @@ async fn sign_up(
     }
     let local_part = email.as_str().split('@').next().unwrap_or_default();
     let reported_name = identity.profile.name.as_deref().unwrap_or(local_part);
-    let name = accounts::name(reported_name).or_else(|_| accounts::name(local_part))?;
+    let name = accounts::parse_name(reported_name).or_else(|_| accounts::parse_name(local_part))?;
     let account = NewAccount {
         email,
         name,

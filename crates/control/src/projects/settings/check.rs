@@ -1,4 +1,4 @@
-//! Validation of the policy's lists, and their canonical form.
+//! Validation of the lists in the settings, and their canonical form.
 
 use std::net::IpAddr;
 
@@ -9,10 +9,10 @@ use types::problem::Problem;
 use crate::billing::plans::is_country;
 use crate::http_api::problem::HandlerResult;
 
-/// Validates a policy and converts its lists to canonical form: networks without host bits, sorted
-/// countries, no duplicates. `has_geo` is true if the platform has a geolocation file. Without one,
-/// countries cannot be determined.
-pub fn check(mut settings: ProjectSettings, has_geo: bool) -> HandlerResult<ProjectSettings> {
+/// Validates settings and converts their lists to canonical form: networks without host bits,
+/// sorted countries, no duplicates. `has_geo` is true if the platform has a geolocation file.
+/// Without one, countries cannot be determined.
+pub fn validate(mut settings: ProjectSettings, has_geo: bool) -> HandlerResult<ProjectSettings> {
     if let Some(networks) = &mut settings.trusted_ips {
         bounded(networks, MAX_NETWORKS, "trustedIps")?;
         for (index, network) in networks.iter_mut().enumerate() {
@@ -56,12 +56,12 @@ fn check_countries(geo: &mut GeoIp) -> HandlerResult<()> {
 }
 
 /// An empty list would admit no visitor, or have no effect. Other settings express both.
-fn bounded(list: &[String], most: usize, field: &str) -> HandlerResult<()> {
-    if (1..=most).contains(&list.len()) {
+fn bounded(list: &[String], limit: usize, field: &str) -> HandlerResult<()> {
+    if (1..=limit).contains(&list.len()) {
         Ok(())
     } else {
         Err(
-            Problem::invalid_request(format!("expected 1 to {most} entries"))
+            Problem::invalid_request(format!("expected 1 to {limit} entries"))
                 .with_field(field)
                 .into(),
         )
@@ -94,14 +94,14 @@ mod tests {
 
     use super::*;
 
-    fn judge(settings: serde_json::Value) -> Result<ProjectSettings, String> {
-        check(serde_json::from_value(settings).unwrap(), true)
+    fn validated(settings: serde_json::Value) -> Result<ProjectSettings, String> {
+        validate(serde_json::from_value(settings).unwrap(), true)
             .map_err(|refusal| refusal.problem().field.clone().unwrap_or_default())
     }
 
     #[test]
     fn ed_8_lists_are_stored_in_canonical_form() {
-        let settings = judge(json!({
+        let settings = validated(json!({
             "trustedIps": ["192.0.2.7/24", "::ffff:192.0.2.1", "2001:DB8::1", "192.0.2.0/24"],
             "geoIp": {"allow": ["FR", "DE", "FR"]},
         }))
@@ -129,10 +129,14 @@ mod tests {
             (json!({"geoIp": {"allow": vec!["FR"; 257]}}), "geoIp.allow"),
             (json!({"geoIp": {"deny": ["DE", "fr"]}}), "geoIp.deny.1"),
         ] {
-            assert_eq!(judge(settings.clone()).unwrap_err(), field, "{settings}");
+            assert_eq!(
+                validated(settings.clone()).unwrap_err(),
+                field,
+                "{settings}"
+            );
         }
         let countries = serde_json::from_value(json!({"geoIp": {"deny": ["AQ"]}})).unwrap();
-        let refusal = check(countries, false).unwrap_err();
+        let refusal = validate(countries, false).unwrap_err();
         assert_eq!(refusal.problem().code, "feature_unavailable");
     }
 }

@@ -1,4 +1,4 @@
-//! API of the policy. The store keeps only the values that differ from the defaults.
+//! API of the settings of a project. The store keeps only the values that differ from the defaults.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::http_api::extract::{Body, Query, Segment};
 use crate::http_api::problem::HandlerResult;
 use crate::http_api::route::Serve as _;
 use crate::projects::audit_entry;
-use crate::projects::settings::check;
+use crate::projects::settings::validate;
 
 /// The routes of this module.
 pub fn routes() -> Router<Arc<App>> {
@@ -49,7 +49,7 @@ async fn patch(
     Body(patch): Body<ProjectSettingsPatch>,
 ) -> HandlerResult<Json<ProjectSettings>> {
     // The patch itself is validated before any lookup.
-    check(
+    validate(
         patch.clone().apply(ProjectSettings::default()),
         app.plan_service.has_geo(),
     )?;
@@ -63,7 +63,7 @@ async fn put(
     Segment(id): Segment,
     Body(body): Body<ProjectSettings>,
 ) -> HandlerResult<Json<ProjectSettings>> {
-    let new = check(body, app.plan_service.has_geo())?;
+    let new = validate(body, app.plan_service.has_geo())?;
     write(&app, &caller.principal, &id, |_| Ok(new.clone()))
         .await
         .map(Json)
@@ -81,7 +81,7 @@ async fn reset(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Changes the current policy. Concurrent changes do not undo each other.
+/// Changes the current settings. Concurrent changes do not undo each other.
 async fn write(
     app: &App,
     who: &Principal,
@@ -94,7 +94,7 @@ async fn write(
         let found = access::project(&mut tx, who, id, PERMISSION).await?;
         let project = found.project;
         let old = read(&project.settings)?;
-        let new = check(change(old.clone())?, app.plan_service.has_geo())?;
+        let new = validate(change(old.clone())?, app.plan_service.has_geo())?;
         if new == old {
             return Ok(new);
         }
@@ -114,8 +114,8 @@ async fn write(
         .into())
 }
 
-/// The policy of a project.
-pub(crate) fn project_policy(project: &projects::Project) -> HandlerResult<ProjectSettings> {
+/// The settings of a project.
+pub(crate) fn project_settings(project: &projects::Project) -> HandlerResult<ProjectSettings> {
     read(&project.settings)
 }
 
@@ -138,8 +138,8 @@ fn non_default_members(settings: &ProjectSettings) -> HandlerResult<Value> {
     Ok(value)
 }
 
-/// The policy restricts visitors. Reading it requires the same permission as writing it
+/// The settings restrict visitors. Reading them requires the same permission as writing them
 /// (`types::permission`).
 const PERMISSION: Permission = Permission::AccountProjectsReadWrite;
-/// Two users who change the same policy at the same time are rare. Three would be a program.
+/// Two users who change the same settings at the same time are rare. Three would be a program.
 const ATTEMPTS: usize = 3;

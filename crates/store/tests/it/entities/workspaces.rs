@@ -89,7 +89,7 @@ async fn an_invitation_is_accepted_revoked_or_over(database: Database) {
         None
     );
     assert!(
-        invitations::live(&mut tx, hash(1), at(2))
+        invitations::by_open_link(&mut tx, hash(1), at(2))
             .await
             .unwrap()
             .is_some()
@@ -103,7 +103,9 @@ async fn an_invitation_is_accepted_revoked_or_over(database: Database) {
         (Some(bob.user), Some(at(2)))
     );
     assert_eq!(
-        invitations::live(&mut tx, hash(1), at(2)).await.unwrap(),
+        invitations::by_open_link(&mut tx, hash(1), at(2))
+            .await
+            .unwrap(),
         None
     );
     assert!(

@@ -12,7 +12,7 @@ const PERMISSIONS: &str = "permissions";
 
 /// Describes a token that the engine accepts.
 pub(super) fn accepted(config: &Config) -> Check {
-    let claims = claims(config);
+    let claims = read_claims(config);
     let Some(expires_at) = expires_at(&claims) else {
         return Check::pass(TOKEN, format!("the engine accepts it: {}", kind(&claims)));
     };
@@ -31,7 +31,7 @@ pub(super) fn accepted(config: &Config) -> Check {
 
 /// Describes a token that the engine rejects.
 pub(super) fn rejected(config: &Config, error: ApiError) -> Check {
-    let claims = claims(config);
+    let claims = read_claims(config);
     let check = Check::failed(TOKEN, &error.into());
     if claims.is_null() {
         return Check {
@@ -60,7 +60,7 @@ pub(super) fn rejected(config: &Config, error: ApiError) -> Check {
 
 /// Checks the permissions that the daily commands need.
 pub(super) fn permissions(config: &Config) -> Check {
-    let claims = claims(config);
+    let claims = read_claims(config);
     let Some(held) = claims.get("permissions").and_then(Value::as_array) else {
         return Check::pass(PERMISSIONS, "all permissions (token is not restricted)");
     };
@@ -104,7 +104,7 @@ pub(super) fn issuer(token: &str) -> Option<String> {
     Some(issuer.to_owned())
 }
 
-fn claims(config: &Config) -> Value {
+fn read_claims(config: &Config) -> Value {
     let token = config.tokens.fixed();
     let seen = token.and_then(|token| credentials::inspect(token.expose()));
     seen.and_then(|mut seen| Some(seen.get_mut("claims")?.take()))

@@ -56,7 +56,7 @@ pub(super) async fn run_checks(
         Ok((online, check)) => {
             report.add(check)?;
             let shared = ProbeState::new();
-            let visits = visits(config, &online, &shared, limit, report);
+            let visits = run_visits(config, &online, &shared, limit, report);
             tokio::select! {
                 result = visits => result,
                 // The engine closed the tunnel. All later visits would fail for the same reason.
@@ -117,7 +117,7 @@ fn refused(refusal: &Refusal) -> Check {
 }
 
 /// Runs the visits, each of which checks one feature.
-async fn visits(
+async fn run_visits(
     config: &Config,
     online: &Online,
     shared: &ProbeState,

@@ -48,7 +48,7 @@ impl RecordingVerifier {
         let cannot = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("cannot verify certificates: {error}")).hint("check --ca-file")
         };
-        let provider = provider();
+        let provider = crypto_provider();
         let verifier: Arc<dyn ServerCertVerifier> = match ca_file {
             None => Arc::new(
                 rustls_platform_verifier::Verifier::new(provider)
@@ -76,7 +76,7 @@ impl RecordingVerifier {
     /// A TLS client that verifies with it.
     pub(in crate::commands) fn client(self: &Arc<Self>) -> Result<ClientConfig, Failure> {
         let recorder: Arc<dyn ServerCertVerifier> = Arc::clone(self) as _;
-        let mut config = ClientConfig::builder_with_provider(provider())
+        let mut config = ClientConfig::builder_with_provider(crypto_provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| Failure::from_error("cannot open a TLS connection", error))?
             .dangerous()
@@ -163,6 +163,6 @@ impl Certificate {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }

@@ -1,4 +1,4 @@
-//! A request to a published address, made from this machine as a program would make it.
+//! A request to a published address, made from this machine like a program and not like a browser.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -30,7 +30,7 @@ pub(super) struct Visitor<'a> {
     pub(super) proxies: Proxies,
 }
 
-/// Observations from outside.
+/// Results of the request: the response or the error, and the certificate.
 #[derive(Debug, Serialize)]
 pub(super) struct Visit {
     /// The URL without its query, which may contain a credential.
@@ -53,7 +53,7 @@ pub(super) struct VisitResponse {
     /// The edge's reference of the visit, if the edge refused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reference: Option<String>,
-    /// Code and title of a problem (RFC 9457).
+    /// Code and detail of a problem (RFC 9457).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) code: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,8 +66,7 @@ pub(super) struct VisitResponse {
     /// Milliseconds at the edge until the stream to the service was established.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) edge_ms: Option<f64>,
-    /// Milliseconds until the service started its response, including the transfer in both
-    /// directions.
+    /// Milliseconds from then until the edge received the start of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) service_ms: Option<f64>,
 }
@@ -75,7 +74,7 @@ pub(super) struct VisitResponse {
 impl Visitor<'_> {
     /// The token that the edge would check. A token in the URL takes precedence over one in the
     /// header (ED-1a).
-    pub(super) fn shown_token(&self) -> Option<String> {
+    pub(super) fn effective_token(&self) -> Option<String> {
         let query = self.url.query().unwrap_or_default();
         let in_query = query_credential::extract(query, query_credential::COMPAT_NAMES);
         let in_query = in_query.ok().flatten().map(|found| found.token);
@@ -100,13 +99,15 @@ impl Visitor<'_> {
         // A given header replaces a default one.
         let given = self.headers.iter().cloned().collect();
         let started = Instant::now();
-        let answer = request.headers(given).send().await;
+        let sent = request.headers(given).send().await;
         let total = started.elapsed();
         let certificate = recorder.recorded();
-        let (answer, error) = match answer {
+        let (answer, error) = match sent {
             Ok(response) => (Some(VisitResponse::read(response, total).await), None),
             Err(error) => {
                 let text = chain(&error.without_url());
+                // A certificate shows that an engine answered, so the error is a finding and not a
+                // failure. Without TLS there is none.
                 if certificate.is_none() {
                     return Err(unreachable(self.url, &text));
                 }
@@ -128,11 +129,11 @@ impl Visitor<'_> {
         if has_token && self.url.scheme() != "https" {
             return Err(Failure::usage("a token is not sent without TLS").hint("use https"));
         }
-        let has_field = self
+        let has_authorization = self
             .headers
             .iter()
             .any(|(name, _)| *name == header::AUTHORIZATION);
-        if self.token.is_some() && has_field {
+        if self.token.is_some() && has_authorization {
             return Err(Failure::usage(
                 "--token and --header Authorization are the same field",
             ));
@@ -144,8 +145,8 @@ impl Visitor<'_> {
         let builder = Client::builder()
             .user_agent(concat!("svc/", env!("CARGO_PKG_VERSION")))
             .tls_backend_preconfigured(recorder.client()?)
-            .connect_timeout(CONNECT)
-            .timeout(ANSWER)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(RESPONSE_TIMEOUT)
             .redirect(redirect::Policy::none());
         let mut builder = proxy::apply(builder, &self.proxies, self.url)?;
         let host = self.url.host_str().unwrap_or_default();
@@ -183,7 +184,7 @@ impl VisitResponse {
             Ok(url) => without_query(url),
             Err(_relative) => text.split(['?', '#']).next().unwrap_or_default().to_owned(),
         });
-        let mut answered = Self {
+        let mut visit_response = Self {
             status: response.status().as_u16(),
             version: format!("{:?}", response.version()),
             reference: text("svc-reference"),
@@ -198,9 +199,9 @@ impl VisitResponse {
             let problem: Value =
                 serde_json::from_slice(&read_start(&mut response).await).unwrap_or_default();
             let member = |name: &str| problem.get(name)?.as_str().map(str::to_owned);
-            (answered.code, answered.detail) = (member("code"), member("detail"));
+            (visit_response.code, visit_response.detail) = (member("code"), member("detail"));
         }
-        answered
+        visit_response
     }
 }
 
@@ -209,7 +210,7 @@ async fn read_start(response: &mut Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk);
-        if body.len() > MAX_PROBLEM {
+        if body.len() > MAX_PROBLEM_BYTES {
             break;
         }
     }
@@ -251,8 +252,8 @@ pub(super) fn endpoint_of(host: &str) -> Option<&str> {
     (endpoint.len() == 8 && endpoint.bytes().all(is_hex)).then_some(endpoint)
 }
 
-/// True if a published name belongs to this engine (`host:port`), or to the cluster of a project's
-/// engine.
+/// True if the host in `url` is a published name of `engine` (`host:port`). The engine's host is
+/// `<domain>`, or `<endpoint>.<domain>` for a project of a cluster.
 pub(super) fn is_of_engine(url: &Url, engine: &str) -> bool {
     let published = url.host_str().and_then(|host| host.split_once(".t."));
     let Some((_label, domain)) = published else {
@@ -263,9 +264,9 @@ pub(super) fn is_of_engine(url: &Url, engine: &str) -> bool {
     host == domain || cluster == Some(domain)
 }
 
-const CONNECT: Duration = Duration::from_secs(10);
-const ANSWER: Duration = Duration::from_secs(30);
-const MAX_PROBLEM: usize = 64 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_PROBLEM_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -319,8 +320,8 @@ mod tests {
         assert!(visitor(&clear, None).check().is_err());
         let secure: Url = "https://a.example/?svc.token=a.b.c".parse().unwrap();
         assert!(visitor(&secure, None).check().is_ok());
-        let shown = visitor(&secure, Some("d.e.f")).shown_token();
-        assert_eq!(shown.as_deref(), Some("a.b.c"));
+        let token = visitor(&secure, Some("d.e.f")).effective_token();
+        assert_eq!(token.as_deref(), Some("a.b.c"));
         assert_eq!(without_query(secure), "https://a.example/");
     }
 }

@@ -75,7 +75,7 @@ impl Inspection {
         named: &str,
         properties: &Properties,
     ) -> Result<Self, Failure> {
-        let not_inspectable = not_inspectable(properties);
+        let not_inspectable = inspection_obstacle(properties);
         let address = match wanted {
             Some(Inspect::Off) => return Ok(Self { running: None }),
             Some(Inspect::On(address)) => address,
@@ -181,7 +181,7 @@ impl Inspection {
 }
 
 /// Reason why the streams of a tunnel cannot be inspected, if there is one.
-fn not_inspectable(properties: &Properties) -> Option<&'static str> {
+fn inspection_obstacle(properties: &Properties) -> Option<&'static str> {
     if properties.protocol != Some(Protocol::Http) {
         return Some("only http tunnels are inspected");
     }

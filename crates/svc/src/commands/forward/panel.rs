@@ -89,8 +89,8 @@ impl Panel {
     ) -> Result<Self, Failure> {
         let cannot = |error: io::Error| Failure::from_error("cannot show the panel", error);
         let end = CancellationToken::new();
-        let (tell, ended) = oneshot::channel();
-        let until = end.clone();
+        let (end_sender, end_receiver) = oneshot::channel();
+        let stop_of_thread = end.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -99,31 +99,31 @@ impl Panel {
         std::thread::Builder::new()
             .name("svc-panel".to_owned())
             .spawn(move || {
-                let shown = runtime.block_on(async {
+                let panel_end = runtime.block_on(async {
                     let showing = PanelThread::new(screen, about, feeds, shutdown)?;
-                    Ok(showing.run(until).await)
+                    Ok(showing.run(stop_of_thread).await)
                 });
-                let shown = shown.unwrap_or_else(|error| PanelEnd {
+                let panel_end = panel_end.unwrap_or_else(|error| PanelEnd {
                     total: 0,
                     failed: 0,
                     failure: Some(error),
                 });
                 // If the receiver is gone, it has already restored the terminal.
-                drop(tell.send(shown));
+                drop(end_sender.send(panel_end));
                 // A read of the terminal may still be blocked in a thread.
                 runtime.shutdown_background();
             })
             .map_err(cannot)?;
         Ok(Self {
             stop: end,
-            end_receiver: ended,
+            end_receiver,
         })
     }
 
     /// Waits until the panel ends on its own. Cancel safe.
     pub(crate) async fn wait_for_end(&mut self) -> PanelEnd {
-        let shown = (&mut self.end_receiver).await;
-        shown.unwrap_or_else(|_panicked| PanelEnd {
+        let panel_end = (&mut self.end_receiver).await;
+        panel_end.unwrap_or_else(|_panicked| PanelEnd {
             total: 0,
             failed: 0,
             failure: Some(io::Error::other("the panel failed")),
@@ -133,9 +133,9 @@ impl Panel {
     /// Restores the terminal. If the terminal accepts no more output, this is only attempted.
     pub(crate) async fn end(mut self) -> Option<PanelEnd> {
         self.stop.cancel();
-        let shown = tokio::time::timeout(RESTORE_TIMEOUT, self.wait_for_end()).await;
+        let panel_end = tokio::time::timeout(RESTORE_TIMEOUT, self.wait_for_end()).await;
         screen::restore();
-        shown.ok()
+        panel_end.ok()
     }
 }
 
@@ -165,7 +165,7 @@ struct PanelThread {
 /// Job control events: from the terminal line and from the shell.
 struct JobEvents {
     stop: Signals,
-    go_on: Signals,
+    continued: Signals,
     hang_up: Signals,
 }
 
@@ -202,7 +202,7 @@ impl PanelThread {
             events: EventStream::new(),
             signals: JobEvents {
                 stop: Signals::new(Signal::Suspend)?,
-                go_on: Signals::new(Signal::Continue)?,
+                continued: Signals::new(Signal::Continue)?,
                 hang_up: Signals::new(Signal::HangUp)?,
             },
             changed: true,
@@ -231,13 +231,13 @@ impl PanelThread {
             let frame = (self.drawn + FRAME).into();
             let feeds = &mut self.feeds;
             // Keys take precedence over display updates.
-            let news = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 () = end.cancelled() => PanelEvent::End,
                 () = self.shutdown.drain().cancelled(), if !is_draining => PanelEvent::Draining,
                 () = self.signals.hang_up.recv() => PanelEvent::HangUp,
                 () = self.signals.stop.recv() => PanelEvent::Suspend,
-                () = self.signals.go_on.recv() => PanelEvent::Resume,
+                () = self.signals.continued.recv() => PanelEvent::Resume,
                 () = sleep_until(frame), if self.changed && !self.suspended => PanelEvent::Frame,
                 event = self.events.next(), if !self.suspended => PanelEvent::Terminal(event),
                 _ = seconds.tick() => PanelEvent::Tick,
@@ -246,18 +246,18 @@ impl PanelThread {
                 Some(stream) = feeds.streams.recv() => PanelEvent::Stream(stream),
                 update = next(&mut feeds.requests) => PanelEvent::Request(update),
             };
-            match news {
+            match event {
                 PanelEvent::End => return Ok(()),
-                news => self.handle_event(news)?,
+                event => self.handle_event(event)?,
             }
         }
     }
 
-    fn handle_event(&mut self, news: PanelEvent) -> io::Result<()> {
+    fn handle_event(&mut self, event: PanelEvent) -> io::Result<()> {
         let now = Instant::now();
         let seen = self.changed;
         self.changed = true;
-        match news {
+        match event {
             PanelEvent::End => {}
             PanelEvent::Draining => self.model.state = State::Draining,
             PanelEvent::Frame => return self.draw(),

@@ -69,7 +69,7 @@ async fn get(on: ProjectArg) -> Result<(), Failure> {
 }
 
 async fn change(args: SetArgs) -> Result<(), Failure> {
-    let patch = patch(args.changes)?;
+    let patch = parse_patch(args.changes)?;
     let session = args.on.flags.open()?;
     let project = session.project(args.on.project.as_deref()).await?;
     let call = session.platform.call(PATCH, &[&project.id]);
@@ -133,7 +133,7 @@ fn pair(text: &str) -> Result<(String, Value), String> {
     Ok((key.to_owned(), value))
 }
 
-fn patch(changes: Vec<(String, Value)>) -> Result<ProjectSettingsPatch, Failure> {
+fn parse_patch(changes: Vec<(String, Value)>) -> Result<ProjectSettingsPatch, Failure> {
     let mut object = Map::new();
     for (key, value) in changes {
         if object.contains_key(&key) {
@@ -171,7 +171,7 @@ mod tests {
         ];
         let changes = changes.map(|text| pair(text).unwrap()).to_vec();
         assert_eq!(
-            serde_json::to_value(patch(changes).unwrap()).unwrap(),
+            serde_json::to_value(parse_patch(changes).unwrap()).unwrap(),
             json!({
                 "publicAccessPolicy": "auth-required",
                 "publishedTcpEnabled": false,
@@ -192,14 +192,14 @@ mod tests {
         assert!(pair("trustedIps").is_err());
         assert!(pair("geoIp=CH").is_err());
         for wrong in ["publishedTcpEnabled=yes", "minTlsVersion=tls1.1"] {
-            let failure = patch(vec![pair(wrong).unwrap()]).unwrap_err();
+            let failure = parse_patch(vec![pair(wrong).unwrap()]).unwrap_err();
             assert!(
                 failure.to_string().contains("not a valid setting"),
                 "{failure}"
             );
         }
         let twice = ["trustedIps=a", "trustedIps=b"].map(|text| pair(text).unwrap());
-        assert!(patch(twice.to_vec()).is_err());
+        assert!(parse_patch(twice.to_vec()).is_err());
     }
 
     #[test]

@@ -360,7 +360,7 @@ async fn retry(args: DeliveryArgs) -> Result<(), Failure> {
 fn show(format: Format, webhook: &Webhook) -> Result<(), Failure> {
     match format {
         Format::Json => output::json(webhook),
-        Format::Text => output::record(&fields(webhook)),
+        Format::Text => output::record(&webhook_fields(webhook)),
     }
 }
 
@@ -369,14 +369,14 @@ fn show_secret(format: Format, made: &WebhookWithSecret) -> Result<(), Failure> 
     if format == Format::Json {
         return output::json(made);
     }
-    let mut fields = fields(&made.webhook);
+    let mut fields = webhook_fields(&made.webhook);
     fields.push(("signing secret", made.signing_secret.clone()));
     output::record(&fields)?;
     output::message("the signing secret is shown only once");
     Ok(())
 }
 
-fn fields(webhook: &Webhook) -> Vec<(&'static str, String)> {
+fn webhook_fields(webhook: &Webhook) -> Vec<(&'static str, String)> {
     let events = webhook.events.iter().map(|event| event.as_str());
     let mut fields = vec![
         ("name", webhook.name.clone()),

@@ -12,7 +12,7 @@ use super::plan::Plan;
 const DOCUMENTS: Documents = Documents {
     folder: DOCS,
     page: "agent-configuration.md",
-    lines: [
+    markers: [
         "<!-- agent keys: made from crates/svc/src/commands/run/file.rs -->\n",
         "<!-- end of agent keys -->\n",
     ],

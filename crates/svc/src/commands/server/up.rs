@@ -153,7 +153,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     };
     let platform = match listeners {
         Some(listeners) => {
-            let given = PlatformOptions {
+            let options = PlatformOptions {
                 engine_port: port,
                 relay: relay.as_ref(),
                 enrolment: authority.enrolment(),
@@ -161,7 +161,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                 reserved_ports: reserved_ports(&args.tcp_ports),
                 oauth_clients: &args.oauth_clients,
             };
-            Some(LocalPlatform::start(listeners, &data, &given).await?)
+            Some(LocalPlatform::start(listeners, &data, &options).await?)
         }
         None => None,
     };

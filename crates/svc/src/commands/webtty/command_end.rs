@@ -156,8 +156,8 @@ mod tests {
             (ProtocolErrorCode::ClientUnauthorized, "webtty_e2e"),
             (ProtocolErrorCode::ClientProofInvalid, "webtty_e2e"),
         ] {
-            let said = "no".to_owned();
-            let failure = failed(SessionError::Unproven { code, said }, "ws://box");
+            let message = "no".to_owned();
+            let failure = failed(SessionError::Unproven { code, message }, "ws://box");
             assert_eq!((failure.code(), failure.name()), (Code::Refused, name));
         }
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use terminal::keys::{self, Entry, KeyList};
 use tty::seal::PublicKey;
 
-use super::session_request::{failed, folder};
+use super::session_request::{failed, webtty_folder};
 use crate::{failure::Failure, output, output::Format};
 
 /// The subcommands for your own keys.
@@ -148,7 +148,7 @@ pub(super) fn identity(command: Identity) -> Result<(), Failure> {
             show(&args.which.name, &path, read.public(), args.output)
         }
         Identity::List(args) => {
-            let folder = folder()?;
+            let folder = webtty_folder()?;
             let mut all = Vec::new();
             for name in folder.identities().map_err(|error| failed(&error))? {
                 let path = folder.identity(&name).map_err(|error| failed(&error))?;
@@ -172,7 +172,7 @@ pub(super) fn identity(command: Identity) -> Result<(), Failure> {
 
 /// Runs a subcommand of `known-server`.
 pub(super) fn known_server(command: KnownServer) -> Result<(), Failure> {
-    let default_path = || Ok::<_, Failure>(folder()?.known_servers());
+    let default_path = || Ok::<_, Failure>(webtty_folder()?.known_servers());
     match command {
         KnownServer::Add(args) => add(args, default_path),
         KnownServer::List(args) => list_of(args, default_path),
@@ -182,7 +182,7 @@ pub(super) fn known_server(command: KnownServer) -> Result<(), Failure> {
 
 /// Runs a subcommand of `authorized-client`.
 pub(super) fn authorized_client(command: AuthorizedClient) -> Result<(), Failure> {
-    let default_path = || Ok::<_, Failure>(folder()?.authorized_clients());
+    let default_path = || Ok::<_, Failure>(webtty_folder()?.authorized_clients());
     match command {
         AuthorizedClient::Add(args) => add(args, default_path),
         AuthorizedClient::List(args) => list_of(args, default_path),
@@ -194,7 +194,7 @@ impl IdentityArgs {
     fn path(&self) -> Result<PathBuf, Failure> {
         match &self.identity_file {
             Some(path) => Ok(path.clone()),
-            None => folder()?
+            None => webtty_folder()?
                 .identity(&self.name)
                 .map_err(|error| failed(&error)),
         }

@@ -176,8 +176,8 @@ enum ExecutionMode {
 /// Serves until a signal, or until the engine refuses the server.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let registered = args.registered()?;
-    let speaks = args.stream_transport(registered.as_ref())?;
-    let settings = args.settings(registered.as_ref(), speaks)?;
+    let transport = args.stream_transport(registered.as_ref())?;
+    let settings = args.settings(registered.as_ref(), transport)?;
     let workers = Workers::per_core("svc-webtty")
         .map_err(|error| Failure::from_error("cannot start the worker threads", error))?;
     descriptors::raise_limit();
@@ -185,12 +185,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if let Some(address) = args.listen.filter(|_| !args.tunnel) {
         let shutdown = signals::listen(signals::DRAIN)?;
         let server = Server::new(settings, observer, workers.handles());
-        listen(address, speaks, &server, &mut sessions, &shutdown).await?;
+        listen(address, transport, &server, &mut sessions, &shutdown).await?;
         return sessions.write_remaining();
     }
     let mut config = args.connection.resolve()?;
     config.runtimes = workers.handles().to_vec();
-    let properties = args.properties(registered.as_ref(), &settings, speaks)?;
+    let properties = args.properties(registered.as_ref(), &settings, transport)?;
     let shutdown = signals::listen(signals::DRAIN)?;
     let mut report = Report::new(args.output, config.engine.clone());
     let server = Server::new(settings, observer, workers.handles());
@@ -205,7 +205,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     };
     let served = serve(
         tunnel,
-        speaks,
+        transport,
         &server,
         &mut report,
         &mut sessions,
@@ -229,7 +229,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 /// Serves the streams of a tunnel until it closes or a shutdown starts.
 async fn serve(
     mut tunnel: Tunnel,
-    speaks: Transport,
+    transport: Transport,
     server: &Server,
     report: &mut Report,
     sessions: &mut Sessions,
@@ -251,7 +251,7 @@ async fn serve(
             stream = tunnel.accept() => {
                 if let Some(stream) = stream {
                     let from = stream.source_ip();
-                    server.spawn(stream, speaks, from);
+                    server.spawn(stream, transport, from);
                 } else if let Status::Closed(closed) = &*status.borrow() {
                     return Err(closed_failure(closed));
                 }
@@ -263,7 +263,7 @@ async fn serve(
 /// Serves the connections of an address until a shutdown starts.
 async fn listen(
     address: SocketAddr,
-    speaks: Transport,
+    transport: Transport,
     server: &Server,
     sessions: &mut Sessions,
     shutdown: &Shutdown,
@@ -271,7 +271,7 @@ async fn listen(
     let cannot = |error| Failure::from_error(&format!("cannot listen on {address}"), error);
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    sessions.listening(address, speaks)?;
+    sessions.listening(address, transport)?;
     loop {
         tokio::select! {
             biased;
@@ -288,7 +288,7 @@ async fn listen(
                 drop(stream.set_nodelay(true));
                 let Ok(stream) = stream.into_std() else { continue };
                 let here = async { tokio::net::TcpStream::from_std(stream).ok() };
-                server.spawn_with(here, speaks, Some(from.ip()));
+                server.spawn_with(here, transport, Some(from.ip()));
             }
         }
     }
@@ -309,9 +309,9 @@ impl Args {
         &self,
         registered: Option<&RegisteredServer>,
         settings: &Settings,
-        speaks: Transport,
+        transport: Transport,
     ) -> Result<client::Properties, Failure> {
-        let offer = self.tunnel_labels(registered, settings, speaks);
+        let offer = self.tunnel_labels(registered, settings, transport);
         let labels = inventory::labels(&offer, &Host::local());
         let publish = self.publish || !self.no_publish;
         let mut properties = client::Properties::default()
@@ -331,7 +331,7 @@ impl Args {
             return Err(Failure::usage("a private server needs a name")
                 .hint("give --name: clients connect by this name"));
         }
-        Ok(match speaks {
+        Ok(match transport {
             Transport::WebSocket => {
                 // A published terminal always requires authentication.
                 properties.token_auth = publish.then_some(true);

@@ -133,7 +133,10 @@ impl CommandEnvironment {
         // Describes the user's terminal. A command without a terminal draws nothing.
         if streams == StreamMode::Terminal
             && let Ok(value) = std::env::var("TERM")
-            && !self.variables.iter().any(|given| key(given) == "TERM")
+            && !self
+                .variables
+                .iter()
+                .any(|given| variable_name(given) == "TERM")
         {
             all.push(Environment {
                 key: "TERM".to_owned(),
@@ -141,7 +144,7 @@ impl CommandEnvironment {
             });
         }
         for given in &self.variables {
-            let key = key(given);
+            let key = variable_name(given);
             if key.is_empty() {
                 return Err(Failure::usage(format!(
                     "`--env {}` has no name",
@@ -193,7 +196,7 @@ impl EncryptionArgs {
         }
         let path = match &self.identity_file {
             Some(path) => path.clone(),
-            None => folder()?
+            None => webtty_folder()?
                 .identity(&self.identity)
                 .map_err(|error| failed(&error))?,
         };
@@ -219,7 +222,7 @@ impl EncryptionArgs {
         }
         let path = match &self.known_servers_file {
             Some(path) => path.clone(),
-            None => folder()?.known_servers(),
+            None => webtty_folder()?.known_servers(),
         };
         let list = KeyList::read(&path).map_err(|error| failed(&error))?;
         let names = match &self.known_server {
@@ -251,7 +254,7 @@ impl EncryptionArgs {
 }
 
 /// The user's key directory.
-pub(super) fn folder() -> Result<Folder, Failure> {
+pub(super) fn webtty_folder() -> Result<Folder, Failure> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let home = home.filter(|home| home.is_absolute());
     home.map(|home| Folder::in_home(&home))
@@ -281,6 +284,6 @@ fn names(reached: &ResolvedServer) -> Vec<String> {
     names
 }
 
-fn key(variable: &str) -> &str {
+fn variable_name(variable: &str) -> &str {
     variable.split('=').next().unwrap_or_default()
 }

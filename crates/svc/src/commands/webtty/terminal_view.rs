@@ -79,7 +79,7 @@ impl TerminalView {
             },
             () = self.resized.recv() => {
                 self.stale = true;
-                Ok(UiEvent::Resized(window()))
+                Ok(UiEvent::Resized(window_size()))
             }
             () = sleep_until(self.next), if self.stale => Ok(UiEvent::Due),
         }
@@ -93,7 +93,7 @@ impl TerminalView {
         typing: bool,
     ) -> Result<(), Failure> {
         let view = View {
-            window: window(),
+            window: window_size(),
             status,
             is_typing: typing,
         };
@@ -112,7 +112,7 @@ impl Drop for TerminalView {
 }
 
 /// The size of the window.
-pub(super) fn window() -> Size {
+pub(super) fn window_size() -> Size {
     let size = terminal_size::terminal_size_of(io::stdout());
     let (cols, rows) = size.map_or((80, 24), |(width, height)| (width.0, height.0));
     // An unknown size is reported as 0. At least two rows are needed for the display.

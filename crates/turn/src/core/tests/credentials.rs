@@ -12,29 +12,29 @@ fn tu_4_credentials_are_valid_for_an_hour_at_most_and_until_they_expire() {
     let mut relay = Relay::new();
     let named = |exp: i64| format!("v1:{exp}:api:{ENDPOINT}:usr_1");
     for (left, expected) in [(0, 401), (-1, 401), (3601, 401), (i64::from(u32::MAX), 401)] {
-        let mut caller = Caller::new(&mut relay, here(), &named(START + left));
+        let mut caller = Caller::new(&mut relay, udp_client(), &named(START + left));
         assert_eq!(caller.allocate(&mut relay), expected, "{left} s");
     }
     assert!(relay.core.is_empty());
-    let mut caller = Caller::new(&mut relay, here(), &named(START + 700));
+    let mut caller = Caller::new(&mut relay, udp_client(), &named(START + 700));
     assert_eq!(caller.allocate(&mut relay), 0);
     assert_eq!(
         caller.refresh(&mut relay, 3600),
         (0, 700),
         "no longer than the credential"
     );
-    relay.pass(500);
+    relay.advance(500);
     assert_eq!(caller.refresh(&mut relay, 600), (0, 200));
-    relay.pass(199);
+    relay.advance(199);
     caller.greet(&mut relay);
     assert_eq!(caller.refresh(&mut relay, 600), (0, 1));
     // The wall clock decides, whatever the monotonic clock is.
     relay.now.unix += 1;
     assert_eq!(caller.refresh(&mut relay, 600).0, 401, "expired");
-    relay.pass(1);
+    relay.advance(1);
     assert!(relay.core.is_empty());
     let user = named(relay.now.unix + 3600);
-    let mut caller = Caller::new(&mut relay, here(), &user);
+    let mut caller = Caller::new(&mut relay, udp_client(), &user);
     assert_eq!(caller.allocate(&mut relay), 0);
     relay.now.unix -= 1;
     assert_eq!(
@@ -47,7 +47,7 @@ fn tu_4_credentials_are_valid_for_an_hour_at_most_and_until_they_expire() {
 #[test]
 fn clients_without_the_password_are_challenged() {
     let mut relay = Relay::new();
-    let good = Caller::new(&mut relay, here(), USER);
+    let good = Caller::new(&mut relay, udp_client(), USER);
     let wrong: [(&str, &Change, u16); 6] = [
         ("password", &|caller| caller.password.push('x'), 401),
         (
@@ -83,7 +83,7 @@ fn clients_without_the_password_are_challenged() {
     }
     for method in [REFRESH, CREATE_PERMISSION, CHANNEL_BIND] {
         let bytes = message(method, 3.into(), &[]);
-        let PacketResult::Answer(answer) = relay.give(here(), &bytes) else {
+        let PacketResult::Answer(answer) = relay.give(udp_client(), &bytes) else {
             panic!("an answer");
         };
         assert_eq!(code(&Message::from_bytes(&answer).unwrap()), 401);
@@ -96,7 +96,7 @@ fn clients_without_the_password_are_challenged() {
 #[test]
 fn a_signature_with_missing_attributes_is_a_bad_request() {
     let mut relay = Relay::new();
-    let caller = Caller::new(&mut relay, here(), USER);
+    let caller = Caller::new(&mut relay, udp_client(), USER);
     let username = stun_types::attribute::Username::new(USER).unwrap();
     let (realm, nonce) = (
         Realm::new(REALM).unwrap(),
@@ -112,7 +112,7 @@ fn a_signature_with_missing_attributes_is_a_bad_request() {
             }
         }
         caller.key().sign(Integrity::Sha1, &mut out);
-        let PacketResult::Answer(answer) = relay.give(here(), &out.finish()) else {
+        let PacketResult::Answer(answer) = relay.give(udp_client(), &out.finish()) else {
             panic!("an answer");
         };
         assert_eq!(code(&Message::from_bytes(&answer).unwrap()), 400);
@@ -122,7 +122,7 @@ fn a_signature_with_missing_attributes_is_a_bad_request() {
 #[test]
 fn a_nonce_becomes_stale_and_is_bound_to_its_source() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     let mut spoofer = caller.clone();
     spoofer.client = at("192.0.2.10:5000");
     assert_eq!(
@@ -130,9 +130,9 @@ fn a_nonce_becomes_stale_and_is_bound_to_its_source() {
         438,
         "a source that got no answer"
     );
-    relay.pass(599);
+    relay.advance(599);
     assert_eq!(caller.refresh(&mut relay, 600).0, 0);
-    relay.pass(1);
+    relay.advance(1);
     let (code, answer) = caller.ask(&mut relay, REFRESH, &[&Lifetime::new(600)]);
     assert_eq!(code, 438);
     let answer = Message::from_bytes(&answer).unwrap();
@@ -162,7 +162,7 @@ fn unauthenticated_clients_cannot_amplify_traffic() {
         message(BINDING, 1.into(), &unknown),
     ];
     for request in requests {
-        let PacketResult::Answer(answer) = relay.give(here(), &request) else {
+        let PacketResult::Answer(answer) = relay.give(udp_client(), &request) else {
             panic!("an answer");
         };
         let (sent, answered) = (request.len() + 28, answer.len() + 28);
@@ -174,7 +174,7 @@ fn unauthenticated_clients_cannot_amplify_traffic() {
 #[test]
 fn sha_256_and_its_downgrade_protection() {
     let mut relay = Relay::new();
-    let mut caller = Caller::new(&mut relay, here(), USER);
+    let mut caller = Caller::new(&mut relay, udp_client(), USER);
     caller.algorithm = KeyAlgorithm::Sha256;
     caller.integrity = Integrity::Sha256;
     assert_eq!(caller.allocate(&mut relay), 0);

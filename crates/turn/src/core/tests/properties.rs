@@ -91,7 +91,7 @@ proptest! {
                     }
                 }
                 Event::Pass(seconds) => {
-                    relay.pass(seconds.into());
+                    relay.advance(seconds.into());
                 }
                 Event::Gone(index) => relay.core.client_gone(client(index)),
             }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_binding_response_contains_the_source_address() {
     let mut relay = Relay::new();
-    for client in [here(), at("[2001:db8::9]:5000")] {
+    for client in [udp_client(), at("[2001:db8::9]:5000")] {
         let bytes = message(BINDING, 5.into(), &[]);
         let PacketResult::Answer(answer) = relay.give(client, &bytes) else {
             panic!("an answer");
@@ -18,7 +18,7 @@ fn a_binding_response_contains_the_source_address() {
     let kind = MessageType::from_class_method(MessageClass::Request, BINDING);
     let mut out = Message::builder(kind, 5.into(), MessageWriteVec::new());
     out.add_fingerprint().unwrap();
-    let PacketResult::Answer(answer) = relay.give(here(), &out.finish()) else {
+    let PacketResult::Answer(answer) = relay.give(udp_client(), &out.finish()) else {
         panic!("an answer");
     };
     assert!(
@@ -31,13 +31,13 @@ fn a_binding_response_contains_the_source_address() {
 #[test]
 fn an_allocation_relays_both_ways() {
     let mut relay = Relay::new();
-    let mut caller = Caller::new(&mut relay, here(), USER);
+    let mut caller = Caller::new(&mut relay, udp_client(), USER);
     let (code, answer) = caller.ask(&mut relay, ALLOCATE, &[&RequestedTransport::new(17)]);
     assert_eq!(code, 0);
     let relay_address = relayed(&answer)[0];
     let message = Message::from_bytes(&answer).unwrap();
     let mapped: XorMappedAddress = message.attribute().unwrap();
-    assert_eq!(mapped.addr(message.transaction_id()), here().address);
+    assert_eq!(mapped.addr(message.transaction_id()), udp_client().address);
     assert_eq!(message.attribute::<Lifetime>().unwrap().seconds(), 600);
     let id = relay.last_open.as_ref().unwrap().id;
 
@@ -68,15 +68,15 @@ fn an_allocation_relays_both_ways() {
         PacketResult::Nothing
     );
     let (client, wrap) = relay.core.on_peer_datagram(relay.now, id, peer, 5).unwrap();
-    assert_eq!(client, here());
+    assert_eq!(client, udp_client());
     assert!(matches!(wrap, Wrap::Indication { peer: from, .. } if from == peer));
 
     assert_eq!(caller.bind(&mut relay, 0x4001, "1.1.1.1:9"), 0);
     let data = [&[0x40, 1, 0, 5][..], b"hello"].concat();
     let sent = PacketResult::Peer(relay_address, peer, b"hello".to_vec());
-    assert_eq!(relay.give(here(), &data), sent);
+    assert_eq!(relay.give(udp_client(), &data), sent);
     assert_eq!(
-        relay.give(here(), &[0x40, 2, 0, 0]),
+        relay.give(udp_client(), &[0x40, 2, 0, 0]),
         PacketResult::Nothing,
         "unbound"
     );
@@ -92,24 +92,24 @@ fn an_allocation_relays_both_ways() {
         .1;
     assert_eq!(wrap, Wrap::Channel(0x4001));
     // 1 for the unpermitted is not counted: 5, 1, 5 out by Send and channel, 5 + 5 in.
-    assert_eq!(relay.book.meter.take(), (1, 5 + 1 + 5 + 5 + 5));
+    assert_eq!(relay.authority.meter.take(), (1, 5 + 1 + 5 + 5 + 5));
 }
 
 #[test]
 fn deadlines_are_exact() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     let id = relay.last_open.as_ref().unwrap().id;
     let peer: SocketAddr = "1.1.1.1:9".parse().unwrap();
     assert_eq!(caller.bind(&mut relay, 0x4000, "1.1.1.1:9"), 0);
-    relay.pass(299);
+    relay.advance(299);
     assert!(
         relay
             .core
             .on_peer_datagram(relay.now, id, peer, 1)
             .is_some()
     );
-    relay.pass(1);
+    relay.advance(1);
     assert!(
         relay
             .core
@@ -118,7 +118,7 @@ fn deadlines_are_exact() {
         "permission: 300 s"
     );
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
-    relay.pass(299);
+    relay.advance(299);
     assert_eq!(caller.refresh(&mut relay, 600), (0, 600));
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     let wrap = |relay: &mut Relay| {
@@ -129,16 +129,16 @@ fn deadlines_are_exact() {
             .1
     };
     assert_eq!(wrap(&mut relay), Wrap::Channel(0x4000));
-    relay.pass(1);
+    relay.advance(1);
     assert!(
         matches!(wrap(&mut relay), Wrap::Indication { .. }),
         "channel: 600 s"
     );
-    relay.pass(597);
+    relay.advance(597);
     assert_eq!(relay.core.len(), 1);
-    relay.pass(1);
+    relay.advance(1);
     assert_eq!(relay.core.len(), 1);
-    relay.pass(1);
+    relay.advance(1);
     assert!(relay.core.is_empty(), "allocation: 600 s after its refresh");
     caller.greet(&mut relay);
     assert_eq!(caller.refresh(&mut relay, 600).0, 437);
@@ -147,7 +147,7 @@ fn deadlines_are_exact() {
 #[test]
 fn requested_lifetimes_are_granted_within_bounds() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     for (requested, granted) in [(0x7fff_ffff, 3600), (1800, 1800), (601, 601), (1, 600)] {
         assert_eq!(
             caller.refresh(&mut relay, requested),
@@ -169,7 +169,7 @@ fn requested_lifetimes_are_granted_within_bounds() {
 fn without_a_port_there_is_no_allocation() {
     let mut relay = Relay::new();
     relay.ports = vec![Err(RelayError::Capacity)];
-    let mut caller = Caller::new(&mut relay, here(), USER);
+    let mut caller = Caller::new(&mut relay, udp_client(), USER);
     assert_eq!(caller.allocate(&mut relay), 508);
     assert_eq!(
         relay.core.shared.quotas.taken(),
@@ -182,19 +182,19 @@ fn without_a_port_there_is_no_allocation() {
 #[test]
 fn a_repeated_request_gets_the_same_response_and_another_one_a_mismatch() {
     let mut relay = Relay::new();
-    let mut caller = Caller::new(&mut relay, here(), USER);
+    let mut caller = Caller::new(&mut relay, udp_client(), USER);
     let udp = RequestedTransport::new(17);
     let bytes = caller.signed(ALLOCATE, 99.into(), &[&udp]);
-    let first = relay.give(here(), &bytes);
-    relay.pass(3);
+    let first = relay.give(udp_client(), &bytes);
+    relay.advance(3);
     assert_eq!(
-        relay.give(here(), &bytes),
+        relay.give(udp_client(), &bytes),
         first,
         "as if the answer was lost"
     );
     assert_eq!(relay.core.len(), 1);
     assert_eq!(caller.allocate(&mut relay), 437);
-    let mut other = Caller::new(&mut relay, here(), &USER.replace("usr_1", "usr_2"));
+    let mut other = Caller::new(&mut relay, udp_client(), &USER.replace("usr_1", "usr_2"));
     assert_eq!(other.allocate(&mut relay), 437);
     assert_eq!(other.refresh(&mut relay, 600).0, 441);
     assert_eq!(other.permit(&mut relay, &["1.1.1.1:0"]), 441);
@@ -207,7 +207,7 @@ fn a_repeated_request_gets_the_same_response_and_another_one_a_mismatch() {
 #[test]
 fn special_peers_are_refused() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     for special in [
         "127.0.0.1:9",
         "10.0.0.1:9",
@@ -246,7 +246,7 @@ fn special_peers_are_refused() {
 #[test]
 fn channels_and_permissions_have_rules_and_limits() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     for number in [0, 0x3fff, 0x7fff, 0x8000, 0xffff] {
         assert_eq!(
             caller.bind(&mut relay, number, "1.1.1.1:9"),
@@ -288,7 +288,7 @@ fn channels_and_permissions_have_rules_and_limits() {
         508,
         "four permissions"
     );
-    relay.pass(300);
+    relay.advance(300);
     assert_eq!(
         caller.permit(&mut relay, &["1.1.1.5:0", "1.1.1.6:0"]),
         0,
@@ -324,7 +324,7 @@ fn quotas_apply() {
 #[test]
 fn a_request_has_a_limited_number_of_peers() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"; 64]), 0);
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"; 65]), 508);
 }
@@ -370,7 +370,7 @@ fn a_reserved_port_counts_as_an_allocation_of_its_user() {
 #[test]
 fn tu_5_allocations_that_are_no_longer_permitted_end() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     let mut other = Caller::new(
         &mut relay,
         at("192.0.2.9:7"),
@@ -379,7 +379,7 @@ fn tu_5_allocations_that_are_no_longer_permitted_end() {
     assert_eq!(other.allocate(&mut relay), 0);
     relay.core.review(relay.now);
     assert_eq!(relay.core.len(), 2);
-    relay.book.barred.lock().insert("usr_1".to_owned());
+    relay.authority.barred.lock().insert("usr_1".to_owned());
     assert_eq!(caller.refresh(&mut relay, 600).0, 403);
     relay.core.review(relay.now);
     assert_eq!(relay.core.len(), 1);
@@ -391,7 +391,7 @@ fn tu_5_allocations_that_are_no_longer_permitted_end() {
 #[test]
 fn a_drain_refuses_new_allocations_and_keeps_existing_ones() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     relay.core.drain();
     assert_eq!(caller.refresh(&mut relay, 600).0, 0);
     let mut late = Caller::new(&mut relay, at("192.0.2.9:7"), USER);
@@ -402,9 +402,9 @@ fn a_drain_refuses_new_allocations_and_keeps_existing_ones() {
 #[test]
 fn tu_5_revoked_allocations_end_during_a_drain() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     relay.core.drain();
-    relay.book.barred.lock().insert("usr_1".to_owned());
+    relay.authority.barred.lock().insert("usr_1".to_owned());
     assert_eq!(caller.refresh(&mut relay, 600).0, 403);
     relay.core.review(relay.now);
     assert!(relay.core.is_empty());
@@ -415,12 +415,12 @@ fn closing_a_connection_ends_its_allocation() {
     let mut relay = Relay::new();
     let client = Client {
         connection: 7,
-        ..here()
+        ..udp_client()
     };
     let mut caller = Caller::new(&mut relay, client, USER);
     assert_eq!(caller.allocate(&mut relay), 0);
     let id = relay.last_open.as_ref().unwrap().id;
-    relay.core.client_gone(here());
+    relay.core.client_gone(udp_client());
     assert_eq!(relay.core.len(), 1, "another client");
     relay.core.client_gone(client);
     assert!(relay.core.is_empty());
@@ -439,6 +439,62 @@ fn closing_a_connection_ends_its_allocation() {
         relay
             .core
             .on_peer_datagram(relay.now, id, peer, 1)
+            .is_some()
+    );
+}
+
+#[test]
+fn datagrams_beyond_the_rate_are_dropped_and_not_counted_as_relayed() {
+    let quota = Quota {
+        whole: 9,
+        per_project: 9,
+        per_user: 9,
+        per_source: 9,
+    };
+    let bandwidth = Bandwidth {
+        per_allocation: Some(1000),
+        ..Bandwidth::default()
+    };
+    let mut relay = Relay::limited(quota, bandwidth);
+    let mut caller = allocate_udp(&mut relay);
+    let (id, peer) = (
+        relay.last_open.as_ref().unwrap().id,
+        "1.1.1.1:9".parse().unwrap(),
+    );
+    assert_eq!(caller.bind(&mut relay, 0x4000, "1.1.1.1:9"), 0);
+    relay.advance(10);
+    relay.authority.meter.take();
+    // The last admitted datagram may exceed the rate: 500 + 501 bytes. 500 + 1 + 9 are refused.
+    let data = [&[0x40, 0, 1, 244][..], &[7; 500]].concat();
+    assert!(matches!(
+        relay.give(udp_client(), &data),
+        PacketResult::Peer(..)
+    ));
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 501)
+            .is_some()
+    );
+    assert_eq!(relay.give(udp_client(), &data), PacketResult::Nothing);
+    assert_eq!(
+        caller.send(&mut relay, "1.1.1.1:9", b"x"),
+        PacketResult::Nothing
+    );
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 9)
+            .is_none()
+    );
+    assert_eq!(relay.authority.meter.take(), (0, 1001));
+    let counts = relay.core.take_counts();
+    assert_eq!((counts.throttled, counts.dropped), (510, 0));
+    relay.advance(1);
+    assert!(
+        relay
+            .core
+            .on_peer_datagram(relay.now, id, peer, 900)
             .is_some()
     );
 }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn unknown_attributes_are_listed() {
     let mut relay = Relay::new();
-    let mut caller = Caller::new(&mut relay, here(), USER);
+    let mut caller = Caller::new(&mut relay, udp_client(), USER);
     let strange = RawAttribute::new(AttributeType::new(0x7001), &[1, 2, 3]);
     let optional = RawAttribute::new(AttributeType::new(0xf001), &[1, 2, 3]);
     let hash = Userhash::new([1; 32]);
@@ -83,7 +83,11 @@ fn allocation_parameters_are_validated() {
         }
     }
     relay.has_v6 = false;
-    let mut caller = Caller::new(&mut relay, here(), USER.replace("usr_1", "usr_9").as_str());
+    let mut caller = Caller::new(
+        &mut relay,
+        udp_client(),
+        USER.replace("usr_1", "usr_9").as_str(),
+    );
     let (code, answer) = caller.ask(&mut relay, ALLOCATE, &[&udp, &more]);
     let read = Message::from_bytes(&answer).unwrap();
     let missing: AddressErrorCode = read.attribute().unwrap();
@@ -95,50 +99,53 @@ fn allocation_parameters_are_validated() {
 #[test]
 fn malformed_packets_are_dropped() {
     let mut relay = Relay::new();
-    let mut caller = allocated(&mut relay);
+    let mut caller = allocate_udp(&mut relay);
     let good = caller.signed(REFRESH, 9.into(), &[&Lifetime::new(600)]);
     for end in 0..good.len() {
         assert_eq!(
-            relay.give(here(), &good[..end]),
+            relay.give(udp_client(), &good[..end]),
             PacketResult::Nothing,
             "cut at {end}"
         );
     }
     let longer = [&good[..], &[0; 4]].concat();
     assert_eq!(
-        relay.give(here(), &longer),
+        relay.give(udp_client(), &longer),
         PacketResult::Nothing,
         "something behind it"
     );
     let filler = RawAttribute::new_owned(AttributeType::new(0xf000), vec![0; 5000].into());
     let large = caller.signed(REFRESH, 9.into(), &[&filler]);
     assert_eq!(
-        relay.give(here(), &large),
+        relay.give(udp_client(), &large),
         PacketResult::Nothing,
         "too large"
     );
     let mut response = good.clone();
     response[0] = 1;
     assert_eq!(
-        relay.give(here(), &response),
+        relay.give(udp_client(), &response),
         PacketResult::Nothing,
         "a response"
     );
     let mut cookie = good.clone();
     cookie[4] = 0;
     assert_eq!(
-        relay.give(here(), &cookie),
+        relay.give(udp_client(), &cookie),
         PacketResult::Nothing,
         "RFC 3489"
     );
     let unknown = caller.signed(Method::new(0x00f), 9.into(), &[]);
     assert_eq!(
-        relay.give(here(), &unknown),
+        relay.give(udp_client(), &unknown),
         PacketResult::Nothing,
         "a method that there is not"
     );
-    assert_eq!(relay.give(here(), &[]), PacketResult::Nothing);
-    assert_eq!(relay.give(here(), &[0xff; 100]), PacketResult::Nothing);
+    assert_eq!(relay.give(udp_client(), &[]), PacketResult::Nothing);
+    assert_eq!(
+        relay.give(udp_client(), &[0xff; 100]),
+        PacketResult::Nothing
+    );
 
     assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
     let peer = XorPeerAddress::new("1.1.1.1:9".parse().unwrap(), 9.into());
@@ -154,12 +161,15 @@ fn malformed_packets_are_dropped() {
     ];
     for with in bad {
         assert_eq!(
-            relay.give(here(), &indication(9.into(), with)),
+            relay.give(udp_client(), &indication(9.into(), with)),
             PacketResult::Nothing
         );
     }
     let good = indication(9.into(), &[&peer, &data]);
-    assert!(matches!(relay.give(here(), &good), PacketResult::Peer(..)));
+    assert!(matches!(
+        relay.give(udp_client(), &good),
+        PacketResult::Peer(..)
+    ));
     assert_eq!(
         relay.give(at("192.0.2.9:1"), &good),
         PacketResult::Nothing,

@@ -39,7 +39,7 @@ struct EmptyTemplate;
 /// Renders the listing of a folder whose URL path is `at`. Reads the file system.
 pub(super) fn page(path: &Path, at: &str, place: &FolderRoot) -> Response {
     let title = percent_decode_str(at).decode_utf8_lossy().into_owned();
-    let read = read(path, place);
+    let read = read_entries(path, place);
     let Ok((entries, more)) = read else {
         return not_found();
     };
@@ -70,7 +70,7 @@ fn html(status: StatusCode, page: askama::Result<String>) -> Response {
 }
 
 /// Reads the visible entries, folders first. The flag is true if there are more than the limit.
-fn read(path: &Path, place: &FolderRoot) -> std::io::Result<(Vec<Entry>, bool)> {
+fn read_entries(path: &Path, place: &FolderRoot) -> std::io::Result<(Vec<Entry>, bool)> {
     let mut entries = Vec::new();
     let mut more = false;
     for entry in fs::read_dir(path)?.flatten() {

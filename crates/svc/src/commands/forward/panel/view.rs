@@ -16,8 +16,8 @@ use crate::commands::forward::qr::{BLACK, Qr, WHITE};
 /// Draws the whole panel.
 pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, paint: Paint) {
     let area = frame.area();
-    let head = head(model, now, area, paint);
-    let foot = foot(model, area, paint);
+    let head = head_lines(model, now, area, paint);
+    let foot = foot_lines(model, area, paint);
     let [top, list, bottom] = Layout::vertical([
         Constraint::Length(lines(&head)),
         Constraint::Fill(1),
@@ -87,7 +87,7 @@ impl Paint {
 }
 
 /// State, address, target and counters, in as many lines as fit.
-fn head(model: &Model, now: Instant, area: Rect, paint: Paint) -> Vec<Line<'static>> {
+fn head_lines(model: &Model, now: Instant, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let width = usize::from(area.width);
     let is_low = area.height < LOW;
     let mut lines = state(model, now, width, if is_low { 1 } else { 2 }, paint);
@@ -265,7 +265,7 @@ fn cells(row: &Row, kind: Rows, is_wide: bool, now: Instant, paint: Paint) -> Ce
 }
 
 /// The current message and the key help.
-fn foot(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
+fn foot_lines(model: &Model, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let width = usize::from(area.width);
     let mut lines = Vec::new();
     if let Some(notice) = &model.notice {

@@ -23,8 +23,8 @@ pub(super) struct LabelParser {
 type Group<'a> = BTreeMap<String, &'a str>;
 
 impl LabelParser {
-    /// A reader that connects to the ports that containers publish (`host_ports`), or to their own
-    /// addresses.
+    /// A parser. The targets of its tunnels are the ports that containers publish (`host_ports`),
+    /// or ports at the addresses of the containers.
     pub(super) fn new(host_ports: bool) -> Self {
         let mut schema = daemon::config::schema::<TunnelSection>();
         let keys = match schema.get_mut("properties").map(Value::take) {
@@ -77,7 +77,7 @@ impl LabelParser {
         labels: &Group<'_>,
         default_name: &str,
     ) -> Result<DesiredTunnel, Vec<ConfigError>> {
-        let mut wrong = Vec::new();
+        let mut errors = Vec::new();
         let mut section = Map::new();
         let mut own_labels = Map::new();
         for (label, text) in labels {
@@ -85,14 +85,14 @@ impl LabelParser {
             match property.as_str() {
                 PORT | NETWORK => {}
                 PUBLIC_PORT => {
-                    self.insert_value("port", label, text, &mut section, &mut wrong);
+                    self.insert_value("port", label, text, &mut section, &mut errors);
                 }
-                "labels" => wrong.push(ConfigError::new(label, "write svc.label.<key>")),
+                "labels" => errors.push(ConfigError::new(label, "write svc.label.<key>")),
                 _ => match label.strip_prefix("label.") {
                     Some(key) if !key.is_empty() => {
                         own_labels.insert(key.to_owned(), (*text).into());
                     }
-                    _ => self.insert_value(&property, label, text, &mut section, &mut wrong),
+                    _ => self.insert_value(&property, label, text, &mut section, &mut errors),
                 },
             }
         }
@@ -102,11 +102,11 @@ impl LabelParser {
                 Ok(target) => {
                     section.insert("target".to_owned(), target.into());
                 }
-                Err(error) => wrong.push(error),
+                Err(error) => errors.push(error),
             }
         }
-        if !wrong.is_empty() {
-            return Err(wrong);
+        if !errors.is_empty() {
+            return Err(errors);
         }
         let section: TunnelSection = serde_json::from_value(section.into())
             .map_err(|error| vec![ConfigError::new("", error.to_string())])?;
@@ -129,10 +129,10 @@ impl LabelParser {
         label: &str,
         text: &str,
         section: &mut Map<String, Value>,
-        wrong: &mut Vec<ConfigError>,
+        errors: &mut Vec<ConfigError>,
     ) {
         let Some(schema) = self.keys.get(key) else {
-            wrong.push(ConfigError::new(label, self.unknown(key)));
+            errors.push(ConfigError::new(label, self.unknown(key)));
             return;
         };
         let kind = match schema.get("type") {
@@ -160,7 +160,7 @@ impl LabelParser {
             Ok(value) => {
                 section.insert(key.to_owned(), value);
             }
-            Err(expected) => wrong.push(ConfigError::new(label, expected)),
+            Err(expected) => errors.push(ConfigError::new(label, expected)),
         }
     }
 

@@ -103,7 +103,7 @@ impl Ports {
 }
 
 /// Writes the engine's configuration beside its keys, and reads it back like `svc engine`. Users
-/// can inspect the file, or start their own from it.
+/// can inspect the file, or start their own engine from it.
 pub(super) fn configuration(
     args: &Args,
     ports: Ports,

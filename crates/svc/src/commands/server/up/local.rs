@@ -117,10 +117,10 @@ impl LocalPlatform {
     pub(super) async fn start(
         listeners: Listeners,
         data: &Path,
-        given: &PlatformOptions<'_>,
+        options: &PlatformOptions<'_>,
     ) -> Result<Self, Failure> {
         let base_url = listeners.base_url();
-        let config = configuration(&listeners, data, given)?;
+        let config = configuration(&listeners, data, options)?;
         let app = control::open(config, Arc::new(SystemClock))
             .await
             .map_err(|error| cannot_start(&error))?;
@@ -202,10 +202,10 @@ impl LocalPlatform {
 fn configuration(
     listeners: &Listeners,
     data: &Path,
-    given: &PlatformOptions<'_>,
+    options: &PlatformOptions<'_>,
 ) -> Result<Config, Failure> {
     let mut callbacks = BTreeMap::<_, Vec<_>>::new();
-    for client in given.oauth_clients {
+    for client in options.oauth_clients {
         callbacks
             .entry(&client.id)
             .or_default()
@@ -226,10 +226,10 @@ fn configuration(
         },
         "engines": [{
             "cluster_domain": HOST,
-            "enrolment_secret_file": given.enrolment,
-            "relay_secret_file": given.relay.map(|relay| &relay.secret_file),
-            "ca_file": given.ca_file,
-            "tcp_ports": given.reserved_ports,
+            "enrolment_secret_file": options.enrolment,
+            "relay_secret_file": options.relay.map(|relay| &relay.secret_file),
+            "ca_file": options.ca_file,
+            "tcp_ports": options.reserved_ports,
         }],
         // The built-in plans. The free plan has no limits and includes webhooks, so that every
         // feature can be tried. The paid plan uses checkout.
@@ -238,7 +238,7 @@ fn configuration(
             "regions": [{
                 "provider": "other",
                 "region": "local",
-                "engine_port": given.engine_port,
+                "engine_port": options.engine_port,
             }],
         },
         // Webhook receivers for tests run on this machine.
@@ -247,7 +247,7 @@ fn configuration(
         "compat": { "rstream": true },
     });
     let mut file = file;
-    if let (Some(relay), Some(sections)) = (given.relay, file.as_object_mut()) {
+    if let (Some(relay), Some(sections)) = (options.relay, file.as_object_mut()) {
         let section = json!({
             "domain": ADDRESS.to_string(),
             "port": relay.port,

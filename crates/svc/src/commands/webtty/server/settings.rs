@@ -147,17 +147,17 @@ impl Args {
     pub(super) fn settings(
         &self,
         registered: Option<&RegisteredServer>,
-        speaks: Transport,
+        transport: Transport,
     ) -> Result<Settings, Failure> {
         let execution = self.execution(registered.is_some())?;
         Ok(Settings {
             web: Web {
-                token: self.token(speaks)?,
+                token: self.token(transport)?,
                 origins: match self.listen {
                     Some(_) => Origins::These(self.allowed_origins.clone()),
                     None => Origins::Any,
                 },
-                files: self.files(&execution, speaks)?,
+                files: self.files(&execution, transport)?,
             },
             policy: Policy {
                 execution,
@@ -232,7 +232,7 @@ impl Args {
             (None, file) => {
                 let path = match file {
                     Some(path) => path.clone(),
-                    None => session_request::folder()?
+                    None => session_request::webtty_folder()?
                         .identity("default")
                         .map_err(|error| session_request::failed(&error))?,
                 };
@@ -244,7 +244,7 @@ impl Args {
         };
         let clients = match &self.authorized_clients_file {
             Some(path) => path.clone(),
-            None => session_request::folder()?.authorized_clients(),
+            None => session_request::webtty_folder()?.authorized_clients(),
         };
         // An unreadable list is reported at the start. Later, clients that cannot be looked up are
         // rejected.
@@ -300,11 +300,11 @@ impl Args {
     }
 
     /// The token that clients of an address need.
-    fn token(&self, speaks: Transport) -> Result<Option<AuthToken>, Failure> {
+    fn token(&self, transport: Transport) -> Result<Option<AuthToken>, Failure> {
         if self.listen.is_none() || self.allow_unauthenticated {
             return Ok(None);
         }
-        if speaks == Transport::Plain {
+        if transport == Transport::Plain {
             return Err(Failure::usage("the plain transport cannot carry a token")
                 .hint("add --allow-unauthenticated, and protect the address by other means"));
         }
@@ -323,11 +323,11 @@ impl Args {
         Ok(Some(token))
     }
 
-    fn files(&self, execution: &Execution, speaks: Transport) -> Result<Option<Files>, Failure> {
+    fn files(&self, execution: &Execution, transport: Transport) -> Result<Option<Files>, Failure> {
         let Some(root) = &self.fs_root else {
             return Ok(None);
         };
-        if speaks == Transport::Plain {
+        if transport == Transport::Plain {
             return Err(Failure::usage(
                 "files are served over HTTP, and this server does not use HTTP",
             )

@@ -19,7 +19,7 @@ use tty::size::Size;
 use self::keys::{Key, Keys};
 use super::SessionArgs;
 use crate::args::time;
-use crate::commands::webtty::terminal_view::{TerminalView, UiEvent, window};
+use crate::commands::webtty::terminal_view::{TerminalView, UiEvent, window_size};
 use crate::engine_client::participant::{Change, Control, ControlOptions, JoinedParticipant};
 use crate::failure::{Code, Failure, chain};
 use crate::output;
@@ -206,7 +206,7 @@ impl View {
 
     /// The terminal size follows the window of the participant with control.
     async fn resize(&mut self) {
-        let window = window();
+        let window = window_size();
         let wanted = Size {
             rows: window.rows.saturating_sub(1).max(1),
             cols: window.cols,

@@ -160,8 +160,8 @@ fn of_file(session: &str, path: &Path) -> Result<VerifyReport, Failure> {
     let mut line = Vec::new();
     loop {
         line.clear();
-        let most = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
-        let read = reader.by_ref().take(most).read_until(b'\n', &mut line);
+        let limit = u64::try_from(MAX_LINE).unwrap_or(u64::MAX);
+        let read = reader.by_ref().take(limit).read_until(b'\n', &mut line);
         match read.map_err(cannot)? {
             0 => return chain.finish(),
             _ if line.len() >= MAX_LINE => return Err(too_long()),

@@ -1,5 +1,6 @@
-//! A client of this project, with an interceptor between it and the server.
+//! An interceptor between a terminal client and a test server. It can change, drop or add messages.
 
+use client::Trust;
 use futures_util::{SinkExt as _, StreamExt as _};
 use terminal::client::{CommandEnd, Endpoint, Event, Session, SessionError};
 use terminal::server::Transport;
@@ -18,13 +19,13 @@ pub(crate) enum MessageSender {
     Server,
 }
 
-/// The interceptor, which stops when dropped.
-pub(crate) struct Relay {
+/// The interceptor. It stops when dropped.
+pub(crate) struct Interceptor {
     pub(crate) endpoint: Endpoint,
     task: JoinHandle<()>,
 }
 
-impl Relay {
+impl Interceptor {
     /// `change` gets the number of the connection, the sender and the message, and returns the
     /// messages that are forwarded instead. `None` breaks the connection.
     pub(crate) async fn start(
@@ -39,21 +40,20 @@ impl Relay {
                 serve(&host, stream, |from, kind| change(number, from, kind)).await;
             }
         });
-        let trust = client::Trust::Platform;
         Self {
-            endpoint: Endpoint::url(&url, None, trust).unwrap(),
+            endpoint: Endpoint::url(&url, None, Trust::Platform).unwrap(),
             task,
         }
     }
 }
 
-impl Drop for Relay {
+impl Drop for Interceptor {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// A direct connection to a server, for as long as the task runs.
+/// Serves connections without an interceptor, until the task ends.
 pub(crate) async fn listen(host: &Host) -> (Endpoint, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}/", listener.local_addr().unwrap());
@@ -64,7 +64,7 @@ pub(crate) async fn listen(host: &Host) -> (Endpoint, JoinHandle<()>) {
             server.spawn(stream, Transport::WebSocket, None);
         }
     });
-    let endpoint = Endpoint::url(&url, None, client::Trust::Platform);
+    let endpoint = Endpoint::url(&url, None, Trust::Platform);
     (endpoint.unwrap(), task)
 }
 
@@ -80,11 +80,11 @@ async fn serve(
         .await
         .unwrap();
     loop {
-        let (from, said) = tokio::select! {
-            said = client.next() => (MessageSender::Client, said),
-            said = server.next() => (MessageSender::Server, said),
+        let (from, received) = tokio::select! {
+            received = client.next() => (MessageSender::Client, received),
+            received = server.next() => (MessageSender::Server, received),
         };
-        let kind = match said {
+        let kind = match received {
             Some(Ok(Message::Binary(bytes))) => message::decode(bytes).unwrap(),
             Some(Ok(Message::Close(frame))) => {
                 let (one, other) = (client.close(frame.clone()), server.close(frame));
@@ -110,14 +110,16 @@ async fn serve(
     }
 }
 
-/// All output, and the end.
-pub(crate) async fn rest(session: &mut Session) -> (Vec<u8>, Result<CommandEnd, SessionError>) {
-    let mut shown = Vec::new();
+/// Reads the session to its end. Returns its output, and how it ended.
+pub(crate) async fn read_to_end(
+    session: &mut Session,
+) -> (Vec<u8>, Result<CommandEnd, SessionError>) {
+    let mut output = Vec::new();
     loop {
         let event = timeout(SOON, session.event()).await;
         match event.expect("an event in time").unwrap() {
-            Event::Output(_, bytes) => shown.extend(bytes),
-            Event::Ended(ended) => return (shown, ended),
+            Event::Output(_, bytes) => output.extend(bytes),
+            Event::Ended(ended) => return (output, ended),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ use types::id::InvitationId;
 use types::permission::Permission;
 use types::problem::Problem;
 
-use super::crud::role_of;
+use super::crud::workspace_and_role;
 use super::members::{require_allowed_role, require_may_manage};
 use super::{invitations, view};
 use crate::app::App;
@@ -33,8 +33,8 @@ pub(super) async fn list(
     let now = app.now();
     let mut read = app.store.read().await?;
     let needed = Permission::AccountWorkspacesReadOnly;
-    let found = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
-    let rows = store::invitations::list(&mut read, found.id, page.rows()).await?;
+    let membership = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
+    let rows = store::invitations::list(&mut read, membership.id, page.rows()).await?;
     Ok(Json(InvitationList {
         invitations: rows
             .items
@@ -58,11 +58,11 @@ pub(super) async fn invite(
     let role = body.role.into();
     let mut read = app.store.read().await?;
     let needed = Permission::AccountWorkspaceProtectionReadWrite;
-    let found = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
+    let membership = access::workspace(&mut read, &caller.principal, &workspace, needed).await?;
     drop(read);
-    require_may_manage(found.member_role.into(), role)?;
-    require_allowed_role(found.kind, role)?;
-    let sent = invitations::send(&app, &caller.principal, &found, email, role, ip).await?;
+    require_may_manage(membership.member_role.into(), role)?;
+    require_allowed_role(membership.kind, role)?;
+    let sent = invitations::send(&app, &caller.principal, &membership, email, role, ip).await?;
     Ok((
         StatusCode::CREATED,
         Json(SentInvitation {
@@ -81,19 +81,20 @@ pub(super) async fn revoke(
 ) -> HandlerResult<StatusCode> {
     let now = app.now();
     let mut tx = app.store.begin().await?;
-    let (workspace, own) = role_of(&mut tx, &caller.principal, &workspace).await?;
+    let (workspace_id, caller_role) =
+        workspace_and_role(&mut tx, &caller.principal, &workspace).await?;
     let id = id
         .parse::<InvitationId>()
         .map_err(|_| Problem::not_found())?;
-    let invitation = store::invitations::by_id(&mut tx, workspace, id).await?;
+    let invitation = store::invitations::by_id(&mut tx, workspace_id, id).await?;
     let invitation = invitation.ok_or_else(Problem::not_found)?;
-    require_may_manage(own, invitation.role.into())?;
-    if !store::invitations::revoke(&mut tx, workspace, id, now).await? {
+    require_may_manage(caller_role, invitation.role.into())?;
+    if !store::invitations::revoke(&mut tx, workspace_id, id, now).await? {
         return Err(Problem::not_found().into());
     }
     let actor = Actor::caller(&caller.principal).with_ip(ip);
     let (action, target) = (Action::InvitationRevoked, Target::Invitation(id));
-    audit::record(&mut tx, &actor, Some(workspace), action, target, now).await?;
+    audit::record(&mut tx, &actor, Some(workspace_id), action, target, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
 }
