@@ -281,9 +281,11 @@ mod tests {
             }
         });
         let respond = Respond {
-            path: MetricsPath::default(),
-            bearer_token: None,
-            recorder: recorder.handle(),
+            scrapes: Some(Scrapes {
+                path: MetricsPath::default(),
+                bearer_token: None,
+                recorder: recorder.handle(),
+            }),
             readiness: Readiness::default(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

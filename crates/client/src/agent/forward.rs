@@ -136,7 +136,7 @@ impl Forward {
                 Box::pin(opener.show_unreachable(visitor, stream, error)).await;
             }
             (Some(host), None) => {
-                let mut named = HostRewriter::new(visitor, host);
+                let mut named = HostRewriter::new(visitor, host, self.tls.is_some());
                 Box::pin(show_request(stream, &mut named, error)).await;
             }
             (None, None) => Box::pin(show_request(stream, visitor, error)).await,
