@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::recording::export::affects_terminal;
-use crate::screen::Screen;
+use crate::screen::{Attribute, Colour, Screen, Style, Underline, shown};
 use crate::size::Size;
 
 /// The content of the terminal, so that only differences are drawn.
@@ -60,7 +60,7 @@ impl Painter {
             .visible_lines()
             .skip(top)
             .take(height)
-            .map(|line| row(line.cells(), left, width))
+            .map(|line| row(screen, line.cells(), left, width))
             .collect();
         rows.resize(height, String::new());
         rows.push(status(view.status, width));
@@ -132,15 +132,15 @@ impl Part {
 }
 
 /// A row of the screen from column `left` on, in at most `width` columns.
-fn row(cells: &[avt::Cell], left: usize, width: usize) -> String {
-    let shown = cells.get(left..).unwrap_or_default();
-    let shown = shown.get(..width).unwrap_or(shown);
-    let blank = |cell: &&avt::Cell| cell.char() == ' ' && cell.pen().is_default();
-    let len = shown.len() - shown.iter().rev().take_while(blank).count();
+fn row(screen: &Screen, cells: &[avt::Cell], left: usize, width: usize) -> String {
+    let visible = cells.get(left..).unwrap_or_default();
+    let visible = visible.get(..width).unwrap_or(visible);
+    let blank = |cell: &&avt::Cell| cell.char() == ' ' && screen.style(cell) == Style::default();
+    let len = visible.len() - visible.iter().rev().take_while(blank).count();
     let mut out = String::new();
-    let mut pen = None;
+    let mut current = None;
     let mut moved = false;
-    for (col, cell) in shown.iter().take(len).enumerate() {
+    for (col, cell) in visible.iter().take(len).enumerate() {
         // The second half of a wide character: its first half was written, or is outside the
         // window.
         let cut = (cell.width() == 0 && col == 0) || (cell.width() == 2 && col + 2 > width);
@@ -150,11 +150,12 @@ fn row(cells: &[avt::Cell], left: usize, width: usize) -> String {
         if moved {
             put(&mut out, format_args!("\x1b[{}G", col + 1));
         }
-        if pen != Some(*cell.pen()) {
-            colours(&mut out, cell.pen());
-            pen = Some(*cell.pen());
+        let style = screen.style(cell);
+        if current != Some(style) {
+            attributes(&mut out, style);
+            current = Some(style);
         }
-        let c = if cut { ' ' } else { cell.char() };
+        let c = if cut { ' ' } else { shown(cell.char()) };
         out.push(if affects_terminal(c) {
             char::REPLACEMENT_CHARACTER
         } else {
@@ -166,27 +167,25 @@ fn row(cells: &[avt::Cell], left: usize, width: usize) -> String {
     out
 }
 
-/// SGR with exactly these attributes.
-fn colours(out: &mut String, pen: &avt::Pen) {
+/// SGR with these attributes, as far as all terminals have them.
+fn attributes(out: &mut String, style: Style) {
     out.push_str("\x1b[0");
     let attributes = [
-        (pen.is_bold(), "1"),
-        (pen.is_faint(), "2"),
-        (pen.is_italic(), "3"),
-        (pen.is_underline(), "4"),
-        (pen.is_blink(), "5"),
-        (pen.is_inverse(), "7"),
-        (pen.is_strikethrough(), "9"),
+        (style.has(Attribute::Bold), "1"),
+        (style.has(Attribute::Faint), "2"),
+        (style.has(Attribute::Italic), "3"),
+        (style.underline != Underline::None, "4"),
+        (style.has(Attribute::Blink), "5"),
+        (style.has(Attribute::Inverse), "7"),
+        (style.has(Attribute::Strikethrough), "9"),
     ];
     for (_, number) in attributes.into_iter().filter(|(is_set, _)| *is_set) {
         put(out, format_args!(";{number}"));
     }
-    for (colour, kind) in [(pen.foreground(), 38), (pen.background(), 48)] {
+    for (colour, kind) in [(style.foreground, 38), (style.background, 48)] {
         match colour {
-            Some(avt::Color::Indexed(index)) => put(out, format_args!(";{kind};5;{index}")),
-            Some(avt::Color::RGB(rgb)) => {
-                put(out, format_args!(";{kind};2;{};{};{}", rgb.r, rgb.g, rgb.b));
-            }
+            Some(Colour::Indexed(index)) => put(out, format_args!(";{kind};5;{index}")),
+            Some(Colour::Rgb(r, g, b)) => put(out, format_args!(";{kind};2;{r};{g};{b}")),
             None => {}
         }
     }

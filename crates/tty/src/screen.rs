@@ -1,16 +1,23 @@
 //! The screen of a command, for late participants. The last bytes of the output may start in the
 //! middle of anything, so a participant gets a sequence that draws the current screen.
 
-mod conceal;
+mod filter;
 mod lazy;
+mod modes;
 mod plain;
+mod snapshot;
+mod style;
+
+use std::fmt::Write as _;
 
 use avt::Position;
 use bytes::Bytes;
 
-use self::conceal::Conceal;
+use self::filter::Filter;
+pub(crate) use self::filter::shown;
 pub use self::lazy::LazyScreen;
 use self::plain::TextSplit;
+pub(crate) use self::style::{Attribute, Colour, Style, Underline};
 use crate::size::Size;
 
 /// Maximum rows of a screen, whatever size is requested: several displays on top of each other.
@@ -32,7 +39,7 @@ pub const MAX_SNAPSHOT: usize = crate::message::limits::MAX_DATA;
 pub struct Screen {
     terminal: avt::Terminal,
     text: Utf8,
-    conceal: Conceal,
+    filter: Filter,
 }
 
 impl Screen {
@@ -43,14 +50,14 @@ impl Screen {
         Some(Self {
             terminal,
             text: Utf8::default(),
-            conceal: Conceal::default(),
+            filter: Filter::default(),
         })
     }
 
     /// Adds output of the command, in any pieces.
     pub fn feed(&mut self, bytes: &[u8]) {
         let text = self.text.push(bytes);
-        let text = self.conceal.filter(&text);
+        let text = self.filter.filter(&text);
         let mut rest = &*text;
         while !rest.is_empty() {
             let (plain, other) = rest.split_at(plain::plain_len(rest));
@@ -118,22 +125,35 @@ impl Screen {
         &self.terminal
     }
 
+    /// The style of a cell of [`terminal`](Self::terminal).
+    pub(crate) fn style(&self, cell: &avt::Cell) -> Style {
+        let style = self.filter.styles().original(cell.pen().into());
+        if cell.char() == ' ' {
+            style.erased()
+        } else {
+            style
+        }
+    }
+
     /// A sequence that makes a terminal of this size look and behave the same. It clears a terminal
     /// that shows something else.
     pub fn snapshot(&self) -> Bytes {
-        let mut snapshot = RESET.to_owned();
-        snapshot.push_str(&self.terminal.dump());
-        if snapshot.len() + conceal::MARGIN > MAX_SNAPSHOT {
+        let mut snapshot = snapshot::draw(&self.terminal, &self.filter);
+        if snapshot.len() + filter::MAX_END > MAX_SNAPSHOT {
             snapshot = self.plain();
         }
-        self.conceal.continue_after_snapshot(RESET, &mut snapshot);
+        self.filter.write_end(&mut snapshot);
         snapshot.into()
     }
 
     /// The rows of the screen as text.
     pub fn rows(&self) -> Vec<String> {
         let rows = self.terminal.screen().visible_lines();
-        rows.map(|line| line.text().trim_end().to_owned()).collect()
+        rows.map(|line| {
+            let text: String = line.chars().map(shown).collect();
+            text.trim_end().to_owned()
+        })
+        .collect()
     }
 
     /// The snapshot without colours and other attributes.
@@ -143,7 +163,7 @@ impl Screen {
         let mut out = RESET.to_owned();
         for (number, row) in (1_u32..).zip(self.rows()) {
             let row: String = row.chars().filter(|c| !c.is_control()).collect();
-            if out.len() + row.len() + position.len() + 16 > MAX_SNAPSHOT {
+            if out.len() + row.len() + position.len() + 16 + filter::MAX_END > MAX_SNAPSHOT {
                 break;
             }
             out.extend(["\x1b[", &number.to_string(), ";1H", &row]);
@@ -211,6 +231,11 @@ fn bounded(size: Size) -> Size {
         rows: size.rows.clamp(1, MAX_ROWS),
         cols: size.cols.clamp(1, MAX_COLS),
     }
+}
+
+/// Writes formatted text, which never fails for a string.
+fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
+    let _written = out.write_fmt(what);
 }
 
 /// RIS: resets a terminal to its initial state.
@@ -314,6 +339,29 @@ pub(crate) mod tests {
         }
     }
 
+    #[test]
+    fn a_snapshot_has_all_attributes_and_no_padding() {
+        let mut original = screen(4, 40);
+        original.feed(
+            b"\x1b[38:2::255:165:0morange\x1b[m plain\r\n\x1b[4:3;58;2;1;2;3mcurly\x1b[m \x1b[53;21mover\
+              \x1b[m\r\n\x1b[7m  \x1b[K\x1b[44m\x1b[K\x1b[?2004h\x1b[?1006h",
+        );
+        let snapshot = original.snapshot();
+        assert_eq!(
+            String::from_utf8_lossy(&snapshot),
+            "\x1bc\x1b[0;38;2;255;165;0morange\x1b[m plain\r\n\x1b[0;4:3;58;2;1;2;3mcurly\x1b[m \
+             \x1b[0;53;4:2mover\r\n\x1b[0;7m  \x1b[0;48;5;4m\x1b[K\x1b[m\x1b[3;3H\x1b[0;7;48;5;4m\
+             \x1b[?1006h\x1b[?2004h"
+        );
+        assert_eq!(restored(&original, 4, 40).snapshot(), snapshot);
+        // A narrower window does not wrap lines that are shorter.
+        let mut original = screen(4, 40);
+        original.feed(b"one\r\ntwo");
+        let mut late = restored(&original, 4, 40);
+        late.resize(Size { rows: 4, cols: 20 });
+        assert_eq!(late.rows(), ["one", "two", "", ""]);
+    }
+
     /// Valid output of programs, mixed with invalid bytes.
     pub(crate) fn output() -> impl Strategy<Value = Vec<u8>> {
         let sequence = prop_oneof![
@@ -399,7 +447,7 @@ pub(crate) mod tests {
             skimmed.feed(&flood);
             let mut text = Utf8::default();
             let text = text.push(&flood);
-            let shown = drawn.conceal.filter(&text).into_owned();
+            let shown = drawn.filter.filter(&text).into_owned();
             drawn.terminal.feed(&shown);
             prop_assert_eq!(skimmed.size(), size);
             prop_assert_eq!(skimmed.rows(), drawn.rows());

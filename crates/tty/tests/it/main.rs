@@ -12,3 +12,5 @@ mod replay;
 #[cfg(test)]
 #[path = "../fuzz_targets/mod.rs"]
 mod targets;
+#[cfg(test)]
+mod xterm;

@@ -1,0 +1,246 @@
+//! A sequence that draws a screen, for participants who join late.
+//!
+//! The emulated terminal writes such a sequence as well, in forms that other terminals do not
+//! understand, and it fills each row with blanks: a narrower window would then wrap every row.
+//! Rows are therefore written here, and its other functions are spelled as terminals expect them.
+
+use avt::parser::{AnsiMode, CtcOp, DecMode, Function, Parser};
+use avt::{Cell, Charset, Line, ScreenKind, Terminal};
+
+use super::filter::{Filter, shown};
+use super::style::{Style, Styles};
+use super::{RESET, put};
+
+/// The sequence for a reset terminal of the same size, without the end that the filter writes.
+pub(super) fn draw(terminal: &Terminal, filter: &Filter) -> String {
+    let dump = terminal.dump();
+    let mut parser = Parser::new();
+    let mut rest = dump.chars().filter_map(|c| parser.feed(c)).peekable();
+    let mut drawing = Drawing {
+        out: RESET.to_owned(),
+        filter,
+        is_alternate: false,
+        style: Style::default(),
+    };
+    drawing.save_concealed();
+    drawing.rows(terminal.primary_screen().visible_lines());
+    while rest.next_if(is_content).is_some() {}
+    while let Some(function) = rest.next() {
+        drawing.function(&function);
+        let enters = matches!(&function, Function::Decset(modes)
+            if modes.as_slice() == [DecMode::AltScreenBuffer]);
+        if enters && terminal.active_screen_kind() == ScreenKind::Alternate {
+            // The cursor moves to the first row before the content.
+            if let Some(home) = rest.next() {
+                drawing.function(&home);
+            }
+            drawing.rows(terminal.screen().visible_lines());
+            while rest.next_if(is_content).is_some() {}
+        }
+    }
+    drawing.out
+}
+
+/// True for functions that draw the rows of a screen.
+fn is_content(function: &Function) -> bool {
+    use Function::{Cr, Lf, Print, Rep, Sgr};
+    matches!(function, Print(_) | Rep(_) | Sgr(_) | Cr | Lf)
+}
+
+/// A snapshot that is being written.
+struct Drawing<'s> {
+    out: String,
+    filter: &'s Filter,
+    /// The alternate screen is active at this place of the snapshot.
+    is_alternate: bool,
+    /// The style at this place, outside of the rows.
+    style: Style,
+}
+
+impl Drawing<'_> {
+    /// Saves cursors with concealed text at the initial position. The functions of the emulated
+    /// terminal do not contain them; cursors elsewhere replace them later.
+    fn save_concealed(&mut self) {
+        if self.filter.saved_conceals(false) {
+            self.out.push_str(SAVE_CONCEALED);
+        }
+        if self.filter.saved_conceals(true) {
+            self.out.push_str("\x1b[?1047h");
+            self.out.push_str(SAVE_CONCEALED);
+            self.out.push_str("\x1b[?1047l");
+        }
+    }
+
+    fn rows<'l>(&mut self, lines: impl Iterator<Item = &'l Line>) {
+        let lines: Vec<&Line> = lines.collect();
+        let styles = self.filter.styles();
+        // A row that continues its predecessor is written even if it is blank.
+        let is_needed = |line: &&Line| {
+            line.is_wrapped() || blank_end(line.cells(), styles) < line.cells().len()
+        };
+        let last = lines.iter().rposition(is_needed);
+        let count = last.map_or(0, |last| {
+            let continues = lines.get(last).is_some_and(|line| line.is_wrapped());
+            last + 1 + usize::from(continues)
+        });
+        let mut row = Row {
+            out: &mut self.out,
+            styles,
+            style: Style::default(),
+        };
+        let mut continues = false;
+        for (at, line) in lines.iter().take(count).enumerate() {
+            row.write(line, continues);
+            continues = line.is_wrapped();
+            if at + 1 < count && !continues {
+                row.out.push_str("\r\n");
+            }
+        }
+        row.set(Style::default());
+    }
+
+    fn function(&mut self, function: &Function) {
+        use Function::{
+            Cha, Ctc, Cub, Cud, Cuf, Cup, Cuu, Decrst, Decsc, Decset, Decstbm, G1d4, Gzd4, Print,
+            Scorc, Sgr, Sm, So,
+        };
+        let out = &mut self.out;
+        match function {
+            Cha(n) => put(out, format_args!("\x1b[{n}G")),
+            Ctc(CtcOp::ClearAll) => out.push_str("\x1b[3g"),
+            Ctc(CtcOp::Set) => out.push_str("\x1bH"),
+            Cub(n) => put(out, format_args!("\x1b[{n}D")),
+            Cud(n) => put(out, format_args!("\x1b[{n}B")),
+            Cuf(n) => put(out, format_args!("\x1b[{n}C")),
+            Cup(row, col) => put(out, format_args!("\x1b[{row};{col}H")),
+            Cuu(n) => put(out, format_args!("\x1b[{n}A")),
+            Decset(modes) => self.modes(modes.as_slice(), 'h'),
+            Decrst(modes) => self.modes(modes.as_slice(), 'l'),
+            Decsc if self.filter.saved_conceals(self.is_alternate) => out.push_str(SAVE_CONCEALED),
+            Decsc => out.push_str(SAVE),
+            Decstbm(top, bottom) => put(out, format_args!("\x1b[{top};{bottom}r")),
+            G1d4(Charset::Drawing) => out.push_str("\x1b)0"),
+            Gzd4(Charset::Drawing) => out.push_str("\x1b(0"),
+            // An erased cell has no attributes.
+            Print(' ') => {
+                self.style.erased().write(out);
+                out.push(' ');
+            }
+            Print(c) => out.push(shown(*c)),
+            Scorc => out.push_str("\x1b[u"),
+            Sgr(operations) => {
+                self.style = self.filter.styles().original(operations.into());
+                self.style.write(out);
+            }
+            Sm(modes) => {
+                for mode in modes.as_slice() {
+                    match mode {
+                        AnsiMode::Insert => out.push_str("\x1b[4h"),
+                        AnsiMode::NewLine => out.push_str(super::SET_NEW_LINE_MODE),
+                    }
+                }
+            }
+            So => out.push('\x0e'),
+            // The snapshot of the emulated terminal has no other functions.
+            _ => {}
+        }
+    }
+
+    fn modes(&mut self, modes: &[DecMode], last: char) {
+        for mode in modes {
+            if *mode == DecMode::AltScreenBuffer {
+                self.is_alternate = last == 'h';
+            }
+            let number = *mode as u16;
+            put(&mut self.out, format_args!("\x1b[?{number}{last}"));
+        }
+    }
+}
+
+/// The rows of a screen, from its top.
+struct Row<'o> {
+    out: &'o mut String,
+    styles: &'o Styles,
+    style: Style,
+}
+
+impl Row<'_> {
+    /// Writes a row. Cells that no program has written stay empty. `continues`: the row is a
+    /// continuation of the previous one, so the terminal has to wrap to it.
+    fn write(&mut self, line: &Line, continues: bool) {
+        let mut cells = line.cells();
+        let mut is_first = continues;
+        while let Some(cell) = cells.first() {
+            let style = self.style_of(cell);
+            let mut len = 1;
+            if cell.char() == ' ' && cell.width() == 1 {
+                let same = |other: &&Cell| {
+                    other.char() == ' ' && other.width() == 1 && self.style_of(other) == style
+                };
+                // The wrap happens with the first character.
+                if !is_first {
+                    len = cells.iter().take_while(same).count();
+                }
+                let is_print = is_first || line.is_wrapped();
+                self.blanks(len, style, is_print, len == cells.len());
+            } else if cell.width() > 0 {
+                self.set(style);
+                self.out.push(shown(cell.char()));
+            }
+            is_first = false;
+            cells = cells.get(len..).unwrap_or_default();
+        }
+    }
+
+    /// Writes blanks of one style: as characters, or as erased cells.
+    fn blanks(&mut self, len: usize, style: Style, is_print: bool, is_end: bool) {
+        let is_default = style == Style::default();
+        if !is_print && is_end {
+            if !is_default {
+                self.set(style);
+                self.out.push_str("\x1b[K");
+            }
+        } else if is_print || (is_default && len < MIN_SKIPPED) {
+            self.set(style);
+            self.out.extend(std::iter::repeat_n(' ', len));
+        } else {
+            if !is_default {
+                self.set(style);
+                put(self.out, format_args!("\x1b[{len}X"));
+            }
+            put(self.out, format_args!("\x1b[{len}C"));
+        }
+    }
+
+    fn style_of(&self, cell: &Cell) -> Style {
+        let style = self.styles.original(cell.pen().into());
+        if cell.char() == ' ' {
+            style.erased()
+        } else {
+            style
+        }
+    }
+
+    fn set(&mut self, style: Style) {
+        if self.style != style {
+            style.write(self.out);
+            self.style = style;
+        }
+    }
+}
+
+/// Number of cells at the end of a row that are as after a reset.
+fn blank_end(cells: &[Cell], styles: &Styles) -> usize {
+    let is_blank = |cell: &&Cell| {
+        let style = styles.original(cell.pen().into());
+        cell.char() == ' ' && cell.width() == 1 && style.erased() == Style::default()
+    };
+    cells.iter().rev().take_while(is_blank).count()
+}
+
+const SAVE: &str = "\x1b7";
+
+const SAVE_CONCEALED: &str = "\x1b[8m\x1b7\x1b[28m";
+
+/// Number of blanks from which a movement is shorter.
+const MIN_SKIPPED: usize = 5;
