@@ -237,7 +237,7 @@ impl Session {
                 let has_granted = approver == Some(*given) || *given == self.initiator;
                 let allowed = match action {
                     ControlAction::Grant | ControlAction::Refuse => is_controller,
-                    ControlAction::Revoke => is_controller || has_granted,
+                    ControlAction::Revoke => is_controller || has_granted || *given == requester,
                 };
                 if !allowed {
                     return Err(SessionRefusalError::NotAllowed);
@@ -268,6 +268,13 @@ impl Session {
                     return Err(SessionRefusalError::NotPending);
                 }
                 self.resolve_request(id, ControlStatus::Refused, Some(answer), now);
+            }
+            // The requester withdraws its request.
+            ControlAction::Revoke
+                if status == Some(ControlStatus::Pending)
+                    && answer.participant == Some(requester) =>
+            {
+                self.resolve_request(id, ControlStatus::Revoked, Some(answer), now);
             }
             ControlAction::Revoke => {
                 let holds = self.controller.as_ref().and_then(|c| c.request) == Some(id);

@@ -107,6 +107,19 @@ async fn control_is_refused_expires_and_is_returned() {
     let (status, problem) = world.resolves(&id, &request, &world.ann, body).await;
     assert_eq!((status, &problem["code"]), (409, &json!("not_pending")));
 
+    // The requester withdraws a request, once.
+    let (_, request) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
+    let withdraw = json!({"action": "revoke", "approver_participant_id": participant});
+    let (status, withdrawn) = world
+        .resolves(&id, &request, &world.bob, withdraw.clone())
+        .await;
+    assert_eq!((status, &withdrawn["status"]), (200, &json!("revoked")));
+    bob.notice(NoticeKind::Revoked).await;
+    let (status, _) = world.resolves(&id, &request, &world.bob, withdraw).await;
+    assert_eq!(status, 409);
+
     // Soon, but later than the engine processes it, which takes time on a busy machine.
     let mut wait = jiff::SignedDuration::from_millis(200);
     let request = loop {
