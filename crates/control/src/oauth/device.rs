@@ -229,6 +229,15 @@ async fn store_decision(
     Ok(is_noted)
 }
 
+/// True if a request came from another network than the person who approves it. Addresses of
+/// different families cannot be compared, and a loopback address is not a place.
+fn is_elsewhere(from: IpAddr, here: IpAddr) -> bool {
+    let (from, here) = (from.to_canonical(), here.to_canonical());
+    let is_comparable =
+        from.is_ipv4() == here.is_ipv4() && !from.is_loopback() && !here.is_loopback();
+    is_comparable && source_network(from) != source_network(here)
+}
+
 #[derive(Template)]
 #[template(path = "device_approval.html")]
 struct ApprovalPage<'a> {
@@ -264,7 +273,7 @@ async fn approval_page(
         sayings: sayings.and_then(Result::ok).unwrap_or_default(),
         ip: &grant.ip,
         country: from.and_then(|from| app.plan_service.country(from)),
-        is_elsewhere: from.map(source_network) != Some(source_network(ip)),
+        is_elsewhere: from.is_none_or(|from| is_elsewhere(from, ip)),
         age: age(grant.created_at, app.now()),
         email: &who.user.email,
         workspaces: Workspaces::of(app, who).await?,
@@ -297,4 +306,28 @@ fn invalid_code_page() -> Response {
             link: Some(("/device", "Enter another code")),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_comparable_addresses_are_elsewhere() {
+        for (from, here, expected) in [
+            ("198.51.100.7", "203.0.113.5", true),
+            ("198.51.100.7", "198.51.100.7", false),
+            ("2001:db8:1::1", "2001:db8:2::1", true),
+            // The command line used IPv4, and the browser IPv6.
+            ("198.51.100.7", "2001:db8:2::1", false),
+            ("2001:db8:1::1", "203.0.113.5", false),
+            ("127.0.0.1", "203.0.113.5", false),
+            ("203.0.113.5", "127.0.0.1", false),
+            ("::1", "2001:db8:2::1", false),
+            ("::ffff:198.51.100.7", "198.51.100.7", false),
+        ] {
+            let is = is_elsewhere(from.parse().unwrap(), here.parse().unwrap());
+            assert_eq!(is, expected, "{from} {here}");
+        }
+    }
 }
