@@ -180,6 +180,13 @@ impl Policy {
                 all.push(("XDG_RUNTIME_DIR".into(), runtime.into()));
             }
         }
+        let has_locale = all
+            .iter()
+            .any(|(name, value)| sets_encoding(name) && !value.is_empty());
+        if !has_locale {
+            // Without a locale, programs show names outside of ASCII as escapes.
+            all.push(("LANG".into(), UTF8_LOCALE.into()));
+        }
         if has_terminal {
             all.push(("TERM".into(), "xterm-256color".into()));
         }
@@ -200,6 +207,20 @@ impl Policy {
         }
     }
 }
+
+/// True for the variables that decide about the encoding of characters (POSIX, section 8.2).
+fn sets_encoding(name: &OsStr) -> bool {
+    ["LC_ALL", "LC_CTYPE", "LANG"]
+        .iter()
+        .any(|known| name == *known)
+}
+
+/// A locale that needs no installation.
+const UTF8_LOCALE: &str = if cfg!(target_os = "macos") {
+    "en_US.UTF-8"
+} else {
+    "C.UTF-8"
+};
 
 /// Account as which a command runs.
 struct RunAs {
@@ -310,6 +331,31 @@ mod tests {
         assert_eq!(variable(&spec, "LC_ALL").unwrap(), "C");
         assert_eq!(variable(&spec, "SSH_AUTH_SOCK"), None);
         assert_eq!(variable(&spec, "SVC_TOKEN"), None);
+    }
+
+    #[test]
+    fn a_command_has_a_utf8_locale_unless_the_server_or_the_client_sets_one() {
+        let own = Account::own().unwrap();
+        let language = |policy: &Policy, config| {
+            let spec = policy.spec(&start(config)).unwrap();
+            variable(&spec, "LANG")
+        };
+        for mut policy in [policy(Execution::Spawn), login(Some(own.name()), false)] {
+            assert_eq!(language(&policy, Config::default()), None);
+            policy.environment.retain(|(name, _)| name != "LC_ALL");
+            let utf8 = Some(UTF8_LOCALE.to_owned());
+            assert_eq!(language(&policy, Config::default()), utf8);
+            policy.environment.push(("LANG".into(), "".into()));
+            assert_eq!(language(&policy, Config::default()), utf8);
+            let config = Config {
+                env_vars: vec![Environment {
+                    key: "LANG".into(),
+                    value: "de_DE.UTF-8".into(),
+                }],
+                ..Config::default()
+            };
+            assert_eq!(language(&policy, config), Some("de_DE.UTF-8".to_owned()));
+        }
     }
 
     #[test]

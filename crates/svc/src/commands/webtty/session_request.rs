@@ -130,18 +130,21 @@ impl CommandEnvironment {
 
     fn environment(&self, streams: StreamMode) -> Result<Vec<Environment>, Failure> {
         let mut all = Vec::new();
-        // Describes the user's terminal. A command without a terminal draws nothing.
-        if streams == StreamMode::Terminal
-            && let Ok(value) = std::env::var("TERM")
-            && !self
-                .variables
-                .iter()
-                .any(|given| variable_name(given) == "TERM")
-        {
-            all.push(Environment {
-                key: "TERM".to_owned(),
-                value,
-            });
+        let is_given = |name: &str| self.variables.iter().any(|given| variable_name(given) == name);
+        // Variables of the user's terminal: a command without a terminal draws nothing.
+        let of_terminal = TERMINAL_VARIABLES
+            .iter()
+            .filter(|_| streams == StreamMode::Terminal);
+        for name in of_terminal.chain(&LOCALE_VARIABLES) {
+            if let Ok(value) = std::env::var(name)
+                && is_plain_value(&value)
+                && !is_given(name)
+            {
+                all.push(Environment {
+                    key: (*name).to_owned(),
+                    value,
+                });
+            }
         }
         for given in &self.variables {
             let key = variable_name(given);
@@ -166,6 +169,36 @@ impl CommandEnvironment {
         Ok(all)
     }
 }
+
+/// True for a value that can be the name of a terminal or of a locale. Others stay here.
+fn is_plain_value(value: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@-+:".contains(&byte);
+    !value.is_empty() && value.len() <= MAX_PASSED_VALUE && value.bytes().all(is_plain)
+}
+
+/// Variables of the terminal that commands get.
+const TERMINAL_VARIABLES: [&str; 2] = ["TERM", "COLORTERM"];
+
+/// Variables of the language that commands get (POSIX, section 8.2, and those of glibc).
+const LOCALE_VARIABLES: [&str; 14] = [
+    "LANG",
+    "LC_ALL",
+    "LC_ADDRESS",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_IDENTIFICATION",
+    "LC_MEASUREMENT",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NAME",
+    "LC_NUMERIC",
+    "LC_PAPER",
+    "LC_TELEPHONE",
+    "LC_TIME",
+];
+
+/// Maximum bytes of such a value: names of locales and terminals are shorter.
+const MAX_PASSED_VALUE: usize = 64;
 
 impl EncryptionArgs {
     /// The encryption of the session. `None` if neither the user nor the server requires it.

@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::program::Home;
+use crate::program::{CommandOutput, Home};
 use crate::terminals::webtty_client::served::{Options, TestServer};
 
 /// WT-1: the output and the exit status of a command as one object. The exit code is that of the
@@ -40,6 +40,45 @@ async fn a_command_is_reported_as_json_and_its_exit_code_returned() {
         })
     );
     assert_eq!(ended.stderr, "");
+}
+
+/// A command has the language of the user, and nothing else of their environment. Without one it
+/// has a UTF-8 locale.
+#[tokio::test]
+async fn a_command_has_the_locale_of_the_client_or_a_utf8_one() {
+    let home = Home::new();
+    let served = TestServer::start(home.path(), Options::default()).await;
+    let url = served.url();
+    let script = "echo $LANG,$LC_TIME,$LC_SECRET,$COLORTERM,$OTHER";
+    let cases: [(&[(&str, &str)], &[&str], &str); 4] = [
+        (&[], &[], "C.UTF-8,,,,\n"),
+        (
+            &[
+                ("LANG", "de_DE.UTF-8"),
+                ("LC_TIME", "en_GB.UTF-8"),
+                ("LC_SECRET", "x"),
+                ("OTHER", "x"),
+                // A command without a terminal draws nothing.
+                ("COLORTERM", "truecolor"),
+            ],
+            &[],
+            "de_DE.UTF-8,en_GB.UTF-8,,,\n",
+        ),
+        (&[("LANG", "$(reboot)")], &[], "C.UTF-8,,,,\n"),
+        (&[("LANG", "de_DE.UTF-8")], &["-e", "LANG=fr"], "fr,,,,\n"),
+    ];
+    for (variables, more, expected) in cases {
+        let args = [
+            &["webtty", "exec", &url, "-o", "json"][..],
+            more,
+            &["--", "sh", "-c", script],
+        ];
+        let mut command = home.command(&args.concat());
+        command.envs(variables.iter().copied());
+        let ended = CommandOutput::of_command(command).await;
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.json()["stdout"], expected, "{variables:?}");
+    }
 }
 
 /// A token in the query of an address is sent to the server, and never printed.
