@@ -21,6 +21,7 @@ mod scripts;
 mod second_factor;
 mod terminal_files;
 mod terminals;
+pub mod unknown;
 
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/login/passkey/options", post(passkeys::sign_in_options))
         .route("/passkeys.js", get(scripts::passkeys))
         .route("/fragment.js", get(scripts::fragment))
+        .route("/favicon.ico", get(unknown::icon))
         .route("/login/openid", get(openid::begin))
         .route("/login/openid/callback", get(openid::callback))
         .route("/logout", post(login::sign_out))

@@ -24,7 +24,7 @@ use crate::{
     turn, webhooks, webtty_servers, workspaces,
 };
 
-/// All routes. Unknown paths get a JSON problem (RFC 9457), never an HTML page.
+/// All routes. Unknown paths get a JSON problem (RFC 9457), and browsers a page.
 pub fn router(app: Arc<App>) -> Router {
     router_with(app, Router::new())
 }
@@ -63,7 +63,7 @@ pub fn router_with(app: Arc<App>, surface: Router) -> Router {
             Arc::clone(&app),
             pages::same_origin::require,
         ))
-        .fallback(async || Refusal::from(Problem::not_found()))
+        .fallback(pages::unknown::not_found)
         .method_not_allowed_fallback(async || Refusal::from(Problem::method_not_allowed()))
         .with_state(Arc::clone(&app))
         .layer(middleware::from_fn_with_state(

@@ -76,7 +76,7 @@ pub fn script_page(status: StatusCode, template: &impl Template) -> Response {
 pub fn terminal_page(template: &impl Template, connect: &[String]) -> Response {
     let mut response = page(template);
     let policy = format!(
-        "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; \
+        "default-src 'none'; img-src 'self'; style-src 'self' 'unsafe-inline'; script-src 'self'; \
          connect-src 'self' {}; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; \
          require-trusted-types-for 'script'",
         connect.join(" ")
@@ -212,8 +212,8 @@ fn html_response(status: StatusCode, html: String) -> Response {
     response
 }
 
-/// The policy forbids scripts, frames and external resources. It allows the one style by its hash
-/// (CSP level 3).
+/// The policy forbids scripts, frames and external resources. It allows the platform's icon, and the
+/// one style by its hash (CSP level 3).
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| security_policy("'self'", ""));
 
 /// The policy for pages with a script of the forms. It also allows to load the script from its file
@@ -227,7 +227,7 @@ static SCRIPT_POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 fn security_policy(form_action: &str, more: &str) -> HeaderValue {
     let hash = BASE64_STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
     let policy = format!(
-        "default-src 'none'; style-src 'sha256-{hash}'; form-action {form_action}; \
+        "default-src 'none'; img-src 'self'; style-src 'sha256-{hash}'; form-action {form_action}; \
          frame-ancestors 'none'; base-uri 'none'{more}"
     );
     // Base64 is visible ASCII. If it were not, the policy would allow nothing.

@@ -1,6 +1,6 @@
 //! Properties of every page.
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::json;
 
 use crate::support::{Answer, BASE_URL, PASSWORD, TestControl, both};
@@ -9,6 +9,7 @@ both! {
     every_page_is_locked_down_and_usable_without_scripts_or_a_mouse,
     failed_forms_announce_errors_to_screen_readers,
     unknown_paths_are_problems_and_not_pages,
+    unknown_addresses_give_people_a_page,
     a_form_has_a_bound_and_one_value_a_field,
     bodies_of_programs_are_limited,
 }
@@ -158,6 +159,32 @@ async fn unknown_paths_are_problems_and_not_pages(control: TestControl) {
     let answer = control.browser().open("/api/nothing").await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     assert_eq!(answer.headers["content-type"], "application/problem+json");
+}
+
+/// A browser gets a page with a way back, and programs get JSON.
+async fn unknown_addresses_give_people_a_page(control: TestControl) {
+    let accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    for (accept, is_page) in [
+        (accept, true),
+        ("TEXT/HTML", true),
+        ("application/json", false),
+        ("*/*", false),
+        ("text/html;q=0, application/json", false),
+    ] {
+        let mut browser = control.browser();
+        let headers = [("accept", accept)];
+        let answer = browser.send(Method::GET, "/nothing", None, &headers).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND);
+        let kind = answer.header("content-type");
+        assert_eq!(kind.starts_with("text/html"), is_page, "{accept}: {kind}");
+        assert_eq!(answer.header("vary"), "accept");
+        assert_eq!(answer.text.contains("href=\"/account\""), is_page);
+        assert_eq!(answer.text.contains("rel=\"icon\""), is_page);
+    }
+    let icon = control.browser().open("/favicon.ico").await;
+    assert_eq!(icon.status, StatusCode::OK);
+    assert_eq!(icon.header("content-type"), "image/svg+xml");
+    assert!(icon.text.starts_with("<svg"), "{}", icon.text);
 }
 
 async fn a_form_has_a_bound_and_one_value_a_field(control: TestControl) {

@@ -37,7 +37,8 @@ pub(crate) struct Args {
     output: Format,
 
     #[command(flatten)]
-    key: ClientKey, lifecycle: LifecycleFlags,
+    key: ClientKey,
+    lifecycle: LifecycleFlags,
 
     #[command(flatten)]
     connection: Connection,

@@ -42,7 +42,8 @@ use self::{
     source::Source,
 };
 use crate::args::properties::{
-    AddressNotice, SERVICE, TunnelFlags, apply_service_names, pair, preferred_hostname, unsupported_for_rewrite,
+    AddressNotice, SERVICE, TunnelFlags, apply_service_names, pair, preferred_hostname,
+    unsupported_for_rewrite,
 };
 use crate::args::time;
 use crate::client_key::ClientKey;
@@ -134,7 +135,8 @@ pub(crate) struct Args {
     output: Format,
 
     #[command(flatten)]
-    key: ClientKey, lifecycle: LifecycleFlags,
+    key: ClientKey,
+    lifecycle: LifecycleFlags,
 
     #[command(flatten)]
     connection: Connection,

@@ -224,6 +224,7 @@ const PAGES: [(&str, bool); 52] = [
     ("/device/approve", false),
     ("/edge/sign-in", true),
     ("/fragment.js", true),
+    ("/favicon.ico", true),
     ("/invitations/{secret}", true),
     ("/login", true),
     ("/login/openid", true),

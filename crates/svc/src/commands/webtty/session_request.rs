@@ -130,7 +130,11 @@ impl CommandEnvironment {
 
     fn environment(&self, streams: StreamMode) -> Result<Vec<Environment>, Failure> {
         let mut all = Vec::new();
-        let is_given = |name: &str| self.variables.iter().any(|given| variable_name(given) == name);
+        let is_given = |name: &str| {
+            self.variables
+                .iter()
+                .any(|given| variable_name(given) == name)
+        };
         // Variables of the user's terminal: a command without a terminal draws nothing.
         let of_terminal = TERMINAL_VARIABLES
             .iter()
