@@ -306,7 +306,8 @@ class Session {
     const request = this.requests.get(id);
     if (!request) return [404, { detail: "not found" }];
     const gave = [request.approver_participant_id, this.opener.id].includes(participant);
-    const answers = this.controller === participant || (action === "revoke" && gave);
+    const withdraws = action === "revoke" && request.requester_participant_id === participant;
+    const answers = this.controller === participant || (action === "revoke" && gave) || withdraws;
     if (participant ? !answers : !owns) return [403, { detail: "This is not allowed.", code: "not_allowed" }];
     const asker = request.requester_participant_id;
     const about = { participantId: asker, requestId: id };
@@ -320,6 +321,9 @@ class Session {
     } else if (action === "refuse") {
       request.status = "refused";
       this.#notice(asker, { kind: NOTICE.refused, ...about });
+    } else if (request.status === "pending") {
+      request.status = "revoked";
+      this.#notice(asker, { kind: NOTICE.revoked, ...about });
     } else {
       this.#returns();
     }
@@ -412,6 +416,15 @@ class Session {
     for (const id of this.people.keys()) this.#send(id, "data", { type: STREAM.stdout, data });
   }
 
+  /** A large output, which the recording does not have. */
+  flood(output) {
+    const size = 16 * 1024;
+    for (let at = 0; at < output.length; at += size) {
+      const data = Buffer.from(output.slice(at, at + size));
+      for (const id of this.people.keys()) this.#send(id, "data", { type: STREAM.stdout, data });
+    }
+  }
+
   end(code) {
     this.status = "closed";
     this.code = code;
@@ -448,6 +461,7 @@ const PROGRAMS = {
   // Bracketed paste.
   brackets: "\x1b[?2004h",
   plain: "\x1b[?2004l",
+  address: "see https://example.com/a_(b), or more",
   colours: "\x1b[31mred\x1b[m \x1b[33myellow\x1b[m \x1b[36;2mfaint\x1b[m \x1b[7mreverse\x1b[m \x1b[44mblue\x1b[m",
   // A selection, titles, an invalid link, a link, and queries that a terminal answers.
   attack:

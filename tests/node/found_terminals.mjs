@@ -44,7 +44,7 @@ async function found(world, engine, look, options) {
   await ada.state("You have control.");
   assert.equal(newest(engine), session);
   await shows(ada, "red yellow faint reverse blue");
-  await ada.waitForFunction(() => document.activeElement?.id === "terminal");
+  await inTerminal(ada);
   await seen(world, ada, `found-${look}`);
   await into(ada);
   await ada.keyboard.type("again");

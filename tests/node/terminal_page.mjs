@@ -71,8 +71,9 @@ export async function inTerminal(page) {
   await page.waitForFunction(() => document.activeElement?.matches(".xterm-helper-textarea"));
 }
 
-/** Tab to the terminal, and Enter to start typing. */
+/** Tab to the terminal, and Enter to start typing, unless the page has moved the focus there. */
 export async function into(page) {
+  if (await page.evaluate(() => document.activeElement?.matches(".xterm-helper-textarea"))) return;
   await tabTo(page, page.locator("#terminal"));
   await page.keyboard.press("Enter");
   await inTerminal(page);

@@ -25,6 +25,10 @@ await drive(async (world) => {
     await impostors(world);
     await attacks(world, engine);
     await pastes(world, engine);
+    await inserts(world, engine);
+    await touches(world, engine);
+    await conveniences(world, engine);
+    await spectators(world, engine);
     await withoutScripts(world);
   } finally {
     engine.stop();
@@ -264,9 +268,10 @@ async function attacks(world, engine) {
   const page = await open(world, "ada", {});
   await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: world.url });
   await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
-  const title = await page.title();
   await press(page, "Open a terminal");
   await inTerminal(page);
+  const title = await page.title();
+  assert.match(title, /^web-1 · /);
   await page.evaluate(() => navigator.clipboard.writeText("mine"));
   await page.keyboard.type("attack");
   await page.keyboard.press("Enter");
@@ -367,6 +372,202 @@ async function pastes(world, engine) {
   await page.keyboard.press("Enter");
   await page.state("The session ended with 0.");
   page.clean();
+}
+
+/** Text reaches the program once, however it is entered, with and without a screen reader. */
+async function inserts(world, engine) {
+  const page = await open(world, "ada", {});
+  await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await press(page, "Open a terminal");
+  await inTerminal(page);
+  await shows(page, "$");
+  const session = [...engine.sessions.values()].at(-1);
+  const arrived = async (mark) => {
+    await page.keyboard.type(mark);
+    await until(() => session.input.endsWith(mark), () => JSON.stringify(session.input));
+    const input = session.input.slice(0, -mark.length);
+    session.input = "";
+    return input;
+  };
+  const composed = async (pieces, text) => {
+    for (const piece of pieces) {
+      const at = { text: piece, selectionStart: piece.length, selectionEnd: piece.length };
+      await page.devtools.send("Input.imeSetComposition", at);
+    }
+    await page.devtools.send("Input.insertText", { text });
+    // The page reads the text after the event.
+    await page.evaluate(() => new Promise((done) => setTimeout(done, 0)));
+  };
+  await arrived(";");
+  const reader = page.getByRole("button", { name: "Screen reader mode" });
+  for (const state of ["false", "true", "false"]) {
+    assert.equal(await reader.getAttribute("aria-pressed"), state);
+    await page.keyboard.type("Typed aB");
+    assert.equal(await arrived(";"), "Typed aB", state);
+    await page.keyboard.insertText("héllo 世界 🙂");
+    assert.equal(await arrived(";"), "héllo 世界 🙂", state);
+    // The same character twice, as by a key and by a picker.
+    await page.keyboard.type("x");
+    await page.keyboard.insertText("x");
+    assert.equal(await arrived(";"), "xx", state);
+    await composed(["k", "か", "漢"], "漢字");
+    assert.equal(await arrived(";"), "漢字", state);
+    await page.evaluate(() => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData("text/plain", "pästed");
+      document.activeElement.dispatchEvent(
+        new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }),
+      );
+    });
+    assert.equal(await arrived(";"), "pästed", state);
+    // The page keeps the choice.
+    await reader.click();
+    await page.locator("#terminal").click();
+    await inTerminal(page);
+  }
+  await page.reload();
+  await page.state("You have control.");
+  // The terminal has the focus after a reload.
+  await inTerminal(page);
+  assert.equal(await reader.getAttribute("aria-pressed"), "true");
+  await page.locator(".xterm-accessibility").waitFor({ state: "attached" });
+  session.end(0);
+  await page.state("The session ended with 0.");
+  page.clean();
+  await page.context().close();
+}
+
+/** Touch screens have a row of keys. */
+async function touches(world, engine) {
+  const page = await open(world, "ada", { hasTouch: true, isMobile: true, viewport: { width: 390, height: 664 } });
+  await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await press(page, "Open a terminal");
+  await inTerminal(page);
+  const session = [...engine.sessions.values()].at(-1);
+  const tap = (name) => page.getByRole("button", { name, exact: true }).tap();
+  await tap("Esc");
+  await tap("Tab");
+  await tap("Up");
+  await tap("Ctrl");
+  await page.keyboard.insertText("c");
+  await page.keyboard.insertText("c");
+  const keys = "\x1b\t\x1b[A\x03c";
+  await until(() => session.input === keys, () => JSON.stringify(session.input));
+  await inTerminal(page);
+  // The last row is on the page.
+  const [row, height] = await page.evaluate(() => [
+    document.querySelector(".xterm-rows > div:last-child").getBoundingClientRect().bottom,
+    innerHeight,
+  ]);
+  assert.ok(row <= height, `the last row ends at ${row} of ${height}`);
+  session.end(0);
+  await page.state("The session ended with 0.");
+  page.clean();
+  await page.context().close();
+}
+
+/** Links, search, copying and the title of the tab. */
+async function conveniences(world, engine) {
+  const page = await open(world, "ada", {});
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: world.url });
+  await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await press(page, "Open a terminal");
+  await inTerminal(page);
+  await page.waitForFunction(() => document.title.startsWith("web-1 · "));
+  await page.keyboard.type("address");
+  await page.keyboard.press("Enter");
+  await shows(page, "see https://example.com/a_(b), or more");
+  const asked = new Promise((message) => {
+    page.once("dialog", async (dialog) => {
+      await dialog.dismiss();
+      message(dialog.message());
+    });
+  });
+  const row = page.locator(".xterm-rows > div").filter({ hasText: "see https" });
+  const box = await row.boundingBox();
+  const session = [...engine.sessions.values()].at(-1);
+  const letter = box.width / session.size.col;
+  await page.mouse.move(box.x + letter * 9, box.y + box.height / 2);
+  await page.locator(".xterm-cursor-pointer").waitFor();
+  await page.mouse.click(box.x + letter * 9.5, box.y + box.height / 2);
+  assert.equal(await asked, "Open https://example.com/a_(b)?");
+
+  await page.getByLabel("Find", { exact: true }).fill("OR MORE");
+  await page.keyboard.press("Enter");
+  await into(page);
+  await page.keyboard.press("Control+Shift+C");
+  await page.waitForFunction(async () => (await navigator.clipboard.readText()) === "or more");
+  await page.getByLabel("Find", { exact: true }).fill("nowhere to be found");
+  await page.getByRole("search").getByRole("button", { name: "Find" }).click();
+  await page.getByText("Not found.").waitFor();
+
+  const before = session.size.col;
+  await page.getByRole("button", { name: "Larger letters" }).click();
+  await until(() => session.size.col < before, () => `${session.size.col} of ${before}`);
+  session.end(0);
+  await page.state("The session ended with 0.");
+  page.clean();
+  await page.context().close();
+}
+
+/** A spectator sees the cursor, withdraws a request, and is told what is not sent. */
+async function spectators(world, engine) {
+  const [ada, grace] = await Promise.all(["ada", "grace"].map((name) => open(world, name, {})));
+  await ada.goto(`/projects/${world.given.project}/terminals/wsv_1`);
+  await press(ada, "Open a terminal");
+  await inTerminal(ada);
+  const [id, session] = [...engine.sessions].at(-1);
+  await grace.goto(`/projects/${world.given.project}/sessions/${id}`);
+  await grace.state("You are watching.");
+  await grace.waitForFunction(() => document.title.startsWith("web-1 · "));
+  await grace.locator(".xterm-cursor").waitFor();
+  await into(grace);
+  await grace.keyboard.type("x");
+  await grace.state("What you type is not sent: you are watching.");
+  await press(grace, "Ask for control");
+  await ada.getByText("Grace requests control").waitFor();
+  await press(grace, "Withdraw your request");
+  await grace.state("You have withdrawn your request.");
+  await grace.waitForFunction(() => document.activeElement?.id === "reason");
+  // The request goes away.
+  await ada.getByText("Grace requests control").waitFor({ state: "detached" });
+
+  // The focus stays when the list of participants changes.
+  await ada.keyboard.press("Control+Shift+Enter");
+  await press(grace, "Ask for control");
+  await press(ada, "Grant control to Grace");
+  await grace.state("You have control");
+  await press(ada, "Take control back");
+  await ada.state("You have control.");
+  await ada.getByRole("button", { name: "Take control back" }).waitFor({ state: "detached" });
+  assert.notEqual(await ada.evaluate(() => document.activeElement.tagName), "BODY");
+
+  // A granted controller whose program prints very much keeps control.
+  await press(grace, "Ask for control");
+  await press(ada, "Grant control to Grace");
+  await grace.state("You have control");
+  await into(grace);
+  const line = `${"0123456789".repeat(7)}\r\n`;
+  session.flood(line.repeat(20 * 2 ** 20 / line.length));
+  await grace.keyboard.type("done");
+  await grace.keyboard.press("Enter");
+  await shows(grace, "done: said");
+  assert.ok(await grace.getByRole("button", { name: "Give control back" }).isVisible());
+  await ada.getByRole("button", { name: "End the session" }).click();
+  for (const page of [ada, grace]) {
+    await page.state("The session ended with 143.");
+    assert.ok(await page.getByRole("alert").isHidden());
+    page.clean();
+    await page.context().close();
+  }
+}
+
+async function until(holds, describe) {
+  const end = Date.now() + PATIENCE;
+  while (!holds()) {
+    assert.ok(Date.now() < end, describe());
+    await pause(20);
+  }
 }
 
 async function withoutScripts(world) {

@@ -38,7 +38,7 @@ pub(super) const fn has_terminal() -> bool {
 /// The files of xterm.js. Either all of them are included or none.
 const XTERM: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-const OURS: [(&str, &str); 15] = [
+const OURS: [(&str, &str); 18] = [
     ("webtty.mjs", include_str!("terminal/webtty.mjs")),
     ("engine.mjs", include_str!("terminal/engine.mjs")),
     ("server.mjs", include_str!("terminal/server.mjs")),
@@ -50,6 +50,9 @@ const OURS: [(&str, &str); 15] = [
     ("paste.mjs", include_str!("terminal/paste.mjs")),
     ("screen.mjs", include_str!("terminal/screen.mjs")),
     ("room.mjs", include_str!("terminal/room.mjs")),
+    ("input.mjs", include_str!("terminal/input.mjs")),
+    ("links.mjs", include_str!("terminal/links.mjs")),
+    ("tools.mjs", include_str!("terminal/tools.mjs")),
     ("list.mjs", include_str!("terminal/list.mjs")),
     ("open.mjs", include_str!("terminal/open.mjs")),
     ("watch.mjs", include_str!("terminal/watch.mjs")),

@@ -30,9 +30,20 @@ export class Refused extends Error {
   }
 }
 
+/** A request that was refused because the user is no longer signed in. */
+export class SignedOut extends Refused {
+  constructor(problem) {
+    super(401, { ...problem, detail: "Your sign-in has ended." });
+  }
+}
+
 /** Sends a request to the platform. */
 export async function platform(path, options = {}) {
-  return await answer(await fetch(path, json(options)));
+  try {
+    return await answer(await fetch(path, json(options)));
+  } catch (error) {
+    throw error.status === 401 ? new SignedOut({ code: error.code }) : error;
+  }
 }
 
 /**
@@ -44,9 +55,20 @@ export async function engine(path, { params, lasting, ...options } = {}) {
   if (params) address.searchParams.set("params", JSON.stringify(params));
   const { headers, ...rest } = json(options);
   const near = path.startsWith("/api/webtty/sessions/") ? restricted : undefined;
-  const authorization = `Bearer ${lasting ? await lastingToken(near) : await apiToken(near)}`;
-  const sent = { ...rest, headers: { ...headers, authorization }, credentials: "omit" };
-  return await answer(await fetch(address, sent));
+  const send = async () => {
+    const authorization = `Bearer ${lasting ? await lastingToken(near) : await apiToken(near)}`;
+    const sent = { ...rest, headers: { ...headers, authorization }, credentials: "omit" };
+    return await answer(await fetch(address, sent));
+  };
+  try {
+    return await send();
+  } catch (error) {
+    // The token was revoked before its time. The platform issues another one if the user is still
+    // signed in.
+    if (error.status !== 401 || error instanceof SignedOut) throw error;
+    known.clear();
+    return await send();
+  }
 }
 
 /** The address of a participant's stream. The first message on it authenticates the participant. */

@@ -1,13 +1,21 @@
 // The lists: servers that can be opened, active sessions, past sessions.
 
 import { engine, page, path, platform } from "/terminal/engine.mjs";
+import { knowMembers, nameOf } from "/terminal/room.mjs";
 import { mayManage, serverOf } from "/terminal/server.mjs";
 
 const one = (selector) => document.querySelector(selector);
 
+/** Number of sessions to show. */
+let limit = 50;
+
 async function look() {
   const base = `/projects/${page.project}`;
-  const sessions = await engine(path("sessions"), { params: { limit: 100 } });
+  // One more than is shown tells if there are more.
+  const all = await engine(path("sessions"), { params: { limit: Math.min(limit + 1, MAX_SESSIONS) } });
+  one("#more").hidden = all.length <= limit;
+  const sessions = all.slice(0, limit);
+  await knowMembers();
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
   const isOver = (session) => session.status === "closed" || session.status === "errored";
   const servers = join(await records(), tunnels.filter(isThere));
@@ -65,11 +73,22 @@ function sessionEntry(base, session, servers) {
   const name = `${server?.name ?? session.server_id ?? session.tunnel_id}, ${begun}`;
   const people = `${session.live.participant_count} participants`;
   const end = session.error_message ?? (session.exit_code === undefined ? "ended" : `ended with ${session.exit_code}`);
-  const detail = session.live.available ? people : end;
+  const state = session.live.available ? people : end;
+  const owner = session.initiator_user_id && nameOf(session.initiator_user_id);
+  const detail = [owner, duration(session), state].filter(Boolean).join(" · ");
   const at = `${base}/sessions/${session.id}`;
   if (session.live.available) return entry(name, detail, session.live.attachable && at, "Watch");
   const canReplay = page.may.has("webtty.logs.read-only") && session.recording_mode === "recorded";
   return entry(name, detail, canReplay && `${at}/replay`, "Replay");
+}
+
+/** Duration of a session, up to now if it is active. */
+function duration({ started_at: begin, ended_at: end, live }) {
+  if (!end && !live.available) return undefined;
+  const seconds = Math.max(0, Math.round((Date.parse(end ?? new Date()) - Date.parse(begin)) / 1000));
+  if (seconds < 60) return live.available ? "less than a minute" : `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 function entry(name, detail, address, action = "Open") {
@@ -79,6 +98,7 @@ function entry(name, detail, address, action = "Open") {
   text.append(name, document.createElement("br"));
   const more = document.createElement("span");
   more.className = "quiet small";
+  more.dir = "auto";
   more.textContent = detail;
   text.append(more);
   item.append(text);
@@ -115,6 +135,14 @@ async function again() {
   }
   setTimeout(again, EVERY);
 }
+
+one("#more").addEventListener("click", () => {
+  limit = Math.min(limit * 2, MAX_SESSIONS - 1);
+  void look();
+});
+
+/** Maximum number of sessions in one answer of the engine. */
+const MAX_SESSIONS = 1000;
 
 const STATES = { pending_enrollment: "not enrolled yet", suspended: "suspended" };
 

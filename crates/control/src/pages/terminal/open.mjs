@@ -1,11 +1,12 @@
 // Opens a terminal, resumes it, and hands over control.
 
-import { engine, page, path, restrictTo } from "/terminal/engine.mjs";
+import { SignedOut, engine, page, path, restrictTo } from "/terminal/engine.mjs";
 import { Kept } from "/terminal/kept.mjs";
-import { Room, attempt, complain, knowMembers, nameOf, say } from "/terminal/room.mjs";
+import { Room, attempt, complain, knowMembers, mention, nameOf, named, say, showTitle } from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
 import { isRestricted, mayManage, serverOf } from "/terminal/server.mjs";
 import { Shell } from "/terminal/shell.mjs";
+import { showTools } from "/terminal/tools.mjs";
 import { NOTICE, SIGNAL } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
@@ -16,6 +17,8 @@ let screen;
 let room;
 /** A terminal of a page that no longer exists. */
 let left;
+/** The user has pressed the button that ends the session. */
+let isEnding = false;
 
 async function find() {
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
@@ -39,7 +42,9 @@ async function find() {
   if (!isManaged && label("transport") === "plain") {
     throw new Error("This server does not accept browsers: open it with svc webtty client.");
   }
-  one("#name").textContent = `on ${server.name ?? tunnel.name ?? page.subject}`;
+  const name = server.name ?? tunnel.name ?? page.subject;
+  if (!one("#name").textContent) showTitle(name);
+  one("#name").replaceChildren("on ", named(name));
   const restricted = isManaged && (await isRestricted(server.id));
   if (restricted && !mayManage) throw new Error("Only users who can manage servers may open this server.");
   restrictTo(restricted ? tunnel.id : undefined);
@@ -48,10 +53,14 @@ async function find() {
 
 function make() {
   const type = (data) => shell.type(data);
-  screen ??= new Screen(one("#terminal"), { typed: type });
+  if (!screen) {
+    screen = new Screen(one("#terminal"), { typed: type, unsent });
+    showTools(screen, fit);
+  }
   screen.terminal.reset();
+  isEnding = false;
   for (const button of [open, goBack]) button.hidden = true;
-  const full = () => say("There is more output than can be displayed.");
+  const full = () => mention("There is more output than can be displayed.");
   return new Shell({ find, screen, on: { opened, notice, lost, over, full } });
 }
 
@@ -75,12 +84,10 @@ function opened(isAgain) {
   complain();
   one("#hang-up").hidden = false;
   if (isAgain) {
-    say("You are connected to your terminal again.");
-    // The user has not pressed a button. So the focus is not moved into the terminal but next to
-    // it.
-    if (document.activeElement === document.body) one("#terminal").focus();
+    mention("You are connected to your terminal again.");
+    if (document.activeElement === document.body) screen.focus();
   } else {
-    say("The terminal is open.");
+    mention("The terminal is open.");
   }
   if (shell.isManaged && isAgain) {
     enter();
@@ -118,7 +125,7 @@ function enter() {
 /** Requests control after a reconnect. It is granted unless another participant has control. */
 async function takeControl() {
   try {
-    if (!(await shell.askForControl())) say("You are connected again, but another user has control.");
+    if (!(await shell.askForControl())) mention("You are connected again, but another user has control.");
   } catch (error) {
     complain(error);
   }
@@ -140,7 +147,7 @@ function notice(notice) {
       break;
     case NOTICE.granted:
       if (isMe) control(true);
-      else say(`${nameOf(notice.user)} has control.`);
+      else mention(named(nameOf(notice.user)), " has control.");
       break;
     case NOTICE.recorded:
       say("The terminal is open, and recorded.");
@@ -164,19 +171,38 @@ function control(has) {
   one("#interrupt").hidden = !has;
   if (room) room.controls = has;
   if (!came || !room) return;
-  say("You have control.");
+  mention("You have control.");
+  fit();
+}
+
+/** Fits the terminal to the page, and reports its size. */
+function fit() {
+  if (!screen.typing) return;
   shell.send("parameter", { terminalSize: screen.fit() });
 }
 
+/** A key was pressed that is not sent. */
+function unsent() {
+  if (shell.isLost) mention("What you type is not sent: the connection is lost.");
+  else if (room) mention("What you type is not sent: another user has control.");
+}
+
 /** Handles a lost connection. */
-function lost() {
-  say("The connection is lost. Reconnecting …");
+function lost(error) {
+  if (error instanceof SignedOut) {
+    complain(error);
+    say("Your sign-in has ended. The terminal waits for a while until you sign in again.");
+  } else {
+    say("The connection is lost. Reconnecting …");
+  }
   idle();
 }
 
 function over(text, fault) {
-  complain(fault);
+  // The error of a session that the user has ended is that it was ended.
+  complain(isEnding ? undefined : fault);
   if (text) say(text);
+  isEnding = false;
   idle();
   open.textContent = "Open another terminal";
   open.hidden = false;
@@ -213,6 +239,8 @@ one("#interrupt").addEventListener("click", () => {
 });
 one("#hang-up").addEventListener("click", () =>
   attempt(one("#hang-up"), async () => {
+    isEnding = true;
+    say("Ending the session …");
     // Ends the session over the API even without control. A server without sessions only supports
     // the signal.
     if (room) await engine(path("sessions", room.session), { method: "DELETE" });

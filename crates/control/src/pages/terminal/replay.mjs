@@ -1,8 +1,10 @@
 // Plays a recording with its original timing, at any speed and from any position.
 
 import { engine, page, path } from "/terminal/engine.mjs";
-import { complain, say } from "/terminal/room.mjs";
+import { complain, named, say, showTitle } from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
+import { nameOfServer } from "/terminal/server.mjs";
+import { showTools } from "/terminal/tools.mjs";
 
 const one = (selector) => document.querySelector(selector);
 const [play, position, clock, speed] = ["#play", "#position", "#clock", "#speed"].map(one);
@@ -21,7 +23,10 @@ const screen = new Screen(one("#terminal"), { typed: () => {} });
 /** All pages of the recording, up to the limit of bytes. */
 async function load() {
   const session = await engine(path("sessions", page.subject));
-  one("#name").textContent = `of ${new Date(session.started_at).toLocaleString()}`;
+  const server = await nameOfServer(session);
+  showTitle(server);
+  const begun = `of ${new Date(session.started_at).toLocaleString()}`;
+  one("#name").replaceChildren(...(server ? [named(server), ` ${begun}`] : [begun]));
   if (session.recording_mode !== "recorded") throw new Error("This session was not recorded.");
   if (session.encryption_mode === "e2e") {
     throw new Error("Only the client and the server of this session can read the recording.");
@@ -83,7 +88,8 @@ function setPlaying(isPlaying) {
   let before = performance.now();
   const frame = (now) => {
     if (!player.isPlaying) return;
-    draw(player.at + ((now - before) / 1000) * Number(speed.value));
+    const to = player.at + ((now - before) / 1000) * Number(speed.value);
+    draw(Math.max(to, skipped()));
     before = now;
     if (player.at >= player.length) {
       setPlaying(false);
@@ -93,6 +99,47 @@ function setPlaying(isPlaying) {
     }
   };
   requestAnimationFrame(frame);
+}
+
+/** The time to continue at: shortly before the next output if there is none for a while. */
+function skipped() {
+  const next = player.steps[player.next]?.at ?? player.length;
+  const isIdle = next - player.at > IDLE;
+  return one("#skip-idle").checked && isIdle ? next - IDLE : player.at;
+}
+
+/** Moves to the next output with this text, from the current position on and then from the start. */
+function find(needle) {
+  const wanted = needle.toLowerCase();
+  const { steps, next } = player;
+  const decoder = new TextDecoder();
+  // A text may be split over several outputs.
+  let text = "";
+  const found = [];
+  steps.forEach(({ bytes }, step) => {
+    if (!bytes) return;
+    const added = decoder.decode(bytes, { stream: true }).replace(SEQUENCES, "").toLowerCase();
+    if ((text + added).includes(wanted)) found.push(step);
+    text = wanted.length > 1 ? (text + added).slice(1 - wanted.length) : "";
+  });
+  const step = found.find((step) => step >= next) ?? found[0];
+  if (step === undefined) return false;
+  draw(steps[step].at);
+  screen.find(needle);
+  return true;
+}
+
+/** The recording as a file of asciinema (asciicast, version 2). */
+function exported() {
+  const sizes = player.steps.filter(({ size }) => size);
+  const { col, row } = sizes[0]?.size ?? { col: 80, row: 24 };
+  const lines = [{ version: 2, width: col, height: row }];
+  const decoder = new TextDecoder();
+  for (const { at, bytes, size } of player.steps) {
+    if (bytes) lines.push([at, "o", decoder.decode(bytes, { stream: true })]);
+    else if (size !== sizes[0]?.size) lines.push([at, "r", `${size.col}x${size.row}`]);
+  }
+  return `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`;
 }
 
 function faster(by) {
@@ -128,8 +175,21 @@ document.addEventListener(
   },
   true,
 );
+one("#export").addEventListener("click", () => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([exported()], { type: "application/x-asciicast" }));
+  link.download = `${page.subject}.cast`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 0);
+});
 play.addEventListener("click", () => setPlaying(!player.isPlaying));
 position.addEventListener("input", () => draw(Number(position.value)));
+
+/** Sequences of a terminal, which a search does not see. */
+const SEQUENCES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-~])/g;
+
+/** Seconds without output that are played if idle time is skipped. */
+const IDLE = 1;
 
 /** Seconds that an arrow key skips. */
 const JUMP = 5;
@@ -148,6 +208,7 @@ try {
   position.max = String(player.length);
   one("#player").hidden = false;
   one("#keys-hint").hidden = false;
+  showTools({ find, setReader: (isOn) => screen.setReader(isOn) }, () => screen.resize(screen.shared));
   say(`The recording is ready.${more}`);
   draw(0);
   play.focus();

@@ -1,21 +1,48 @@
 // The participants of a session, requests for control, and the buttons for both. The page that
 // opened the session and the pages that watch it share this.
 
-import { engine, page, path, platform } from "/terminal/engine.mjs";
+import { SignedOut, engine, page, path, platform } from "/terminal/engine.mjs";
 import { NOTICE } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
 
-/** Shows a status. */
-export function say(text) {
-  one("#state").textContent = text;
+/** Shows a status, from texts and elements. It stays until the next one. */
+export function say(...parts) {
+  clearTimeout(passing);
+  one("#state").replaceChildren(...parts);
 }
+
+/** Shows an event for a while. The status from before is no longer true after it. */
+export function mention(...parts) {
+  say(...parts);
+  passing = setTimeout(() => say(), MENTION);
+}
+
+let passing;
 
 /** Shows an error, or removes it. */
 export function complain(error) {
   const alert = one("#error");
-  alert.textContent = error?.message ?? error ?? "";
+  alert.replaceChildren(error?.message ?? error ?? "");
+  if (error instanceof SignedOut) {
+    const link = document.createElement("a");
+    link.href = `/login?next=${encodeURIComponent(location.pathname)}`;
+    link.textContent = "Sign in again";
+    alert.append(" ", link, ".");
+  }
   alert.hidden = !alert.textContent;
+}
+
+/** A name in a text. Its direction of writing does not affect the text around it. */
+export function named(name) {
+  const isolated = document.createElement("bdi");
+  isolated.textContent = name;
+  return isolated;
+}
+
+/** Shows the name of a server in the title of the tab. */
+export function showTitle(name) {
+  if (name) document.title = `${name} · ${document.title}`;
 }
 
 let members;
@@ -119,8 +146,9 @@ export class Room {
     const box = document.createElement("div");
     box.className = "request";
     const text = document.createElement("p");
-    const why = reason ? `: “${reason}”` : " and gives no reason.";
-    text.textContent = `${who} requests control${why}`;
+    text.append(named(who), " requests control");
+    if (reason) text.append(": “", named(reason), "”");
+    else text.append(" and gives no reason.");
     const answer = (grant) => async () => {
       await this.decide(id, grant);
       this.forget(id);
@@ -134,6 +162,8 @@ export class Room {
     box.append(text, choice);
     one("#requests").append(box);
     this.shown.set(id, box);
+    // A request can also be withdrawn, or expire. The stream does not report that.
+    this.polling ??= setInterval(() => void this.look(), POLL);
   }
 
   /** Removes a request that was answered, by any user. */
@@ -144,6 +174,9 @@ export class Room {
     box.remove();
     this.shown.delete(id);
     if (had) one("#terminal").focus();
+    if (this.shown.size > 0) return;
+    clearInterval(this.polling);
+    this.polling = undefined;
   }
 
   /** Removes all participants. */
@@ -167,19 +200,27 @@ export class Room {
     const held = requests.find((request) => request.status === "granted");
     const entries = people.map((person) => this.#entry(person, held));
     // Unchanged lists stay, so that they keep the focus.
-    if (list.textContent !== entries.map((entry) => entry.textContent).join("")) {
-      list.replaceChildren(...entries);
-    }
+    if (list.textContent === entries.map((entry) => entry.textContent).join("")) return;
+    const focused = list.contains(document.activeElement) ? document.activeElement : undefined;
+    const entryOf = focused?.closest("li").dataset.person;
+    list.replaceChildren(...entries);
+    if (!focused) return;
+    // The focus stays at the same button, or at the same participant.
+    const entry = entries.find((entry) => entry.dataset.person === entryOf);
+    const buttons = [...(entry?.querySelectorAll("button") ?? [])];
+    const same = buttons.find((button) => button.textContent === focused.textContent) ?? buttons[0];
+    (same ?? one("#terminal")).focus();
   }
 
   #entry(person, held) {
     const entry = document.createElement("li");
     entry.className = "row";
+    entry.dataset.person = person.id;
     if (person.user_id) this.users.set(person.id, person.user_id);
     const text = document.createElement("span");
     const name = this.#name(person.id);
     const [has, sees] = person.id === this.me ? ["have", "watch"] : ["has", "watches"];
-    text.textContent = `${name} ${person.live.controller ? `${has} control` : sees}`;
+    text.append(named(name), ` ${person.live.controller ? `${has} control` : sees}`);
     entry.append(text);
     if (!this.rules || person.id === this.me) return entry;
     const choice = document.createElement("span");
@@ -240,6 +281,12 @@ const REASONS = {
   7: "a user ended it",
   8: "its recording could not continue",
 };
+
+/** Milliseconds between two reads while a request waits for an answer. */
+const POLL = 3000;
+
+/** Milliseconds for which an event is shown. */
+const MENTION = 20_000;
 
 const PEOPLE = [
   NOTICE.joined,

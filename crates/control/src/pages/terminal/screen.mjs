@@ -5,14 +5,22 @@
 // to queries of the program are only sent while the user has control.
 
 import { FitAddon } from "/terminal/addon-fit.mjs";
+import { observeInput } from "/terminal/input.mjs";
+import { linkAddresses } from "/terminal/links.mjs";
 import { harmless, question, sendsLines } from "/terminal/paste.mjs";
+import { fontSize, readsAloud } from "/terminal/tools.mjs";
 import { Terminal } from "/terminal/xterm.mjs";
 
 export class Screen {
-  /** `typed` gets the bytes that the user types, while the user has control. */
-  constructor(node, { typed }) {
+  /**
+   * `typed` gets the bytes that the user types, while the user has control. `unsent` is called for
+   * keys at other times.
+   */
+  constructor(node, { typed, unsent }) {
     this.node = node;
     this.typing = false;
+    /** Returns true once if the next character is to be combined with Ctrl. */
+    this.onControl = () => false;
     this.waiting = 0;
     this.replaying = 0;
     node.hidden = false;
@@ -22,11 +30,11 @@ export class Screen {
       cursorInactiveStyle: "outline",
       disableStdin: true,
       fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace",
-      fontSize: FONT,
+      fontSize: fontSize(),
       linkHandler: { activate: (_, address) => follow(address), allowNonHttpProtocols: false },
       // Text stays readable in the colours of a program.
       minimumContrastRatio: 4.5,
-      screenReaderMode: true,
+      screenReaderMode: readsAloud(),
       scrollback: 10_000,
       theme: theme(dark.matches),
       windowOptions: {},
@@ -39,6 +47,10 @@ export class Screen {
     this.fitting = new FitAddon();
     this.terminal.loadAddon(this.fitting);
     this.terminal.open(node);
+    linkAddresses(this.terminal, follow);
+    observeInput(this.terminal, node, (text) => this.#insert(text, (plain) => this.#enter(plain)));
+    // xterm.js shows its cursor after the first focus only. A spectator never focuses it.
+    for (const type of ["focus", "blur"]) this.terminal.textarea.dispatchEvent(new FocusEvent(type));
     // The Tab key moves to the terminal as a whole and past it. Enter or a click moves into it.
     this.terminal.textarea.tabIndex = -1;
     node.addEventListener("keydown", (event) => {
@@ -51,7 +63,10 @@ export class Screen {
     node.addEventListener("drop", (event) => event.preventDefault(), { capture: true });
     const goesOut = () => this.typing && this.replaying === 0;
     this.terminal.onData((text) => {
-      if (goesOut()) typed(new TextEncoder().encode(text));
+      if (!goesOut()) return;
+      const isLetter = text.length === 1 && text >= "@" && text <= "~";
+      const sent = isLetter && this.onControl() ? String.fromCharCode(text.toUpperCase().charCodeAt(0) & 31) : text;
+      typed(new TextEncoder().encode(sent));
     });
     this.terminal.onBinary((text) => {
       if (goesOut()) typed(Uint8Array.from(text, (character) => character.charCodeAt(0)));
@@ -62,6 +77,13 @@ export class Screen {
         if (event.type === "keydown") node.focus();
         return false;
       }
+      if (event.ctrlKey && event.shiftKey && event.code === "KeyC") {
+        event.preventDefault();
+        if (event.type === "keydown") this.#copy();
+        return false;
+      }
+      const isText = event.key.length === 1 && !event.ctrlKey && !event.metaKey;
+      if (!this.typing && isText && event.type === "keydown") unsent?.();
       // For a user who only watches, Tab moves on, and the browser's keys work.
       return this.typing;
     });
@@ -79,10 +101,61 @@ export class Screen {
   #paste(event) {
     event.preventDefault();
     event.stopPropagation();
-    const text = harmless(event.clipboardData?.getData("text/plain") ?? "");
-    if (!this.typing || !text) return;
-    const runs = sendsLines(text) && !this.terminal.modes.bracketedPasteMode;
-    if (!runs || confirm(question(text))) this.terminal.paste(text);
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    this.#insert(text, (plain) => this.terminal.paste(plain));
+  }
+
+  /** Passes on the harmless part of a text. Asks first if a program would run its lines. */
+  #insert(text, does) {
+    const plain = harmless(text);
+    if (!this.typing || !plain) return;
+    const runs = sendsLines(plain) && !this.terminal.modes.bracketedPasteMode;
+    if (!runs || confirm(question(plain))) does(plain);
+  }
+
+  /** Enters text as if it was typed. Several lines are pasted. */
+  #enter(text) {
+    if (sendsLines(text)) this.terminal.paste(text);
+    else this.terminal.input(text);
+  }
+
+  #copy() {
+    const selected = this.terminal.getSelection();
+    if (selected) void navigator.clipboard?.writeText(selected).catch(console.warn);
+  }
+
+  /** Sends a key that touch screens lack. */
+  press(name) {
+    const keys = this.terminal.modes.applicationCursorKeysMode ? "\x1bO" : "\x1b[";
+    this.terminal.input(KEYS[name] ?? keys + name);
+    this.focus();
+  }
+
+  /** Sets the mode in which a screen reader reads the terminal. */
+  setReader(isOn) {
+    this.terminal.options.screenReaderMode = isOn;
+  }
+
+  /**
+   * Selects the next row with this text, above the current one. The search starts again at the end.
+   * Returns false if no row has it.
+   */
+  find(needle) {
+    const { active } = this.terminal.buffer;
+    const wanted = needle.toLowerCase();
+    const count = active.length;
+    const start = this.found?.needle === wanted && this.found.row < count ? this.found.row : count;
+    for (let step = 1; step <= count; step += 1) {
+      const row = (start - step + count) % count;
+      const text = active.getLine(row)?.translateToString(true) ?? "";
+      const at = text.toLowerCase().lastIndexOf(wanted);
+      if (at < 0) continue;
+      this.found = { needle: wanted, row };
+      this.terminal.select(at, row, needle.length);
+      this.terminal.scrollToLine(Math.max(row - Math.floor(this.terminal.rows / 2), 0));
+      return true;
+    }
+    return false;
   }
 
   /** Draws output. Returns false while too much of it is waiting. */
@@ -106,17 +179,18 @@ export class Screen {
 
   /** Sets the size that the participant with control uses. A narrow page gets smaller letters. */
   resize(size) {
+    this.shared = size;
     const cols = clamp(size?.col, 1, 1000);
     const rows = clamp(size?.row, 1, 1000);
     if (!cols || !rows) return;
     this.terminal.resize(cols, rows);
     const fits = (this.node.clientWidth - 32) / (cols * LETTER);
-    this.terminal.options.fontSize = Math.max(SMALLEST, Math.min(FONT, Math.floor(fits)));
+    this.terminal.options.fontSize = Math.max(SMALLEST, Math.min(fontSize(), Math.floor(fits)));
   }
 
   /** Fits the terminal to the page. */
   fit() {
-    this.terminal.options.fontSize = FONT;
+    this.terminal.options.fontSize = fontSize();
     this.fitting.fit();
     return this.size();
   }
@@ -125,8 +199,10 @@ export class Screen {
     return { row: this.terminal.rows, col: this.terminal.cols };
   }
 
+  /** Moves the focus into the terminal, and its last row onto the page. */
   focus() {
     this.terminal.focus();
+    this.node.scrollIntoView({ block: "nearest" });
   }
 }
 
@@ -147,8 +223,10 @@ const clamp = (value, least, most) => (value ? Math.min(Math.max(value, least), 
 const DARK = { cursorAccent: "#181b21", selectionBackground: "#3b4a66" };
 const LIGHT = { cursorAccent: "#ffffff", selectionBackground: "#bcd3f7" };
 
-/** Height of a letter in pixels, and the ratio of its width. */
-const FONT = 14;
+/** Keys of touch screens. The others are cursor keys. */
+const KEYS = { Escape: "\x1b", Tab: "\t" };
+
+/** Minimum height of a letter in pixels, and the ratio of its width. */
 const SMALLEST = 7;
 const LETTER = 0.61;
 

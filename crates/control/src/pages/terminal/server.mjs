@@ -1,6 +1,6 @@
 // Tunnels that are terminal servers: their labels and their restrictions.
 
-import { MANAGES, page, platform } from "/terminal/engine.mjs";
+import { MANAGES, engine, page, platform } from "/terminal/engine.mjs";
 
 /**
  * The server of a tunnel, or nothing. Every user who may open a tunnel writes its labels. The
@@ -17,6 +17,21 @@ export function serverOf(tunnel) {
   const isHttp = tunnel.protocol === "http" || tunnel.protocol === undefined;
   const isLightweight = isHttp && labels["application-protocol"] === "svc.webtty";
   return isLightweight ? { isManaged: false, label } : undefined;
+}
+
+/** The name of a session's server; undefined if it is not online, or the user may not see it. */
+export async function nameOfServer(session) {
+  try {
+    const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
+    const tunnel =
+      tunnels.find((tunnel) => serverOf(tunnel)?.id === session.server_id) ??
+      tunnels.find((tunnel) => tunnel.id === session.tunnel_id);
+    return (tunnel && serverOf(tunnel)?.name) ?? tunnel?.name;
+  } catch (error) {
+    // Then the page only shows the time.
+    console.warn(error);
+    return undefined;
+  }
 }
 
 /** True if the user may connect to restricted servers. */

@@ -25,7 +25,7 @@ export class Shell {
 
   /**
    * `find` returns the server. `on` has the callbacks `opened(isAgain)`, `notice(notice)`, `full()`
-   * for more output than can be drawn, `lost()` before an automatic reconnect, and at the end,
+   * for more output than can be drawn, `lost(error)` before an automatic reconnect, and at the end,
    * once, `over(text, fault)`. Output is sent to the `screen`.
    */
   constructor({ find, screen, on }) {
@@ -57,6 +57,11 @@ export class Shell {
     if (!isManaged) this.#returns = new Returns(fromText(token), received);
     this.#lostAt = seen;
     await this.#comeBack().catch((error) => this.#lost(error));
+  }
+
+  /** True while there is no connection. */
+  get isLost() {
+    return Boolean(this.#lostAt) && !this.#isOver;
   }
 
   /** True if a reloaded page can resume it. */
@@ -102,7 +107,10 @@ export class Shell {
     this.send("open", {
       config: {
         options: { interactive: true, allocateTty: true, sendHeartbeat: true },
-        envVars: [{ key: "TERM", value: "xterm-256color" }],
+        envVars: [
+          { key: "TERM", value: "xterm-256color" },
+          { key: "COLORTERM", value: "truecolor" },
+        ],
       },
       session: { features: FEATURES, size: this.screen.fit() },
     });
@@ -211,7 +219,7 @@ export class Shell {
       this.end(GONE);
       return;
     }
-    this.#on.lost();
+    this.#on.lost(error);
     await waited(FIRST_WAIT * 2 ** Math.min(this.#tries, 4));
     this.#tries += 1;
     if (!this.#isOver) await this.#comeBack().catch((again) => this.#lost(again));

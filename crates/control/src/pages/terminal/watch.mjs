@@ -1,14 +1,29 @@
 // Watches a session, requests control, and sends input once it is granted.
 
-import { engine, page, path } from "/terminal/engine.mjs";
+import { Refused, SignedOut, engine, page, path } from "/terminal/engine.mjs";
 import { mayAsk, takePart } from "/terminal/join.mjs";
-import { Room, attempt, complain, endOf, ending, isMine, resolve, say } from "/terminal/room.mjs";
+import {
+  Room,
+  attempt,
+  complain,
+  endOf,
+  ending,
+  isMine,
+  mention,
+  named,
+  resolve,
+  say,
+  showTitle,
+} from "/terminal/room.mjs";
 import { Screen } from "/terminal/screen.mjs";
+import { nameOfServer } from "/terminal/server.mjs";
 import { Stream } from "/terminal/stream.mjs";
+import { showTools } from "/terminal/tools.mjs";
 import { NOTICE, STREAM } from "/terminal/webtty.mjs";
 
 const one = (selector) => document.querySelector(selector);
 const [ask, giveBack, again, terminate] = ["#ask", "#give-back", "#again", "#terminate"].map(one);
+const withdraw = one("#withdraw");
 
 let stream;
 let screen;
@@ -18,11 +33,18 @@ let request;
 let rules = false;
 let tries = 0;
 let until = 0;
+/** The user has pressed the button that ends the session. */
+let isEnding = false;
 
 async function begin() {
   again.hidden = true;
   const session = await engine(path("sessions", page.subject));
-  one("#name").textContent = `of ${new Date(session.started_at).toLocaleString()}`;
+  if (!one("#name").textContent) {
+    const server = await nameOfServer(session);
+    showTitle(server);
+    const begun = `of ${new Date(session.started_at).toLocaleString()}`;
+    one("#name").replaceChildren(...(server ? [named(server), ` ${begun}`] : [begun]));
+  }
   if (!session.live.available) {
     ended(endOf(session));
     return;
@@ -34,7 +56,10 @@ async function begin() {
   terminate.hidden = !rules;
   const mine = await takePart(session);
   ({ me, until } = mine);
-  screen ??= new Screen(one("#terminal"), { typed });
+  if (!screen) {
+    screen = new Screen(one("#terminal"), { typed, unsent });
+    showTools(screen, () => screen.resize(screen.shared));
+  }
   const opened = () => stream.send("attach", mine.attach);
   stream = new Stream(mine.address, { opened, heard: hear, ended: lost });
 }
@@ -42,8 +67,7 @@ async function begin() {
 function hear(message) {
   switch (message.kind) {
     case "data":
-      // A page that cannot draw this fast starts again from the current screen.
-      if (message.data && !screen.write(message.data)) void reattach("The terminal writes too fast to follow.");
+      if (message.data) draw(message.data);
       break;
     case "heartbeat":
       if (message.notice) notice(message.notice);
@@ -53,12 +77,28 @@ function hear(message) {
       break;
     case "error":
     case "protocolError":
-      complain(message.msg);
-      ended("You have left the session.");
+      if (!isEnding) complain(message.msg);
+      ended(isEnding ? "The session was ended." : "You have left the session.");
       break;
     default:
       break;
   }
+}
+
+/**
+ * Draws output. A page that cannot draw this fast starts again from the current screen, which gives
+ * up control. So a page with control draws later instead: the server waits for it.
+ */
+function draw(bytes) {
+  if (screen.write(bytes)) return;
+  if (!screen.typing) void reattach("The terminal writes too fast to follow.");
+  else mention("The terminal writes faster than the page draws.");
+}
+
+/** A key was pressed that is not sent. */
+function unsent() {
+  if (room) mention("What you type is not sent: you are watching.");
+  else mention("What you type is not sent: there is no connection.");
 }
 
 function notice(notice) {
@@ -76,7 +116,9 @@ function notice(notice) {
       else if (screen.typing) control(false);
       break;
     case NOTICE.revoked:
-      if (isMe || !notice.participantId) over("Control was taken back.");
+      if (isMe || !notice.participantId) {
+        over(withdraw.hidden ? "Control was taken back." : "You have withdrawn your request.");
+      }
       break;
     case NOTICE.refused:
       if (isMe) over("Your request was refused.");
@@ -108,15 +150,17 @@ function seen() {
   };
   room = new Room({ session: page.subject, me, decide, rules });
   ask.hidden = !mayAsk;
+  complain();
   say("You are watching.");
 }
 
 function control(has, of) {
   if (of) request = of;
-  const focused = ask.contains(document.activeElement);
+  const focused = ask.contains(document.activeElement) || document.activeElement === withdraw;
   screen.setTyping(has);
   if (room) room.controls = has;
   giveBack.hidden = !has;
+  withdraw.hidden = true;
   ask.hidden = has || !mayAsk;
   if (has) {
     say("You have control: what you type in the terminal is typed there.");
@@ -127,11 +171,12 @@ function control(has, of) {
 
 /** A request has ended: it was answered, or revoked. */
 function over(text) {
-  const had = screen.typing;
+  const had = screen.typing && one("#terminal").contains(document.activeElement);
+  const waited = document.activeElement === withdraw;
   control(false);
   request = undefined;
-  say(text);
-  if (had && one("#terminal").contains(document.activeElement)) one("#reason").focus();
+  mention(text);
+  if (had || waited) one("#reason").focus();
 }
 
 function typed(data) {
@@ -141,17 +186,23 @@ function typed(data) {
 }
 
 async function reattach(why) {
+  const had = screen?.typing;
   leave();
-  say(`${why} Trying again …`);
+  const lost = had ? `${why} You no longer have control.` : why;
   tries += 1;
   if (tries > MAX_TRIES) {
     again.hidden = false;
-    say(why);
+    say(lost);
     return;
   }
+  say(`${lost} Trying again …`);
   await new Promise((resume) => setTimeout(resume, 500 * 2 ** tries));
   await begin().catch((error) => {
+    // Only a server can refuse for good. Everything else may be the network.
+    const isFinal = error instanceof Refused ? error.status < 500 : error.name === "Error";
+    if (!isFinal) return reattach(lost);
     complain(error);
+    say(error instanceof SignedOut ? "" : lost);
     again.hidden = false;
   });
 }
@@ -170,6 +221,7 @@ function leave() {
 
 function ended(text) {
   leave();
+  isEnding = false;
   say(text);
   terminate.hidden = true;
   const replay = one("#replay-page");
@@ -186,9 +238,18 @@ ask.addEventListener("submit", (event) => {
     const asked = path("sessions", page.subject, "control-requests");
     const made = await engine(asked, { method: "POST", body });
     request ??= made.id;
-    if (!screen.typing) say("You asked for control. The controller or the owner has to grant it.");
+    if (screen.typing) return;
+    ask.hidden = true;
+    withdraw.hidden = false;
+    withdraw.focus();
+    say("You asked for control. The controller or the owner has to grant it.");
   });
 });
+withdraw.addEventListener("click", () =>
+  attempt(withdraw, async () => {
+    await resolve(page.subject, request, "revoke", me);
+  }),
+);
 giveBack.addEventListener("click", () =>
   attempt(giveBack, async () => {
     await resolve(page.subject, request, "revoke", me);
@@ -203,6 +264,8 @@ again.addEventListener("click", () =>
 terminate.addEventListener("click", () =>
   attempt(terminate, async () => {
     if (confirm("End the session for all participants?")) {
+      isEnding = true;
+      say("Ending the session …");
       await engine(path("sessions", page.subject), { method: "DELETE" });
     }
   }),
