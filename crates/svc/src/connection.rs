@@ -7,8 +7,7 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser},
 };
 use clap_complete::{ArgValueCandidates, CompletionCandidate};
-use client::{Config, HostPort, Proxies, Token, Trust};
-use client::{Config, HostPort, Token, Tokens, Trust};
+use client::{Config, HostPort, Proxies, Token, Tokens, Trust};
 
 use crate::{
     context::{self, Context},

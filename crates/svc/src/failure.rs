@@ -3,8 +3,9 @@
 
 use std::{borrow::Cow, error::Error, fmt, process::ExitCode};
 
-use client::{Agent, ConnectError, Refusal, RefusalKind, api::ApiError, error::Step};
-use client::{ConnectError, Refusal, RefusalKind, api::ApiError, error::Step, proxy::ProxyFault};
+use client::{
+    Agent, ConnectError, Refusal, RefusalKind, api::ApiError, error::Step, proxy::ProxyFault,
+};
 use rustls::{AlertDescription, CertificateError};
 use serde_json::{Value, json};
 

@@ -433,22 +433,19 @@ pub(crate) async fn serve_carried(
         }
     };
     let on_lane = carried.lane_refusal();
-    let refusal = match carried.connection_mut() {
-        Some(connection) => {
-            let refusal = on_lane.or_else(|| connection.refusal());
-            match ended.reset {
-                Some(reason) => connection.reset(reason),
-                None => connection.finish(),
-            }
-            refusal
+    let refusal = if let Some(connection) = carried.connection_mut() {
+        let refusal = on_lane.or_else(|| connection.refusal());
+        match ended.reset {
+            Some(reason) => connection.reset(reason),
+            None => connection.finish(),
         }
-        None => {
-            match ended.reset {
-                Some(reason) => carried.lane().reset(Some(&reason)),
-                None => carried.lane().finish(),
-            }
-            on_lane
+        refusal
+    } else {
+        match ended.reset {
+            Some(reason) => carried.lane().reset(Some(&reason)),
+            None => carried.lane().finish(),
         }
+        on_lane
     };
     forward.report_end(visit, reason(refusal, ended.error));
 }

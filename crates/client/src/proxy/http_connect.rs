@@ -80,9 +80,7 @@ fn check(
 /// True if one of the challenges of a field is `Basic`.
 fn names_basic(challenges: &[u8]) -> bool {
     challenges.split(|byte| *byte == b',').any(|challenge| {
-        let mut words = challenge
-            .trim_ascii_start()
-            .split(|byte| byte.is_ascii_whitespace());
+        let mut words = challenge.trim_ascii_start().split(u8::is_ascii_whitespace);
         let scheme = words.next();
         scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"basic"))
     })

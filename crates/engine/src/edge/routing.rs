@@ -213,10 +213,7 @@ fn admit<H: HeaderFields>(
         } else {
             EdgeCookies::default()
         },
-        navigation: form == ErrorFormat::Page
-            && matches!(inbound.method, Method::Get | Method::Head)
-            && inbound.upgrade.is_none()
-            && may_navigate(headers),
+        navigation: is_navigation(inbound, headers, form),
         bearer: Bearer::from_values(values(headers, FieldKind::Authorization)),
         tunnel: &tunnel,
         visitor,
@@ -231,7 +228,7 @@ fn admit<H: HeaderFields>(
         ));
     }
     if let Some(page) = page
-        && let Some(answer) = page.preflight(inbound, headers, &tunnel.policy)
+        && let Some(answer) = ListedOrigin::answer_preflight(inbound, headers, &tunnel.policy)
     {
         check_visitor(&request, core, record)?;
         return Err(LocalResponse::Answer(page.clone().allow(answer)));
@@ -274,6 +271,18 @@ fn admit<H: HeaderFields>(
         checked_path: allowed.path,
         tunnel,
     })
+}
+
+/// Returns true if a browser opens a page, so that it can follow a redirect to the sign-in.
+fn is_navigation<H: HeaderFields>(
+    inbound: &RequestInfo<'_>,
+    headers: &H,
+    form: ErrorFormat,
+) -> bool {
+    form == ErrorFormat::Page
+        && matches!(inbound.method, Method::Get | Method::Head)
+        && inbound.upgrade.is_none()
+        && may_navigate(headers)
 }
 
 /// The tunnel of the host name. The name of the request must be that of the handshake.

@@ -38,6 +38,8 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     key: ClientKey,
+
+    #[command(flatten)]
     lifecycle: LifecycleFlags,
 
     #[command(flatten)]

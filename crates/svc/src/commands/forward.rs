@@ -52,7 +52,6 @@ use crate::failure::{Code, Failure};
 use crate::output;
 use crate::output::Format;
 use crate::process::{descriptors, lifecycle::LifecycleFlags};
-use crate::process::{descriptors, signals};
 use crate::token_refusal;
 
 /// The flags of `svc forward`.
@@ -136,6 +135,8 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     key: ClientKey,
+
+    #[command(flatten)]
     lifecycle: LifecycleFlags,
 
     #[command(flatten)]

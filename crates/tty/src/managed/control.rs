@@ -216,7 +216,52 @@ impl Session {
             return Err(SessionRefusalError::Expired);
         }
         let (requester, approver) = (request.requester, request.approver);
-        let answer = match by {
+        let answer = self.authorize_answer(by, action, requester, approver)?;
+        let status = self.requests.get(&id).map(|request| request.status);
+        match action {
+            ControlAction::Grant => {
+                if status != Some(ControlStatus::Pending) {
+                    return Err(SessionRefusalError::NotPending);
+                }
+                self.check_control(requester)?;
+                self.check_grant(requester, &answer)?;
+                self.grant_control(id, Some(answer), now);
+            }
+            ControlAction::Refuse => {
+                if status != Some(ControlStatus::Pending) {
+                    return Err(SessionRefusalError::NotPending);
+                }
+                self.resolve_request(id, ControlStatus::Refused, Some(answer), now);
+            }
+            // The requester withdraws its request.
+            ControlAction::Revoke
+                if status == Some(ControlStatus::Pending)
+                    && answer.participant == Some(requester) =>
+            {
+                self.resolve_request(id, ControlStatus::Revoked, Some(answer), now);
+            }
+            ControlAction::Revoke => {
+                let holds = self.controller.as_ref().and_then(|c| c.request) == Some(id);
+                if !holds {
+                    return Err(SessionRefusalError::NotGranted);
+                }
+                self.check_revocation(id, &answer)?;
+                self.return_control(now);
+            }
+        }
+        self.requests.get(&id).ok_or(SessionRefusalError::NotFound)
+    }
+
+    /// Checks that `by` may answer a request of `requester`, which `approver` has granted if it was
+    /// granted.
+    fn authorize_answer(
+        &self,
+        by: &Approver,
+        action: ControlAction,
+        requester: ParticipantId,
+        approver: Option<ParticipantId>,
+    ) -> Result<Answer, SessionRefusalError> {
+        Ok(match by {
             Approver::Owner(person) => Answer {
                 participant: None,
                 author: person.clone(),
@@ -252,40 +297,7 @@ impl Session {
                     is_call,
                 }
             }
-        };
-        let status = self.requests.get(&id).map(|request| request.status);
-        match action {
-            ControlAction::Grant => {
-                if status != Some(ControlStatus::Pending) {
-                    return Err(SessionRefusalError::NotPending);
-                }
-                self.check_control(requester)?;
-                self.check_grant(requester, &answer)?;
-                self.grant_control(id, Some(answer), now);
-            }
-            ControlAction::Refuse => {
-                if status != Some(ControlStatus::Pending) {
-                    return Err(SessionRefusalError::NotPending);
-                }
-                self.resolve_request(id, ControlStatus::Refused, Some(answer), now);
-            }
-            // The requester withdraws its request.
-            ControlAction::Revoke
-                if status == Some(ControlStatus::Pending)
-                    && answer.participant == Some(requester) =>
-            {
-                self.resolve_request(id, ControlStatus::Revoked, Some(answer), now);
-            }
-            ControlAction::Revoke => {
-                let holds = self.controller.as_ref().and_then(|c| c.request) == Some(id);
-                if !holds {
-                    return Err(SessionRefusalError::NotGranted);
-                }
-                self.check_revocation(id, &answer)?;
-                self.return_control(now);
-            }
-        }
-        self.requests.get(&id).ok_or(SessionRefusalError::NotFound)
+        })
     }
 
     /// Expires requests and time-limited control.

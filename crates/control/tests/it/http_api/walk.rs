@@ -198,7 +198,7 @@ async fn cp_7_only_the_document_and_the_pages_are_served() {
 }
 
 /// Pages for browsers, apart from the API. The flag is true for public pages.
-const PAGES: [(&str, bool); 52] = [
+const PAGES: [(&str, bool); 53] = [
     ("/", false),
     ("/account", false),
     ("/account/confirm", false),

@@ -39,10 +39,10 @@ impl ListedOrigin {
         value.filter(|_| is_listed).map(Self)
     }
 
-    /// Answers a preflight for a tunnel whose visitors need a credential or pass a challenge. `None`
-    /// if the request is none, or if the service answers preflights of this tunnel.
-    pub(in crate::edge) fn preflight<H: HeaderFields>(
-        &self,
+    /// Answers a preflight for a tunnel whose visitors need a credential or pass a challenge. The
+    /// caller has checked the origin. `None` if the request is no preflight, or if the service answers
+    /// preflights of this tunnel.
+    pub(in crate::edge) fn answer_preflight<H: HeaderFields>(
         inbound: &RequestInfo<'_>,
         headers: &H,
         policy: &TunnelPolicy,

@@ -79,6 +79,24 @@ async fn en_8_control_is_requested_granted_and_revoked() {
     assert_eq!(none, json!([]));
 }
 
+#[tokio::test]
+async fn a_requester_withdraws_its_request_once() {
+    let mut world = World::start().await;
+    let (_ann, _shell, id) = world.session().await;
+    let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
+    let (_, request) = world
+        .request_control(&id, &participant, &world.bob, json!({}))
+        .await;
+    let withdraw = json!({"action": "revoke", "approver_participant_id": participant});
+    let (status, withdrawn) = world
+        .resolves(&id, &request, &world.bob, withdraw.clone())
+        .await;
+    assert_eq!((status, &withdrawn["status"]), (200, &json!("revoked")));
+    bob.notice(NoticeKind::Revoked).await;
+    let (status, _) = world.resolves(&id, &request, &world.bob, withdraw).await;
+    assert_eq!(status, 409);
+}
+
 /// Control is refused over the API, expires automatically, and is granted for one line and for some
 /// seconds.
 #[tokio::test]
@@ -106,19 +124,6 @@ async fn control_is_refused_expires_and_is_returned() {
     bob.notice(NoticeKind::Refused).await;
     let (status, problem) = world.resolves(&id, &request, &world.ann, body).await;
     assert_eq!((status, &problem["code"]), (409, &json!("not_pending")));
-
-    // The requester withdraws a request, once.
-    let (_, request) = world
-        .request_control(&id, &participant, &world.bob, json!({}))
-        .await;
-    let withdraw = json!({"action": "revoke", "approver_participant_id": participant});
-    let (status, withdrawn) = world
-        .resolves(&id, &request, &world.bob, withdraw.clone())
-        .await;
-    assert_eq!((status, &withdrawn["status"]), (200, &json!("revoked")));
-    bob.notice(NoticeKind::Revoked).await;
-    let (status, _) = world.resolves(&id, &request, &world.bob, withdraw).await;
-    assert_eq!(status, 409);
 
     // Soon, but later than the engine processes it, which takes time on a busy machine.
     let mut wait = jiff::SignedDuration::from_millis(200);

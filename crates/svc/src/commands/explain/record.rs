@@ -210,7 +210,7 @@ impl Record {
         };
         let next_step = match (rule.as_deref(), problem.as_deref(), outcome) {
             // Each of several rules may admit the visitor.
-            (_, Some("unauthenticated"), "denied") => advice::of_problem("unauthenticated"),
+            (_, Some("unauthenticated"), "denied") => advice::problem_next_step("unauthenticated"),
             (Some(rule), problem, "denied" | "failed") => {
                 let for_problem = || problem.and_then(advice::problem_next_step);
                 // The rule that admitted the visit has no advice for a failed service.

@@ -21,7 +21,6 @@ use super::{
 use crate::args::properties::{AddressNotice, preferred_hostname};
 use crate::failure::Failure;
 
-use crate::process::signals::DRAIN;
 use crate::token_refusal;
 
 /// All running agents. The owner applies the desired state and receives their reports.

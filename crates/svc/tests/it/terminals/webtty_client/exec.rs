@@ -42,6 +42,8 @@ async fn a_command_is_reported_as_json_and_its_exit_code_returned() {
     assert_eq!(ended.stderr, "");
 }
 
+type Variables = &'static [(&'static str, &'static str)];
+
 /// A command has the language of the user, and nothing else of their environment. Without one it
 /// has a UTF-8 locale.
 #[tokio::test]
@@ -50,7 +52,7 @@ async fn a_command_has_the_locale_of_the_client_or_a_utf8_one() {
     let served = TestServer::start(home.path(), Options::default()).await;
     let url = served.url();
     let script = "echo $LANG,$LC_TIME,$LC_SECRET,$COLORTERM,$OTHER";
-    let cases: [(&[(&str, &str)], &[&str], &str); 4] = [
+    let cases: [(Variables, &[&str], &str); 4] = [
         (&[], &[], "C.UTF-8,,,,\n"),
         (
             &[
