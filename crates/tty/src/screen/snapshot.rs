@@ -16,29 +16,29 @@ pub(super) fn draw(terminal: &Terminal, filter: &Filter) -> String {
     let dump = terminal.dump();
     let mut parser = Parser::new();
     let mut rest = dump.chars().filter_map(|c| parser.feed(c)).peekable();
-    let mut drawing = Drawing {
+    let mut writer = SnapshotWriter {
         out: RESET.to_owned(),
         filter,
         is_alternate: false,
         style: Style::default(),
     };
-    drawing.save_concealed();
-    drawing.rows(terminal.primary_screen().visible_lines());
+    writer.save_concealed();
+    writer.rows(terminal.primary_screen().visible_lines());
     while rest.next_if(is_content).is_some() {}
     while let Some(function) = rest.next() {
-        drawing.function(&function);
+        writer.function(&function);
         let enters = matches!(&function, Function::Decset(modes)
             if modes.as_slice() == [DecMode::AltScreenBuffer]);
         if enters && terminal.active_screen_kind() == ScreenKind::Alternate {
             // The cursor moves to the first row before the content.
             if let Some(home) = rest.next() {
-                drawing.function(&home);
+                writer.function(&home);
             }
-            drawing.rows(terminal.screen().visible_lines());
+            writer.rows(terminal.screen().visible_lines());
             while rest.next_if(is_content).is_some() {}
         }
     }
-    drawing.out
+    writer.out
 }
 
 /// True for functions that draw the rows of a screen.
@@ -48,7 +48,7 @@ fn is_content(function: &Function) -> bool {
 }
 
 /// A snapshot that is being written.
-struct Drawing<'s> {
+struct SnapshotWriter<'s> {
     out: String,
     filter: &'s Filter,
     /// The alternate screen is active at this place of the snapshot.
@@ -57,7 +57,7 @@ struct Drawing<'s> {
     style: Style,
 }
 
-impl Drawing<'_> {
+impl SnapshotWriter<'_> {
     /// Saves cursors with concealed text at the initial position. The functions of the emulated
     /// terminal do not contain them; cursors elsewhere replace them later.
     fn save_concealed(&mut self) {

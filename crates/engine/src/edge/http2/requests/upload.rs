@@ -22,7 +22,7 @@ pub(super) struct Upload {
     out: Vec<u8>,
     sent: usize,
     state: UploadState,
-    /// What was encoded before `out`, if the request can be sent again.
+    /// The encoded bytes before `out`, if the request can be sent again.
     replay: Option<ReplayBuffer>,
     /// A part of the body has been taken.
     has_started: bool,
