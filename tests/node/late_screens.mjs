@@ -8,18 +8,17 @@ const require = createRequire(`${process.env.SVC_TEST_NODE_PACKAGES}/`);
 const { Terminal } = require("@xterm/headless");
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { sizes, before, between, snapshot, narrower, after } = JSON.parse(line);
-  const [first, last] = sizes;
-  const live = terminal(first);
+  const { size, before, snapshot, narrower, after } = JSON.parse(line);
+  const live = terminal(size);
   await write(live, before);
-  live.resize(...last);
-  await write(live, between);
-  const late = terminal(last);
+  const late = terminal(size);
   await write(late, "other things\x1b[41m\x1b[2;3r");
   await write(late, Buffer.from(snapshot, "base64"));
   const different = compare("joined", live, late);
-  for (const each of [live, late]) each.resize(narrower, last[1]);
-  different.push(...compare("narrower", live, late));
+  if (narrower) {
+    for (const each of [live, late]) each.resize(narrower, size[1]);
+    different.push(...compare("narrower", live, late));
+  }
   for (const each of [live, late]) await write(each, after);
   different.push(...compare("after", live, late));
   for (const each of [live, late]) each.dispose();
@@ -63,7 +62,9 @@ function look(cell) {
   const background = colour(cell.isBgDefault(), cell.isBgRGB(), cell.getBgColor());
   const { underlineStyle } = cell.extended;
   const underline = cell.isUnderline() ? `_${underlineStyle}` : "";
-  const underlineColour = cell.isUnderline() && !cell.isUnderlineColorDefault() ? cell.getUnderlineColor() : "";
+  // Without a colour of its own, the value that xterm.js reports is left over from an earlier one.
+  const hasColour = cell.isUnderlineColorPalette() || cell.isUnderlineColorRGB();
+  const underlineColour = cell.isUnderline() && hasColour ? cell.getUnderlineColor() : "";
   const attributes = ["Bold", "Dim", "Italic", "Blink", "Inverse", "Strikethrough", "Overline"];
   const set = attributes.filter((name) => cell[`is${name}`]());
   const isBlank = !cell.getChars().trim();

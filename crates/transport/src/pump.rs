@@ -51,6 +51,8 @@ pub struct BidirectionalCopy {
     forward: Direction,
     backward: Direction,
     write_error: Option<io::Error>,
+    /// The first stream could not be read.
+    first_failed: bool,
 }
 
 impl BidirectionalCopy {
@@ -60,7 +62,13 @@ impl BidirectionalCopy {
             forward: Direction::new(source),
             backward: Direction::new(source),
             write_error: None,
+            first_failed: false,
         }
+    }
+
+    /// Returns true if the first stream broke, and not the second one.
+    pub fn is_broken_by_first(&self) -> bool {
+        self.first_failed || self.backward.end == EofState::Refused
     }
 
     /// Bytes that the second stream has accepted.
@@ -86,7 +94,9 @@ impl BidirectionalCopy {
         // The second stream is a service, which may have closed an idle connection. It is read first,
         // so that no further request is sent into a closed connection.
         let back = poll_direction(&mut self.backward, &mut self.write_error, cx, b, a)?;
-        let forth = poll_direction(&mut self.forward, &mut self.write_error, cx, a, b)?;
+        let forth = poll_direction(&mut self.forward, &mut self.write_error, cx, a, b);
+        self.first_failed |= forth.is_err() && self.forward.end != EofState::Refused;
+        let forth = forth?;
         ready!(forth);
         ready!(back);
         Poll::Ready(self.write_error.take().map_or(Ok(()), Err))

@@ -141,7 +141,8 @@ pub struct FramedStream<T> {
     /// Payload bytes of the current DATA frame still to be read.
     unread_payload: usize,
     incoming: IncomingState,
-    refusal: Option<wire::Error>,
+    /// Boxed, because a connection without an error does not reserve its memory.
+    refusal: Option<Box<wire::Error>>,
     retired: bool,
     /// Our direction is complete, and the peer completes its own.
     finished: bool,
@@ -180,7 +181,7 @@ impl<T: Stream> FramedStream<T> {
 
     /// The reason why the peer reset the stream, if the peer sent one.
     pub fn refusal(&self) -> Option<&wire::Error> {
-        self.refusal.as_ref()
+        self.refusal.as_deref()
     }
 
     /// Aborts both directions. [`FramedStream::recycle`] discards the bytes that the peer still
@@ -261,7 +262,7 @@ impl<T: Stream> FramedStream<T> {
             stream: reset.stream,
         };
         if self.state.on_receive(step).map_err(violation)? == ReceivedFrame::Reset {
-            self.refusal = reset.error;
+            self.refusal = reset.error.map(Box::new);
             self.incoming = IncomingState::Reset;
         }
         Ok(())

@@ -28,7 +28,7 @@ use crate::runtime::random;
 pub struct NewAccount {
     /// The address. `email_verified` states if the user has proved to read it.
     pub email: Email,
-    /// Name to show: see [`name`].
+    /// Name to show: see [`parse_name`].
     pub name: String,
     /// Hash of the password. `None` for users of an OpenID provider.
     pub password: Option<PasswordHash>,

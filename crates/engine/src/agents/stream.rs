@@ -28,7 +28,8 @@ const RECYCLE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct TunnelStream {
     transport: StreamTransport,
-    exchanges: Option<ExchangeState>,
+    /// Boxed, because streams of raw tunnels have none.
+    exchanges: Option<Box<ExchangeState>>,
     _slot: StreamSlot,
 }
 
@@ -81,7 +82,7 @@ impl TunnelStream {
 
     /// The same stream, for consecutive exchanges.
     pub(super) fn with_exchanges(mut self) -> Self {
-        self.exchanges = Some(ExchangeState::default());
+        self.exchanges = Some(Box::default());
         self
     }
 
@@ -109,9 +110,10 @@ impl TunnelStream {
     /// so any more. Returns true if nothing of the current exchange did, so that the request can be
     /// sent again.
     pub(crate) fn poll_undelivered(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let Some(exchanges) = self.exchanges else {
+        let Some(exchanges) = &self.exchanges else {
             return Poll::Ready(false);
         };
+        let before = exchanges.before;
         let error = match &mut self.transport {
             StreamTransport::Standing(pooled) => {
                 ready!(pooled.poll_reset(cx));
@@ -133,7 +135,7 @@ impl TunnelStream {
             StreamTransport::Dedicated(_) => None,
         };
         let delivered = error.and_then(|error| error.delivered);
-        Poll::Ready(delivered.is_some_and(|delivered| delivered <= exchanges.before))
+        Poll::Ready(delivered.is_some_and(|delivered| delivered <= before))
     }
 
     /// Aborts the stream with a reason for the agent.
@@ -304,7 +306,11 @@ impl AsyncWrite for PooledStream {
 
 impl Drop for TunnelStream {
     fn drop(&mut self) {
-        if !self.exchanges.is_some_and(|exchanges| exchanges.is_idle) {
+        if !self
+            .exchanges
+            .as_ref()
+            .is_some_and(|exchanges| exchanges.is_idle)
+        {
             return;
         }
         match &mut self.transport {

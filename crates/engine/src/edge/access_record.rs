@@ -338,6 +338,12 @@ impl AccessRecord {
         self.line.reason = Some(reason.into());
     }
 
+    /// The visitor closed its connection before the end.
+    pub(crate) fn set_abandoned(&mut self, reason: impl Into<Cow<'static, str>>) {
+        self.outcome = Outcome::Abandoned;
+        self.line.reason = Some(reason.into());
+    }
+
     /// True if the visit has failed so far.
     pub(crate) fn has_failed(&self) -> bool {
         self.outcome == Outcome::Failed

@@ -205,6 +205,7 @@ async fn pump<V: VisitorStream>(
         }
         Err(error) => match stream.refusal() {
             Some(refusal) => record.set_unreachable(refusal.text().to_owned()),
+            None if copy.is_broken_by_first() => record.set_abandoned(error.to_string()),
             None => record.set_failure(error.to_string()),
         },
     }

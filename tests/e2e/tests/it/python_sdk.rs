@@ -31,7 +31,8 @@ fn our_schema_and_the_sdks_have_the_same_numbers() -> Result<()> {
         "ServerDetails 101",
         "TunnelProperties 100",
         "TunnelProperties 101",
-        "TunnelProperties 102"
+        "TunnelProperties 102",
+        "Error 100"
     ]);
     assert_eq!(result["additions"], additions);
     Ok(())

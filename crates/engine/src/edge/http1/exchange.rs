@@ -133,9 +133,8 @@ pub(in crate::edge) fn problem_of(error: &ConnectError) -> Problem {
         ConnectError::Open(OpenError::Deadline) | ConnectError::Deadline => {
             Problem::upstream_timeout()
         }
-        ConnectError::Plaintext => {
-            Problem::upstream_invalid_response().with_detail(error.to_string())
-        }
+        // The code is that of every failed handshake, also if the agent opens the TLS session.
+        ConnectError::Plaintext => Problem::upstream_unreachable().with_detail(error.to_string()),
         ConnectError::Open(OpenError::AgentDisconnected | OpenError::Refused(_))
         | ConnectError::Tls(_)
         | ConnectError::Http2(_) => Problem::upstream_unreachable(),

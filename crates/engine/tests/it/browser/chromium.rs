@@ -28,7 +28,8 @@ async fn ed_2_ed_6_people_come_through_in_chromium() {
 /// desktop, and without scripts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn error_pages_explain_the_refusal_in_chromium() {
-    let world = World::with("timeouts: {stream_request_seconds: 1}\n").await;
+    let world =
+        World::with("timeouts: {stream_request_seconds: 1, startup_grace_seconds: 0}\n").await;
     // The clock stands still, so that used-up limits stay used up.
     let visits = 40;
     world

@@ -305,13 +305,14 @@ async fn truncated_responses_are_reported_as_failed() {
 async fn invalid_responses_are_reported_with_their_reason() {
     let engine = TestEngine::start().await;
     let (http, tls) = (Properties::http(), Properties::http().upstream_tls(true));
-    for (steps, properties, reason) in [
+    for (steps, properties, code, reason) in [
         (
             vec![
                 Step::ReadHead,
                 Step::write("HTTP/1.1 200 OK\nContent-Length: 2\n\nok"),
             ],
             &http,
+            "upstream_invalid_response",
             "header lines end in a bare line feed",
         ),
         (
@@ -320,6 +321,7 @@ async fn invalid_responses_are_reported_with_their_reason() {
                 Step::Write(b"\x15\x03\x01\x00\x02\x02\x46".to_vec()),
             ],
             &http,
+            "upstream_invalid_response",
             "https://",
         ),
         (
@@ -328,6 +330,7 @@ async fn invalid_responses_are_reported_with_their_reason() {
                 Step::write("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"),
             ],
             &tls,
+            "upstream_unreachable",
             "http://",
         ),
     ] {
@@ -339,7 +342,7 @@ async fn invalid_responses_are_reported_with_their_reason() {
         for answer in [over_http1, over_h2] {
             assert_eq!(answer.status, 502);
             let problem = answer.json();
-            assert_eq!(problem["code"], "upstream_invalid_response");
+            assert_eq!(problem["code"], code);
             let detail = problem["detail"].as_str().unwrap();
             assert!(detail.contains("sent an invalid response"), "{detail}");
             assert!(detail.contains(reason), "{detail}");

@@ -206,7 +206,6 @@ async fn contradicting_options_are_refused_first() {
             &["3000", "--host-header", "a", "--bytestream"],
             "uses a byte stream",
         ),
-        (&["https://a", "--host-header", "rewrite"], "uses TLS"),
         (&["3000", "--host-header", "a b"], "expected `rewrite`"),
         (&["./dist", "--tcp"], "a folder is served over http"),
         (
