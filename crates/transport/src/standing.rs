@@ -104,10 +104,6 @@ impl<T: Stream> StandingConnection<T> {
 }
 
 /// A stream or lane that the engine starts on a standing connection.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "taken apart where it arrives, and never kept"
-)]
 #[derive(Debug)]
 pub enum AcceptedStream<T> {
     /// It opens a stream.
