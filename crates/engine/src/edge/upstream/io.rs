@@ -19,10 +19,6 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A stream to a service, with or without TLS inside the tunnel.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most services are reached without TLS, and a box would be an allocation for each"
-)]
 pub(crate) enum UpstreamIo {
     Plain(ThrottledStream<TunnelStream>),
     Tls(Box<TlsStream<ThrottledStream<TunnelStream>>>),

@@ -42,10 +42,6 @@ const MAX_IDLE_PER_WORKER: usize = 2048;
 pub(crate) type Http1 = BufferedStream<UpstreamIo>;
 
 /// A connection that is ready for a request.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most services use HTTP/1.1, and a box would be an allocation for each"
-)]
 pub(crate) enum Connection {
     Http1(Http1),
     Http2(Http2),
