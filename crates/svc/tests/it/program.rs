@@ -66,16 +66,16 @@ impl Home {
     pub(crate) async fn run_with_input(&self, args: &[&str], input: &[u8]) -> CommandOutput {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A program that exits early does not read all of it.
-        if let Err(error) = stdin.write_all(input).await {
-            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
-        }
-        drop(stdin);
-        CommandOutput::of(
-            soon("the end of the program", child.wait_with_output())
-                .await
-                .unwrap(),
-        )
+        // Written while the output is read: a program whose output is not read stops reading.
+        let write = async {
+            // A program that exits early does not read all of it.
+            if let Err(error) = stdin.write_all(input).await {
+                assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+            }
+            drop(stdin);
+        };
+        let run = async { tokio::join!(write, child.wait_with_output()).1 };
+        CommandOutput::of(soon("the end of the program", run).await.unwrap())
     }
 
     /// Starts a command that keeps running.
