@@ -1,6 +1,7 @@
 // Draws outputs with xterm.js, once from the start and once from a snapshot, and prints the
 // differences. One case and one answer per line.
 
+import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -52,10 +53,24 @@ function state(terminal) {
     return [...Array(terminal.cols).keys()].map((column) => look(line.getCell(column)));
   });
   const { cursorX, cursorY, type } = active;
-  return { rows, rest: JSON.stringify({ cursorX, cursorY, type, ...terminal.modes }) };
+  return { rows, rest: JSON.stringify({ cursorX, cursorY, type, ...terminal.modes, ...internals(terminal) }) };
 }
 
-/** The look of a cell. A blank shows its background, and attributes that are visible on blanks. */
+/** Modes that the public interface does not have: the form of mouse reports, and the cursor. */
+function internals({ _core }) {
+  const { isCursorHidden, decPrivateModes } = _core.coreService;
+  const { activeEncoding } = _core.coreMouseService;
+  // Otherwise, two terminals without these members would be equal.
+  assert.deepEqual([typeof isCursorHidden, typeof activeEncoding], ["boolean", "string"]);
+  assert.ok("cursorStyle" in decPrivateModes && "cursorBlink" in decPrivateModes);
+  const { cursorStyle, cursorBlink } = decPrivateModes;
+  return { isCursorHidden, activeEncoding, cursorStyle, cursorBlink };
+}
+
+/**
+ * The look of a cell. A blank shows its background, and attributes that are visible on blanks; so
+ * does concealed text.
+ */
 function look(cell) {
   const colour = (isDefault, isRgb, value) => (isDefault ? "-" : `${isRgb ? "#" : ""}${value}`);
   const foreground = colour(cell.isFgDefault(), cell.isFgRGB(), cell.getFgColor());
@@ -67,7 +82,7 @@ function look(cell) {
   const underlineColour = cell.isUnderline() && hasColour ? cell.getUnderlineColor() : "";
   const attributes = ["Bold", "Dim", "Italic", "Blink", "Inverse", "Strikethrough", "Overline"];
   const set = attributes.filter((name) => cell[`is${name}`]());
-  const isBlank = !cell.getChars().trim();
+  const isBlank = !cell.getChars().trim() || Boolean(cell.isInvisible());
   const isPlain = !underline && !set.some((name) => ["Inverse", "Strikethrough", "Overline"].includes(name));
   if (isBlank && isPlain) return `' ' ${cell.getWidth()} ${background}`;
   const text = isBlank ? " " : cell.getChars();

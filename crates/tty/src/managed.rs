@@ -53,6 +53,10 @@ pub const REQUEST_TTL: Duration = Duration::from_mins(2);
 /// Maximum validity of a request for control.
 pub const MAX_REQUEST_TTL: Duration = Duration::from_hours(1);
 
+/// Time from a request for control, if it is withdrawn, to the next one of the same participant:
+/// the controller gets a notice of each.
+pub const WITHDRAWAL_PAUSE: Duration = Duration::from_secs(5);
+
 /// Time that a session continues without a controller, so that its opener can reconnect.
 pub const ABANDONED_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -170,8 +174,9 @@ pub enum SessionRefusalError {
     /// The participant already has control.
     #[error("the participant already has control")]
     HasControl,
-    /// The participant already has a pending request.
-    #[error("the participant already has a pending request")]
+    /// The participant already has a pending request, or one that was made and withdrawn within
+    /// [`WITHDRAWAL_PAUSE`].
+    #[error("the participant already has a pending request, or has just withdrawn one")]
     IsPending,
     /// The request was already answered.
     #[error("the request is not pending")]

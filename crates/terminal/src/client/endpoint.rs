@@ -3,10 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use client::{Config, HostPort, Proxies, Token, Trust, proxy::Route};
+use client::{Config, ConnectError, HostPort, Proxies, Token, Trust};
 use http::header::{AUTHORIZATION, USER_AGENT};
 use http::{HeaderValue, Request, Uri};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use transport::Socket;
@@ -188,11 +187,8 @@ impl Url {
         }
         let tls = trust
             .client_config(&[b"http/1.1"])
-            .map_err(client::ConnectError::from)?;
-        let name = self
-            .address
-            .server_name()
-            .map_err(client::ConnectError::from)?;
+            .map_err(ConnectError::from)?;
+        let name = self.address.server_name().map_err(ConnectError::from)?;
         let shaken = bounded(HANDSHAKE_TIMEOUT, transport::connect(tls, name, socket));
         Ok(Box::new(
             shaken.await.map_err(|source| self.unreachable(source))?,
@@ -200,24 +196,14 @@ impl Url {
     }
 
     async fn connect(&self, proxies: &Proxies) -> Result<Socket, ConnectionError> {
-        let route = proxies.route(&self.address, self.is_secure);
-        if let Route::Proxy(_) = route.map_err(client::ConnectError::from)? {
-            return Ok(client::open_socket(&self.address, proxies, self.is_secure).await?);
-        }
-        let addresses = bounded(RESOLVE_TIMEOUT, self.address.resolve()).await;
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in addresses.map_err(|source| self.unreachable(source))? {
-            match bounded(DIAL_TIMEOUT, TcpStream::connect(address)).await {
-                Ok(stream) => {
-                    // Keys must not wait for acknowledgements. Without this option they are
-                    // delayed, which is no error.
-                    drop(stream.set_nodelay(true));
-                    return Ok(Socket::new(stream, address));
-                }
-                Err(error) => last = error,
+        let opened = client::open_socket(&self.address, proxies, self.is_secure).await;
+        opened.map_err(|error| match error {
+            ConnectError::Network { source, .. } => {
+                self.unreachable(io::Error::new(source.kind(), source))
             }
-        }
-        Err(self.unreachable(last))
+            ConnectError::TimedOut(_) => self.unreachable(io::ErrorKind::TimedOut.into()),
+            error => error.into(),
+        })
     }
 
     fn unreachable(&self, source: io::Error) -> ConnectionError {
@@ -266,12 +252,6 @@ async fn bounded<T>(limit: Duration, work: impl Future<Output = io::Result<T>>) 
         Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
     }
 }
-
-/// Time to resolve a name: a resolver tries two servers.
-const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Time to connect to one address: three SYNs (at 0, 1 and 3 seconds) and the response to the last.
-const DIAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for a TLS handshake: two round trips over the worst usable link.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -9,7 +9,9 @@ use types::webtty::{ControlAction, ControlStatus, RecordType, SessionStatus};
 
 use super::participant::{Person, notice, notice_of_kind};
 use super::session::Session;
-use super::{Event, MAX_PENDING, MAX_REQUEST_TTL, REQUEST_TTL, SessionRefusalError, after};
+use super::{
+    Event, MAX_PENDING, MAX_REQUEST_TTL, REQUEST_TTL, SessionRefusalError, WITHDRAWAL_PAUSE, after,
+};
 use crate::message::{Notice, NoticeKind, limits};
 
 /// A new request for control.
@@ -21,6 +23,24 @@ pub struct NewControlRequest {
     pub expires_at: Option<Timestamp>,
     /// Requested limit of control.
     pub limit: ControlLimit,
+}
+
+impl NewControlRequest {
+    /// Checks the values, and returns the expiry.
+    fn check(&self, now: Timestamp) -> Result<Timestamp, SessionRefusalError> {
+        let reason_len = self.reason.as_ref().map_or(0, String::len);
+        if reason_len > limits::MAX_ERROR {
+            return Err(SessionRefusalError::Invalid("reason"));
+        }
+        let expires_at = self.expires_at.unwrap_or_else(|| after(now, REQUEST_TTL));
+        if expires_at <= now || expires_at > after(now, MAX_REQUEST_TTL) {
+            return Err(SessionRefusalError::Invalid("expires_at"));
+        }
+        if self.limit.lines == Some(0) || self.limit.time.is_some_and(|time| time.is_zero()) {
+            return Err(SessionRefusalError::Invalid("limit"));
+        }
+        Ok(expires_at)
+    }
 }
 
 /// Limits after which control is returned automatically.
@@ -61,6 +81,20 @@ pub struct ControlRequest {
     pub resolved_at: Option<Timestamp>,
     /// Expiry of a pending request.
     pub expires_at: Timestamp,
+}
+
+impl ControlRequest {
+    fn is_pending(&self) -> bool {
+        self.status == ControlStatus::Pending
+    }
+
+    /// True if the requester has made and withdrawn it within [`WITHDRAWAL_PAUSE`].
+    fn is_just_withdrawn(&self, now: Timestamp) -> bool {
+        // Other answers have another approver, or none.
+        let is_withdrawn =
+            self.status == ControlStatus::Revoked && self.approver == Some(self.requester);
+        is_withdrawn && now < after(self.created_at, WITHDRAWAL_PAUSE)
+    }
 }
 
 /// Caller that answers a request.
@@ -118,34 +152,15 @@ impl Session {
         if self.controller_id() == Some(requester) {
             return Err(SessionRefusalError::HasControl);
         }
-        let mut pending = self
-            .requests
-            .values()
-            .filter(|r| r.status == ControlStatus::Pending);
-        if pending
-            .clone()
-            .any(|request| request.requester == requester)
-        {
+        let mut own = self.requests.values().filter(|r| r.requester == requester);
+        if own.any(|request| request.is_pending() || request.is_just_withdrawn(now)) {
             return Err(SessionRefusalError::IsPending);
         }
+        let mut pending = self.requests.values().filter(|r| r.is_pending());
         if pending.nth(MAX_PENDING - 1).is_some() {
             return Err(SessionRefusalError::TooMany);
         }
-        let reason_len = new_request.reason.as_ref().map_or(0, String::len);
-        if reason_len > limits::MAX_ERROR {
-            return Err(SessionRefusalError::Invalid("reason"));
-        }
-        let expires_at = new_request
-            .expires_at
-            .unwrap_or_else(|| after(now, REQUEST_TTL));
-        if expires_at <= now || expires_at > after(now, MAX_REQUEST_TTL) {
-            return Err(SessionRefusalError::Invalid("expires_at"));
-        }
-        if new_request.limit.lines == Some(0)
-            || new_request.limit.time.is_some_and(|time| time.is_zero())
-        {
-            return Err(SessionRefusalError::Invalid("limit"));
-        }
+        let expires_at = new_request.check(now)?;
         let person = self.person(requester);
         self.remove_oldest_resolved();
         self.requests.insert(
@@ -305,7 +320,7 @@ impl Session {
         let expired: Vec<_> = self
             .requests
             .values()
-            .filter(|r| r.status == ControlStatus::Pending && r.expires_at <= now)
+            .filter(|r| r.is_pending() && r.expires_at <= now)
             .map(|request| request.id)
             .collect();
         for id in expired {
@@ -387,9 +402,14 @@ impl Session {
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
+        let was_pending = request.is_pending();
         request.status = status;
         request.updated_at = now;
         request.resolved_at = Some(now);
+        let streamed_by = answer
+            .as_ref()
+            .filter(|answer| !answer.is_call)
+            .and_then(|answer| answer.participant);
         if let Some(answer) = answer {
             request.approver = answer.participant;
             request.approver_user_id = answer.author.user_id;
@@ -402,14 +422,21 @@ impl Session {
             ControlStatus::Expired => NoticeKind::Expired,
             ControlStatus::Revoked | ControlStatus::Pending => NoticeKind::Revoked,
         };
-        self.send_to(
-            requester,
-            notice(Notice {
-                participant_id: requester.to_string(),
-                request_id: id.to_string(),
-                ..notice_of_kind(kind)
-            }),
-        );
+        let resolved = Notice {
+            participant_id: requester.to_string(),
+            request_id: id.to_string(),
+            ..notice_of_kind(kind)
+        };
+        self.send_to(requester, notice(resolved.clone()));
+        if was_pending
+            && status != ControlStatus::Granted
+            && let Some(controller) = self.controller_id()
+            && ![Some(requester), streamed_by].contains(&Some(controller))
+        {
+            // The stream of the controller knows the request, which it can no longer answer.
+            let user = self.person(requester).name;
+            self.send_to(controller, notice(Notice { user, ..resolved }));
+        }
         self.event(Event::ControlRequestResolved(id));
         self.record(
             RecordType::Control,

@@ -2,6 +2,7 @@ mod anything;
 mod attach;
 mod control;
 mod ending;
+mod withdrawal;
 
 use bytes::Bytes;
 use jiff::SignedDuration;
