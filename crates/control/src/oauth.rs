@@ -36,7 +36,7 @@ use types::id::UserId;
 
 pub(crate) use self::authorize::CODE_REUSE_WINDOW;
 pub use self::clients::{Client, Clients, OauthSection};
-pub(crate) use self::cors::for_any_origin;
+pub(crate) use self::cors::{McpPage, for_any_origin, is_preflight};
 pub(crate) use self::device_authorization::EXPIRED_CODE_RETENTION;
 use self::error::Code;
 pub use self::routes::routes;

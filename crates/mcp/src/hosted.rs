@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::control::oauth::{MCP, MCP_SIGN_IN, PROTECTED_RESOURCE};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -94,9 +95,9 @@ pub trait Engines: Send + Sync + 'static {
 }
 
 /// Path of the endpoint (MC-1).
-pub const PATH: &str = "/api/mcp";
+pub const PATH: &str = MCP;
 /// Path of the endpoint that requires a token for every request.
-pub const SIGN_IN_PATH: &str = "/api/mcp/sign-in";
+pub const SIGN_IN_PATH: &str = MCP_SIGN_IN;
 
 /// The endpoints at [`PATH`] and [`SIGN_IN_PATH`].
 pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
@@ -128,21 +129,19 @@ pub fn hosted<I: Identify, E: Engines>(hosted: HostedEndpoint<I, E>) -> Router {
             Access {
                 identify: Arc::new(hosted.identify),
                 origins: AllowedOrigins::new(&hosted.base_url, hosted.origins),
-                sign_in_metadata: format!("{}{SIGN_IN_METADATA}", hosted.base_url).into(),
+                metadata: format!("{}{}", hosted.base_url, PROTECTED_RESOURCE.path).into(),
             },
             check_access::<I>,
         ))
 }
 
-/// Path of the metadata of [`SIGN_IN_PATH`] (RFC 9728 section 3.1).
-const SIGN_IN_METADATA: &str = "/.well-known/oauth-protected-resource/api/mcp/sign-in";
-
 /// Dependencies of [`check_access`].
 struct Access<I> {
     identify: Arc<I>,
     origins: AllowedOrigins,
-    /// Address of the metadata of [`SIGN_IN_PATH`].
-    sign_in_metadata: Arc<str>,
+    /// Address of the metadata of the origin. The path of an endpoint follows in the address of its
+    /// own (RFC 9728 section 3.1).
+    metadata: Arc<str>,
 }
 
 impl<I> Clone for Access<I> {
@@ -150,7 +149,7 @@ impl<I> Clone for Access<I> {
         Self {
             identify: Arc::clone(&self.identify),
             origins: self.origins.clone(),
-            sign_in_metadata: Arc::clone(&self.sign_in_metadata),
+            metadata: Arc::clone(&self.metadata),
         }
     }
 }
@@ -164,6 +163,8 @@ const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// The identified caller.
 #[derive(Clone)]
 struct Caller {
+    /// Path of the endpoint that it called.
+    path: &'static str,
     extensions: Extensions,
     /// The `Authorization` of the caller.
     credential: Option<HeaderValue>,
@@ -188,11 +189,11 @@ async fn check_access<I: Identify>(
     let mut response = if page.is_some() && cors::is_preflight(request.method(), request.headers())
     {
         cors::preflight()
-    } else if request.uri().path() == SIGN_IN_PATH {
-        let response = serve(&*access.identify, request, true, next).await;
-        name_metadata(response, &access.sign_in_metadata)
     } else {
-        serve(&*access.identify, request, false, next).await
+        let is_sign_in = request.uri().path() == SIGN_IN_PATH;
+        let path = if is_sign_in { SIGN_IN_PATH } else { PATH };
+        let response = serve(&*access.identify, request, path, next).await;
+        name_metadata(response, &access.metadata, path)
     };
     if let Some(origin) = page {
         cors::allow(&mut response, origin);
@@ -200,11 +201,11 @@ async fn check_access<I: Identify>(
     response
 }
 
-/// Serves a request. `needs_token`: every request needs a credential.
+/// Serves a request to the endpoint at `path`.
 async fn serve<I: Identify>(
     identify: &I,
     mut request: Request,
-    needs_token: bool,
+    path: &'static str,
     next: Next,
 ) -> Response {
     let is_post = request.method() == Method::POST;
@@ -217,7 +218,7 @@ async fn serve<I: Identify>(
     headers.remove(COOKIE);
     let forwarded_for = headers.get_all(FORWARDED_FOR).iter().cloned().collect();
     let identified = match identify.identify(headers.clone()).await {
-        Ok(None) if needs_token => return unauthenticated(),
+        Ok(None) if path == SIGN_IN_PATH => return unauthenticated(),
         Ok(identified) => identified,
         Err(refusal) => return refusal,
     };
@@ -235,6 +236,7 @@ async fn serve<I: Identify>(
     let mut extensions = identified.unwrap_or_default();
     extensions.extend(request.extensions().clone());
     request.extensions_mut().insert(Caller {
+        path,
         extensions,
         credential,
         forwarded_for,
@@ -264,8 +266,9 @@ fn unauthenticated() -> Response {
     response
 }
 
-/// Adds the address of the metadata to the challenge of a 401 (RFC 9728 section 5.1).
-fn name_metadata(mut response: Response, address: &str) -> Response {
+/// Adds the address of an endpoint's metadata to the challenge of a 401 (RFC 9728 section 5.1).
+/// Clients discard the metadata of another resource (section 3.3).
+fn name_metadata(mut response: Response, metadata: &str, path: &str) -> Response {
     let challenge = response.headers().get(WWW_AUTHENTICATE);
     let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
     let Some(challenge) = challenge.filter(|_| response.status() == StatusCode::UNAUTHORIZED)
@@ -273,7 +276,7 @@ fn name_metadata(mut response: Response, address: &str) -> Response {
         return response;
     };
     let separator = if challenge.contains(' ') { "," } else { "" };
-    let challenge = format!("{challenge}{separator} resource_metadata=\"{address}\"");
+    let challenge = format!("{challenge}{separator} resource_metadata=\"{metadata}{path}\"");
     if let Ok(challenge) = HeaderValue::try_from(challenge) {
         response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
@@ -418,6 +421,10 @@ struct InProcessApi<E> {
 impl<E: Engines> Backend for InProcessApi<E> {
     fn base_url(&self) -> Arc<str> {
         Arc::clone(&self.base_url)
+    }
+
+    fn resource_path(&self, caller: &Extensions) -> &'static str {
+        caller.get::<Caller>().map_or("", |caller| caller.path)
     }
 
     fn has_credential(&self, caller: &Extensions) -> bool {

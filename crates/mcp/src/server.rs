@@ -6,6 +6,7 @@ pub(crate) mod local;
 
 use std::sync::Arc;
 
+use api::control::oauth::PROTECTED_RESOURCE;
 use api::control::{Operation, plans, whoami};
 use bytes::Bytes;
 use http::header::USER_AGENT;
@@ -37,6 +38,11 @@ use crate::tools::{Call, Tool};
 pub trait Backend: Send + Sync + 'static {
     /// Current address of the platform, without a trailing slash.
     fn base_url(&self) -> Arc<str>;
+
+    /// Path of the protected resource that the caller uses; empty: the origin.
+    fn resource_path(&self, _caller: &Extensions) -> &'static str {
+        ""
+    }
 
     /// True if there is a credential for calls: without one, no request is sent.
     fn has_credential(&self, caller: &Extensions) -> bool;
@@ -158,21 +164,21 @@ impl<B: Backend> Server<B> {
         }
         // Arguments are not validated before sign-in: 401 comes first.
         if tool.scopes().is_some() && !self.backend.has_credential(caller) {
-            return self.challenge(tool, &MissingAccess::Login);
+            return self.challenge(tool, &MissingAccess::Login, caller);
         }
         // If the credential is known to lack a permission, 403 comes next, for all missing
         // permissions together (MC-6).
         if let Some(held) = self.backend.known_permissions(caller)
             && let Some(missing) = missing(tool, held)
         {
-            return self.challenge(tool, &MissingAccess::Scope(&missing));
+            return self.challenge(tool, &MissingAccess::Scope(&missing), caller);
         }
         let performed = self.perform(tool, arguments, caller, agent).await;
         match performed {
             Ok(result) => result,
             Err(error) => match self.missing_scopes(tool, caller).await {
                 // The credential's permissions were not known locally (MC-6).
-                Some(missing) => self.challenge(tool, &MissingAccess::Scope(&missing)),
+                Some(missing) => self.challenge(tool, &MissingAccess::Scope(&missing), caller),
                 None => result::bad_argument(&error),
             },
         }
@@ -226,7 +232,7 @@ impl<B: Backend> Server<B> {
         if let Some(refused) = self.challenge_for_all(tool, response, caller).await {
             return Ok(refused);
         }
-        let (scopes, metadata) = (scopes(tool), self.resource_metadata());
+        let (scopes, metadata) = (scopes(tool), self.resource_metadata(caller));
         Ok(result::of_response(
             response,
             &scopes,
@@ -354,7 +360,7 @@ impl<B: Backend> Server<B> {
         let refused = first.split(' ').filter_map(|name| name.parse().ok());
         let all = missing_of(tool, permissions).chain(refused);
         let all: Permissions = all.collect();
-        Some(self.challenge(tool, &MissingAccess::Scope(&all.to_string())))
+        Some(self.challenge(tool, &MissingAccess::Scope(&all.to_string()), caller))
     }
 
     /// The permissions that the tool needs and the credential lacks, according to the platform.
@@ -375,13 +381,20 @@ impl<B: Backend> Server<B> {
         )
     }
 
-    fn challenge(&self, tool: &Tool, missing: &MissingAccess<'_>) -> CallToolResult {
-        result::challenge(missing, &scopes(tool), &self.resource_metadata())
+    fn challenge(
+        &self,
+        tool: &Tool,
+        missing: &MissingAccess<'_>,
+        caller: &Extensions,
+    ) -> CallToolResult {
+        result::challenge(missing, &scopes(tool), &self.resource_metadata(caller))
     }
 
-    fn resource_metadata(&self) -> String {
+    /// Address of the metadata of the caller's resource (RFC 9728 section 3.1).
+    fn resource_metadata(&self, caller: &Extensions) -> String {
         let base_url = self.backend.base_url();
-        format!("{base_url}/.well-known/oauth-protected-resource")
+        let path = self.backend.resource_path(caller);
+        format!("{base_url}{}{path}", PROTECTED_RESOURCE.path)
     }
 }
 

@@ -50,6 +50,10 @@ pub const OPERATIONS: &[&Operation] = &[
     PROTECTED_RESOURCE_OF_MCP_SIGN_IN,
 ];
 
+/// Path of the MCP endpoint.
+pub const MCP: &str = "/api/mcp";
+/// Path of the MCP endpoint that requires a token.
+pub const MCP_SIGN_IN: &str = "/api/mcp/sign-in";
 /// Path of the consent page, which also receives the user's decision.
 pub const AUTHORIZE: &str = "/oauth/authorize";
 /// Path of the device authorization endpoint.

@@ -226,7 +226,7 @@ fn no_access(
         host: &sign_in.host,
         next: &path(sign_in),
     };
-    without_referrer(page_with(status, &page))
+    without_referrer(script_page(status, &page))
 }
 
 /// The members of the workspace who may change roles, as the subject of a sentence. The user is a

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use api::control::contracts::JWKS;
 use api::control::oauth::{
-    AUTHORIZE, AuthorizationServerMetadata, DEVICE_AUTHORIZATION, ProtectedResourceMetadata,
-    REVOKE, TOKEN,
+    AUTHORIZE, AuthorizationServerMetadata, DEVICE_AUTHORIZATION, MCP, MCP_SIGN_IN,
+    ProtectedResourceMetadata, REVOKE, TOKEN,
 };
 use axum::extract::State;
 use axum::response::Response;
@@ -57,7 +57,7 @@ pub(super) async fn mcp(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
 ) -> HandlerResult<Response> {
-    resource(&app.config, "/api/mcp", &headers)
+    resource(&app.config, MCP, &headers)
 }
 
 /// The MCP endpoint that requires a token.
@@ -65,7 +65,7 @@ pub(super) async fn mcp_sign_in(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
 ) -> HandlerResult<Response> {
-    resource(&app.config, "/api/mcp/sign-in", &headers)
+    resource(&app.config, MCP_SIGN_IN, &headers)
 }
 
 /// Clients compare the resource with the address that they called (RFC 9728 section 3.3). The

@@ -1,5 +1,6 @@
 //! The `scope` and `resource` parameters of requests.
 
+use api::control::oauth::{MCP, MCP_SIGN_IN};
 use types::permission::Permissions;
 
 use super::error::{Code, OauthError};
@@ -45,7 +46,7 @@ pub(super) fn resource(config: &Config, text: Option<&str>) -> Result<(), OauthE
     let parts = text.split_at_checked(config.base_url.len());
     let rest = parts.filter(|(origin, _)| origin.eq_ignore_ascii_case(&config.base_url));
     match rest.map(|(_, rest)| rest) {
-        Some("" | "/" | "/api/mcp" | "/api/mcp/sign-in") => Ok(()),
+        Some("" | "/" | MCP | MCP_SIGN_IN) => Ok(()),
         _ => Err(Code::InvalidTarget
             .with_description(format!("the resource must be {}", config.base_url))),
     }

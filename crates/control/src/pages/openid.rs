@@ -212,9 +212,11 @@ fn rejected_sign_in(
                  operator of this platform."
             ),
         ),
-        SignInError::NotInvited => (
+        SignInError::NotInvited { .. } => (
             "You have no account here",
-            "Ask for an invitation to your address, and open its link first.".to_owned(),
+            "Ask for an invitation to your address, and open its link first. If it came by mail, \
+             open the link in the mail."
+                .to_owned(),
         ),
         SignInError::Suspended => (
             "Your account is suspended",

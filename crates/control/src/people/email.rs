@@ -22,7 +22,15 @@ impl Email {
     /// The text is not of the form `local@domain`, or has characters that need quotes in a mail
     /// header.
     pub fn parse(text: &str) -> Result<Self, BadEmail> {
-        let text = text.trim().to_lowercase();
+        let text = text.trim();
+        // The Kelvin sign becomes a `k`, but its mailbox is another one.
+        let becomes_ascii = |letter: char| {
+            !letter.is_ascii() && letter.to_lowercase().any(|lower| lower.is_ascii())
+        };
+        if text.chars().any(becomes_ascii) {
+            return Err(BadEmail);
+        }
+        let text = text.to_lowercase();
         let (local, domain) = text.rsplit_once('@').ok_or(BadEmail)?;
         let fits = text.len() <= MAX_BYTES && local.len() <= MAX_LOCAL_BYTES;
         let local_is_plain = !local.is_empty()
@@ -137,6 +145,9 @@ mod tests {
             "ada\u{2028}bcc@example.com",
             "ada\u{ff0c}eve@example.com",
             "ada\u{fe0f}@example.com",
+            "mi\u{212a}e@example.com",
+            "mike@\u{212a}.example",
+            "\u{130}da@example.com",
             &long,
             &longer,
         ] {

@@ -348,16 +348,48 @@ pub async fn accept_as_new(
     Ok(Some(started))
 }
 
-/// True if a link is valid and for this address.
-pub(crate) async fn is_invited(
+/// A valid link to whose page a sign-in returns.
+#[derive(Debug)]
+pub(crate) struct ReturnLink {
+    /// The secret of the invitation.
+    pub(crate) secret: LinkSecret,
+    /// True if the link is from the mail that was sent to the address.
+    pub(crate) has_mail_proof: bool,
+    /// True if the link creates an account for an address without one.
+    pub(crate) creates_accounts: bool,
+}
+
+/// Reads the path of an invitation's page. `None` if it is another path, or the link is not valid
+/// or not for this address.
+pub(crate) async fn by_path(
     app: &App,
     tx: &mut Tx,
-    secret: &LinkSecret,
+    path: &str,
     email: &Email,
-) -> HandlerResult<bool> {
+) -> HandlerResult<Option<ReturnLink>> {
+    let Some(link) = path.strip_prefix("/invitations/") else {
+        return Ok(None);
+    };
+    let (secret, query) = link.split_once('?').unwrap_or((link, ""));
+    let Some(secret) = LinkSecret::parse(secret) else {
+        return Ok(None);
+    };
     let invitation = invitations::by_open_link(tx, SecretHash(secret.hash()), app.now()).await?;
-    Ok(invitation.is_some_and(|invitation| {
+    let is_for_email = invitation.is_some_and(|invitation| {
         store::fold_case(&invitation.email) == store::fold_case(email.as_str())
+    });
+    if !is_for_email {
+        return Ok(None);
+    }
+    let proof = query
+        .strip_prefix(MAIL_PROOF)
+        .and_then(|value| value.strip_prefix('='))
+        .unwrap_or_default();
+    let has_mail_proof = MailProof::verify(app, &secret, proof)?;
+    Ok(Some(ReturnLink {
+        secret,
+        has_mail_proof,
+        creates_accounts: has_mail_proof || app.config.mail.links_create_accounts,
     }))
 }
 

@@ -131,15 +131,17 @@ impl Challenges {
     }
 
     /// Redirects to the challenge page, which continues to `target` (path and query) after the
-    /// puzzle is solved. `route` is the path of the page.
+    /// puzzle is solved. `route` is the path of the page. A request's head has at most
+    /// `head_bytes`.
     pub(crate) fn page(
         route: &str,
         host: &str,
         target: &str,
+        head_bytes: usize,
         seals: &Seals,
     ) -> Option<ChallengeRedirect> {
         let stored = if target.len() > MAX_TARGET {
-            LongTarget::store(seals, host, target)
+            LongTarget::store(seals, host, target, head_bytes)
         } else {
             None
         };
@@ -302,7 +304,9 @@ mod tests {
     fn a_long_target_is_not_in_the_address() {
         let seals = seals();
         let round_trip = |target: &str| {
-            let page = Challenges::page("/challenge", "a.example", target, &seals).unwrap();
+            let head_bytes = 1024 * 1024;
+            let page = Challenges::page("/challenge", "a.example", target, head_bytes, &seals);
+            let page = page.unwrap();
             assert!(page.location.len() < 3072, "{}", page.location.len());
             let sealed = page.location.strip_prefix("/challenge?to=").unwrap();
             let target = Challenges::target("a.example", sealed, &seals).unwrap();

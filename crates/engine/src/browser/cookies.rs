@@ -17,7 +17,7 @@ const NAMES: [&str; 3] = [SESSION, SIGN_IN, CHALLENGE];
 /// which `__Host-` would require.
 const TARGET: &str = "__Secure-svc_target_";
 
-/// Limit of cookies of one long redirect target. All of them fit into the largest head.
+/// Limit of cookies of one long redirect target, also if a request's head may be larger.
 pub(super) const MAX_TARGET_COOKIES: usize = 16;
 
 /// One of the edge's cookies in a request.

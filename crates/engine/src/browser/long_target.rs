@@ -25,8 +25,14 @@ pub(super) struct LongTarget {
 }
 
 impl LongTarget {
-    /// Divides a target into cookies. `None` if it is longer than any browser may keep.
-    pub(super) fn store(seals: &Seals, host: &str, target: &str) -> Option<Self> {
+    /// Divides a target into cookies. `None` if it is longer than any browser may keep, or if the
+    /// cookies take more than half of a request's head, which has at most `head_bytes`.
+    pub(super) fn store(
+        seals: &Seals,
+        host: &str,
+        target: &str,
+        head_bytes: usize,
+    ) -> Option<Self> {
         let chunks = target.as_bytes().chunks(CHUNK_BYTES);
         let count = chunks.len();
         if count > cookies::MAX_TARGET_COOKIES {
@@ -41,8 +47,12 @@ impl LongTarget {
             let value = seals.seal(host, &text)?;
             Some(cookies::set_target(index, &value, &path, TARGET_SECONDS))
         });
-        let set_cookies = set_cookies.collect::<Option<_>>()?;
-        Some(Self { id, set_cookies })
+        let set_cookies = set_cookies.collect::<Option<Vec<_>>>()?;
+        let pairs = set_cookies
+            .iter()
+            .map(|cookie| cookie.find(';').unwrap_or(cookie.len()));
+        let sent: usize = pairs.map(|bytes| bytes + FIELD_BYTES).sum();
+        (sent <= head_bytes / 2).then_some(Self { id, set_cookies })
     }
 
     /// Path and query of the route that continues to the target. `fallback` is the target if the
@@ -114,6 +124,9 @@ fn label(id: &str, index: usize, count: usize) -> String {
 /// Bytes of a target in one cookie. Sealed and encoded, with its name, it has less than the 4096
 /// bytes that browsers accept (RFC 6265 section 6.1).
 const CHUNK_BYTES: usize = 2800;
+/// Bytes that a cookie adds to a head besides its name and value, if it is a field of its own in
+/// HTTP/2 (RFC 9113 sections 6.5.2 and 8.2.3).
+const FIELD_BYTES: usize = 38;
 /// Lifetime of the cookies in seconds: that of a sign-in.
 const TARGET_SECONDS: i64 = 30 * 60;
 /// Limit of the path that replaces an incomplete target, in bytes.
@@ -126,6 +139,8 @@ mod tests {
     use super::*;
 
     const HOST: &str = "a.example";
+    /// The largest limit of a head.
+    const HEAD_BYTES: usize = 1024 * 1024;
 
     fn seals() -> Seals {
         Seals::derive(&Secret::new("of the cluster")).unwrap()
@@ -150,7 +165,7 @@ mod tests {
         let seals = seals();
         for length in [1401, 2800, 2801, 8192, 44_800] {
             let target = format!("/deep?{}", "q".repeat(length - 6));
-            let stored = LongTarget::store(&seals, HOST, &target).unwrap();
+            let stored = LongTarget::store(&seals, HOST, &target, HEAD_BYTES).unwrap();
             for cookie in &stored.set_cookies {
                 assert!(cookie.split(';').next().unwrap().len() <= 4096);
                 let path = format!("; Path={CALLBACK}/{}; ", stored.id);
@@ -162,7 +177,27 @@ mod tests {
             let read = read(&seals, HOST, &stored.id, to, &pairs);
             assert_eq!(read.as_deref(), Some(target.as_str()), "{length}");
         }
-        assert!(LongTarget::store(&seals, HOST, &"/".repeat(44_801)).is_none());
+        let longest = "/".repeat(44_801);
+        assert!(LongTarget::store(&seals, HOST, &longest, HEAD_BYTES).is_none());
+    }
+
+    #[test]
+    fn the_cookies_fit_into_half_of_a_head() {
+        let seals = seals();
+        let stored = |length: usize, head_bytes| {
+            let target = "/".repeat(length);
+            LongTarget::store(&seals, HOST, &target, head_bytes)
+        };
+        for (head_bytes, kept, lost) in [
+            (4096, 1401, 1500),
+            (32 * 1024, 11_000, 12_300),
+            (HEAD_BYTES, 44_800, 44_801),
+        ] {
+            let cookies = pairs(&stored(kept, head_bytes).unwrap().set_cookies);
+            let field: usize = cookies.iter().map(|pair| pair.len() + 2).sum();
+            assert!(field <= head_bytes / 2, "{head_bytes}");
+            assert!(stored(lost, head_bytes).is_none(), "{head_bytes}");
+        }
     }
 
     /// A stranger, a service or a neighbour of the same site can add, remove and mix cookies. The
@@ -171,9 +206,11 @@ mod tests {
     fn parts_of_other_targets_are_not_used() {
         let seals = seals();
         let target = |letter: &str| format!("/{}", letter.repeat(6000));
-        let ours = LongTarget::store(&seals, HOST, &target("a")).unwrap();
-        let theirs = LongTarget::store(&seals, HOST, &target("b")).unwrap();
-        let elsewhere = LongTarget::store(&seals, "b.example", &target("c")).unwrap();
+        let store = |host: &str, letter: &str| {
+            LongTarget::store(&seals, host, &target(letter), HEAD_BYTES).unwrap()
+        };
+        let (ours, theirs) = (store(HOST, "a"), store(HOST, "b"));
+        let elsewhere = store("b.example", "c");
         let route = LongTarget::route(&seals, HOST, &ours.id, "/path").unwrap();
         let (_, to) = route.split_once("?to=").unwrap();
         let good = pairs(&ours.set_cookies);

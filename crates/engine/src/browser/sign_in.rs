@@ -101,10 +101,12 @@ impl Default for SignIns {
 
 impl SignIns {
     /// Redirects a browser to the platform, which returns it to `target` (path and query) later.
-    /// `None` while the address of the platform is unknown.
+    /// `head_bytes` is the limit of a request's head. `None` while the address of the platform is
+    /// unknown.
     pub(crate) fn redirect_to_platform(
         request: SignInRequest<'_>,
         target: &str,
+        head_bytes: usize,
         seals: &Seals,
         directory: &Directory,
         now: i64,
@@ -126,7 +128,7 @@ impl SignIns {
             target: target.to_owned(),
         };
         if target.len() > MAX_STATE_TARGET
-            && let Some(stored) = LongTarget::store(seals, request.host, target)
+            && let Some(stored) = LongTarget::store(seals, request.host, target, head_bytes)
         {
             pending.long_target = Some(stored.id);
             set_cookies.extend(stored.set_cookies);
@@ -417,7 +419,7 @@ mod tests {
                 cookies: EdgeCookies::from_fields(std::iter::once(cookie.as_bytes())),
                 project: &project,
             };
-            SignIns::redirect_to_platform(request, "/", &seals, &directory, now).unwrap()
+            SignIns::redirect_to_platform(request, "/", 4096, &seals, &directory, now).unwrap()
         };
         let set_cookies = depart("", NOW).set_cookies;
         let cookie = set_cookies.first().expect("the browser has no secret yet");

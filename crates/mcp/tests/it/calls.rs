@@ -160,7 +160,8 @@ async fn mc_6_missing_login_is_a_challenge_in_the_result() {
         json!([
             "Bearer error=\"invalid_token\", error_description=\"Sign in to use this tool.\", \
              scope=\"account.projects.read-only\", \
-             resource_metadata=\"https://svc.example.com/.well-known/oauth-protected-resource\""
+             resource_metadata=\"https://svc.example.com/.well-known/oauth-protected-resource\
+             /api/mcp\""
         ])
     );
     assert_eq!(platform.asked(), []);

@@ -66,6 +66,38 @@ async fn mc_7_the_sign_in_endpoint_requires_a_token_for_every_method() {
     assert_eq!(answer.status(), 403);
 }
 
+/// A challenge leads to the metadata of the endpoint that was called: clients discard the metadata
+/// of another resource (RFC 9728 section 3.3).
+#[tokio::test]
+async fn mc_7_every_challenge_names_the_metadata_of_its_endpoint() {
+    let call = json!({
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "svc_project_list", "arguments": {}},
+    });
+    for path in [mcp::PATH, mcp::SIGN_IN_PATH] {
+        let metadata =
+            format!("resource_metadata=\"{BASE_URL}/.well-known/oauth-protected-resource{path}\"");
+        let bad = [("authorization", "Bearer bad")];
+        let answer = list(path, Method::POST, &bad).await;
+        assert_eq!(answer.status(), 401, "{path}");
+        let challenge = text(answer.headers(), "www-authenticate");
+        assert!(challenge.ends_with(&metadata), "{challenge}");
+        // A token without permissions.
+        let request = Request::post(path)
+            .header("content-type", "application/json")
+            .header("authorization", "Bearer holds:")
+            .body(Body::from(call.to_string()))
+            .unwrap();
+        let answer = platform().send_request(request).await;
+        assert_eq!(answer.status(), 200, "{path}");
+        let bytes = axum::body::to_bytes(answer.into_body(), 1 << 22).await;
+        let answer: Value = serde_json::from_slice(&bytes.unwrap()).unwrap();
+        let challenge = &answer["result"]["_meta"]["mcp/www_authenticate"][0];
+        let challenge = challenge.as_str().unwrap();
+        assert!(challenge.ends_with(&metadata), "{challenge}");
+    }
+}
+
 /// Everything else is equal: the list of tools, and a missing permission.
 #[tokio::test]
 async fn mc_1_the_sign_in_endpoint_serves_the_same_tools() {

@@ -17,7 +17,7 @@ use crate::caller::Principal;
 use crate::http_api::extract::ClientIp;
 use crate::http_api::problem::Refusal;
 use crate::http_api::rate_limit::source::HAS_CREDENTIAL;
-use crate::oauth;
+use crate::oauth::{self, McpPage};
 use crate::pages::layout::PageRefusal;
 
 /// Responds with 429 to sources that send too many requests without a valid credential.
@@ -27,7 +27,10 @@ pub(crate) async fn limit_sources(
     next: Next,
 ) -> Response {
     let is_known = request.extensions().get::<Principal>().is_some();
-    if is_known || is_exempt(request.uri().path()) {
+    let page = McpPage::of_request(&request, &app.config.oauth);
+    // A preflight never has a credential. The endpoint answers that of a listed page immediately.
+    let is_preflight = page.is_some() && oauth::is_preflight(&request);
+    if is_known || is_preflight || is_exempt(request.uri().path()) {
         return next.run(request).await;
     }
     let limiter = &app.rate_limiter.sources;
@@ -37,7 +40,7 @@ pub(crate) async fn limit_sources(
     let source = source_network(ClientIp::of(&parts, &app).map_or(unknown, |ClientIp(ip)| ip));
     let credential = limiter.credential(&parts.headers);
     let taken = limiter.buckets.take(source, Instant::now());
-    let form = Form::of(&parts);
+    let form = Form::of(&parts, page);
     if let Err(empty) = taken
         && !credential.is_some_and(|hash| limiter.valid.contains(&hash, Instant::now()))
     {
@@ -72,13 +75,18 @@ fn is_exempt(path: &str) -> bool {
 
 /// The form in which a surface refuses.
 enum Form {
-    Problem,
-    Oauth { path: String },
+    /// For programs, and for a page that may call an MCP endpoint.
+    Problem {
+        page: Option<McpPage>,
+    },
+    Oauth {
+        path: String,
+    },
     Page,
 }
 
 impl Form {
-    fn of(parts: &http::request::Parts) -> Self {
+    fn of(parts: &http::request::Parts, page: Option<McpPage>) -> Self {
         let path = parts.uri.path();
         if oauth::is_endpoint(path) {
             let path = path.to_owned();
@@ -92,17 +100,23 @@ impl Form {
         if is_route && !is_document {
             Self::Page
         } else {
-            Self::Problem
+            Self::Problem { page }
         }
     }
 
-    fn refuse(&self, empty: Quota) -> Response {
+    fn refuse(self, empty: Quota) -> Response {
         let wait = empty.wait_seconds.max(1);
         let rate_limit = RateLimit(vec![("source", empty)]);
         let problem = rate_limit.refusal();
         let mut response = match self {
-            Self::Problem => Refusal::from(problem).into_response(),
-            Self::Oauth { path } => oauth::too_many_requests(path, wait),
+            Self::Problem { page } => {
+                let mut response = Refusal::from(problem).into_response();
+                if let Some(page) = page {
+                    page.allow(&mut response);
+                }
+                response
+            }
+            Self::Oauth { path } => oauth::too_many_requests(&path, wait),
             Self::Page => PageRefusal::from(problem).into_response(),
         };
         rate_limit.write(response.headers_mut());

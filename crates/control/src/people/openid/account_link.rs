@@ -14,9 +14,8 @@ use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::accounts::{self, NewAccount};
 use crate::people::email::Email;
-use crate::people::secret_link::LinkSecret;
 use crate::people::session::{self, Browser, StartedSession};
-use crate::workspaces::invitations;
+use crate::workspaces::invitations::{self, ReturnLink};
 
 /// The result of a sign-in: a session, whose second factor may still be pending.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ pub enum SignInError {
     /// address now belongs to a different user.
     LinkedToOtherIdentity,
     /// Users with this address get an account only with an invitation.
-    NotInvited,
+    NotInvited { claim: String },
     /// An operator has suspended this user.
     Suspended,
     /// Internal failure.
@@ -56,8 +55,9 @@ impl SignInError {
         match self {
             Self::EmailNotVerified { claim }
             | Self::DomainNotTrusted { claim }
-            | Self::AccountExists { claim } => Some(claim),
-            Self::AccountEmailNotVerified | Self::NotInvited => Some("email"),
+            | Self::AccountExists { claim }
+            | Self::NotInvited { claim } => Some(claim),
+            Self::AccountEmailNotVerified => Some("email"),
             Self::LinkedToOtherIdentity | Self::Suspended => Some("sub"),
             Self::Failed(_) => None,
         }
@@ -211,34 +211,32 @@ async fn sign_up(
     now: Timestamp,
 ) -> Result<(User, String), SignInError> {
     let ReportedEmail { email, is_verified } = email;
-    let invitation = match next
-        .strip_prefix("/invitations/")
-        .and_then(LinkSecret::parse)
-    {
-        Some(secret) => invitations::is_invited(app, tx, &secret, &email)
-            .await?
-            .then_some(secret),
-        None => None,
+    // The inviter has the link too, and some providers let users edit such an address.
+    let invitation = invitations::by_path(app, tx, &next, &email)
+        .await?
+        .filter(|invitation| is_verified || invitation.creates_accounts);
+    let not_invited = || SignInError::NotInvited {
+        claim: config.email.claim().to_owned(),
     };
     if invitation.is_none() && !may_sign_up(&config.sign_up, &email) {
-        return Err(SignInError::NotInvited);
+        return Err(not_invited());
     }
     let local_part = email.as_str().split('@').next().unwrap_or_default();
     let reported_name = identity.profile.name.as_deref().unwrap_or(local_part);
     let name = accounts::parse_name(reported_name).or_else(|_| accounts::parse_name(local_part))?;
+    let has_mail_proof = invitation
+        .as_ref()
+        .is_some_and(|invitation| invitation.has_mail_proof);
     let account = NewAccount {
         email,
         name,
         password: None,
         role: Role::User,
-        email_verified: is_verified,
+        email_verified: is_verified || has_mail_proof,
     };
-    let (user, next) = if let Some(secret) = invitation {
+    let (user, next) = if let Some(ReturnLink { secret, .. }) = invitation {
         let joined = invitations::join_as_new(app, tx, &secret, account, browser.ip).await?;
-        (
-            joined.ok_or(SignInError::NotInvited)?,
-            "/account".to_owned(),
-        )
+        (joined.ok_or_else(not_invited)?, "/account".to_owned())
     } else {
         let (id, _) = accounts::create(tx, account, now).await?;
         let user = users::by_id(tx, id).await?.ok_or_else(Problem::internal)?;

@@ -235,7 +235,7 @@ impl Provider {
                 let (claim, why) = ("sub", "the userinfo is about another user");
                 return Err(TokenError::Claim { claim, why }.into());
             }
-            profile = user_info.profile;
+            profile = profile.replaced_by(user_info.profile);
         }
         Ok(ProviderIdentity {
             subject: claims.sub,

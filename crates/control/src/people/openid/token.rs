@@ -106,6 +106,17 @@ impl Profile {
             other => self.others.get(other)?.as_str(),
         }
     }
+
+    /// The profile of the userinfo endpoint in place of this one, which is that of the ID token. A
+    /// denial of the ID token remains, and so does its name if the other profile has none.
+    pub(super) fn replaced_by(self, user_info: Self) -> Self {
+        let denied = (self.email_verified == Some(false)).then_some(false);
+        Self {
+            email_verified: denied.or(user_info.email_verified),
+            name: user_info.name.or(self.name),
+            ..user_info
+        }
+    }
 }
 
 /// Required values of a token.

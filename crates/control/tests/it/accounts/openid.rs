@@ -14,6 +14,12 @@ use crate::support::{Browser, TestControl};
 
 /// A platform whose users sign in at this provider.
 async fn with_provider(provider: &Provider, more: &Value) -> TestControl {
+    let openid = section(provider, more);
+    TestControl::start(&format!("openid: {openid}")).await
+}
+
+/// The configuration section of this provider.
+fn section(provider: &Provider, more: &Value) -> Value {
     let mut openid = json!({
         "issuer": provider.issuer(),
         "client_id": "svc",
@@ -22,7 +28,7 @@ async fn with_provider(provider: &Provider, more: &Value) -> TestControl {
     for (key, value) in more.as_object().unwrap() {
         openid[key] = value.clone();
     }
-    TestControl::start(&format!("openid: {openid}")).await
+    openid
 }
 
 /// Starts a sign-in. Returns the query that the browser sends to the provider.

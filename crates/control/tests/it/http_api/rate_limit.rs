@@ -10,6 +10,7 @@ use axum::body::Body;
 use axum::response::IntoResponse as _;
 use axum::routing::any;
 use control::caller;
+use control::oauth::OauthSection;
 use control::router::router_with;
 use http::{HeaderMap, Method, Request};
 use serde_json::json;
@@ -372,5 +373,47 @@ async fn another_surface_shares_the_limit_of_sources() {
         let answer = from(&control, STRANGER, ("POST", "/api/mcp"), fields).await;
         assert_limited(&answer, "/api/mcp");
         assert_eq!(answer.header("content-type"), "application/problem+json");
+    }
+}
+
+/// A page of a configured origin reads the wait at an MCP endpoint, and its preflights, which never
+/// have a credential, are not limited.
+#[tokio::test]
+async fn pages_at_an_mcp_endpoint_read_the_limit() {
+    let page = "https://app.example.com";
+    let client = json!({
+        "id": "page", "redirect_uris": [format!("{page}/callback")], "origins": [page],
+    });
+    let section = serde_json::from_value::<OauthSection>(json!({"clients": [client]})).unwrap();
+    let control = TestControl::start(SOURCE).await;
+    let mut config = control.app.config.clone();
+    config.oauth = section.check(false).unwrap();
+    let mut control = control.restarted_with(config).await;
+    let surface = axum::Router::new().route("/api/mcp", any(async || "tools"));
+    control.router = router_with(Arc::clone(&control.app), surface);
+    exhaust_source(&control, STRANGER).await;
+    let asks = ("access-control-request-method", "POST");
+    let own = [("origin", page), asks];
+    for _ in 0..20 {
+        let answer = from(&control, STRANGER, ("OPTIONS", "/api/mcp"), &own).await;
+        assert_eq!(answer.status, 200);
+    }
+    let answer = from(&control, STRANGER, ("POST", "/api/mcp"), &own[..1]).await;
+    assert_limited(&answer, "a listed page");
+    assert_eq!(answer.header("access-control-allow-origin"), page);
+    assert_eq!(
+        answer.header("access-control-expose-headers"),
+        "retry-after"
+    );
+    for (request, origin) in [
+        (("OPTIONS", "/api/mcp"), "https://evil.example"),
+        (("POST", "/api/mcp"), "https://evil.example"),
+        (("OPTIONS", "/api/whoami"), page),
+    ] {
+        let fields = [("origin", origin), asks];
+        let answer = from(&control, STRANGER, request, &fields).await;
+        assert_limited(&answer, origin);
+        let allowed = answer.headers.get("access-control-allow-origin");
+        assert_eq!(allowed, None, "{request:?} {origin}");
     }
 }

@@ -1,9 +1,10 @@
 //! CORS at tunnels that need a credential.
 
+use api::control::settings::PublicAccessPolicy;
 use client::Properties;
 use testing::Answer;
 
-use super::{Jar, Site, with_sessions};
+use super::{A, Jar, Site, with_sessions};
 
 const PAGE: &str = "https://app.example.com";
 
@@ -125,8 +126,9 @@ async fn other_pages_are_refused_without_cors_fields() {
     assert_eq!(site.service.accepted(), 0);
 }
 
-/// The rules about a visitor's address precede the preflight, the identity of a user stays on the
-/// pages of the tunnel, and an open tunnel's service answers preflights itself.
+/// The rules about a visitor's address and the project's policy precede the preflight, the identity
+/// of a user stays on the pages of the tunnel, and an open tunnel's service answers preflights
+/// itself.
 #[tokio::test]
 async fn preflights_do_not_bypass_other_rules() {
     let elsewhere = vec!["198.51.100.0/24".to_owned()];
@@ -134,6 +136,16 @@ async fn preflights_do_not_bypass_other_rules() {
     let site = Site::start(listed(restricted)).await;
     let answer = preflight(&site, &asks(PAGE, "GET")).await;
     assert_eq!(answer.status, 403);
+    assert_eq!(answer.header("access-control-allow-methods"), None);
+
+    let site = Site::start(listed(Properties::http().token_auth(true))).await;
+    site.platform.add_project_with(A, |project| {
+        project.settings.public_access_policy = PublicAccessPolicy::Forbidden;
+    });
+    site.engine.informed().await;
+    let answer = preflight(&site, &asks(PAGE, "GET")).await;
+    assert_eq!(answer.status, 403);
+    assert_eq!(answer.json()["code"], "public_access_not_allowed");
     assert_eq!(answer.header("access-control-allow-methods"), None);
 
     let site = Site::start(listed(with_sessions())).await;

@@ -157,6 +157,25 @@ async fn ed_2_sign_in_never_redirects_to_another_host() {
     assert_eq!(site.service.accepted(), 0);
 }
 
+/// ED-2: the browser keeps a target only if it can send the cookies back. Otherwise the path
+/// remains.
+#[tokio::test]
+async fn ed_2_the_cookies_of_a_long_target_fit_into_a_head() {
+    let limits = "limits: {url_bytes: 32768}\n";
+    let site = Site::start_with(with_sessions(), limits).await;
+    let query = |length: usize| format!("/deep?{}", "x".repeat(length - 6));
+    for (target, wanted) in [
+        (query(11_000), query(11_000)),
+        (query(24_000), "/deep".to_owned()),
+    ] {
+        let answer = site.open(&target, &Jar::default()).await;
+        let mut jar = Jar::default();
+        jar.take(&answer);
+        let tab = redirect(&site, &answer, &Jar::default());
+        assert_eq!(return_to_page(&site, tab, &mut jar).await, wanted);
+    }
+}
+
 /// ED-2: the route to a long target follows only addresses that this edge made for this host.
 #[tokio::test]
 async fn ed_2_the_way_to_a_long_target_cannot_be_forged() {

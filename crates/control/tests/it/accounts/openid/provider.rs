@@ -30,6 +30,7 @@ struct ProviderState {
     key: KeyPair,
     new_key: KeyPair,
     claims: Mutex<Value>,
+    user_info: Mutex<Value>,
     metadata: Mutex<Value>,
     sign: Mutex<Sign>,
     answer: Mutex<Answer>,
@@ -85,6 +86,7 @@ impl Provider {
             key: KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap(),
             new_key: KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap(),
             claims: Mutex::new(Value::Null),
+            user_info: Mutex::new(Value::Null),
             sign: Mutex::new(Sign::Good),
             answer: Mutex::new(Answer::Good),
             requests: AtomicUsize::new(0),
@@ -94,6 +96,7 @@ impl Provider {
             .route("/.well-known/openid-configuration", get(metadata))
             .route("/keys", get(keys))
             .route("/token", post(token))
+            .route("/userinfo", get(user_info))
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         Self { shared, task }
@@ -120,6 +123,13 @@ impl Provider {
             .unwrap()
             .retain(|_, value| !value.is_null());
         *self.shared.claims.lock() = all;
+    }
+
+    /// Sets the answer of the userinfo endpoint, which the metadata names from now on.
+    pub(super) fn set_user_info(&self, claims: Value) {
+        let endpoint = format!("{}/userinfo", self.shared.issuer);
+        self.set_metadata("userinfo_endpoint", json!(endpoint));
+        *self.shared.user_info.lock() = claims;
     }
 
     /// Sets another value in the metadata.
@@ -160,6 +170,11 @@ async fn metadata(State(shared): State<Arc<ProviderState>>) -> Response {
     axum::Json(shared.metadata.lock().clone()).into_response()
 }
 
+async fn user_info(State(shared): State<Arc<ProviderState>>) -> Response {
+    shared.requests.fetch_add(1, Ordering::SeqCst);
+    axum::Json(shared.user_info.lock().clone()).into_response()
+}
+
 async fn keys(State(shared): State<Arc<ProviderState>>) -> Response {
     shared.requests.fetch_add(1, Ordering::SeqCst);
     shared.key_requests.fetch_add(1, Ordering::SeqCst);
@@ -191,7 +206,11 @@ async fn token(State(shared): State<Arc<ProviderState>>) -> Response {
             return (StatusCode::BAD_REQUEST, body).into_response();
         }
     }
-    let body = json!({"id_token": shared.id_token(), "token_type": "Bearer"});
+    let body = json!({
+        "id_token": shared.id_token(),
+        "access_token": "of the userinfo endpoint",
+        "token_type": "Bearer",
+    });
     axum::Json(body).into_response()
 }
 

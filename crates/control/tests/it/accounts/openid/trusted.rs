@@ -12,7 +12,8 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::provider::Provider;
-use super::{identities, sign_in, with_provider};
+use super::{identities, section, sign_in, with_provider};
+use crate::tenants::workspaces::{invite, team};
 
 /// A provider as Entra ID answers: the address is in a claim that no provider confirms.
 fn grace() -> Value {
@@ -100,6 +101,67 @@ async fn only_listed_domains_are_trusted() {
     }
 }
 
+/// The inviter has the link as well, and users can edit such a claim at some providers. Only the
+/// mail proves that the address is the user's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_trusted_address_needs_the_link_in_the_mail() {
+    let provider = Provider::start().await;
+    let mut invited = rule();
+    invited["sign_up"] = json!("invited");
+    let sections = json!({
+        "openid": section(&provider, &invited),
+        "mail": {"links_create_accounts": false},
+    });
+    let control = with_provider(&provider, &invited).await;
+    let control = control.configured(sections).await;
+    control.person("Ada").await;
+    let mut ada = control.signed_in("Ada").await;
+    let id = team(&mut ada).await;
+    let copy = invite(&mut ada, &id, "grace@example.com", "viewer").await;
+    for path in [copy.clone(), format!("{copy}?mail=AAAA")] {
+        let mut browser = control.browser();
+        let answer = sign_in(&control, &provider, &mut browser, &path, grace()).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+        assert!(answer.text.contains("no account here"), "{}", answer.text);
+        assert_eq!(browser.cookie, None);
+    }
+    let mails = control.mails().await;
+    let mail = mails
+        .iter()
+        .find(|mail| mail.contains("To: grace@example.com\r\n"))
+        .unwrap();
+    let at = mail.find("/invitations/").unwrap();
+    let link = mail[at..].lines().next().unwrap();
+    let mut browser = control.browser();
+    let page = browser.open(link).await;
+    assert!(page.text.contains("Join with Example ID"), "{}", page.text);
+    let answer = sign_in(&control, &provider, &mut browser, link, grace()).await;
+    let next = answer.location.as_deref();
+    assert_eq!(next, Some("/account"), "{}", answer.text);
+    let user = browser.open("/api/user").await.json();
+    assert_eq!(user["emailVerified"], true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_in_the_id_token_remains_if_the_address_is_in_the_userinfo() {
+    let provider = Provider::start().await;
+    provider.set_user_info(json!({"sub": "g-1", "preferred_username": "grace@example.com"}));
+    let control = with_provider(&provider, &rule()).await;
+    let mut browser = control.browser();
+    let denied = json!({"sub": "g-1", "email_verified": false});
+    let answer = sign_in(&control, &provider, &mut browser, "/account", denied).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN, "{}", answer.text);
+    assert_eq!(browser.cookie, None);
+    let named = json!({"sub": "g-1", "name": "Grace H"});
+    let answer = sign_in(&control, &provider, &mut browser, "/account", named).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.text);
+    let user = browser.open("/api/user").await.json();
+    assert_eq!(
+        (&user["email"], &user["name"]),
+        (&json!("grace@example.com"), &json!("Grace H"))
+    );
+}
+
 /// The texts of all events of this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<String>>);
@@ -175,4 +237,15 @@ async fn every_refusal_is_logged_with_the_name_of_the_claim() {
         assert!(is_named, "{text}: {logged}");
         assert!(!logged.contains("@example.com"), "{logged}");
     }
+    let mut invited = rule();
+    invited["sign_up"] = json!("invited");
+    let control = with_provider(&provider, &invited).await;
+    log.0.lock().clear();
+    let mut browser = control.browser();
+    let answer = sign_in(&control, &provider, &mut browser, "/account", grace()).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let logged = log.0.lock().clone();
+    let claim = "claim=\"preferred_username\"";
+    assert!(logged.contains(claim), "{logged}");
+    assert!(!logged.contains("@example.com"), "{logged}");
 }

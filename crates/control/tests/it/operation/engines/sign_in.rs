@@ -279,6 +279,11 @@ async fn a_refused_user_is_told_whom_to_ask_and_keeps_the_address(control: TestC
         // Only members of the workspace see who manages it.
         let names_manager = page.text.contains("ada@example.com can give you access");
         assert_eq!(names_manager, name == "viewer", "{}", page.text);
+        // A script keeps the fragment, which browsers drop when the form is sent.
+        let script = "<script src=\"/fragment.js\" defer></script>";
+        assert!(page.text.contains(script), "{}", page.text);
+        let policy = page.header("content-security-policy");
+        assert!(policy.contains("script-src 'self'"), "{policy}");
         let next = page.between("name=\"next\" value=\"", "\"");
         let next = next.replace("&#38;", "&").replace("&amp;", "&");
         let out = browser.submit("/logout", &[("next", &next)]).await;
