@@ -45,7 +45,9 @@ pub use kind::FieldKind;
 pub use method::{Method, MethodError, OtherMethod};
 pub use protocol::{Protocol, Protocols};
 pub use request::{BodyLength, Refusal, RequestHead, parse_request};
-pub use response::{MalformedResponseError, ResponseBody, ResponseHead, parse_response};
+pub use response::{
+    ANSWERS_TLS, MalformedResponseError, ResponseBody, ResponseHead, parse_response,
+};
 pub use target::{EncodedLine, Target, encode_request_line, encode_target};
 pub use value::{FieldName, FieldValue, FieldValueBuf};
 pub use write::{

@@ -173,7 +173,8 @@ fn interpret_head<'b>(
 /// without TLS.
 const TLS_ALERT: &[u8] = &[21, 3];
 
-const ANSWERS_TLS: &str = "it uses TLS, so the target must begin with https://";
+/// The reason of a [`MalformedResponseError`] if the server uses TLS.
+pub const ANSWERS_TLS: &str = "it uses TLS";
 
 fn reason_of(error: httparse::Error) -> &'static str {
     match error {

@@ -265,9 +265,9 @@ impl<T: Stream> FramedStream<T> {
     }
 
     /// Ends the stream, if it has not ended, and returns the connection for the next one. `None` if
-    /// it cannot be used again: a chunk was only half written, or the peer broke the rules, retired
-    /// it, closed it, or has more than [`DISCARD_LIMIT`] bytes in flight. The caller limits the
-    /// wait.
+    /// it cannot be used again: a chunk was only half written, a frame only half read, or the peer
+    /// broke the rules, retired it, closed it, or has more than [`DISCARD_LIMIT`] bytes in flight.
+    /// The caller limits the wait.
     pub async fn recycle(mut self) -> Option<StandingConnection<T>> {
         if self.unwritten_payload > 0 {
             return None;
@@ -292,7 +292,9 @@ impl<T: Stream> FramedStream<T> {
             flushed.map(Ok)
         });
         finished.await.ok()?;
-        let usable = self.state.is_over() && !self.retired;
+        // A frame after the peer's END may have been read in part, and the next stream would begin
+        // within it.
+        let usable = self.state.is_over() && !self.retired && self.head_read == 0;
         usable.then_some(StandingConnection {
             io: self.io,
             state: self.state,

@@ -27,5 +27,5 @@ mod state;
 mod tests;
 
 pub use head::{FrameType, HEAD_LEN, Head, HeadError, MAX_CHUNK, MAX_OPEN, MAX_RESET};
-pub use payload::{PayloadError, StreamOpen, StreamReset, hello};
+pub use payload::{PayloadError, REPORT_REQUEST, StreamOpen, StreamReset, hello};
 pub use state::{ProtocolError, ReceivedFrame, Side, Step, StreamState};

@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::ConnectError;
+use crate::{ConnectError, proxy::ProxyFault};
 
 /// Results of the data connections of one control channel.
 #[derive(Debug, Default)]
@@ -45,7 +45,12 @@ impl DataPath {
 /// A resource shortage of this process is not a fault of the path, and a new channel would not
 /// help.
 fn is_local_shortage(error: &ConnectError) -> bool {
-    let ConnectError::Network { source, .. } = error else {
+    let (ConnectError::Network { source, .. }
+    | ConnectError::Proxy {
+        source: ProxyFault::Unresolved(source) | ProxyFault::Unreachable(source),
+        ..
+    }) = error
+    else {
         return false;
     };
     source.kind() == io::ErrorKind::AddrNotAvailable
@@ -62,7 +67,7 @@ const MAX_CONSECUTIVE_FAILURES: u32 = 5;
 
 #[cfg(test)]
 mod tests {
-    use std::{pin::pin, task::Context};
+    use std::{pin::pin, sync::Arc, task::Context};
 
     use super::*;
     use crate::error::Step;
@@ -95,6 +100,21 @@ mod tests {
         let path = DataPath::default();
         fail(&path, 2 * MAX_CONSECUTIVE_FAILURES, EMFILE);
         assert!(!is_broken(&path));
+    }
+
+    #[test]
+    fn a_process_without_descriptors_for_its_proxy_keeps_its_channel() {
+        let through_proxy = |number| {
+            let source = Arc::new(io::Error::from_raw_os_error(number));
+            ConnectError::proxy("http://p:1".to_owned(), ProxyFault::Unreachable(source))
+        };
+        for (number, breaks) in [(EMFILE, false), (ECONNREFUSED, true)] {
+            let path = DataPath::default();
+            for _ in 0..MAX_CONSECUTIVE_FAILURES {
+                path.record_failure(&through_proxy(number));
+            }
+            assert_eq!(is_broken(&path), breaks, "{number}");
+        }
     }
 
     /// `ECONNREFUSED` of Linux.

@@ -2,14 +2,17 @@
 //!
 //! Servers close idle connections, and a request may be on its way at that moment. The engine may
 //! send such a request again, whatever its method, if none of its bytes reached the service. Only
-//! the agent can know that: it reads no more of the stream once the service has closed, and reports
-//! the number of bytes that it has read.
+//! the agent can know that: once the service has closed, it sends no more of the stream to the
+//! service, and reports the number of bytes that it had read. Only the engine, which parses the
+//! responses, can know whether one is missing: the agent waits for the engine's next bytes or its
+//! end.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use wire::pool::REPORT_REQUEST;
 
 /// The engine's side of a stream. If the stream carries exchanges, it ends with the service's
 /// connection.
@@ -25,16 +28,34 @@ pub(super) struct ExchangeStream<'s, S> {
     end: Option<StreamEnd>,
 }
 
-/// The regular ends of a stream that carries exchanges.
+/// The ends of a stream that carries exchanges, if its connections do not break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StreamEnd {
-    /// The engine closed the stream after a complete exchange.
+    /// The engine closed the stream: after a complete exchange, or with a reset.
     Complete,
     /// The service closed its connection while it was idle. Bytes of a further request had been
     /// sent by then, and are discarded.
     NotDelivered,
-    /// The service closed its connection without a response to the bytes that it received.
+    /// The service closed its connection, and bytes of the request that it was receiving followed.
+    /// They are discarded.
+    PartlyDelivered,
+    /// The service closed its connection, and the engine has no response.
     NotAnswered,
+}
+
+/// The error with which a stream ends both directions after the engine's end. The service's
+/// connection closes as well.
+#[derive(Debug, thiserror::Error)]
+#[error("the engine has closed the stream")]
+struct RegularEnd;
+
+/// True if a copy ended with this error because the engine closed the stream after a complete
+/// exchange.
+pub(super) fn is_regular_end(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner
+        .and_then(|inner| inner.downcast_ref::<RegularEnd>())
+        .is_some()
 }
 
 impl<'s, S> ExchangeStream<'s, S> {
@@ -63,17 +84,17 @@ impl<'s, S> ExchangeStream<'s, S> {
 impl<S: transport::Stream> ExchangeStream<'_, S> {
     /// Waits for the engine after the service has closed; always ready with an end of the stream.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.end.is_none() && self.awaits_response {
-            self.end = Some(StreamEnd::NotAnswered);
-        }
         if self.end.is_none() {
-            let mut byte = [0; 1];
-            let mut buf = ReadBuf::new(&mut byte);
-            let read = ready!(Pin::new(&mut *self.stream).poll_read(cx, &mut buf));
-            self.end = Some(if read.is_ok() && !buf.filled().is_empty() {
-                StreamEnd::NotDelivered
-            } else {
-                StreamEnd::Complete
+            // The request of a report is alone, so a second byte distinguishes all others from it.
+            let mut late = [0; 2];
+            let mut buf = ReadBuf::new(&mut late);
+            // An error is a reset, which may have a reason for the owner.
+            ready!(Pin::new(&mut *self.stream).poll_read(cx, &mut buf)).ok();
+            self.end = Some(match buf.filled() {
+                [] => StreamEnd::Complete,
+                [REPORT_REQUEST] => StreamEnd::NotAnswered,
+                _ if self.awaits_response => StreamEnd::PartlyDelivered,
+                _ => StreamEnd::NotDelivered,
             });
         }
         Poll::Ready(())
@@ -97,9 +118,9 @@ impl<S: transport::Stream> AsyncRead for ExchangeStream<'_, S> {
             this.delivered += read as u64;
             this.awaits_response = true;
         } else if this.enabled && buf.remaining() > 0 {
-            // An error ends both directions, so the service's connection closes as well.
             this.end = Some(StreamEnd::Complete);
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            let error = io::Error::new(io::ErrorKind::ConnectionAborted, RegularEnd);
+            return Poll::Ready(Err(error));
         }
         Poll::Ready(Ok(()))
     }
@@ -134,31 +155,37 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_request_after_the_services_close_is_not_delivered() {
+    /// The end of a stream whose service received a request, answered it if `answers`, and closed
+    /// before `late` arrived.
+    async fn end_of_closed(answers: bool, late: &[u8]) -> (Option<StreamEnd>, Option<u64>) {
         let (mut engine, mut near) = duplex(64);
         let mut stream = ExchangeStream::new(&mut near, true);
         engine.write_all(b"first").await.unwrap();
         let mut first = [0; 5];
         stream.read_exact(&mut first).await.unwrap();
-        stream.write_all(b"answer").await.unwrap();
+        if answers {
+            stream.write_all(b"answer").await.unwrap();
+        }
         stream.shutdown().await.unwrap();
-        engine.write_all(b"second").await.unwrap();
+        engine.write_all(late).await.unwrap();
+        drop(engine);
         assert_eq!(stream.read(&mut first).await.unwrap(), 0);
-        assert_eq!(stream.end(), Some(StreamEnd::NotDelivered));
-        assert_eq!(stream.delivered(), Some(5));
+        (stream.end(), stream.delivered())
     }
 
     #[tokio::test]
-    async fn a_close_without_a_response_ends_the_stream() {
-        let (mut engine, mut near) = duplex(64);
-        let mut stream = ExchangeStream::new(&mut near, true);
-        engine.write_all(b"first").await.unwrap();
-        let mut first = [0; 5];
-        stream.read_exact(&mut first).await.unwrap();
-        stream.shutdown().await.unwrap();
-        assert_eq!(stream.read(&mut first).await.unwrap(), 0);
-        assert_eq!(stream.end(), Some(StreamEnd::NotAnswered));
+    async fn the_engine_determines_the_end_after_the_services_close() {
+        for (answers, late, end) in [
+            (true, &b"second"[..], StreamEnd::NotDelivered),
+            (false, b"rest of the first", StreamEnd::PartlyDelivered),
+            (true, &[REPORT_REQUEST], StreamEnd::NotAnswered),
+            (false, &[REPORT_REQUEST], StreamEnd::NotAnswered),
+            (true, b"", StreamEnd::Complete),
+            (false, b"", StreamEnd::Complete),
+        ] {
+            let ended = end_of_closed(answers, late).await;
+            assert_eq!(ended, (Some(end), Some(5)), "{answers} {late:?}");
+        }
     }
 
     #[tokio::test]
@@ -179,7 +206,8 @@ mod tests {
         let (engine, mut near) = duplex(64);
         let mut stream = ExchangeStream::new(&mut near, true);
         drop(engine);
-        assert!(stream.read(&mut [0; 1]).await.is_err());
+        let error = stream.read(&mut [0; 1]).await.unwrap_err();
+        assert!(is_regular_end(&error));
         assert_eq!(stream.end(), Some(StreamEnd::Complete));
     }
 }

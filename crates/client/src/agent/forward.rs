@@ -14,7 +14,7 @@ use transport::{
     standing::FramedStream, unix::UnixStream,
 };
 
-use super::exchange::{ExchangeStream, StreamEnd};
+use super::exchange::{ExchangeStream, StreamEnd, is_regular_end};
 use super::{host::HostRewriter, lanes::MigratingLaneStream};
 use crate::agent::tap::{StreamTap, Tap, TappedStream, TlsInterceptor, show_request};
 use crate::agent::target::{ForwardOptions, ServiceName};
@@ -103,7 +103,7 @@ impl Forward {
     ) -> CopyResult {
         let source = Source::from(visit.source_ip);
         let tap = self.tap.as_deref();
-        let stream_tap = tap.and_then(|tap| Some((tap.stream(visit)?, tap.opener())));
+        let stream_tap = tap.and_then(|tap| Some((tap.stream(visit)?, self.opener(tap))));
         // Boxed, so that the future of the usual case next to it stays small.
         match stream_tap {
             None => service.copy(source, visitor).await,
@@ -117,6 +117,11 @@ impl Forward {
         }
     }
 
+    /// The interceptor for sessions of the edge. There are none if the agent opens the session.
+    fn opener<'t>(&self, tap: &'t dyn Tap) -> Option<&'t TlsInterceptor> {
+        tap.opener().filter(|_| self.tls.is_none())
+    }
+
     /// Shows the tap the request of a visitor whose service was not reached. Boxed like all short
     /// futures of a stream, and without a tap nothing waits.
     async fn show_unreachable<S: transport::Stream>(
@@ -128,10 +133,14 @@ impl Forward {
         let Some(tap) = self.tap.as_deref() else {
             return;
         };
-        let Some(stream) = tap.stream(visit) else {
+        let Some(mut stream) = tap.stream(visit) else {
             return;
         };
-        match (&self.host, tap.opener()) {
+        if let Some(tls) = &self.tls {
+            // A later request to the service must use TLS as well.
+            stream.opened(&tls.name.to_str());
+        }
+        match (&self.host, self.opener(tap)) {
             (_, Some(opener)) => {
                 Box::pin(opener.show_unreachable(visitor, stream, error)).await;
             }
@@ -163,14 +172,16 @@ impl Forward {
     ) -> StreamResult {
         let mut stream = ExchangeStream::new(stream, exchanges);
         let copied = self.copy_bidirectional(visit, service, &mut stream).await;
-        let not_answered = "the service closed the connection without a response";
-        let (told, error) = match (stream.end(), copied.result) {
+        let end = stream.end();
+        let (told, error) = match (end, copied.result) {
             (None, Ok(())) | (Some(StreamEnd::Complete), _) => return StreamResult::COMPLETE,
-            (Some(StreamEnd::NotDelivered), _) => {
-                ("the service had closed the connection".to_owned(), None)
-            }
+            (Some(StreamEnd::NotDelivered), _) => (NOT_DELIVERED.to_owned(), None),
+            (Some(StreamEnd::PartlyDelivered), _) => (
+                PARTLY_DELIVERED.to_owned(),
+                Some(PARTLY_DELIVERED.to_owned()),
+            ),
             (Some(StreamEnd::NotAnswered), _) => {
-                (not_answered.to_owned(), Some(not_answered.to_owned()))
+                (NOT_ANSWERED.to_owned(), Some(NOT_ANSWERED.to_owned()))
             }
             (None, Err(error)) => (
                 format!("the connection to the service was lost: {}", error.kind()),
@@ -181,6 +192,7 @@ impl Forward {
         StreamResult {
             reset: Some(reset),
             error,
+            is_retried: end == Some(StreamEnd::NotDelivered),
         }
     }
 
@@ -285,7 +297,7 @@ impl Service {
                 // From here on a drop resets the connection, even if the agent is killed.
                 socket.begin_message();
                 let copied = pump(source, visitor, socket).await;
-                if copied.result.is_ok() {
+                if failure(&copied).is_none() {
                     socket.end_message();
                 }
                 copied
@@ -293,7 +305,7 @@ impl Service {
             Self::Tls(session) => {
                 session.get_mut().0.begin_message();
                 let copied = pump(source, visitor, session).await;
-                if copied.result.is_ok() {
+                if failure(&copied).is_none() {
                     session.get_mut().0.end_message();
                 }
                 copied
@@ -313,14 +325,14 @@ impl Service {
         if let Some(name) = name {
             tap.opened(name);
         }
-        let error = |copied: &CopyResult| copied.result.as_ref().err().map(ToString::to_string);
+        let error = |copied: &CopyResult| failure(copied).map(ToString::to_string);
         match &mut self {
             Self::Tcp { socket, .. } => {
                 socket.begin_message();
                 let mut tapped = TappedStream::new(&mut *socket, tap);
                 let copied = pump(source, visitor, &mut tapped).await;
                 tapped.end(error(&copied).as_deref());
-                if copied.result.is_ok() {
+                if failure(&copied).is_none() {
                     socket.end_message();
                 }
                 copied
@@ -330,7 +342,7 @@ impl Service {
                 let mut tapped = TappedStream::new(&mut *session, tap);
                 let copied = pump(source, visitor, &mut tapped).await;
                 tapped.end(error(&copied).as_deref());
-                if copied.result.is_ok() {
+                if failure(&copied).is_none() {
                     session.get_mut().0.end_message();
                 }
                 copied
@@ -346,27 +358,37 @@ impl Service {
 
     /// Like [`copy_tapped`](Self::copy_tapped), if the edge uses TLS with the service.
     async fn copy_intercepted<S: transport::Stream>(
-        mut self,
+        self,
         source: Source,
         visitor: &mut S,
         tap: Box<dyn StreamTap>,
         opener: &TlsInterceptor,
     ) -> CopyResult {
-        match &mut self {
-            Self::Tcp { socket, .. } => {
+        match self {
+            Self::Tcp { mut socket, .. } => {
                 socket.begin_message();
                 let copied = opener
-                    .copy_decrypted(source, visitor, &mut *socket, tap)
+                    .copy_decrypted(source, visitor, &mut socket, tap)
                     .await;
-                if copied.result.is_ok() {
+                if failure(&copied).is_none() {
                     socket.end_message();
                 }
                 copied
             }
-            Self::Tls(session) => opener.copy_decrypted(source, visitor, session, tap).await,
-            Self::Unix(service) => opener.copy_decrypted(source, visitor, service, tap).await,
+            other => {
+                let mut service = other.into_stream();
+                opener
+                    .copy_decrypted(source, visitor, &mut service, tap)
+                    .await
+            }
         }
     }
+}
+
+/// The failure of a copy. The end of the engine's last exchange is none.
+fn failure(copied: &CopyResult) -> Option<&io::Error> {
+    let error = copied.result.as_ref().err();
+    error.filter(|error| !is_regular_end(error))
 }
 
 /// Serves an already accepted stream that has its own connection.
@@ -408,7 +430,7 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
             StreamResult::unreachable(error)
         }
     };
-    let refusal = framed.refusal().cloned();
+    let refusal = framed.refusal().filter(|_| !ended.is_retried).cloned();
     match ended.reset {
         Some(reason) => framed.reset(Some(reason)),
         None => framed.finish(),
@@ -432,7 +454,7 @@ pub(crate) async fn serve_carried(
             StreamResult::unreachable(error)
         }
     };
-    let on_lane = carried.lane_refusal();
+    let on_lane = carried.lane_refusal().filter(|_| !ended.is_retried);
     let refusal = if let Some(connection) = carried.connection_mut() {
         let refusal = on_lane.or_else(|| connection.refusal());
         match ended.reset {
@@ -456,18 +478,29 @@ struct StreamResult {
     reset: Option<wire::Error>,
     /// The failure, for the owner.
     error: Option<String>,
+    /// The service received nothing, and the engine sends the request again. A reset by the engine
+    /// is no failure.
+    is_retried: bool,
 }
+
+/// Reasons of a reset after the service has closed its connection.
+const NOT_DELIVERED: &str = "the service had closed the connection";
+const PARTLY_DELIVERED: &str =
+    "the service closed the connection before it had read the whole request";
+const NOT_ANSWERED: &str = "the service closed the connection without a complete response";
 
 impl StreamResult {
     const COMPLETE: Self = Self {
         reset: None,
         error: None,
+        is_retried: false,
     };
 
     fn unreachable(error: String) -> Self {
         Self {
             reset: Some(wire::Error::service_unavailable(error.as_str())),
             error: Some(error),
+            is_retried: false,
         }
     }
 }
@@ -509,32 +542,4 @@ async fn dial_tcp(address: &HostPort) -> io::Result<Service> {
 pub(crate) const SERVICE_DIAL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 #[cfg(test)]
-mod tests {
-    use socket2::{Domain, Socket as Raw, Type};
-    use std::time::Duration;
-    use tokio::time::Instant;
-
-    use super::*;
-
-    /// A service whose machine does not respond.
-    #[tokio::test(start_paused = true)]
-    async fn a_dial_times_out() {
-        let listener = Raw::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        listener.bind(&any.into()).unwrap();
-        listener.listen(0).unwrap();
-        let address = listener.local_addr().unwrap().as_socket().unwrap();
-        // This connection fills the accept queue: the system drops further ones.
-        let _waiting = std::net::TcpStream::connect(address).unwrap();
-        let target: Target = address.to_string().parse().unwrap();
-        let forward = Forward::new(ForwardOptions::to(target));
-        let visit = Visit {
-            stream_id: String::new(),
-            source_ip: None,
-        };
-        let began = Instant::now();
-        let dialled = timeout(Duration::from_mins(5), forward.dial(&visit)).await;
-        assert!(dialled.expect("the dial times out").is_err());
-        assert_eq!(began.elapsed().as_secs(), 10);
-    }
-}
+mod tests;

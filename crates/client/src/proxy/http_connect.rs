@@ -2,7 +2,7 @@
 
 use std::io;
 
-use http1::{Limits, Progress, ResponseHead, Slots, parse_response};
+use http1::{ANSWERS_TLS, Limits, Progress, ResponseHead, Slots, parse_response};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::{ProxyFault, ProxyLogin, ProxyRefusal};
@@ -42,6 +42,9 @@ pub(super) async fn open(
                     return Err(ProxyFault::Malformed("bytes follow its head"));
                 }
                 return Ok(());
+            }
+            Err(error) if error.reason == ANSWERS_TLS => {
+                return Err(ProxyFault::Malformed("it uses TLS, which is not supported"));
             }
             Err(error) => return Err(ProxyFault::Malformed(error.reason)),
         }

@@ -277,6 +277,12 @@ async fn http_refusals_are_distinguished() {
             .await
             .contains("closed")
     );
+    // The advice for a target would be wrong: an https:// proxy is refused.
+    let tls = fault("http://p:1", b"\x15\x03\x01\x00\x02\x02\x46").await;
+    assert_eq!(
+        tls,
+        "its response is not that of a proxy: it uses TLS, which is not supported"
+    );
 }
 
 #[tokio::test]

@@ -7,10 +7,11 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use transport::TlsStream;
 use transport::lane::MigratingStream;
 use transport::permit::Permit;
 use transport::standing::FramedStream;
+use transport::{Scratch, TlsStream};
+use wire::pool::REPORT_REQUEST;
 
 use super::lanes::MigrateToPool;
 use super::pool::IdleConnection;
@@ -19,6 +20,9 @@ use super::{Agent, StreamSlot};
 /// Time for a connection with an abandoned stream to become reusable: a round trip and the data in
 /// flight. Beyond that a new connection is cheaper.
 const RECYCLE: Duration = Duration::from_secs(5);
+
+/// Reason of the reset if there is no complete response.
+const NO_RESPONSE: &str = "the connection to the service ended without a complete response";
 
 /// A byte stream to the service behind an agent.
 ///
@@ -44,6 +48,8 @@ struct ExchangeState {
     is_idle: bool,
     /// There was an exchange before the current one.
     is_reused: bool,
+    /// The agent's report was requested.
+    is_report_requested: bool,
 }
 
 #[derive(Debug)]
@@ -114,28 +120,79 @@ impl TunnelStream {
             return Poll::Ready(false);
         };
         let before = exchanges.before;
-        let error = match &mut self.transport {
+        if exchanges.written == before {
+            // The agent has nothing of it.
+            return Poll::Ready(true);
+        }
+        ready!(self.poll_end(cx));
+        let Poll::Ready(report) = self.poll_report(cx) else {
+            // The agent does not know that there was no response: it parses neither HTTP nor TLS.
+            // It reports late bytes of a request without being asked.
+            self.request_report(cx);
+            return Poll::Pending;
+        };
+        let delivered = report.and_then(|report| report.delivered);
+        Poll::Ready(delivered.is_some_and(|delivered| delivered <= before))
+    }
+
+    /// Discards the rest of the service's bytes. After their end, the agent sends no more bytes to
+    /// the service. Ready also if the stream is broken.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut bytes = Scratch::take(Scratch::SMALL);
+        loop {
+            let mut buf = ReadBuf::new(&mut bytes);
+            let read = ready!(self.io().poll_read(cx, &mut buf));
+            if read.is_err() || buf.filled().is_empty() {
+                return Poll::Ready(());
+            }
+        }
+    }
+
+    /// Waits for the agent's report; `None` if there will be none.
+    fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Option<wire::Error>> {
+        match &mut self.transport {
             StreamTransport::Standing(pooled) => {
                 ready!(pooled.poll_reset(cx));
-                pooled.refusal()
+                Poll::Ready(pooled.refusal())
             }
             StreamTransport::Lane(carried) => {
                 let on_lane = carried.lane().poll_reset(cx).is_ready();
                 let error = carried.lane_refusal();
                 match carried.connection_mut() {
-                    _ if error.is_some() => error,
+                    _ if error.is_some() => Poll::Ready(error),
                     Some(connection) => {
                         ready!(connection.poll_reset(cx));
-                        connection.refusal()
+                        Poll::Ready(connection.refusal())
                     }
-                    None if on_lane => None,
-                    None => return Poll::Pending,
+                    None if on_lane => Poll::Ready(None),
+                    None => Poll::Pending,
                 }
             }
-            StreamTransport::Dedicated(_) => None,
-        };
-        let delivered = error.and_then(|error| error.delivered);
-        Poll::Ready(delivered.is_some_and(|delivered| delivered <= before))
+            StreamTransport::Dedicated(_) => Poll::Ready(None),
+        }
+    }
+
+    /// Requests the report of an agent that waits for the engine. An error also ends the wait for
+    /// the report.
+    fn request_report(&mut self, cx: &mut Context<'_>) {
+        let exchanges = self.exchanges.as_ref();
+        if !exchanges.is_some_and(|exchanges| exchanges.is_report_requested) {
+            if self.io().poll_write(cx, &[REPORT_REQUEST]).is_pending() {
+                return;
+            }
+            if let Some(exchanges) = &mut self.exchanges {
+                exchanges.is_report_requested = true;
+            }
+        }
+        drop(self.io().poll_flush(cx));
+    }
+
+    /// Aborts an exchange without a complete response, with this reason for the service's owner.
+    /// Agents without the extension report nothing in that case.
+    pub(crate) fn report_no_response(&mut self) {
+        if self.exchanges.is_some() {
+            self.reset(&wire::Error::stream_broke(NO_RESPONSE));
+        }
     }
 
     /// Aborts the stream with a reason for the agent.

@@ -230,7 +230,7 @@ fn admit<H: HeaderFields>(
     if let Some(page) = page
         && let Some(answer) = ListedOrigin::answer_preflight(inbound, headers, &tunnel.policy)
     {
-        check_visitor(&request, core, record)?;
+        check_preflight(&request, core, record)?;
         return Err(LocalResponse::Answer(page.clone().allow(answer)));
     }
     let allowed = decide(inbound, headers, &request, core, record)?;
@@ -339,14 +339,19 @@ fn check_handshake(
     Ok(())
 }
 
-/// Checks the rules about all visitors for a preflight, which the edge answers.
-fn check_visitor(
+/// Checks a preflight, which the edge answers, by the rules that precede a credential: those about
+/// all visitors, and the project's policy for public access.
+fn check_preflight(
     request: &EdgeRequest<'_, Agent>,
     core: &Core,
     record: &mut AccessRecord,
 ) -> Result<(), Box<Problem>> {
     let context = core.auth_context();
-    if let Some(refused) = access::refuse_visitor(request.tunnel, request.visitor, context) {
+    let refused = access::refuse_visitor(request.tunnel, request.visitor, context).or_else(|| {
+        let decision = access::decide(request, context);
+        (decision.rule == Rule::PublicAccess).then_some(decision)
+    });
+    if let Some(refused) = refused {
         record.set_refusal(refused.rule, refused.reason.clone());
         return Err(Box::new(refused.into_problem()));
     }

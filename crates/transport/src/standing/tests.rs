@@ -121,6 +121,27 @@ async fn a_reset_after_the_end_is_received_and_keeps_the_connection() {
 }
 
 #[tokio::test]
+async fn a_connection_with_half_a_frame_is_not_used_again() {
+    let (engine, mut agent) = duplex(4096);
+    let standing = StandingConnection::new(engine, Side::Engine);
+    let mut near = standing.open(&opening("tun_1")).unwrap();
+    near.flush().await.unwrap();
+    let mut frames = Head::new(FrameType::End, 0).unwrap().encode().to_vec();
+    let reset = StreamReset {
+        stream: 1,
+        error: None,
+    };
+    reset.encode_frame(&mut frames).unwrap();
+    // The end, and a part of the next frame.
+    agent.write_all(&frames[..HEAD_LEN + 2]).await.unwrap();
+    near.read_to_end(&mut Vec::new()).await.unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(near.poll_reset(&mut cx).is_pending());
+    near.finish();
+    assert!(near.recycle().await.is_none());
+}
+
+#[tokio::test]
 async fn a_finished_stream_is_not_aborted() {
     let (engine, agent) = ends(4096);
     let mut near = engine.open(&opening("tun_1")).unwrap();

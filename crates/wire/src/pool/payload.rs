@@ -4,6 +4,11 @@ use super::head::{FrameType, HEAD_LEN, Head, HeadError};
 use crate::error::Error;
 use crate::message::{ClientDetails, IpAddress, Kind, Message, ProxyReq};
 
+/// Requests the report about a stream with HTTP exchanges (extension `exchange/1`): the only byte
+/// of a `DATA` frame of the engine, after the agent's `END`. It is ENQ of ASCII, with which neither
+/// a request nor a TLS record begins.
+pub const REPORT_REQUEST: u8 = 5;
+
 /// The first frame of a standing connection, in the framing of the control channel: a [`ProxyReq`]
 /// without a stream id. The engine does not respond to it; it closes the connection if the secret
 /// is invalid.

@@ -10,9 +10,8 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, VARY,
 };
-use http1::FieldValue;
-use types::tunnel::WebOrigin;
 
+use super::cross_site::{SingleValue, is_listed};
 use crate::access::TunnelPolicy;
 use crate::edge::response::local_response::Answer;
 use crate::edge::routing::{HeaderFields, RequestInfo};
@@ -32,11 +31,13 @@ impl ListedOrigin {
         if allowed.is_empty() {
             return None;
         }
-        let origin = only(headers, "origin")?;
-        let is_listed = |listed: &WebOrigin| origin.as_bytes() == listed.as_str().as_bytes();
-        let is_listed = allowed.iter().any(is_listed);
-        let value = HeaderValue::from_bytes(origin.as_bytes()).ok();
-        value.filter(|_| is_listed).map(Self)
+        let SingleValue::One(origin) = SingleValue::of(headers, "origin") else {
+            return None;
+        };
+        if !is_listed(origin, allowed) {
+            return None;
+        }
+        HeaderValue::from_bytes(origin).ok().map(Self)
     }
 
     /// Answers a preflight for a tunnel whose visitors need a credential or pass a challenge. The
@@ -53,20 +54,22 @@ impl ListedOrigin {
         {
             return None;
         }
-        let method = only(headers, "access-control-request-method")?;
-        let method = Some(method).filter(|method| is_token(method.as_bytes()))?;
-        let names = match count(headers, "access-control-request-headers") {
-            0 => None,
-            1 => Some(only(headers, "access-control-request-headers")?),
-            _ => return None,
+        let method = SingleValue::of(headers, "access-control-request-method");
+        let names = SingleValue::of(headers, "access-control-request-headers");
+        let SingleValue::One(method) = method else {
+            return None;
         };
-        let names = names.filter(|names| is_list_of_names(names.as_bytes()));
+        if !is_token(method) || names == SingleValue::Several {
+            return None;
+        }
         let answer = Answer::empty(204)
-            .with_header(ACCESS_CONTROL_ALLOW_METHODS, method.as_bytes())
+            .with_header(ACCESS_CONTROL_ALLOW_METHODS, method)
             .with_header(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         Some(match names {
-            Some(names) => answer.with_header(ACCESS_CONTROL_ALLOW_HEADERS, names.as_bytes()),
-            None => answer,
+            SingleValue::One(names) if is_list_of_names(names) => {
+                answer.with_header(ACCESS_CONTROL_ALLOW_HEADERS, names)
+            }
+            _ => answer,
         })
     }
 
@@ -79,17 +82,6 @@ impl ListedOrigin {
             .with_header(ACCESS_CONTROL_EXPOSE_HEADERS, READABLE)
             .with_header(VARY, "Origin")
     }
-}
-
-/// The value of a field that occurs once.
-fn only<'h, H: HeaderFields>(headers: &'h H, name: &'static str) -> Option<FieldValue<'h>> {
-    let mut fields = headers.fields().filter(move |field| field.is(name));
-    let first = fields.next()?;
-    fields.next().is_none().then_some(first.value)
-}
-
-fn count<H: HeaderFields>(headers: &H, name: &str) -> usize {
-    headers.fields().filter(|field| field.is(name)).count()
 }
 
 /// RFC 9110 section 5.6.2.

@@ -5,35 +5,35 @@
 //! changes something or opens a WebSocket may use a session only if the browser reports that it was
 //! sent by a page of the tunnel, or of an origin that the tunnel lists.
 
-use http1::Field;
 use types::problem::Problem;
 use types::tunnel::WebOrigin;
 
 use crate::edge::routing::HeaderFields;
 
-/// The browser's information about the page that sent the request.
-#[derive(Debug, Default)]
-struct FetchMetadata<'a> {
-    fetch_site: SingleValue<'a>,
-    origin: SingleValue<'a>,
-}
-
-/// A header field that may occur once.
-#[derive(Debug, Default, PartialEq, Eq)]
-enum SingleValue<'a> {
-    #[default]
+/// The value of a header field that may occur once.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum SingleValue<'a> {
     Absent,
     One(&'a [u8]),
     Several,
 }
 
 impl<'a> SingleValue<'a> {
-    fn add(&mut self, value: &'a [u8]) {
-        *self = match self {
-            Self::Absent => Self::One(value),
-            _ => Self::Several,
-        };
+    pub(super) fn of<H: HeaderFields>(headers: &'a H, name: &str) -> Self {
+        let mut fields = headers.fields().filter(|field| field.is(name));
+        match (fields.next(), fields.next()) {
+            (None, _) => Self::Absent,
+            (Some(field), None) => Self::One(field.value.as_bytes()),
+            (Some(_), Some(_)) => Self::Several,
+        }
     }
+}
+
+/// True if the tunnel lists the origin of a page.
+pub(super) fn is_listed(origin: &[u8], allowed: &[WebOrigin]) -> bool {
+    allowed
+        .iter()
+        .any(|listed| origin.eq_ignore_ascii_case(listed.as_str().as_bytes()))
 }
 
 /// True if a session cookie is accepted with a request of this method (or `upgrade`) to a tunnel at
@@ -48,22 +48,11 @@ pub(in crate::edge) fn accepts_session<H: HeaderFields>(
     if is_safe && !upgrade {
         return true;
     }
-    let fields: Vec<_> = headers.fields().filter(is_relevant).collect();
-    let mut metadata = FetchMetadata::default();
-    for field in &fields {
-        if field.is("origin") {
-            metadata.origin.add(field.value.as_bytes());
-        } else {
-            metadata.fetch_site.add(field.value.as_bytes());
-        }
-    }
-    if matches!(
-        metadata.fetch_site,
-        SingleValue::One(b"same-origin" | b"none")
-    ) {
+    let fetch_site = SingleValue::of(headers, "sec-fetch-site");
+    if matches!(fetch_site, SingleValue::One(b"same-origin" | b"none")) {
         return true;
     }
-    let SingleValue::One(origin) = metadata.origin else {
+    let SingleValue::One(origin) = SingleValue::of(headers, "origin") else {
         return false;
     };
     let is_own = origin
@@ -72,12 +61,7 @@ pub(in crate::edge) fn accepts_session<H: HeaderFields>(
             scheme.eq_ignore_ascii_case(b"https://")
                 && host.eq_ignore_ascii_case(authority.as_bytes())
         });
-    let is_listed = |listed: &WebOrigin| origin.eq_ignore_ascii_case(listed.as_str().as_bytes());
-    metadata.fetch_site != SingleValue::Several && (is_own || allowed.iter().any(is_listed))
-}
-
-fn is_relevant(field: &Field<'_>) -> bool {
-    field.is("origin") || field.is("sec-fetch-site")
+    fetch_site != SingleValue::Several && (is_own || is_listed(origin, allowed))
 }
 
 /// The response to a request whose session is not accepted.

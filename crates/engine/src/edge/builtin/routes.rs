@@ -141,9 +141,14 @@ pub(in crate::edge) fn to_sign_in(
     let authority = authority(inbound);
     let sign_in_request = sign_in_request(request, &authority);
     let now = core.unix_seconds();
-    let target = target(request);
-    let departure =
-        SignIns::redirect_to_platform(sign_in_request, &target, &browsers.seals, directory, now);
+    let departure = SignIns::redirect_to_platform(
+        sign_in_request,
+        &target(request),
+        core.config.limits.header_bytes,
+        &browsers.seals,
+        directory,
+        now,
+    );
     let departure = departure.ok_or_else(unavailable)?;
     let answer = Answer::redirect(302, departure.location);
     Ok(with_cookies(answer, departure.set_cookies))
@@ -161,7 +166,8 @@ pub(in crate::edge) fn to_challenge(
 ) -> Result<Answer, Box<Problem>> {
     let seals = &browsers(core)?.seals;
     let route = format!("{PREFIX}challenge");
-    let page = Challenges::page(&route, request.host, &target(request), seals);
+    let head_bytes = core.config.limits.header_bytes;
+    let page = Challenges::page(&route, request.host, &target(request), head_bytes, seals);
     let page = page.ok_or_else(|| Box::new(Problem::internal()))?;
     let answer = Answer::redirect(302, page.location);
     Ok(with_cookies(answer, page.set_cookies))
@@ -321,10 +327,13 @@ impl BuiltinRequest<'_, '_> {
                 location,
                 set_cookies,
             }) => {
-                let tunnel = self.request.tunnel;
-                let publisher = &tunnel.identity.subject;
-                let signed_in = &tunnel.project.signed_in;
-                signed_in.record(self.request.host, publisher, now);
+                // Without a new session the browser has one, which was recorded before.
+                if !set_cookies.is_empty() {
+                    let tunnel = self.request.tunnel;
+                    let publisher = &tunnel.identity.subject;
+                    let signed_in = &tunnel.project.signed_in;
+                    signed_in.record(self.request.host, publisher, now);
+                }
                 let answer = Answer::redirect(302, location);
                 Ok(with_cookies(answer, set_cookies))
             }

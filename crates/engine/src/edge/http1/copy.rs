@@ -140,6 +140,19 @@ impl BodyCopy {
         self
     }
 
+    /// Frees what was kept. The message cannot be sent again.
+    pub(crate) fn end_replay(&mut self) {
+        self.replay = None;
+    }
+
+    /// Frees what was kept after the time for it.
+    pub(crate) fn poll_replay_expiry(&mut self, cx: &mut Context<'_>) {
+        let replay = self.replay.as_mut();
+        if replay.is_some_and(|replay| replay.poll_expired(cx).is_ready()) {
+            self.end_replay();
+        }
+    }
+
     /// True if all bytes so far can be sent again.
     pub(crate) fn is_replayable(&self) -> bool {
         self.replay.is_some() && self.failed.is_none()

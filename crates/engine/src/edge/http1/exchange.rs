@@ -299,9 +299,15 @@ impl<'v> Exchange<'v> {
             self.request.record.set_unreachable(refusal);
             return ExchangeOutcome::Refused(Problem::upstream_unreachable());
         }
-        if silent
-            && self.upload.is_replayable()
-            && (self.request.admitted.idempotent || self.upstream.io.is_undelivered().await)
+        let idempotent = self.request.admitted.idempotent;
+        let is_replayable = silent && self.upload.is_replayable();
+        let is_undelivered =
+            is_replayable && !idempotent && self.upstream.io.is_undelivered().await;
+        if !is_undelivered {
+            self.upstream.io.report_no_response();
+        }
+        if is_replayable
+            && (idempotent || is_undelivered)
             && let Some(upload) = self.upload.rewind()
         {
             return ExchangeOutcome::Retry(Some(Box::new(upload)), reason);
@@ -350,6 +356,7 @@ impl<'v> Exchange<'v> {
         if self.upload_state != UploadState::Sending && self.visitor.poll_hang_up(cx).is_ready() {
             return Poll::Ready(HeadOutcome::VisitorGone);
         }
+        self.upload.poll_replay_expiry(cx);
         Poll::Pending
     }
 
@@ -422,6 +429,7 @@ impl<'v> Exchange<'v> {
             }
             100..=199 => {
                 self.interim_count += 1;
+                self.upload.end_replay();
                 if self.interim_count > MAX_INTERIM {
                     return Err("too many interim responses");
                 }
@@ -463,6 +471,7 @@ impl<'v> Exchange<'v> {
     async fn respond(mut self, response: Response) -> ExchangeOutcome {
         self.request.admitted.tunnel.health.record_success();
         self.request.record.mark_first_byte();
+        self.upload.end_replay();
         let reader = BodyReader::from(response.body);
         let source = Source::from(self.visitor.connection.source);
         let Response { head, framing, .. } = response;

@@ -121,12 +121,15 @@ pub(in crate::edge) async fn run(
                     .io
                     .refusal()
                     .map(|refusal| refusal.text().to_owned());
+                let is_sure = refused.is_some() || forward.idempotent;
+                let is_undelivered =
+                    !is_sure && upload.is_replayable() && upstream.io.is_undelivered().await;
+                if refused.is_none() && !is_undelivered {
+                    upstream.io.report_no_response();
+                }
                 // A retry is safe: the agent reports that no service received the request, or the
                 // request is idempotent.
-                let may_retry = upload.is_replayable()
-                    && (refused.is_some()
-                        || forward.idempotent
-                        || upstream.io.is_undelivered().await);
+                let may_retry = upload.is_replayable() && (is_sure || is_undelivered);
                 if may_retry && upload.rewind() {
                     if !bypass_pool && refused.is_none() {
                         bypass_pool = true;
@@ -144,6 +147,7 @@ pub(in crate::edge) async fn run(
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
             Some(Err(ResponseError::Broken(reason))) => {
+                upstream.io.report_no_response();
                 record.set_failure(reason);
                 return refuse(&forward, record, &Problem::upstream_unreachable());
             }
@@ -376,9 +380,10 @@ fn respond(
     forward: &AdmittedRequest,
     answer: UpstreamResponse,
     upstream: Http1,
-    upload: Upload,
+    mut upload: Upload,
     mut record: AccessRecord,
 ) -> Response<DownstreamBody> {
+    upload.end_replay();
     if answer.upgraded {
         record.set_failure("the service changed protocols unasked");
         return refuse(forward, record, &Problem::upstream_unreachable());

@@ -37,10 +37,20 @@ impl UpstreamIo {
         timeout(REPORT_TIMEOUT, report).await.unwrap_or(false)
     }
 
+    /// Aborts the stream because there was no complete response, and informs the agent.
+    pub(in crate::edge) fn report_no_response(&mut self) {
+        self.stream_mut().report_no_response();
+    }
+
     /// Aborts the stream because of an invalid response, and informs the agent. Returns the response
     /// for the visitor.
     pub(in crate::edge) fn refuse_response(&mut self, reason: &'static str) -> Problem {
-        let told = format!("the service sent an invalid response: {reason}");
+        let advice = if reason == http1::ANSWERS_TLS {
+            ", so the target must begin with https://"
+        } else {
+            ""
+        };
+        let told = format!("the service sent an invalid response: {reason}{advice}");
         self.stream_mut()
             .reset(&wire::Error::invalid_response(told.as_str()));
         Problem::upstream_invalid_response().with_detail(told)

@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use client::{Agent, Connection, ForwardOptions, HostPort, Properties, Target};
 use http::Request;
@@ -10,53 +9,91 @@ use testing::{H2Visitor, ScriptedUpstream, Step, TestEngine, TestTunnel, Upstrea
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, mpsc, watch};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Time that each byte between agent and engine takes.
-const DELAY: Duration = Duration::from_millis(50);
-
-/// Stands between an agent and an engine, and delivers every byte [`DELAY`] later.
-async fn distant(engine: SocketAddr) -> (SocketAddr, AbortOnDropHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let accepting = tokio::spawn(async move {
-        while let Ok((near, _)) = listener.accept().await {
-            tokio::spawn(async move {
-                let far = TcpStream::connect(engine).await.unwrap();
-                let (near_reader, near_writer) = near.into_split();
-                let (far_reader, far_writer) = far.into_split();
-                tokio::join!(
-                    deliver_late(near_reader, far_writer),
-                    deliver_late(far_reader, near_writer)
-                );
-            });
-        }
-    });
-    (address, AbortOnDropHandle::new(accepting))
+/// The way between an agent and an engine. The test can hold the agent's bytes.
+struct Line {
+    address: SocketAddr,
+    held: watch::Sender<bool>,
+    /// Bytes that the agent has received.
+    received: watch::Receiver<usize>,
+    _accepting: AbortOnDropHandle<()>,
 }
 
-async fn deliver_late(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin) {
-    let (sender, mut pieces) = mpsc::unbounded_channel();
-    let reading = async move {
-        loop {
-            let mut piece = Vec::with_capacity(64 * 1024);
-            let read = from.read_buf(&mut piece).await.unwrap_or(0);
-            let due = tokio::time::Instant::now() + DELAY;
-            if sender.send((due, piece)).is_err() || read == 0 {
-                return;
+impl Line {
+    async fn start(engine: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (held, holding) = watch::channel(false);
+        let (count, received) = watch::channel(0);
+        let accepting = tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let (holding, count) = (holding.clone(), count.clone());
+                tokio::spawn(async move {
+                    let far = TcpStream::connect(engine).await.unwrap();
+                    let (near_reader, near_writer) = near.into_split();
+                    let (far_reader, far_writer) = far.into_split();
+                    tokio::join!(
+                        pass_unless_held(near_reader, far_writer, holding),
+                        pass_and_count(far_reader, near_writer, count)
+                    );
+                });
             }
+        });
+        Self {
+            address,
+            held,
+            received,
+            _accepting: AbortOnDropHandle::new(accepting),
         }
-    };
-    let writing = async move {
-        while let Some((due, piece)) = pieces.recv().await {
-            tokio::time::sleep_until(due).await;
-            if piece.is_empty() || to.write_all(&piece).await.is_err() {
-                break;
-            }
+    }
+
+    /// Holds the bytes of the agent from now on. Returns the number of bytes that it has received.
+    fn hold(&self) -> usize {
+        self.held.send_replace(true);
+        *self.received.borrow()
+    }
+
+    /// Lets the bytes of the agent pass once it has received so many bytes.
+    async fn release_at(&self, count: usize) {
+        let mut received = self.received.clone();
+        let arrived = received.wait_for(|received| *received >= count);
+        within("request at the agent", arrived).await.unwrap();
+        self.held.send_replace(false);
+    }
+}
+
+async fn pass_unless_held(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    mut held: watch::Receiver<bool>,
+) {
+    let mut piece = Vec::with_capacity(64 * 1024);
+    while from.read_buf(&mut piece).await.unwrap_or(0) > 0 {
+        let is_over = held.wait_for(|held| !held).await.is_err();
+        if is_over || to.write_all(&piece).await.is_err() {
+            break;
         }
-        to.shutdown().await.ok();
-    };
-    tokio::join!(reading, writing);
+        piece.clear();
+    }
+    to.shutdown().await.ok();
+}
+
+async fn pass_and_count(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    count: watch::Sender<usize>,
+) {
+    let mut piece = Vec::with_capacity(64 * 1024);
+    while from.read_buf(&mut piece).await.unwrap_or(0) > 0 {
+        if to.write_all(&piece).await.is_err() {
+            break;
+        }
+        count.send_modify(|count| *count += piece.len());
+        piece.clear();
+    }
+    to.shutdown().await.ok();
 }
 
 /// A service that closes its idle connections when the test says so, and reports the ids of the
@@ -112,7 +149,10 @@ impl ClosingService {
 }
 
 /// Reads a request with a length, and returns its id.
-async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<String> {
+async fn read_request(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Vec<u8>,
+) -> Option<String> {
     loop {
         if let Some(at) = buffer.windows(4).position(|end| end == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&buffer[..at]).to_lowercase();
@@ -132,18 +172,15 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<St
     }
 }
 
-async fn distant_tunnel(
-    engine: &TestEngine,
-    service: SocketAddr,
-) -> (TestTunnel, AbortOnDropHandle<()>) {
-    let (address, proxy) = distant(engine.addr()).await;
+async fn distant_tunnel(engine: &TestEngine, service: SocketAddr) -> (TestTunnel, Line) {
+    let line = Line::start(engine.addr()).await;
     let mut config = engine.agent_config();
-    config.engine = HostPort::new(engine.host(), address.port()).unwrap();
+    config.engine = HostPort::new(engine.host(), line.address.port()).unwrap();
     let agent = within("control channel", Agent::connect(config));
     let agent = agent.await.unwrap();
     let target: Target = service.to_string().parse().unwrap();
     let tunnel = TestTunnel::open(agent, Properties::http(), target).await;
-    (tunnel, proxy)
+    (tunnel, line)
 }
 
 const METHODS: [(&str, usize); 8] = [
@@ -157,25 +194,32 @@ const METHODS: [(&str, usize); 8] = [
     ("DELETE", 10),
 ];
 
-/// The agent is 50 ms away, and the service closes each connection just before the next request
-/// arrives. Each request reaches the service once.
+/// Size of a field of each request. The agent has received the start of a request when it has
+/// received so many bytes. Other messages are smaller.
+const PAD: usize = 2000;
+
+/// The service closes each connection before the next request arrives at the agent, and the engine
+/// notices that after it has sent the request. Each request reaches the service once.
 #[tokio::test]
 async fn no_request_is_lost_when_the_service_closes_an_idle_connection() {
     let engine = TestEngine::start().await;
     let mut service = ClosingService::start().await;
-    let (tunnel, _proxy) = distant_tunnel(&engine, service.upstream.addr()).await;
+    let (tunnel, line) = distant_tunnel(&engine, service.upstream.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().http1(host).await;
     visitor.request("GET", "/", host, "X-Id: first\r\n").await;
     assert_eq!(visitor.answer().await.status, 200);
     for (number, (method, length)) in METHODS.into_iter().enumerate() {
+        let arrived = line.hold() + PAD;
         service.close_idle().await;
+        let pad = "x".repeat(PAD);
         let mut request = format!(
-            "{method} / HTTP/1.1\r\nHost: {host}\r\nX-Id: {number}\r\nContent-Length: {length}\r\n\r\n"
+            "{method} / HTTP/1.1\r\nHost: {host}\r\nX-Id: {number}\r\nX-Pad: {pad}\r\n\
+             Content-Length: {length}\r\n\r\n"
         )
         .into_bytes();
         request.resize(request.len() + length, b'x');
-        let answer = within("answer", visitor.exchange(&request)).await;
+        let (answer, ()) = tokio::join!(visitor.exchange(&request), line.release_at(arrived));
         assert_eq!(answer.status, 200, "{method} {length}: {answer:?}");
     }
     let ids = service.ids.lock().await;
@@ -187,20 +231,23 @@ async fn no_request_is_lost_when_the_service_closes_an_idle_connection() {
 async fn no_request_of_http_2_is_lost_when_the_service_closes_an_idle_connection() {
     let engine = TestEngine::start().await;
     let mut service = ClosingService::start().await;
-    let (tunnel, _proxy) = distant_tunnel(&engine, service.upstream.addr()).await;
+    let (tunnel, line) = distant_tunnel(&engine, service.upstream.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().h2(host).await;
     assert_eq!(visitor.get("/", host).await.status, 200);
     for (number, (method, length)) in METHODS.into_iter().enumerate() {
+        let arrived = line.hold() + PAD;
         service.close_idle().await;
         let request = Request::builder()
             .method(method)
             .uri(format!("https://{host}/"))
             .header("x-id", number)
+            .header("x-pad", "x".repeat(PAD))
             .header("content-length", length)
             .body(H2Visitor::full(vec![b'x'; length]))
             .unwrap();
-        let answer = H2Visitor::collect(visitor.send(request).await.unwrap()).await;
+        let (answer, ()) = tokio::join!(visitor.send(request), line.release_at(arrived));
+        let answer = H2Visitor::collect(answer.unwrap()).await;
         assert_eq!(answer.status, 200, "{method} {length}: {answer:?}");
     }
     let ids = service.ids.lock().await;
@@ -298,7 +345,113 @@ async fn truncated_responses_are_reported_as_failed() {
     let answer = engine.visitor().http1(&host).await.get("/", &host).await;
     assert_eq!(answer.status, 502);
     let error = end_of_stream(&mut streams).await.unwrap();
-    assert!(error.contains("without a response"), "{error}");
+    assert!(error.contains("without a complete response"), "{error}");
+}
+
+/// A service that responds to some requests of each connection, and closes it after the next one,
+/// with the `close_notify` of TLS.
+async fn closing_tls_service(engine: &TestEngine, responses: usize) -> Upstream {
+    let config = engine.ca().server(&["localhost"], &["http/1.1"]);
+    Upstream::start(move |stream, _| {
+        let acceptor = TlsAcceptor::from(Arc::clone(&config));
+        async move {
+            let Ok(mut session) = acceptor.accept(stream).await else {
+                return;
+            };
+            let mut buffer = Vec::new();
+            for _ in 0..responses {
+                if read_request(&mut session, &mut buffer).await.is_none() {
+                    return;
+                }
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+                session.write_all(answer).await.ok();
+                session.flush().await.ok();
+            }
+            read_request(&mut session, &mut buffer).await;
+            session.shutdown().await.ok();
+            session.read_to_end(&mut buffer).await.ok();
+        }
+    })
+    .await
+}
+
+/// Inside TLS, the agent cannot tell a response from the records that end a session. The engine
+/// asks it, and the agent reports the failure to its owner when it answers.
+#[tokio::test]
+async fn requests_without_a_response_inside_tls_are_reported_as_failed() {
+    let engine = TestEngine::start().await;
+    for (responses, method, length) in [
+        (0, "POST", 0),
+        (1, "POST", 10),
+        // Too large for a lane.
+        (1, "POST", 200_000),
+        (0, "POST", 200_000),
+        (0, "GET", 0),
+    ] {
+        let service = closing_tls_service(&engine, responses).await;
+        let properties = Properties::http().upstream_tls(true);
+        let (host, mut streams, _agent) = observed(&engine, service.addr(), properties).await;
+        let mut http1 = engine.visitor().http1(&host).await;
+        let mut h2 = engine.visitor().h2(&host).await;
+        for _ in 0..responses {
+            assert_eq!(http1.get("/", &host).await.status, 200);
+        }
+        let mut request =
+            format!("{method} / HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n")
+                .into_bytes();
+        request.resize(request.len() + length, b'x');
+        let over_http1 = http1.exchange(&request).await;
+        let error = end_of_stream(&mut streams).await;
+        assert_no_response(error, &format!("HTTP/1.1 {method} {responses} {length}"));
+        for _ in 0..responses {
+            assert_eq!(h2.get("/", &host).await.status, 200);
+        }
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("https://{host}/"))
+            .body(H2Visitor::full(vec![b'x'; length]))
+            .unwrap();
+        let over_h2 = H2Visitor::collect(h2.send(request).await.unwrap()).await;
+        let error = end_of_stream(&mut streams).await;
+        assert_no_response(error, &format!("HTTP/2 {method} {responses} {length}"));
+        for answer in [over_http1, over_h2] {
+            assert_eq!(answer.status, 502);
+            assert_eq!(answer.json()["code"], "upstream_unreachable");
+        }
+    }
+}
+
+fn assert_no_response(error: Option<String>, request: &str) {
+    let error = error.unwrap_or_default();
+    assert!(
+        error.contains("without a complete response"),
+        "{request}: {error}"
+    );
+}
+
+/// The service responds before it has the whole request, and closes after it. The agent has sent
+/// bytes to the service after the last ones from it.
+#[tokio::test]
+async fn an_early_response_is_not_reported_as_failed() {
+    let engine = TestEngine::start().await;
+    let service = ScriptedUpstream::start(|_| {
+        vec![
+            Step::ReadHead,
+            Step::write("HTTP/1.1 413 Too Large\r\nConnection: close\r\n\r\nearly"),
+            Step::ReadBytes(4),
+        ]
+    })
+    .await;
+    let (host, mut streams, _agent) = observed(&engine, service.addr(), Properties::http()).await;
+    let mut visitor = engine.visitor().http1(&host).await;
+    let length = "Content-Length: 4\r\n";
+    visitor.request("POST", "/", &host, length).await;
+    let head = visitor.head().await;
+    visitor.send("body").await;
+    let answer = visitor.body(head).await;
+    assert_eq!((answer.status, answer.text()), (413, "early"));
+    assert!(answer.is_complete);
+    assert_eq!(end_of_stream(&mut streams).await, None);
 }
 
 #[tokio::test]

@@ -82,7 +82,7 @@ async fn en_8_control_is_requested_granted_and_revoked() {
 #[tokio::test]
 async fn a_requester_withdraws_its_request_once() {
     let mut world = World::start().await;
-    let (_ann, _shell, id) = world.session().await;
+    let (mut ann, _shell, id) = world.session().await;
     let (mut bob, participant) = world.attach_and_join(&id, &world.bob).await;
     let (_, request) = world
         .request_control(&id, &participant, &world.bob, json!({}))
@@ -93,6 +93,12 @@ async fn a_requester_withdraws_its_request_once() {
         .await;
     assert_eq!((status, &withdrawn["status"]), (200, &json!("revoked")));
     bob.notice(NoticeKind::Revoked).await;
+    // The controller must not answer it any more.
+    let notice = ann.notice(NoticeKind::Revoked).await;
+    assert_eq!(
+        (notice.request_id.as_str(), notice.user.as_str()),
+        (request["id"].as_str().unwrap(), "usr_bob")
+    );
     let (status, _) = world.resolves(&id, &request, &world.bob, withdraw).await;
     assert_eq!(status, 409);
 }

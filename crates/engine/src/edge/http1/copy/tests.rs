@@ -256,6 +256,28 @@ async fn a_kept_message_is_sent_again_from_its_start() {
     }
 }
 
+/// The service has responded, while the rest of the message is still being sent.
+#[tokio::test]
+async fn a_message_is_not_kept_after_the_end_of_its_replay() {
+    let (near, mut far) = duplex(1_000);
+    let mut source = BufferedStream::new(near);
+    let reader = BodyReader::Length { left: 8 };
+    let head = b"head ".to_vec();
+    let mut copy =
+        BodyCopy::new(Source::default(), head, reader, Framing::Same, &mut source).with_replay();
+    let (mut sink, _receiver) = duplex(1_000);
+    far.write_all(b"body").await.unwrap();
+    let polled = poll_fn(|cx| Poll::Ready(copy.poll(cx, &mut source, &mut sink))).await;
+    assert!(polled.is_pending() && copy.is_replayable());
+    copy.end_replay();
+    far.write_all(b"rest").await.unwrap();
+    poll_fn(|cx| copy.poll(cx, &mut source, &mut sink))
+        .await
+        .unwrap();
+    assert_eq!(copy.written(), 13);
+    assert!(copy.rewind().is_none());
+}
+
 #[tokio::test]
 async fn a_reset_after_the_body_is_ignored() {
     let ends = ThenReset(Some(b"4\r\ngood\r\n0\r\n\r\n"));

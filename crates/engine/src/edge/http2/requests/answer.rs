@@ -63,7 +63,12 @@ impl ResponseReader {
         if upload.poll(cx, &mut upstream.io).is_err() {
             return Poll::Ready(Err(ResponseError::VisitorGone));
         }
-        self.poll_head(cx, upstream)
+        let head = self.poll_head(cx, upstream);
+        if self.interim > 0 {
+            upload.end_replay();
+        }
+        upload.poll_replay_expiry(cx);
+        head
     }
 
     pub(super) fn poll_head(

@@ -83,6 +83,19 @@ impl Upload {
         }
     }
 
+    /// Frees what was kept. The request cannot be sent again.
+    pub(super) fn end_replay(&mut self) {
+        self.replay = None;
+    }
+
+    /// Frees what was kept after the time for it.
+    pub(super) fn poll_replay_expiry(&mut self, cx: &mut Context<'_>) {
+        let replay = self.replay.as_mut();
+        if replay.is_some_and(|replay| replay.poll_expired(cx).is_ready()) {
+            self.end_replay();
+        }
+    }
+
     /// True if a part of the body has been taken.
     pub(super) fn has_started(&self) -> bool {
         self.has_started
