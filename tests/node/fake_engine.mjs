@@ -320,14 +320,21 @@ class Session {
       this.#others(asker, NOTICE.granted);
     } else if (action === "refuse") {
       request.status = "refused";
-      this.#notice(asker, { kind: NOTICE.refused, ...about });
+      this.#unanswered(about, NOTICE.refused);
     } else if (request.status === "pending") {
       request.status = "revoked";
-      this.#notice(asker, { kind: NOTICE.revoked, ...about });
+      this.#unanswered(about, NOTICE.revoked);
     } else {
       this.#returns();
     }
     return [200, request];
+  }
+
+  /** A pending request has ended without a grant. The participant in control can no longer answer it. */
+  #unanswered(about, kind) {
+    this.#notice(about.participantId, { kind, ...about });
+    const user = this.people.get(about.participantId)?.user ?? "";
+    if (this.controller) this.#notice(this.controller, { kind, ...about, user });
   }
 
   /** Revokes the control that a request granted. Returns true if it had granted any. */

@@ -61,9 +61,8 @@ pub(crate) struct Provisions {
     asciinema: PathBuf,
     zsh: PathBuf,
     fish: PathBuf,
-    /// An HTTP proxy and a SOCKS proxy.
-    tinyproxy: PathBuf,
-    microsocks: PathBuf,
+    /// An HTTP proxy and a SOCKS proxy; only Linux has the library that gives them names.
+    proxies: Option<[PathBuf; 2]>,
     /// The only optional program: it needs Go.
     h2spec: Option<PathBuf>,
 }
@@ -89,9 +88,13 @@ impl Provisions {
             ("SVC_TEST_ASCIINEMA", &self.asciinema),
             ("SVC_TEST_ZSH", &self.zsh),
             ("SVC_TEST_FISH", &self.fish),
-            ("SVC_TEST_TINYPROXY", &self.tinyproxy),
-            ("SVC_TEST_MICROSOCKS", &self.microsocks),
         ];
+        if let Some([tinyproxy, microsocks]) = &self.proxies {
+            environment.extend([
+                ("SVC_TEST_TINYPROXY", tinyproxy.as_path()),
+                ("SVC_TEST_MICROSOCKS", microsocks),
+            ]);
+        }
         if let Some(analyze) = &self.systemd_analyze {
             environment.push(("SVC_TEST_SYSTEMD_ANALYZE", analyze));
         }
@@ -144,8 +147,7 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         asciinema: program::find("asciinema").context("asciinema is gone")?,
         zsh: program::find("zsh").context("zsh is gone")?,
         fish: program::find("fish").context("fish is gone")?,
-        tinyproxy: program::find("tinyproxy").context("tinyproxy is gone")?,
-        microsocks: program::find("microsocks").context("microsocks is gone")?,
+        proxies: proxies(),
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -175,6 +177,19 @@ fn chromium() -> Option<PathBuf> {
 fn keyring() -> Option<[PathBuf; 2]> {
     let bus = program::find("dbus-daemon")?;
     Some([bus, program::find("gnome-keyring-daemon")?])
+}
+
+/// The proxies, if they can have names of their own.
+fn proxies() -> Option<[PathBuf; 2]> {
+    let found = [program::find("tinyproxy")?, program::find("microsocks")?];
+    can_preload("libnss_wrapper.so").then_some(found)
+}
+
+/// True if the dynamic linker finds the library. Without it, programs start nevertheless, with a
+/// warning.
+fn can_preload(library: &str) -> bool {
+    let output = Command::new("true").env("LD_PRELOAD", library).output();
+    output.is_ok_and(|output| output.status.success() && output.stderr.is_empty())
 }
 
 /// One requirement of the tests.
@@ -210,7 +225,8 @@ enum Requirement {
     Shells,
     /// OpenSSH's `ssh-keygen`, which signs packages.
     Signer,
-    /// An HTTP proxy, a SOCKS proxy, and a library that gives them names of this machine.
+    /// An HTTP proxy, a SOCKS proxy, and a library that gives them names of this machine. Only
+    /// Linux has the library.
     Proxies,
 }
 
@@ -261,9 +277,7 @@ impl Requirement {
                 .into_iter()
                 .all(|name| program::find(name).is_some()),
             Self::Signer => program::find("ssh-keygen").is_some(),
-            Self::Proxies => ["tinyproxy", "microsocks"]
-                .into_iter()
-                .all(|name| program::find(name).is_some()),
+            Self::Proxies => cfg!(target_os = "macos") || proxies().is_some(),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -392,6 +406,13 @@ mod tests {
             line(apt, &[Requirement::Curl], true),
             "apt-get install --no-install-recommends curl"
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_missing_library_is_noticed() {
+        assert!(can_preload(""));
+        assert!(!can_preload("libsvc_no_such_library.so"));
     }
 
     #[test]

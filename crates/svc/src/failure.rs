@@ -1,7 +1,7 @@
 //! Failures of commands: a code with a name, the cause in one line, the next step in another line,
 //! and an exit code for scripts. Text and JSON contain the same information.
 
-use std::{borrow::Cow, error::Error, fmt, process::ExitCode};
+use std::{borrow::Cow, error::Error, fmt, io, process::ExitCode};
 
 use client::{
     Agent, ConnectError, Refusal, RefusalKind, api::ApiError, error::Step, proxy::ProxyFault,
@@ -72,6 +72,20 @@ impl Failure {
     /// A general failure: the failed action, and the error with its causes.
     pub(crate) fn from_error(what: &str, error: impl Error) -> Self {
         Self::new(Code::Failed, format!("{what}: {}", chain(&error)))
+    }
+
+    /// A local address that a program cannot listen on: the failed action, and the system's error.
+    pub(crate) fn of_bind(what: &str, error: &io::Error) -> Self {
+        let failure = Self::from_error(what, error);
+        match error.kind() {
+            io::ErrorKind::AddrInUse => failure
+                .named("port_in_use")
+                .hint("port 0 selects a free one"),
+            io::ErrorKind::PermissionDenied => {
+                failure.hint("ports below 1024 need a privilege on most systems")
+            }
+            _ => failure,
+        }
     }
 
     /// A remote command has ended with this exit code, and this process exits with the same one.
@@ -280,7 +294,7 @@ fn one_line(error: &dyn Error) -> String {
 }
 
 /// The failure for a TLS handshake error, if the cause is known.
-fn tls_failure(source: &std::io::Error) -> Option<Failure> {
+fn tls_failure(source: &io::Error) -> Option<Failure> {
     let error = source.get_ref()?.downcast_ref::<rustls::Error>()?;
     let failed = |name, message: &str| Failure::new(Code::Failed, message).named(name);
     Some(match error {
@@ -373,6 +387,21 @@ mod tests {
         assert_eq!(code(RefusalKind::NotAvailable) as u8, 5);
         assert_eq!(code(RefusalKind::Invalid) as u8, 1);
         assert_eq!(code(RefusalKind::NotFound) as u8, 1);
+    }
+
+    #[test]
+    fn only_a_port_in_use_is_called_so() {
+        let of = |kind: io::ErrorKind| Failure::of_bind("cannot listen", &kind.into());
+        assert_eq!(of(io::ErrorKind::AddrInUse).name(), "port_in_use");
+        for kind in [
+            io::ErrorKind::PermissionDenied,
+            io::ErrorKind::AddrNotAvailable,
+            io::ErrorKind::NotFound,
+        ] {
+            let failure = of(kind);
+            assert_eq!(failure.name(), "failed", "{failure}");
+            assert!(!failure.to_string().contains("port 0"), "{failure}");
+        }
     }
 
     /// Foreign text is printed as one line without control characters.

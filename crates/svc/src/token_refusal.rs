@@ -36,6 +36,7 @@ fn is_refused_token(failure: &Failure) -> bool {
 enum Reason {
     NotAToken,
     Expired(Timestamp),
+    NotYetValid(Timestamp),
     /// An application's token with this lifetime.
     TooLong(SignedDuration),
     /// Issued by the platform at this address.
@@ -54,6 +55,12 @@ impl Reason {
         let expires_at = expiry.and_then(|at| Timestamp::from_second(at).ok());
         if let Some(expires_at) = expires_at.filter(|at| *at <= now) {
             return Self::Expired(expires_at);
+        }
+        let starts_at = time("nbf")
+            .max(issued)
+            .and_then(|at| Timestamp::from_second(at).ok());
+        if let Some(starts_at) = starts_at.filter(|at| at.duration_since(now) > CLOCK_LEEWAY) {
+            return Self::NotYetValid(starts_at);
         }
         let text = |name: &str| claims.get(name).and_then(Value::as_str);
         let lifetime = expiry
@@ -82,11 +89,16 @@ impl Reason {
                  application renews its tokens with --client and --key-file; `svc token inspect` \
                  shows the token",
             ),
+            Self::NotYetValid(at) => (
+                format!("by the clock of this machine, the token is not valid before {at:.0}"),
+                "correct the clock of this machine, or of the one that issued the token; `svc \
+                 doctor` compares it with the engine's; `svc token inspect` shows the token",
+            ),
             Self::TooLong(lifetime) => (
                 format!(
-                    "the token is valid for {} hours, and engines of a platform accept an \
-                     application's token for one hour at most",
-                    lifetime.as_hours()
+                    "the token is valid for {}, and engines of a platform accept an application's \
+                     token for one hour at most",
+                    lifetime_text(*lifetime)
                 ),
                 "omit --ttl of `svc token mint`, or give --client and --key-file to this command \
                  instead of a token; `svc token inspect` shows the token",
@@ -101,11 +113,11 @@ impl Reason {
                  shows the token",
             ),
             Self::UnknownKey => (
-                "the engine accepts no key that made this token: the application was revoked, or \
-                 the token is for another engine"
+                "the engine accepts no key that made this token: the application was revoked, the \
+                 token is for another engine, or the clock of the machine that signed it is ahead"
                     .to_owned(),
-                "`svc context show` shows where token and engine come from; `svc token inspect` \
-                 shows the token",
+                "`svc context show` shows where token and engine come from; `svc doctor` compares \
+                 the clocks; `svc token inspect` shows the token",
             ),
         }
     }
@@ -115,6 +127,18 @@ fn claims(token: &str) -> Option<Value> {
     let mut inspected = credentials::inspect(token)?;
     Some(inspected.get_mut("claims")?.take())
 }
+
+/// The lifetime in its largest unit without a rest. It is longer than an hour.
+fn lifetime_text(lifetime: SignedDuration) -> String {
+    match lifetime.as_secs() {
+        seconds if seconds % 3600 == 0 => format!("{} hours", seconds / 3600),
+        seconds if seconds % 60 == 0 => format!("{} minutes", seconds / 60),
+        seconds => format!("{seconds} seconds"),
+    }
+}
+
+/// Engines accept a token that is valid only this much later, because clocks differ.
+const CLOCK_LEEWAY: SignedDuration = SignedDuration::from_secs(5);
 
 /// The text of engines for a token that they do not accept.
 const NOT_VALID: &str = "the token is not valid here";
@@ -152,10 +176,29 @@ mod tests {
         assert_eq!(of(&day), Reason::TooLong(SignedDuration::from_hours(24)));
         let hour = json!({"type": "app", "iat": 9_000, "exp": 9_000 + 3_600});
         assert_eq!(of(&hour), Reason::UnknownKey);
+        let late = json!({"type": "app", "iat": 10_006, "exp": 13_000});
+        let start = Timestamp::from_second(10_006).unwrap();
+        assert_eq!(of(&late), Reason::NotYetValid(start));
+        let late = json!({"type": "pat", "iat": 9_000, "nbf": 10_006, "exp": 20_000});
+        assert_eq!(of(&late), Reason::NotYetValid(start));
+        let in_time = json!({"type": "app", "iat": 10_005, "nbf": 10_005, "exp": 13_000});
+        assert_eq!(of(&in_time), Reason::UnknownKey);
         let pat = json!({"type": "pat", "iss": "https://p.example", "exp": 20_000});
         assert_eq!(
             of(&pat),
             Reason::OtherOrRevoked("https://p.example".to_owned())
         );
+    }
+
+    #[test]
+    fn a_lifetime_is_not_rounded() {
+        for (seconds, text) in [
+            (86_400, "24 hours"),
+            (5_400, "90 minutes"),
+            (3_601, "3601 seconds"),
+        ] {
+            let (message, _) = Reason::TooLong(SignedDuration::from_secs(seconds)).texts();
+            assert!(message.contains(&format!("valid for {text},")), "{message}");
+        }
     }
 }

@@ -304,6 +304,16 @@ fn is_granted(preferred: &str, hostname: &str) -> bool {
     }
 }
 
+/// True if an engine can grant the same name for both, each a label or a full name.
+pub(crate) fn may_be_one_hostname(one: &str, other: &str) -> bool {
+    let label = |hostname: &str| {
+        let label = hostname.split('.').next().unwrap_or_default();
+        label.to_ascii_lowercase()
+    };
+    let (one, other) = (label(one), label(other));
+    is_granted(&one, &other) || is_granted(&other, &one)
+}
+
 /// Reports a tunnel that did not get its preferred host name, once per name that it gets instead.
 #[derive(Debug, Default)]
 pub(crate) struct AddressNotice {
@@ -461,6 +471,28 @@ mod tests {
         assert!(is_granted("web", "web-0a1b2c3d.t.engine.example"));
         assert!(!is_granted("web", "web-shop.t.engine.example"));
         assert!(!is_granted("web", "quick-fox-0a1b2c3d.t.engine.example"));
+    }
+
+    #[test]
+    fn host_names_are_compared_by_their_labels() {
+        let forms = [
+            "shop",
+            "Shop",
+            "shop.",
+            "shop.t.engine.example",
+            "shop.t.engine.example.",
+        ];
+        let of_a_project = ["shop-0a1b2c3d", "SHOP-0A1B2C3D.t.engine.example"];
+        for one in forms {
+            for other in forms.into_iter().chain(of_a_project) {
+                assert!(may_be_one_hostname(one, other), "{one} {other}");
+                assert!(may_be_one_hostname(other, one), "{other} {one}");
+            }
+            for other in ["web", "shop2.t.engine.example", "shop-web", "a.shop"] {
+                assert!(!may_be_one_hostname(one, other), "{one} {other}");
+                assert!(!may_be_one_hostname(other, one), "{other} {one}");
+            }
+        }
     }
 
     #[test]

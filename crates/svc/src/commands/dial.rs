@@ -56,6 +56,13 @@ struct DialTarget {
 /// Dials the tunnels and connects them to the local side.
 pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let places = dial_mode(args.tunnels, args.listen)?;
+    if matches!(places, DialMode::Standard(_)) && args.lifecycle.has_health() {
+        return Err(Failure::usage(
+            "--health-listen (SVC_HEALTH_LISTEN) needs a local address: stdin and stdout serve one \
+             stream",
+        )
+        .hint("write NAME=PORT, or leave it out"));
+    }
     let config = args.connection.resolve_with(args.key.tokens()?)?;
     match places {
         DialMode::Standard(tunnel) => standard_streams(&config, &tunnel).await,

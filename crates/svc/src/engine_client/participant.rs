@@ -21,6 +21,7 @@ use terminal::client::{
     Attachment, CommandEnd, Endpoint, Input, Participant, ParticipantEvent, SessionError,
 };
 use tty::{
+    managed::MAX_PENDING,
     message::{Notice, NoticeKind},
     screen::Screen,
     size::Size,
@@ -311,7 +312,7 @@ impl JoinedParticipant {
             }
             NoticeKind::Requested => {
                 let text = format!("{who} requests control");
-                if self.pending_requests.len() < MAX_PENDING_REQUESTS {
+                if self.pending_requests.len() < MAX_PENDING {
                     self.pending_requests.push_back(PendingControlRequest {
                         request_id: notice.request_id.clone(),
                         user: who,
@@ -326,10 +327,19 @@ impl JoinedParticipant {
             }
             // This participant's answer came too late.
             NoticeKind::Unspecified if !notice.reason.is_empty() => notice.reason.clone(),
-            _ => {
+            kind => {
+                let before = self.pending_requests.len();
                 self.pending_requests
                     .retain(|request| request.request_id != notice.request_id);
-                return None;
+                if self.pending_requests.len() == before {
+                    return None;
+                }
+                match kind {
+                    NoticeKind::Revoked => format!("{who} has withdrawn the request for control"),
+                    NoticeKind::Refused => format!("{who} was refused control"),
+                    NoticeKind::Expired => format!("the request of {who} has expired"),
+                    _ => return None,
+                }
             }
         })
     }
@@ -429,9 +439,6 @@ async fn call_json<T: DeserializeOwned>(
     };
     serde_json::from_value(answer).map_err(|error| ApiError::Unexpected(error.to_string()))
 }
-
-/// The engine's limit of pending requests.
-const MAX_PENDING_REQUESTS: usize = 32;
 
 /// The result of a request as text.
 fn describe_outcome(outcome: &str) -> &'static str {

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Args;
 use daemon::{
-    metrics::{MetricsServer, Readiness, serve_health},
+    metrics::{MetricsError, MetricsServer, Readiness, serve_health},
     shutdown::Shutdown,
 };
 
@@ -22,7 +22,8 @@ pub(crate) struct LifecycleFlags {
 
     /// Serve `/healthz` (the process runs) and `/readyz` (every tunnel is online) at ADDRESS or PORT
     ///
-    /// A port alone is one of 127.0.0.1. Probes of a container need 0.0.0.0:PORT.
+    /// `svc dial` is ready while its local addresses accept connections. A port alone is one of
+    /// 127.0.0.1. Probes of a container need 0.0.0.0:PORT.
     #[arg(long, env = "SVC_HEALTH_LISTEN", value_name = "ADDRESS", value_parser = listen_address, hide_env_values = true, hide_short_help = true)]
     health_listen: Option<SocketAddr>,
 }
@@ -31,6 +32,11 @@ impl LifecycleFlags {
     /// Converts signals to the two steps of a shutdown, with the drain time of the flags.
     pub(crate) fn listen_for_signals(&self) -> Result<Shutdown, Failure> {
         signals::listen(self.drain)
+    }
+
+    /// True if a health listener was requested.
+    pub(crate) fn has_health(&self) -> bool {
+        self.health_listen.is_some()
     }
 
     /// Starts the health listener, if there is one. The process is not ready initially.
@@ -43,10 +49,12 @@ impl LifecycleFlags {
             });
         };
         let server = serve_health(address, readiness.clone()).await;
-        let server = server.map_err(|error| {
-            Failure::from_error("cannot start --health-listen", error)
-                .named("port_in_use")
-                .hint("port 0 selects a free one")
+        let server = server.map_err(|error| match error {
+            MetricsError::Bind { source, .. } => Failure::of_bind(
+                &format!("--health-listen cannot listen on {address}"),
+                &source,
+            ),
+            error => Failure::from_error("cannot start --health-listen", error),
         })?;
         output::message(&format!(
             "health: http://{}/readyz and /healthz",

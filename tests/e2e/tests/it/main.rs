@@ -28,7 +28,9 @@ mod network;
 mod nginx;
 #[cfg(test)]
 mod oauth_clients;
+// The names of the proxies come from a library for the dynamic linker of Linux.
 #[cfg(test)]
+#[cfg(target_os = "linux")]
 mod proxies;
 #[cfg(test)]
 mod python_sdk;

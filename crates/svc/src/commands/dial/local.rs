@@ -76,9 +76,7 @@ impl Listener {
         match local {
             LocalAddress::Tcp(address) => {
                 let listeners = bind_all(address).await.map_err(|error| {
-                    failed(error)
-                        .named("port_in_use")
-                        .hint("port 0 selects a free one")
+                    Failure::of_bind(&format!("cannot listen on {local}"), &error)
                 })?;
                 Ok(Self::Tcp(listeners))
             }

@@ -14,10 +14,11 @@ use tracing::warn;
 use transport::{memory::Source, pump};
 
 use super::local::{Listener, LocalAddress};
-use crate::failure::{Failure, chain};
+use crate::failure::Failure;
 use crate::output;
 use crate::output::Format;
 use crate::process::{descriptors, lifecycle::LifecycleFlags};
+use crate::token_refusal;
 
 /// A tunnel with its listener.
 struct ServedTunnel {
@@ -78,10 +79,19 @@ impl ServedTunnel {
             streams.spawn(async move {
                 let joined = proxy_connection(local, &config, &tunnel);
                 if let Some(Err(error)) = hard.run_until_cancelled(joined).await {
-                    output::message(&format!("svc://{tunnel}: {}", chain(&error)));
+                    report(error, &config, &tunnel).await;
                 }
             });
         }
+    }
+}
+
+/// Reports a connection that was not served.
+async fn report(error: ConnectError, config: &Config, tunnel: &str) {
+    let failure = token_refusal::explain(Failure::from(error), config).await;
+    output::message(&format!("svc://{tunnel}: {}", failure.message()));
+    if let Some(hint) = failure.next_step() {
+        output::message(&format!("hint: {hint}"));
     }
 }
 

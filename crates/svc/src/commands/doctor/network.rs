@@ -34,11 +34,11 @@ pub(super) async fn run_checks(
     limit: Duration,
     report: &mut Report,
 ) -> Result<bool, Failure> {
-    let way = match Way::of(config) {
-        Ok(way) => way,
+    let route = match EngineRoute::of(config) {
+        Ok(route) => route,
         Err(failure) => return report.add(Check::failed(PROXY, &failure)),
     };
-    let Some((way, socket)) = first_connection(config, way, limit, report).await? else {
+    let Some((route, socket)) = first_connection(config, route, limit, report).await? else {
         return Ok(false);
     };
     let recorder = match RecordingVerifier::new(ca_file(config).as_deref()) {
@@ -50,20 +50,20 @@ pub(super) async fn run_checks(
     let Ok(stream) = tls_result else {
         return Ok(false);
     };
-    report.add(check_agents(config, &recorder, &way, limit).await)?;
+    report.add(check_agents(config, &recorder, &route, limit).await)?;
     report.add(check_clock(&config.engine, stream, limit).await)?;
     Ok(true)
 }
 
-/// The way to the engine.
-enum Way<'c> {
+/// The route of connections to the engine.
+enum EngineRoute<'c> {
     /// Through a proxy, which resolves the name and connects.
     Proxy(&'c Proxy),
     /// To the addresses of the engine, with the reason why no proxy is used.
     Direct(DirectReason, Vec<SocketAddr>),
 }
 
-impl<'c> Way<'c> {
+impl<'c> EngineRoute<'c> {
     fn of(config: &'c Config) -> Result<Self, Failure> {
         let route = config.proxies.route(&config.engine, true);
         match route.map_err(ConnectError::from)? {
@@ -76,12 +76,12 @@ impl<'c> Way<'c> {
 /// Checks each step up to the first connection. `None` if one of them fails.
 async fn first_connection<'c>(
     config: &Config,
-    way: Way<'c>,
+    route: EngineRoute<'c>,
     limit: Duration,
     report: &mut Report,
-) -> Result<Option<(Way<'c>, Socket)>, Failure> {
-    match way {
-        Way::Proxy(proxy) => {
+) -> Result<Option<(EngineRoute<'c>, Socket)>, Failure> {
+    match route {
+        EngineRoute::Proxy(proxy) => {
             let (socket, check) = connect_through(proxy, &config.engine, limit).await;
             report.add(check)?;
             let Some(socket) = socket else {
@@ -89,9 +89,9 @@ async fn first_connection<'c>(
             };
             report.add(Check::skip("dns", "the proxy resolves the engine's name"))?;
             report.add(Check::skip("tcp", "the proxy connects to the engine"))?;
-            Ok(Some((way, socket)))
+            Ok(Some((route, socket)))
         }
-        Way::Direct(reason, _) => {
+        EngineRoute::Direct(reason, _) => {
             report.add(Check::skip(PROXY, unused(reason)))?;
             let (addresses, check) = resolve(&config.engine, limit).await;
             if !report.add(check)? {
@@ -99,7 +99,7 @@ async fn first_connection<'c>(
             }
             let (socket, check) = connect(&addresses, limit).await;
             report.add(check)?;
-            Ok(socket.map(|socket| (Way::Direct(reason, addresses), socket)))
+            Ok(socket.map(|socket| (EngineRoute::Direct(reason, addresses), socket)))
         }
     }
 }
@@ -325,13 +325,13 @@ fn covers_tunnels(host: &str, names: &[String]) -> bool {
 async fn check_agents(
     config: &Config,
     recorder: &Arc<RecordingVerifier>,
-    way: &Way<'_>,
+    route: &EngineRoute<'_>,
     limit: Duration,
 ) -> Check {
     const NAME: &str = "alpn";
-    let (socket, check) = match way {
-        Way::Proxy(proxy) => connect_through(proxy, &config.engine, limit).await,
-        Way::Direct(_, addresses) => connect(addresses, limit).await,
+    let (socket, check) = match route {
+        EngineRoute::Proxy(proxy) => connect_through(proxy, &config.engine, limit).await,
+        EngineRoute::Direct(_, addresses) => connect(addresses, limit).await,
     };
     let Some(socket) = socket else {
         return Check {

@@ -1,16 +1,15 @@
 //! A visitor of the temporary tunnel, which connects over the network like any other visitor.
 
-use std::{io, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use client::{HostPort, Proxies, Token, proxy::Route};
+use client::{ConnectError, HostPort, Proxies, Token, error::Step};
 use http::{HeaderValue, Request, Response, StatusCode, Uri, header, request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, client::conn::http1::SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio_tungstenite::{
     WebSocketStream, client_async,
     tungstenite::{self, client::IntoClientRequest},
@@ -89,29 +88,21 @@ impl Visitor {
     }
 
     async fn open_socket(&self) -> Result<Socket, VisitError> {
-        let host = self.address.host();
-        let route = self.proxies.route(&self.address, true);
-        if let Route::Proxy(_) = route.map_err(|error| without_advice(&error))? {
-            let opened = client::open_socket(&self.address, &self.proxies, true).await;
-            return opened.map_err(|error| without_advice(&error));
-        }
-        let addresses = self.address.resolve().await.map_err(|error| {
-            (
-                format!("{host} has no address: {error}"),
+        let opened = client::open_socket(&self.address, &self.proxies, true).await;
+        opened.map_err(|error| match &error {
+            ConnectError::Network {
+                step: Step::Resolve,
+                source,
+                ..
+            } => (
+                format!("{} has no address: {source}", self.address.host()),
                 Some("published names need a wildcard record in DNS".to_owned()),
-            )
-        })?;
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in addresses {
-            match TcpStream::connect(address).await {
-                Ok(stream) => {
-                    drop(stream.set_nodelay(true));
-                    return Ok(Socket::new(stream, address));
-                }
-                Err(error) => last = error,
+            ),
+            ConnectError::Network { source, .. } => {
+                (format!("cannot reach {}: {source}", self.address), None)
             }
-        }
-        Err((format!("cannot reach {}: {last}", self.address), None))
+            error => without_advice(error),
+        })
     }
 
     fn bearer(&self) -> Result<HeaderValue, VisitError> {

@@ -51,19 +51,28 @@ async fn is_free(address: SocketAddr) -> bool {
     // Without the protocol, such as IPv6, nothing listens.
     let Ok(socket) = socket else { return true };
     if cfg!(target_os = "linux") && address.ip().is_loopback() {
-        // With this option the address can be bound unless a socket listens, and the service can
-        // bind it meanwhile.
+        // With this option the address can be bound unless a socket listens, and a service with the
+        // same option can bind it meanwhile.
         let bound = socket
             .set_reuseaddr(true)
             .and_then(|()| socket.bind(address));
-        return match bound {
-            Ok(()) => true,
-            // There is no such address here, as without IPv6.
-            Err(error) => error.kind() == io::ErrorKind::AddrNotAvailable,
-        };
+        if let Some(is_free) = is_free_after_bind(&bound) {
+            return is_free;
+        }
     }
     let connected = socket.connect(address).await;
     connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// The result of an attempt to bind. `None` if it does not depend on listeners.
+fn is_free_after_bind(bound: &io::Result<()>) -> Option<bool> {
+    match bound.as_ref().map_err(io::Error::kind) {
+        // Or there is no such address here, as without IPv6.
+        Ok(()) | Err(io::ErrorKind::AddrNotAvailable) => Some(true),
+        // The port may be reserved for privileged users.
+        Err(io::ErrorKind::PermissionDenied) => None,
+        Err(_) => Some(false),
+    }
 }
 
 #[cfg(test)]
@@ -71,6 +80,16 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    /// A port that only privileged users may bind is asked for with a connection.
+    #[test]
+    fn a_refused_permission_shows_no_listener() {
+        let of = |kind: io::ErrorKind| is_free_after_bind(&Err(kind.into()));
+        assert_eq!(is_free_after_bind(&Ok(())), Some(true));
+        assert_eq!(of(io::ErrorKind::AddrNotAvailable), Some(true));
+        assert_eq!(of(io::ErrorKind::AddrInUse), Some(false));
+        assert_eq!(of(io::ErrorKind::PermissionDenied), None);
+    }
 
     #[tokio::test]
     async fn only_a_target_without_a_listener_causes_a_warning() {

@@ -18,7 +18,7 @@ use super::{
     plan::DesiredTunnel,
     tunnel::{AgentRef, TunnelCommand, TunnelReport, run_tunnel},
 };
-use crate::args::properties::{AddressNotice, preferred_hostname};
+use crate::args::properties::{AddressNotice, may_be_one_hostname, preferred_hostname};
 use crate::failure::Failure;
 
 use crate::token_refusal;
@@ -137,20 +137,20 @@ impl AgentSet {
             self.tunnels.remove(&key);
             applied.removed.push(key);
         }
-        // Host names that tunnels require. Another tunnel must not get one because of its name.
-        let required: BTreeSet<_> = wanted
-            .values()
-            .filter_map(|wanted| Some((&wanted.engine, wanted.properties.hostname.as_deref()?)))
-            .collect();
-        for (key, wanted) in wanted {
-            let preferred = preferred_hostname(&wanted.properties)
-                .filter(|hostname| !required.contains(&(&wanted.engine, hostname.as_str())));
-            match self.update_tunnel(key, wanted, preferred, retry_rejected) {
+        let required = RequiredHostnames::of(wanted);
+        // Tunnels that must give up a host name come before those that require one.
+        let (requiring, others): (Vec<_>, Vec<_>) = wanted
+            .iter()
+            .partition(|(_, wanted)| wanted.properties.hostname.is_some());
+        for (key, wanted) in others.into_iter().chain(requiring) {
+            match self.update_tunnel(key, wanted, &required, retry_rejected) {
                 Some(Change::Added) => applied.added.push(key.clone()),
                 Some(Change::Changed) => applied.changed.push(key.clone()),
                 None => applied.unchanged += 1,
             }
         }
+        applied.added.sort_unstable();
+        applied.changed.sort_unstable();
         let used: BTreeSet<_> = configs.keys().cloned().collect();
         let unused: Vec<_> = self
             .agents
@@ -216,18 +216,23 @@ impl AgentSet {
         &mut self,
         key: &str,
         wanted: &DesiredTunnel,
-        preferred: Option<String>,
+        required: &RequiredHostnames<'_>,
         retry_rejected: bool,
     ) -> Option<Change> {
         let handle = self.agents.get(&wanted.engine)?;
         let on = handle.agent_ref.clone();
-        let address = self
+        let is_free = |hostname: &String| !required.contains(&wanted.engine, hostname);
+        let preferred = preferred_hostname(&wanted.properties).filter(is_free);
+        let assigned = self
             .addresses
             .get(key)
             .filter(|assigned| assigned.name == wanted.properties.name)
             .map(|assigned| assigned.hostname.clone())
-            .or_else(|| preferred.clone())
             .filter(|_| engine_assigns_hostname(wanted));
+        let address = assigned
+            .clone()
+            .filter(is_free)
+            .or_else(|| preferred.clone());
         let address_notice = AddressNotice::new(preferred);
         let Some(tunnel_task) = self.tunnels.get_mut(key) else {
             let (order, orders) = watch::channel(TunnelCommand {
@@ -249,20 +254,25 @@ impl AgentSet {
             );
             return Some(Change::Added);
         };
-        let is_new = {
+        let (is_new, has_required_hostname) = {
             let order = tunnel_task.command_sender.borrow();
-            order.wanted != *wanted || order.agent_ref.number != on.number
+            let is_new = order.wanted != *wanted || order.agent_ref.number != on.number;
+            let hostname = assigned.as_ref().or(order.address.as_ref());
+            (is_new, hostname.is_some_and(|hostname| !is_free(hostname)))
         };
         let retry = retry_rejected && tunnel_task.state == State::Rejected;
-        if !is_new && !retry {
+        if !is_new && !retry && !has_required_hostname {
             return None;
+        }
+        if has_required_hostname {
+            self.addresses.remove(key);
         }
         tunnel_task.address_notice = address_notice;
         tunnel_task.command_sender.send_modify(|order| {
             order.agent_ref = on;
             order.wanted = wanted.clone();
             order.address = address;
-            order.attempt += u64::from(retry);
+            order.attempt += u64::from(retry || has_required_hostname);
         });
         Some(Change::Changed)
     }
@@ -409,6 +419,25 @@ async fn report_refusal(
 enum Change {
     Added,
     Changed,
+}
+
+/// Host names that tunnels require, with their engines. If another tunnel of the agent has one of
+/// them, because of its name or from an earlier time, the engine refuses the tunnel that requires
+/// it.
+struct RequiredHostnames<'w>(Vec<(&'w EngineName, &'w str)>);
+
+impl<'w> RequiredHostnames<'w> {
+    fn of(wanted: &'w BTreeMap<String, DesiredTunnel>) -> Self {
+        let of_tunnel = |wanted: &'w DesiredTunnel| {
+            Some((&wanted.engine, wanted.properties.hostname.as_deref()?))
+        };
+        Self(wanted.values().filter_map(of_tunnel).collect())
+    }
+
+    fn contains(&self, engine: &EngineName, hostname: &str) -> bool {
+        let mut all = self.0.iter();
+        all.any(|(of, required)| *of == engine && may_be_one_hostname(required, hostname))
+    }
 }
 
 impl AgentHandle {

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use tokio::net::TcpStream;
+
 use crate::installed::up;
 use crate::program::Home;
 use crate::publishing::run::echo;
@@ -58,6 +60,17 @@ async fn the_printed_command_creates_a_token_that_the_engine_accepts() {
         assert!(refused.stderr.contains("valid for 24 hours"), "{refused:?}");
         assert!(refused.stderr.contains("one hour at most"), "{refused:?}");
     }
+    // Also while the process continues.
+    let mut dial = home.start(&["dial", "db", "--listen", "0", "-o", "json", "--token", day]);
+    let ready = dial.json().await;
+    let address = ready["listening"].as_str().unwrap();
+    let _visitor = TcpStream::connect(address).await.unwrap();
+    let reported = dial.wait_for_stderr("hint: omit --ttl").await;
+    assert!(
+        reported.contains("svc://db: the token is valid for 24 hours"),
+        "{reported}"
+    );
+    assert_eq!(dial.terminate().await.code, Some(0));
     let client = command.iter().position(|word| *word == "--client").unwrap();
     let revoke = ["credential", "revoke", command[client + 1]];
     assert_eq!(home.run(&revoke).await.code, Some(0));

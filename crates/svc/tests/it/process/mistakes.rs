@@ -170,6 +170,13 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
             "stdin and stdout",
             "a=PORT",
         ),
+        mistake(
+            vec!["dial", "db", "--health-listen", "0"],
+            2,
+            "usage",
+            "--health-listen",
+            "NAME=PORT",
+        ),
         mistake(vec!["tunels"], 2, "usage", "unrecognized subcommand", ""),
     ] {
         check(&home, &mistake).await;

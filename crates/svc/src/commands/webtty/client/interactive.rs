@@ -5,7 +5,10 @@ use std::{cell::RefCell, collections::VecDeque};
 use bytes::{Bytes, BytesMut};
 use terminal::client::{CommandEnd, Event, Input, Session, SessionError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tty::message::NoticeKind;
+use tty::{
+    managed::MAX_PENDING,
+    message::{Notice, NoticeKind},
+};
 
 use super::super::{
     piped::reconnected_message,
@@ -70,13 +73,7 @@ async fn show(
                 written.await.map_err(output::write_failure)?;
             }
             Some(Event::Notice(notice)) => {
-                let id = notice.request_id.clone();
-                match notice.kind() {
-                    NoticeKind::Requested => pending_requests.borrow_mut().push_back(id),
-                    _ => pending_requests
-                        .borrow_mut()
-                        .retain(|request| *request != id),
-                }
+                update_requests(&mut pending_requests.borrow_mut(), &notice);
                 if let Some(words) = status::describe(&notice) {
                     status::line(&words);
                 }
@@ -90,6 +87,15 @@ async fn show(
             Some(Event::Ended(ended)) => return Ok(ended),
             None => return Ok(Err(SessionError::HungUp)),
         }
+    }
+}
+
+/// Keeps the ids of the requests that the user can answer, the oldest first.
+fn update_requests(pending_requests: &mut VecDeque<String>, notice: &Notice) {
+    if notice.kind() != NoticeKind::Requested {
+        pending_requests.retain(|request| *request != notice.request_id);
+    } else if pending_requests.len() < MAX_PENDING {
+        pending_requests.push_back(notice.request_id.clone());
     }
 }
 
@@ -167,3 +173,39 @@ const MAX_PENDING_READS: usize = 256;
 
 /// The exit code after the user disconnects, as for `ssh`.
 const DISCONNECTED_STATUS: u8 = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn update(pending_requests: &mut VecDeque<String>, kind: NoticeKind, id: usize) {
+        let notice = Notice {
+            kind: kind.into(),
+            request_id: id.to_string(),
+            ..Notice::default()
+        };
+        update_requests(pending_requests, &notice);
+    }
+
+    /// An answer must not go to a request that has ended, and a server cannot fill the memory.
+    #[test]
+    fn only_pending_requests_are_kept() {
+        let mut pending_requests = VecDeque::new();
+        for id in 0..2 * MAX_PENDING {
+            update(&mut pending_requests, NoticeKind::Requested, id);
+        }
+        assert_eq!(pending_requests.len(), MAX_PENDING);
+        let ends = [
+            NoticeKind::Revoked,
+            NoticeKind::Expired,
+            NoticeKind::Refused,
+            NoticeKind::Unspecified,
+        ];
+        for (id, kind) in ends.into_iter().enumerate() {
+            update(&mut pending_requests, kind, id);
+        }
+        assert_eq!(pending_requests.front().unwrap(), "4");
+        update(&mut pending_requests, NoticeKind::Requested, 99);
+        assert_eq!(pending_requests.back().unwrap(), "99");
+    }
+}

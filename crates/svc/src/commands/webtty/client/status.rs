@@ -32,8 +32,10 @@ pub(super) fn describe(notice: &Notice) -> Option<String> {
         NoticeKind::Granted => format!("{who} has control"),
         NoticeKind::Refused => format!("{who} was refused control"),
         // Without a name, the notice concerns the receiver.
-        NoticeKind::Revoked if who.is_empty() => format!("you no longer have control{why}"),
-        NoticeKind::Revoked => format!("{who} no longer has control{why}"),
+        NoticeKind::Revoked if notice.user.is_empty() => {
+            format!("you no longer have control{why}")
+        }
+        NoticeKind::Revoked => format!("{who} has withdrawn the request for control"),
         NoticeKind::Expired => format!("the request of {who} has expired"),
         NoticeKind::Kicked => format!("{who} was removed{why}"),
         NoticeKind::Recorded => "this session is recorded".to_owned(),
@@ -65,5 +67,19 @@ mod tests {
             describe(&notice).unwrap(),
             "ada\u{fffd}[2J requests control: fix\u{fffd}the build (~y grants, ~n refuses)"
         );
+    }
+
+    #[test]
+    fn lost_control_and_a_withdrawn_request_have_different_texts() {
+        let mut notice = Notice {
+            kind: NoticeKind::Revoked.into(),
+            participant_id: "wtp_1".to_owned(),
+            request_id: "wtc_1".to_owned(),
+            ..Notice::default()
+        };
+        assert_eq!(describe(&notice).unwrap(), "you no longer have control");
+        notice.user = "ada".to_owned();
+        let text = describe(&notice).unwrap();
+        assert_eq!(text, "ada has withdrawn the request for control");
     }
 }

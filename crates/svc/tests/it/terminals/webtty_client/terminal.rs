@@ -91,7 +91,7 @@ async fn a_lost_connection_is_resumed_with_the_same_shell() {
 }
 
 /// WT-2: the controller sees the requester and the reason on a separate line, and answers with two
-/// keys.
+/// keys. They do not go to a request that was withdrawn.
 #[tokio::test]
 async fn the_controller_answers_control_requests() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -107,10 +107,15 @@ async fn the_controller_answers_control_requests() {
             }),
         });
         socket.send(send(&ack)).await.unwrap();
-        for request_id in ["req_1", "req_2"] {
+        for (kind, request_id) in [
+            (NoticeKind::Requested, "req_0"),
+            (NoticeKind::Revoked, "req_0"),
+            (NoticeKind::Requested, "req_1"),
+            (NoticeKind::Requested, "req_2"),
+        ] {
             let asks = Kind::Heartbeat(Heartbeat {
                 notice: Some(Box::new(Notice {
-                    kind: NoticeKind::Requested.into(),
+                    kind: kind.into(),
                     request_id: request_id.to_owned(),
                     user: "ada".to_owned(),
                     reason: "to fix it".to_owned(),
@@ -138,7 +143,9 @@ async fn the_controller_answers_control_requests() {
     terminal
         .until(|screen| {
             let question = "[svc] ada requests control: to fix it (~y grants, ~n refuses)";
-            screen.contents().matches(question).count() == 2
+            let withdrawn = "[svc] ada has withdrawn the request for control";
+            let text = screen.contents();
+            text.matches(question).count() == 3 && text.contains(withdrawn)
         })
         .await;
     terminal.press("~y~n");
