@@ -29,11 +29,11 @@ fn mc_7_the_python_sdk_signs_in_and_calls_a_tool() -> Result<()> {
 }
 
 fn reached(platform: &Platform, results: &Value) {
-    reached_at(platform, &results["public"], "");
+    reached_at(platform, &results["public"], "/api/mcp");
     reached_at(platform, &results["sign_in"], "/api/mcp/sign-in");
 }
 
-/// `resource_path`: path of the resource in the metadata.
+/// `resource_path`: path of the endpoint, which its metadata name as the resource.
 fn reached_at(platform: &Platform, results: &Value, resource_path: &str) {
     let ready = platform.ready();
     let names = results["tools"].as_array().cloned().unwrap_or_default();
