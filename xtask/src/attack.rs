@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::program;
 use crate::repository::Repository;
-use crate::test::{FEATURES, in_repository};
+use crate::workspace::{FEATURES, in_repository};
 
 /// Builds the release program and the attacking one, and passes `args` to the latter. The test in
 /// `tests/attack` attacks the test build for a minute.

@@ -21,6 +21,7 @@ mod dist;
 mod fuzz;
 mod package;
 mod program;
+mod programs;
 mod provision;
 mod release;
 mod repository;
@@ -32,6 +33,7 @@ mod tidy;
 mod up;
 mod watch;
 mod web;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -72,8 +74,6 @@ fn run(args: &[String]) -> Result<()> {
         "systems" => no_arguments(rest).and_then(|()| systems::run(&repository)),
         "tidy" => no_arguments(rest).and_then(|()| tidy::run(&repository)),
         "rules" => no_arguments(rest).and_then(|()| rules::run(&repository)),
-        // Called by cargo, not by a person.
-        "watch" => watch::run(rest),
         "help" | "--help" | "-h" => {
             eprint!("{USAGE}");
             Ok(())

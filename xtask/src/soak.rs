@@ -5,7 +5,7 @@
 //! test needs [`record::ENOUGH`] passes since its source last changed.
 
 mod busy;
-mod programs;
+mod outcomes;
 mod record;
 
 use std::collections::BTreeMap;
@@ -14,8 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, bail};
 
 use self::busy::BusyLoops;
-use self::programs::{Outcome, Program};
+use self::outcomes::Outcome;
 use self::record::Record;
+use crate::programs::{self, Program};
 use crate::provision;
 use crate::repository::Repository;
 
@@ -43,7 +44,7 @@ pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
             .wrapping_add(u64::from(round));
         eprintln!("\nround {round} of {}, seed {seed}", options.rounds);
         for program in shuffled(chosen, seed) {
-            let outcomes = program.run(repository, &provisions, seed)?;
+            let outcomes = outcomes::run(program, repository, &provisions, seed)?;
             report.add(program, &outcomes);
             // Passes without load prove nothing, but failures count.
             record.add(repository, program, &outcomes, busy.is_some())?;

@@ -1,26 +1,19 @@
 //! `cargo xtask test`: all checks for a change, in order, stopping at the first failure.
 
-use std::env;
-use std::fs;
-use std::io::{self, IsTerminal as _};
-use std::num::NonZero;
-use std::path::PathBuf;
-use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+mod queue;
+
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use self::queue::Queue;
 use crate::fuzz;
 use crate::program;
+use crate::programs;
 use crate::provision::{self, Provisions};
 use crate::repository::Repository;
 use crate::tidy;
-use crate::watch::failures;
-
-/// Features that `svc` does not enable by default. Lint and test steps enable them as well: a
-/// second set of features would compile the dependencies again, and once more in the next run.
-pub(crate) const FEATURES: [&str; 2] = ["--features", "svc/keyring"];
+use crate::workspace::{FEATURES, in_repository};
 
 /// Provisions the machine and runs every step. An error names its step.
 pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
@@ -95,85 +88,15 @@ fn documentation(repository: &Repository) -> Result<()> {
 /// The whole workspace each time: cargo unites the features of the selected packages, and another
 /// selection would compile the dependencies again.
 fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
-    let mut cargo = in_repository(repository);
-    if let Some(watched) = watched(repository)? {
-        cargo.args(["--config", &watched]);
-    }
-    cargo
-        // One broken test must not hide failures in later packages.
-        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
-        .args(FEATURES)
-        .env("SVC_BIN", svc(repository)?);
-    if env::var_os(THREADS).is_none() {
-        cargo.env(THREADS, threads().to_string());
-    }
-    for (name, value) in provisions.environment() {
-        cargo.env(name, value);
-    }
-    let folder = repository.target_directory()?.join("test-failures");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
-    cargo.env(failures::FOLDER, &folder);
-    let ended = program::run(&mut cargo);
-    eprint!("{}", failures::report(&folder)?);
-    ended
+    let programs = programs::build(repository)?;
+    let queue = Queue::new(programs);
+    queue.run(repository, provisions)?;
+    queue.run_examples(repository)?;
+    queue.finish()
 }
-
-/// Number of concurrent tests of a program. Tests mostly wait: for processes to start, for
-/// time-outs, for a browser.
-fn threads() -> usize {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    cores * TESTS_PER_CORE
-}
-
-/// With more, the machine is always busy and tests only take longer.
-const TESTS_PER_CORE: usize = 3;
-
-/// The environment variable of Rust's test programs.
-const THREADS: &str = "RUST_TEST_THREADS";
-
-/// The tested program, which cargo builds before the tests.
-pub(crate) fn svc(repository: &Repository) -> Result<PathBuf> {
-    Ok(repository.target_directory()?.join("debug").join("svc"))
-}
-
-/// Cargo's configuration of the runner of test programs: `watch` of this program, for runs without
-/// a terminal. All test programs together have a time limit as well.
-fn watched(repository: &Repository) -> Result<Option<String>> {
-    if io::stdin().is_terminal() {
-        return Ok(None);
-    }
-    let xtask = repository.target_directory()?.join("debug").join("xtask");
-    let until = SystemTime::now() + ALL;
-    let until = until.duration_since(UNIX_EPOCH)?.as_secs();
-    let [most, until] = [PROGRAM_TIME_LIMIT.as_secs(), until].map(|seconds| seconds.to_string());
-    let runner = serde_json::json!([xtask, "watch", most, until]);
-    Ok(Some(format!("target.'cfg(all())'.runner = {runner}")))
-}
-
-/// Time limit of one test program: several times the longest duration on two slow cores.
-const PROGRAM_TIME_LIMIT: Duration = Duration::from_mins(15);
-
-/// Time limit of all: including the build, less than the limit of continuous integration.
-const ALL: Duration = Duration::from_mins(55);
 
 fn run_cargo(repository: &Repository, args: &[&str]) -> Result<()> {
     program::run(in_repository(repository).args(args))
-}
-
-/// Cargo, in the repository, with the same environment in all steps, so that each step reuses the
-/// build of the previous one.
-pub(crate) fn in_repository(repository: &Repository) -> Command {
-    let mut cargo = program::cargo();
-    cargo.current_dir(repository.root());
-    // Incremental data makes rebuilds faster and is half of the output, but continuous integration
-    // builds once.
-    if !io::stdin().is_terminal() {
-        cargo.env("CARGO_INCREMENTAL", "0");
-    }
-    cargo
 }
 
 /// Headings and durations; the duration of a step is written when the next one starts.

@@ -51,15 +51,3 @@ fn check(repository: &Repository) -> Result<Vec<String>> {
     complaints.extend(rules::check(&files));
     Ok(complaints)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tree_is_tidy() {
-        let repository = Repository::of_this_package().unwrap();
-        let complaints = check(&repository).unwrap();
-        assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
-    }
-}

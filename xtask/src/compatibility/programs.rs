@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use crate::program;
 use crate::release::Release;
 use crate::repository::Repository;
-use crate::test::FEATURES;
+use crate::workspace::{FEATURES, svc};
 
 /// Builds the released commit, unless it is already built.
 pub(super) fn released(repository: &Repository) -> Result<PathBuf> {
@@ -48,7 +48,7 @@ pub(super) fn current(repository: &Repository) -> Result<PathBuf> {
     let mut cargo = program::cargo();
     cargo.current_dir(repository.root()).args(build);
     program::run(cargo.args(FEATURES))?;
-    crate::test::svc(repository)
+    svc(repository)
 }
 
 fn remove(repository: &Repository, tree: &Path) -> Result<()> {

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use super::programs::{Outcome, Program};
+use super::outcomes::Outcome;
+use crate::programs::Program;
 use crate::repository::Repository;
 
 /// Passes after which a test counts as free of races.

@@ -1,20 +1,13 @@
 //! The report of failed tests at the end of `cargo xtask test`. The output of a run is long, and
-//! continuous integration may only store its end. Each failing test program therefore writes the
-//! logs of its failed tests to a file in a folder. The run ends with those files, followed by the
-//! names of all failed tests and their reasons.
+//! continuous integration may only store its end. The run therefore ends with the logs of the failed
+//! tests of each program, followed by the names of all failed tests and their reasons.
 
-use std::env;
-use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-
-/// Environment variable with the folder of the reports, for the runner of test programs.
-pub(crate) const FOLDER: &str = "SVC_TEST_FAILURES";
+use super::Failure;
 
 /// Number of lines from the start and from the end of one test's log in the report.
 const FIRST: usize = 10;
@@ -68,30 +61,13 @@ pub(super) fn copied(lines: &Receiver<String>) -> String {
     }
 }
 
-/// Writes the report of one failed program, if the environment names a folder for it.
-pub(super) fn record(program: &str, error: &str, failures: &str) -> Result<()> {
-    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
-        return Ok(());
-    };
-    let name = Path::new(program).file_name().unwrap_or_default();
-    let report = format!("{error}\n{}", shortened(failures));
-    fs::write(folder.join(name), report).context("cannot write the report of failed tests")
+/// The report of one failed program.
+pub(crate) fn report(failure: &Failure) -> String {
+    format!("{}\n{}", failure.error, shortened(&failure.logs))
 }
 
-/// Every report of the folder, and the failed tests again at the end with their panic messages.
-pub(crate) fn report(folder: &Path) -> Result<String> {
-    let mut reports = Vec::new();
-    for file in fs::read_dir(folder)? {
-        let file = file?;
-        let program = file.file_name().to_string_lossy().into_owned();
-        reports.push((program, fs::read_to_string(file.path())?));
-    }
-    reports.sort();
-    Ok(join_reports(&reports))
-}
-
-/// The reports of these programs, and the failed tests with their panic messages.
-fn join_reports(reports: &[(String, String)]) -> String {
+/// The reports of these programs, and the failed tests again at the end with their panic messages.
+pub(crate) fn join_reports(reports: &[(String, String)]) -> String {
     let mut text = String::new();
     let mut names = String::new();
     for (program, report) in reports {
