@@ -24,8 +24,17 @@ pub(super) struct ExchangeStream<'s, S> {
     delivered: u64,
     /// Bytes were read since the service last sent some.
     awaits_response: bool,
-    service_closed: bool,
+    service: ServiceState,
     end: Option<StreamEnd>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ServiceState {
+    Open,
+    /// The service has closed its connection.
+    Closed,
+    /// It has closed, and the engine does not accept its TLS session.
+    Refused,
 }
 
 /// The ends of a stream that carries exchanges, if its connections do not break.
@@ -42,6 +51,9 @@ pub(super) enum StreamEnd {
     /// The service closed its connection, and the engine has no response.
     NotAnswered,
 }
+
+/// The first byte of a TLS record with an alert (RFC 8446, section 5.1). No request begins with it.
+const TLS_ALERT: u8 = 21;
 
 /// The error with which a stream ends both directions after the engine's end. The service's
 /// connection closes as well.
@@ -65,7 +77,7 @@ impl<'s, S> ExchangeStream<'s, S> {
             enabled,
             delivered: 0,
             awaits_response: false,
-            service_closed: false,
+            service: ServiceState::Open,
             end: None,
         }
     }
@@ -84,18 +96,24 @@ impl<'s, S> ExchangeStream<'s, S> {
 impl<S: transport::Stream> ExchangeStream<'_, S> {
     /// Waits for the engine after the service has closed; always ready with an end of the stream.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.end.is_none() {
+        while self.end.is_none() {
             // The request of a report is alone, so a second byte distinguishes all others from it.
-            let mut late = [0; 2];
+            let mut late = [0; 64];
             let mut buf = ReadBuf::new(&mut late);
             // An error is a reset, which may have a reason for the owner.
             ready!(Pin::new(&mut *self.stream).poll_read(cx, &mut buf)).ok();
-            self.end = Some(match buf.filled() {
-                [] => StreamEnd::Complete,
-                [REPORT_REQUEST] => StreamEnd::NotAnswered,
-                _ if self.awaits_response => StreamEnd::PartlyDelivered,
-                _ => StreamEnd::NotDelivered,
-            });
+            self.end = match buf.filled() {
+                [] => Some(StreamEnd::Complete),
+                [REPORT_REQUEST] => Some(StreamEnd::NotAnswered),
+                // The engine refuses the service's TLS session. Its reason follows.
+                [TLS_ALERT, ..] => {
+                    self.service = ServiceState::Refused;
+                    None
+                }
+                _ if self.service == ServiceState::Refused => None,
+                _ if self.awaits_response => Some(StreamEnd::PartlyDelivered),
+                _ => Some(StreamEnd::NotDelivered),
+            };
         }
         Poll::Ready(())
     }
@@ -108,7 +126,7 @@ impl<S: transport::Stream> AsyncRead for ExchangeStream<'_, S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.service_closed {
+        if this.service != ServiceState::Open {
             return this.poll_late(cx).map(Ok);
         }
         let before = buf.filled().len();
@@ -144,7 +162,9 @@ impl<S: transport::Stream> AsyncWrite for ExchangeStream<'_, S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.service_closed |= this.enabled;
+        if this.enabled && this.service == ServiceState::Open {
+            this.service = ServiceState::Closed;
+        }
         Pin::new(&mut *this.stream).poll_shutdown(cx)
     }
 }
@@ -180,6 +200,7 @@ mod tests {
             (false, b"rest of the first", StreamEnd::PartlyDelivered),
             (true, &[REPORT_REQUEST], StreamEnd::NotAnswered),
             (false, &[REPORT_REQUEST], StreamEnd::NotAnswered),
+            (true, b"\x15\x03\x03\0\x02\x02\x46", StreamEnd::Complete),
             (true, b"", StreamEnd::Complete),
             (false, b"", StreamEnd::Complete),
         ] {

@@ -499,8 +499,8 @@ async fn invalid_responses_are_reported_with_their_reason() {
             let detail = problem["detail"].as_str().unwrap();
             assert!(detail.contains("sent an invalid response"), "{detail}");
             assert!(detail.contains(reason), "{detail}");
-            let error = end_of_stream(&mut streams).await.unwrap();
-            assert_eq!(error, detail);
+            let error = end_of_stream(&mut streams).await;
+            assert_eq!(error.as_deref(), Some(detail));
         }
     }
 }
