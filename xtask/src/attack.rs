@@ -9,7 +9,7 @@ use crate::repository::Repository;
 use crate::workspace::{FEATURES, in_repository};
 
 /// Builds the release program and the attacking one, and passes `args` to the latter. The test in
-/// `tests/attack` attacks the test build for a minute.
+/// `tests/attack` attacks the test build for some seconds.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     cargo(repository, &["build", "--locked", "--release", "-p", "svc"])?;
     // The workspace is selected, so that dependencies have the same features as in the tests.

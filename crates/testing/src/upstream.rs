@@ -121,7 +121,10 @@ impl Upstream {
     /// The `len` bytes that `/bytes/<len>` and `/chunked/<len>` send. The period is not a power of
     /// two, so that a lost or repeated block is noticed.
     pub fn payload(len: usize) -> Vec<u8> {
-        (0..=250_u8).cycle().take(len).collect()
+        let period: Vec<u8> = (0..=250).collect();
+        let mut payload = period.repeat(len.div_ceil(period.len()));
+        payload.truncate(len);
+        payload
     }
 }
 

@@ -2,6 +2,7 @@
 //! reconnect at the same time, within the connection limits of one source.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use client::{Agent, Properties, Status, Target, Tunnel};
@@ -125,7 +126,9 @@ async fn serves(engine: &TestEngine, mut herd: Herd) {
     let host = online.properties.hostname.clone().expect("it is published");
     let target: Target = service.addr().to_string().parse().unwrap();
     let forwarding = tokio::spawn(async move { tunnel.forward(target).await });
-    let mut visitor = engine.visitor().http1(&host).await;
+    // The agents may still use all handshakes of their source: they open further connections.
+    let visitor = engine.visitor().from(Ipv4Addr::new(127, 0, 0, 2));
+    let mut visitor = visitor.http1(&host).await;
     assert_eq!(visitor.get("/", &host).await.status, 200);
     forwarding.abort();
 }
