@@ -481,3 +481,45 @@ async fn a_drain_lets_a_stream_finish_and_a_second_signal_does_not_wait() {
 fn jwt_secret(ready: &Value) -> std::path::PathBuf {
     Path::new(ready["ca_file"].as_str().unwrap()).with_file_name("jwt.secret")
 }
+
+/// `python3 -m http.server` and other services close the connection after each response. The visitor
+/// has the whole response, so the agent reports no failure.
+#[tokio::test]
+async fn a_service_that_closes_after_its_response_has_not_failed() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let (_service, port) = web_service(0).await;
+    let mut agent = home.start(&["forward", &port.to_string(), "-o", "json"]);
+    let first = agent.json_where(online).await;
+    let (client, url) = visitor(&up.ready, first["forwarding"].as_str().unwrap());
+    for _ in 0..2 {
+        let response = client.get(url.clone()).send().await.unwrap();
+        assert_eq!(response.text().await.unwrap(), "ok");
+        let ended = agent.json_where(|line| line["active"] == false).await;
+        assert_eq!(ended["error"], Value::Null, "{ended}");
+    }
+}
+
+/// gRPC in most languages uses BoringSSL, which refuses a certificate with an IP address if its CA
+/// has a constraint on addresses.
+#[tokio::test]
+async fn the_development_ca_works_with_boringssl() {
+    const CLIENT: &str = "import sys, grpc
+ca = open(sys.argv[1], 'rb').read()
+options = [('grpc.ssl_target_name_override', sys.argv[3])]
+credentials = grpc.ssl_channel_credentials(ca)
+channel = grpc.secure_channel('ipv4:127.0.0.1:' + sys.argv[2], credentials, options)
+grpc.channel_ready_future(channel).result(timeout=20)";
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let url: reqwest::Url = up.ready_field("engine_url").parse().unwrap();
+    let python = std::env::var_os("SVC_TEST_PYTHON");
+    let python = python.expect("SVC_TEST_PYTHON is not set: run cargo xtask test");
+    let mut command = tokio::process::Command::new(python);
+    let port = url.port().unwrap().to_string();
+    let host = url.host_str().unwrap();
+    command.args(["-c", CLIENT, up.ready_field("ca_file"), &port, host]);
+    let ended = timeout(SOON, command.output()).await.unwrap().unwrap();
+    let stderr = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{stderr}");
+}

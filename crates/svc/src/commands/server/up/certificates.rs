@@ -1,9 +1,10 @@
-//! The development CA and the engine's certificate.
+//! The development CA and the certificates of the engine and the relay.
 //!
 //! The CA is created once and kept, so that it must be imported only once. Its name constraints
 //! allow only names under `localhost` and loopback addresses (RFC 5280 section 4.2.1.10), so a
-//! leaked key cannot be used against other sites. The engine's certificate is signed again at each
-//! start.
+//! leaked key cannot be used against other sites. The other certificates are signed again at each
+//! start. Only the relay's has an IP address: BoringSSL, which gRPC uses in most languages, refuses a
+//! certificate with an address if its CA has a constraint on addresses.
 
 use std::{
     fs, io,
@@ -29,6 +30,10 @@ pub(crate) struct Certificates {
     pub(crate) cert: PathBuf,
     /// The engine's key.
     pub(crate) key: PathBuf,
+    /// The relay's certificate.
+    pub(crate) relay_cert: PathBuf,
+    /// The relay's key.
+    pub(crate) relay_key: PathBuf,
 }
 
 impl Certificates {
@@ -38,16 +43,19 @@ impl Certificates {
             ca: directory.join("ca.pem"),
             cert: directory.join("tls.pem"),
             key: directory.join("tls.key"),
+            relay_cert: directory.join("turn.pem"),
+            relay_key: directory.join("turn.key"),
         };
         let issuer = files.authority(&directory.join("ca.key"))?;
-        let key = KeyPair::generate().map_err(cannot_make)?;
-        let cert = engine_params(host)
-            .and_then(|params| params.signed_by(&key, &issuer))
-            .map_err(cannot_make)?;
-        // The key is written first. An engine that reloads in between sees a mismatched pair, and
-        // tries again.
-        write(&files.key, &key.serialize_pem())?;
-        write(&files.cert, &cert.pem())?;
+        // The second name covers the projects of a managed engine.
+        let names = vec![host.to_owned(), format!("*.{host}"), format!("*.t.{host}")];
+        let engine = server_params(host, names).map_err(cannot_make)?;
+        issue(engine, &issuer, &files.cert, &files.key)?;
+        let mut relay = server_params(host, vec![host.to_owned()]).map_err(cannot_make)?;
+        // Clients address the relay by its IP address.
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        relay.subject_alt_names.push(SanType::IpAddress(loopback));
+        issue(relay, &issuer, &files.relay_cert, &files.relay_key)?;
         Ok(files)
     }
 
@@ -100,13 +108,23 @@ fn authority_params() -> CertificateParams {
     params
 }
 
-fn engine_params(host: &str) -> Result<CertificateParams, rcgen::Error> {
-    // The second name covers the projects of a managed engine.
-    let names = vec![host.to_owned(), format!("*.{host}"), format!("*.t.{host}")];
+/// Signs a certificate for a new key.
+fn issue(
+    params: CertificateParams,
+    issuer: &Issuer<'static, KeyPair>,
+    cert_file: &Path,
+    key_file: &Path,
+) -> Result<(), Failure> {
+    let key = KeyPair::generate().map_err(cannot_make)?;
+    let cert = params.signed_by(&key, issuer).map_err(cannot_make)?;
+    // The key is written first. A server that reloads in between sees a mismatched pair, and tries
+    // again.
+    write(key_file, &key.serialize_pem())?;
+    write(cert_file, &cert.pem())
+}
+
+fn server_params(host: &str, names: Vec<String>) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names)?;
-    // Clients address the TURN relay by IP address.
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    params.subject_alt_names.push(SanType::IpAddress(loopback));
     params.distinguished_name.push(DnType::CommonName, host);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -168,8 +186,12 @@ mod tests {
 
     /// True if a TLS client accepts the engine's certificate for this name.
     fn vouches(files: &Certificates, name: &str) -> bool {
+        vouches_with(files, &files.cert, name)
+    }
+
+    fn vouches_with(files: &Certificates, cert: &Path, name: &str) -> bool {
         let ca = CertificateDer::from_pem_file(&files.ca).unwrap();
-        let cert = CertificateDer::from_pem_file(&files.cert).unwrap();
+        let cert = CertificateDer::from_pem_file(cert).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(ca).unwrap();
         let parsed = ParsedCertificate::try_from(&cert).unwrap();
@@ -202,6 +224,15 @@ mod tests {
     }
 
     #[test]
+    fn only_the_certificate_of_the_relay_has_an_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
+        assert!(!vouches(&files, "127.0.0.1"));
+        assert!(vouches_with(&files, &files.relay_cert, "127.0.0.1"));
+        assert!(vouches_with(&files, &files.relay_cert, "engine.localhost"));
+    }
+
+    #[test]
     fn the_ca_is_created_once_and_is_limited_to_localhost() {
         let dir = tempfile::tempdir().unwrap();
         let files = Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
@@ -217,7 +248,7 @@ mod tests {
     fn keys_are_readable_only_by_their_owner() {
         let dir = tempfile::tempdir().unwrap();
         Certificates::in_directory(dir.path(), "engine.localhost").unwrap();
-        for name in ["ca.key", "tls.key"] {
+        for name in ["ca.key", "tls.key", "turn.key"] {
             let mode = fs::metadata(dir.path().join(name))
                 .unwrap()
                 .permissions()

@@ -42,7 +42,10 @@ impl LocalRelay {
         let file = json!({ "turn": {
             "listen_addr": [port],
             "tls_listen_addr": [tls_port],
-            "tls": { "cert_file": certificates.cert, "key_file": certificates.key },
+            "tls": {
+                "cert_file": certificates.relay_cert,
+                "key_file": certificates.relay_key,
+            },
             "realm": HOST,
             "relay_ports": RELAY_PORTS,
             "allowed_peers": [ALLOWED_PEERS],
