@@ -8,6 +8,7 @@ use std::{borrow::Cow, collections::VecDeque, net::IpAddr, sync::Arc, time::Dura
 use client::Target;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
+use types::trace::TraceId;
 
 use crate::Hint;
 
@@ -42,6 +43,8 @@ pub struct Summary {
     /// Reason why the exchange was truncated, or cannot be decoded further.
     #[serde(serialize_with = "perhaps_shared")]
     pub error: Option<Arc<str>>,
+    /// The trace that the request belongs to (`traceparent`).
+    pub trace_id: Option<TraceId>,
     /// The exchange that this one repeats.
     pub replay_of: Option<u64>,
     /// Bytes of the request's body, as transferred.
@@ -162,6 +165,18 @@ impl Fields {
             .iter()
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, value)| value.as_str())
+    }
+
+    /// The values of all fields with this name, ignoring case.
+    fn values<'f>(&'f self, name: &'f str) -> impl Iterator<Item = &'f [u8]> {
+        let fields = self.0.iter();
+        let named = fields.filter(move |(known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_bytes())
+    }
+
+    /// The trace that a request with these fields belongs to.
+    pub(crate) fn trace_id(&self) -> Option<TraceId> {
+        TraceId::of_request(self.values("traceparent"))
     }
 
     /// Adds a field. Bytes that are not UTF-8 are shown as Latin-1, the traditional encoding.

@@ -77,6 +77,7 @@ impl Store {
             source_ip: visitor(&request.fields).or(origin.source_ip),
             hint: None,
             error: None,
+            trace_id: request.fields.trace_id(),
             replay_of: origin.replay.as_ref().map(|replay| replay.of),
             request_bytes: 0,
             response_bytes: 0,

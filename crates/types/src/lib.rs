@@ -44,6 +44,8 @@ pub mod root;
 #[cfg(feature = "vocabulary")]
 mod timestamp;
 #[cfg(feature = "vocabulary")]
+pub mod trace;
+#[cfg(feature = "vocabulary")]
 pub mod tunnel;
 #[cfg(feature = "vocabulary")]
 pub mod webtty;

@@ -15,6 +15,7 @@ use serde::Serialize;
 use types::id::StreamId;
 use types::problem::Problem;
 use types::query_credential;
+use types::trace::TraceId;
 use types::tunnel::{Country, Tunnel};
 
 pub(crate) use self::outcome::Outcome;
@@ -92,6 +93,9 @@ struct AccessLogEntry {
     /// Without the query, which may contain a credential.
     #[serde(skip_serializing_if = "String::is_empty")]
     path: String,
+    /// The trace that the visitor's request belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<TraceId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     source_ip: String,
@@ -190,6 +194,13 @@ impl AccessRecord {
             method.clone_into(&mut self.line.method);
             host.clone_into(&mut self.line.host);
             self.line.path = query_credential::redact_path(path).into_owned();
+        }
+    }
+
+    /// Sets the trace of the request. `find` is called only if it will be written.
+    pub(crate) fn set_trace(&mut self, find: impl FnOnce() -> Option<TraceId>) {
+        if self.is_logged() {
+            self.line.trace_id = find();
         }
     }
 
@@ -419,6 +430,7 @@ impl AccessRecord {
             method: &self.line.method,
             host: &self.line.host,
             path: &self.line.path,
+            trace_id: self.line.trace_id,
             status: self.line.status,
             rule: self.line.rule,
             explain: self.line.explain,

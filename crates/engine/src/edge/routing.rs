@@ -9,6 +9,7 @@ use http1::{
 use types::path::NormalPath;
 use types::problem::Problem;
 use types::query_credential;
+use types::trace::TraceId;
 use types::tunnel;
 
 use super::access_record::{AccessRecord, Outcome};
@@ -143,6 +144,7 @@ pub(crate) fn route_and_authorize<H: HeaderFields>(
     let form = ErrorFormat::from_accept(values(headers, FieldKind::Accept));
     let host = inbound.authority.host();
     record.set_request(inbound.method.as_str(), host, inbound.target.path());
+    record.set_trace(|| trace_of(headers));
     let mut page = None;
     admit(inbound, headers, core, record, form, &mut page).map_err(|response| {
         if !record.has_failed() {
@@ -459,6 +461,12 @@ fn acquire_capacity(
 fn may_navigate<H: HeaderFields>(headers: &H) -> bool {
     let mut modes = headers.fields().filter(|field| field.is("sec-fetch-mode"));
     modes.all(|mode| mode.value.as_bytes() == b"navigate")
+}
+
+/// The trace that a request belongs to (W3C Trace Context).
+fn trace_of<H: HeaderFields>(headers: &H) -> Option<TraceId> {
+    let fields = headers.fields().filter(|field| field.is("traceparent"));
+    TraceId::of_request(fields.map(|field| field.value.as_bytes()))
 }
 
 /// The values of all fields of a kind.

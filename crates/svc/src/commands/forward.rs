@@ -36,7 +36,7 @@ use transport::Workers;
 
 use self::{
     folder::Folder,
-    inspect::{Inspect, Inspection},
+    inspect::{Inspect, Inspection, next_ended},
     panel::{Feeds, Panel, PanelEnd, PanelInfo, Rows, screen},
     report::Report,
     source::Source,
@@ -192,6 +192,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let (observer, mut stream_events) = streams.observe();
     let mut interactive = InteractiveOutput::default();
     let mut tap = inspection.tap();
+    let mut requests = match args.output {
+        Format::Json => inspection.subscribe(),
+        Format::Text => None,
+    };
     if args.output == Format::Text && !args.no_panel && screen::is_available() {
         let feeds = Feeds {
             status: tunnel.status(),
@@ -263,6 +267,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                 }
             }
             Some(stream) = stream_events.recv() => report.stream(&stream)?,
+            request = next_ended(&mut requests) => report.request(&request)?,
             () = interactive.changed() => {}
             // After the address, which the warning is about.
             warning = &mut absent, if is_online(&status) && !is_probed => {

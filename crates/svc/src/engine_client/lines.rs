@@ -1,6 +1,7 @@
 //! JSON lines about tunnels and their streams, one object each.
 
 use client::{CloseReason, Connection, tunnel::Online};
+use inspector::Summary;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -99,6 +100,12 @@ impl<'a> StreamLine<'a> {
             error: stream.error.as_deref(),
         }
     }
+}
+
+/// A request that has ended, as in the inspector's API.
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestLine<'a> {
+    pub(crate) request: &'a Summary,
 }
 
 /// A stream as one line of text.

@@ -12,3 +12,4 @@ mod lists;
 pub(crate) mod panel;
 pub(crate) mod run;
 mod run_docker;
+mod traces;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
+use types::trace::TraceId;
 use types::tunnel::Country;
 
 use super::Outcome;
@@ -31,6 +32,7 @@ pub(in crate::edge) struct CompletedVisit<'r> {
     pub(in crate::edge) method: &'r str,
     pub(in crate::edge) host: &'r str,
     pub(in crate::edge) path: &'r str,
+    pub(in crate::edge) trace_id: Option<TraceId>,
     pub(in crate::edge) status: Option<u16>,
     /// The rule that decided, as in the access log.
     pub(in crate::edge) rule: &'static str,
@@ -99,12 +101,17 @@ impl CompletedVisit<'_> {
     fn request(&self) -> Value {
         let is_known = self.kind == "http" && !self.method.is_empty();
         let http = is_known.then(|| {
-            json!({"request": {
+            let request = json!({
                 "method": truncate(self.method, TEXT_BYTES),
                 "scheme": "https",
                 "host": truncate(self.host, TEXT_BYTES),
                 "path": truncate(self.path, PATH_BYTES),
-            }})
+            });
+            object([
+                ("request", Some(request)),
+                // Our extension.
+                ("trace_id", self.trace_id.map(|id| id.to_string().into())),
+            ])
         });
         let geolocation = self
             .country
@@ -276,6 +283,7 @@ mod tests {
             method: "GET",
             host: "web.t.engine.example",
             path: "/a",
+            trace_id: None,
             status: Some(200),
             explain: None,
             reason: None,

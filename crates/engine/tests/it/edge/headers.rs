@@ -291,3 +291,58 @@ async fn reserved_trailers_of_a_request_are_not_forwarded() {
         }
     }
 }
+
+/// W3C Trace Context, in all combinations of HTTP versions. An invalid `traceparent` passes too: the
+/// service decides what to do with it.
+#[tokio::test]
+async fn the_trace_context_passes_unchanged_and_is_logged_if_it_is_valid() {
+    const ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let valid = format!("00-{ID}-00f067aa0ba902b7-01");
+    let values = [valid.clone(), valid.replacen("00", "ff", 1)];
+    let states = ["congo=t61rcWkgMzE,rojo=00f067aa0ba902b7", "other=1"];
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("access.log");
+    let engine = TestEngine::start_with(&format!("access_log: {{path: {log:?}}}\n")).await;
+    for h2c in [false, true] {
+        let (upstream, tunnel);
+        if h2c {
+            upstream = Upstream::h2c().await;
+            tunnel = engine.publish_h2c(upstream.addr()).await;
+        } else {
+            upstream = Upstream::http1().await;
+            tunnel = engine.publish(upstream.addr()).await;
+        }
+        let host = tunnel.hostname();
+        for parent in &values {
+            let lines = states
+                .map(|state| format!("TraceState: {state}\r\n"))
+                .concat();
+            let fields = format!("Traceparent: {parent}\r\n{lines}");
+            let mut visitor = engine.visitor().http1(host).await;
+            visitor.request("GET", "/", host, &fields).await;
+            let by_http1 = visitor.answer().await.json();
+
+            let mut request = hyper::Request::get(format!("https://{host}/"));
+            request = request.header("traceparent", parent);
+            for state in states {
+                request = request.header("tracestate", state);
+            }
+            let request = request.body(H2Visitor::empty()).unwrap();
+            let response = engine.visitor().h2(host).await.send(request).await.unwrap();
+            let by_h2 = H2Visitor::collect(response).await.json();
+            for seen in [by_http1, by_h2] {
+                assert_eq!(received_values(&seen, "traceparent"), [parent], "{h2c}");
+                assert_eq!(received_values(&seen, "tracestate"), states, "{h2c}");
+            }
+        }
+    }
+    engine.stop().await;
+    let text = std::fs::read_to_string(log).unwrap();
+    let records = text.lines().map(serde_json::from_str::<Value>);
+    let ids: Vec<_> = records
+        .map(|record| record.unwrap()["trace_id"].clone())
+        .collect();
+    // Two requests with each value, for each version of the service's HTTP.
+    let pairs = [Value::from(ID), Value::from(ID), Value::Null, Value::Null];
+    assert_eq!(ids, [pairs.clone(), pairs].concat(), "{text}");
+}

@@ -41,9 +41,11 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
     let tunnel = publish(agent, properties, &service).await;
     let host = tunnel.hostname();
     let mut visitor = engine.visitor().http1(host).await;
-    let bearer = format!("Authorization: Bearer {ann}\r\n");
+    let trace_id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let trace = format!("traceparent: 00-{trace_id}-00f067aa0ba902b7-01\r\n");
+    let fields = format!("Authorization: Bearer {ann}\r\n{trace}");
     visitor
-        .request("GET", "/echo?color=red", host, &bearer)
+        .request("GET", "/echo?color=red", host, &fields)
         .await;
     assert_eq!(visitor.answer().await.status, 200);
     drop(visitor);
@@ -60,6 +62,7 @@ async fn a_visit_is_an_access_record_without_its_secrets() {
     assert_eq!(summary["workspace_id"], "wks_aaaaaaaa");
     assert_eq!(summary["cluster_id"], "engine.localhost");
     assert_eq!(summary["request"]["http"]["request"]["path"], "/echo");
+    assert_eq!(summary["request"]["http"]["trace_id"], trace_id);
     assert_eq!(summary["request"]["downstream"]["ip"], "127.0.0.1");
     assert_eq!(
         summary["firewall"]["rule"],

@@ -14,6 +14,9 @@ use tokio::task::JoinSet;
 use crate::agent::wired;
 use crate::support::{READ, STREAMS};
 
+const TRACE: &str = "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n";
+const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
 /// Names of the members, spelled as in `docs/configuration.md`.
 fn members(record: &Value) -> Vec<&str> {
     let members = record.as_object().unwrap().keys();
@@ -49,7 +52,8 @@ async fn each_request_leaves_one_record_without_secrets() {
     let token = engine.token(json!({"sourceCredentialId": "crd_1"}));
     let mut visitor = engine.visitor().http1(host).await;
     let target = format!("/a?svc.token={token}&b=private");
-    assert_eq!(visitor.get(&target, host).await.status, 200);
+    visitor.request("GET", &target, host, TRACE).await;
+    assert_eq!(visitor.answer().await.status, 200);
     for (token, status) in [
         (engine.token(json!({"permissions": [READ]})), 403),
         ("no.good.token".to_owned(), 401),
@@ -105,6 +109,7 @@ async fn each_request_leaves_one_record_without_secrets() {
     assert_eq!(lines, expected, "{text}");
 
     let served = &records[0];
+    assert_eq!(served["trace_id"], TRACE_ID);
     assert_eq!(served["tunnel_id"], tunnel_id);
     assert_eq!(served["client_id"], client_id);
     assert_eq!(

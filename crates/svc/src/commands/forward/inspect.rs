@@ -13,7 +13,8 @@ use client::{
     tap::{Tap, TlsInterceptor},
 };
 use inspector::{
-    Inspector, InspectorInfo, InspectorServer, RecordingMode, Settings, Subscription, serve,
+    Inspector, InspectorInfo, InspectorServer, RecordingMode, Settings, Subscription, Summary,
+    Update, serve,
 };
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -178,6 +179,19 @@ impl Inspection {
             on.serving.shutdown().await;
         }
     }
+}
+
+/// The next request that has ended. Pending without a subscription. Cancel safe.
+pub(crate) async fn next_ended(requests: &mut Option<Subscription>) -> Summary {
+    while let Some(inspected) = requests {
+        match inspected.next().await {
+            Some(Update::Exchange(summary)) if summary.duration.is_some() => return summary,
+            // Requests that a slow reader of the output missed are not reported later.
+            Some(_) => {}
+            None => *requests = None,
+        }
+    }
+    std::future::pending().await
 }
 
 /// Reason why the streams of a tunnel cannot be inspected, if there is one.

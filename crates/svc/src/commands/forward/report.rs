@@ -1,15 +1,16 @@
 //! Output of `svc forward` as plain lines or JSON lines.
 //!
 //! The first JSON line appears when the tunnel is ready. Progress before that goes only to stderr.
-//! Later lines have a `status`, or describe a connection.
+//! Later lines have a `status`, or describe a connection or an inspected request.
 
 use std::io::{IsTerminal, stdout};
 
 use client::{CloseReason, Connection, HostPort, Status, tunnel::Online};
+use inspector::Summary;
 use jiff::Timestamp;
 
 use super::{panel::screen, qr::Qr};
-use crate::engine_client::lines::{StatusLine, StreamLine, close_reason, stream_text};
+use crate::engine_client::lines::{RequestLine, StatusLine, StreamLine, close_reason, stream_text};
 use crate::failure::Failure;
 use crate::output;
 use crate::output::Format;
@@ -103,6 +104,11 @@ impl Report {
             Format::Json => output::json(&StreamLine::of(stream, now)),
             Format::Text => output::line(&format!("{now:.0} {}", stream_text(stream))),
         }
+    }
+
+    /// Reports a request that has ended, as a JSON line.
+    pub(crate) fn request(&mut self, request: &Summary) -> Result<(), Failure> {
+        output::json(&RequestLine { request })
     }
 
     fn online(&mut self, online: &Online) -> Result<(), Failure> {
