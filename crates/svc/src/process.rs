@@ -1,5 +1,6 @@
 //! The process: its environment, descriptors, signals, log and supervisor.
 
+pub(crate) mod agent_metrics;
 pub(crate) mod descriptors;
 pub(crate) mod environment;
 pub(crate) mod lifecycle;

@@ -159,7 +159,7 @@ impl Forward {
         if let Some(stream) = stream {
             stream.unreachable(error);
         }
-        self.report_end(visit, Some(error.to_owned()));
+        self.report_end(visit, Some(error.to_owned()), CopiedBytes::default());
     }
 
     /// Copies a stream of the engine, which may be aborted with a reason.
@@ -173,8 +173,11 @@ impl Forward {
         let mut stream = ExchangeStream::new(stream, exchanges);
         let copied = self.copy_bidirectional(visit, service, &mut stream).await;
         let end = stream.end();
+        let bytes = CopiedBytes::of(&copied);
         let (told, error) = match (end, copied.result) {
-            (None, Ok(())) | (Some(StreamEnd::Complete), _) => return StreamResult::COMPLETE,
+            (None, Ok(())) | (Some(StreamEnd::Complete), _) => {
+                return StreamResult::complete(bytes);
+            }
             (Some(StreamEnd::NotDelivered), _) => (NOT_DELIVERED.to_owned(), None),
             (Some(StreamEnd::PartlyDelivered), _) => (
                 PARTLY_DELIVERED.to_owned(),
@@ -193,25 +196,21 @@ impl Forward {
             reset: Some(reset),
             error,
             is_retried: end == Some(StreamEnd::NotDelivered),
+            bytes,
         }
     }
 
     pub(crate) fn report_start(&self, stream: &Visit) {
-        self.notify_observer(stream, true, None);
-    }
-
-    pub(crate) fn report_end(&self, stream: &Visit, error: Option<String>) {
-        self.notify_observer(stream, false, error);
-    }
-
-    fn notify_observer(&self, visit: &Visit, active: bool, error: Option<String>) {
         if let Some(observer) = &self.observer {
-            observer(Connection {
-                stream_id: visit.stream_id.clone(),
-                source_ip: visit.source_ip,
-                active,
-                error,
-            });
+            observer(Connection::begun(&*stream.stream_id, stream.source_ip));
+        }
+    }
+
+    pub(crate) fn report_end(&self, stream: &Visit, error: Option<String>, bytes: CopiedBytes) {
+        if let Some(observer) = &self.observer {
+            let begun = Connection::begun(&*stream.stream_id, stream.source_ip);
+            let ended = begun.ended(error);
+            observer(ended.with_bytes(bytes.from_visitor, bytes.to_visitor));
         }
     }
 }
@@ -398,19 +397,20 @@ pub(crate) async fn serve_raw(forward: Arc<Forward>, mut stream: Stream) {
         source_ip: stream.source_ip(),
     };
     forward.report_start(&visit);
-    let error = match Box::pin(forward.dial(&visit)).await {
-        Ok(service) => forward
-            .copy_bidirectional(&visit, service, &mut stream)
-            .await
-            .result
-            .err()
-            .map(|e| e.to_string()),
+    let (error, bytes) = match Box::pin(forward.dial(&visit)).await {
+        Ok(service) => {
+            let copied = forward
+                .copy_bidirectional(&visit, service, &mut stream)
+                .await;
+            let bytes = CopiedBytes::of(&copied);
+            (copied.result.err().map(|error| error.to_string()), bytes)
+        }
         Err(error) => {
             forward.show_unreachable(&visit, &mut stream, &error).await;
-            Some(error)
+            (Some(error), CopiedBytes::default())
         }
     };
-    forward.report_end(&visit, error);
+    forward.report_end(&visit, error, bytes);
 }
 
 /// Serves a stream on a standing connection and returns the connection. `exchanges`: the stream
@@ -435,7 +435,7 @@ pub(crate) async fn serve_framed<T: transport::Stream>(
         Some(reason) => framed.reset(Some(reason)),
         None => framed.finish(),
     }
-    forward.report_end(visit, reason(refusal, ended.error));
+    forward.report_end(visit, reason(refusal, ended.error), ended.bytes);
     framed
 }
 
@@ -469,7 +469,24 @@ pub(crate) async fn serve_carried(
         }
         on_lane
     };
-    forward.report_end(visit, reason(refusal, ended.error));
+    forward.report_end(visit, reason(refusal, ended.error), ended.bytes);
+}
+
+/// The bytes that a stream has carried.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CopiedBytes {
+    from_visitor: u64,
+    to_visitor: u64,
+}
+
+impl CopiedBytes {
+    /// The bytes of a copy from the visitor (a) to the service (b) and back.
+    pub(crate) fn of(copied: &CopyResult) -> Self {
+        Self {
+            from_visitor: copied.a_to_b,
+            to_visitor: copied.b_to_a,
+        }
+    }
 }
 
 /// The end of a stream.
@@ -481,6 +498,7 @@ struct StreamResult {
     /// The service received nothing, and the engine sends the request again. A reset by the engine
     /// is no failure.
     is_retried: bool,
+    bytes: CopiedBytes,
 }
 
 /// Reasons of a reset after the service has closed its connection.
@@ -490,17 +508,21 @@ const PARTLY_DELIVERED: &str =
 const NOT_ANSWERED: &str = "the service closed the connection without a complete response";
 
 impl StreamResult {
-    const COMPLETE: Self = Self {
-        reset: None,
-        error: None,
-        is_retried: false,
-    };
+    fn complete(bytes: CopiedBytes) -> Self {
+        Self {
+            reset: None,
+            error: None,
+            is_retried: false,
+            bytes,
+        }
+    }
 
     fn unreachable(error: String) -> Self {
         Self {
             reset: Some(wire::Error::service_unavailable(error.as_str())),
             error: Some(error),
             is_retried: false,
+            bytes: CopiedBytes::default(),
         }
     }
 }

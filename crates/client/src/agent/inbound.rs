@@ -11,7 +11,7 @@ use wire::message::{ProxyConnReq, ProxyConnRsp, Secret, text};
 use super::{
     channel::encode,
     data_path::DataPath,
-    forward::{Service, Visit},
+    forward::{CopiedBytes, Service, Visit},
     hello,
     shared::{AgentState, Handler},
 };
@@ -91,7 +91,9 @@ impl AcceptedVisitor {
                 if pumped.result.is_err() {
                     visitor.get_ref().0.abort_on_close();
                 }
-                forward.report_end(&visit, pumped.result.err().map(|error| error.to_string()));
+                let bytes = CopiedBytes::of(&pumped);
+                let error = pumped.result.err().map(|error| error.to_string());
+                forward.report_end(&visit, error, bytes);
             }
         }
     }

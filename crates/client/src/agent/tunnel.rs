@@ -94,6 +94,10 @@ pub struct Connection {
     pub active: bool,
     /// The error of a failed stream.
     pub error: Option<String>,
+    /// Bytes from the visitor, once the stream has ended.
+    pub bytes_in: u64,
+    /// Bytes to the visitor, once the stream has ended.
+    pub bytes_out: u64,
 }
 
 impl Connection {
@@ -104,6 +108,8 @@ impl Connection {
             source_ip,
             active: true,
             error: None,
+            bytes_in: 0,
+            bytes_out: 0,
         }
     }
 
@@ -113,6 +119,16 @@ impl Connection {
         Self {
             active: false,
             error,
+            ..self
+        }
+    }
+
+    /// The same stream with the bytes from and to the visitor.
+    #[must_use]
+    pub fn with_bytes(self, bytes_in: u64, bytes_out: u64) -> Self {
+        Self {
+            bytes_in,
+            bytes_out,
             ..self
         }
     }

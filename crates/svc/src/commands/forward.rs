@@ -51,7 +51,7 @@ use crate::connection::Connection;
 use crate::failure::{Code, Failure};
 use crate::output;
 use crate::output::Format;
-use crate::process::{descriptors, lifecycle::LifecycleFlags};
+use crate::process::{agent_metrics::AgentMetrics, descriptors, lifecycle::LifecycleFlags};
 use crate::token_refusal;
 
 /// The flags of `svc forward`.
@@ -179,6 +179,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     });
     let mut is_probed = false;
     let agent = Agent::start(config.clone())?;
+    health.metrics().follow(&agent);
     let preferred = preferred_hostname(&properties);
     let mut tunnel = match &preferred {
         Some(hostname) => agent.open_at(properties, hostname),
@@ -189,7 +190,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let mut address = AddressNotice::new(preferred);
     report.set_inspector(inspection.url());
     let streams = Streams::default();
-    let (observer, mut stream_events) = streams.observe();
+    let (observer, mut stream_events) = streams.observe(health.metrics());
     let mut interactive = InteractiveOutput::default();
     let mut tap = inspection.tap();
     let mut requests = match args.output {
@@ -241,7 +242,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             Ok(()) = status.changed() => {
                 let now = status.borrow_and_update().clone();
                 let is_stopping = shutdown.drain().is_cancelled();
-                health.set_ready(matches!(now, Status::Online(_)) && !is_stopping);
+                let is_online = matches!(now, Status::Online(_));
+                health.metrics().set_tunnels(usize::from(is_online));
+                health.set_ready(is_online && !is_stopping);
                 inspection.status(&now);
                 was_online |= matches!(now, Status::Online(_));
                 let failure = match &now {
@@ -401,10 +404,15 @@ struct Streams {
 }
 
 impl Streams {
-    fn observe(&self) -> (impl Fn(StreamEvent) + use<>, mpsc::Receiver<StreamEvent>) {
+    fn observe(
+        &self,
+        metrics: &AgentMetrics,
+    ) -> (impl Fn(StreamEvent) + use<>, mpsc::Receiver<StreamEvent>) {
         let (stream_events, streams) = mpsc::channel(STREAM_QUEUE_CAPACITY);
         let lost = Arc::clone(&self.dropped);
+        let metrics = metrics.clone();
         let observer = move |stream| {
+            metrics.count(&stream);
             // If the queue is full, the line is dropped. The stream is not affected.
             if stream_events.try_send(stream).is_err() {
                 lost.fetch_add(1, Ordering::Relaxed);

@@ -129,7 +129,12 @@ pub(crate) async fn run(mut args: Args) -> Result<(), Failure> {
     let workers = Workers::per_core("svc-agent")
         .map_err(|error| Failure::from_error("cannot start the worker threads", error))?;
     let (sender, reports) = mpsc::channel(REPORT_QUEUE_CAPACITY);
-    let agents = AgentSet::new(workers.handles().to_vec(), shutdown.clone(), sender);
+    let agents = AgentSet::new(
+        workers.handles().to_vec(),
+        shutdown.clone(),
+        sender,
+        health.metrics().clone(),
+    );
     let docker = args.docker.start()?;
     let mut running = RunLoop {
         reporter: Report::new(args.output),
@@ -380,6 +385,8 @@ impl RunLoop {
     fn update_health(&self) {
         let states = [State::Pending, State::Reconnecting, State::Rejected];
         let others: usize = states.map(|state| self.agents.count(state)).iter().sum();
+        let online = self.agents.count(State::Online);
+        self.health.metrics().set_tunnels(online);
         self.health
             .set_ready(others == 0 && !self.shutdown.drain().is_cancelled());
     }

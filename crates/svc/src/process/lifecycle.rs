@@ -2,16 +2,26 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
     time::Duration,
 };
 
 use clap::Args;
 use daemon::{
-    metrics::{MetricsError, MetricsServer, Readiness, serve_health},
+    config::SecretString,
+    metrics::{
+        MetricsConfig, MetricsError, MetricsServer, Readiness, recorder, serve, serve_health,
+    },
     shutdown::Shutdown,
 };
 
-use crate::{args::time, failure::Failure, output, process::signals};
+use super::{agent_metrics::AgentMetrics, signals};
+use crate::{
+    args::time,
+    connection::{non_empty_path, path},
+    failure::Failure,
+    output,
+};
 
 /// The flags of an agent that runs as a service.
 #[derive(Clone, Debug, Args)]
@@ -20,12 +30,18 @@ pub(crate) struct LifecycleFlags {
     #[arg(long, env = "SVC_DRAIN", value_name = "DURATION", default_value = "30s", value_parser = drain, hide_env_values = true, hide_short_help = true)]
     drain: Duration,
 
-    /// Serve `/healthz` (the process runs) and `/readyz` (every tunnel is online) at ADDRESS or PORT
+    /// Serve `/healthz` (the process runs), `/readyz` (every tunnel is online) and `/metrics` at
+    /// ADDRESS or PORT
     ///
     /// `svc dial` is ready while its local addresses accept connections. A port alone is one of
     /// 127.0.0.1. Probes of a container need 0.0.0.0:PORT.
     #[arg(long, env = "SVC_HEALTH_LISTEN", value_name = "ADDRESS", value_parser = listen_address, hide_env_values = true, hide_short_help = true)]
     health_listen: Option<SocketAddr>,
+
+    /// File with the bearer token for `/metrics`, which is required if other machines reach the
+    /// address
+    #[arg(long, env = "SVC_METRICS_TOKEN_FILE", value_name = "FILE", requires = "health_listen", value_parser = path(), hide_env_values = true, hide_short_help = true)]
+    metrics_token_file: Option<PathBuf>,
 }
 
 impl LifecycleFlags {
@@ -46,24 +62,61 @@ impl LifecycleFlags {
             return Ok(Health {
                 readiness,
                 server: None,
+                metrics: AgentMetrics::new(),
             });
         };
-        let server = serve_health(address, readiness.clone()).await;
-        let server = server.map_err(|error| match error {
+        let config = MetricsConfig {
+            enabled: true,
+            listen_addr: Some(address),
+            bearer_token: self.metrics_token()?,
+            ..MetricsConfig::default()
+        };
+        // Without a token, an address that other machines reach has no metrics.
+        let has_metrics = !matches!(config.check(), Err(MetricsError::BearerRequired { .. }));
+        let serving = async {
+            if has_metrics {
+                serve(&config, recorder()?, readiness.clone()).await
+            } else {
+                serve_health(address, readiness.clone()).await.map(Some)
+            }
+        };
+        let server = serving.await.map_err(|error| match error {
             MetricsError::Bind { source, .. } => Failure::of_bind(
                 &format!("--health-listen cannot listen on {address}"),
                 &source,
             ),
+            error @ MetricsError::UnusableToken => {
+                Failure::usage(format!("--metrics-token-file: {error}"))
+            }
             error => Failure::from_error("cannot start --health-listen", error),
         })?;
-        output::message(&format!(
-            "health: http://{}/readyz and /healthz",
-            server.local_addr()
-        ));
+        if let Some(server) = &server {
+            let metrics = if has_metrics { ", and /metrics" } else { "" };
+            output::message(&format!(
+                "health: http://{}/readyz and /healthz{metrics}",
+                server.local_addr()
+            ));
+        }
         Ok(Health {
             readiness,
-            server: Some(server),
+            server,
+            // After the recorder, which they register at.
+            metrics: AgentMetrics::new(),
         })
+    }
+
+    /// The token that scrapers send.
+    fn metrics_token(&self) -> Result<Option<SecretString>, Failure> {
+        let Some(path) = non_empty_path(self.metrics_token_file.as_ref()) else {
+            return Ok(None);
+        };
+        let bytes = daemon::files::read_bounded(path, MAX_TOKEN_BYTES).map_err(|error| {
+            let path = path.display();
+            Failure::usage(format!("the token in {path} cannot be read: {error}"))
+                .hint("check --metrics-token-file")
+        })?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(Some(SecretString::new(text.trim_ascii())))
     }
 }
 
@@ -72,9 +125,15 @@ impl LifecycleFlags {
 pub(crate) struct Health {
     readiness: Readiness,
     server: Option<MetricsServer>,
+    metrics: AgentMetrics,
 }
 
 impl Health {
+    /// The metrics of this process. They have no effect without a listener.
+    pub(crate) fn metrics(&self) -> &AgentMetrics {
+        &self.metrics
+    }
+
     /// Sets if every tunnel is online. A process that stops is not ready.
     pub(crate) fn set_ready(&self, is_ready: bool) {
         if self.server.is_some() {
@@ -108,6 +167,9 @@ fn drain(text: &str) -> Result<Duration, String> {
 
 /// A process that still stops after a day does not stop.
 const MAX_DRAIN: Duration = Duration::from_hours(24);
+
+/// Scrapers send the token in one header.
+const MAX_TOKEN_BYTES: u64 = 4096;
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,7 @@ use super::local::{Listener, LocalAddress};
 use crate::failure::Failure;
 use crate::output;
 use crate::output::Format;
-use crate::process::{descriptors, lifecycle::LifecycleFlags};
+use crate::process::{agent_metrics::AgentMetrics, descriptors, lifecycle::LifecycleFlags};
 use crate::token_refusal;
 
 /// A tunnel with its listener.
@@ -49,7 +49,7 @@ pub(super) async fn serve(
     let config = Arc::new(config);
     let serving = all
         .into_iter()
-        .map(|served| served.run(&config, &streams, &shutdown));
+        .map(|served| served.run(&config, &streams, &shutdown, health.metrics()));
     join_all(serving).await;
     health.set_ready(false);
     streams.close();
@@ -61,7 +61,13 @@ pub(super) async fn serve(
 
 impl ServedTunnel {
     /// Accepts connections until the first signal.
-    async fn run(self, config: &Arc<Config>, streams: &TaskTracker, shutdown: &Shutdown) {
+    async fn run(
+        self,
+        config: &Arc<Config>,
+        streams: &TaskTracker,
+        shutdown: &Shutdown,
+        metrics: &AgentMetrics,
+    ) {
         let drain = shutdown.drain();
         while let Some(accepted) = drain.run_until_cancelled(self.listener.accept()).await {
             let local = match accepted {
@@ -75,9 +81,9 @@ impl ServedTunnel {
                 }
             };
             let (config, tunnel) = (Arc::clone(config), Arc::clone(&self.tunnel));
-            let hard = shutdown.hard().clone();
+            let (hard, metrics) = (shutdown.hard().clone(), metrics.clone());
             streams.spawn(async move {
-                let joined = proxy_connection(local, &config, &tunnel);
+                let joined = proxy_connection(local, &config, &tunnel, &metrics);
                 if let Some(Err(error)) = hard.run_until_cancelled(joined).await {
                     report(error, &config, &tunnel).await;
                 }
@@ -133,10 +139,19 @@ async fn proxy_connection(
     mut local: Box<dyn transport::Stream>,
     config: &Config,
     tunnel: &str,
+    metrics: &AgentMetrics,
 ) -> Result<(), ConnectError> {
-    let mut stream = dial(config, tunnel).await?;
+    metrics.stream_started();
+    let mut stream = match dial(config, tunnel).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            metrics.stream_ended(true, 0, 0);
+            return Err(error);
+        }
+    };
     // Either side may close at any time, and both notice it.
-    drop(pump(Source::default(), &mut local, &mut stream).await);
+    let copied = pump(Source::default(), &mut local, &mut stream).await;
+    metrics.stream_ended(copied.result.is_err(), copied.a_to_b, copied.b_to_a);
     Ok(())
 }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::args::properties::{AddressNotice, may_be_one_hostname, preferred_hostname};
 use crate::failure::Failure;
-
+use crate::process::agent_metrics::AgentMetrics;
 use crate::token_refusal;
 
 /// All running agents. The owner applies the desired state and receives their reports.
@@ -28,6 +28,7 @@ pub(super) struct AgentSet {
     runtimes: Vec<Handle>,
     shutdown: Shutdown,
     reports: mpsc::Sender<TunnelReport>,
+    metrics: AgentMetrics,
     agents: BTreeMap<EngineName, AgentHandle>,
     tunnels: BTreeMap<String, TunnelTask>,
     /// Host names that engines assigned, by tunnel key. Includes tunnels that are currently absent.
@@ -97,11 +98,13 @@ impl AgentSet {
         runtimes: Vec<Handle>,
         shutdown: Shutdown,
         reports: mpsc::Sender<TunnelReport>,
+        metrics: AgentMetrics,
     ) -> Self {
         Self {
             runtimes,
             shutdown,
             reports,
+            metrics,
             agents: BTreeMap::new(),
             tunnels: BTreeMap::new(),
             addresses: BTreeMap::new(),
@@ -184,6 +187,7 @@ impl AgentSet {
             let mut agent_config = config.clone();
             agent_config.runtimes.clone_from(&self.runtimes);
             let agent = Agent::start(agent_config)?;
+            self.metrics.follow(&agent);
             let (in_use, uses) = mpsc::channel(1);
             self.tasks.spawn(report_refusal(
                 name.clone(),
@@ -242,7 +246,9 @@ impl AgentSet {
                 attempt: 0,
             });
             let reports = self.reports.clone();
-            self.tasks.spawn(run_tunnel(key.into(), orders, reports));
+            let metrics = self.metrics.clone();
+            self.tasks
+                .spawn(run_tunnel(key.into(), orders, reports, metrics));
             let state = State::Pending;
             self.tunnels.insert(
                 key.to_owned(),

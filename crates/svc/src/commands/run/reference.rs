@@ -79,6 +79,7 @@ fn files_flags_and_library_have_the_same_properties() {
         "spa",
         "drain",
         "health_listen",
+        "metrics_token_file",
     ];
     let cli = crate::cli::Cli::command();
     let forward = cli.find_subcommand("forward").unwrap();

@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use super::plan::DesiredTunnel;
+use crate::process::agent_metrics::AgentMetrics;
 
 /// A report of a tunnel's task.
 #[derive(Debug)]
@@ -71,12 +72,13 @@ pub(super) async fn run_tunnel(
     key: Arc<str>,
     mut orders: watch::Receiver<TunnelCommand>,
     reports: mpsc::Sender<TunnelReport>,
+    metrics: AgentMetrics,
 ) {
     let mut order = orders.borrow_and_update().clone();
     let mut tunnel = order.open();
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
     loop {
-        match keep_open(&key, &mut tunnel, &order, &mut orders, &reports).await {
+        match keep_open(&key, &mut tunnel, &order, &mut orders, &reports, &metrics).await {
             AfterTunnel::Removed => return,
             AfterTunnel::Ordered(new) => {
                 backoff.reset();
@@ -132,10 +134,11 @@ async fn keep_open(
     order: &TunnelCommand,
     orders: &mut watch::Receiver<TunnelCommand>,
     reports: &mpsc::Sender<TunnelReport>,
+    metrics: &AgentMetrics,
 ) -> AfterTunnel {
     let mut status = tunnel.status();
     status.mark_changed();
-    let observer = observe(key, reports);
+    let observer = observe(key, reports, metrics);
     let forwarding = tunnel
         .forward(ForwardOptions::to(order.wanted.destination.clone()).with_observer(observer));
     tokio::pin!(forwarding);
@@ -201,9 +204,14 @@ fn is_over(tunnel: &Tunnel) -> bool {
 }
 
 /// Reports streams through a bounded queue, so that a slow reader does not delay visitors.
-fn observe(key: &Arc<str>, reports: &mpsc::Sender<TunnelReport>) -> impl Fn(Connection) + use<> {
-    let (key, reports) = (Arc::clone(key), reports.clone());
+fn observe(
+    key: &Arc<str>,
+    reports: &mpsc::Sender<TunnelReport>,
+    metrics: &AgentMetrics,
+) -> impl Fn(Connection) + use<> {
+    let (key, reports, metrics) = (Arc::clone(key), reports.clone(), metrics.clone());
     move |stream| {
+        metrics.count(&stream);
         let key = Arc::clone(&key);
         // If the queue is full, the line is dropped. The stream is not affected.
         drop(reports.try_send(TunnelReport::Stream { key, stream }));

@@ -9,16 +9,32 @@ use tokio::{
 };
 
 use crate::installed::{alone, alone_at};
-use crate::program::{DRAIN, Home, RunningCommand};
+use crate::local_platform::up::shouting_service;
+use crate::program::{DRAIN, Home, RunningCommand, soon};
 
-/// The status of a probe.
-async fn probe(health: &str, path: &str) -> u16 {
+/// The status and the body of a request with these fields.
+async fn request(health: &str, path: &str, fields: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(health).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    answer.split(' ').nth(1).unwrap().parse().unwrap()
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+/// The status of a probe.
+async fn probe(health: &str, path: &str) -> u16 {
+    request(health, path, "").await.0
+}
+
+/// The value of a series in the text of a scrape.
+fn value_of(scrape: &str, series: &str) -> f64 {
+    let mut lines = scrape.lines();
+    let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let value = value.unwrap_or_else(|| panic!("{series} is missing in {scrape}"));
+    value.parse().unwrap()
 }
 
 /// The address of the health listener, which the program reports.
@@ -85,6 +101,111 @@ async fn one_refused_tunnel_makes_an_agent_unready() {
     agent.json_where(|line| line["removed"][0] == "b").await;
     assert_eq!(probe(&health, "/readyz").await, 200);
     agent.terminate().await;
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_serves_its_metrics_beside_its_health() {
+    let home = Home::new();
+    let port = ports::lease().to_string();
+    let engine = alone_at(&home, &port).await;
+    let service = shouting_service().await.to_string();
+    let args = ["forward", &service, "--bytestream", "--name", "db"];
+    let mut agent = home.start(&[&args[..], &["-o", "json", "--health-listen", "0"]].concat());
+    let health = health_of(&mut agent).await;
+    agent.json_where(|line| line["status"] == "online").await;
+    let dialled = home.run_with_input(&["dial", "db"], b"hello").await;
+    assert_eq!(dialled.stdout, "HELLO");
+    // The agent counts a stream before it reports its end.
+    agent.json_where(|line| line["active"] == false).await;
+    let (status, scrape) = request(&health, "/metrics", "").await;
+    assert_eq!(status, 200);
+    let build = concat!(
+        "svc_build_info{version=\"",
+        env!("CARGO_PKG_VERSION"),
+        "\"}"
+    );
+    for (series, value) in [
+        ("svc_agent_tunnels", 1.0),
+        ("svc_agent_streams_active", 0.0),
+        ("svc_agent_streams_total{outcome=\"served\"}", 1.0),
+        ("svc_agent_streams_total{outcome=\"failed\"}", 0.0),
+        ("svc_agent_bytes_total{direction=\"in\"}", 5.0),
+        ("svc_agent_bytes_total{direction=\"out\"}", 5.0),
+        ("svc_agent_reconnects_total", 0.0),
+        (build, 1.0),
+    ] {
+        assert_eq!(
+            value_of(&scrape, series).to_string(),
+            value.to_string(),
+            "{series}"
+        );
+    }
+    let samples = scrape.lines().filter(|line| line.starts_with("svc_"));
+    for sample in samples {
+        let name = sample.split(['{', ' ']).next().unwrap();
+        for comment in ["HELP", "TYPE"] {
+            let line = format!("# {comment} {name} ");
+            assert!(scrape.contains(&line), "{line} is missing in {scrape}");
+        }
+    }
+
+    engine.stop().await;
+    agent
+        .json_where(|line| line["status"] == "disconnected")
+        .await;
+    let (_, scrape) = request(&health, "/metrics", "").await;
+    assert_eq!(value_of(&scrape, "svc_agent_tunnels").to_string(), "0");
+    let engine = alone_at(&home, &port).await;
+    agent.json_where(|line| line["status"] == "online").await;
+    let reconnected = async {
+        loop {
+            let (_, scrape) = request(&health, "/metrics", "").await;
+            let values = ["svc_agent_tunnels", "svc_agent_reconnects_total"];
+            let values = values.map(|name| value_of(&scrape, name).to_string());
+            if values == ["1", "1"] {
+                return;
+            }
+        }
+    };
+    soon("one tunnel and one reconnect in the metrics", reconnected).await;
+    agent.terminate().await;
+    engine.stop().await;
+}
+
+/// Other machines reach such an address: health is for their probes, and metrics need a token.
+#[tokio::test]
+async fn metrics_beyond_loopback_need_a_token() {
+    let home = Home::new();
+    let engine = alone(&home, &[]).await;
+    let dial = [
+        "dial",
+        "db",
+        "--listen",
+        "0",
+        "--health-listen",
+        "0.0.0.0:0",
+    ];
+    let mut open = home.start(&dial);
+    let health = health_of(&mut open).await.replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(probe(&health, "/healthz").await, 200);
+    assert_eq!(probe(&health, "/metrics").await, 404);
+    open.terminate().await;
+
+    let file = home.path().join("scraper");
+    fs::write(&file, "scraper-token\n").unwrap();
+    let token = ["--metrics-token-file", file.to_str().unwrap()];
+    let mut guarded = home.start(&[&dial[..], &token].concat());
+    let health = health_of(&mut guarded)
+        .await
+        .replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(probe(&health, "/healthz").await, 200);
+    assert_eq!(probe(&health, "/metrics").await, 401);
+    let bearer = "Authorization: Bearer scraper-token\r\n";
+    let (status, scrape) = request(&health, "/metrics", bearer).await;
+    assert_eq!(status, 200);
+    assert_eq!(value_of(&scrape, "svc_agent_tunnels").to_string(), "0");
+    guarded.terminate().await;
     engine.stop().await;
 }
 
