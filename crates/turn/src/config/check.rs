@@ -13,7 +13,7 @@ use daemon::tls::CertFiles;
 
 use super::file::{ControlPlaneSection, LimitsSection, TlsSection, TurnFile, TurnSection};
 use super::{ControlPlane, RelayConfig, TurnConfig};
-use crate::core::{Bandwidth, Limits, Quota};
+use crate::core::{Bandwidth, Limits, Millis, Quota};
 
 type CheckResult<T> = Result<T, ConfigError>;
 
@@ -187,9 +187,20 @@ fn limits(section: &LimitsSection) -> CheckResult<(Quota, Limits)> {
             "peer_connections_per_allocation",
             section.peer_connections_per_allocation,
         )?,
+        age: Millis::from_seconds(
+            within(
+                "turn.limits.seconds_per_allocation",
+                section.seconds_per_allocation,
+                0..=MAX_ALLOCATION_SECONDS,
+            )?
+            .into(),
+        ),
     };
     Ok((quota, limits))
 }
+
+/// A day. The credential of a longer connection should be replaced.
+const MAX_ALLOCATION_SECONDS: u32 = 24 * 3600;
 
 /// A value below the rate of a voice call is a mistake.
 const MIN_BYTES_PER_SECOND: u32 = 1_000;

@@ -114,6 +114,10 @@ pub(super) struct LimitsSection {
     pub(super) permissions_per_allocation: u32,
     /// Maximum of channels of one allocation.
     pub(super) channels_per_allocation: u32,
+    /// Seconds since its creation in which an allocation may be refreshed although the time in its
+    /// username has passed, so that a call does not end with its credential. 0: no allocation
+    /// outlives its username.
+    pub(super) seconds_per_allocation: u32,
     /// Maximum of connections with peers of one TCP allocation (RFC 6062).
     pub(super) peer_connections_per_allocation: u32,
     /// Bytes per second that one allocation may relay, in both directions together. Packets beyond
@@ -143,6 +147,8 @@ impl Default for LimitsSection {
             allocations_per_source: 2_000,
             permissions_per_allocation: 128,
             channels_per_allocation: 128,
+            // Half a day: longer than nearly all calls.
+            seconds_per_allocation: 12 * 3600,
             peer_connections_per_allocation: 32,
             bytes_per_second_per_allocation: None,
             bytes_per_second_per_user: None,

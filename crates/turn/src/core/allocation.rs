@@ -1,6 +1,7 @@
 //! One allocation: its owner, its permissions and its channels.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::Arc;
 
 use credentials::turn::PasswordKey;
@@ -25,6 +26,7 @@ pub(super) struct Allocation<S> {
     /// Source of the password, to detect when it is no longer valid.
     pub(super) secret: Arc<PasswordKey>,
     pub(super) account: Account,
+    pub(super) created: Millis,
     pub(super) expires: Millis,
     /// Transport to peers.
     pub(super) transport: Transport,
@@ -77,7 +79,7 @@ impl<S> Allocation<S> {
         permit: Permit,
         transport: Transport,
         relays: [Option<S>; 2],
-        expires: Millis,
+        lifetime: Range<Millis>,
         answer: Box<[u8]>,
     ) -> Self {
         Self {
@@ -89,7 +91,8 @@ impl<S> Allocation<S> {
             key: owner.key,
             secret: owner.secret,
             account: owner.account,
-            expires,
+            created: lifetime.start,
+            expires: lifetime.end,
             transport,
             relays,
             connections: Vec::new(),

@@ -71,6 +71,8 @@ pub struct Limits {
     pub channels: usize,
     /// Maximum of connections with peers.
     pub connections: usize,
+    /// Age up to which an allocation may be refreshed although its username has expired.
+    pub age: Millis,
 }
 
 /// Transport between an allocation and its peers.
@@ -433,7 +435,8 @@ impl<S, P> Core<S, P> {
         owner.account.meter.allocate();
         self.counts.allocated += 1;
         let kept = answer.clone().into_boxed_slice();
-        let allocation = Allocation::new(id, owner, permit, transport, relays, expires, kept);
+        let lifetime = now.monotonic..expires;
+        let allocation = Allocation::new(id, owner, permit, transport, relays, lifetime, kept);
         let slot = self.allocations.insert(allocation);
         self.by_client.insert(client, slot);
         self.ends.insert((expires, id));

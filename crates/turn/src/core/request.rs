@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use credentials::turn::{PasswordKey, Username};
+use credentials::turn::{OutOfTime, PasswordKey, Username};
 use stun_types::attribute::{
     Attribute as _, AttributeFromRaw as _, AttributeStaticType as _, Nonce, Realm, XorMappedAddress,
 };
@@ -213,6 +213,38 @@ impl<S, P> Core<S, P> {
         admission
     }
 
+    /// Checks that the owner of an allocation may keep it, and returns the remaining time.
+    ///
+    /// The allocation was made with a valid username. A client cannot replace the username of an
+    /// allocation (RFC 8656 section 8.2 refuses another one), so an allocation may outlive its
+    /// username up to a maximum age. Account and project are checked as for a new allocation.
+    fn admit_refresh(
+        &mut self,
+        now: Time,
+        signed: &AuthenticatedRequest,
+        created: Millis,
+    ) -> Result<Millis, StunError> {
+        let end = created.after(self.shared.limits.age);
+        let left_by_age = Millis::from_seconds(end.since(now.monotonic).seconds());
+        let left = Username::parse(&signed.username)
+            .filter(|username| username.check_time(now.unix) != Err(OutOfTime::TooLong))
+            .ok_or(StunError::Challenge(401))
+            .and_then(|username| {
+                let account = self.shared.authority.admit(&username, now.unix);
+                let account = account.map_err(|super::NotAllowedError| StunError::Code(403))?;
+                let until = |end: i64| {
+                    let left = end.saturating_sub(now.unix);
+                    Millis::from_seconds(u64::try_from(left).unwrap_or(0))
+                };
+                let left = until(username.expires_at).max(left_by_age);
+                let left = account.until.map_or(left, |end| left.min(until(end)));
+                let remaining = Some(left).filter(|left| *left > Millis::default());
+                remaining.ok_or(StunError::Challenge(401))
+            });
+        self.counts.refused += u64::from(left.is_err());
+        left
+    }
+
     /// RFC 8656 section 7.2.
     fn allocate(
         &mut self,
@@ -286,7 +318,7 @@ impl<S, P> Core<S, P> {
         signed: &AuthenticatedRequest,
     ) -> Result<RequestResult<P>, StunError> {
         let known = self.owned_allocation(now, client, signed)?;
-        let (id, before) = (known.id, known.expires);
+        let (id, before, created) = (known.id, known.expires, known.created);
         let has_relay = known.relays.each_ref().map(Option::is_some);
         let requested = requested_lifetime(message)?.unwrap_or(DEFAULT_LIFETIME);
         let family = attribute::<RequestedAddressFamily>(message)?;
@@ -309,7 +341,7 @@ impl<S, P> Core<S, P> {
             }
             0
         } else {
-            let (_, left) = self.admit(now, signed)?;
+            let left = self.admit_refresh(now, signed, created)?;
             let granted_lifetime = granted(requested, left);
             let expires = now.monotonic.after(granted_lifetime);
             self.ends.remove(&(before, id));
@@ -485,8 +517,7 @@ pub(super) fn is_still_permitted(
     })
 }
 
-/// The granted part of the requested lifetime: no allocation outlives the credential with which it
-/// was made.
+/// The granted part of the requested lifetime, of which `left` remains.
 fn granted(requested: u32, left: Millis) -> Millis {
     Millis::from_seconds(u64::from(requested.clamp(DEFAULT_LIFETIME, MAX_LIFETIME))).min(left)
 }

@@ -114,6 +114,11 @@ impl Relay {
     }
 
     fn limited(quota: Quota, bandwidth: Bandwidth) -> Self {
+        Self::aged(quota, bandwidth, Millis::default())
+    }
+
+    /// A relay whose allocations may outlive their usernames up to this age.
+    fn aged(quota: Quota, bandwidth: Bandwidth, age: Millis) -> Self {
         let secret = Secret::new(*b"0123456789abcdef0123456789abcdef");
         let authority = Arc::new(TestAuthority {
             key: Arc::new(PasswordKey::api(&secret, REALM).unwrap()),
@@ -130,6 +135,7 @@ impl Relay {
                 permissions: 4,
                 channels: 3,
                 connections: 2,
+                age,
             },
             authority: Arc::clone(&authority) as Arc<dyn Authority>,
         };

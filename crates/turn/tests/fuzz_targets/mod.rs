@@ -207,6 +207,7 @@ fn shared() -> Arc<SharedState> {
             permissions: 4,
             channels: 4,
             connections: 2,
+            age: Millis::default(),
         },
         authority: Arc::new(AllowAll(Arc::new(key()))),
     })

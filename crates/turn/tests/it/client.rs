@@ -53,8 +53,19 @@ impl Client {
         Self::new(Line::Tcp(stream, Vec::new()), user)
     }
 
+    /// A client whose credential expires after these seconds.
+    pub(crate) async fn expiring(relay: SocketAddr, user: &str, seconds: i64) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(relay).await.unwrap();
+        Self::valid_for(seconds, Line::Udp(socket), user)
+    }
+
     fn new(line: Line, user: &str) -> Self {
-        let end = jiff::Timestamp::now().as_second() + 600;
+        Self::valid_for(600, line, user)
+    }
+
+    fn valid_for(seconds: i64, line: Line, user: &str) -> Self {
+        let end = jiff::Timestamp::now().as_second() + seconds;
         let username = api_username(end, "e7e8a732", user);
         let password = api_password(&Secret::new(*SECRET), REALM, &username).unwrap();
         Self {
@@ -117,6 +128,19 @@ impl Client {
                     stream.flush().await.unwrap();
                 }
             }
+        }
+    }
+
+    /// Another socket with the same credential.
+    pub(crate) async fn again(&self, relay: SocketAddr) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        socket.connect(relay).await.unwrap();
+        Self {
+            line: Line::Udp(socket),
+            username: self.username.clone(),
+            password: self.password.clone(),
+            nonce: "none".to_owned(),
+            transaction: 0,
         }
     }
 

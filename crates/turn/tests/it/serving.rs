@@ -181,6 +181,45 @@ async fn echoes_still(client: &mut Client) {
     assert_eq!(client.ask(REFRESH, &[&Lifetime::new(600)]).await.0, 0);
 }
 
+/// The code of a Refresh after the credential of a call has expired.
+async fn refresh_after_expiry(limits: serde_json::Value) -> u16 {
+    let udp = RequestedTransport::new(UDP);
+    let relay = Relay::with(limits).await;
+    // Long enough for the first two requests on a busy machine.
+    let mut client = Client::expiring(relay.v4(), "a", 10).await;
+    assert_eq!(client.ask(ALLOCATE, &[&udp]).await.0, 0);
+    assert_eq!(client.ask(REFRESH, &[&Lifetime::new(600)]).await.0, 0);
+    // Other clients with this credential get allocations until it has expired.
+    let expired = async {
+        loop {
+            let mut other = client.again(relay.v4()).await;
+            match other.ask(ALLOCATE, &[&udp]).await.0 {
+                0 => assert_eq!(other.ask(REFRESH, &[&Lifetime::new(0)]).await.0, 0),
+                code => break code,
+            }
+        }
+    };
+    let expired = tokio::time::timeout(Duration::from_mins(1), expired).await;
+    assert_eq!(expired.expect("the credential expires"), 401);
+    let (code, _) = client.ask(REFRESH, &[&Lifetime::new(600)]).await;
+    if code == 0 {
+        echoes(&mut client, [127, 0, 0, 1].into()).await;
+    }
+    code
+}
+
+/// A browser cannot replace the credential of a running call.
+#[tokio::test]
+async fn a_call_continues_after_its_credential_has_expired() {
+    let (continued, ended) = tokio::join!(
+        refresh_after_expiry(json!({})),
+        refresh_after_expiry(json!({"seconds_per_allocation": 0})),
+    );
+    assert_eq!(continued, 0);
+    // The allocation has ended, or ends at this moment.
+    assert!([401, 437].contains(&ended), "{ended}");
+}
+
 /// RFC 8656 section 7.2: the port after an even one is reserved for the same user.
 #[tokio::test]
 async fn a_reserved_port_is_kept_for_its_user() {

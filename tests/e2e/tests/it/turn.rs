@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use e2e::{Platform, TurnClient, eventually, node, python, relay_of};
 use serde_json::{Value, json};
 
@@ -116,6 +116,37 @@ fn tu_4_expired_and_long_lived_credentials_are_refused() -> Result<()> {
         let credential = derived_from_token(&platform, ttl)?;
         assert_eq!(client.allocate("one", &credential, "udp")?, code, "{ttl} s");
     }
+    Ok(())
+}
+
+/// A call does not end with its credential, and still ends when the credential's origin is revoked.
+#[test]
+fn a_call_continues_after_its_credential_has_expired() -> Result<()> {
+    let platform = Platform::up()?;
+    let mut client = TurnClient::start(&platform)?;
+    let create = ["credential", "create", "call", "--ttl", "24h"];
+    let permission = ["--permission", "turn.relay.allocate"];
+    let issued = platform.svc_json(&[&create[..], &permission].concat())?;
+    let token = issued["token"].as_str().context("no token")?;
+    // Long enough for the first requests on a busy machine.
+    let order = derive_pat(&platform, token, 15)?;
+    let credential = client.order(&order)?;
+    eventually("the token is known", || {
+        Ok(client.allocate("call", &credential, "udp")? == 0)
+    })?;
+    let refresh = json!({"refresh": "call"});
+    assert_eq!(client.order(&refresh)?["code"], 0);
+    eventually("the end of the credential", || {
+        // Each closes the connection of the one before it, which ends its allocation.
+        Ok(client.allocate("late", &credential, "tcp")? == 401)
+    })?;
+    assert_eq!(client.order(&refresh)?["code"], 0);
+
+    let id = issued["credential"]["id"].as_str().unwrap_or_default();
+    platform.svc(&["credential", "revoke", id])?;
+    let ended = client.order(&json!({"ended": "call", "within": SOON}))?;
+    let seconds = ended["ended"].as_f64().unwrap_or(f64::MAX);
+    assert!(seconds < SOON && ended["code"] != 0, "{ended}");
     Ok(())
 }
 

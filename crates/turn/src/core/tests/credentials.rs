@@ -5,8 +5,8 @@ use super::*;
 /// Makes a valid request invalid.
 type Change = dyn Fn(&mut Caller);
 
-/// TU-4: credentials are checked at Allocate and again at Refresh, and no allocation outlives its
-/// credential.
+/// TU-4: credentials are checked at Allocate and again at Refresh. Without a configured age, no
+/// allocation outlives its credential.
 #[test]
 fn tu_4_credentials_are_valid_for_an_hour_at_most_and_until_they_expire() {
     let mut relay = Relay::new();
@@ -42,6 +42,68 @@ fn tu_4_credentials_are_valid_for_an_hour_at_most_and_until_they_expire() {
         401,
         "3601 s left, as the clock was set back"
     );
+}
+
+/// A browser cannot replace the credential of a running call.
+#[test]
+fn an_allocation_may_outlive_its_username_up_to_the_configured_age() {
+    let quota = Quota {
+        whole: 100,
+        per_project: 50,
+        per_user: 10,
+        per_source: 20,
+    };
+    let age = Millis::from_seconds(7200);
+    let mut relay = Relay::aged(quota, Bandwidth::default(), age);
+    let user = format!("v1:{}:api:{ENDPOINT}:usr_1", START + 600);
+    let mut caller = Caller::new(&mut relay, udp_client(), &user);
+    assert_eq!(caller.allocate(&mut relay), 0);
+    for _ in 0..13 {
+        relay.advance(500);
+        caller.greet(&mut relay);
+        assert_eq!(caller.refresh(&mut relay, 600), (0, 600));
+        assert_eq!(caller.permit(&mut relay, &["1.1.1.1:0"]), 0);
+        // No new allocation, also not for the same user.
+        let mut late = Caller::new(&mut relay, at("192.0.2.77:5000"), &user);
+        let is_valid = relay.now.unix < START + 600;
+        assert_eq!(late.allocate(&mut relay), if is_valid { 0 } else { 401 });
+        if is_valid {
+            assert_eq!(late.refresh(&mut relay, 0), (0, 0));
+        }
+    }
+    relay.advance(500);
+    caller.greet(&mut relay);
+    assert_eq!(caller.refresh(&mut relay, 600), (0, 200));
+    relay.advance(199);
+    assert_eq!(caller.refresh(&mut relay, 600), (0, 1));
+    relay.advance(1);
+    assert_eq!(caller.refresh(&mut relay, 600).0, 437, "too old");
+    assert!(relay.core.is_empty());
+}
+
+#[test]
+fn an_allocation_that_outlives_its_username_still_needs_its_account() {
+    let quota = Quota {
+        whole: 100,
+        per_project: 50,
+        per_user: 10,
+        per_source: 20,
+    };
+    let age = Millis::from_seconds(7200);
+    let mut relay = Relay::aged(quota, Bandwidth::default(), age);
+    let user = format!("v1:{}:api:{ENDPOINT}:usr_1", START + 600);
+    let mut caller = Caller::new(&mut relay, udp_client(), &user);
+    assert_eq!(caller.allocate(&mut relay), 0);
+    relay.advance(300);
+    assert_eq!(caller.refresh(&mut relay, 600).0, 0);
+    relay.advance(400);
+    caller.greet(&mut relay);
+    assert_eq!(caller.refresh(&mut relay, 600).0, 0);
+    relay.authority.barred.lock().insert("usr_1".to_owned());
+    assert_eq!(caller.refresh(&mut relay, 600).0, 403);
+    assert_eq!(relay.core.len(), 1);
+    relay.core.review(relay.now);
+    assert!(relay.core.is_empty());
 }
 
 #[test]
