@@ -89,6 +89,17 @@ impl Control {
         Ok(())
     }
 
+    /// Restarts it on the same port with another database, and with the same secret.
+    ///
+    /// # Errors
+    /// As [`first`](Self::first).
+    pub fn start_with_database(&mut self, url: &str) -> Result<()> {
+        let mut config: Value = serde_json::from_slice(&fs::read(&self.config)?)?;
+        config["platform"]["database_url"] = json!(url);
+        fs::write(&self.config, format!("{config:#}"))?;
+        self.start_again()
+    }
+
     fn start(config: PathBuf, log: PathBuf, port: u16, more: &[&str]) -> Result<Self> {
         let mut command = Command::new(program()?);
         command

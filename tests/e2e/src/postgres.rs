@@ -74,8 +74,41 @@ impl Postgres {
 
     /// The address of its database.
     pub fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    fn url_of(&self, database: &str) -> String {
         let socket = self.directory.display().to_string().replace('/', "%2F");
-        format!("postgres://svc@localhost/postgres?host={socket}")
+        format!("postgres://svc@localhost/{database}?host={socket}")
+    }
+
+    /// Writes a dump of its database to `file`.
+    ///
+    /// # Errors
+    /// `pg_dump` fails; its output is part of the error.
+    pub fn dump(&self, file: &Path) -> Result<()> {
+        let mut dump = client("pg_dump")?;
+        dump.args(["--format=custom", "--file"]).arg(file);
+        run(dump.arg(self.url()))
+    }
+
+    /// Restores a dump into the new database `name`, and returns its address.
+    ///
+    /// # Errors
+    /// A program fails; its output is part of the error.
+    pub fn restore(&self, file: &Path, name: &str) -> Result<String> {
+        let create = format!("CREATE DATABASE {name}");
+        run(client("psql")?.args(["--command", &create, &self.url()]))?;
+        let url = self.url_of(name);
+        let mut restore = client("pg_restore")?;
+        restore.args([
+            "--clean",
+            "--if-exists",
+            "--no-owner",
+            "--single-transaction",
+        ]);
+        run(restore.args(["--dbname", &url]).arg(file))?;
+        Ok(url)
     }
 
     fn command(&mut self, command: &str) -> Result<()> {
@@ -98,6 +131,23 @@ impl Drop for Postgres {
         writeln!(self.commands, "end").ok();
         self.supervisor.wait().ok();
     }
+}
+
+/// A program of PostgreSQL.
+fn client(name: &str) -> Result<Command> {
+    let programs = env::var_os("SVC_TEST_PG_BIN")
+        .context("SVC_TEST_PG_BIN is not set: run `cargo xtask test`")?;
+    Ok(Command::new(Path::new(&programs).join(name)))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
 }
 
 fn path(programs: &Path) -> Result<std::ffi::OsString> {

@@ -137,6 +137,20 @@ impl Svc {
         Ok((elsewhere.join("ca.pem"), put))
     }
 
+    /// Writes a new certificate for the engine's names into `directory`, under the names that
+    /// certbot uses. Returns the file of its authority.
+    ///
+    /// # Errors
+    /// The files cannot be written.
+    pub fn lineage(directory: &Path) -> Result<PathBuf> {
+        let names = names(HOST);
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let certificate = Certificate::issue(directory, &names)?;
+        fs::rename(certificate.chain, directory.join("fullchain.pem"))?;
+        fs::rename(certificate.key, directory.join("privkey.pem"))?;
+        Ok(certificate.authority)
+    }
+
     /// A running `svc events` that has printed the snapshot.
     ///
     /// # Errors

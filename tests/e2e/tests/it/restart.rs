@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpStream};
 
 use anyhow::{Context as _, Result};
-use e2e::{Agent, Call, Curl, Download, Service, Svc, eventually};
+use e2e::{Agent, Call, Curl, Download, ManagedPair, Service, Svc, eventually};
 use serde_json::{Value, json};
 
 /// EN-9: the engine kept no state, and every tunnel returns.
@@ -52,6 +52,42 @@ fn after_a_crash_a_name_is_offline_until_its_agent_is_back() -> Result<()> {
     }
     let _agent = Agent::forward(&svc, &service, &flags)?;
     assert_eq!(curl.get(&[&url])?.status, 200);
+    Ok(())
+}
+
+/// The drill of `docs/backup.md` with PostgreSQL: a dump is restored into a new database, and the
+/// platform starts with it. Tunnels stay online, and tokens of before and after it are accepted.
+#[test]
+fn a_platform_starts_with_a_restored_dump() -> Result<()> {
+    let mut managed = ManagedPair::on_postgres()?;
+    let service = Service::mirror()?.to_string();
+    let agent = managed.forward(&service, &["--http", "--hostname", "web"])?;
+    let curl = Curl::new(&managed.engine);
+    assert_eq!(curl.get(&[&agent.url("/")])?.status, 200);
+    let directory = tempfile::tempdir()?;
+    let dump = directory.path().join("platform.dump");
+    let postgres = managed.postgres.as_ref().context("no PostgreSQL")?;
+    postgres.dump(&dump)?;
+    let (lost, lost_id) = managed.issue(&managed.control)?;
+    managed.wait_until_accepted(&lost)?;
+
+    let postgres = managed.postgres.as_ref().context("no PostgreSQL")?;
+    let restored = postgres.restore(&dump, "restored")?;
+    managed.control.start_with_database(&restored)?;
+    assert_eq!(curl.get(&[&agent.url("/")])?.status, 200);
+    let whoami = managed.call("GET", "/api/whoami", None)?;
+    assert_eq!(whoami.status, 200, "{whoami:?}");
+    let listed = managed.call("GET", "/api/credentials", None)?.json();
+    assert!(!listed.to_string().contains(&lost_id), "{listed}");
+    // The engine follows the restored database: it accepts what was issued since, and no longer
+    // what the dump lacks.
+    let (token, _) = managed.issue(&managed.control)?;
+    managed.wait_until_accepted(&token)?;
+    eventually("the end of the lost token", || {
+        Ok(managed.api_status(&lost)? == 401)
+    })?;
+    assert_eq!(managed.api_status(managed.token())?, 204);
+    assert_eq!(curl.get(&[&agent.url("/")])?.status, 200);
     Ok(())
 }
 

@@ -1,14 +1,19 @@
 //! Routing by the TLS handshake.
 
+use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
-use e2e::{Agent, Curl, Service, Svc};
+use anyhow::{Context as _, Result, bail, ensure};
+use e2e::{Agent, Curl, Service, Svc, eventually};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName};
+use serde_json::json;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -52,6 +57,48 @@ fn a_replaced_certificate_is_used_soon() -> Result<()> {
         }
     }
     bail!("it never came; {}", svc.log())
+}
+
+/// The script of `docs/certificates.md`, at the first issue and at a renewal.
+#[test]
+fn the_hook_of_certbot_replaces_the_certificate() -> Result<()> {
+    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/certificate-hook.sh");
+    let directory = tempfile::tempdir()?;
+    let tls = directory.path().join("tls");
+    let group = Command::new("id").arg("-gn").output()?.stdout;
+    let issue = |name: &str| {
+        let lineage = directory.path().join(name);
+        fs::create_dir(&lineage)?;
+        let authority = Svc::lineage(&lineage)?;
+        let ended = Command::new(&hook)
+            .env("RENEWED_LINEAGE", &lineage)
+            .env("SVC_TLS_DIR", &tls)
+            .env("SVC_TLS_GROUP", String::from_utf8_lossy(&group).trim_end())
+            .status()?;
+        ensure!(ended.success(), "{ended}");
+        anyhow::Ok(Curl::trusting(authority))
+    };
+    let before = issue("first")?;
+    let certificate = json!({
+        "cert_file": tls.join("fullchain.pem"),
+        "key_file": tls.join("privkey.pem"),
+    });
+    let svc = Svc::engine_with(&json!({"certs": {"static": certificate}}))?;
+    let document = format!("https://{}/api/openapi.json", svc.address());
+    assert_eq!(before.get(&[&document])?.status, 200);
+    let mode = fs::metadata(tls.join("privkey.pem"))?.permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+
+    let renewed = issue("renewed")?;
+    eventually("the renewed certificate", || {
+        Ok(renewed.get(&[&document]).is_ok())
+    })?;
+    assert!(
+        before.get(&[&document]).is_err(),
+        "the old one is in service"
+    );
+    assert_eq!(fs::read_dir(&tls)?.count(), 2);
+    Ok(())
 }
 
 /// A client of the engine's names that offers these protocols.
