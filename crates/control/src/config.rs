@@ -15,7 +15,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use daemon::config::ConfigError;
+use daemon::config::ConfigErrors;
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
@@ -134,12 +134,12 @@ impl Config {
     /// Reads `file`, then `env` (all environment variables), and validates the result.
     ///
     /// # Errors
-    /// The first error, with its key and its source.
+    /// All errors, each with its key and its source.
     pub fn load(
         file: Option<&Path>,
         env: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        daemon::config::load_checked(file, env, check::platform)
+    ) -> Result<Self, ConfigErrors> {
+        daemon::config::load(file, env, check::platform)
     }
 
     /// The absolute URL of a path of the platform.

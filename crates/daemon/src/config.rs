@@ -11,6 +11,7 @@
 //! - Only `true` and `false` are booleans; a text that looks like a number needs quotes.
 
 mod environment;
+mod errors;
 mod node;
 pub mod reference;
 mod secret;
@@ -26,6 +27,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 
+pub use self::errors::ConfigErrors;
 pub use self::node::MAX_FILE_BYTES;
 use self::node::Node;
 pub use self::secret::SecretString;
@@ -33,51 +35,30 @@ use self::shape::Shape;
 pub use self::state_dir::StateDir;
 pub use self::warning::Warning;
 
-/// Reads `file`, then the environment, into a `T`.
+/// Reads `file`, then the environment, into a `T`, and then calls `check`, the conversion into
+/// checked values.
 ///
 /// `env` is the whole environment of the process; other variables are ignored.
 ///
 /// # Errors
-/// The first error: a file that cannot be read, invalid YAML, an unknown key, a value of the wrong
-/// type or out of its range.
-pub fn load<T: DeserializeOwned + JsonSchema>(
+/// The file cannot be read or is not YAML, or all errors as of [`read_all`].
+pub fn load<T: DeserializeOwned + JsonSchema, U>(
     file: Option<&Path>,
     env: impl IntoIterator<Item = (String, String)>,
-) -> Result<T, ConfigError> {
-    load_checked(file, env, Ok)
-}
-
-/// [`load`], and then `check`, the conversion into checked values. An error of `check` with a key
-/// gets the position of that key.
-///
-/// # Errors
-/// As [`load`], and the errors of `check`.
-pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
-    file: Option<&Path>,
-    env: impl IntoIterator<Item = (String, String)>,
-    check: impl FnOnce(T) -> Result<U, ConfigError>,
-) -> Result<U, ConfigError> {
+    check: impl FnOnce(T) -> Result<U, ConfigErrors>,
+) -> Result<U, ConfigErrors> {
     let schema = schema::<T>();
     let shape = Shape::new(&schema);
     let mut root = match file {
         Some(path) => node::read_file(path)?,
         None => Node::empty(),
     };
-    environment::overlay(&mut root, shape, env)?;
-    shape::check(&mut root, shape)?;
-    serde_path_to_error::deserialize(root.to_json())
-        .map_err(|error| ConfigError::new(error.path().to_string(), error.inner().to_string()))
-        .and_then(check)
-        .map_err(|mut error| {
-            error.origin = error
-                .origin
-                .or_else(|| root.find(&error.key)?.origin.clone());
-            error
-        })
+    let refused = environment::overlay(&mut root, shape, env);
+    check_all(root, shape, refused, check)
 }
 
-/// Reads a configuration from the bytes of a file, without the environment, and returns all of its
-/// errors. It is for files that are checked before use, and read again while in use.
+/// Reads a configuration from the bytes of a file, without the environment. It is for files that
+/// are read again while in use.
 ///
 /// `name` is the name of the file in errors. An error of `check` gets the position of its key, or
 /// of the section that lacks it.
@@ -88,50 +69,81 @@ pub fn load_checked<T: DeserializeOwned + JsonSchema, U>(
 pub fn read_all<T: DeserializeOwned + JsonSchema, U>(
     name: &str,
     bytes: &[u8],
-    check: impl FnOnce(T) -> Result<U, Vec<ConfigError>>,
-) -> Result<U, Vec<ConfigError>> {
+    check: impl FnOnce(T) -> Result<U, ConfigErrors>,
+) -> Result<U, ConfigErrors> {
     let schema = schema::<T>();
-    let mut root = node::read(name, bytes).map_err(|error| vec![error])?;
-    let mut refused = shape::prune(&mut root, Shape::new(&schema));
+    let root = node::read(name, bytes)?;
+    check_all(root, Shape::new(&schema), ConfigErrors::default(), check)
+}
+
+/// Checks the structure and then the values. `refused` are the errors so far.
+fn check_all<T: DeserializeOwned, U>(
+    mut root: Node,
+    shape: Shape<'_>,
+    mut refused: ConfigErrors,
+    check: impl FnOnce(T) -> Result<U, ConfigErrors>,
+) -> Result<U, ConfigErrors> {
+    shape::prune(&mut root, shape, &mut refused);
     if matches!(root.value, node::Value::Null) {
         // The whole file has the wrong type, so no key can be checked.
         return Err(refused);
     }
-    let checked = serde_path_to_error::deserialize(root.to_json())
-        .map_err(|error| {
-            vec![ConfigError::new(
-                error.path().to_string(),
-                error.inner().to_string(),
-            )]
+    let errors = match deserialize(&mut root, &mut refused).map(check) {
+        Some(Ok(checked)) if refused.is_empty() => return Ok(checked),
+        Some(Err(errors)) => errors,
+        Some(Ok(_)) | None => ConfigErrors::default(),
+    };
+    // Keys that were removed because of an error, or that are misspelt, do not count as missing,
+    // and neither do their sections.
+    let is_reported = |key: &str| {
+        let suggestion = shape::suggestion(key);
+        let mut reported = refused.iter();
+        reported.any(|error| {
+            let below = error.key.strip_prefix(key);
+            below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                || error.message.ends_with(&suggestion)
         })
-        .and_then(check);
-    match checked {
-        Ok(checked) if refused.is_empty() => return Ok(checked),
-        Ok(_) => {}
-        Err(errors) => {
-            // Keys that were removed because of an error, or that are misspelt, do not count as
-            // missing.
-            let is_reported = |key: &str| {
-                let suggestion = shape::suggestion(key);
-                let mut reported = refused.iter();
-                reported.any(|error| error.key == key || error.message.ends_with(&suggestion))
-            };
-            let new: Vec<_> = errors
-                .into_iter()
-                .filter(|error| error.key.is_empty() || !is_reported(&error.key))
-                .collect();
-            refused.extend(new.into_iter().map(|mut error| {
-                error.origin = error.origin.or_else(|| root.nearest_origin(&error.key));
-                error
-            }));
-        }
+    };
+    let mut new: Vec<_> = errors
+        .into_iter()
+        .filter(|error| error.key.is_empty() || !is_reported(&error.key))
+        .collect();
+    for error in &mut new {
+        let origin = error.origin.take();
+        error.origin = origin.or_else(|| root.nearest_origin(&error.key));
     }
-    refused.sort_by_key(|error| match &error.origin {
-        Some(Origin::File { line, column, .. }) => (*line, *column),
-        _ => (0, 0),
-    });
+    for error in new {
+        refused.push(error);
+    }
+    refused.sort();
     Err(refused)
 }
+
+/// Converts the values into a `T`. `serde` finds one error at a time, such as a number out of its
+/// range. Each refused value is removed, so that the next one is found. `None` if the rest cannot
+/// be converted either.
+fn deserialize<T: DeserializeOwned>(root: &mut Node, refused: &mut ConfigErrors) -> Option<T> {
+    for _ in 0..MAX_VALUE_ERRORS {
+        let error = match serde_path_to_error::deserialize(root.to_json()) {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        let (key, message) = (error.path().to_string(), error.inner().to_string());
+        refused.push(ConfigError {
+            origin: root.nearest_origin(&key),
+            key: key.clone(),
+            message,
+        });
+        if !root.clear(&key) {
+            break;
+        }
+    }
+    None
+}
+
+/// Each of these errors costs a conversion of the whole configuration. More of them do not help an
+/// operator.
+const MAX_VALUE_ERRORS: usize = 50;
 
 /// The JSON Schema (2020-12) of a configuration, without references.
 pub fn schema<T: JsonSchema>() -> serde_json::Value {
@@ -172,7 +184,7 @@ pub enum Origin {
 }
 
 impl ConfigError {
-    /// Creates an error for a key; [`load_checked`] adds the position.
+    /// Creates an error for a key; [`load`] adds the position.
     pub fn new(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             key: key.into(),

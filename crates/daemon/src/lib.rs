@@ -8,7 +8,7 @@
 //!
 //! Nothing here depends on tunnels, reads the process environment (only [`documents`] does, in
 //! tests), or chooses a runtime: the binary does that, and passes values in. Start reading with
-//! [`config::load_checked`], which every process calls first.
+//! [`config::load`], which every process calls first.
 //!
 //! # Start and stop
 //!

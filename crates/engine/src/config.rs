@@ -23,16 +23,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use credentials::{Keyring, Secret};
-use daemon::config::{ConfigError, SecretString, StateDir};
+use daemon::config::{ConfigError, ConfigErrors, SecretString, StateDir};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use ipnet::IpNet;
 
 pub use daemon::config::Warning;
-pub use link::ControlPlane;
+pub use link::{ControlPlane, ProbeError};
 
 pub use self::api_rates::ApiRates;
+use self::check::NamedFiles;
 use crate::browser::Seals;
 
 pub use self::recordings::{RecordingLocation, RecordingPolicy, Recordings, S3};
@@ -77,23 +78,69 @@ impl EngineConfig {
     /// Reads `file` and then the environment (`env` is all of it), and checks the result.
     ///
     /// # Errors
-    /// The first error, with its key and the place where it was written.
+    /// All errors, each with its key and the place where it was written.
     pub fn load(
         file: Option<&Path>,
         env: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, ConfigErrors> {
+        Self::load_with(file, env, |_, _| {})
+    }
+
+    /// [`Self::load`] and [`Self::inspect`], with the errors of both.
+    ///
+    /// # Errors
+    /// All errors, each with its key and the place where it was written.
+    pub fn load_inspected(
+        file: Option<&Path>,
+        env: impl IntoIterator<Item = (String, String)>,
+        now: i64,
+    ) -> Result<(Self, Vec<Warning>), ConfigErrors> {
+        let mut warnings = Vec::new();
+        let config = Self::load_with(file, env, |files, errors| {
+            inspect::files(files, now, &mut warnings, errors);
+        })?;
+        inspect::settings(&config, &mut warnings);
+        Ok((config, warnings))
+    }
+
+    fn load_with(
+        file: Option<&Path>,
+        env: impl IntoIterator<Item = (String, String)>,
+        inspect: impl FnOnce(&NamedFiles<'_>, &mut ConfigErrors),
+    ) -> Result<Self, ConfigErrors> {
         let env: Vec<_> = env.into_iter().collect();
         let state_dir = StateDir::of_environment(&env);
-        daemon::config::load_checked(file, env, |file| check::engine(file, state_dir))
+        daemon::config::load(file, env, |file| {
+            let mut errors = ConfigErrors::default();
+            let config = check::engine(file, state_dir, &mut errors, inspect);
+            errors.finish(config)
+        })
     }
 
     /// Settings that are allowed but probably a mistake, for the start, `--check` and `doctor`.
     /// `now` is in seconds since 1970. Reads the files that the configuration names.
     ///
     /// # Errors
-    /// A file cannot be used: the engine would not start.
-    pub fn inspect(&self, now: i64) -> Result<Vec<Warning>, ConfigError> {
-        inspect::engine(self, now)
+    /// Files cannot be used: the engine would not start.
+    pub fn inspect(&self, now: i64) -> Result<Vec<Warning>, ConfigErrors> {
+        let (mut warnings, mut errors) = (Vec::new(), ConfigErrors::default());
+        let files = NamedFiles {
+            host: Some(&self.host),
+            certificate: Some(&self.certificate),
+            auth: Some(&self.auth),
+            geoip_file: self.geoip_file.as_deref(),
+        };
+        inspect::files(&files, now, &mut warnings, &mut errors);
+        inspect::settings(self, &mut warnings);
+        errors.finish(Some(warnings))
+    }
+
+    /// The platform of a managed engine.
+    pub fn platform(&self) -> Option<&ControlPlane> {
+        match &self.auth {
+            Auth::Platform(platform) => Some(platform),
+            Auth::Keys(_) => None,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::endpoint::{Endpoint, EndpointError};
+use crate::endpoint::{Endpoint, EndpointError, ProbeError};
 
 /// The platform that a process follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,5 +25,13 @@ impl ControlPlane {
     pub fn endpoint(&self) -> Result<Endpoint, EndpointError> {
         let (token_file, ca_file) = (self.token_file.clone(), self.ca_file.as_deref());
         Endpoint::new(&self.url, token_file, ca_file)
+    }
+
+    /// Connects to the platform once, and asks it if it accepts the secret.
+    ///
+    /// # Errors
+    /// [`ProbeError`]
+    pub async fn probe(&self) -> Result<(), ProbeError> {
+        self.endpoint()?.probe().await
     }
 }

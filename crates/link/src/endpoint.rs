@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::link::{CHANGES, VERSION};
 use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Certificate, Client, Method, RequestBuilder, Url, redirect};
+use reqwest::{Certificate, Client, Method, RequestBuilder, StatusCode, Url, redirect};
 
 /// A platform's address with the enrolment secret for it.
 #[derive(Clone, Debug)]
@@ -35,6 +35,26 @@ pub enum EndpointError {
     /// The TLS library refuses its configuration.
     #[error("TLS cannot be set up")]
     Tls(#[source] reqwest::Error),
+}
+
+/// Reason why a platform cannot be used now.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The endpoint cannot be created.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The file contains no secret.
+    #[error("{0}")]
+    Token(String),
+    /// The platform cannot be reached.
+    #[error("the connection failed")]
+    Unreachable(#[source] reqwest::Error),
+    /// The platform does not accept the secret.
+    #[error("the platform refuses the enrolment secret ({0})")]
+    Refused(StatusCode),
+    /// The platform is not ready, or the address belongs to another service.
+    #[error("the platform responded with {0}")]
+    Status(StatusCode),
 }
 
 impl EndpointError {
@@ -89,12 +109,23 @@ impl Endpoint {
         self.base.as_str()
     }
 
-    /// Checks that the file contains a secret now.
+    /// Connects to the platform once, and asks it if it accepts the secret. It opens no link.
     ///
     /// # Errors
-    /// A sentence for the operator.
-    pub fn check_token(&self) -> Result<(), String> {
-        self.request(Method::GET, CHANGES).map(drop)
+    /// [`ProbeError`]
+    pub async fn probe(&self) -> Result<(), ProbeError> {
+        let request = self
+            .request(Method::HEAD, CHANGES)
+            .map_err(ProbeError::Token)?;
+        let response = request.timeout(PROBE_TIMEOUT).send().await;
+        let response = response.map_err(|error| ProbeError::Unreachable(error.without_url()))?;
+        match response.status() {
+            StatusCode::OK => Ok(()),
+            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                Err(ProbeError::Refused(status))
+            }
+            status => Err(ProbeError::Status(status)),
+        }
     }
 
     /// A request to this path, with the current secret of the file.
@@ -102,16 +133,7 @@ impl Endpoint {
     /// # Errors
     /// A sentence for the operator: the file contains no secret.
     pub(crate) fn request(&self, method: Method, path: &str) -> Result<RequestBuilder, String> {
-        let refused = |problem: String| format!("{}: {problem}", self.token_file.display());
-        let read = read_bounded(&self.token_file, MAX_TOKEN_BYTES);
-        let text = read.map_err(|error| refused(error.to_string()))?;
-        let secret = text.trim_ascii();
-        let bearer = [b"Bearer ", secret].concat();
-        let mut bearer = HeaderValue::from_bytes(&bearer)
-            .ok()
-            .filter(|_| !secret.is_empty() && secret.iter().all(u8::is_ascii_graphic))
-            .ok_or_else(|| refused("it does not contain a secret on a single line".to_owned()))?;
-        bearer.set_sensitive(true);
+        let bearer = bearer(&self.token_file)?;
         let mut url = self.base.clone();
         url.set_path(path);
         Ok(self
@@ -120,6 +142,29 @@ impl Endpoint {
             .header(AUTHORIZATION, bearer)
             .header(LINK_VERSION, VERSION))
     }
+}
+
+/// Checks that the file contains a secret now.
+///
+/// # Errors
+/// A sentence for the operator.
+pub fn check_token(token_file: &Path) -> Result<(), String> {
+    bearer(token_file).map(drop)
+}
+
+/// The header with the secret of the file.
+fn bearer(token_file: &Path) -> Result<HeaderValue, String> {
+    let refused = |problem: String| format!("{}: {problem}", token_file.display());
+    let read = read_bounded(token_file, MAX_TOKEN_BYTES);
+    let text = read.map_err(|error| refused(error.to_string()))?;
+    let secret = text.trim_ascii();
+    let bearer = [b"Bearer ", secret].concat();
+    let mut bearer = HeaderValue::from_bytes(&bearer)
+        .ok()
+        .filter(|_| !secret.is_empty() && secret.iter().all(u8::is_ascii_graphic))
+        .ok_or_else(|| refused("it does not contain a secret on a single line".to_owned()))?;
+    bearer.set_sensitive(true);
+    Ok(bearer)
 }
 
 fn base(address: &str) -> Result<Url, &'static str> {
@@ -173,6 +218,8 @@ pub(crate) const LINK_VERSION: &str = "svc-link-version";
 
 /// Time limit for TCP and TLS over a slow network.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit of [`Endpoint::probe`]: it connects, and the platform does not use its database.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A secret has about 50 bytes.
 const MAX_TOKEN_BYTES: u64 = 4096;
 /// All authorities of a system have about 200 KiB.

@@ -25,7 +25,7 @@ mod status;
 mod storage;
 
 pub use control_plane::ControlPlane;
-pub use endpoint::{Endpoint, EndpointError};
+pub use endpoint::{Endpoint, EndpointError, ProbeError, check_token};
 pub use follow::{Handler, Link};
 pub use hour::{hour_of, report_interval};
 pub use pace::Pace;

@@ -12,6 +12,7 @@ mod args;
 mod cli;
 mod client_key;
 mod commands;
+mod config_errors;
 mod connection;
 mod context;
 mod dispatch;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use credentials::Secret;
-use daemon::config::{ConfigError, StateDir};
+use daemon::config::{ConfigError, ConfigErrors, StateDir};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
@@ -77,22 +77,22 @@ impl TurnConfig {
     /// Reads `file` and then the environment (`env` is all of it), and checks the result.
     ///
     /// # Errors
-    /// The first error, with its key and its source.
+    /// All errors, each with its key and its source.
     pub fn load(
         file: Option<&Path>,
         env: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, ConfigErrors> {
         let env: Vec<_> = env.into_iter().collect();
         let state_dir = StateDir::of_environment(&env);
-        daemon::config::load_checked(file, env, |file| check::turn(file, state_dir))
+        daemon::config::load(file, env, |file| check::turn(file, state_dir))
     }
 
     /// Valid settings that are probably mistakes, for the start and `--check`. Reads the files in
     /// the configuration.
     ///
     /// # Errors
-    /// A file in the configuration cannot be used: the relay would not start.
-    pub fn inspect(&self, now: i64) -> Result<Vec<Warning>, ConfigError> {
+    /// Files in the configuration cannot be used: the relay would not start.
+    pub fn inspect(&self, now: i64) -> Result<Vec<Warning>, ConfigErrors> {
         inspect::turn(self, now)
     }
 

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use daemon::config::ConfigError;
 use daemon::config::values::{address, optional_path, path, required};
+use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls::CertFiles;
 use http::Uri;
 use jiff::SignedDuration;
@@ -15,79 +15,90 @@ use super::{ClusterConfig, Config, PasswordCost, TurnConfig};
 
 type CheckResult<T> = Result<T, ConfigError>;
 
-pub(super) fn platform(file: PlatformFile) -> CheckResult<Config> {
+pub(super) fn platform(file: PlatformFile) -> Result<Config, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let config = check_sections(file, &mut errors);
+    errors.finish(config)
+}
+
+/// Checks each section, and adds all errors. `None` if a required part is wrong.
+fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Config> {
     let section = file.platform;
-    let listen = address(
-        "platform.listen_addr",
-        &section.listen_addr,
-        "127.0.0.1:8080",
-    )?;
-    let base_url = check_base_url(section.base_url)?;
-    if base_url.starts_with("http://") && !listen.ip().is_loopback() {
-        return Err(ConfigError::new(
-            "platform.listen_addr",
-            "without TLS the platform is only served on loopback; base_url must be https",
-        ));
+    let key = "platform.listen_addr";
+    let listen = errors.keep(address(key, &section.listen_addr, "127.0.0.1:8080"));
+    let base_url = errors.keep(check_base_url(section.base_url));
+    let tls = errors.keep_or_default(check_tls(file.tls));
+    if base_url
+        .as_ref()
+        .is_some_and(|url| url.starts_with("http://"))
+    {
+        if listen.is_some_and(|listen| !listen.ip().is_loopback()) {
+            let message =
+                "without TLS the platform is only served on loopback; base_url must be https";
+            errors.push(ConfigError::new(key, message));
+        }
+        if tls.is_some() {
+            let message = "the listener uses TLS, so platform.base_url must be https";
+            errors.push(ConfigError::new("tls.cert_file", message));
+        }
     }
-    let tls = check_tls(file.tls)?;
-    if tls.is_some() && base_url.starts_with("http://") {
-        return Err(ConfigError::new(
-            "tls.cert_file",
-            "the listener uses TLS, so platform.base_url must be https",
-        ));
-    }
-    let signing_keys = section
-        .signing_keys
-        .into_iter()
-        .enumerate()
-        .map(|(index, value)| path(&format!("platform.signing_keys.{index}"), value))
-        .collect::<CheckResult<_>>()?;
-    let trusted_proxies = section
-        .trusted_proxies
-        .iter()
-        .enumerate()
-        .map(|(index, value)| network(&format!("platform.trusted_proxies.{index}"), value))
-        .collect::<CheckResult<_>>()?;
-    let engines = file
-        .engines
-        .into_iter()
-        .enumerate()
-        .map(|(index, section)| engine(index, section))
-        .collect::<CheckResult<Vec<_>>>()?;
-    let data_dir = path("platform.data_dir", section.data_dir)?;
-    let mail = file.mail.check(data_dir.join("mail"))?;
-    let openid = file.openid.check()?;
+    let signing_keys = section.signing_keys.into_iter().enumerate();
+    let signing_keys = signing_keys
+        .filter_map(|(index, value)| {
+            errors.keep(path(&format!("platform.signing_keys.{index}"), value))
+        })
+        .collect();
+    let trusted_proxies = section.trusted_proxies.iter().enumerate();
+    let trusted_proxies = trusted_proxies
+        .filter_map(|(index, value)| {
+            errors.keep(network(&format!("platform.trusted_proxies.{index}"), value))
+        })
+        .collect();
+    let engines = file.engines.into_iter().enumerate();
+    let engines: Vec<_> = engines
+        .filter_map(|(index, section)| errors.keep(engine(index, section)))
+        .collect();
+    let data_dir = errors.keep(path("platform.data_dir", section.data_dir));
+    let mail_dir = data_dir.as_deref().map(|dir| dir.join("mail"));
+    let mail = errors.keep(file.mail.check(mail_dir.unwrap_or_default()));
     let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
-    let catalogue = file.catalog.check(first_engine)?;
-    let geoip_file = file.geoip.file;
-    let secret_file = section.secret_file;
-    Ok(Config {
-        base_url,
-        listen,
-        tls,
-        metrics: file.metrics.check()?,
-        retention: file.retention.check()?,
-        limits: file.limits.check()?,
+    let openid = errors.keep_or_default(file.openid.check());
+    let catalogue = errors.keep(file.catalog.check(first_engine));
+    let metrics = errors.keep(file.metrics.check());
+    let retention = errors.keep(file.retention.check());
+    let limits = errors.keep(file.limits.check());
+    let turn = errors.keep(turn(file.turn));
+    let oauth = errors.keep(file.oauth.check(file.compat.rstream));
+    let webhooks = errors.keep(file.webhooks.check());
+    let secret_file = optional_path("platform.secret_file", section.secret_file);
+    let config = Config {
         log_level: section.log_level,
-        data_dir,
-        mail,
-        openid,
         database_url: section.database_url,
-        database_connections: connections(section.database_connections)?,
-        secret_file: optional_path("platform.secret_file", secret_file)?,
+        database_connections: errors.keep_or_default(connections(section.database_connections)),
+        secret_file: errors.keep_or_default(secret_file),
+        rotate_keys_every: errors.keep_or_default(rotation(file.keys.rotate_days)),
+        drain_period: errors.keep_or_default(drain(section.drain_seconds)),
+        geoip_file: errors.keep_or_default(optional_path("geoip.file", file.geoip.file)),
+        base_url: base_url?,
+        listen: listen?,
+        tls,
+        metrics: metrics?,
+        retention: retention?,
+        limits: limits?,
+        data_dir: data_dir?,
+        mail: mail?,
+        openid,
         signing_keys,
-        rotate_keys_every: rotation(file.keys.rotate_days)?,
         trusted_proxies,
-        drain_period: drain(section.drain_seconds)?,
         engines,
-        catalogue,
-        geoip_file: optional_path("geoip.file", geoip_file)?,
-        turn: turn(file.turn)?,
-        oauth: file.oauth.check(file.compat.rstream)?,
-        webhooks: file.webhooks.check()?,
+        catalogue: catalogue?,
+        turn: turn?,
+        oauth: oauth?,
+        webhooks: webhooks?,
         compat_rstream: file.compat.rstream,
         password_cost: PasswordCost::Production,
-    })
+    };
+    Some(config)
 }
 
 /// Parses an origin. Values that are derived from it (issuer, cookies, callbacks) are compared byte

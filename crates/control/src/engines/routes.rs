@@ -6,13 +6,15 @@ use api::link::{CHANGES, REPORTS, SIGN_IN};
 use axum::Router;
 use axum::routing::{get, post};
 
+use super::caller::Engine;
 use super::{changes, reports, sign_in};
 use crate::app::App;
 
 /// The stream of changes, reports, and sign-in for published tunnels.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
-        .route(CHANGES, get(changes::stream))
+        // HEAD tells an engine that its secret and version are accepted, without opening a link.
+        .route(CHANGES, get(changes::stream).head(|_: Engine| async {}))
         .route(REPORTS, post(reports::receive))
         .route(SIGN_IN, get(sign_in::show))
 }

@@ -2,7 +2,7 @@
 
 use super::node::{Entry, Node, Value};
 use super::shape::Shape;
-use super::{ConfigError, Origin, node};
+use super::{ConfigError, ConfigErrors, Origin, node};
 
 /// Prefix of all variables.
 const PREFIX: &str = "SVC_";
@@ -10,12 +10,13 @@ const PREFIX: &str = "SVC_";
 /// belong to the command line (`SVC_TOKEN`).
 const SEPARATOR: &str = "__";
 
-/// Sets each variable's key in `root`.
+/// Sets each variable's key in `root`. Returns the errors of variables, which set nothing.
 pub(super) fn overlay(
     root: &mut Node,
     shape: Shape<'_>,
     env: impl IntoIterator<Item = (String, String)>,
-) -> Result<(), ConfigError> {
+) -> ConfigErrors {
+    let mut errors = ConfigErrors::default();
     let mut variables = env
         .into_iter()
         .filter_map(|(name, value)| {
@@ -25,7 +26,7 @@ pub(super) fn overlay(
             Some((path.to_ascii_lowercase(), name, value))
         })
         .collect::<Vec<_>>();
-    // The order of an environment is arbitrary; sorting makes the first error deterministic.
+    // The order of an environment is arbitrary; sorting makes the errors deterministic.
     variables.sort();
     for (path, name, value) in variables {
         let origin = Origin::Environment(name);
@@ -41,15 +42,16 @@ pub(super) fn overlay(
         let node = match target {
             // A secret may start with `#`, contain `: ` or be all digits, so a text is never
             // parsed.
-            Some(shape) if !shape.is_text() => parse(&value).map_err(with_key)?,
-            _ => Node {
+            Some(shape) if !shape.is_text() => parse(&value),
+            _ => Ok(Node {
                 value: Value::Text(value),
                 origin: None,
-            },
+            }),
         };
-        set(root, &parts, node.written_in(&origin), &origin).map_err(with_key)?;
+        let is_set = node.and_then(|node| set(root, &parts, node.written_in(&origin), &origin));
+        errors.keep(is_set.map_err(with_key));
     }
-    Ok(())
+    errors
 }
 
 fn parse(value: &str) -> Result<Node, ConfigError> {

@@ -67,6 +67,26 @@ impl Node {
         }
     }
 
+    /// Removes the value at a dotted key. Of a list, all items are removed, because the position of
+    /// an item is a part of its key. Returns false if there is no value.
+    pub(super) fn clear(&mut self, key: &str) -> bool {
+        if let Value::Section(entries) = &mut self.value
+            && !key.is_empty()
+        {
+            return entries.iter_mut().any(|entry| {
+                let rest = key.strip_prefix(entry.key.as_str());
+                let below = rest.and_then(|rest| match rest.strip_prefix('.') {
+                    Some(below) => Some(below),
+                    None => rest.is_empty().then_some(""),
+                });
+                below.is_some_and(|below| entry.node.clear(below))
+            });
+        }
+        let is_present = !matches!(self.value, Value::Null);
+        self.value = Value::Null;
+        is_present
+    }
+
     /// Position of the value at a dotted key, or of the section that should contain it.
     pub(super) fn nearest_origin(&self, key: &str) -> Option<Origin> {
         match (self.find(key), key.rsplit_once('.')) {

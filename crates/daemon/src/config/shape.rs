@@ -2,8 +2,8 @@
 
 use serde_json::Value as Json;
 
-use super::ConfigError;
 use super::node::{Node, Value};
+use super::{ConfigError, ConfigErrors};
 
 /// The schema of one key. Only the features that our types use are supported: types, properties,
 /// items, and alternatives for optional values. `serde` checks everything else (ranges, names of
@@ -76,21 +76,12 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// Refuses unknown keys and values of the wrong type. Returns the first error. Its message does not
-/// show the value, which may be a misplaced secret; the message of `serde` would.
-pub(super) fn check(root: &mut Node, shape: Shape<'_>) -> Result<(), ConfigError> {
-    match prune(root, shape).into_iter().next() {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
-}
-
-/// Returns all errors, in the order of the file. Refused list items and unknown keys are removed,
-/// and other refused values become null, so that `serde` can check the other values.
-pub(super) fn prune(root: &mut Node, shape: Shape<'_>) -> Vec<ConfigError> {
-    let mut errors = Vec::new();
-    prune_at(root, shape, "", shape, &mut errors);
-    errors
+/// Refuses unknown keys and values of the wrong type, and adds all errors in the order of the file.
+/// Refused list items and unknown keys are removed, and other refused values become null, so that
+/// `serde` can check the other values. A message does not show the value, which may be a misplaced
+/// secret; the message of `serde` would.
+pub(super) fn prune(root: &mut Node, shape: Shape<'_>, errors: &mut ConfigErrors) {
+    prune_at(root, shape, "", shape, errors);
 }
 
 fn prune_at(
@@ -98,7 +89,7 @@ fn prune_at(
     shape: Shape<'_>,
     at: &str,
     root: Shape<'_>,
-    errors: &mut Vec<ConfigError>,
+    errors: &mut ConfigErrors,
 ) {
     let types = shape.types().collect::<Vec<_>>();
     let is_null = matches!(node.value, Value::Null);
@@ -119,7 +110,7 @@ fn prune_at(
             items.retain_mut(|item| {
                 let at = format!("{at}.{index}");
                 index += 1;
-                let before = errors.len();
+                let before = errors.iter().count();
                 if matches!(item.value, Value::Null) {
                     errors.push(ConfigError {
                         key: at,
@@ -129,7 +120,7 @@ fn prune_at(
                 } else {
                     prune_at(item, shape, &at, root, errors);
                 }
-                before == errors.len()
+                before == errors.iter().count()
             });
         }
         Value::Section(entries) => entries.retain_mut(|entry| {

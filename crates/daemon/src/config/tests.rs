@@ -51,14 +51,14 @@ fn env(variables: &[(&str, &str)]) -> Vec<(String, String)> {
         .collect()
 }
 
-fn read(text: &str, variables: &[(&str, &str)]) -> Result<Example, ConfigError> {
-    load(Some(file(text).path()), env(variables))
+fn read(text: &str, variables: &[(&str, &str)]) -> Result<Example, ConfigErrors> {
+    load(Some(file(text).path()), env(variables), Ok)
 }
 
 /// The error of `text` as `line:column: key: message`.
 fn first_error(text: &str) -> String {
     let file = file(text);
-    let error = load::<Example>(Some(file.path()), [])
+    let error = load::<Example, _>(Some(file.path()), [], Ok)
         .unwrap_err()
         .to_string();
     error
@@ -68,7 +68,7 @@ fn first_error(text: &str) -> String {
 
 /// The error of one variable.
 fn env_refusal(name: &str, value: &str) -> String {
-    load::<Example>(None, env(&[(name, value)]))
+    load::<Example, _>(None, env(&[(name, value)]), Ok)
         .unwrap_err()
         .to_string()
 }
@@ -81,7 +81,10 @@ fn an_empty_file_and_an_empty_section_are_the_defaults() {
         read("web:\nmetrics:\n  prometheus:\n", &[]).unwrap(),
         Example::default()
     );
-    assert_eq!(load::<Example>(None, []).unwrap(), Example::default());
+    assert_eq!(
+        load::<Example, _>(None, [], Ok).unwrap(),
+        Example::default()
+    );
 }
 
 #[test]
@@ -139,7 +142,7 @@ fn a_text_from_the_environment_is_unchanged() {
 #[test]
 fn two_variables_for_one_key_are_refused() {
     let env = env(&[("SVC_WEB__PORT", "1"), ("SVC_web__port", "2")]);
-    let error = load::<Example>(None, env).unwrap_err();
+    let error = load::<Example, _>(None, env, Ok).unwrap_err();
     assert_eq!(
         error.to_string(),
         "SVC_web__port: web.port: SVC_WEB__PORT sets the same key"
@@ -245,17 +248,19 @@ fn an_error_of_a_check_has_the_position_of_its_key() {
     let file = file("web:\n  host: a\n");
     let refuse = |key: &'static str| {
         let env = env(&[("SVC_WEB__PORT", "80")]);
-        let check = |_: Example| Err::<(), _>(ConfigError::new(key, "no"));
-        load_checked(Some(file.path()), env, check)
-            .unwrap_err()
-            .to_string()
+        let check = |_: Example| Err::<(), _>(ConfigError::new(key, "no").into());
+        load(Some(file.path()), env, check).unwrap_err().to_string()
     };
     assert_eq!(
         refuse("web.host"),
         format!("{}:2:9: web.host: no", file.path().display())
     );
     assert_eq!(refuse("web.port"), "SVC_WEB__PORT: web.port: no");
-    assert_eq!(refuse("web.level"), "web.level: no");
+    // The section that lacks the key.
+    assert_eq!(
+        refuse("web.level"),
+        format!("{}:2:3: web.level: no", file.path().display())
+    );
 }
 
 #[test]
@@ -301,14 +306,40 @@ fn messages_name_no_types_of_this_program_and_of_its_parser() {
 }
 
 #[test]
+fn errors_of_the_file_and_of_variables_are_reported_together() {
+    let file = file("web:\n  prot: 80\n  host: 7\n");
+    let variables = [
+        ("SVC_WEB__PORT", "many"),
+        ("SVC_TOKEN__X", "1"),
+        ("SVC_WEB__PROXIES", "[a"),
+    ];
+    let check = |_: Example| Err::<(), _>(ConfigError::new("web.level", "it is missing").into());
+    let errors = load(Some(file.path()), env(&variables), check).unwrap_err();
+    let keys: Vec<_> = errors.iter().map(|error| error.key.as_str()).collect();
+    assert_eq!(
+        keys,
+        [
+            "web.proxies",
+            "web.port",
+            "token",
+            "web.prot",
+            "web.level",
+            "web.host"
+        ],
+        "{errors}"
+    );
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let missing = load::<Example>(Some(Path::new("/nonexistent/engine.yaml")), []).unwrap_err();
+    let missing =
+        load::<Example, _>(Some(Path::new("/nonexistent/engine.yaml")), [], Ok).unwrap_err();
     assert!(
         missing
             .to_string()
             .starts_with("/nonexistent/engine.yaml cannot be read: ")
     );
-    let endless = load::<Example>(Some(Path::new("/dev/zero")), []).unwrap_err();
+    let endless = load::<Example, _>(Some(Path::new("/dev/zero")), [], Ok).unwrap_err();
     assert!(endless.to_string().contains("larger than"), "{endless}");
 }
 
@@ -361,7 +392,7 @@ fn all_errors(text: &str) -> Vec<String> {
         if errors.is_empty() {
             Ok(())
         } else {
-            Err(errors)
+            Err(errors.into())
         }
     };
     match read_all("many.yaml", text.as_bytes(), check) {
@@ -399,6 +430,21 @@ fn all_errors_are_reported_with_positions() {
         all_errors("wbs: {a: {host: a}}"),
         ["many.yaml:1:1: wbs.a.host: unknown key; the nearest known one is webs.a.host"]
     );
+    // Errors that only the conversion finds.
+    let values = "webs:
+  a: {host: a, port: 70000, level: loud}
+  b: {port: 80000}
+";
+    let errors = all_errors(values);
+    for (error, start) in errors.iter().zip([
+        "many.yaml:2:22: webs.a.port: ",
+        "many.yaml:2:36: webs.a.level: unknown variant `loud`",
+        "many.yaml:3:6: webs.b.host: it is missing",
+        "many.yaml:3:13: webs.b.port: ",
+    ]) {
+        assert!(error.starts_with(start), "{error}");
+    }
+    assert_eq!(errors.len(), 4, "{errors:?}");
     let broken = all_errors("webs: [");
     assert_eq!(broken.len(), 1, "{broken:?}");
     assert!(

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::ConfigError;
+use super::{ConfigError, ConfigErrors};
 
 type CheckResult<T> = Result<T, ConfigError>;
 
@@ -90,8 +90,8 @@ pub fn port_range(key: &str, value: &str, example: &str) -> CheckResult<RangeInc
 /// A list of networks and addresses.
 ///
 /// # Errors
-/// A value is neither, or has host bits set.
-pub fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
+/// Values are neither, or have host bits set.
+pub fn networks(key: &str, values: &[String]) -> Result<Vec<IpNet>, ConfigErrors> {
     let parse_network = |(index, value): (usize, &String)| {
         let invalid = |problem: String| ConfigError::new(format!("{key}.{index}"), problem);
         let network = value
@@ -106,7 +106,10 @@ pub fn networks(key: &str, values: &[String]) -> CheckResult<Vec<IpNet>> {
         }
         Ok(network)
     };
-    values.iter().enumerate().map(parse_network).collect()
+    let mut errors = ConfigErrors::default();
+    let parsed = values.iter().enumerate().map(parse_network);
+    let networks = parsed.filter_map(|network| errors.keep(network)).collect();
+    errors.finish(Some(networks))
 }
 
 /// A number in a range.
@@ -131,15 +134,16 @@ pub fn usize_in_range(key: &str, value: u32, range: RangeInclusive<u32>) -> Chec
     Ok(usize::try_from(value).unwrap_or(usize::MAX))
 }
 
-/// More than any machine can hold. A larger number is a mistake.
-const MAX_COUNT: u32 = 10_000_000;
+/// The range of maximum numbers, such as of clients or tunnels. No machine can hold more than its
+/// end: a larger number is a mistake.
+pub const COUNTS: RangeInclusive<u32> = 1..=10_000_000;
 
 /// A maximum number, such as of clients or tunnels.
 ///
 /// # Errors
-/// It is 0, or more than any machine can hold.
+/// It is outside of [`COUNTS`].
 pub fn count_limit(key: &str, value: u32) -> CheckResult<usize> {
-    usize_in_range(key, value, 1..=MAX_COUNT)
+    usize_in_range(key, value, COUNTS)
 }
 
 /// Returns true if both addresses cannot be bound at the same time. An unspecified address overlaps

@@ -1,16 +1,17 @@
 //! Conversion of the file into the checked configuration: first each value, then their
 //! combinations.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use daemon::config::values::{
-    address, count_limit, networks, optional_path, overlap, path, required, usize_in_range, within,
+    COUNTS, address, networks, optional_path, overlap, path, required, usize_in_range, within,
 };
-use daemon::config::{ConfigError, SecretString, StateDir, values};
+use daemon::config::{ConfigError, ConfigErrors, SecretString, StateDir, values};
+use daemon::metrics::MetricsConfig;
 use daemon::tls::CertFiles;
 use http::Uri;
 
@@ -26,50 +27,92 @@ use super::{
 
 type CheckResult<T> = Result<T, ConfigError>;
 
-/// Converts the file; the first mistake is the error. `state_dir` is the default directory for
-/// state.
-pub(super) fn engine(file: EngineFile, state_dir: Option<StateDir>) -> CheckResult<EngineConfig> {
-    refuse_what_is_not_built(&file)?;
+/// The parts of a configuration that name files, as far as their values are valid.
+#[derive(Debug)]
+pub(super) struct NamedFiles<'a> {
+    pub(super) host: Option<&'a str>,
+    pub(super) certificate: Option<&'a CertFiles>,
+    pub(super) auth: Option<&'a Auth>,
+    pub(super) geoip_file: Option<&'a Path>,
+}
+
+/// Converts the file, and adds all mistakes to `errors`. `None` if a required part is wrong.
+/// `state_dir` is the default directory for state. `inspect` gets the valid parts, also of a
+/// configuration with mistakes.
+pub(super) fn engine(
+    file: EngineFile,
+    state_dir: Option<StateDir>,
+    errors: &mut ConfigErrors,
+    inspect: impl FnOnce(&NamedFiles<'_>, &mut ConfigErrors),
+) -> Option<EngineConfig> {
+    refuse_what_is_not_built(&file, errors);
     let http = file
         .http
         .enabled
         .then(|| address("http.listen_addr", &file.http.listen_addr, ADDRESSES));
-    let host = host(&required("engine.host", file.engine.host)?)?;
-    let http = http.transpose()?;
-    let tls = address("tls.listen_addr", &file.tls.listen_addr, ADDRESSES)?;
-    let certificate = certificate(file.certs.files)?;
+    let host = errors.keep(required("engine.host", file.engine.host).and_then(|text| host(&text)));
+    let http = errors.keep_or_default(http.transpose());
+    let tls = errors.keep(address("tls.listen_addr", &file.tls.listen_addr, ADDRESSES));
+    let certificate = certificate(file.certs.files, errors);
+    let is_managed = file.control_plane.is_some();
     let auth = match file.control_plane {
-        None => Auth::Keys(jwt(file.auth.jwt)?),
+        None => jwt(file.auth.jwt, errors).map(Auth::Keys),
         Some(section) => {
-            no_keys(&file.auth.jwt)?;
-            let state_dir = state_dir.map(|dir| dir.subdirectory("engine", &host));
-            Auth::Platform(control_plane(section, state_dir)?)
+            no_keys(&file.auth.jwt, errors);
+            // A wrong host does not make the directory wrong as well.
+            let name = host.as_deref().unwrap_or("engine");
+            let state_dir = state_dir.map(|dir| dir.subdirectory("engine", name));
+            control_plane(section, state_dir, errors).map(Auth::Platform)
         }
     };
     let data_dir = match &auth {
-        Auth::Platform(platform) => Some(platform.data_dir.as_path()),
-        Auth::Keys(_) => None,
+        Some(Auth::Platform(platform)) => Some(platform.data_dir.as_path()),
+        // A wrong section does not make the storage of recordings wrong as well.
+        None if is_managed => Some(Path::new("")),
+        Some(Auth::Keys(_)) | None => None,
     };
-    let recordings = super::recordings::check(file.webtty.recordings, data_dir)?;
-    let config = EngineConfig {
-        host,
+    let recordings = errors.keep(super::recordings::check(file.webtty.recordings, data_dir));
+    let metrics = errors.keep(file.metrics.check());
+    let tcp_ports = errors.keep_or_default(port_range(file.tcp.port_range.as_deref()));
+    let trusted_proxies =
+        errors.keep_or_default(networks("edge.trusted_proxies", &file.edge.trusted_proxies));
+    let access_log = errors.keep_or_default(access_log(file.access_log));
+    let geoip_file = errors.keep_or_default(optional_path("geoip.file", file.geoip.file));
+    let timeouts = timeouts(&file.timeouts, errors);
+    let limits = limits(&file.limits, errors);
+    let listeners = [
+        ("tls.listen_addr", tls),
+        ("http.listen_addr", http),
+        (
+            "metrics.prometheus.listen_addr",
+            metrics.as_ref().and_then(MetricsConfig::listener),
+        ),
+    ];
+    listeners_do_not_collide(listeners, tcp_ports.as_ref(), errors);
+    let named_files = NamedFiles {
+        host: host.as_deref(),
+        certificate: certificate.as_ref(),
+        auth: auth.as_ref(),
+        geoip_file: geoip_file.as_deref(),
+    };
+    inspect(&named_files, errors);
+    Some(EngineConfig {
+        host: host?,
         log_level: file.engine.log_level,
         http,
-        tls,
-        certificate,
-        auth,
-        metrics: file.metrics.check()?,
-        timeouts: timeouts(&file.timeouts)?,
-        tcp_ports: port_range(file.tcp.port_range.as_deref())?,
-        trusted_proxies: networks("edge.trusted_proxies", &file.edge.trusted_proxies)?,
-        access_log: access_log(file.access_log)?,
-        limits: limits(&file.limits)?,
-        geoip_file: optional_path("geoip.file", file.geoip.file)?,
+        tls: tls?,
+        certificate: certificate?,
+        auth: auth?,
+        metrics: metrics?,
+        timeouts,
+        tcp_ports,
+        trusted_proxies,
+        access_log,
+        limits,
+        geoip_file,
         compat_rstream: file.compat.rstream,
-        recordings,
-    };
-    listeners_do_not_collide(&config)?;
-    Ok(config)
+        recordings: recordings?,
+    })
 }
 
 /// Examples of addresses of listeners.
@@ -80,34 +123,33 @@ fn port_range(value: Option<&str>) -> CheckResult<Option<RangeInclusive<u16>>> {
     value.map(range).transpose()
 }
 
-fn refuse_what_is_not_built(file: &EngineFile) -> CheckResult<()> {
-    let refused = |key, message: &str| Err(ConfigError::new(key, message));
-    if file.quic.enabled {
-        return refused(
-            "quic.enabled",
-            "QUIC is not supported yet; agents connect over TLS",
-        );
-    }
-    if !file.tls.enabled {
-        return refused(
-            "tls.enabled",
-            "the engine is only reachable over TLS; this must be true",
-        );
-    }
-    if !file.certs.files.enabled {
-        return refused(
-            "certs.static.enabled",
-            "the TLS listener needs a certificate, and there is no other source; this must be true",
-        );
-    }
-    if !file.auth.jwt.enabled {
-        return refused(
-            "auth.jwt.enabled",
-            "no authentication method is enabled: no agent could connect, and an open engine is \
-             not supported; this must be true",
-        );
-    }
-    Ok(())
+fn refuse_what_is_not_built(file: &EngineFile, errors: &mut ConfigErrors) {
+    let mut refuse = |is_wrong: bool, key: &str, message: &str| {
+        if is_wrong {
+            errors.push(ConfigError::new(key, message));
+        }
+    };
+    refuse(
+        file.quic.enabled,
+        "quic.enabled",
+        "QUIC is not supported yet; agents connect over TLS",
+    );
+    refuse(
+        !file.tls.enabled,
+        "tls.enabled",
+        "the engine is only reachable over TLS; this must be true",
+    );
+    refuse(
+        !file.certs.files.enabled,
+        "certs.static.enabled",
+        "the TLS listener needs a certificate, and there is no other source; this must be true",
+    );
+    refuse(
+        !file.auth.jwt.enabled,
+        "auth.jwt.enabled",
+        "no authentication method is enabled: no agent could connect, and an open engine is not \
+         supported; this must be true",
+    );
 }
 
 /// A host must be short enough for the published names: a label of 63 bytes, `.t.` and the host, in
@@ -152,11 +194,16 @@ fn host(value: &str) -> CheckResult<String> {
     Ok(value.to_ascii_lowercase())
 }
 
-fn certificate(section: StaticCertSection) -> CheckResult<CertFiles> {
-    let file = |key, value| path(key, required(key, value)?);
-    Ok(CertFiles {
-        cert: file("certs.static.cert_file", section.cert_file)?,
-        key: file("certs.static.key_file", section.key_file)?,
+fn certificate(section: StaticCertSection, errors: &mut ConfigErrors) -> Option<CertFiles> {
+    let mut file = |key, value| {
+        let value = required(key, value).and_then(|value| path(key, value));
+        errors.keep(value)
+    };
+    let cert = file("certs.static.cert_file", section.cert_file);
+    let key = file("certs.static.key_file", section.key_file);
+    Some(CertFiles {
+        cert: cert?,
+        key: key?,
     })
 }
 
@@ -165,7 +212,18 @@ const MIN_SECRET_BYTES: usize = 32;
 /// The new secret and the old one.
 const MAX_SECRETS: usize = 2;
 
-fn jwt(section: JwtSection) -> CheckResult<JwtAuth> {
+fn jwt(section: JwtSection, errors: &mut ConfigErrors) -> Option<JwtAuth> {
+    let has_key = section.token_jwt_secret.is_some()
+        || !section.token_jwt_secrets.is_empty()
+        || !section.public_keys.is_empty()
+        || section.jwks_url.is_some();
+    if !has_key {
+        errors.push(ConfigError::new(
+            "auth.jwt",
+            "no key to verify tokens is configured: set token_jwt_secret, public_keys or jwks_url",
+        ));
+        return None;
+    }
     let single = section
         .token_jwt_secret
         .map(|secret| ("auth.jwt.token_jwt_secret".to_owned(), secret));
@@ -179,31 +237,27 @@ fn jwt(section: JwtSection) -> CheckResult<JwtAuth> {
         if secret.expose().len() < MIN_SECRET_BYTES {
             let message =
                 format!("a secret for HS256 tokens must have at least {MIN_SECRET_BYTES} bytes");
-            return Err(ConfigError::new(key, message));
+            errors.push(ConfigError::new(key, message));
+            continue;
         }
         if secrets.contains(&secret) {
             continue;
         }
         if secrets.len() == MAX_SECRETS {
             let message = format!("at most {MAX_SECRETS} secrets can be active");
-            return Err(ConfigError::new(key, message));
+            errors.push(ConfigError::new(key, message));
+            continue;
         }
         secrets.push(secret);
     }
-    let public_keys = section
-        .public_keys
-        .into_iter()
-        .enumerate()
-        .map(|(index, file)| path(&format!("auth.jwt.public_keys.{index}"), file))
-        .collect::<CheckResult<Vec<_>>>()?;
-    let jwks_url = section.jwks_url.as_deref().map(jwks_url).transpose()?;
-    if secrets.is_empty() && public_keys.is_empty() && jwks_url.is_none() {
-        return Err(ConfigError::new(
-            "auth.jwt",
-            "no key to verify tokens is configured: set token_jwt_secret, public_keys or jwks_url",
-        ));
-    }
-    Ok(JwtAuth {
+    let public_keys = section.public_keys.into_iter().enumerate();
+    let public_keys = public_keys
+        .map(|(index, file)| {
+            errors.keep_or_default(path(&format!("auth.jwt.public_keys.{index}"), file))
+        })
+        .collect();
+    let jwks_url = errors.keep_or_default(section.jwks_url.as_deref().map(jwks_url).transpose());
+    Some(JwtAuth {
         secrets,
         public_keys,
         jwks_url,
@@ -211,36 +265,42 @@ fn jwt(section: JwtSection) -> CheckResult<JwtAuth> {
 }
 
 /// A managed engine only accepts tokens of its platform.
-fn no_keys(section: &JwtSection) -> CheckResult<()> {
+fn no_keys(section: &JwtSection, errors: &mut ConfigErrors) {
     let named = [
         ("token_jwt_secret", section.token_jwt_secret.is_some()),
         ("token_jwt_secrets", !section.token_jwt_secrets.is_empty()),
         ("public_keys", !section.public_keys.is_empty()),
         ("jwks_url", section.jwks_url.is_some()),
     ];
-    match named.into_iter().find(|(_, named)| *named) {
-        None => Ok(()),
-        Some((key, _)) => Err(ConfigError::new(
+    for (key, _) in named.into_iter().filter(|(_, named)| *named) {
+        errors.push(ConfigError::new(
             format!("auth.jwt.{key}"),
             "a managed engine gets its keys from the platform; remove this key or control_plane",
-        )),
+        ));
     }
 }
 
 fn control_plane(
     section: ControlPlaneSection,
     state_dir: Option<PathBuf>,
-) -> CheckResult<ControlPlane> {
-    let url = required("control_plane.url", section.url)?;
-    link::Endpoint::check_address(&url)
-        .map_err(|problem| ConfigError::new("control_plane.url", problem))?;
-    let token_file = required("control_plane.token_file", section.token_file)?;
-    let data_dir = values::state_dir("control_plane.data_dir", section.data_dir, state_dir)?;
-    Ok(ControlPlane {
-        url,
-        token_file: path("control_plane.token_file", token_file)?,
-        ca_file: optional_path("control_plane.ca_file", section.ca_file)?,
-        data_dir,
+    errors: &mut ConfigErrors,
+) -> Option<ControlPlane> {
+    let url = required("control_plane.url", section.url).and_then(|url| {
+        link::Endpoint::check_address(&url)
+            .map_err(|problem| ConfigError::new("control_plane.url", problem))?;
+        Ok(url)
+    });
+    let key = "control_plane.token_file";
+    let token_file = required(key, section.token_file).and_then(|file| path(key, file));
+    let ca_file = optional_path("control_plane.ca_file", section.ca_file);
+    let data_dir = values::state_dir("control_plane.data_dir", section.data_dir, state_dir);
+    let (url, token_file) = (errors.keep(url), errors.keep(token_file));
+    let (ca_file, data_dir) = (errors.keep(ca_file), errors.keep(data_dir));
+    Some(ControlPlane {
+        url: url?,
+        token_file: token_file?,
+        ca_file: ca_file?,
+        data_dir: data_dir?,
     })
 }
 
@@ -278,31 +338,19 @@ pub(super) fn is_loopback(host: &str) -> bool {
         || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
-fn timeouts(section: &TimeoutsSection) -> CheckResult<Timeouts> {
-    let seconds = |name: &str, value: u32, range: RangeInclusive<u32>| {
-        within(&format!("timeouts.{name}"), value, range)
-            .map(|value| Duration::from_secs(value.into()))
+fn timeouts(section: &TimeoutsSection, errors: &mut ConfigErrors) -> Timeouts {
+    let mut seconds = |name: &str, value: u32, low: u32| {
+        // An hour is longer than the time-out of any proxy in front.
+        let seconds = within(&format!("timeouts.{name}"), value, low..=3600);
+        Duration::from_secs(errors.keep_or_default(seconds).into())
     };
-    // An hour is longer than the time-out of any proxy in front.
-    Ok(Timeouts {
-        stream_request: seconds(
-            "stream_request_seconds",
-            section.stream_request_seconds,
-            1..=3600,
-        )?,
-        http_idle: seconds("http_idle_seconds", section.http_idle_seconds, 1..=3600)?,
-        visitor_stall: seconds(
-            "visitor_stall_seconds",
-            section.visitor_stall_seconds,
-            1..=3600,
-        )?,
-        drain: seconds("drain_seconds", section.drain_seconds, 0..=3600)?,
-        startup_grace: seconds(
-            "startup_grace_seconds",
-            section.startup_grace_seconds,
-            0..=3600,
-        )?,
-    })
+    Timeouts {
+        stream_request: seconds("stream_request_seconds", section.stream_request_seconds, 1),
+        http_idle: seconds("http_idle_seconds", section.http_idle_seconds, 1),
+        visitor_stall: seconds("visitor_stall_seconds", section.visitor_stall_seconds, 1),
+        drain: seconds("drain_seconds", section.drain_seconds, 0),
+        startup_grace: seconds("startup_grace_seconds", section.startup_grace_seconds, 0),
+    }
 }
 
 fn access_log(section: AccessLogSection) -> CheckResult<Option<AccessLogConfig>> {
@@ -322,79 +370,95 @@ fn rate(name: &str, value: u32) -> CheckResult<NonZeroU32> {
     NonZeroU32::new(value).ok_or_else(|| ConfigError::new(key, "must not be empty"))
 }
 
-fn limits(section: &LimitsSection) -> CheckResult<Limits> {
-    let limit = |name: &str, value: u32, range: RangeInclusive<u32>| {
-        usize_in_range(&format!("limits.{name}"), value, range)
+fn limits(section: &LimitsSection, errors: &mut ConfigErrors) -> Limits {
+    let header_range = 4096..=1024 * 1024;
+    // A wrong limit of heads does not make the limit of targets wrong as well.
+    let most_url_bytes = if header_range.contains(&section.header_bytes) {
+        section.header_bytes
+    } else {
+        *header_range.end()
     };
-    let count = |name: &str, value: u32| count_limit(&format!("limits.{name}"), value);
-    let given = |name: &str, value: Option<u32>| value.map(|value| count(name, value)).transpose();
-    Ok(Limits {
-        max_clients: count("max_clients", section.max_clients)?,
-        max_tunnels: count("max_tunnels", section.max_tunnels)?,
-        max_tunnels_per_client: count("max_tunnels_per_client", section.max_tunnels_per_client)?,
-        max_streams_per_client: count("max_streams_per_client", section.max_streams_per_client)?,
-        max_streams: count("max_streams", section.max_streams)?,
+    let api_rates = ApiRates {
+        per_credential: keep_rate(
+            "credential_requests_per_minute",
+            section.credential_requests_per_minute,
+            errors,
+        ),
+        per_project: keep_rate(
+            "project_requests_per_minute",
+            section.project_requests_per_minute,
+            errors,
+        ),
+        per_source: keep_rate(
+            "invalid_tokens_per_minute",
+            section.invalid_tokens_per_minute,
+            errors,
+        ),
+    };
+    let mut limit = |name: &str, value: u32, range: RangeInclusive<u32>| {
+        errors.keep_or_default(usize_in_range(&format!("limits.{name}"), value, range))
+    };
+    let mut count = |name: &str, value: u32| limit(name, value, COUNTS);
+    let max_streams = count("max_streams", section.max_streams);
+    Limits {
+        max_clients: count("max_clients", section.max_clients),
+        max_tunnels: count("max_tunnels", section.max_tunnels),
+        max_tunnels_per_client: count("max_tunnels_per_client", section.max_tunnels_per_client),
+        max_streams_per_client: count("max_streams_per_client", section.max_streams_per_client),
+        max_streams,
         max_streams_per_source: match section.max_streams_per_source {
-            Some(given) => count("max_streams_per_source", given)?,
+            Some(given) => count("max_streams_per_source", given),
             // Several sources at this limit leave capacity for others; a browser has one
             // connection.
-            None => count("max_streams", (section.max_streams / 8).max(256))?,
+            None => (max_streams / 8).max(256),
         },
+        max_watchers: count("max_watchers", section.max_watchers),
+        api_rates,
+        max_connections: section
+            .max_connections
+            .map(|given| count("max_connections", given)),
+        max_connections_per_source: section
+            .max_connections_per_source
+            .map(|given| count("max_connections_per_source", given)),
+        max_handshakes_per_source: count(
+            "max_handshakes_per_source",
+            section.max_handshakes_per_source,
+        ),
         // With less than this, a few slow downloads would use up the limit.
         max_buffered_bytes: limit(
             "max_buffered_bytes",
             section.max_buffered_bytes,
             16 * 1024 * 1024..=u32::MAX,
-        )?,
-        max_watchers: count("max_watchers", section.max_watchers)?,
-        api_rates: ApiRates {
-            per_credential: rate(
-                "credential_requests_per_minute",
-                section.credential_requests_per_minute,
-            )?,
-            per_project: rate(
-                "project_requests_per_minute",
-                section.project_requests_per_minute,
-            )?,
-            per_source: rate(
-                "invalid_tokens_per_minute",
-                section.invalid_tokens_per_minute,
-            )?,
-        },
+        ),
         project_share: QuotaPercent(limit(
             "project_share_percent",
             section.project_share_percent,
             1..=100,
-        )?),
-        max_connections: given("max_connections", section.max_connections)?,
-        max_connections_per_source: given(
-            "max_connections_per_source",
-            section.max_connections_per_source,
-        )?,
-        max_handshakes_per_source: count(
-            "max_handshakes_per_source",
-            section.max_handshakes_per_source,
-        )?,
+        )),
         // Below 4 KiB a head with a token does not fit; above 1 MiB a flood of heads exhausts
         // memory.
-        header_bytes: limit("header_bytes", section.header_bytes, 4096..=1024 * 1024)?,
-        url_bytes: limit("url_bytes", section.url_bytes, 256..=section.header_bytes)?,
-        min_body_rate: NonZeroU32::new(within(
+        header_bytes: limit("header_bytes", section.header_bytes, header_range),
+        url_bytes: limit("url_bytes", section.url_bytes, 256..=most_url_bytes),
+        min_body_rate: NonZeroU32::new(errors.keep_or_default(within(
             "limits.min_body_rate",
             section.min_body_rate,
             0..=1024 * 1024,
-        )?),
-    })
+        ))),
+    }
+}
+
+/// [`rate`], or a placeholder for a wrong one.
+fn keep_rate(name: &str, value: u32, errors: &mut ConfigErrors) -> NonZeroU32 {
+    errors.keep(rate(name, value)).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Two listeners on one port, or a port of a tunnel that is in use, would otherwise only fail at
 /// the bind.
-fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
-    let listeners = [
-        ("tls.listen_addr", Some(config.tls)),
-        ("http.listen_addr", config.http),
-        ("metrics.prometheus.listen_addr", config.metrics.listener()),
-    ];
+fn listeners_do_not_collide(
+    listeners: [(&'static str, Option<SocketAddr>); 3],
+    tcp_ports: Option<&RangeInclusive<u16>>,
+    errors: &mut ConfigErrors,
+) {
     let listeners = listeners
         .into_iter()
         .filter_map(|(key, address)| Some((key, address?)));
@@ -409,19 +473,14 @@ fn listeners_do_not_collide(config: &EngineConfig) -> CheckResult<()> {
             .take(index)
             .find(|(_, earlier)| overlap(*address, *earlier));
         if let Some((earlier, _)) = earlier {
-            return Err(ConfigError::new(
+            errors.push(ConfigError::new(
                 *key,
                 format!("port {port} is already used by {earlier}"),
             ));
         }
-        if config
-            .tcp_ports
-            .as_ref()
-            .is_some_and(|range| range.contains(&port))
-        {
+        if tcp_ports.is_some_and(|range| range.contains(&port)) {
             let message = format!("the range contains port {port} of {key}");
-            return Err(ConfigError::new("tcp.port_range", message));
+            errors.push(ConfigError::new("tcp.port_range", message));
         }
     }
-    Ok(())
 }

@@ -1,18 +1,36 @@
 //! Warnings about settings that are allowed but probably a mistake.
 
-use daemon::config::ConfigError;
-use daemon::tls::{self, warn_missing_names};
+use daemon::config::{ConfigError, ConfigErrors};
+use daemon::tls::{self, CertFiles, warn_missing_names};
 
-use super::{Auth, ControlPlane, EngineConfig, Warning, endpoint};
+use super::check::NamedFiles;
+use super::{Auth, ControlPlane, EngineConfig, Warning, endpoint, keys};
 use crate::geo::Countries;
 
-pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, ConfigError> {
-    let mut warnings = Vec::new();
-    certificate(config, now, &mut warnings)?;
-    match &config.auth {
-        Auth::Keys(keys) => drop(keys.keyring(config.compat_rstream)?),
-        Auth::Platform(platform) => control_plane(platform)?,
+/// Reads the files that a configuration names, and adds all errors.
+pub(super) fn files(
+    files: &NamedFiles<'_>,
+    now: i64,
+    warnings: &mut Vec<Warning>,
+    errors: &mut ConfigErrors,
+) {
+    let is_managed = matches!(files.auth, Some(Auth::Platform(_)));
+    if let Some(pair) = files.certificate {
+        errors.keep(certificate(pair, files.host, is_managed, now, warnings));
     }
+    match files.auth {
+        Some(Auth::Keys(keys)) => keys::inspect(keys, errors),
+        Some(Auth::Platform(platform)) => control_plane(platform, errors),
+        None => {}
+    }
+    if let Some(file) = files.geoip_file.filter(|_| is_managed) {
+        let read = Countries::load(file);
+        errors.keep(read.map_err(|error| ConfigError::new("geoip.file", error.to_string())));
+    }
+}
+
+/// Adds warnings about valid settings.
+pub(super) fn settings(config: &EngineConfig, warnings: &mut Vec<Warning>) {
     warnings.extend(config.metrics.inspect());
     if config
         .trusted_proxies
@@ -25,48 +43,44 @@ pub(super) fn engine(config: &EngineConfig, now: i64) -> Result<Vec<Warning>, Co
              checked and logged",
         ));
     }
-    if let Some(file) = &config.geoip_file {
-        match config.auth {
-            Auth::Keys(_) => warnings.push(Warning::new(
-                "geoip.file",
-                "the file is not used: tunnels with geo_ip are available in managed engines",
-            )),
-            Auth::Platform(_) => {
-                let read = Countries::load(file);
-                read.map_err(|error| ConfigError::new("geoip.file", error.to_string()))?;
-            }
-        }
+    if config.geoip_file.is_some() && config.platform().is_none() {
+        warnings.push(Warning::new(
+            "geoip.file",
+            "the file is not used: tunnels with geo_ip are available in managed engines",
+        ));
     }
-    Ok(warnings)
 }
 
 /// The files must exist. The running engine reports if the platform does not respond.
-fn control_plane(platform: &ControlPlane) -> Result<(), ConfigError> {
-    endpoint(platform)?
-        .check_token()
-        .map_err(|problem| ConfigError::new("control_plane.token_file", problem))
+fn control_plane(platform: &ControlPlane, errors: &mut ConfigErrors) {
+    let key = "control_plane.token_file";
+    let token = link::check_token(&platform.token_file);
+    errors.keep(endpoint(platform));
+    errors.keep(token.map_err(|problem| ConfigError::new(key, problem)));
 }
 
 fn certificate(
-    config: &EngineConfig,
+    files: &CertFiles,
+    host: Option<&str>,
+    is_managed: bool,
     now: i64,
     warnings: &mut Vec<Warning>,
 ) -> Result<(), ConfigError> {
     let key = "certs.static.cert_file";
     let keys = [key, "certs.static.key_file"];
-    let pair = tls::inspect(&config.certificate, keys, now, warnings)?;
-    let names = pair.certificate().map(|cert| {
-        let mut missing = warn_missing_names(&cert, &config.host);
-        if matches!(config.auth, Auth::Platform(_)) {
-            // Host names of projects: the certificate is checked with an example.
-            let project = format!("a.{}", config.host);
-            if warn_missing_names(&cert, &project).contains(&project) {
-                missing.push(format!("*.{}", config.host));
-            }
+    let pair = tls::inspect(files, keys, now, warnings)?;
+    let (Some(host), Some(cert)) = (host, pair.certificate()) else {
+        return Ok(());
+    };
+    let mut missing = warn_missing_names(&cert, host);
+    if is_managed {
+        // Host names of projects: the certificate is checked with an example.
+        let project = format!("a.{host}");
+        if warn_missing_names(&cert, &project).contains(&project) {
+            missing.push(format!("*.{host}"));
         }
-        missing
-    });
-    for name in names.unwrap_or_default() {
+    }
+    for name in missing {
         let message = format!("the certificate does not include the name {name}");
         warnings.push(Warning::new(key, message));
     }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use daemon::config::ConfigError;
 use daemon::config::values::optional_path;
+use daemon::config::{ConfigError, ConfigErrors};
 use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,21 +147,42 @@ pub(super) struct S3Section {
 type CheckResult<T> = Result<T, ConfigError>;
 
 /// Converts the section; `data_dir` is the directory for the state of a managed engine.
+///
+/// # Errors
+/// All errors.
 pub(super) fn check(
     section: RecordingsSection,
     data_dir: Option<&Path>,
-) -> CheckResult<Recordings> {
-    let path = optional_path("webtty.recordings.path", section.path)?;
+) -> Result<Recordings, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let recordings = check_values(section, data_dir, &mut errors);
+    errors.finish(recordings)
+}
+
+fn check_values(
+    section: RecordingsSection,
+    data_dir: Option<&Path>,
+    errors: &mut ConfigErrors,
+) -> Option<Recordings> {
+    let path = errors.keep_or_default(optional_path("webtty.recordings.path", section.path));
+    let mut is_placed = true;
     let place = match (path, section.s3) {
         (Some(_), Some(_)) => {
             let message = "recordings have one storage: remove this key or s3";
-            return Err(ConfigError::new("webtty.recordings.path", message));
+            errors.push(ConfigError::new("webtty.recordings.path", message));
+            is_placed = false;
+            None
         }
         (Some(path), None) => Some(RecordingLocation::Folder(path)),
-        (None, Some(s3)) => Some(RecordingLocation::S3(bucket(s3)?)),
+        (None, Some(s3)) => {
+            let bucket = bucket(s3, errors);
+            is_placed = bucket.is_some();
+            bucket.map(RecordingLocation::S3)
+        }
         (None, None) => data_dir.map(|dir| RecordingLocation::Folder(dir.join("recordings"))),
     };
-    let given = optional_path("webtty.recordings.key_file", section.key_file)?;
+    let given = optional_path("webtty.recordings.key_file", section.key_file);
+    let given = errors.keep_or_default(given);
     let makes_key = given.is_none();
     let beside = match &place {
         Some(RecordingLocation::Folder(path)) => path.parent(),
@@ -170,7 +191,7 @@ pub(super) fn check(
     let key_file = given.or_else(|| beside.map(|dir| dir.join("recordings.key")));
     if place.is_some() && key_file.is_none() {
         let message = "this key is required: there is no default location for the key";
-        return Err(ConfigError::new("webtty.recordings.key_file", message));
+        errors.push(ConfigError::new("webtty.recordings.key_file", message));
     }
     let owner_file = match &place {
         Some(RecordingLocation::Folder(path)) => Some(path.join(".owner")),
@@ -179,31 +200,34 @@ pub(super) fn check(
     let days = section.retention_days;
     if days > MAX_DAYS {
         let message = format!("{days} is not between 0 and {MAX_DAYS}");
-        return Err(ConfigError::new(
+        errors.push(ConfigError::new(
             "webtty.recordings.retention_days",
             message,
         ));
     }
-    Ok(Recordings {
+    let max_bytes_per_session = bytes(
+        "max_bytes_per_session",
+        section.max_bytes_per_session,
+        64 * 1024,
+        1 << 40,
+    );
+    let max_bytes_per_project = bytes(
+        "max_bytes_per_project",
+        section.max_bytes_per_project,
+        1024 * 1024,
+        1 << 50,
+    );
+    let recordings = Recordings {
         location: place,
         key_file,
         makes_key,
         owner_file,
         policy: section.policy,
-        max_bytes_per_session: bytes(
-            "max_bytes_per_session",
-            section.max_bytes_per_session,
-            64 * 1024,
-            1 << 40,
-        )?,
-        max_bytes_per_project: bytes(
-            "max_bytes_per_project",
-            section.max_bytes_per_project,
-            1024 * 1024,
-            1 << 50,
-        )?,
+        max_bytes_per_session: errors.keep_or_default(max_bytes_per_session),
+        max_bytes_per_project: errors.keep_or_default(max_bytes_per_project),
         retention: (days > 0).then(|| Duration::from_secs(u64::from(days) * DAY)),
-    })
+    };
+    is_placed.then_some(recordings)
 }
 
 /// A century: a larger number is a typo.
@@ -221,24 +245,30 @@ fn bytes(name: &str, value: u64, low: u64, high: u64) -> CheckResult<u64> {
     ))
 }
 
-fn bucket(section: S3Section) -> CheckResult<S3> {
+fn bucket(section: S3Section, errors: &mut ConfigErrors) -> Option<S3> {
     let named = |name: &str| format!("webtty.recordings.s3.{name}");
     let required = |name: &str, value: Option<String>| {
         let value = value.filter(|value| !value.is_empty());
         value.ok_or_else(|| ConfigError::new(named(name), "this key is required"))
     };
-    let endpoint = required("endpoint", section.endpoint)?;
-    let secret = required("secret_access_key_file", section.secret_access_key_file)?;
-    if !is_safe(&endpoint) {
+    let endpoint = required("endpoint", section.endpoint).and_then(|endpoint| {
         let message = "this is not an https address, nor an http address on loopback";
-        return Err(ConfigError::new(named("endpoint"), message));
-    }
-    Ok(S3 {
-        endpoint: endpoint.trim_end_matches('/').to_owned(),
-        bucket: required("bucket", section.bucket)?,
+        let unsafe_endpoint = || ConfigError::new(named("endpoint"), message);
+        is_safe(&endpoint)
+            .then_some(endpoint)
+            .ok_or_else(unsafe_endpoint)
+    });
+    let endpoint = errors.keep(endpoint);
+    let bucket = errors.keep(required("bucket", section.bucket));
+    let access_key_id = errors.keep(required("access_key_id", section.access_key_id));
+    let secret = required("secret_access_key_file", section.secret_access_key_file);
+    let secret = errors.keep(secret);
+    Some(S3 {
+        endpoint: endpoint?.trim_end_matches('/').to_owned(),
+        bucket: bucket?,
         region: section.region.unwrap_or_else(|| "us-east-1".to_owned()),
-        access_key_id: required("access_key_id", section.access_key_id)?,
-        secret_access_key_file: PathBuf::from(secret),
+        access_key_id: access_key_id?,
+        secret_access_key_file: PathBuf::from(secret?),
         prefix: section.prefix.trim_matches('/').to_owned(),
     })
 }

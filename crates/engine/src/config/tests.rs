@@ -26,7 +26,12 @@ fn with(variables: &[(&str, &str)]) -> Result<EngineConfig, ConfigError> {
         .iter()
         .map(|(key, value)| (variable(key), (*value).to_owned()))
         .collect::<Vec<_>>();
-    EngineConfig::load(Some(&path), env)
+    EngineConfig::load(Some(&path), env).map_err(first)
+}
+
+/// The first of several errors.
+fn first(errors: ConfigErrors) -> ConfigError {
+    errors.into_iter().next().unwrap()
 }
 
 /// The variable that sets a key.
@@ -154,7 +159,7 @@ fn required_keys_are_named() {
         let env = env
             .iter()
             .map(|(key, value)| (variable(key), (*value).to_owned()));
-        EngineConfig::load(None, env).unwrap_err().to_string()
+        first(EngineConfig::load(None, env).unwrap_err()).to_string()
     };
     let host = ("engine.host", "a.example");
     let cert = ("certs.static.cert_file", "c");

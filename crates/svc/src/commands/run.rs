@@ -46,6 +46,7 @@ use self::{
     tunnel::TunnelReport,
 };
 use crate::client_key::ClientKey;
+use crate::config_errors::print_all_but_last;
 use crate::connection::{Connection, non_empty_path, path};
 use crate::failure::Failure;
 use crate::output;
@@ -192,7 +193,8 @@ impl RunLoop {
     async fn apply_initial(&mut self) -> Result<(), Failure> {
         self.files.set(self.file.iter().cloned().collect());
         let contents = self.files.read().await;
-        self.loaded = self.load(contents).await.map_err(print_all_but_last)?;
+        let loaded = self.load(contents).await;
+        self.loaded = loaded.map_err(|errors| failure(errors, self.args.output))?;
         let applied = self.apply(false)?;
         self.reporter.applied(&applied)
     }
@@ -461,7 +463,7 @@ fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
         let name = path.display().to_string();
         let bytes = daemon::files::read_bounded(path, daemon::config::MAX_FILE_BYTES)
             .map_err(|error| Failure::usage(format!("{name} cannot be read: {error}")))?;
-        plan = Plan::parse(&name, &bytes).map_err(print_all_but_last)?;
+        plan = Plan::parse(&name, &bytes).map_err(|errors| failure(errors, args.output))?;
     }
     // The file may be checked on another machine than the one that uses it. Missing engines or
     // tokens are therefore only warnings.
@@ -477,13 +479,8 @@ fn check(args: &Args, file: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// Prints all errors but the last one, and returns the last as the failure.
-fn print_all_but_last(mut errors: Vec<ConfigError>) -> Failure {
-    let last = errors.pop();
-    for error in errors {
-        output::message(&format!("error[usage]: {error}"));
-    }
-    let text = last.map_or_else(String::new, |error| error.to_string());
-    Failure::usage(text).hint("`svc run --schema` describes every key")
+fn failure(errors: Vec<ConfigError>, format: Format) -> Failure {
+    print_all_but_last(errors, format, "`svc run --schema` describes every key")
 }
 
 /// Queued reports for the terminal: start and end of a thousand simultaneous visitors.

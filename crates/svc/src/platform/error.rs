@@ -1,8 +1,9 @@
 //! Errors of platform calls.
 
-use std::fmt;
+use std::{error::Error, fmt, io};
 
 use client::Proxies;
+use rustls::CertificateError;
 use serde::Deserialize;
 
 use super::ApiUrl;
@@ -59,6 +60,21 @@ impl PlatformError {
             // The address is reported once.
             source: source.without_url(),
         }
+    }
+
+    /// The text for a platform that cannot be reached, with the whole cause. `proxy` is the proxy on the
+    /// way, without its login.
+    pub(crate) fn unreachable_text(
+        address: &str,
+        proxy: Option<&str>,
+        source: &reqwest::Error,
+    ) -> String {
+        let via = proxy.map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
+        let cause = match certificate_fault(source) {
+            Some(fault) => fault.to_owned(),
+            None => plain(&chain(source)),
+        };
+        format!("cannot reach the platform at {address}{via}: {cause}")
     }
 
     pub(super) fn from_response(status: u16, body: &[u8]) -> Self {
@@ -123,13 +139,7 @@ impl From<PlatformError> for Failure {
                 proxy,
                 source,
             } => {
-                let via = proxy
-                    .as_ref()
-                    .map_or_else(String::new, |proxy| format!(" through the proxy {proxy}"));
-                let message = format!(
-                    "cannot reach the platform at {address}{via}: {}",
-                    plain(&chain(&source))
-                );
+                let message = PlatformError::unreachable_text(&address, proxy.as_deref(), &source);
                 let hint = match proxy {
                     Some(_) => "check HTTPS_PROXY or --proxy; `--proxy none` connects directly",
                     None => "is it running, and is --api-url its address? `svc up` starts one here",
@@ -144,6 +154,39 @@ impl From<PlatformError> for Failure {
             )
             .hint("is --api-url the address of a platform?"),
         }
+    }
+}
+
+/// The reason why the platform's certificate is not accepted, if it is the cause.
+fn certificate_fault(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    let mut cause = error;
+    let fault = loop {
+        match cause.downcast_ref::<io::Error>().and_then(tls_error) {
+            Some(fault) => break fault,
+            None => cause = cause.source()?,
+        }
+    };
+    match fault {
+        // A bad signature: another authority of the same name.
+        rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => Some("its certificate is signed by a CA that is not trusted here"),
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => Some("its certificate is for other names than the one in its address"),
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => Some("its certificate has expired, or the clock of this machine is wrong"),
+        _ => None,
+    }
+}
+
+/// The error of the TLS library in an IO error, which does not count as the cause of the latter.
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    let content = error.get_ref()?;
+    match content.downcast_ref::<io::Error>() {
+        Some(inner) => tls_error(inner),
+        None => content.downcast_ref(),
     }
 }
 

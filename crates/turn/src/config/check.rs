@@ -8,7 +8,7 @@ use daemon::config::values::{
     self, count_limit, networks, optional_path, overlap, path, port_range, required,
     usize_in_range, within,
 };
-use daemon::config::{ConfigError, StateDir};
+use daemon::config::{ConfigError, ConfigErrors, StateDir};
 use daemon::tls::CertFiles;
 
 use super::file::{ControlPlaneSection, LimitsSection, TlsSection, TurnFile, TurnSection};
@@ -17,55 +17,97 @@ use crate::core::{Bandwidth, Limits, Millis, Quota};
 
 type CheckResult<T> = Result<T, ConfigError>;
 
-/// Converts the file, and returns the first error.
-pub(super) fn turn(file: TurnFile, state_dir: Option<StateDir>) -> CheckResult<TurnConfig> {
+/// Converts the file. `state_dir` is the default directory for state.
+///
+/// # Errors
+/// One error of each part.
+pub(super) fn turn(
+    file: TurnFile,
+    state_dir: Option<StateDir>,
+) -> Result<TurnConfig, ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    let config = check_parts(file, state_dir, &mut errors);
+    errors.finish(config)
+}
+
+/// Checks each part, and adds all errors. `None` if a required part is wrong.
+fn check_parts(
+    file: TurnFile,
+    state_dir: Option<StateDir>,
+    errors: &mut ConfigErrors,
+) -> Option<TurnConfig> {
     let section = file.turn;
-    let listen = addresses("turn.listen_addr", &section.listen_addr)?;
+    let listen = errors.keep(check_listeners(&section.listen_addr));
+    let tls_listen = errors.keep(addresses("turn.tls_listen_addr", &section.tls_listen_addr));
+    let certificate = check_certificate(
+        section.tls.clone_paths(),
+        !section.tls_listen_addr.is_empty(),
+    );
+    let certificate = errors.keep_or_default(certificate);
+    let realm = errors.keep(check_realm(section.realm.as_deref()));
+    // Without a listener, the relayed addresses are not known.
+    let relay = listen
+        .as_deref()
+        .and_then(|listen| errors.keep(check_relay(&section, listen)));
+    let has_source = section.secret_file.is_some() || section.control_plane.is_some();
+    if !has_source {
+        let message = "no source of credentials is configured: set turn.secret_file or \
+            turn.control_plane";
+        errors.push(ConfigError::new("turn.secret_file", message));
+    }
+    // A wrong realm does not make the directory wrong as well.
+    let name = realm.as_deref().unwrap_or("turn");
+    let state_dir = state_dir.map(|dir| dir.subdirectory("turn", name));
+    let control_plane = section.control_plane;
+    let control_plane = control_plane.map(|section| self::control_plane(section, state_dir));
+    let control_plane = errors.keep_or_default(control_plane.transpose());
+    let secret_file =
+        errors.keep_or_default(optional_path("turn.secret_file", section.secret_file));
+    let limits = errors.keep(limits(&section.limits));
+    let bandwidth = errors.keep(bandwidth(&section.limits));
+    let allowed_peers =
+        errors.keep_or_default(networks("turn.allowed_peers", &section.allowed_peers));
+    let metrics = errors.keep(file.metrics.check());
+    let mut count = |name: &str, value| {
+        errors.keep_or_default(count_limit(&format!("turn.limits.{name}"), value))
+    };
+    let max_connections = count("connections", section.limits.connections);
+    let max_connections_per_source = count(
+        "connections_per_source",
+        section.limits.connections_per_source,
+    );
+    let drain = within("turn.drain_seconds", section.drain_seconds, 0..=3600);
+    let drain = Duration::from_secs(errors.keep_or_default(drain).into());
+    let (quota, limits) = limits?;
+    let config = TurnConfig {
+        log_level: section.log_level,
+        listen: listen?,
+        tls_listen: tls_listen?,
+        certificate,
+        realm: realm?,
+        relay: relay?,
+        secret_file,
+        allowed_peers,
+        quota,
+        bandwidth: bandwidth?,
+        limits,
+        max_connections,
+        max_connections_per_source,
+        control_plane,
+        metrics: metrics?,
+        drain,
+    };
+    errors.keep(ports_do_not_collide(&config))?;
+    Some(config)
+}
+
+fn check_listeners(values: &[String]) -> CheckResult<Vec<SocketAddr>> {
+    let listen = addresses("turn.listen_addr", values)?;
     if listen.is_empty() {
         let message = "the relay needs at least one listener; set an address";
         return Err(ConfigError::new("turn.listen_addr", message));
     }
-    let tls_listen = addresses("turn.tls_listen_addr", &section.tls_listen_addr)?;
-    let certificate = check_certificate(section.tls.clone_paths(), !tls_listen.is_empty())?;
-    let realm = check_realm(section.realm.as_deref())?;
-    let relay = check_relay(&section, &listen)?;
-    let control_plane = section.control_plane;
-    let state_dir = state_dir.map(|dir| dir.subdirectory("turn", &realm));
-    let control_plane = control_plane.map(|section| self::control_plane(section, state_dir));
-    let control_plane = control_plane.transpose()?;
-    let secret_file = optional_path("turn.secret_file", section.secret_file)?;
-    if secret_file.is_none() && control_plane.is_none() {
-        let message = "no source of credentials is configured: set turn.secret_file or \
-            turn.control_plane";
-        return Err(ConfigError::new("turn.secret_file", message));
-    }
-    let (quota, limits) = limits(&section.limits)?;
-    let count = |name: &str, value| count_limit(&format!("turn.limits.{name}"), value);
-    let config = TurnConfig {
-        log_level: section.log_level,
-        listen,
-        tls_listen,
-        certificate,
-        realm,
-        relay,
-        secret_file,
-        allowed_peers: networks("turn.allowed_peers", &section.allowed_peers)?,
-        quota,
-        bandwidth: bandwidth(&section.limits)?,
-        limits,
-        max_connections: count("connections", section.limits.connections)?,
-        max_connections_per_source: count(
-            "connections_per_source",
-            section.limits.connections_per_source,
-        )?,
-        control_plane,
-        metrics: file.metrics.check()?,
-        drain: Duration::from_secs(
-            within("turn.drain_seconds", section.drain_seconds, 0..=3600)?.into(),
-        ),
-    };
-    ports_do_not_collide(&config)?;
-    Ok(config)
+    Ok(listen)
 }
 
 impl TlsSection {

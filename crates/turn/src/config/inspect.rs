@@ -1,21 +1,24 @@
 //! Warnings about valid settings that are probably mistakes.
 
-use daemon::config::ConfigError;
+use daemon::config::{ConfigError, ConfigErrors};
 use daemon::tls;
 
 use super::{TurnConfig, Warning, endpoint};
 
-pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, ConfigError> {
-    let mut warnings = Vec::new();
-    config.secret()?;
+pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, ConfigErrors> {
+    let (mut warnings, mut errors) = (Vec::new(), ConfigErrors::default());
+    errors.keep(config.secret());
     if let Some(files) = &config.certificate {
         let keys = ["turn.tls.cert_file", "turn.tls.key_file"];
-        tls::inspect(files, keys, now, &mut warnings)?;
+        errors.keep(tls::inspect(files, keys, now, &mut warnings));
     }
     match &config.control_plane {
-        Some(platform) => endpoint(platform)?
-            .check_token()
-            .map_err(|problem| ConfigError::new("turn.control_plane.token_file", problem))?,
+        Some(platform) => {
+            let key = "turn.control_plane.token_file";
+            let token = link::check_token(&platform.token_file);
+            errors.keep(endpoint(platform));
+            errors.keep(token.map_err(|problem| ConfigError::new(key, problem)));
+        }
         None => warnings.push(Warning::new(
             "turn.control_plane",
             "without a platform the relay does not learn of suspensions, and refuses credentials \
@@ -33,5 +36,5 @@ pub(super) fn turn(config: &TurnConfig, now: i64) -> Result<Vec<Warning>, Config
         ));
     }
     warnings.extend(config.metrics.inspect());
-    Ok(warnings)
+    errors.finish(Some(warnings))
 }

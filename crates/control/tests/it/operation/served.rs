@@ -275,8 +275,9 @@ async fn mx_1_mx_3_metrics_need_an_address_and_off_loopback_a_token() {
     let yaml = "platform: {base_url: 'https://svc.example'}\n\
                 metrics: {prometheus: {enabled: true, listen_addr: '0.0.0.0:0'}}\n";
     std::fs::write(&file, yaml).unwrap();
-    let error = Config::load(Some(&file), []).unwrap_err();
-    assert_eq!(error.key, "metrics.prometheus.listen_addr");
+    let errors = Config::load(Some(&file), []).unwrap_err();
+    let keys: Vec<_> = errors.iter().map(|error| error.key.as_str()).collect();
+    assert_eq!(keys, ["metrics.prometheus.listen_addr"]);
 }
 
 /// Creates a new key pair and certificate. Returns the certificate that a client trusts for it.
@@ -346,7 +347,8 @@ fn tls_files_need_each_other_and_https() {
         let directory = new_directory();
         let file = directory.path().join("platform.yaml");
         std::fs::write(&file, yaml).unwrap();
-        Config::load(Some(&file), []).unwrap_err().key
+        let errors = Config::load(Some(&file), []).unwrap_err();
+        errors.into_iter().next().unwrap().key
     };
     let https = "platform: {base_url: 'https://svc.example'}\n";
     let http = "platform: {base_url: 'http://localhost:8080'}\n";

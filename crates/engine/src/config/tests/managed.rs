@@ -13,7 +13,7 @@ fn load(variables: &[(&str, &str)]) -> Result<EngineConfig, ConfigError> {
     let path = dir.path().join("engine.yaml");
     fs::write(&path, MANAGED).unwrap();
     let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    EngineConfig::load(Some(&path), variables.iter().map(own))
+    EngineConfig::load(Some(&path), variables.iter().map(own)).map_err(first)
 }
 
 fn platform(variables: &[(&str, &str)]) -> ControlPlane {
@@ -126,7 +126,7 @@ fn a_check_reads_the_named_files() {
             auth: Auth::Platform(platform),
             ..config.clone()
         };
-        config.inspect(0).map_err(|error| error.key)
+        config.inspect(0).map_err(|errors| first(errors).key)
     };
     assert_eq!(inspected(None).unwrap_err(), "control_plane.token_file");
     fs::write(file("token"), "an-enrolment-secret\n").unwrap();

@@ -60,7 +60,9 @@ impl Plan {
     /// # Errors
     /// All errors, with their positions.
     pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Self, Vec<ConfigError>> {
-        daemon::config::read_all(name, bytes, Self::from_file)
+        let check = |file| Self::from_file(file).map_err(Into::into);
+        let plan = daemon::config::read_all(name, bytes, check);
+        plan.map_err(|errors| errors.into_iter().collect())
     }
 
     fn from_file(file: AgentFile) -> Result<Self, Vec<ConfigError>> {

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(long = "config", short, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration and exit
+    /// Check the configuration, list all errors, try the platform once, and exit
     #[arg(long)]
     check: bool,
 
@@ -56,13 +56,16 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if args.schema {
         return output::line(&format!("{:#}", engine::config::schema()));
     }
-    let invalid = |error| configuration::invalid("engine", args.config.as_deref(), &error);
-    let config =
-        EngineConfig::load(args.config.as_deref(), environment::variables()).map_err(invalid)?;
-    let warnings = config
-        .inspect(Timestamp::now().as_second())
-        .map_err(invalid)?;
+    let file = args.config.as_deref();
+    let now = Timestamp::now().as_second();
+    let loaded = EngineConfig::load_inspected(file, environment::variables(), now);
+    let (config, mut warnings) =
+        loaded.map_err(|errors| configuration::invalid("engine", file, errors, args.output))?;
     if args.check {
+        let keys = ["control_plane.url", "control_plane.token_file"];
+        if let Some(platform) = config.platform() {
+            warnings.extend(configuration::platform_warning(keys, platform).await);
+        }
         return configuration::report(&warnings);
     }
     logs::init(config.log_level, log, logs::Format::of_stderr())

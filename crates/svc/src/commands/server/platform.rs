@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long = "config", short, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration and exit
+    /// Check the configuration, list all errors and exit
     #[arg(long)]
     check: bool,
 
@@ -170,8 +170,9 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if args.schema {
         return output::line(&format!("{:#}", control::config::schema()));
     }
-    let config = Config::load(args.config.as_deref(), environment::variables())
-        .map_err(|error| configuration::invalid("platform", args.config.as_deref(), &error))?;
+    let file = args.config.as_deref();
+    let config = Config::load(file, environment::variables())
+        .map_err(|errors| configuration::invalid("platform", file, errors, args.output))?;
     if args.check {
         return configuration::report(&[]);
     }

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(long = "config", short, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Check the configuration and exit
+    /// Check the configuration, list all errors, try the platform once, and exit
     #[arg(long)]
     check: bool,
 
@@ -56,13 +56,17 @@ pub(crate) async fn run(args: Args, log: Option<&str>) -> Result<(), Failure> {
     if args.schema {
         return output::line(&format!("{:#}", turn::config::schema()));
     }
-    let invalid = |error| configuration::invalid("turn", args.config.as_deref(), &error);
-    let config =
-        TurnConfig::load(args.config.as_deref(), environment::variables()).map_err(invalid)?;
-    let warnings = config
+    let file = args.config.as_deref();
+    let invalid = |errors| configuration::invalid("turn", file, errors, args.output);
+    let config = TurnConfig::load(file, environment::variables()).map_err(invalid)?;
+    let mut warnings = config
         .inspect(Timestamp::now().as_second())
         .map_err(invalid)?;
     if args.check {
+        let keys = ["turn.control_plane.url", "turn.control_plane.token_file"];
+        if let Some(platform) = &config.control_plane {
+            warnings.extend(configuration::platform_warning(keys, platform).await);
+        }
         return configuration::report(&warnings);
     }
     logs::init(config.log_level, log, logs::Format::of_stderr())

@@ -141,7 +141,7 @@ impl Common {
     async fn open(&self) -> Result<Arc<App>, Failure> {
         let file = self.config.as_deref();
         let config = Config::load(file, environment::variables())
-            .map_err(|error| configuration::invalid("platform", file, &error))?;
+            .map_err(|errors| configuration::invalid("platform", file, errors, self.output))?;
         let opened = control::open(config, Arc::new(SystemClock)).await;
         opened.map_err(|error| {
             let message = format!("the platform's data cannot be opened: {}", chain(&error));

@@ -1,0 +1,175 @@
+//! `svc engine` with a platform: `--check`, and the log of an engine that has lost its platform.
+
+use serde_json::Value;
+
+use crate::program::{CommandOutput, Home};
+
+/// A platform with TLS, and the files of an engine for it.
+struct Files {
+    home: Home,
+    /// The platform's address.
+    url: String,
+}
+
+impl Files {
+    fn new() -> Self {
+        let home = Home::new();
+        let write = |name: &str, text: &str| std::fs::write(home.path().join(name), text).unwrap();
+        let certificate = |file: &str, names: &[&str]| {
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            let made = rcgen::generate_simple_self_signed(names).unwrap();
+            write(&format!("{file}.pem"), &made.cert.pem());
+            write(
+                &format!("{file}.key.pem"),
+                &made.signing_key.serialize_pem(),
+            );
+        };
+        certificate("platform", &["localhost"]);
+        certificate("other", &["localhost"]);
+        let names = ["engine.test", "*.engine.test", "*.t.engine.test"];
+        certificate("engine", &names);
+        write("secret", "an-enrolment-secret-of-this-cluster\n");
+        write("other-secret", "an-enrolment-secret-of-another-one\n");
+        let address = ports::lease_address();
+        let url = address.replace("127.0.0.1", "https://localhost");
+        write(
+            "platform.yaml",
+            &format!(
+                "platform: {{base_url: '{url}', listen_addr: '{address}', data_dir: data, \
+                 drain_seconds: 0}}\n\
+                 tls: {{cert_file: platform.pem, key_file: platform.key.pem}}\n\
+                 engines: [{{cluster_domain: engine.test, enrolment_secret_file: secret}}]\n"
+            ),
+        );
+        Self { home, url }
+    }
+
+    /// Writes the configuration of an engine with this platform.
+    fn engine(&self, url: &str, secret: &str, authorities: &str) {
+        let text = format!(
+            "engine: {{host: engine.test}}\n\
+             tls: {{listen_addr: '127.0.0.1:0'}}\n\
+             certs: {{static: {{cert_file: engine.pem, key_file: engine.key.pem}}}}\n\
+             control_plane: {{url: '{url}', token_file: {secret}, ca_file: {authorities}.pem, \
+             data_dir: state}}\n"
+        );
+        std::fs::write(self.home.path().join("engine.yaml"), text).unwrap();
+    }
+
+    async fn check(&self) -> CommandOutput {
+        let args = ["engine", "-c", "engine.yaml", "--check"];
+        self.home.run(&args).await
+    }
+}
+
+#[tokio::test]
+async fn a_check_tries_the_platform_once_and_reports_the_cause() {
+    let files = Files::new();
+    let args = ["platform", "-c", "platform.yaml", "-o", "json"];
+    let mut platform = files.home.start(&args);
+    platform.json().await;
+    files.engine(&files.url, "secret", "platform");
+    let good = files.check().await;
+    assert_eq!(good.code, Some(0), "{good:?}");
+    assert_eq!(good.stdout, "the configuration is valid\n");
+    assert_eq!(good.stderr, "");
+
+    let closed = format!("https://localhost:{}", ports::lease());
+    let url = files.url.as_str();
+    for (url, secret, authorities, warning) in [
+        (
+            closed.as_str(),
+            "secret",
+            "platform",
+            "control_plane.url: cannot reach the platform at https://localhost:",
+        ),
+        (
+            "https://nobody.invalid",
+            "secret",
+            "platform",
+            "control_plane.url: cannot reach the platform at https://nobody.invalid: ",
+        ),
+        (
+            url,
+            "secret",
+            "other",
+            &format!(
+                "control_plane.url: cannot reach the platform at {url}: its certificate is signed \
+                 by a CA that is not trusted here\n"
+            ),
+        ),
+        (
+            url,
+            "other-secret",
+            "platform",
+            "control_plane.token_file: the platform refuses the enrolment secret (401 \
+             Unauthorized)\n",
+        ),
+    ] {
+        files.engine(url, secret, authorities);
+        let checked = files.check().await;
+        // An engine starts without its platform.
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+        let start = format!("warning: {warning}");
+        assert!(checked.stderr.starts_with(&start), "{checked:?}");
+        let cause = match url {
+            "https://nobody.invalid" => "dns error",
+            url if url == closed => "Connection refused",
+            _ => "",
+        };
+        assert!(checked.stderr.contains(cause), "{checked:?}");
+        assert_eq!(checked.stderr.lines().count(), 1, "{checked:?}");
+    }
+    // A check is not a link.
+    let ended = platform.terminate().await;
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(!ended.stderr.contains("an engine connected"), "{ended:?}");
+}
+
+#[tokio::test]
+async fn a_check_reports_all_errors_of_an_engine_together() {
+    let home = Home::new();
+    let text = "engine:
+  host: https://tunnel.example.com
+  log_level: loud
+tls:
+  listen_addr: '443'
+certs:
+  static:
+    cert_file: none.pem
+    key_file: none.key.pem
+auth:
+  jwt:
+    token_jwt_secrt: 0123456789abcdef-0123456789abcdef
+    public_keys: [none.pub, '']
+timeouts:
+  http_idle_seconds: 9999
+  drain_seconds: many
+limits:
+  max_clients: 0
+  max_tunnels: -1
+edge:
+  trusted_proxies: [10.0.0.0/8, x]
+";
+    std::fs::write(home.path().join("engine.yaml"), text).unwrap();
+    let args = ["engine", "-c", "engine.yaml", "--check"];
+    let wrong = home.run(&args).await;
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    assert_eq!(wrong.stdout, "");
+    insta::assert_snapshot!("engine_check", wrong.stderr);
+
+    // The same errors in JSON, one per line, and at a start.
+    let mut command = home.command(&args[..3]);
+    command.args(["-o", "json"]).env("SVC_HTTP__ENABLED", "on");
+    let json = CommandOutput::of_command(command).await;
+    assert_eq!(json.code, Some(2), "{json:?}");
+    let failures: Vec<Value> = json
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(failures.len(), wrong.stderr.lines().count(), "{json:?}");
+    assert!(failures.iter().all(|one| one["error"]["code"] == "usage"));
+    let first = failures[0]["error"]["message"].as_str().unwrap();
+    assert!(first.starts_with("SVC_HTTP__ENABLED: http.enabled: "));
+}
