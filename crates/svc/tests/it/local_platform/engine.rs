@@ -127,6 +127,37 @@ async fn a_check_tries_the_platform_once_and_reports_the_cause() {
 }
 
 #[tokio::test]
+async fn the_log_shows_why_an_engine_has_lost_its_platform() {
+    let files = Files::new();
+    let args = ["platform", "-c", "platform.yaml", "-o", "json"];
+    let mut platform = files.home.start(&args);
+    platform.json().await;
+    let closed = format!("https://localhost:{}", ports::lease());
+    let url = files.url.as_str();
+    let mut reasons = Vec::new();
+    for (url, authorities, cause) in [
+        (closed.as_str(), "platform", "Connection refused"),
+        ("https://nobody.invalid", "platform", "dns error"),
+        (url, "other", "certificate"),
+    ] {
+        files.engine(url, "secret", authorities);
+        let mut engine = files.home.start(&["engine", "-c", "engine.yaml"]);
+        let message = "the connection to the platform is lost";
+        // The last member of the line.
+        let log = engine.wait_for_stderr(r#""target":"link::follow""#).await;
+        assert_eq!(engine.terminate().await.code, Some(0));
+        let line = log.lines().find(|line| line.contains(message)).unwrap();
+        let line: Value = serde_json::from_str(line).unwrap();
+        let reason = line["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains(cause), "{reason}");
+        reasons.push(reason);
+    }
+    reasons.dedup();
+    assert_eq!(reasons.len(), 3, "{reasons:?}");
+    assert_eq!(platform.terminate().await.code, Some(0));
+}
+
+#[tokio::test]
 async fn a_check_reports_all_errors_of_an_engine_together() {
     let home = Home::new();
     let text = "engine:
