@@ -119,6 +119,38 @@ impl Api {
         })
     }
 
+    /// Asks the engine, without a token, if it serves the host name of its address. Engines close
+    /// the connections of agents to other names without a reason.
+    ///
+    /// Only for the crates of this project.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call); [`ApiError::Refused`] if the name belongs to something else.
+    ///
+    /// # Cancellation
+    /// Safe: dropping the future closes the connection.
+    #[doc(hidden)]
+    pub async fn check_name(&self) -> Result<(), ApiError> {
+        let request = ApiRequest {
+            method: Method::GET,
+            target: "/api/auth".to_owned(),
+            accept: "application/json",
+            body: None,
+            // An engine asks for a token. Limits and outages are not about the name.
+            expected: |status: &StatusCode| {
+                !status.is_client_error()
+                    || matches!(
+                        *status,
+                        StatusCode::UNAUTHORIZED
+                            | StatusCode::FORBIDDEN
+                            | StatusCode::REQUEST_TIMEOUT
+                            | StatusCode::TOO_MANY_REQUESTS
+                    )
+            },
+        };
+        self.request_once(&request, None).await.map(drop)
+    }
+
     /// `GET /api/clients` (EN-1).
     ///
     /// # Errors
@@ -231,9 +263,9 @@ impl Api {
         request: ApiRequest<'_, E>,
     ) -> Result<http::Response<Incoming>, ApiError> {
         let token = self.tokens.token().await?;
-        let answer = self.request_once(&request, &token).await;
+        let answer = self.request_once(&request, Some(&token)).await;
         match self.replacement(&token, &answer).await? {
-            Some(token) => self.request_once(&request, &token).await,
+            Some(token) => self.request_once(&request, Some(&token)).await,
             None => answer,
         }
     }
@@ -241,15 +273,17 @@ impl Api {
     async fn request_once<E: Fn(&StatusCode) -> bool>(
         &self,
         request: &ApiRequest<'_, E>,
-        token: &Token,
+        token: Option<&Token>,
     ) -> Result<http::Response<Incoming>, ApiError> {
         let mut builder = Request::builder()
             .method(request.method.clone())
             .uri(&request.target)
             .header(header::HOST, authority(self.connector.address()))
-            .header(header::AUTHORIZATION, format!("Bearer {}", token.expose()))
             .header(header::ACCEPT, request.accept)
             .header(header::USER_AGENT, &self.agent);
+        if let Some(token) = token {
+            builder = builder.header(header::AUTHORIZATION, format!("Bearer {}", token.expose()));
+        }
         if request.body.is_some() {
             builder = builder.header(header::CONTENT_TYPE, "application/json");
         }

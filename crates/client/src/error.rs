@@ -171,7 +171,11 @@ impl ConnectError {
                 Self::Certificate { fault, source }
             }
             Some(
-                rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)
+                rustls::Error::AlertReceived(
+                    rustls::AlertDescription::NoApplicationProtocol
+                    // RFC 6066 section 3: the peer does not serve the name.
+                    | rustls::AlertDescription::UnrecognisedName,
+                )
                 | rustls::Error::InvalidMessage(_),
             ) => Self::not_an_engine(source),
             _ => Self::network(Step::Handshake, source),

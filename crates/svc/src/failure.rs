@@ -298,7 +298,10 @@ fn tls_failure(source: &io::Error) -> Option<Failure> {
     let error = source.get_ref()?.downcast_ref::<rustls::Error>()?;
     let failed = |name, message: &str| Failure::new(Code::Failed, message).named(name);
     Some(match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => failed(
+        // A bad signature: another authority of the same name.
+        rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => failed(
             "engine_not_trusted",
             "the engine's certificate is signed by a CA that is not trusted here",
         )
@@ -320,6 +323,11 @@ fn tls_failure(source: &io::Error) -> Option<Failure> {
             "renew it on the engine, or correct the clock of this machine; `svc doctor` compares \
              the clocks",
         ),
+        rustls::Error::AlertReceived(AlertDescription::UnrecognisedName) => failed(
+            "engine_wrong_name",
+            "what listens at the address does not serve the name in --engine",
+        )
+        .hint("the engine has another name: use that in --engine"),
         rustls::Error::InvalidMessage(_) => failed(
             "engine_protocol",
             "not an svc engine: the port does not speak TLS",

@@ -12,7 +12,7 @@ mod session;
 pub(crate) use self::{
     address::ApiUrl,
     error::PlatformError,
-    find::not_found,
+    find::{is_endpoint, not_found},
     oauth::{AuthorizationServer, OauthFailure},
     session::{Session, SessionFlags, parse},
 };

@@ -1,5 +1,6 @@
 //! `svc forward`: publish a service through an engine, or offer it for dialling.
 
+mod engine_name;
 #[cfg(unix)]
 mod folder;
 #[cfg(not(unix))]
@@ -253,14 +254,21 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                 };
                 // A certificate or an address that was wrong from the start does not become right.
                 // One that has worked may be replaced at this moment.
-                let failure = match failure {
-                    Some((failure, true)) if !was_online => {
+                let mistake = match &failure {
+                    Some((_, false)) if !was_online => tokio::select! {
+                        mistake = engine_name::mistake(&agent, &config) => mistake,
+                        () = shutdown.drain().cancelled() => None,
+                    },
+                    _ => None,
+                };
+                let failure = match (failure, mistake) {
+                    (Some((failure, true)), None) | (Some(_), Some(failure)) if !was_online => {
                         interactive.end().await?;
                         inspection.end().await;
                         agent.close(Duration::ZERO).await;
                         return Err(failure);
                     }
-                    failure => failure.map(|(failure, _lasting)| failure),
+                    (failure, _) => failure.map(|(failure, _lasting)| failure),
                 };
                 if let Some(notice) = address.text(&now) {
                     output::message(&notice);

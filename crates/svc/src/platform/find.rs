@@ -136,7 +136,7 @@ impl Session {
 }
 
 /// True if the text has the form of an endpoint.
-fn is_endpoint(text: &str) -> bool {
+pub(crate) fn is_endpoint(text: &str) -> bool {
     text.len() == 8
         && text
             .bytes()

@@ -2,7 +2,7 @@
 //! and an exit code.
 
 use crate::installed::{RunningUp, alone};
-use crate::program::{CommandOutput, Home};
+use crate::program::{CommandOutput, Home, soon};
 
 /// A command and its expected error.
 struct Mistake<'a> {
@@ -240,6 +240,40 @@ async fn forward_ends_with_an_explanation_if_the_connection_cannot_work() {
         assert_eq!(forward.code, Some(1), "{forward:?}");
         assert_eq!(forward.stderr, list.stderr);
     }
+    // Names that the engine does not serve: beside its certificate, and below it.
+    let (_, port) = engine.rsplit_once(':').unwrap();
+    let ca_file = up.ready_field("ca_file");
+    for name in [
+        "other.localhost",
+        "other.engine.localhost",
+        "web.t.engine.localhost",
+    ] {
+        let engine = format!("{name}:{port}");
+        let at = ["--engine", &engine, "--token", token, "--ca-file", ca_file];
+        let list = home.run(&[&["tunnels"], &at[..]].concat()).await;
+        assert_eq!(list.code, Some(1), "{list:?}");
+        let forward = home.run(&[&["forward", "3000"], &at[..]].concat()).await;
+        assert_eq!(forward.code, Some(1), "{forward:?}");
+        assert_eq!(forward.stderr, list.stderr);
+    }
+    // A proxy whose engine is being restarted closes connections as well.
+    let proxy = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closing = proxy.local_addr().unwrap().to_string();
+    let (accepted, mut attempts) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(async move {
+        loop {
+            drop(proxy.accept().await.unwrap());
+            accepted.send(()).await.ok();
+        }
+    });
+    let at = ["--engine", &closing, "--token", token];
+    let mut agent = home.start(&[&["forward", "3000"], &at[..]].concat());
+    agent.wait_for_stderr("trying again").await;
+    // An attempt is at most two connections.
+    for _ in 0..5 {
+        soon("another attempt", attempts.recv()).await.unwrap();
+    }
+    assert_eq!(agent.terminate().await.code, Some(0));
     // The engine may be started later.
     let closed = closed_port();
     let at = ["--engine", &closed, "--token", token];
