@@ -4,6 +4,7 @@
 //! document contains.
 
 mod address;
+mod candidates;
 mod error;
 mod find;
 mod oauth;

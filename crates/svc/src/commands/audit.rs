@@ -1,20 +1,9 @@
 //! `svc audit`: the audit log of a workspace.
 
-use std::collections::HashMap;
-
-use api::control::{
-    MAX_PAGE_SIZE,
-    people::{AuditEntry, AuditList, LIST_AUDIT},
-    workspaces::{LIST_MEMBERS, MemberList},
-};
+use api::control::people::{AuditEntry, AuditList, LIST_AUDIT};
 use clap::Parser;
 
-use crate::{
-    failure::Failure,
-    output,
-    output::Format,
-    platform::{Session, SessionFlags},
-};
+use crate::{failure::Failure, names::Names, output, output::Format, platform::SessionFlags};
 
 /// The flags of `svc audit`.
 #[derive(Debug, Parser)]
@@ -53,12 +42,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     if args.output == Format::Json {
         return output::json(&list);
     }
-    // People who are no members any more keep their ids, and so does everyone on a pipe.
-    let names = if output::is_terminal() {
-        member_names(&session, &workspace.id).await
-    } else {
-        HashMap::new()
-    };
+    // Objects that no longer exist keep their ids, and so does everything on a pipe.
+    let mut names = Names::default();
+    if output::is_terminal() {
+        names.insert(&workspace.id, &workspace.name);
+        names.add_members(&session, &workspace.id).await;
+        names.add_projects(&session).await;
+        names.add_credentials(&session).await;
+    }
     let rows: Vec<_> = list
         .entries
         .iter()
@@ -67,27 +58,15 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     output::table(&["TIME", "ACTION", "TARGET", "BY", "WITH", "FROM"], &rows)
 }
 
-/// The addresses of the members by their ids. Empty if the token may not read them.
-async fn member_names(session: &Session, workspace_id: &str) -> HashMap<String, String> {
-    let call = session.platform.call(LIST_MEMBERS, &[workspace_id]);
-    let list: Result<MemberList, _> = call.query("pageSize", Some(MAX_PAGE_SIZE)).answer().await;
-    let members = list.map(|list| list.members).unwrap_or_default();
-    let named = members.into_iter().map(|member| (member.id, member.email));
-    named.collect()
-}
-
-fn row(entry: &AuditEntry, names: &HashMap<String, String>) -> Vec<String> {
-    let named = |id: &String| names.get(id).unwrap_or(id).clone();
-    let optional = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+fn row(entry: &AuditEntry, names: &Names) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let named = |id: &Option<String>| id.as_ref().map_or_else(dash, |id| names.of(id));
     vec![
         entry.created_at.clone(),
         entry.action.clone(),
-        named(&entry.target_id),
-        entry
-            .actor_user_id
-            .as_ref()
-            .map_or_else(|| "-".to_owned(), named),
-        optional(&entry.actor_credential_id),
-        optional(&entry.ip),
+        names.of(&entry.target_id),
+        named(&entry.actor_user_id),
+        named(&entry.actor_credential_id),
+        entry.ip.clone().unwrap_or_else(dash),
     ]
 }

@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::engine_client::watch;
 use crate::engine_client::watch::ListKind;
 use crate::failure::Failure;
+use crate::names::Names;
 use crate::output;
 use crate::output::Format;
 use crate::token_refusal;
@@ -45,7 +46,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let api = Api::new(&config)?;
     let filters = filters::collect(&args.filters);
     if args.watch {
-        return watch::watch(api, &KIND, filters, args.output).await;
+        let names = Names::of_engine(&args.connection).await;
+        return watch::watch(api, &KIND, filters, args.output, &names).await;
     }
     let query = ListQuery::new()
         .with_filters(filters)
@@ -54,10 +56,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         Ok(clients) => clients,
         Err(error) => return Err(token_refusal::explain(error.into(), &config).await),
     };
-    match args.output {
-        Format::Json => output::json(&clients),
-        Format::Text => output::table(KIND.heading, &clients.iter().map(row).collect::<Vec<_>>()),
+    if args.output == Format::Json {
+        return output::json(&clients);
     }
+    let names = Names::of_engine(&args.connection).await;
+    let rows: Vec<_> = clients.iter().map(|client| row(client, &names)).collect();
+    output::table(KIND.heading, &rows)
 }
 
 const KIND: ListKind = ListKind {
@@ -68,14 +72,11 @@ const KIND: ListKind = ListKind {
     row,
 };
 
-fn row(client: &Value) -> Vec<String> {
-    ["id", "status", "agent", "version", "os", "user_id"]
-        .map(|key| {
-            client
-                .get(key)
-                .and_then(Value::as_str)
-                .unwrap_or("-")
-                .to_owned()
-        })
-        .into()
+fn row(client: &Value, names: &Names) -> Vec<String> {
+    let field = |key: &str| client.get(key).and_then(Value::as_str).unwrap_or("-");
+    let mut cells = ["id", "status", "agent", "version", "os"]
+        .map(|key| field(key).to_owned())
+        .to_vec();
+    cells.push(names.of(field("user_id")));
+    cells
 }

@@ -19,9 +19,10 @@ use terminal::private;
 use super::token;
 use crate::args::time;
 use crate::failure::{Code, Failure};
+use crate::id_prefix::{self, Candidate};
 use crate::output;
 use crate::output::Format;
-use crate::platform::{PlatformError, SessionFlags};
+use crate::platform::{PlatformError, Session, SessionFlags};
 
 /// The subcommands of `svc credential`.
 #[derive(Debug, Subcommand)]
@@ -301,6 +302,8 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
             .map_err(|_too_long| Failure::usage("--overlap is at most 7d"))
     });
     let overlap_seconds = overlap.transpose()?;
+    let id = complete_id(&session, &args.id).await?;
+    // This is the last step, so that no earlier error leaves a key behind.
     let material = args.material.material()?;
     let body = RotateCredential {
         overlap_seconds,
@@ -308,11 +311,11 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
         certificate_pem: material.certificate_pem.clone(),
         issuer_pem: material.issuer_pem.clone(),
     };
-    let call = session.platform.call(ROTATE, &[&args.id]).body(&body)?;
+    let call = session.platform.call(ROTATE, &[&id]).body(&body)?;
     let issued = match call.answer().await {
         Ok(issued) => issued,
         Err(error) => {
-            return Err(material.into_failure(error, |error| explain_failure(error, &args.id)));
+            return Err(material.into_failure(error, |error| explain_failure(error, &id)));
         }
     };
     show(args.output, &issued)
@@ -320,20 +323,30 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
 
 async fn revoke(args: RevokeArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
-    let call = session.platform.call(REVOKE, &[&args.id]);
+    let id = complete_id(&session, &args.id).await?;
+    let call = session.platform.call(REVOKE, &[&id]);
     let call = call.query("issued", args.issued.then_some("true"));
     call.execute()
         .await
-        .map_err(|error| explain_failure(error, &args.id))?;
+        .map_err(|error| explain_failure(error, &id))?;
     output::message(&if args.issued {
-        format!(
-            "{} is revoked, with every credential that it issued",
-            args.id
-        )
+        format!("{id} is revoked, with every credential that it issued")
     } else {
-        format!("{} is revoked", args.id)
+        format!("{id} is revoked")
     });
     Ok(())
+}
+
+/// The complete id of one of the caller's credentials.
+async fn complete_id(session: &Session, id: &str) -> Result<String, Failure> {
+    let of_page = |list: CredentialList| {
+        let credentials = list.credentials.into_iter();
+        credentials
+            .map(|credential| Candidate::new(credential.id, credential.name))
+            .collect()
+    };
+    let candidates = session.candidates(LIST, &[], of_page);
+    id_prefix::complete("credential", id, candidates).await
 }
 
 fn explain_failure(error: PlatformError, id: &str) -> Failure {

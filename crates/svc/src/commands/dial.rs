@@ -4,7 +4,11 @@ mod local;
 mod serve;
 
 use clap::Parser;
-use client::{Config, api::ListQuery};
+use client::{
+    Config,
+    api::{Api, ApiError, ListQuery},
+};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use self::local::LocalAddress;
@@ -12,6 +16,7 @@ use crate::args::suggest;
 use crate::client_key::ClientKey;
 use crate::connection::Connection;
 use crate::failure::Failure;
+use crate::id_prefix::{self, Candidate};
 use crate::output::Format;
 use crate::process::lifecycle::LifecycleFlags;
 use crate::token_refusal;
@@ -64,6 +69,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         .hint("write NAME=PORT, or leave it out"));
     }
     let config = args.connection.resolve_with(args.key.tokens()?)?;
+    let places = complete_ids(&config, places).await?;
     match places {
         DialMode::Standard(tunnel) => standard_streams(&config, &tunnel).await,
         DialMode::Local(served) => serve::serve(served, config, args.output, &args.lifecycle).await,
@@ -113,6 +119,34 @@ fn dial_mode(tunnels: Vec<DialTarget>, listen: Option<LocalAddress>) -> Result<D
             };
             let places: Result<_, _> = tunnels.into_iter().map(place).collect();
             places.map(DialMode::Local)
+        }
+    }
+}
+
+/// Completes ids of tunnels. A name is left unchanged.
+async fn complete_ids(config: &Config, places: DialMode) -> Result<DialMode, Failure> {
+    let complete = async |tunnel: String| {
+        if !tunnel.starts_with("tun_") {
+            return Ok(tunnel);
+        }
+        let candidates = async {
+            let tunnels = list_private(config).await?;
+            let text = |tunnel: &Value, key: &str| tunnel.get(key)?.as_str().map(str::to_owned);
+            let candidate = |tunnel: &Value| {
+                let name = text(tunnel, "name").unwrap_or_default();
+                Some(Candidate::new(text(tunnel, "id")?, name))
+            };
+            Ok(tunnels.iter().filter_map(candidate).collect())
+        };
+        id_prefix::complete("tunnel", &tunnel, candidates).await
+    };
+    match places {
+        DialMode::Standard(tunnel) => complete(tunnel).await.map(DialMode::Standard),
+        DialMode::Local(mut served) => {
+            for (tunnel, _) in &mut served {
+                *tunnel = complete(std::mem::take(tunnel)).await?;
+            }
+            Ok(DialMode::Local(served))
         }
     }
 }
@@ -174,12 +208,17 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
 }
 
 /// The names of private tunnels that the token may list.
-async fn list_names(config: &Config) -> Result<Vec<String>, client::api::ApiError> {
+async fn list_names(config: &Config) -> Result<Vec<String>, ApiError> {
+    let list = list_private(config).await?;
+    let name = |tunnel: &Value| Some(tunnel.get("name")?.as_str()?.to_owned());
+    Ok(list.iter().filter_map(name).collect())
+}
+
+/// The private tunnels that the token may list.
+async fn list_private(config: &Config) -> Result<Vec<Value>, ApiError> {
     let filters = [("publish".to_owned(), false.into())].into_iter().collect();
     let query = ListQuery::new().with_filters(filters);
-    let list = client::api::Api::new(config)?.tunnels(&query).await?;
-    let name = |tunnel: &serde_json::Value| Some(tunnel.get("name")?.as_str()?.to_owned());
-    Ok(list.iter().filter_map(name).collect())
+    Api::new(config)?.tunnels(&query).await
 }
 
 /// Parses `name` or `svc://name`, with an optional `=LISTEN`.

@@ -25,6 +25,7 @@ use crate::args::{filters, suggest};
 use crate::connection::Connection;
 use crate::engine_client::feed::{Feed, FeedItem};
 use crate::failure::Failure;
+use crate::names::Names;
 use crate::output;
 use crate::output::Format;
 use crate::process::signals;
@@ -115,6 +116,10 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
         reconnect: !args.no_retry,
     };
     let proxies = args.connection.proxies()?;
+    let shows_text = match args.output {
+        Some(format) => format == Format::Text,
+        None => output::is_terminal(),
+    };
     let teller = EventHandler {
         events: args.events,
         signer: args
@@ -127,10 +132,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
             .transpose()?,
         shows_requests: args.include_webhook_headers,
         format: args.output.unwrap_or_default(),
-        shows_text: match args.output {
-            Some(format) => format == Format::Text,
-            None => output::is_terminal(),
+        names: if shows_text {
+            Names::of_engine(&args.connection).await
+        } else {
+            Names::default()
         },
+        shows_text,
     };
     let shutdown = signals::listen(DELIVERY_TIMEOUT)?;
     let drain = shutdown.drain();
@@ -155,6 +162,8 @@ struct EventHandler {
     format: Format,
     /// True to print events as text instead of JSON.
     shows_text: bool,
+    /// Names for this text.
+    names: Names,
 }
 
 impl EventHandler {
@@ -202,7 +211,7 @@ impl EventHandler {
             }
             None if self.shows_requests => self.signer.as_ref().map(|signer| signer.sign(&post)),
             None if self.shows_text && self.signer.is_none() => {
-                return line::lines(&event.value, &TimeZone::system())
+                return line::lines(&event.value, &TimeZone::system(), &self.names)
                     .iter()
                     .try_for_each(|text| output::line(text));
             }

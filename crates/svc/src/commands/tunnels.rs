@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::engine_client::watch;
 use crate::engine_client::watch::ListKind;
 use crate::failure::Failure;
+use crate::names::Names;
 use crate::output;
 use crate::output::Format;
 use crate::token_refusal;
@@ -46,7 +47,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     let api = Api::new(&config)?;
     let filters = filters::collect(&args.filters);
     if args.watch {
-        return watch::watch(api, &KIND, filters, args.output).await;
+        return watch::watch(api, &KIND, filters, args.output, &Names::default()).await;
     }
     let query = ListQuery::new()
         .with_filters(filters)
@@ -57,7 +58,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
     };
     match args.output {
         Format::Json => output::json(&tunnels),
-        Format::Text => output::table(KIND.heading, &tunnels.iter().map(row).collect::<Vec<_>>()),
+        Format::Text => output::table(KIND.heading, &tunnels.iter().map(cells).collect::<Vec<_>>()),
     }
 }
 
@@ -66,10 +67,10 @@ const KIND: ListKind = ListKind {
     event_prefix: "tunnel.",
     matches: |_, _| true,
     heading: &["NAME", "PROTOCOL", "ADDRESS", "STATUS", "ID"],
-    row,
+    row: |tunnel, _names| cells(tunnel),
 };
 
-fn row(tunnel: &Value) -> Vec<String> {
+fn cells(tunnel: &Value) -> Vec<String> {
     let field = |key: &str| {
         tunnel
             .get(key)

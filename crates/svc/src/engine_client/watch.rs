@@ -19,6 +19,7 @@ use tokio::{
 
 use crate::engine_client::feed::{Feed, FeedItem};
 use crate::failure::Failure;
+use crate::names::Names;
 use crate::output;
 use crate::output::{Format, Screen};
 use crate::process::signals;
@@ -34,7 +35,7 @@ pub(crate) struct ListKind {
     pub(crate) matches: fn(&Value, &Filters) -> bool,
     pub(crate) heading: &'static [&'static str],
     /// The cells of one object.
-    pub(crate) row: fn(&Value) -> Vec<String>,
+    pub(crate) row: fn(&Value, &Names) -> Vec<String>,
 }
 
 /// Shows the list until a signal or a refusal.
@@ -43,6 +44,7 @@ pub(crate) async fn watch(
     kind: &ListKind,
     filters: Filters,
     format: Format,
+    names: &Names,
 ) -> Result<(), Failure> {
     let shutdown = signals::listen(Duration::ZERO)?;
     let given = (!filters.is_empty()).then(|| filters.clone());
@@ -61,9 +63,9 @@ pub(crate) async fn watch(
     };
     let showing = feed.run_with(async |news| {
         if format == Format::Text && output::is_terminal() {
-            draw(kind, list, news).await
+            draw(kind, list, news, names).await
         } else {
-            write_changes(kind, list, news, format).await
+            write_changes(kind, list, news, format, names).await
         }
     });
     tokio::select! {
@@ -78,6 +80,7 @@ async fn write_changes(
     mut list: List,
     mut news: mpsc::Receiver<FeedItem>,
     format: Format,
+    names: &Names,
 ) -> Result<(), Failure> {
     while let Some(item) = news.recv().await {
         match item {
@@ -88,7 +91,7 @@ async fn write_changes(
                             output::json(&json!({ "change": change.word(), "object": object }))?;
                         }
                         Format::Text => {
-                            let cells = output::join_with_tabs(&(kind.row)(&object));
+                            let cells = output::join_with_tabs(&(kind.row)(&object, names));
                             output::line(&format!("{}\t{cells}", change.word()))?;
                         }
                     }
@@ -107,6 +110,7 @@ async fn draw(
     kind: &ListKind,
     mut list: List,
     mut news: mpsc::Receiver<FeedItem>,
+    names: &Names,
 ) -> Result<(), Failure> {
     let mut state = "connecting".to_owned();
     let mut resized = Signals::new(Signal::WindowChange)
@@ -130,7 +134,10 @@ async fn draw(
             },
             () = resized.recv() => is_stale = true,
             () = sleep_until(next), if is_stale => {
-                let rows: Vec<_> = list.objects().map(kind.row).collect();
+                let rows: Vec<_> = list
+                    .objects()
+                    .map(|object| (kind.row)(object, names))
+                    .collect();
                 let lines = output::fitted(kind.heading, &rows, output::width());
                 let of = kind.list.trim_start_matches("webtty_");
                 let last = format!("{} {of} · {state} · Ctrl-C stops", rows.len());
@@ -240,7 +247,7 @@ mod tests {
         event_prefix: "tunnel.",
         matches: |object, _| object.get("hidden").is_none(),
         heading: &["ID"],
-        row: |object| vec![id(object).to_owned()],
+        row: |object, _names| vec![id(object).to_owned()],
     };
 
     fn words(list: &mut List, event: Value) -> Vec<String> {

@@ -7,6 +7,7 @@ use api::control::{
 
 use super::{PlatformError, Session};
 use crate::failure::{Code, Failure};
+use crate::id_prefix::{self, Candidate};
 
 impl Session {
     /// The named project (by id, endpoint or name), or else the selected one.
@@ -62,11 +63,44 @@ impl Session {
             }
             (None, _) => {}
         }
+        if let Some(id) = self.project_id(text).await? {
+            return Ok(self.project_by_id(&id).await?);
+        }
         let all = self.some_projects(None).await?;
         let known = all
             .iter()
             .flat_map(|project| [project.name.as_str(), project.endpoint.as_str()]);
         Err(not_found("project", text, known, "svc project list"))
+    }
+
+    /// The id of the project whose id or endpoint starts with `text`.
+    async fn project_id(&self, text: &str) -> Result<Option<String>, Failure> {
+        let is_of_endpoint = is_start_of_endpoint(text);
+        if !is_of_endpoint && !id_prefix::is_prefix(text) {
+            return Ok(None);
+        }
+        let of_page = |list: ProjectList| {
+            let projects = list.projects.into_iter();
+            projects
+                .map(|project| {
+                    if is_of_endpoint {
+                        Candidate::new(project.endpoint, project.name)
+                    } else {
+                        Candidate::new(project.id, project.name)
+                    }
+                })
+                .collect()
+        };
+        let all = self.candidates(projects::LIST, &[], of_page).await?;
+        let Some(found) = id_prefix::select("project", text, all)? else {
+            return Ok(None);
+        };
+        if !is_of_endpoint {
+            return Ok(Some(found.id));
+        }
+        let resolved = self.platform.call(projects::RESOLVE, &[&found.id]);
+        let project: Project = resolved.answer().await?;
+        Ok(Some(project.id))
     }
 
     /// The caller's projects, limited to one page.
@@ -112,6 +146,20 @@ impl Session {
                     .hint("select it by its id; `svc workspace list` shows them"))
             }
             (None, _) => {
+                let ids = all
+                    .iter()
+                    .map(|workspace| Candidate::new(&workspace.id, &workspace.name));
+                let found = if id_prefix::is_prefix(text) {
+                    id_prefix::select("workspace", text, ids)?
+                } else {
+                    None
+                };
+                let is_found = |workspace: &&Workspace| {
+                    found.as_ref().is_some_and(|found| found.id == workspace.id)
+                };
+                if let Some(workspace) = all.iter().find(is_found) {
+                    return Ok(workspace.clone());
+                }
                 let known = all.iter().map(|workspace| workspace.name.as_str());
                 Err(not_found("workspace", text, known, "svc workspace list"))
             }
@@ -138,6 +186,14 @@ impl Session {
 /// True if the text has the form of an endpoint.
 pub(crate) fn is_endpoint(text: &str) -> bool {
     text.len() == 8
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// True for the start of an endpoint. A shorter one would be a guess.
+fn is_start_of_endpoint(text: &str) -> bool {
+    (4..8).contains(&text.len())
         && text
             .bytes()
             .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -182,6 +238,14 @@ mod tests {
             "{}",
             hint("db")
         );
+    }
+
+    #[test]
+    fn endpoints_can_be_given_by_their_start() {
+        assert!(is_start_of_endpoint("e7e8") && is_start_of_endpoint("e7e8a73"));
+        for text in ["e7e", "e7e8a732", "web1", "E7E8", "prj_0"] {
+            assert!(!is_start_of_endpoint(text), "{text}");
+        }
     }
 
     #[test]

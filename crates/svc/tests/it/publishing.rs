@@ -9,6 +9,7 @@ mod forward;
 mod https_services;
 mod inspect_tls;
 mod lists;
+mod names;
 pub(crate) mod panel;
 pub(crate) mod run;
 mod run_docker;

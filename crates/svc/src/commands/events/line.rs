@@ -3,10 +3,10 @@
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 
-use crate::{commands::tunnels, output::plain};
+use crate::{commands::tunnels, names::Names, output::plain};
 
 /// The lines of an event. A snapshot has a line for each tunnel.
-pub(super) fn lines(event: &Value, zone: &TimeZone) -> Vec<String> {
+pub(super) fn lines(event: &Value, zone: &TimeZone, names: &Names) -> Vec<String> {
     let name = text(event, "type").unwrap_or("event");
     let at = text(event, "created_at").and_then(|at| at.parse::<Timestamp>().ok());
     let at = at.map_or_else(
@@ -27,17 +27,17 @@ pub(super) fn lines(event: &Value, zone: &TimeZone) -> Vec<String> {
         );
         let tunnels = tunnels
             .iter()
-            .map(|tunnel| format!("{INDENT}{}", about(tunnel)));
+            .map(|tunnel| format!("{INDENT}{}", about(tunnel, names)));
         return std::iter::once(head).chain(tunnels).collect();
     }
     vec![plain(&format!(
         "{at}  {name:NAME_WIDTH$}  {}",
-        about(object)
+        about(object, names)
     ))]
 }
 
 /// The names by which people recognise an object.
-fn about(object: &Value) -> String {
+fn about(object: &Value, names: &Names) -> String {
     let field = |key| text(object, key);
     let mut words: Vec<String> = Vec::new();
     words.extend(field("name").map(str::to_owned));
@@ -46,9 +46,21 @@ fn about(object: &Value) -> String {
         words.extend(field("protocol").map(str::to_owned));
     }
     let keys = [
-        "agent", "version", "os", "user_id", "role", "outcome", "status",
+        "agent",
+        "version",
+        "os",
+        "user_id",
+        "initiator_user_id",
+        "server_id",
+        "role",
+        "outcome",
+        "status",
     ];
-    words.extend(keys.into_iter().filter_map(field).map(str::to_owned));
+    words.extend(
+        keys.into_iter()
+            .filter_map(field)
+            .map(|text| names.of(text)),
+    );
     words.extend(field("id").map(|id| format!("({id})")));
     plain(&words.join("  "))
 }
@@ -87,6 +99,9 @@ mod tests {
         let created = json!({
             "type": "tunnel.created", "created_at": "2026-08-03T12:00:01.5Z", "object": tunnel,
         });
+        let mut names = Names::default();
+        names.insert("usr_1", "ada@example.com");
+        let lines = |event: &Value, zone| lines(event, zone, &names);
         assert_eq!(
             lines(&created, &zone),
             [
@@ -102,12 +117,13 @@ mod tests {
         assert!(shown[1].starts_with("          web"), "{shown:?}");
         let client = json!({
             "type": "client.deleted", "created_at": "bad",
-            "object": {"id": "cli_1", "agent": "svc", "version": "1.0", "os": "linux"},
+            "object": {"id": "cli_1", "agent": "svc", "version": "1.0", "os": "linux",
+                "user_id": "usr_1"},
         });
         let shown = lines(&client, &zone);
         assert_eq!(
             shown,
-            ["--:--:--  client.deleted  svc  1.0  linux  (cli_1)"]
+            ["--:--:--  client.deleted  svc  1.0  linux  ada@example.com  (cli_1)"]
         );
     }
 }

@@ -1,13 +1,24 @@
 //! `svc project plan`, `usage`, `logs` and `events`: the plan of a project and its records.
 
-use api::control::records::{
-    EVENTS, EventList, LOGS, LogList, PLAN, ProjectPlan, StoredEvent, TURN_USAGE, TurnUsage, USAGE,
-    Usage,
+use api::control::{
+    MAX_PAGE_SIZE,
+    records::{
+        EVENTS, EventList, LOGS, LogList, PLAN, ProjectPlan, StoredEvent, TURN_USAGE, TurnUsage,
+        USAGE, Usage,
+    },
 };
 use clap::{Args, Parser};
 
 use super::ProjectArg;
-use crate::{commands::explain::Record, failure::Failure, output, output::Format, platform::Call};
+use crate::{
+    commands::explain::Record,
+    failure::Failure,
+    id_prefix::{self, Candidate},
+    names::Names,
+    output,
+    output::Format,
+    platform::{Call, Session},
+};
 
 /// The flags of `svc project plan`.
 #[derive(Debug, Parser)]
@@ -190,31 +201,80 @@ pub(super) async fn usage(args: UsageArgs) -> Result<(), Failure> {
 pub(super) async fn logs(args: LogsArgs) -> Result<(), Failure> {
     let session = args.on.flags.open()?;
     let project = session.project(args.on.project.as_deref()).await?;
+    let tunnel = match &args.tunnel {
+        Some(id) => Some(complete_tunnel_id(&session, &project.id, id).await?),
+        None => None,
+    };
     let call = args
         .list
         .narrow(session.platform.call(LOGS, &[&project.id]));
     let list: LogList = call
         .query("outcome", args.outcome)
-        .query("tunnelId", args.tunnel)
+        .query("tunnelId", tunnel)
         .query("q", args.q)
         .answer()
         .await?;
-    match args.on.output {
-        Format::Json => output::json(&list),
-        Format::Text => output::table(
-            &[
-                "TIME",
-                "OUTCOME",
-                "METHOD",
-                "HOST",
-                "PATH",
-                "STATUS",
-                "FROM",
-                "REFERENCE",
-            ],
-            &list.logs.iter().map(log).collect::<Vec<_>>(),
-        ),
+    if args.on.output == Format::Json {
+        return output::json(&list);
     }
+    let records: Vec<_> = list.logs.iter().map(Record::from_event).collect();
+    let mut names = Names::default();
+    // Streams of TCP tunnels and dialled ones have no host.
+    if records.iter().any(|record| record.request.host.is_none()) {
+        // A list without names is still useful.
+        for candidate in tunnels(&session, &project.id).await.unwrap_or_default() {
+            names.insert(&candidate.id, &candidate.name);
+        }
+    }
+    let heading = [
+        "TIME",
+        "OUTCOME",
+        "METHOD",
+        "HOST",
+        "PATH",
+        "STATUS",
+        "FROM",
+        "REFERENCE",
+    ];
+    let rows = records.into_iter().map(|record| log(record, &names));
+    output::table(&heading, &rows.collect::<Vec<_>>())
+}
+
+/// The tunnels of a project, newest first, from the stored events of their creation.
+async fn tunnels(session: &Session, project_id: &str) -> Result<Vec<Candidate>, Failure> {
+    let mut all = Vec::new();
+    for page in 1..=MAX_PAGES {
+        let call = session.platform.call(EVENTS, &[project_id]);
+        let list: EventList = call
+            .query("eventType", Some("tunnel.created"))
+            .query("timeline", Some("30d"))
+            .query("page", Some(page))
+            .query("pageSize", Some(MAX_PAGE_SIZE))
+            .answer()
+            .await?;
+        let is_last = list.events.len() < usize::try_from(MAX_PAGE_SIZE).unwrap_or(usize::MAX);
+        let candidate = |event: &StoredEvent| {
+            let text = |name: &str| event.payload.get(name)?.as_str();
+            Some(Candidate::new(
+                text("id")?,
+                text("name").unwrap_or_default(),
+            ))
+        };
+        all.extend(list.events.iter().filter_map(candidate));
+        if is_last {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// The complete id of a tunnel of a project.
+async fn complete_tunnel_id(
+    session: &Session,
+    project_id: &str,
+    id: &str,
+) -> Result<String, Failure> {
+    id_prefix::complete("tunnel", id, tunnels(session, project_id)).await
 }
 
 pub(super) async fn events(args: EventsArgs) -> Result<(), Failure> {
@@ -227,23 +287,25 @@ pub(super) async fn events(args: EventsArgs) -> Result<(), Failure> {
         .query("eventType", args.kind)
         .answer()
         .await?;
-    match args.on.output {
-        Format::Json => output::json(&list),
-        Format::Text => output::table(
-            &["TIME", "TYPE", "USER", "ID"],
-            &list.events.iter().map(event).collect::<Vec<_>>(),
-        ),
+    if args.on.output == Format::Json {
+        return output::json(&list);
     }
+    let mut names = Names::default();
+    if output::is_terminal() {
+        names.add_members(&session, &project.workspace_id).await;
+    }
+    let rows = list.events.iter().map(|one| event(one, &names));
+    output::table(&["TIME", "TYPE", "USER", "ID"], &rows.collect::<Vec<_>>())
 }
 
-fn log(event: &StoredEvent) -> Vec<String> {
-    let record = Record::from_event(event);
+fn log(record: Record, names: &Names) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let of_tunnel = record.tunnel_id.map(|id| names.of(&id));
     vec![
         record.at,
         record.outcome.to_owned(),
         or_dash(record.request.method),
-        or_dash(record.request.host),
+        or_dash(record.request.host.or(of_tunnel)),
         or_dash(record.request.path),
         or_dash(record.status.map(|status| status.to_string())),
         record.request.from,
@@ -251,11 +313,15 @@ fn log(event: &StoredEvent) -> Vec<String> {
     ]
 }
 
-fn event(event: &StoredEvent) -> Vec<String> {
+fn event(event: &StoredEvent, names: &Names) -> Vec<String> {
+    let user = event.user_id.as_ref();
     vec![
         event.created_at.clone(),
         event.event_type.clone(),
-        event.user_id.clone().unwrap_or_else(|| "-".to_owned()),
+        user.map_or_else(|| "-".to_owned(), |id| names.of(id)),
         event.event_id.clone(),
     ]
 }
+
+/// Pages of tunnels that are read: two thousand.
+const MAX_PAGES: u32 = 20;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::{ProjectArg, confirm_deletion, more};
 use crate::args::time;
 use crate::failure::Failure;
+use crate::id_prefix::{self, Candidate};
 use crate::output;
 use crate::output::Format;
 use crate::platform::Session;
@@ -219,6 +220,42 @@ async fn open(on: &ProjectArg) -> Result<(Session, String), Failure> {
     Ok((session, project.id))
 }
 
+/// Opens the platform, and finds the webhook. Returns the ids of the project and of the webhook.
+async fn open_webhook(
+    on: &ProjectArg,
+    webhook: &str,
+) -> Result<(Session, String, String), Failure> {
+    let (session, project) = open(on).await?;
+    let of_page = |list: WebhookList| {
+        let webhooks = list.webhooks.into_iter();
+        webhooks
+            .map(|webhook| Candidate::new(webhook.id, webhook.name))
+            .collect()
+    };
+    let ids = [project.as_str()];
+    let candidates = session.candidates(LIST, &ids, of_page);
+    let webhook = id_prefix::complete("webhook", webhook, candidates).await?;
+    Ok((session, project, webhook))
+}
+
+/// The complete id of a delivery to a webhook.
+async fn find_delivery(
+    session: &Session,
+    project: &str,
+    webhook: &str,
+    delivery: &str,
+) -> Result<String, Failure> {
+    let of_page = |list: WebhookDeliveryList| {
+        let deliveries = list.deliveries.into_iter();
+        deliveries
+            .map(|delivery| Candidate::new(delivery.id, delivery.event_type))
+            .collect()
+    };
+    let ids = [project, webhook];
+    let candidates = session.candidates(LIST_DELIVERIES, &ids, of_page);
+    id_prefix::complete("delivery", delivery, candidates).await
+}
+
 async fn list(args: ListArgs) -> Result<(), Failure> {
     let (session, project) = open(&args.on).await?;
     let call = session.platform.call(LIST, &[&project]);
@@ -249,8 +286,8 @@ async fn list(args: ListArgs) -> Result<(), Failure> {
 }
 
 async fn get(args: GetArgs) -> Result<(), Failure> {
-    let (session, project) = open(&args.on).await?;
-    let call = session.platform.call(GET, &[&project, &args.webhook]);
+    let (session, project, webhook) = open_webhook(&args.on, &args.webhook).await?;
+    let call = session.platform.call(GET, &[&project, &webhook]);
     show(args.on.output, &call.answer().await?)
 }
 
@@ -282,8 +319,8 @@ async fn update(args: UpdateArgs) -> Result<(), Failure> {
         events: Some(args.events).filter(|events| !events.is_empty()),
         config: args.url.map(|url| WebhookConfig { url }),
     };
-    let (session, project) = open(&args.on).await?;
-    let call = session.platform.call(UPDATE, &[&project, &args.webhook]);
+    let (session, project, webhook) = open_webhook(&args.on, &args.webhook).await?;
+    let call = session.platform.call(UPDATE, &[&project, &webhook]);
     show(args.on.output, &call.body(&body)?.answer().await?)
 }
 
@@ -294,25 +331,25 @@ async fn rotate(args: RotateArgs) -> Result<(), Failure> {
             .transpose()
             .map_err(|_| Failure::usage("the overlap is at most a week"))?,
     };
-    let (session, project) = open(&args.on).await?;
-    let call = session.platform.call(ROTATE, &[&project, &args.webhook]);
+    let (session, project, webhook) = open_webhook(&args.on, &args.webhook).await?;
+    let call = session.platform.call(ROTATE, &[&project, &webhook]);
     show_secret(args.on.output, &call.body(&body)?.answer().await?)
 }
 
 async fn delete(args: DeleteArgs) -> Result<(), Failure> {
-    let (session, project) = open(&args.on).await?;
-    confirm_deletion(&format!("the webhook {}", args.webhook), args.yes)?;
-    let call = session.platform.call(DELETE, &[&project, &args.webhook]);
+    let (session, project, webhook) = open_webhook(&args.on, &args.webhook).await?;
+    confirm_deletion(&format!("the webhook {webhook}"), args.yes)?;
+    let call = session.platform.call(DELETE, &[&project, &webhook]);
     call.execute().await?;
-    output::message(&format!("the webhook {} is deleted", args.webhook));
+    output::message(&format!("the webhook {webhook} is deleted"));
     Ok(())
 }
 
 async fn deliveries(args: DeliveriesArgs) -> Result<(), Failure> {
-    let (session, project) = open(&args.on).await?;
+    let (session, project, webhook) = open_webhook(&args.on, &args.webhook).await?;
     let call = session
         .platform
-        .call(LIST_DELIVERIES, &[&project, &args.webhook]);
+        .call(LIST_DELIVERIES, &[&project, &webhook]);
     let list: WebhookDeliveryList = call
         .query("status", args.status)
         .query("page", args.pages.page)
@@ -344,15 +381,17 @@ async fn deliveries(args: DeliveriesArgs) -> Result<(), Failure> {
 }
 
 async fn delivery(args: DeliveryArgs) -> Result<(), Failure> {
-    let (session, project) = open(&args.on).await?;
-    let ids = [project.as_str(), &args.webhook, &args.delivery];
+    let (session, project, webhook) = open_webhook(&args.on, &args.webhook).await?;
+    let delivery = find_delivery(&session, &project, &webhook, &args.delivery).await?;
+    let ids = [project.as_str(), &webhook, &delivery];
     let call = session.platform.call(GET_DELIVERY, &ids);
     show_delivery(args.on.output, &call.answer().await?)
 }
 
 async fn retry(args: DeliveryArgs) -> Result<(), Failure> {
-    let (session, project) = open(&args.on).await?;
-    let ids = [project.as_str(), &args.webhook, &args.delivery];
+    let (session, project, webhook) = open_webhook(&args.on, &args.webhook).await?;
+    let delivery = find_delivery(&session, &project, &webhook, &args.delivery).await?;
+    let ids = [project.as_str(), &webhook, &delivery];
     let call = session.platform.call(RETRY_DELIVERY, &ids);
     show_delivery(args.on.output, &call.answer().await?)
 }

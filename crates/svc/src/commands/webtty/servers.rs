@@ -15,6 +15,7 @@ use super::server;
 use crate::args::properties::pair;
 use crate::commands::project::confirm_deletion;
 use crate::failure::{Code, Failure};
+use crate::id_prefix::{self, Candidate};
 use crate::output;
 use crate::output::Format;
 use crate::platform::{PlatformError, Session, SessionFlags};
@@ -413,15 +414,27 @@ async fn find(
             other => return Ok(other?),
         }
     }
-    find_by_name(session, &project.id, text)
-        .await?
-        .ok_or_else(|| {
-            let (text, project) = (output::plain(text), &project.name);
-            let message = format!("the project {project} has no registered server `{text}`");
-            Failure::new(Code::Failed, message)
-                .named("not_found")
-                .hint("`svc webtty server list` shows them")
-        })
+    if let Some(server) = find_by_name(session, &project.id, text).await? {
+        return Ok(server);
+    }
+    let of_page = |list: WebttyServerList| {
+        let servers = list.servers.into_iter();
+        servers
+            .map(|server| Candidate::new(server.id, server.name))
+            .collect()
+    };
+    let ids = [project.id.as_str()];
+    let candidates = session.candidates(LIST, &ids, of_page);
+    let id = id_prefix::complete("registered server", text, candidates).await?;
+    if id != text {
+        let call = session.platform.call(GET, &[&project.id, &id]);
+        return Ok(call.answer().await?);
+    }
+    let (text, project) = (output::plain(text), &project.name);
+    let message = format!("the project {project} has no registered server `{text}`");
+    Err(Failure::new(Code::Failed, message)
+        .named("not_found")
+        .hint("`svc webtty server list` shows them"))
 }
 
 /// Finds the server with exactly this name. The platform also matches parts of names, so all pages

@@ -9,12 +9,20 @@ mod replay;
 mod show;
 mod verify;
 
+use ::api::webtty::{CONTROL_REQUESTS, PARTICIPANTS, SESSIONS};
 use base64::Engine as _;
 use clap::{Args, Subcommand};
 use client::api::{self, Api, Call};
 use serde_json::{Map, Value};
 
-use crate::{connection::Connection, failure::Failure, output, output::Format};
+use crate::{
+    connection::Connection,
+    failure::Failure,
+    id_prefix::{self, Candidate},
+    names::Names,
+    output,
+    output::Format,
+};
 
 /// The subcommands of `svc webtty sessions`.
 #[derive(Debug, Subcommand)]
@@ -92,8 +100,35 @@ pub(crate) async fn run(command: Command) -> Result<(), Failure> {
 }
 
 impl SessionArgs {
-    fn api(&self) -> Result<Api, Failure> {
-        Ok(Api::new(&self.connection.resolve()?)?)
+    /// Opens the API of the engine, and completes the id of the session.
+    async fn open(&mut self) -> Result<Api, Failure> {
+        let api = Api::new(&self.connection.resolve()?)?;
+        self.session = complete_session(&api, &self.session).await?;
+        Ok(api)
+    }
+
+    /// The complete id of a participant of this session.
+    async fn participant(&self, api: &Api, id: &str) -> Result<String, Failure> {
+        let candidates = async {
+            let people = get_list(api, &self.path(PARTICIPANTS), Map::new()).await?;
+            let people = people.iter();
+            Ok(people
+                .map(|person| Candidate::new(cell(person, "/id"), cell(person, "/role")))
+                .collect())
+        };
+        id_prefix::complete("participant", id, candidates).await
+    }
+
+    /// The complete id of a request for control of this session.
+    async fn control_request(&self, api: &Api, id: &str) -> Result<String, Failure> {
+        let candidates = async {
+            let requests = get_list(api, &self.path(CONTROL_REQUESTS), Map::new()).await?;
+            let requests = requests.iter();
+            Ok(requests
+                .map(|request| Candidate::new(cell(request, "/id"), cell(request, "/status")))
+                .collect())
+        };
+        id_prefix::complete("control request", id, candidates).await
     }
 
     /// The API path of this session.
@@ -105,6 +140,20 @@ impl SessionArgs {
     fn path_of(&self, template: &str, name: &str, id: &str) -> String {
         api::path(template, &[("id", &self.session), (name, id)])
     }
+}
+
+/// The complete id of a session.
+async fn complete_session(api: &Api, id: &str) -> Result<String, Failure> {
+    let candidate = |session: &Value| {
+        let name = format!("{}, {}", list::command(session), cell(session, "/status"));
+        Candidate::new(cell(session, "/id"), name)
+    };
+    let candidates = async {
+        let params = set_params([("limit", Some(MAX_SESSIONS.into()))]);
+        let sessions = get_list(api, SESSIONS, params).await?;
+        Ok(sessions.iter().map(candidate).collect())
+    };
+    id_prefix::complete("session", id, candidates).await
 }
 
 /// Reads one object.
@@ -164,17 +213,20 @@ fn write_one(
     }
 }
 
-/// Prints a list: unchanged as JSON, or as a table.
-fn write_list(
+/// Prints a list: unchanged as JSON, or as a table with the names of users and servers.
+async fn write_list(
     format: Format,
     list: &[Value],
     heading: &[&str],
-    row: fn(&Value) -> Vec<String>,
+    names: impl Future<Output = Names>,
+    row: fn(&Value, &Names) -> Vec<String>,
 ) -> Result<(), Failure> {
-    match format {
-        Format::Json => output::json(&list),
-        Format::Text => output::table(heading, &list.iter().map(row).collect::<Vec<_>>()),
+    if format == Format::Json {
+        return output::json(&list);
     }
+    let names = names.await;
+    let rows: Vec<_> = list.iter().map(|object| row(object, &names)).collect();
+    output::table(heading, &rows)
 }
 
 /// Checks a time for the API.
@@ -184,6 +236,9 @@ fn time(text: &str) -> Result<String, String> {
         .map_err(|_invalid| format!("`{text}` is not a time; use e.g. 2026-01-02T03:04:05Z"))?;
     Ok(format!("{at:.3}"))
 }
+
+/// The largest number of sessions in a list. Older ones need their complete id.
+const MAX_SESSIONS: u32 = 1000;
 
 /// Decodes the base64 of the API.
 fn decoded(text: &str) -> Option<Vec<u8>> {

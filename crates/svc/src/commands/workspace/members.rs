@@ -13,6 +13,7 @@ use clap::Parser;
 use super::{Common, role, role_name};
 use crate::{
     failure::{Code, Failure},
+    id_prefix::{self, Candidate},
     output,
     output::Format,
     platform::{Session, SessionFlags, not_found},
@@ -183,7 +184,7 @@ async fn find_member(
     workspace: &Workspace,
     text: &str,
 ) -> Result<Member, Failure> {
-    let mut known = Vec::new();
+    let (mut known, mut by_prefix) = (Vec::new(), Vec::new());
     for page in 1..=MAX_PAGES {
         let call = session.platform.call(LIST_MEMBERS, &[&workspace.id]);
         let list: MemberList = call
@@ -196,11 +197,22 @@ async fn find_member(
             if member.id == text || member.email.eq_ignore_ascii_case(text) {
                 return Ok(member);
             }
-            known.push(member.email);
+            known.push(member.email.clone());
+            if id_prefix::is_prefix(text) && member.id.starts_with(text) {
+                by_prefix.push(member);
+            }
         }
         if is_last {
             break;
         }
+    }
+    let ids = by_prefix
+        .iter()
+        .map(|member| Candidate::new(&member.id, &member.email));
+    if id_prefix::select("member", text, ids)?.is_some()
+        && let Some(member) = by_prefix.pop()
+    {
+        return Ok(member);
     }
     let known = known.iter().map(String::as_str);
     Err(not_found("member", text, known, "svc workspace members"))
@@ -212,7 +224,7 @@ async fn find_invitation(
     workspace: &Workspace,
     text: &str,
 ) -> Result<Invitation, Failure> {
-    let mut known = Vec::new();
+    let (mut known, mut by_prefix) = (Vec::new(), Vec::new());
     for page in 1..=MAX_PAGES {
         let call = session.platform.call(LIST_INVITATIONS, &[&workspace.id]);
         let list: InvitationList = call
@@ -226,11 +238,22 @@ async fn find_invitation(
             if invitation.id == text || invitation.email.eq_ignore_ascii_case(text) {
                 return Ok(invitation);
             }
-            known.push(invitation.email);
+            known.push(invitation.email.clone());
+            if id_prefix::is_prefix(text) && invitation.id.starts_with(text) {
+                by_prefix.push(invitation);
+            }
         }
         if is_last {
             break;
         }
+    }
+    let ids = by_prefix
+        .iter()
+        .map(|invitation| Candidate::new(&invitation.id, &invitation.email));
+    if id_prefix::select("invitation", text, ids)?.is_some()
+        && let Some(invitation) = by_prefix.pop()
+    {
+        return Ok(invitation);
     }
     if known.is_empty() {
         let message = format!("{} has no open invitation", workspace.name);

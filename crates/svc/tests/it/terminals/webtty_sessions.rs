@@ -37,6 +37,7 @@ async fn wt_2_control_is_requested_refused_and_granted() {
     let session = only_session(&home).await;
     let id = session["id"].as_str().unwrap();
     assert_eq!(session["status"], "active", "{session}");
+    assert_names_and_start_of_id(&home, id).await;
 
     // A second user joins late, and sees the current screen.
     let mut other = window(
@@ -199,6 +200,19 @@ async fn an_agent_runs_a_command_on_a_server() {
     agent.leave().await;
     assert_eq!(server.terminate().await.code, Some(0));
     up.stop().await;
+}
+
+/// The list for people has the names of user and server, and the start of an id is enough.
+async fn assert_names_and_start_of_id(home: &Home, id: &str) {
+    let list = TerminalSession::start(home, &["webtty", "sessions", "list"], 200, 10);
+    let (code, shown) = list.ended().await;
+    assert_eq!(code, Some(0), "{shown}");
+    let line = shown.lines().find(|line| line.contains(id)).unwrap();
+    let has = |name: &str| line.split_whitespace().any(|word| word == name);
+    assert!(has("build") && has("admin@localhost"), "{shown}");
+    let start = &id[..id.len() - 1];
+    let show = ["webtty", "sessions", "show", start, "-o", "json"];
+    assert_eq!(home.run(&show).await.json()["id"], id);
 }
 
 /// The content of the first test's recording, and its exports.

@@ -105,14 +105,15 @@ pub(crate) struct TerminateArgs {
 }
 
 /// Requests control.
-pub(super) async fn request(args: RequestArgs) -> Result<(), Failure> {
-    let api = args.on.api()?;
+pub(super) async fn request(mut args: RequestArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
+    let participant = args.on.participant(&api, &args.participant_id).await?;
     let expires_at = args.wait.map(|wait| {
         let at = jiff::Timestamp::now().saturating_add(wait);
         format!("{:.3}", at.unwrap_or(jiff::Timestamp::MAX))
     });
     let body = set_params([
-        ("participant_id", Some(args.participant_id.into())),
+        ("participant_id", Some(participant.into())),
         ("reason", args.reason.map(Value::String)),
         ("control_lines", args.lines.map(Value::from)),
         (
@@ -128,40 +129,40 @@ pub(super) async fn request(args: RequestArgs) -> Result<(), Failure> {
 }
 
 /// Answers a request.
-pub(super) async fn resolve(args: ResolveArgs) -> Result<(), Failure> {
-    let api = args.on.api()?;
+pub(super) async fn resolve(mut args: ResolveArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
+    let request = args.on.control_request(&api, &args.request).await?;
+    let approver = match &args.approver_participant_id {
+        Some(id) => Some(args.on.participant(&api, id).await?),
+        None => None,
+    };
     let body = set_params([
         ("action", Some(args.action.as_str().into())),
-        (
-            "approver_participant_id",
-            args.approver_participant_id.map(Value::String),
-        ),
+        ("approver_participant_id", approver.map(Value::String)),
         ("reason", args.reason.map(Value::String)),
     ]);
-    let path = args
-        .on
-        .path_of(CONTROL_REQUEST, "request_id", &args.request);
+    let path = args.on.path_of(CONTROL_REQUEST, "request_id", &request);
     let body = Value::Object(body);
     let answered = api.call(Call::new(Method::POST, &path).with_body(&body));
     write_one(args.written.output, &answered.await?, FIELDS)
 }
 
 /// Removes a participant.
-pub(super) async fn kick(args: KickArgs) -> Result<(), Failure> {
-    let api = args.on.api()?;
-    let path = args
-        .on
-        .path_of(PARTICIPANT, "participant_id", &args.participant);
+pub(super) async fn kick(mut args: KickArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
+    let participant = args.on.participant(&api, &args.participant).await?;
+    let path = args.on.path_of(PARTICIPANT, "participant_id", &participant);
     let body = set_params([("reason", args.reason.map(Value::String))]);
     let body = Value::Object(body);
     api.call(Call::new(Method::POST, &path).with_body(&body))
         .await?;
-    output::message(&format!("{} has left", args.participant));
+    output::message(&format!("{participant} has left"));
     Ok(())
 }
 
 /// Ends a session.
-pub(super) async fn terminate(args: TerminateArgs) -> Result<(), Failure> {
+pub(super) async fn terminate(mut args: TerminateArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
     let session = &args.on.session;
     if !args.yes {
         if !prompt::is_possible() {
@@ -174,7 +175,6 @@ pub(super) async fn terminate(args: TerminateArgs) -> Result<(), Failure> {
             return Err(Failure::new(Code::Failed, "nothing was ended"));
         }
     }
-    let api = args.on.api()?;
     let path = args.on.path(SESSION);
     api.call(Call::new(Method::DELETE, &path)).await?;
     output::message(&format!("{session} is ending"));

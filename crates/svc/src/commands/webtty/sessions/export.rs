@@ -94,8 +94,8 @@ impl Export {
 }
 
 /// Writes the export.
-pub(super) async fn export(args: ExportArgs) -> Result<(), Failure> {
-    let api = args.on.api()?;
+pub(super) async fn export(mut args: ExportArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
     let download = begin(&api, &args.on, args.format, args.include).await?;
     let Some(path) = args.file else {
         let mut out = io::stdout().lock();

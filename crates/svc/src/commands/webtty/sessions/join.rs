@@ -58,8 +58,9 @@ pub(crate) struct JoinArgs {
 }
 
 /// Takes part until the session ends, the user leaves, or a signal arrives.
-pub(super) async fn join(args: JoinArgs) -> Result<(), Failure> {
+pub(super) async fn join(mut args: JoinArgs) -> Result<(), Failure> {
     let config = args.on.connection.resolve()?;
+    args.on.open().await?;
     let shutdown = signals::listen(Duration::ZERO)?;
     let joined = JoinedParticipant::join(&config, &args.on.session, None).await?;
     let stage = TerminalView::enter()?;

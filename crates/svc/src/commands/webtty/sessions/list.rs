@@ -2,7 +2,7 @@
 
 use api::webtty::SESSIONS;
 use clap::{Args, Parser};
-use client::api::Api;
+use client::api::{Api, ListQuery};
 use serde_json::{Map, Value};
 use types::webtty::SessionStatus;
 
@@ -11,6 +11,8 @@ use crate::connection::Connection;
 use crate::engine_client::watch;
 use crate::engine_client::watch::ListKind;
 use crate::failure::Failure;
+use crate::names::Names;
+use crate::output;
 
 /// The flags of `svc webtty sessions list`.
 #[derive(Debug, Parser)]
@@ -95,12 +97,26 @@ pub(super) async fn list(args: ListArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
     let filters = args.filter.to_json();
     if args.watch {
-        return watch::watch(api, &KIND, filters, args.written.output).await;
+        let names = read_names(&api, &args.connection).await;
+        return watch::watch(api, &KIND, filters, args.written.output, &names).await;
     }
     let filters = (!filters.is_empty()).then_some(Value::Object(filters));
     let params = set_params([("filters", filters), ("limit", args.limit.map(Value::from))]);
     let sessions = get_list(&api, SESSIONS, params).await?;
-    write_list(args.written.output, &sessions, KIND.heading, row)
+    let format = args.written.output;
+    let names = read_names(&api, &args.connection);
+    write_list(format, &sessions, KIND.heading, names, row).await
+}
+
+/// The names of users, registered servers and tunnels.
+async fn read_names(api: &Api, connection: &Connection) -> Names {
+    let mut names = Names::of_engine(connection).await;
+    if output::is_terminal()
+        && let Ok(tunnels) = api.tunnels(&ListQuery::new()).await
+    {
+        names.add_tunnels(&tunnels);
+    }
+    names
 }
 
 const KIND: ListKind = ListKind {
@@ -113,7 +129,7 @@ const KIND: ListKind = ListKind {
     row,
 };
 
-fn row(session: &Value) -> Vec<String> {
+fn row(session: &Value, names: &Names) -> Vec<String> {
     let server = session.get("server_id").map_or_else(
         || cell(session, "/tunnel_id"),
         |_| cell(session, "/server_id"),
@@ -121,8 +137,8 @@ fn row(session: &Value) -> Vec<String> {
     vec![
         cell(session, "/id"),
         cell(session, "/status"),
-        server,
-        cell(session, "/initiator_user_id"),
+        names.of(&server),
+        names.of(&cell(session, "/initiator_user_id")),
         command(session),
         cell(session, "/live/participant_count"),
         cell(session, "/started_at"),

@@ -6,7 +6,7 @@ use client::api::{Api, Call};
 use http::Method;
 use serde_json::Value;
 
-use super::{OutputArgs, SessionArgs, cell, get, set_params, write_list};
+use super::{OutputArgs, SessionArgs, cell, complete_session, get, set_params};
 use crate::{
     connection::Connection,
     failure::{Code, Failure},
@@ -68,10 +68,14 @@ pub(crate) struct DeleteArgs {
 /// Searches the recordings.
 pub(super) async fn search(args: SearchArgs) -> Result<(), Failure> {
     let api = Api::new(&args.connection.resolve()?)?;
+    let session = match &args.session_id {
+        Some(id) => Some(complete_session(&api, id).await?),
+        None => None,
+    };
     let text = |text: Option<String>| text.map(Value::String);
     let params = set_params([
         ("query", Some(args.text.into())),
-        ("session_id", text(args.session_id)),
+        ("session_id", text(session)),
         ("server_id", text(args.server_id)),
         ("user_id", text(args.user_id)),
         ("before", text(args.before)),
@@ -83,15 +87,12 @@ pub(super) async fn search(args: SearchArgs) -> Result<(), Failure> {
     }
     let hits = found.get("hits").and_then(Value::as_array);
     let heading = ["SESSION", "SEQ", "TIME", "LINE"];
-    write_list(
-        Format::Text,
-        hits.map(Vec::as_slice).unwrap_or_default(),
-        &heading,
-        |place| {
-            let columns = ["/session_id", "/seq", "/created_at", "/line"];
-            columns.map(|pointer| cell(place, pointer)).into()
-        },
-    )?;
+    let hits = hits.map(Vec::as_slice).unwrap_or_default().iter();
+    let columns = ["/session_id", "/seq", "/created_at", "/line"];
+    let rows: Vec<Vec<String>> = hits
+        .map(|place| columns.map(|pointer| cell(place, pointer)).into())
+        .collect();
+    output::table(&heading, &rows)?;
     if found.get("incomplete").and_then(Value::as_bool) == Some(true) {
         output::message("some recordings could not be read");
     }
@@ -102,7 +103,8 @@ pub(super) async fn search(args: SearchArgs) -> Result<(), Failure> {
 }
 
 /// Deletes the recording of a session.
-pub(super) async fn delete(args: DeleteArgs) -> Result<(), Failure> {
+pub(super) async fn delete(mut args: DeleteArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
     let what = format!("the recording of {}", args.on.session);
     if !args.yes {
         if !prompt::is_possible() {
@@ -115,7 +117,6 @@ pub(super) async fn delete(args: DeleteArgs) -> Result<(), Failure> {
             return Err(Failure::new(Code::Failed, "nothing was deleted"));
         }
     }
-    let api = args.on.api()?;
     let path = args.on.path(RECORDING);
     api.call(Call::new(Method::DELETE, &path)).await?;
     output::message(&format!("{what} is deleted"));

@@ -47,13 +47,13 @@ pub(crate) struct ReplayArgs {
 }
 
 /// Plays the recording.
-pub(super) async fn replay(args: ReplayArgs) -> Result<(), Failure> {
+pub(super) async fn replay(mut args: ReplayArgs) -> Result<(), Failure> {
     if !is_available() {
         return Err(Failure::usage("a replay needs a terminal")
             .named("no_terminal")
             .hint("`svc webtty sessions export` writes a transcript or a cast"));
     }
-    let api = args.on.api()?;
+    let api = args.on.open().await?;
     let session = get(&api, &args.on.path(SESSION), Map::new()).await?;
     let refused = |why: &str| Err(Failure::new(Code::Failed, why).named("no_recording"));
     if cell(&session, "/recording_mode") == "private" {

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{
     OutputArgs, SessionArgs, cell, get, get_list, list, set_params, write_list, write_one,
 };
-use crate::{failure::Failure, output, output::Format};
+use crate::{failure::Failure, names::Names, output, output::Format};
 
 /// The flags of `svc webtty sessions show` and `participants`.
 #[derive(Debug, Parser)]
@@ -65,8 +65,8 @@ pub(crate) struct EventsArgs {
 }
 
 /// Shows a session.
-pub(super) async fn show(args: ShowArgs) -> Result<(), Failure> {
-    let api = args.on.api()?;
+pub(super) async fn show(mut args: ShowArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
     let mut session = get(&api, &args.on.path(SESSION), Map::new()).await?;
     if args.written.output == Format::Text
         && let Some(members) = session.as_object_mut()
@@ -78,30 +78,32 @@ pub(super) async fn show(args: ShowArgs) -> Result<(), Failure> {
 }
 
 /// Lists the participants.
-pub(super) async fn participants(args: ShowArgs) -> Result<(), Failure> {
-    let api = args.on.api()?;
+pub(super) async fn participants(mut args: ShowArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
     let people = get_list(&api, &args.on.path(PARTICIPANTS), Map::new()).await?;
     let heading = ["ID", "USER", "ROLE", "HERE", "CONTROL", "SINCE", "UNTIL"];
-    write_list(args.written.output, &people, &heading, |person| {
+    let names = Names::of_engine(&args.on.connection);
+    let row = |person: &Value, names: &Names| {
         let yes = |pointer| match person.pointer(pointer) {
             Some(Value::Bool(true)) => "yes".to_owned(),
             _ => "-".to_owned(),
         };
         vec![
             cell(person, "/id"),
-            cell(person, "/user_id"),
+            names.of(&cell(person, "/user_id")),
             cell(person, "/role"),
             yes("/live/connected"),
             yes("/live/controller"),
             cell(person, "/attached_at"),
             cell(person, "/detached_at"),
         ]
-    })
+    };
+    write_list(args.written.output, &people, &heading, names, row).await
 }
 
 /// Lists requests for control.
-pub(super) async fn requests(args: RequestsArgs) -> Result<(), Failure> {
-    let api = args.on.api()?;
+pub(super) async fn requests(mut args: RequestsArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
     let filters = set_params([
         ("status", args.status.map(Value::String)),
         ("requester_user_id", args.user_id.map(Value::String)),
@@ -110,16 +112,23 @@ pub(super) async fn requests(args: RequestsArgs) -> Result<(), Failure> {
     let params = set_params([("filters", filters), ("limit", args.limit.map(Value::from))]);
     let requests = get_list(&api, &args.on.path(CONTROL_REQUESTS), params).await?;
     let heading = ["ID", "STATUS", "USER", "REASON", "ASKED", "EXPIRES"];
-    write_list(args.written.output, &requests, &heading, |request| {
-        let columns = ["/id", "/status", "/requester_user_id", "/reason"];
-        let columns = columns.into_iter().chain(["/created_at", "/expires_at"]);
-        columns.map(|pointer| cell(request, pointer)).collect()
-    })
+    let names = Names::of_engine(&args.on.connection);
+    let row = |request: &Value, names: &Names| {
+        vec![
+            cell(request, "/id"),
+            cell(request, "/status"),
+            names.of(&cell(request, "/requester_user_id")),
+            cell(request, "/reason"),
+            cell(request, "/created_at"),
+            cell(request, "/expires_at"),
+        ]
+    };
+    write_list(args.written.output, &requests, &heading, names, row).await
 }
 
 /// Shows records.
-pub(super) async fn events(args: EventsArgs) -> Result<(), Failure> {
-    let api = args.on.api()?;
+pub(super) async fn events(mut args: EventsArgs) -> Result<(), Failure> {
+    let api = args.on.open().await?;
     let mut pages = Pages::new(&args.on, args.from_seq);
     let mut shown = Vec::new();
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);

@@ -45,10 +45,10 @@ pub(crate) struct VerifyArgs {
 }
 
 /// Verifies the recording. A broken chain results in exit code 1.
-pub(super) async fn verify(args: VerifyArgs) -> Result<(), Failure> {
+pub(super) async fn verify(mut args: VerifyArgs) -> Result<(), Failure> {
     let found = match &args.file {
         Some(path) => of_file(&args.on.session, path)?,
-        None => of_engine(&args.on).await?,
+        None => of_engine(&mut args.on).await?,
     };
     print_result(&args, &found)?;
     match found.broken {
@@ -102,8 +102,8 @@ fn print_result(args: &VerifyArgs, found: &VerifyReport) -> Result<(), Failure> 
 }
 
 /// Verifies the recording on the engine against the stored end.
-async fn of_engine(on: &SessionArgs) -> Result<VerifyReport, Failure> {
-    let api = on.api()?;
+async fn of_engine(on: &mut SessionArgs) -> Result<VerifyReport, Failure> {
+    let api = on.open().await?;
     // The end is read first. Records that arrive meanwhile come after it.
     let path = on.path(VERIFY);
     let asked = api.call(Call::get(&path));
