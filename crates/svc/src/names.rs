@@ -60,7 +60,7 @@ impl Names {
             }
         };
         // The engine may be reachable while the platform is not.
-        drop(timeout(PATIENCE, read).await);
+        drop(timeout(READ_TIMEOUT, read).await);
         names
     }
 
@@ -149,4 +149,4 @@ fn platform_of(connection: &Connection) -> Option<Session> {
 }
 
 /// Time limit for names of the platform. A list without names is better than a later one.
-const PATIENCE: Duration = Duration::from_secs(3);
+const READ_TIMEOUT: Duration = Duration::from_secs(3);

@@ -93,7 +93,12 @@ fn settings_that_conflict_with_a_control_plane_are_refused_at_their_key() {
         let error = load(&[("HOME", "/people/svc"), (variable, value)]).unwrap_err();
         assert_eq!(error.key, key, "{variable}={value}");
     }
-    let error = with(&[("control_plane.url", "https://platform.example")]).unwrap_err();
+    let error = with(&[
+        ("control_plane.url", "https://platform.example"),
+        ("control_plane.token_file", "token"),
+        ("control_plane.data_dir", "state"),
+    ]);
+    let error = error.unwrap_err();
     assert_eq!(error.key, "auth.jwt.token_jwt_secret");
 }
 
