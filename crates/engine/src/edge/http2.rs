@@ -1,31 +1,36 @@
 //! HTTP/2 visitors.
 
 pub(super) mod body;
+mod connection;
 pub(super) mod in_flight;
+mod keep_alive;
 pub(super) mod requests;
 pub(super) mod slow_reader_timeout;
+mod stream;
+mod upgraded_stream;
+mod visitor_body;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::connections::source_network;
+use h2::ext::Protocol;
+use h2::server::{Builder, Handshake};
 use http::header::{ACCEPT, HeaderValue};
 use http::uri::Scheme;
 use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use http1::{Authority, BodyLength, MethodError, Target};
-use hyper::body::{Body as _, Incoming};
-use hyper::ext::Protocol;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use transport::TlsStream;
 use types::problem::Problem;
 
+use self::connection::VisitorConnection;
 use self::in_flight::InFlightRequests;
+use self::keep_alive::PONG;
 use self::requests::DownstreamBody;
 use self::slow_reader_timeout::StreamExecutor;
+use self::stream::{InterimSender, RequestContent};
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use super::revocation;
@@ -45,9 +50,8 @@ const STREAMS: u32 = 256;
 /// (rapid reset), and the connection is closed.
 const RESETS: usize = 32;
 
-/// Interval of keep-alive pings on a silent connection, and time limit of the response.
-const PING: Duration = Duration::from_secs(30);
-const PONG: Duration = Duration::from_secs(15);
+/// Limit of the size of a frame, the smallest that HTTP/2 allows (RFC 9113, 4.2).
+const FRAME: u32 = 16 * 1024;
 
 /// Limit of response bytes that are buffered for one stream of a slow visitor.
 const SEND_BUFFER: usize = 256 * 1024;
@@ -68,42 +72,45 @@ pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<W
         worker: Arc::clone(&worker),
         activity: Arc::clone(&activity),
     });
-    let mut builder = http2::Builder::new(StreamExecutor::new(
-        worker.core.config.timeouts.visitor_stall,
-    ));
-    builder
-        .timer(TokioTimer::new())
-        .enable_connect_protocol()
-        .max_concurrent_streams(STREAMS)
-        .max_pending_accept_reset_streams(RESETS)
-        .max_header_list_size(head_size::hard(worker.core.config.limits.header_bytes))
-        .max_send_buf_size(SEND_BUFFER)
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PONG);
-    let service = service_fn(move |request| {
-        let visitor = Arc::clone(&visitor);
-        async move { visitor.answer(request).await }
-    });
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
+    let timeouts = &worker.core.config.timeouts;
+    let accepted = tokio::select! {
+        accepted = handshake(stream, worker.core.config.limits.header_bytes) => accepted,
+        // The client never started HTTP/2.
+        () = activity.idle_for(timeouts.http_idle) => return,
+    };
+    // An error needs no handling: the visitor has been informed, or is gone.
+    let Ok(connection) = accepted else { return };
+    let streams = StreamExecutor::new(timeouts.visitor_stall);
+    let mut connection = VisitorConnection::new(connection, visitor, streams);
     tokio::select! {
-        // An error needs no handling: the visitor has been informed, or is gone.
-        ended = &mut connection => drop(ended),
+        () = &mut connection => {}
         () = worker.drain.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await.ok();
+            connection.graceful_shutdown();
+            (&mut connection).await;
         }
-        () = activity.idle_for(worker.core.config.timeouts.http_idle) => {
-            connection.as_mut().graceful_shutdown();
+        () = activity.idle_for(timeouts.http_idle) => {
+            connection.graceful_shutdown();
             tokio::select! {
-                ended = connection => drop(ended),
-                // The client never started HTTP/2, or does not finish the shutdown.
+                () = &mut connection => {}
+                // The client does not finish the shutdown.
                 () = activity.idle_for(PONG) => {}
             }
         }
     }
+}
+
+/// Starts HTTP/2 with the limits of a connection.
+fn handshake(stream: TlsStream, header_bytes: usize) -> Handshake<TlsStream> {
+    Builder::new()
+        .enable_connect_protocol()
+        .max_concurrent_streams(STREAMS)
+        .max_pending_accept_reset_streams(RESETS)
+        .max_header_list_size(head_size::hard(header_bytes))
+        .max_frame_size(FRAME)
+        .max_send_buffer_size(SEND_BUFFER)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .handshake(stream)
 }
 
 /// A visitor's connection.
@@ -117,17 +124,17 @@ struct Visitor {
 }
 
 impl Visitor {
-    /// Serves a request. An error resets its stream, after a revocation.
-    async fn answer(&self, mut request: Request<Incoming>) -> io::Result<Response<DownstreamBody>> {
+    /// Serves a request. Interim responses are sent with `interim`. An error resets its stream, after
+    /// a revocation.
+    async fn answer(
+        &self,
+        request: Request<RequestContent>,
+        interim: &InterimSender,
+    ) -> io::Result<Response<DownstreamBody>> {
         let mut record = AccessRecord::start(&self.worker, "http", self.connection.source);
         record.track_in_flight(&self.activity);
         let is_head = request.method() == Method::HEAD;
-        let protocol = request
-            .extensions()
-            .get::<Protocol>()
-            .map(|name| name.as_str().to_owned());
-        let verdict = self.authorize(&request, protocol.as_deref(), &mut record);
-        let forward = match verdict {
+        let forward = match self.authorize(&request, &mut record) {
             Ok(forward) => forward,
             Err(answer) => return Ok(refusal(answer, is_head)),
         };
@@ -141,13 +148,17 @@ impl Visitor {
         }
         let signal = record.revocation();
         let (worker, source) = (&self.worker, self.connection.source);
+        let length = body_length(&request);
         let answering = async {
-            if protocol.is_some() {
-                let upgrade = hyper::upgrade::on(&mut request);
-                return requests::upgrade(worker, source, forward, upgrade, record).await;
+            match request.into_body() {
+                RequestContent::Upgrade(upgraded) => {
+                    requests::upgrade(worker, source, forward, upgraded, record, interim).await
+                }
+                RequestContent::Body(body) => {
+                    let body = (length != BodyLength::Empty).then_some((body, length));
+                    requests::run(worker, source, forward, body, record, interim).await
+                }
             }
-            let length = body_length(&request);
-            requests::run(worker, source, forward, request.into_body(), length, record).await
         };
         tokio::select! {
             // Revocation is checked here until the response starts, and then by its body. Dropping
@@ -163,10 +174,10 @@ impl Visitor {
     /// Checks the request as strictly as an HTTP/1.1 request, then routes and authorises it.
     fn authorize(
         &self,
-        request: &Request<Incoming>,
-        protocol: Option<&str>,
+        request: &Request<RequestContent>,
         record: &mut AccessRecord,
     ) -> Result<super::routing::AdmittedRequest, Answer> {
+        let protocol = request.extensions().get::<Protocol>();
         let accepts = request.headers().get_all(ACCEPT);
         let form = ErrorFormat::from_accept(accepts.into_iter().map(HeaderValue::as_bytes));
         let malformed = |record: &mut AccessRecord, problem: &Problem| {
@@ -192,7 +203,7 @@ impl Visitor {
             MethodError::NotImplemented => malformed(record, &Problem::not_implemented()),
         })?;
         // The library accepts any text as the protocol.
-        let upgrade = match protocol.map(|protocol| http1::Protocol::parse(protocol.as_bytes())) {
+        let upgrade = match protocol.map(|protocol| http1::Protocol::parse(protocol.as_ref())) {
             Some(None) => return Err(malformed(record, &invalid("the protocol is malformed"))),
             Some(protocol) => protocol,
             None => None,
@@ -224,11 +235,7 @@ impl Visitor {
             method,
             target,
             authority,
-            body: if protocol.is_some() {
-                BodyLength::Empty
-            } else {
-                body_length(request)
-            },
+            body: body_length(request),
             upgrade,
             connection: &self.connection,
         };
@@ -237,7 +244,7 @@ impl Visitor {
 }
 
 /// The authority of a request, from the pseudo field or `Host`. If both exist they must agree.
-fn authority(request: &Request<Incoming>) -> Result<&str, &'static str> {
+fn authority(request: &Request<RequestContent>) -> Result<&str, &'static str> {
     let pseudo = request.uri().authority().map(http::uri::Authority::as_str);
     let mut hosts = request.headers().get_all(http::header::HOST).iter();
     let host = match hosts.next() {
@@ -257,8 +264,9 @@ fn authority(request: &Request<Incoming>) -> Result<&str, &'static str> {
 }
 
 /// Refuses lengths that the library accepts and a service could interpret differently: several
-/// equal lengths, and an empty length, which counts as 0.
-fn check_length(request: &Request<Incoming>) -> Result<(), &'static str> {
+/// equal lengths, and an empty length, which counts as 0. An extended CONNECT has no length, because
+/// the data that follows is not a body.
+fn check_length(request: &Request<RequestContent>) -> Result<(), &'static str> {
     let lengths = request.headers().get_all(http::header::CONTENT_LENGTH);
     let mut lengths = lengths.iter().map(http::HeaderValue::as_bytes);
     match (lengths.next(), lengths.next()) {
@@ -267,13 +275,17 @@ fn check_length(request: &Request<Incoming>) -> Result<(), &'static str> {
         (Some(length), None) if length.is_empty() || !length.iter().all(u8::is_ascii_digit) => {
             Err("Content-Length is malformed")
         }
+        (Some(_), None) if matches!(request.body(), RequestContent::Upgrade(_)) => {
+            Err("an extended CONNECT has a Content-Length")
+        }
         (Some(_), None) => Ok(()),
     }
 }
 
-fn body_length(request: &Request<Incoming>) -> BodyLength {
-    if request.body().is_end_stream() {
-        return BodyLength::Empty;
+fn body_length(request: &Request<RequestContent>) -> BodyLength {
+    match request.body() {
+        RequestContent::Body(body) if !body.is_end_stream() => {}
+        RequestContent::Body(_) | RequestContent::Upgrade(_) => return BodyLength::Empty,
     }
     // The library compares the length with the data frames.
     let length = request.headers().get(http::header::CONTENT_LENGTH);

@@ -6,7 +6,7 @@
 //! | visitor | service uses HTTP/1.1 | service uses HTTP/2 |
 //! |---|---|---|
 //! | HTTP/1.1, our parser ([`http1`]) | [`http1::exchange`] | [`http1::to_http2`] |
-//! | HTTP/2, hyper ([`http2`]) | [`http2::requests`] | [`http2::requests`] with [`headers::translate`] |
+//! | HTTP/2, `h2` ([`http2`]) | [`http2::requests`] | [`http2::requests`] with [`headers::translate`] |
 //!
 //! All of them share these modules: [`routing`] finds the tunnel, authorises the request and builds
 //! the head for the service. [`headers`] selects the header fields that are forwarded. [`upstream`]

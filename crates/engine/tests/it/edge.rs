@@ -11,6 +11,7 @@ mod headers;
 mod http;
 mod idle;
 mod interim;
+mod interim_http2;
 mod plain;
 mod proxy_protocol;
 mod routing;

@@ -79,17 +79,11 @@ fn a_large_body_waits_for_100_continue() -> Result<()> {
     let file = directory.path().join("body");
     std::fs::write(&file, &body)?;
     let data = format!("@{}", file.display());
-    // Longer than curl's time limit, so the test fails without the interim answer. Over HTTP/2
-    // there is none, and a client continues on its own (RFC 9110 section 10.1.1).
-    for (version, time_limit) in [("--http1.1", "600"), ("--http2", "0.1")] {
+    for version in ["--http1.1", "--http2"] {
         let url = agent.url("/upload");
         let mut args = vec![version, &url, "--data-binary", &data];
-        args.extend([
-            "-H",
-            "Expect: 100-continue",
-            "--expect100-timeout",
-            time_limit,
-        ]);
+        // Longer than curl's time limit, so the test fails without the interim answer.
+        args.extend(["-H", "Expect: 100-continue", "--expect100-timeout", "600"]);
         let upload = curl.start(&args)?;
         let mut call = service.next()?;
         assert!(
@@ -97,13 +91,12 @@ fn a_large_body_waits_for_100_continue() -> Result<()> {
             "{}",
             call.head
         );
-        if call
-            .head
-            .to_ascii_lowercase()
-            .contains("\r\nexpect: 100-continue\r\n")
-        {
-            call.write("HTTP/1.1 100 Continue\r\n\r\n")?;
-        }
+        assert!(
+            has_line(&call.head, "expect: 100-continue"),
+            "{}",
+            call.head
+        );
+        call.write("HTTP/1.1 100 Continue\r\n\r\n")?;
         assert!(call.read(body.len())? == body, "{version}: another body");
         call.write("HTTP/1.1 201 Created\r\nContent-Length: 4\r\nConnection: close\r\n\r\nkept")?;
         assert_eq!(upload.rest()?, b"kept", "{version}");
@@ -122,20 +115,42 @@ fn a_service_refuses_a_large_body_before_it_is_sent() -> Result<()> {
     let data = format!("@{}", file.display());
     let url = agent.url("/upload");
     let curl = Curl::new(&svc);
-    let args = [
-        "--http1.1",
-        &url,
-        "--data-binary",
-        &data,
-        "-H",
-        "Expect: 100-continue",
-    ];
-    let upload = curl.start(&[args.as_slice(), &["--expect100-timeout", "600"]].concat())?;
-    let mut call = service.next()?;
-    call.write(
-        "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n",
-    )?;
-    assert_eq!(upload.rest()?, b"no\n");
+    for version in ["--http1.1", "--http2"] {
+        let args = [
+            version,
+            &url,
+            "--data-binary",
+            &data,
+            "-H",
+            "Expect: 100-continue",
+        ];
+        let upload = curl.start(&[args.as_slice(), &["--expect100-timeout", "600"]].concat())?;
+        let mut call = service.next()?;
+        call.write(
+            "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n",
+        )?;
+        assert_eq!(upload.rest()?, b"no\n", "{version}");
+    }
+    Ok(())
+}
+
+#[test]
+fn early_hints_precede_the_answer() -> Result<()> {
+    let svc = Svc::engine()?;
+    let service = Service::start()?;
+    let agent = Agent::forward(&svc, &service.address(), &["--http"])?;
+    let curl = Curl::new(&svc);
+    for version in ["--http1.1", "--http2"] {
+        let request = curl.start(&[version, &agent.url("/page")])?;
+        let mut call = service.next()?;
+        call.write("HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n")?;
+        call.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")?;
+        let heads = request.heads()?;
+        let statuses = heads.lines().filter(|line| line.starts_with("HTTP/"));
+        let statuses: Vec<_> = statuses.filter_map(|line| line.split(' ').nth(1)).collect();
+        assert_eq!(statuses, ["103", "200"], "{heads}");
+        assert!(has_line(&heads, "link: </a.css>; rel=preload"), "{heads}");
+    }
     Ok(())
 }
 

@@ -87,10 +87,16 @@ pub(crate) fn strip_response_fields(headers: &mut HeaderMap) {
             headers.append(SET_COOKIE, value);
         }
     }
+    remove_connection_fields(headers);
+}
+
+/// Removes the fields of a response that HTTP/2 forbids (RFC 9113, 8.2.2).
+pub(crate) fn remove_connection_fields(headers: &mut HeaderMap) {
     for name in [
         "connection",
         "keep-alive",
         "proxy-connection",
+        "te",
         "transfer-encoding",
         "upgrade",
     ] {

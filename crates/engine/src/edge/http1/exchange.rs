@@ -23,8 +23,40 @@ use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeou
 use crate::edge::upstream;
 use crate::edge::upstream::{ConnectError, Connection, Http1};
 
-/// Limit of interim responses (RFC 9110, 15.2) before the final one. Real services send one or two.
-pub(in crate::edge) const MAX_INTERIM: usize = 16;
+/// Limits of the interim responses (RFC 9110, 15.2) before the final one. Real services send one or
+/// two. They stay in memory while the visitor does not read, so that all of them may have the size
+/// of one head.
+const MAX_INTERIM: usize = 16;
+const MAX_INTERIM_BYTES: usize = 32 * 1024;
+
+/// Number and size of the interim responses to one request.
+#[derive(Debug, Default)]
+pub(in crate::edge) struct InterimCount {
+    responses: usize,
+    bytes: usize,
+}
+
+impl InterimCount {
+    /// Counts an interim response whose head has this size.
+    ///
+    /// # Errors
+    /// The service has sent too many, with the reason.
+    pub(in crate::edge) fn add(&mut self, head_len: usize) -> Result<(), &'static str> {
+        self.responses += 1;
+        self.bytes = self.bytes.saturating_add(head_len);
+        if self.responses > MAX_INTERIM {
+            return Err("too many interim responses");
+        }
+        if self.bytes > MAX_INTERIM_BYTES {
+            return Err("the interim responses are too large");
+        }
+        Ok(())
+    }
+
+    pub(in crate::edge) fn is_zero(&self) -> bool {
+        self.responses == 0
+    }
+}
 
 /// Error for a 101 response to a request without an upgrade.
 pub(in crate::edge) const UNEXPECTED_UPGRADE: &str = "the service changed protocols unasked";
@@ -150,7 +182,7 @@ struct Exchange<'v> {
     upload_state: UploadState,
     /// Bytes of the response that were scanned without finding the end of the head.
     scanned: usize,
-    interim_count: usize,
+    interim_count: InterimCount,
     /// Interim responses that are being sent to the visitor.
     interim_bytes: Vec<u8>,
     interim_sent: usize,
@@ -231,7 +263,7 @@ impl<'v> Exchange<'v> {
             upload,
             upload_state: UploadState::Sending,
             scanned: 0,
-            interim_count: 0,
+            interim_count: InterimCount::default(),
             interim_bytes: Vec::new(),
             interim_sent: 0,
         }
@@ -289,7 +321,7 @@ impl<'v> Exchange<'v> {
             .io
             .refusal()
             .map(|refusal| refusal.text().to_owned());
-        let silent = self.upstream.unread().is_empty() && self.interim_count == 0;
+        let silent = self.upstream.unread().is_empty() && self.interim_count.is_zero();
         let tunnel = &self.request.admitted.tunnel;
         if let Some(refusal) = refusal {
             tunnel.health.record_failure();
@@ -428,11 +460,8 @@ impl<'v> Exchange<'v> {
                 Some(HeadOutcome::Upgraded(out))
             }
             100..=199 => {
-                self.interim_count += 1;
+                self.interim_count.add(head_len)?;
                 self.upload.end_replay();
-                if self.interim_count > MAX_INTERIM {
-                    return Err("too many interim responses");
-                }
                 // RFC 9110, 15.2: an HTTP/1.0 client gets no interim responses.
                 if self.request.response_format.version == http1::Version::Http11 {
                     write_interim(&mut self.interim_bytes, &head);

@@ -1,6 +1,5 @@
 //! Request bodies for services with HTTP/2.
 
-use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,9 +7,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::sync::mpsc;
 
+use super::visitor_body::VisitorBody;
 use crate::edge::headers::trailers;
 use crate::edge::response_timeout::Progress;
 
@@ -20,7 +19,7 @@ pub(crate) enum RequestBody {
     /// The request has no body.
     Empty,
     /// Body from an HTTP/2 visitor.
-    Http2(Incoming),
+    Http2(VisitorBody),
     /// Body from an HTTP/1.1 visitor, read by the visitor's task. It ends with [`BodyFrame::End`].
     /// If the sender is dropped before that, the body is truncated.
     Http1(mpsc::Receiver<BodyFrame>),
@@ -31,6 +30,18 @@ pub(crate) enum RequestBody {
 pub(crate) enum BodyFrame {
     Data(Bytes),
     End,
+}
+
+/// Error of a request body.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RequestBodyError {
+    /// The visitor has reset the stream, or its HTTP/2 connection has ended. The service's stream is
+    /// reset with the same error code.
+    #[error("the visitor has reset the stream")]
+    Reset(#[source] h2::Error),
+    /// The body of an HTTP/1.1 visitor is incomplete.
+    #[error("the visitor has disconnected")]
+    Incomplete,
 }
 
 /// A body that counts its frames and bytes when they are sent.
@@ -83,12 +94,12 @@ impl CountingBody {
 
 impl Body for CountingBody {
     type Data = Bytes;
-    type Error = io::Error;
+    type Error = RequestBodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         let count = &self.counter.0;
         match &frame {
@@ -114,24 +125,24 @@ impl Body for CountingBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = io::Error;
+    type Error = RequestBodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Http2(incoming) => {
-                let frame = ready!(Pin::new(incoming).poll_frame(cx));
+            Self::Http2(body) => {
+                let frame = ready!(Pin::new(body).poll_frame(cx));
                 Poll::Ready(
-                    frame.map(|frame| frame.map(trailers::filter).map_err(io::Error::other)),
+                    frame.map(|frame| frame.map(trailers::filter).map_err(RequestBodyError::Reset)),
                 )
             }
             Self::Http1(pieces) => Poll::Ready(match ready!(pieces.poll_recv(cx)) {
                 Some(BodyFrame::Data(data)) => Some(Ok(Frame::data(data))),
                 Some(BodyFrame::End) => None,
-                None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+                None => Some(Err(RequestBodyError::Incomplete)),
             }),
         }
     }
@@ -139,7 +150,7 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Http2(incoming) => incoming.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
             Self::Http1(_) => false,
         }
     }
@@ -147,8 +158,7 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Http2(incoming) => incoming.size_hint(),
-            Self::Http1(_) => SizeHint::default(),
+            Self::Http2(_) | Self::Http1(_) => SizeHint::default(),
         }
     }
 }

@@ -11,9 +11,8 @@ use base64::Engine as _;
 use http::{HeaderMap, Response};
 use http1::{BodyLength, BodyReader, FieldValue, field_name};
 use hyper::body::{Body as _, Incoming};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::AsyncWriteExt;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 use types::problem::Problem;
 
@@ -30,6 +29,9 @@ use crate::edge::http1::exchange::problem_of;
 use crate::edge::http1::upgrade::Upgrade;
 use crate::edge::http2::body::{CountingBody, RequestBody};
 use crate::edge::http2::slow_reader_timeout;
+use crate::edge::http2::stream::InterimSender;
+use crate::edge::http2::upgraded_stream::UpgradedStream;
+use crate::edge::http2::visitor_body::VisitorBody;
 use crate::edge::raw;
 use crate::edge::response_timeout::{Progress, ResponseTimeout, await_with_timeout};
 use crate::edge::revocation;
@@ -38,7 +40,7 @@ use crate::edge::upstream;
 use crate::edge::upstream::{Connection, Http1, Http2, StreamPermit};
 use crate::random::random_bytes;
 
-/// Serves one request.
+/// Serves one request. `body` is `None` if the request has no body.
 #[expect(
     clippy::too_many_lines,
     reason = "one decision with its cases in order"
@@ -47,13 +49,13 @@ pub(in crate::edge) async fn run(
     worker: &Arc<Worker>,
     source: IpAddr,
     mut forward: AdmittedRequest,
-    body: Incoming,
-    length: BodyLength,
+    body: Option<(VisitorBody, BodyLength)>,
     mut record: AccessRecord,
+    interim: &InterimSender,
 ) -> Response<DownstreamBody> {
     let started = Instant::now();
     let period = ResponseTimeout::from_config(&worker.core.config);
-    let mut upload = Upload::new(forward.head.clone(), body, length);
+    let mut upload = Upload::new(forward.head.clone(), body);
     let mut bypass_pool = false;
     loop {
         let connection = match upstream::connect(worker, &forward.tunnel, source, bypass_pool).await
@@ -78,7 +80,7 @@ pub(in crate::edge) async fn run(
                 let body = upload.body.take();
                 let may_retry = forward.idempotent && body.is_none();
                 let response =
-                    send_http2(worker, &forward, body, http2, started, &mut record).await;
+                    send_http2(worker, &forward, body, http2, started, &mut record, interim).await;
                 let reason = match response {
                     Ok((response, permit)) => {
                         return respond_http2(&forward, response, permit, record);
@@ -102,7 +104,7 @@ pub(in crate::edge) async fn run(
             }
         };
         upload.keep_for_replay(upstream.io.stream_mut().begin_exchange());
-        let mut reader = ResponseReader::new(forward.is_head, None);
+        let mut reader = ResponseReader::new(forward.is_head, None, interim);
         let answering = await_with_timeout(started, period, |cx| {
             let answer = reader.poll(cx, &mut upload, &mut upstream);
             record.set_bytes(upload.written, 0);
@@ -189,13 +191,15 @@ enum ResponseHeadError {
 async fn send_http2(
     worker: &Worker,
     forward: &AdmittedRequest,
-    body: Option<Incoming>,
+    body: Option<VisitorBody>,
     http2: Http2,
     started: Instant,
     record: &mut AccessRecord,
+    interim: &InterimSender,
 ) -> Result<(Response<Incoming>, StreamPermit), ResponseHeadError> {
     let Http2 { mut send, permit } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
+    let expects_continue = body.as_ref().is_some_and(VisitorBody::expects_continue);
     let (body, upload_counter) =
         CountingBody::new(body.map_or(RequestBody::Empty, RequestBody::Http2));
     let Some(request) = translate::request(&forward.head, tls, forward.accepts_trailers, body)
@@ -204,6 +208,11 @@ async fn send_http2(
     };
     let answering = async {
         send.ready().await?;
+        if expects_continue {
+            // The library does not report interim responses of the service, so the edge itself
+            // sends `100 Continue`.
+            interim.send_continue().await;
+        }
         send.send_request(request).await
     };
     tokio::pin!(answering);
@@ -268,8 +277,9 @@ pub(in crate::edge) async fn upgrade(
     worker: &Arc<Worker>,
     source: IpAddr,
     mut forward: AdmittedRequest,
-    visitor: OnUpgrade,
+    upgraded: oneshot::Receiver<UpgradedStream>,
     mut record: AccessRecord,
+    interim: &InterimSender,
 ) -> Response<DownstreamBody> {
     let Some(upgrade) = &mut forward.upgrade else {
         return refuse(&forward, record, &Problem::not_implemented());
@@ -297,7 +307,7 @@ pub(in crate::edge) async fn upgrade(
         }
         return refuse(&forward, record, &Problem::upstream_unreachable());
     }
-    let mut reader = ResponseReader::new(false, forward.upgrade.clone());
+    let mut reader = ResponseReader::new(false, forward.upgrade.clone(), interim);
     let answering = std::future::poll_fn(|cx| reader.poll_head(cx, &mut upstream));
     let mut answer = match timeout_at(deadline, answering).await {
         Ok(Ok(answer)) => answer,
@@ -334,8 +344,9 @@ pub(in crate::edge) async fn upgrade(
     record.mark_first_byte();
     record.set_status(200);
     worker.spawn(async move {
-        let Ok(upgraded) = visitor.await else { return };
-        let mut visitor = TokioIo::new(upgraded);
+        let Ok(mut visitor) = upgraded.await else {
+            return;
+        };
         let early = upstream.unread().to_vec();
         let greeting = async {
             visitor.write_all(&early).await?;
@@ -374,7 +385,7 @@ fn add_websocket_key(head: &mut Vec<u8>, upgrade: &mut Upgrade) {
     }
 }
 
-/// Passes the response to the library, which reads the body as fast as the visitor does.
+/// Returns the response, whose body is read as fast as the visitor reads.
 fn respond(
     worker: &Arc<Worker>,
     forward: &AdmittedRequest,

@@ -1,11 +1,12 @@
 //! Time limit for HTTP/2 visitors that do not read a response.
 //!
 //! HTTP/2 has a flow-control window for each stream, so one stream can stall on a busy connection.
-//! The library polls a response body for the next frame after it sent the previous one. So a
-//! stream waits for its visitor from the time when the body returned a frame until the next poll.
-//! The body records its polls in a thread-local, and the wrapper around the library's task measures
-//! the time. No type can connect the two: the library builds the task of a stream itself, before
-//! there is a response, and passes it to the executor as an opaque future.
+//! The task of a stream polls a response body for the next frame after it sent the previous one. So
+//! a stream waits for its visitor from the time when the body returned a frame until the next poll.
+//! The body records its polls in a thread-local, and the wrapper around the task measures the time.
+//! No type can connect the two at the Engine API: hyper builds the task of a stream itself, before
+//! there is a response, and passes it to the executor as an opaque future. The streams of visitors
+//! use the same wrapper.
 //!
 //! The body is not polled during that time, so the wrapper also checks for revocation. Revocation
 //! therefore also ends a stream that its visitor does not read.
@@ -28,7 +29,7 @@ pub(in crate::edge) struct StreamExecutor {
     limit: Duration,
 }
 
-/// The library's task of one stream, with its time limit.
+/// The task of one stream, with its time limit.
 struct StreamTask<F> {
     task: Pin<Box<F>>,
     limit: Duration,

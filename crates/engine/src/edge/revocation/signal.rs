@@ -10,7 +10,7 @@ use futures_util::task::AtomicWaker;
 pub(crate) struct RevocationSignal {
     pub(super) is_revoked: AtomicBool,
     waker: AtomicWaker,
-    /// Waker of the HTTP/2 library's task, which waits for the visitor without polling the response
+    /// Waker of the task of an HTTP/2 stream, which waits for the visitor without polling the response
     /// body.
     stream_waker: AtomicWaker,
 }

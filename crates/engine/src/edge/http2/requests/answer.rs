@@ -7,15 +7,17 @@ use http::Response;
 use http1::{Limits, Progress, ResponseBody, ResponseHead, Slots, may_complete, parse_response};
 
 use crate::edge::headers::translate;
-use crate::edge::http1::exchange::{MAX_INTERIM, UNEXPECTED_UPGRADE};
+use crate::edge::http1::exchange::{InterimCount, UNEXPECTED_UPGRADE};
 use crate::edge::http1::upgrade::Upgrade;
 use crate::edge::http2::requests::upload::Upload;
+use crate::edge::http2::stream::InterimSender;
 use crate::edge::upstream::Http1;
 
-/// Waits for the head of the final response.
-pub(super) struct ResponseReader {
+/// Waits for the head of the final response, and forwards the interim responses before it.
+pub(super) struct ResponseReader<'v> {
     scanned: usize,
-    interim: usize,
+    visitor: &'v InterimSender,
+    interim: InterimCount,
     is_head: bool,
     /// The upgrade that the request contained.
     upgrade: Option<Upgrade>,
@@ -42,13 +44,14 @@ pub(super) enum ResponseError {
     VisitorGone,
 }
 
-impl ResponseReader {
+impl<'v> ResponseReader<'v> {
     /// `is_head` is true for a `HEAD` request.
-    pub(super) fn new(is_head: bool, upgrade: Option<Upgrade>) -> Self {
+    pub(super) fn new(is_head: bool, upgrade: Option<Upgrade>, visitor: &'v InterimSender) -> Self {
         Self {
             upgrade,
             scanned: 0,
-            interim: 0,
+            visitor,
+            interim: InterimCount::default(),
             is_head,
         }
     }
@@ -64,7 +67,7 @@ impl ResponseReader {
             return Poll::Ready(Err(ResponseError::VisitorGone));
         }
         let head = self.poll_head(cx, upstream);
-        if self.interim > 0 {
+        if !self.interim.is_zero() {
             upload.end_replay();
         }
         upload.poll_replay_expiry(cx);
@@ -82,7 +85,7 @@ impl ResponseReader {
                 && may_complete(upstream.unread(), self.scanned, &limits)
             {
                 match self
-                    .take_head(upstream, &limits)
+                    .take_head(cx, upstream, &limits)
                     .map_err(ResponseError::Invalid)?
                 {
                     HeadProgress::Final(answer) => return Poll::Ready(Ok(answer)),
@@ -96,7 +99,7 @@ impl ResponseReader {
                 Ok(false) => "the service closed".to_owned(),
                 Err(error) => error.to_string(),
             };
-            let silent = upstream.unread().is_empty() && self.interim == 0;
+            let silent = upstream.unread().is_empty() && self.interim.is_zero();
             return Poll::Ready(Err(if silent {
                 ResponseError::NoResponse(ended)
             } else {
@@ -107,6 +110,7 @@ impl ResponseReader {
 
     fn take_head(
         &mut self,
+        cx: &mut Context<'_>,
         upstream: &mut Http1,
         limits: &Limits,
     ) -> Result<HeadProgress, &'static str> {
@@ -116,14 +120,10 @@ impl ResponseReader {
             return Ok(HeadProgress::Partial);
         };
         let taken = match head.status {
-            // Interim responses are dropped because the library cannot send them (hyper 1.12,
-            // though `h2` below it could). A visitor that waits for a 100 sends its body after a
-            // while (RFC 9110, 10.1.1).
             100 | 102..=199 => {
-                self.interim += 1;
-                if self.interim > MAX_INTERIM {
-                    return Err("too many interim responses");
-                }
+                self.interim.add(head_len)?;
+                let response = translate::response(&head).ok_or(UNSUPPORTED_FIELD)?;
+                self.visitor.send(cx, response);
                 HeadProgress::Interim
             }
             _ => HeadProgress::Final(upstream_response(&head, self.upgrade.as_ref())?),
@@ -132,6 +132,8 @@ impl ResponseReader {
         Ok(taken)
     }
 }
+
+const UNSUPPORTED_FIELD: &str = "a field that HTTP/2 cannot carry";
 
 enum HeadProgress {
     Partial,
@@ -147,7 +149,7 @@ fn upstream_response(
     if upgraded {
         upgrade.ok_or(UNEXPECTED_UPGRADE)?.check(head)?;
     }
-    let response = translate::response(head).ok_or("a field that HTTP/2 cannot carry")?;
+    let response = translate::response(head).ok_or(UNSUPPORTED_FIELD)?;
     let reusable = head.keep_alive && head.body != ResponseBody::UntilClose && !upgraded;
     Ok(UpstreamResponse {
         response,

@@ -92,7 +92,7 @@ impl Http1Body {
         body
     }
 
-    /// Converts this into the body for hyper, which polls it only while the visitor reads.
+    /// Converts this into a body, which is polled only while the visitor reads.
     /// The upload must not wait for the visitor to read: it may send the whole request before
     /// it reads. If the upload is incomplete, a task continues it.
     pub(super) fn into_body(self) -> DownstreamBody {

@@ -8,16 +8,16 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
 use http1::BodyLength;
-use hyper::body::Incoming;
 use tokio::io::AsyncWrite as _;
 
 use crate::edge::headers::trailers;
+use crate::edge::http2::visitor_body::VisitorBody;
 use crate::edge::replay::ReplayBuffer;
 use crate::edge::upstream::UpstreamIo;
 
 /// A request, written as HTTP/1.1: its head, then its body as the visitor sends it.
 pub(super) struct Upload {
-    pub(super) body: Option<Incoming>,
+    pub(super) body: Option<VisitorBody>,
     chunked: bool,
     out: Vec<u8>,
     sent: usize,
@@ -42,12 +42,14 @@ enum UploadState {
 }
 
 impl Upload {
-    pub(super) fn new(head: Vec<u8>, body: Incoming, length: BodyLength) -> Self {
-        let empty = length == BodyLength::Empty;
+    /// `body` is `None` if the request has no body.
+    pub(super) fn new(head: Vec<u8>, body: Option<(VisitorBody, BodyLength)>) -> Self {
+        let empty = body.is_none();
+        let (body, length) = body.unzip();
         Self {
             out: head,
-            body: (!empty).then_some(body),
-            chunked: length == BodyLength::Chunked,
+            body,
+            chunked: length == Some(BodyLength::Chunked),
             sent: 0,
             state: if empty {
                 UploadState::Ended
