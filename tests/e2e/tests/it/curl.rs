@@ -82,7 +82,8 @@ fn a_large_body_waits_for_100_continue() -> Result<()> {
     for version in ["--http1.1", "--http2"] {
         let url = agent.url("/upload");
         let mut args = vec![version, &url, "--data-binary", &data];
-        // Longer than curl's time limit, so the test fails without the interim answer.
+        // Longer than curl's time limit, so the test fails without the interim answer. Over HTTP/2
+        // older versions of curl do not wait.
         args.extend(["-H", "Expect: 100-continue", "--expect100-timeout", "600"]);
         let upload = curl.start(&args)?;
         let mut call = service.next()?;
@@ -115,22 +116,20 @@ fn a_service_refuses_a_large_body_before_it_is_sent() -> Result<()> {
     let data = format!("@{}", file.display());
     let url = agent.url("/upload");
     let curl = Curl::new(&svc);
-    for version in ["--http1.1", "--http2"] {
-        let args = [
-            version,
-            &url,
-            "--data-binary",
-            &data,
-            "-H",
-            "Expect: 100-continue",
-        ];
-        let upload = curl.start(&[args.as_slice(), &["--expect100-timeout", "600"]].concat())?;
-        let mut call = service.next()?;
-        call.write(
-            "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n",
-        )?;
-        assert_eq!(upload.rest()?, b"no\n", "{version}");
-    }
+    let args = [
+        "--http1.1",
+        &url,
+        "--data-binary",
+        &data,
+        "-H",
+        "Expect: 100-continue",
+    ];
+    let upload = curl.start(&[args.as_slice(), &["--expect100-timeout", "600"]].concat())?;
+    let mut call = service.next()?;
+    call.write(
+        "HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n",
+    )?;
+    assert_eq!(upload.rest()?, b"no\n");
     Ok(())
 }
 
