@@ -30,7 +30,7 @@ pub mod workspaces;
 use serde_json::Value;
 
 pub use self::operation::{Access, Answer, Body, Method, Operation, Parameter, Shape};
-pub use self::paging::{MAX_PAGE_SIZE, Paging};
+pub use self::paging::{DEFAULT_PAGE_SIZE, MAX_PAGE, MAX_PAGE_SIZE, Paging};
 pub(crate) use self::paging::{ORDER, PAGE, PAGE_SIZE, TIME_ORDER, page, page_size};
 pub use self::schema::{MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS, Schemas};
 pub(crate) use self::schema::{add, not_null};

@@ -41,8 +41,47 @@ pub(crate) fn assemble(
         .build();
     document.extensions = Some(extensions);
     // The document consists of strings, numbers and maps with string keys, so it always serialises.
-    sorted(serde_json::to_value(&document).unwrap_or_default())
+    let mut document = serde_json::to_value(&document).unwrap_or_default();
+    name_constants(&mut document);
+    sorted(document)
 }
+
+/// Adds names of the values of each enum, for generators. Go has one namespace for the constants of
+/// a package, so the names start with that of the enum: several enums have a value `active`.
+fn name_constants(document: &mut Value) {
+    let schemas = document.pointer_mut("/components/schemas");
+    for (name, schema) in schemas.and_then(Value::as_object_mut).into_iter().flatten() {
+        let Some(values) = schema.get("enum").and_then(Value::as_array) else {
+            continue;
+        };
+        let values = values.iter().filter_map(Value::as_str);
+        let names: Vec<_> = values.map(|value| constant(name, value)).collect();
+        if let Some(members) = schema.as_object_mut() {
+            members.insert(CONSTANT_NAMES.to_owned(), names.into());
+        }
+    }
+}
+
+/// `CredentialKind` and `pat` as `CREDENTIAL_KIND_PAT`.
+fn constant(name: &str, value: &str) -> String {
+    let mut constant = String::with_capacity(name.len() + value.len() + 4);
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !constant.is_empty() {
+            constant.push('_');
+        }
+        constant.push(letter.to_ascii_uppercase());
+    }
+    constant.push('_');
+    let words = value.chars().map(|letter| match letter {
+        'a'..='z' | 'A'..='Z' | '0'..='9' => letter.to_ascii_uppercase(),
+        _ => '_',
+    });
+    constant.extend(words);
+    constant
+}
+
+/// The extension that generators read.
+const CONSTANT_NAMES: &str = "x-enum-varnames";
 
 /// A document as the JSON text that is served and committed.
 pub(crate) fn text(document: &Value) -> String {

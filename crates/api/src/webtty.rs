@@ -10,11 +10,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use types::filter::{MAX_LIMIT, limit_schema};
 use types::webtty::{
     ControlAction, ControlStatus, EncryptionMode, RecordDirection, RecordType, RecordingMode, Role,
     SessionMode, SessionStatus, StreamType, Transport,
 };
 use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
 
 /// `GET`: capabilities of this engine.
 pub const CAPABILITIES: &str = "/api/webtty/capabilities";
@@ -62,9 +65,9 @@ macro_rules! shapes {
 /// Types of request bodies and parameters. Unknown keys are refused.
 macro_rules! bodies {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {$(
-        $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
         #[serde(deny_unknown_fields)]
+        $(#[$doc])*
         pub struct $name {
             $($(#[$field_doc])*
             #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +75,21 @@ macro_rules! bodies {
             pub $field: Option<$type>,)*
         }
     )*};
+}
+
+/// Maximum number of lines in the result of a search: what a person looks through.
+pub const MAX_HITS: u16 = 200;
+/// Number of lines without `limit`: a screen or two.
+pub const DEFAULT_HITS: u16 = 50;
+
+fn events_limit() -> RefOr<Schema> {
+    let about = "Maximum number of records. A response may have fewer records although more \
+                 follow: the end of the list is an empty response.";
+    limit_schema(about, MAX_LIMIT, Some(MAX_LIMIT))
+}
+
+fn search_limit() -> RefOr<Schema> {
+    limit_schema("Maximum number of lines.", MAX_HITS, Some(DEFAULT_HITS))
 }
 
 mod recorded;
@@ -232,10 +250,8 @@ shapes! {
         detached_at: Option<String>,
         /// True if the participant has control.
         controller: bool,
-        /// `attached` or `detached`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[schema(nullable = false)]
-        grant_state: Option<String>,
+        /// `requested`, `attached` or `detached`.
+        grant_state: String,
         /// The grant for the attach message, in base64; only in the response to the attach request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
@@ -367,9 +383,7 @@ shapes! {
         #[serde(rename = "type")]
         event_type: RecordType,
         /// Direction.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[schema(nullable = false)]
-        direction: Option<RecordDirection>,
+        direction: RecordDirection,
         /// Stream of the data.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
@@ -379,9 +393,7 @@ shapes! {
         #[schema(nullable = false)]
         participant_id: Option<String>,
         /// Number of bytes.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        #[schema(nullable = false)]
-        payload_length: Option<u64>,
+        payload_length: u64,
         /// The bytes in base64; only for end-to-end encrypted sessions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schema(nullable = false)]
@@ -416,15 +428,17 @@ bodies! {
     EventsParams {
         /// Number of the first record, as decimal text; 1 if absent.
         from_seq: String,
-        /// Maximum number of records, 1 to 1000. A response may have fewer records although more
-        /// follow: the end of the list is an empty response.
+        /// Maximum number of records, 1 to [`MAX_LIMIT`], which is the default.
+        #[schema(schema_with = events_limit)]
         limit: u16,
     }
     /// Search text and scope of a search.
     SearchParams {
         /// The search text; required. The search ignores case.
+        #[schema(required = true)]
         query: String,
-        /// Maximum number of lines, 1 to 200; 50 if absent.
+        /// Maximum number of lines, 1 to [`MAX_HITS`]; [`DEFAULT_HITS`] if absent.
+        #[schema(schema_with = search_limit)]
         limit: u16,
         /// Only in this session.
         session_id: String,
@@ -501,6 +515,7 @@ bodies! {
     /// Requests control.
     ControlRequestBody {
         /// The requesting participant; required.
+        #[schema(required = true)]
         participant_id: String,
         /// Reason.
         reason: String,
@@ -518,6 +533,7 @@ bodies! {
     /// Resolves a request for control.
     ResolveBody {
         /// The action; required.
+        #[schema(required = true)]
         action: ControlAction,
         /// The participant that resolves the request; absent for an owner.
         approver_participant_id: String,
@@ -525,6 +541,7 @@ bodies! {
         reason: String,
     }
     /// Filter of the session list.
+    #[schema(as = WebttySessionFilter)]
     SessionFilter {
         /// Of this registered server.
         server_id: String,
@@ -546,6 +563,7 @@ bodies! {
         started_to: String,
     }
     /// Filter of the group list.
+    #[schema(as = WebttyGroupFilter)]
     GroupFilter {
         /// Opened by this account.
         initiator_user_id: String,
@@ -559,6 +577,7 @@ bodies! {
         created_to: String,
     }
     /// Filter of the list of control requests.
+    #[schema(as = WebttyControlRequestFilter)]
     ControlRequestFilter {
         /// With this status.
         status: ControlStatus,

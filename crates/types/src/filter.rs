@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 pub use self::params::{
     Filter, ListClientsParams, ListParams, ListTunnelsParams, MAX_LIMIT, ParamError, WatchParams,
-    params_of_query,
+    limit_schema, params_of_query,
 };
 use self::params::{boolean, members, text, unknown_key, word};
 use crate::client::{Client, Labels};

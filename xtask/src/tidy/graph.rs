@@ -104,6 +104,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     // Black-box: they use the program and never its crates.
     ("ports", &[]),
+    ("conformance", &[]),
     ("e2e", &["ports"]),
     ("attack", &["e2e"]),
     ("bench-tools", &[]),

@@ -30,7 +30,7 @@ pub const LIST: &Operation = &Operation {
             &["asc", "desc"],
         ),
         PAGE,
-        page_size("Credentials per page; default 20."),
+        page_size("Credentials per page."),
     ],
     ..Operation::get(
         "list_credentials",

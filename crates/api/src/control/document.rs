@@ -111,10 +111,15 @@ fn query_parameter(parameter: &super::Parameter) -> Parameter {
         Shape::Text => text,
         Shape::OneOf(values) => text.enum_values(Some(values.iter().copied())),
         Shape::Time => text.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))),
-        Shape::Integer(least, most) => ObjectBuilder::new()
+        Shape::Integer {
+            least,
+            most,
+            default,
+        } => ObjectBuilder::new()
             .schema_type(Type::Integer)
             .minimum(Some(least))
-            .maximum(Some(most)),
+            .maximum(Some(most))
+            .default(Some(default.into())),
     };
     openapi::query_parameter(parameter.name, parameter.description)
         .schema(Some(schema))

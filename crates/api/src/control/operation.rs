@@ -155,14 +155,20 @@ impl Parameter {
         Self::new(name, description, Shape::OneOf(words))
     }
 
-    /// An integer within these bounds, both included.
+    /// An integer within these bounds, both included, with a default.
     pub const fn integer(
         name: &'static str,
         description: &'static str,
-        least: i64,
-        most: i64,
+        least: u32,
+        most: u32,
+        default: u32,
     ) -> Self {
-        Self::new(name, description, Shape::Integer(least, most))
+        let shape = Shape::Integer {
+            least,
+            most,
+            default,
+        };
+        Self::new(name, description, shape)
     }
 
     /// An RFC 3339 time.
@@ -187,7 +193,12 @@ pub enum Shape {
     /// One of the given texts.
     OneOf(&'static [&'static str]),
     /// An integer within these bounds, both included.
-    Integer(i64, i64),
+    Integer {
+        least: u32,
+        most: u32,
+        /// Value if the parameter is absent.
+        default: u32,
+    },
     /// An RFC 3339 time.
     Time,
 }

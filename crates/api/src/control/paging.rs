@@ -7,11 +7,15 @@ use super::operation::Parameter;
 
 /// Maximum page size.
 pub const MAX_PAGE_SIZE: u32 = 100;
+/// Page size without a request for another one: a screen.
+pub const DEFAULT_PAGE_SIZE: u32 = 20;
+/// Maximum number of a page. It keeps `page * pageSize` far below the integer limits of databases.
+pub const MAX_PAGE: u32 = 1_000_000;
 
 /// Number of the requested page.
-pub(crate) const PAGE: Parameter = Parameter::integer("page", "The page, from 1.", 1, 1_000_000);
+pub(crate) const PAGE: Parameter = Parameter::integer("page", "The page, from 1.", 1, MAX_PAGE, 1);
 /// Requested page size of most lists.
-pub(crate) const PAGE_SIZE: Parameter = page_size("Items per page; default 20.");
+pub(crate) const PAGE_SIZE: Parameter = page_size("Items per page.");
 /// Requested direction of a list that starts with its smallest row.
 pub(crate) const ORDER: Parameter =
     Parameter::one_of("order", "The direction; default `asc`.", &["asc", "desc"]);
@@ -24,7 +28,7 @@ pub(crate) const TIME_ORDER: Parameter = Parameter::one_of(
 
 /// Requested page size, with a description that names the items.
 pub(crate) const fn page_size(description: &'static str) -> Parameter {
-    Parameter::integer("pageSize", description, 1, MAX_PAGE_SIZE as i64)
+    Parameter::integer("pageSize", description, 1, MAX_PAGE_SIZE, DEFAULT_PAGE_SIZE)
 }
 
 /// Defines the response of a list: the items of one page and its position.

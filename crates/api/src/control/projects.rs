@@ -17,7 +17,7 @@ pub const LIST: &Operation = &Operation {
         Parameter::text("q", "Part of a name or endpoint, case-insensitive."),
         Parameter::text("workspaceId", "Only projects of this workspace."),
         PAGE,
-        page_size("Projects per page; default 20."),
+        page_size("Projects per page."),
         Parameter::one_of(
             "sort",
             "Sort key of the list; default `id`, which sorts by age.",

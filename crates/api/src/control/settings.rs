@@ -35,7 +35,7 @@ pub const PUT: &Operation = &Operation {
     id: "replace_tunnels_project_settings",
     method: Method::Put,
     summary: "Replace the policy of a project",
-    body: Some(Body::required("ProjectSettings", || {
+    body: Some(Body::required("ReplaceProjectSettings", || {
         json!({
             "publicAccessPolicy": "allowed",
             "publishedTcpEnabled": false,
@@ -62,6 +62,7 @@ pub const OPERATIONS: &[&Operation] = &[GET, PATCH, PUT, DELETE];
 
 pub(super) fn schemas(schemas: &mut Schemas) {
     add::<ProjectSettings>(schemas);
+    add::<ReplaceProjectSettings>(schemas);
     add::<ProjectSettingsPatch>(schemas);
 }
 
@@ -86,12 +87,13 @@ const fn rule(actions: &'static [&'static str]) -> Rule {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProjectSettings {
     /// Access of visitors without a proof.
+    // The store keeps only the values that differ from the defaults; a response has both.
     #[serde(default)]
-    #[schema(required = false)]
+    #[schema(required = true)]
     pub public_access_policy: PublicAccessPolicy,
     /// True if TCP tunnels may be published.
     #[serde(default = "yes")]
-    #[schema(required = false, default = true)]
+    #[schema(required = true)]
     pub published_tcp_enabled: bool,
     /// The only addresses and networks from which visitors may connect.
     #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
@@ -159,6 +161,43 @@ pub enum MinTlsVersion {
     /// RFC 8446.
     #[serde(rename = "tls1.3")]
     Tls13,
+}
+
+/// A new policy. An absent member is set to its default.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplaceProjectSettings {
+    /// Access of visitors without a proof.
+    #[serde(default)]
+    pub public_access_policy: PublicAccessPolicy,
+    /// True if TCP tunnels may be published.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    pub published_tcp_enabled: bool,
+    /// The only addresses and networks from which visitors may connect.
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, max_items = 256)]
+    pub trusted_ips: Option<Vec<String>>,
+    /// The allowed or blocked countries of visitors.
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub geo_ip: Option<GeoIp>,
+    /// Minimum TLS version of visitors.
+    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub min_tls_version: Option<MinTlsVersion>,
+}
+
+impl From<ReplaceProjectSettings> for ProjectSettings {
+    fn from(new: ReplaceProjectSettings) -> Self {
+        Self {
+            public_access_policy: new.public_access_policy,
+            published_tcp_enabled: new.published_tcp_enabled,
+            trusted_ips: new.trusted_ips,
+            geo_ip: new.geo_ip,
+            min_tls_version: new.min_tls_version,
+        }
+    }
 }
 
 /// A change to the policy. Absent members stay unchanged; `null` resets a member to its default.

@@ -192,9 +192,7 @@ pub struct WebttyServer {
     #[schema(nullable = false, format = DateTime)]
     pub enrolled_at: Option<String>,
     /// User that registered it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub created_by_user_id: Option<String>,
+    pub created_by_user_id: String,
     /// Creation time.
     #[schema(format = DateTime)]
     pub created_at: String,
@@ -203,25 +201,16 @@ pub struct WebttyServer {
     pub updated_at: String,
 }
 
-/// Capabilities of a server, as it declares them.
+/// Capabilities that a server declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct WebttyServerCapabilities {
     /// Transports of its messages.
-    #[serde(default)]
-    #[schema(required = false, max_items = 16)]
     pub transports: Vec<String>,
     /// Modes in which it starts commands.
-    #[serde(default)]
-    #[schema(required = false, max_items = 16)]
     pub execution_modes: Vec<String>,
     /// Supported encryption.
-    #[serde(default)]
-    #[schema(required = false, max_items = 16)]
     pub encryption: Vec<String>,
     /// Labels of its host.
-    #[serde(default)]
-    #[schema(required = false)]
     pub labels: BTreeMap<String, String>,
 }
 
@@ -333,5 +322,37 @@ pub struct EnrollWebttyServer {
     /// Capabilities of the server, as it declares them.
     #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
-    pub capabilities: Option<WebttyServerCapabilities>,
+    pub capabilities: Option<DeclareWebttyServerCapabilities>,
+}
+
+/// Capabilities in the request of a server. An absent member is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeclareWebttyServerCapabilities {
+    /// Transports of its messages.
+    #[serde(default)]
+    #[schema(max_items = 16)]
+    pub transports: Vec<String>,
+    /// Modes in which it starts commands.
+    #[serde(default)]
+    #[schema(max_items = 16)]
+    pub execution_modes: Vec<String>,
+    /// Supported encryption.
+    #[serde(default)]
+    #[schema(max_items = 16)]
+    pub encryption: Vec<String>,
+    /// Labels of its host.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+impl From<DeclareWebttyServerCapabilities> for WebttyServerCapabilities {
+    fn from(declared: DeclareWebttyServerCapabilities) -> Self {
+        Self {
+            transports: declared.transports,
+            execution_modes: declared.execution_modes,
+            encryption: declared.encryption,
+            labels: declared.labels,
+        }
+    }
 }

@@ -39,9 +39,8 @@ pub struct Whoami {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub name: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, example = "ada@example.com")]
-    pub email: Option<String>,
+    #[schema(example = "ada@example.com")]
+    pub email: String,
     /// Kind of the credential.
     #[serde(rename = "type")]
     pub kind: CallerKind,

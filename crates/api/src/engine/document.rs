@@ -32,6 +32,8 @@ const BEARER: &str = "bearerAuth";
 
 fn components() -> ComponentsBuilder {
     let bearer = openapi::bearer("A token of any type that has the permission of the operation.");
+    // The published clients look these parameters up by name. The operations contain them, because
+    // some generators leave out an operation with a reference to a parameter that has no `schema`.
     let mut components = ComponentsBuilder::new()
         .security_scheme(BEARER, bearer)
         .parameter(schemas::LIST_CLIENTS, params(schemas::LIST_CLIENTS))
@@ -82,9 +84,6 @@ fn query_parameter(
 ) -> OperationBuilder {
     let object = ObjectBuilder::new;
     let parameter = match *parameter {
-        operation::Parameter::Component(name) => {
-            return builder.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
-        }
         operation::Parameter::Params(schema) => params(schema),
         operation::Parameter::WatchToken => openapi::query_parameter(
             "svc.token",

@@ -21,7 +21,7 @@ pub(super) const DOCUMENT: Operation = Operation {
 };
 pub(super) const LIST_CLIENTS: Operation = Operation {
     stable: true,
-    query: &[Parameter::Component(schemas::LIST_CLIENTS)],
+    query: &[Parameter::Params(schemas::LIST_CLIENTS)],
     ..Operation::new(
         "list_engine_clients",
         Method::Get,
@@ -33,7 +33,7 @@ pub(super) const LIST_CLIENTS: Operation = Operation {
 };
 pub(super) const LIST_TUNNELS: Operation = Operation {
     stable: true,
-    query: &[Parameter::Component(schemas::LIST_TUNNELS)],
+    query: &[Parameter::Params(schemas::LIST_TUNNELS)],
     ..Operation::new(
         "list_engine_tunnels",
         Method::Get,
@@ -65,7 +65,7 @@ pub(super) const CHECK: Operation = Operation::new(
 );
 pub(super) const WATCH_SSE: Operation = Operation {
     stable: true,
-    query: &[Parameter::Component(schemas::WATCH), Parameter::WatchToken],
+    query: &[Parameter::Params(schemas::WATCH), Parameter::WatchToken],
     ..Operation::new(
         "watch_engine_events_sse",
         Method::Get,

@@ -81,8 +81,6 @@ pub enum Access {
 /// A query parameter. All are optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parameter {
-    /// `params` with the JSON value of this schema, as a component of the document.
-    Component(&'static str),
     /// `params` with the JSON value of this schema.
     Params(&'static str),
     /// A watch token.

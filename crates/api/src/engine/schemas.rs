@@ -3,7 +3,7 @@
 
 use types::client::Client;
 use types::event::Event;
-use types::filter::{ClientFilter, MAX_LIMIT, TunnelFilter};
+use types::filter::{ClientFilter, ListClientsParams, ListTunnelsParams, TunnelFilter};
 use types::problem::ProblemBody;
 use types::tunnel::Tunnel;
 use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, Schema, Type};
@@ -29,8 +29,8 @@ pub(super) fn all() -> Vec<(String, RefOr<Schema>)> {
         (PROBLEM.to_owned(), ProblemBody::schema()),
         ("ClientFilter".to_owned(), ClientFilter::schema()),
         ("TunnelFilter".to_owned(), TunnelFilter::schema()),
-        (LIST_CLIENTS.to_owned(), list_params("ClientFilter").into()),
-        (LIST_TUNNELS.to_owned(), list_params("TunnelFilter").into()),
+        (LIST_CLIENTS.to_owned(), ListClientsParams::schema()),
+        (LIST_TUNNELS.to_owned(), ListTunnelsParams::schema()),
         (WATCH.to_owned(), watch_params().into()),
     ];
     schemas.extend(super::terminals::schemas());
@@ -44,22 +44,6 @@ pub(super) fn all() -> Vec<(String, RefOr<Schema>)> {
     schemas.sort_by(|(left, _), (right, _)| left.cmp(right));
     schemas.dedup_by(|(left, _), (right, _)| left == right);
     schemas
-}
-
-/// The JSON object in `params` of a list.
-fn list_params(filter: &str) -> Object {
-    let limit = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(1))
-        .maximum(Some(MAX_LIMIT))
-        .description(Some(
-            "At most this many objects, oldest first; default all.",
-        ));
-    closed(
-        ObjectBuilder::new()
-            .property("limit", limit)
-            .property("filters", Ref::from_schema_name(filter)),
-    )
 }
 
 /// The JSON object in `params` of an event subscription.

@@ -1,9 +1,9 @@
 //! The operations of managed terminals, and their schemas.
 
-use types::filter::{Filter, MAX_LIMIT};
+use types::filter::{Filter, ListParams};
 use types::permission::{Permission, Rule};
-use utoipa::openapi::schema::{AdditionalProperties, ObjectBuilder, Schema, Type};
-use utoipa::openapi::{Ref, RefOr};
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use super::operation::{Answer, Parameter};
@@ -189,19 +189,10 @@ pub(super) fn schemas() -> Vec<(String, RefOr<Schema>)> {
             shapes::ControlRequestBody::schema(),
         ),
         named("WebttyControlRequestResolve", shapes::ResolveBody::schema()),
-        named("WebttySessionFilter", shapes::SessionFilter::schema()),
-        named("WebttyGroupFilter", shapes::GroupFilter::schema()),
-        named(
-            "WebttyControlRequestFilter",
-            shapes::ControlRequestFilter::schema(),
-        ),
-        list(shapes::SessionFilter::PARAMS_SCHEMA, "WebttySessionFilter"),
-        list(shapes::GroupFilter::PARAMS_SCHEMA, "WebttyGroupFilter"),
-        list(
-            shapes::ControlRequestFilter::PARAMS_SCHEMA,
-            "WebttyControlRequestFilter",
-        ),
     ];
+    list::<shapes::SessionFilter>(&mut schemas);
+    list::<shapes::GroupFilter>(&mut schemas);
+    list::<shapes::ControlRequestFilter>(&mut schemas);
     shapes::Capabilities::schemas(&mut schemas);
     shapes::Session::schemas(&mut schemas);
     shapes::Participant::schemas(&mut schemas);
@@ -210,8 +201,6 @@ pub(super) fn schemas() -> Vec<(String, RefOr<Schema>)> {
     shapes::AttachBody::schemas(&mut schemas);
     shapes::ControlRequestBody::schemas(&mut schemas);
     shapes::ResolveBody::schemas(&mut schemas);
-    shapes::SessionFilter::schemas(&mut schemas);
-    shapes::ControlRequestFilter::schemas(&mut schemas);
     schemas
 }
 
@@ -219,17 +208,10 @@ fn named(name: &str, schema: RefOr<Schema>) -> (String, RefOr<Schema>) {
     (name.to_owned(), schema)
 }
 
-fn list(name: &str, filter: &str) -> (String, RefOr<Schema>) {
-    let limit = ObjectBuilder::new()
-        .schema_type(Type::Integer)
-        .minimum(Some(1))
-        .maximum(Some(MAX_LIMIT))
-        .description(Some("At most this many objects; default all."));
-    let schema = ObjectBuilder::new()
-        .property("limit", limit)
-        .property("filters", Ref::from_schema_name(filter))
-        .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)));
-    (name.to_owned(), schema.into())
+/// Adds the `params` of a list, and its filter.
+fn list<F: Filter + ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+    schemas.push(named(F::PARAMS_SCHEMA, ListParams::<F>::schema()));
+    ListParams::<F>::schemas(schemas);
 }
 
 const READ: Rule = Rule {

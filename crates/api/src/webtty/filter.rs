@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use types::filter::{Filter, ParamError};
+use types::filter::{Filter, MAX_LIMIT, ParamError};
 
 use super::{
     ControlRequest, ControlRequestFilter, GroupFilter, Session, SessionFilter, SessionGroup,
@@ -11,6 +11,9 @@ use super::{
 
 impl Filter for SessionFilter {
     const PARAMS_SCHEMA: &'static str = "ListWebttySessionsParams";
+
+    /// Ended sessions stay in the list, so it grows with the age of the project.
+    const DEFAULT_LIMIT: Option<u16> = Some(MAX_LIMIT);
 
     fn from_json(value: &Value, field: &str, _compat: bool) -> Result<Self, ParamError> {
         let filter: Self = read(value, field)?;

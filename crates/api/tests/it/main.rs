@@ -3,4 +3,6 @@
 mod control_document;
 mod engine_document;
 #[cfg(test)]
+mod schemas;
+#[cfg(test)]
 mod webtty;

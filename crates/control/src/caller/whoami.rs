@@ -33,7 +33,7 @@ async fn whoami(
         id: user.id.to_string(),
         role: user.role.to_string(),
         name: Some(user.name.clone()).filter(|name| !name.is_empty()),
-        email: Some(user.email.clone()),
+        email: user.email.clone(),
         kind: who.kind,
         workspace_ids,
         permissions: who.permissions().iter().collect(),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use api::control::webtty_servers::{
-    EnrollWebttyServer, MAX_CAPABILITIES, MAX_CAPABILITY_BYTES, WebttyServer,
-    WebttyServerCapabilities,
+    DeclareWebttyServerCapabilities, EnrollWebttyServer, MAX_CAPABILITIES, MAX_CAPABILITY_BYTES,
+    WebttyServer, WebttyServerCapabilities,
 };
 use axum::Json;
 use axum::extract::State;
@@ -103,11 +103,11 @@ fn checked(body: EnrollWebttyServer) -> HandlerResult<EnrollmentRecord> {
         server_signing_public_key: Some(body.server_signing_public_key),
         server_fingerprint: Some(fingerprint),
         server_key_algorithm: Some(body.server_key_algorithm),
-        capabilities: body.capabilities,
+        capabilities: body.capabilities.map(WebttyServerCapabilities::from),
     })
 }
 
-fn check(capabilities: &WebttyServerCapabilities) -> HandlerResult<()> {
+fn check(capabilities: &DeclareWebttyServerCapabilities) -> HandlerResult<()> {
     let lists = [
         ("capabilities.transports", &capabilities.transports),
         (

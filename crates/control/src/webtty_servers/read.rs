@@ -96,7 +96,7 @@ pub(super) fn shown(
         server_fingerprint: enrolled.server_fingerprint,
         server_key_algorithm: enrolled.server_key_algorithm,
         enrolled_at: row.enrolled_at.map(date),
-        created_by_user_id: Some(row.created_by.to_string()),
+        created_by_user_id: row.created_by.to_string(),
         created_at: date(row.created_at),
         updated_at: date(row.updated_at),
     })

@@ -37,6 +37,7 @@ use types::id::{ProjectId, SessionId, UserId, WorkspaceId};
 
 pub(crate) use self::answer::Answer;
 pub(crate) use self::browser::Browser;
+pub(crate) use self::promised::DOCUMENT;
 pub(crate) use self::statements::recorded;
 use crate::migrated;
 

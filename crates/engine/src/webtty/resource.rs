@@ -117,7 +117,7 @@ pub(crate) fn participant(session: &managed::Session, one: &managed::Participant
         attached_at: time(one.attached_at),
         detached_at: one.detached_at.map(time),
         controller: is_controller,
-        grant_state: Some(state.to_owned()),
+        grant_state: state.to_owned(),
         attach_grant: None,
         attach_grant_expires_at: None,
         live: ParticipantLive {

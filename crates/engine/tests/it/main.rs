@@ -23,6 +23,8 @@ mod managed;
 #[cfg(test)]
 mod operation;
 #[cfg(test)]
+mod promised;
+#[cfg(test)]
 mod raw_tunnels;
 #[cfg(test)]
 mod relay;

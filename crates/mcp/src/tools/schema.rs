@@ -64,9 +64,14 @@ fn build_arguments(tool: &Tool, operation: &Operation) -> Vec<Argument> {
             Shape::OneOf(values) => {
                 json!({"description": about, "type": "string", "enum": values})
             }
-            Shape::Integer(least, most) => {
-                json!({"description": about, "type": "integer", "minimum": least, "maximum": most})
-            }
+            Shape::Integer {
+                least,
+                most,
+                default,
+            } => json!({
+                "description": about, "type": "integer",
+                "minimum": least, "maximum": most, "default": default,
+            }),
             Shape::Time => json!({"description": about, "type": "string", "format": "date-time"}),
         };
         arguments.push(Argument {
@@ -275,10 +280,12 @@ fn with_definitions_of(document: &Value, mut schema: Value) -> Value {
     schema
 }
 
-/// Rewrites references to `$defs`, and collects their names.
+/// Rewrites references to `$defs`, and collects their names. Names of constants, which only
+/// generators of code read, are removed.
 fn relocate(value: &mut Value, names: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
+            members.remove("x-enum-varnames");
             if let Some(Value::String(target)) = members.get_mut("$ref")
                 && let Some(name) = target.strip_prefix(IN_DOCUMENT)
             {

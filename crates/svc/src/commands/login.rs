@@ -206,7 +206,7 @@ async fn store_login(place: &LoginTarget, token: String, args: &LoginArgs) -> Re
             "the previous token is still in the keyring: {failure}"
         ));
     }
-    let who = whoami.email.as_deref().unwrap_or(&whoami.id);
+    let who = &whoami.email;
     output::message(&format!(
         "signed in to {address} as {who} (context `{name}`)"
     ));
@@ -248,7 +248,7 @@ pub(crate) async fn whoami(args: WhoamiArgs) -> Result<(), Failure> {
     let optional = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     output::record(&[
         ("platform", session.platform.address().to_string()),
-        ("user", optional(&whoami.email)),
+        ("user", whoami.email.clone()),
         ("name", optional(&whoami.name)),
         ("id", whoami.id.clone()),
         ("role", whoami.role.clone()),

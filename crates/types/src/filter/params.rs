@@ -17,6 +17,9 @@ pub trait Filter: Default + Sized {
     /// Name of the schema of `params` with this filter.
     const PARAMS_SCHEMA: &'static str;
 
+    /// Number of objects in a list without `limit`; `None`: all of them.
+    const DEFAULT_LIMIT: Option<u16> = None;
+
     /// Parses the filter from a JSON value at `field`. Unknown keys are refused by name.
     fn from_json(value: &Value, field: &str, compat: bool) -> Result<Self, ParamError>;
 }
@@ -24,7 +27,7 @@ pub trait Filter: Default + Sized {
 /// `params` of `/api/clients` and `/api/tunnels`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ListParams<F> {
-    /// Maximum number of objects, 1 to [`MAX_LIMIT`]; the whole list if absent.
+    /// Maximum number of objects, 1 to [`MAX_LIMIT`]; [`Filter::DEFAULT_LIMIT`] if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u16>,
     /// Conditions on the objects.
@@ -59,20 +62,30 @@ impl<F: Filter> ListParams<F> {
     }
 }
 
-impl<F: ToSchema> PartialSchema for ListParams<F> {
+impl<F: Filter + ToSchema> PartialSchema for ListParams<F> {
     fn schema() -> RefOr<Schema> {
-        let limit = ObjectBuilder::new()
-            .schema_type(SchemaType::Type(Type::Integer))
-            .minimum(Some(1))
-            .maximum(Some(MAX_LIMIT))
-            .description(Some("At most this many objects; default all."));
+        let about = match F::DEFAULT_LIMIT {
+            Some(_) => "At most this many objects.",
+            None => "At most this many objects; default all.",
+        };
         ObjectBuilder::new()
-            .property("limit", limit)
+            .property("limit", limit_schema(about, MAX_LIMIT, F::DEFAULT_LIMIT))
             .property("filters", Ref::from_schema_name(F::name()))
             .additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
             .description(Some("Filters a list."))
             .into()
     }
+}
+
+/// The schema of a `limit`: from 1 to `most`.
+pub fn limit_schema(about: &str, most: u16, default: Option<u16>) -> RefOr<Schema> {
+    ObjectBuilder::new()
+        .schema_type(SchemaType::Type(Type::Integer))
+        .minimum(Some(1))
+        .maximum(Some(most))
+        .default(default.map(Value::from))
+        .description(Some(about))
+        .into()
 }
 
 impl<F: Filter + ToSchema> ToSchema for ListParams<F> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use api::control::{DEFAULT_PAGE_SIZE, MAX_PAGE, MAX_PAGE_SIZE};
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use store::{Order, Paging};
@@ -23,7 +24,7 @@ pub struct Query(BTreeMap<String, String>);
 pub struct Page {
     /// From 1.
     pub page: u32,
-    /// From 1 to [`api::control::MAX_PAGE_SIZE`].
+    /// From 1 to [`MAX_PAGE_SIZE`].
     pub size: u32,
 }
 
@@ -110,7 +111,7 @@ impl Query {
     pub fn page(&mut self) -> HandlerResult<Page> {
         let page = self.integer("page", 1, MAX_PAGE)?.unwrap_or(1);
         let size = self
-            .integer("pageSize", 1, api::control::MAX_PAGE_SIZE)?
+            .integer("pageSize", 1, MAX_PAGE_SIZE)?
             .unwrap_or(DEFAULT_PAGE_SIZE);
         Ok(Page { page, size })
     }
@@ -136,11 +137,6 @@ impl FromRequestParts<Arc<App>> for Query {
         Self::parse(parts.uri.query().unwrap_or_default())
     }
 }
-
-const DEFAULT_PAGE_SIZE: u32 = 20;
-
-/// Keeps `page * pageSize` far below the integer limits of databases.
-const MAX_PAGE: u32 = 1_000_000;
 
 fn bad(name: &str, problem: &str) -> Refusal {
     // An unknown name is untrusted text, so only a part of it is repeated.

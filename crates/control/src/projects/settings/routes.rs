@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use api::control::settings::{DELETE, GET, PATCH, PUT, ProjectSettings, ProjectSettingsPatch};
+use api::control::settings::{
+    DELETE, GET, PATCH, PUT, ProjectSettings, ProjectSettingsPatch, ReplaceProjectSettings,
+};
 use axum::extract::State;
 use axum::{Json, Router};
 use http::StatusCode;
@@ -61,9 +63,9 @@ async fn put(
     caller: Caller<ProjectsWrite>,
     State(app): State<Arc<App>>,
     Segment(id): Segment,
-    Body(body): Body<ProjectSettings>,
+    Body(body): Body<ReplaceProjectSettings>,
 ) -> HandlerResult<Json<ProjectSettings>> {
-    let new = validate(body, app.plan_service.has_geo())?;
+    let new = validate(body.into(), app.plan_service.has_geo())?;
     write(&app, &caller.principal, &id, |_| Ok(new.clone()))
         .await
         .map(Json)

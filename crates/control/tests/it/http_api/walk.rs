@@ -13,9 +13,18 @@ use crate::support::{Answer, Person, Project, TestControl};
 pub(crate) async fn ask(
     control: &TestControl,
     operation: &Operation,
-    (owner, project): (&Person, &Project),
+    objects: (&Person, &Project),
     token: Option<&str>,
 ) -> Answer {
+    let path = path(operation, objects);
+    let body = operation.body.map(|body| (body.example)());
+    control
+        .send(method(operation), &path, token, body.as_ref())
+        .await
+}
+
+/// The path of an operation on the objects of `owner`.
+pub(crate) fn path(operation: &Operation, (owner, project): (&Person, &Project)) -> String {
     let path = operation
         .path
         .replace("{project_id}", project.id.as_str())
@@ -34,10 +43,7 @@ pub(crate) async fn ask(
             }
         })
         .collect();
-    let body = operation.body.map(|body| (body.example)());
-    control
-        .send(method(operation), &path.join("/"), token, body.as_ref())
-        .await
+    path.join("/")
 }
 
 /// The operation's HTTP method.

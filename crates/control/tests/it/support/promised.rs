@@ -1,9 +1,16 @@
-//! Every answer of every test is checked against the document (CP-7). A status or a media type that
-//! the document does not list fails the test.
+//! Every answer of every test is checked against the document (CP-7). A status, a media type or a
+//! member that the document does not list fails the test, and so does a missing member.
+
+use std::sync::LazyLock;
 
 use api::control::{Access, Method, Operation, operations};
+use conformance::Document;
 
 use super::Answer;
+
+/// The document of the platform.
+pub(crate) static DOCUMENT: LazyLock<Document> =
+    LazyLock::new(|| Document::new(api::control::document()));
 
 /// The operation of a request. If two paths match, the one with fewer parameters is used.
 pub(super) fn operation(method: &http::Method, path: &str) -> Option<&'static Operation> {
@@ -32,6 +39,9 @@ pub(super) fn check(operation: &Operation, answer: &Answer) {
             is_promised || !has_body,
             "{id}: {status} {kind} is not {promised}"
         );
+        if has_body && promised.contains("json") {
+            compare(operation, answer);
+        }
         return;
     }
     let promised = operation.every_refusal();
@@ -42,6 +52,17 @@ pub(super) fn check(operation: &Operation, answer: &Answer) {
     );
     if status != 304 && operation.method != Method::Head {
         answer.problem();
+        compare(operation, answer);
+    }
+}
+
+/// Compares a body with its schema.
+#[track_caller]
+fn compare(operation: &Operation, answer: &Answer) {
+    let method = name(operation.method);
+    let compared = DOCUMENT.check(method, operation.path, answer.status, &answer.json());
+    if let Err(differences) = compared {
+        panic!("{differences}");
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ::api::webtty as paths;
 use ::api::webtty::{
-    EventsParams, ExportQuery, RecordedEvent, RecordingHit, RecordingSearch, RecordingVerdict,
-    SearchParams,
+    DEFAULT_HITS, EventsParams, ExportQuery, MAX_HITS, RecordedEvent, RecordingHit,
+    RecordingSearch, RecordingVerdict, SearchParams,
 };
 use axum::Router;
 use axum::body::Body;
@@ -39,7 +39,7 @@ use crate::api::Api;
 use crate::api::caller::{AnyCredential, Caller, DeleteRecordings, ReadRecordings};
 use crate::live::LoadMetric;
 use crate::webtty::program;
-use crate::webtty::recordings::{Export, Format, MAX_HITS, ReadError, RecordedSession, Search};
+use crate::webtty::recordings::{Export, Format, ReadError, RecordedSession, Search};
 
 pub(super) fn router<A: LoadMetric>() -> Router<Arc<Api<A>>> {
     Router::new()
@@ -70,11 +70,7 @@ async fn events<A: LoadMetric>(
         Some(text) => number(text)
             .ok_or_else(|| ParamError::new("from_seq", "expected a whole number as text"))?,
     };
-    let limit = params.limit.unwrap_or(MAX_LIMIT);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        let message = format!("expected an integer from 1 to {MAX_LIMIT}");
-        return Err(ParamError::new("limit", message).into());
-    }
+    let limit = limit(params.limit, MAX_LIMIT, MAX_LIMIT)?;
     let id = path(id)?;
     let (session, kept) = match stored_session(&api, &caller, &id).await {
         Ok(kept) => kept,
@@ -85,7 +81,7 @@ async fn events<A: LoadMetric>(
         Err(problem) => return Err(problem.into()),
     };
     let (project, recorder) = (&caller.project.id, &api.terminals.recorder);
-    let read = recorder.records(project, &session, from, usize::from(limit));
+    let read = recorder.records(project, &session, from, limit);
     let (records, sealed) = read.await.map_err(|why| read_problem(&why))?;
     let shown = records.into_iter();
     let sees_arguments = api.sees_arguments(&caller.token, &caller.project, &kept.session);
@@ -184,11 +180,7 @@ async fn search<A: LoadMetric>(
         let message = format!("expected a text of 1 to {MAX_QUERY} bytes");
         return Err(ParamError::new("query", message).into());
     }
-    let limit = params.limit.map_or(DEFAULT_HITS, usize::from);
-    if !(1..=MAX_HITS).contains(&limit) {
-        let message = format!("expected an integer from 1 to {MAX_HITS}");
-        return Err(ParamError::new("limit", message).into());
-    }
+    let limit = limit(params.limit, DEFAULT_HITS, MAX_HITS)?;
     let search = Search {
         query,
         limit,
@@ -285,10 +277,10 @@ fn event(session_id: &str, record: Record, sealed: bool, with_payload: bool) -> 
         // Microseconds are significant: the hash covers them.
         created_at: format!("{:.6}", record.created_at),
         event_type: record.record_type,
-        direction: Some(record.direction),
+        direction: record.direction,
         stream_type: record.stream_type,
         participant_id: record.participant_id,
-        payload_length: Some(record.payload_length),
+        payload_length: record.payload_length,
         payload_ciphertext: ciphertext,
         payload_plaintext: plaintext,
         salt: record
@@ -339,6 +331,16 @@ fn params<T: DeserializeOwned + Default>(uri: &Uri) -> Result<T, Refusal> {
         .map_err(|error| ParamError::new("params", error.to_string()).into())
 }
 
+/// The length of a list, as in its schema.
+fn limit(given: Option<u16>, default: u16, most: u16) -> Result<usize, ParamError> {
+    let limit = given.unwrap_or(default);
+    if (1..=most).contains(&limit) {
+        return Ok(usize::from(limit));
+    }
+    let message = format!("expected an integer from 1 to {most}");
+    Err(ParamError::new("limit", message))
+}
+
 /// Accepts digits only, and no other notation of a number.
 fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -350,9 +352,6 @@ const PARAMS: strict::Limits = strict::Limits {
     bytes: 4096,
     depth: 4,
 };
-
-/// Default number of lines in a response: a screen or two.
-const DEFAULT_HITS: usize = 50;
 
 /// Seconds after which a reader may try again.
 const BUSY_RETRY: u32 = 5;

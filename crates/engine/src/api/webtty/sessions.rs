@@ -8,7 +8,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse as _;
 use http::{StatusCode, Uri};
-use types::filter::{ListParams, MAX_LIMIT};
+use types::filter::{Filter as _, ListParams};
 use types::permission::Permission;
 use types::tunnel::Tunnel;
 
@@ -31,7 +31,7 @@ pub(super) async fn list<A: LoadMetric>(
     let all = api.sessions_of(&caller.token, &caller.project);
     let visible = all.iter().map(crate::webtty::SessionEntry::session);
     let matching = visible.filter(|session| params.filters.matches(session));
-    let limit = at_most(params.limit).min(usize::from(MAX_LIMIT));
+    let limit = at_most(params.limit.or(SessionFilter::DEFAULT_LIMIT));
     let mut sessions: Vec<_> = matching.take(limit).collect();
     let listed: HashSet<_> = all.iter().map(|known| known.session().id).collect();
     let (token, project) = (&caller.token, &caller.project);

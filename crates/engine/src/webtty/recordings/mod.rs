@@ -48,7 +48,7 @@ use crate::config::{RecordingPolicy, Recordings};
 pub use self::export::{Export, Format};
 pub use self::open::OpenError;
 pub use self::read::{ReadError, Verification};
-pub use self::search::{MAX_HITS, Search, SearchMatch, SearchResult};
+pub use self::search::{Search, SearchMatch, SearchResult};
 
 /// Makes and reads recordings. An engine has one.
 #[derive(Debug, Default)]

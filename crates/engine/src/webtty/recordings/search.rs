@@ -14,9 +14,6 @@ use super::layout::StoredSession;
 use super::read::ReadError;
 use super::{Inner, Recorder};
 
-/// Maximum of lines in one response.
-pub const MAX_HITS: usize = 200;
-
 /// Maximum of lines from one session: a session that shows the text all the time must not hide the
 /// others.
 const MAX_HITS_PER_SESSION: usize = 20;
@@ -35,7 +32,7 @@ const MAX_TIME: Duration = Duration::from_secs(10);
 pub struct Search {
     /// The text, ignoring case.
     pub query: String,
-    /// Maximum of lines, up to [`MAX_HITS`].
+    /// Maximum of lines.
     pub limit: usize,
     /// Only in this session.
     pub session_id: Option<String>,

@@ -147,7 +147,7 @@ async fn newest(inner: &Inner) -> Vec<Arc<StoredSession>> {
 fn for_text(query: &str) -> Search {
     Search {
         query: query.to_owned(),
-        limit: MAX_HITS,
+        limit: usize::from(api::webtty::MAX_HITS),
         session_id: None,
         server_id: None,
         user_id: None,

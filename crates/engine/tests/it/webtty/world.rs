@@ -15,6 +15,7 @@ use tokio_tungstenite::tungstenite::http::Request;
 
 use super::link::{Duplex, Link, Person};
 use super::server::{Keys, Shell, TestServer};
+use crate::promised::compare;
 
 /// Endpoint of the project.
 pub(crate) const A: &str = "aaaaaaaa";
@@ -232,6 +233,7 @@ impl World {
         let answer = caller.answer().await;
         let said = String::from_utf8_lossy(&answer.body).into_owned();
         let value = serde_json::from_str(&said).unwrap_or(Value::Null);
+        compare(method, path, answer.status, &value);
         self.answers.lock().push(said);
         (answer.status, value)
     }

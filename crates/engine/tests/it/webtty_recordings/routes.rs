@@ -5,6 +5,7 @@ use engine::webtty::Sessions;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::promised::compare;
 use crate::support::{TestApi, auth, pat, token};
 
 const LOGS: &str = "webtty.logs.read-only";
@@ -51,7 +52,10 @@ impl RecordingServer {
             .send()
             .await
             .unwrap();
-        (response.status().as_u16(), response.json().await.unwrap())
+        let (status, body) = (response.status().as_u16(), response.json().await.unwrap());
+        let path = format!("/api/webtty/sessions/{id}/events");
+        compare("GET", &path, status, &body);
+        (status, body)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use api::control::webtty_servers::{
-    ENROLL, EnrollWebttyServer, WebttyServer, WebttyServerCapabilities,
+    DeclareWebttyServerCapabilities, ENROLL, EnrollWebttyServer, WebttyServer,
 };
 use jiff::Timestamp;
 use terminal::{
@@ -69,13 +69,13 @@ pub(super) async fn enroll(
 }
 
 /// The capabilities of this program as a server.
-fn capabilities() -> WebttyServerCapabilities {
+fn capabilities() -> DeclareWebttyServerCapabilities {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let labels = [
         ("os_family", std::env::consts::OS),
         ("arch", std::env::consts::ARCH),
     ];
-    WebttyServerCapabilities {
+    DeclareWebttyServerCapabilities {
         transports: words(&["plain", "websocket"]),
         execution_modes: words(&["spawn", "login"]),
         encryption: words(&["disabled", "explicit_key"]),
