@@ -5,15 +5,16 @@
 //! browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's programs
 //! as visitors that check or attack, systemd's verifier of units, Prometheus' checker of metrics
 //! and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
-//! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own, and
-//! checkers and peers written in Python and for Node.
+//! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own, Go
+//! and a JDK, which compile generated clients, and checkers and peers written in Python and for
+//! Node.
 //! Installed programs are used as they are. The Python packages live in a virtual environment under
 //! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx
 //! and promtool: their Debian packages would start services when they are installed, so they are
 //! only unpacked there. The web terminal is downloaded as well, so that the tested program has it.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
-//! temporary directories. `h2spec` is built if Go is available; otherwise its test reports that it
-//! did not run.
+//! temporary directories. `h2spec` is built if the Go is new enough; otherwise its test reports that
+//! it did not run.
 
 mod debian;
 mod go;
@@ -63,7 +64,10 @@ pub(crate) struct Provisions {
     fish: PathBuf,
     /// An HTTP proxy and a SOCKS proxy; only Linux has the library that gives them names.
     proxies: Option<[PathBuf; 2]>,
-    /// The only optional program: it needs Go.
+    go: PathBuf,
+    /// The compiler of a JDK; its `java` is beside it.
+    javac: PathBuf,
+    /// The only optional program: not every Go can build it.
     h2spec: Option<PathBuf>,
 }
 
@@ -88,6 +92,8 @@ impl Provisions {
             ("SVC_TEST_ASCIINEMA", &self.asciinema),
             ("SVC_TEST_ZSH", &self.zsh),
             ("SVC_TEST_FISH", &self.fish),
+            ("SVC_TEST_GO", &self.go),
+            ("SVC_TEST_JAVAC", &self.javac),
         ];
         if let Some([tinyproxy, microsocks]) = &self.proxies {
             environment.extend([
@@ -148,6 +154,8 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         zsh: program::find("zsh").context("zsh is gone")?,
         fish: program::find("fish").context("fish is gone")?,
         proxies: proxies(),
+        go: go::compiler().context("Go is gone")?,
+        javac: program::find("javac").context("the JDK is gone")?,
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -228,10 +236,14 @@ enum Requirement {
     /// An HTTP proxy, a SOCKS proxy, and a library that gives them names of this machine. Only
     /// Linux has the library.
     Proxies,
+    /// Compiles generated clients, and h2spec.
+    Go,
+    /// Runs a generator of clients, and compiles what it writes.
+    Jdk,
 }
 
 impl Requirement {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::CCompiler,
         Self::Curl,
         Self::Openssl,
@@ -250,6 +262,8 @@ impl Requirement {
         Self::Shells,
         Self::Signer,
         Self::Proxies,
+        Self::Go,
+        Self::Jdk,
     ];
 
     fn is_met(self, directory: &Path) -> bool {
@@ -278,6 +292,10 @@ impl Requirement {
                 .all(|name| program::find(name).is_some()),
             Self::Signer => program::find("ssh-keygen").is_some(),
             Self::Proxies => cfg!(target_os = "macos") || proxies().is_some(),
+            Self::Go => go::compiler().is_some(),
+            Self::Jdk => ["java", "javac"]
+                .into_iter()
+                .all(|name| program::find(name).is_some()),
             Self::Python => {
                 program::succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"]))
             }
@@ -305,6 +323,8 @@ impl Requirement {
             shells,
             signer,
             proxies,
+            go,
+            jdk,
         ] = manager.packages;
         match self {
             Self::CCompiler => c_compiler,
@@ -325,6 +345,8 @@ impl Requirement {
             Self::Shells => shells,
             Self::Signer => signer,
             Self::Proxies => proxies,
+            Self::Go => go,
+            Self::Jdk => jdk,
         }
     }
 }

@@ -189,7 +189,11 @@ impl Platform {
         self.python_with("approve.py", story).map(drop)
     }
 
-    fn python_with(&self, name: &str, more: Value) -> Result<Value> {
+    /// The same, with `more` added to `given`.
+    ///
+    /// # Errors
+    /// As [`node`](Self::node).
+    pub fn python_with(&self, name: &str, more: Value) -> Result<Value> {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new(python()?);
         command

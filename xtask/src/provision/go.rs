@@ -1,5 +1,5 @@
-//! h2spec, a conformance checker of HTTP/2 servers. It is published as Go source, so it is only
-//! available with Go and its module proxy; its test reports if it ran.
+//! Go, and h2spec, a conformance checker of HTTP/2 servers. h2spec is published as Go source, so it
+//! is only available with a new Go and its module proxy; its test reports if it ran.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::repository::Repository;
 /// Builds `tests/go/h2spec` in `directory`, unless it was already built from the same sources with
 /// the same Go. `None` without Go, or with one that cannot build it.
 pub(super) fn h2spec(repository: &Repository, directory: &Path) -> Result<Option<PathBuf>> {
-    let Some(go) = go() else {
+    let Some(go) = compiler() else {
         eprintln!("    no Go here: h2spec will not run");
         return Ok(None);
     };
@@ -44,7 +44,7 @@ pub(super) fn h2spec(repository: &Repository, directory: &Path) -> Result<Option
 }
 
 /// On `PATH`, or at the location of Go's own installation instructions.
-fn go() -> Option<PathBuf> {
+pub(super) fn compiler() -> Option<PathBuf> {
     program::find("go").or_else(|| Some(PathBuf::from(INSTRUCTED)).filter(|go| go.is_file()))
 }
 

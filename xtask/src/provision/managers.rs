@@ -5,7 +5,7 @@
 pub(super) struct Manager {
     pub(super) program: &'static str,
     pub(super) install: &'static str,
-    pub(super) packages: [&'static str; 18],
+    pub(super) packages: [&'static str; 20],
 }
 
 /// The first one found is used. `test` runs apt-get itself; for the others it prints the line for
@@ -35,6 +35,8 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             "openssh-client",
             "tinyproxy-bin microsocks libnss-wrapper",
+            "golang-go",
+            "default-jdk-headless",
         ],
     },
     Manager {
@@ -59,6 +61,8 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             "openssh",
             "tinyproxy microsocks nss_wrapper",
+            "golang",
+            "java-devel",
         ],
     },
     Manager {
@@ -83,6 +87,8 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             "openssh",
             "tinyproxy microsocks nss_wrapper",
+            "go",
+            "jdk-openjdk",
         ],
     },
     Manager {
@@ -108,6 +114,8 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "zsh fish",
             "openssh-keygen",
             "tinyproxy microsocks nss_wrapper",
+            "go",
+            "openjdk21-jdk",
         ],
     },
     Manager {
@@ -136,6 +144,8 @@ pub(super) const MANAGERS: [Manager; 5] = [
             "",
             // The tests that need them are for Linux.
             "",
+            "go",
+            "openjdk",
         ],
     },
 ];

@@ -9,6 +9,8 @@ mod exhausted;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod generated_clients;
+#[cfg(test)]
 mod grpc;
 #[cfg(test)]
 mod inspector;

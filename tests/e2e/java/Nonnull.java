@@ -1,0 +1,4 @@
+package jakarta.annotation;
+
+/** An annotation of Jakarta Annotations that generated clients use. */
+public @interface Nonnull {}
