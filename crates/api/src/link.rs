@@ -11,11 +11,14 @@
 //! used as a credential. The only exceptions are the keys of TURN credentials. They are sent to
 //! relays only, which authenticate with a secret of their own instead of the engines' secret.
 
+mod credential_use;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use self::credential_use::{CREDENTIAL_USE_SECONDS, CredentialUseRecord};
 use crate::control::settings::ProjectSettings;
 
 /// Path of the update stream: `GET`, with `since=<cursor>` if the engine has one;
@@ -375,6 +378,8 @@ pub enum Record {
     TurnUsage(TurnUsageRecord),
     /// A person signed out at a tunnel.
     SessionEnded(SessionEndedRecord),
+    /// A credential was used.
+    CredentialUse(CredentialUseRecord),
     /// A record of a later version.
     #[serde(other)]
     Unknown,

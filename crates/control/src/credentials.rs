@@ -1,6 +1,7 @@
 //! Long-lived credentials (CP-16): issue, read, rotate, revoke.
 
 pub mod delegation;
+pub(crate) mod expiry;
 mod get;
 mod issue;
 mod list;

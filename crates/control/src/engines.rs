@@ -13,6 +13,7 @@
 mod caller;
 mod changes;
 mod cluster;
+mod credential_use;
 mod current_items;
 mod items;
 mod lines;

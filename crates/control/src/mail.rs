@@ -100,6 +100,19 @@ pub enum MailError {
 }
 
 impl MailError {
+    /// True if the mail will never be accepted.
+    pub(crate) fn is_permanent(&self) -> bool {
+        match self {
+            Self::Refused(code) => *code >= 500,
+            Self::Address => true,
+            Self::Connection
+            | Self::TooSlow
+            | Self::NotOffered
+            | Self::File(_)
+            | Self::QueueFull => false,
+        }
+    }
+
     /// True if a retry may succeed later: not if the server refused permanently (5yz).
     fn is_transient(&self) -> bool {
         match self {

@@ -1,6 +1,7 @@
 //! Long-lived credentials: personal tokens, applications, client certificates.
 
 pub mod callers;
+pub mod expiry;
 pub mod revoked_tokens;
 
 use jiff::Timestamp;
@@ -182,6 +183,9 @@ statements! {
         WHERE (e.revoked_at <= $1 OR e.expires_at <= $1) \
         AND NOT EXISTS (SELECT 1 FROM credentials c WHERE c.issued_by = e.id) \
         ORDER BY e.id LIMIT $2) RETURNING id";
+    // The address of an earlier use is removed, because it would look like that of the last one.
+    USED_AT_ENGINE = "UPDATE credentials SET last_used_at = $2, last_used_ip = NULL WHERE id = $1 \
+        AND revoked_at IS NULL AND (last_used_at IS NULL OR last_used_at <= $3)";
     USED = "UPDATE credentials SET last_used_at = $2, last_used_ip = $3 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)";
 }
 
@@ -382,6 +386,18 @@ pub async fn record_use(
     now: Timestamp,
 ) -> Result<bool, Error> {
     sql(USED).bind(id).bind(now).bind(ip).changed(tx).await
+}
+
+/// Records a use at an engine, which reports no address, unless another use was recorded after
+/// `noted`. True if it was recorded.
+pub async fn record_use_at_engine(
+    tx: &mut Tx,
+    id: CredentialId,
+    used_at: Timestamp,
+    noted: Timestamp,
+) -> Result<bool, Error> {
+    let query = sql(USED_AT_ENGINE).bind(id).bind(used_at).bind(noted);
+    query.changed(tx).await
 }
 
 /// Deletes at most `limit` credentials that were revoked or had expired by this time. Returns their

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::link::{
-    EDGE_SESSION, EDGE_SESSION_SECONDS, EventRecord, InventoryRecord, MAX_RECORDS,
-    MAX_REPORT_BYTES, Receipt, Record, Report, SessionEndedRecord, StreamRecord, TurnUsageRecord,
-    UsageRecord, VERSION,
+    CredentialUseRecord, EDGE_SESSION, EDGE_SESSION_SECONDS, EventRecord, InventoryRecord,
+    MAX_RECORDS, MAX_REPORT_BYTES, Receipt, Record, Report, SessionEndedRecord, StreamRecord,
+    TurnUsageRecord, UsageRecord, VERSION,
 };
 use axum::Json;
 use axum::extract::{Request, State};
@@ -24,12 +24,13 @@ use store::stored_records::{self, StoredRecords};
 use store::usage::{TurnUsage, Usage};
 use store::{Tx, directory, engines, events, logs, revoked_tokens, usage};
 use types::event::{Event, EventType};
-use types::id::{LogId, ProjectId, TunnelId, unix_millis};
+use types::id::{CredentialId, LogId, ProjectId, TunnelId, unix_millis};
 use types::json::Limits;
 use types::problem::Problem;
 
 use super::caller::{Engine, LINK_VERSION};
 use super::cluster::Cluster;
+use super::credential_use;
 use crate::app::App;
 use crate::billing::plans::Catalogue;
 use crate::http_api::extract::{read_body, read_json_within};
@@ -75,6 +76,8 @@ struct Batch {
     inventory: BTreeMap<ProjectId, (u32, u32)>,
     /// Ended sessions at tunnels.
     sessions: BTreeSet<(ProjectId, String)>,
+    /// The last use of each credential.
+    uses: BTreeMap<CredentialId, Timestamp>,
 }
 
 struct Stream {
@@ -111,6 +114,7 @@ impl Batch {
             turn: BTreeMap::new(),
             inventory: BTreeMap::new(),
             sessions: BTreeSet::new(),
+            uses: BTreeMap::new(),
         };
         for (index, record) in report.records.into_iter().enumerate() {
             let at = RecordPosition(index);
@@ -121,6 +125,7 @@ impl Batch {
                 Record::TurnUsage(record) => batch.turn(at, &record)?,
                 Record::Inventory(record) => batch.inventory(at, &record)?,
                 Record::SessionEnded(record) => batch.session_ended(at, record)?,
+                Record::CredentialUse(record) => batch.credential_use(at, &record)?,
                 Record::Unknown => {}
             }
         }
@@ -236,6 +241,20 @@ impl Batch {
         Ok(())
     }
 
+    fn credential_use(
+        &mut self,
+        at: RecordPosition,
+        record: &CredentialUseRecord,
+    ) -> HandlerResult<()> {
+        let id: Result<CredentialId, _> = record.credential_id.parse();
+        let id = id.map_err(|_| at.bad("credential_id", "is not the id of a credential"))?;
+        // An engine with a fast clock must not suppress later uses.
+        let used_at = record.used_at.min(self.now);
+        let last = self.uses.entry(id).or_insert(used_at);
+        *last = used_at.max(*last);
+        Ok(())
+    }
+
     /// Stores the batch, unless it was stored before. Returns the last stored sequence number of
     /// the reporter.
     async fn store(self, app: &App, cluster: &Cluster) -> HandlerResult<u64> {
@@ -301,6 +320,10 @@ impl Batch {
                 let ended = format!("{EDGE_SESSION}{session}");
                 revoked_tokens::revoke(&mut tx, &ended, until, now).await?;
             }
+        }
+        let uses = credential_use::record(&mut tx, cluster, self.uses, now).await?;
+        if uses > 0 {
+            counted.kinds.insert("credential_use", uses);
         }
         tx.commit().await?;
         app.webhooks.wake();

@@ -16,6 +16,7 @@ mod policy;
 mod publication;
 mod tenancy;
 mod tokens;
+mod uses;
 
 pub use bearer::Bearer;
 pub use boundary_check::{

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use api::link::{SIGN_IN_TYPE, SignInClaims};
+use api::link::{CredentialUseRecord, SIGN_IN_TYPE, SignInClaims};
 use arc_swap::ArcSwap;
 use credentials::{BadKey, Keyring, TokenKind, TokenRefusal, VerifiedToken};
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use types::root::Root;
 use super::cache::{Cache, Entry};
 use super::changes::{ChangeScope, Invalidations, PendingInvalidations};
 use super::digest::Digest;
+use super::uses::CredentialUses;
 use crate::directory::{Credential, CredentialMatcher, Directory};
 
 /// Verifies tokens. Shared by all workers; a verification holds no lock that another one waits for.
@@ -32,6 +33,8 @@ pub struct Tokens {
     unknown_key: Notify,
     /// The credentials behind the tokens of a managed engine.
     directory: Option<Arc<Directory>>,
+    /// Uses of these credentials that were not reported yet.
+    uses: CredentialUses,
 }
 
 /// The current keys, and how often they were replaced. A cached result is valid for one epoch.
@@ -89,6 +92,7 @@ impl Tokens {
             pending: PendingInvalidations::default(),
             unknown_key: Notify::new(),
             directory,
+            uses: CredentialUses::default(),
         })
     }
 
@@ -99,8 +103,8 @@ impl Tokens {
     pub fn verify(&self, token: &str, now: i64) -> Result<Arc<VerifiedToken>, TokenError> {
         let digest = credentials::digest(token);
         let keys = self.keys.load();
-        let verified = if let Some(verified) = self.cached(&digest, keys.epoch, now) {
-            verified
+        let entry = if let Some(entry) = self.cached(&digest, keys.epoch, now) {
+            entry
         } else {
             // Expired or not in the cache: full verification determines the reason.
             let (verified, source) = match &self.directory {
@@ -114,14 +118,10 @@ impl Tokens {
                 verified: Arc::new(verified),
                 source,
             };
-            let verified = Arc::clone(&entry.verified);
-            self.cache.put(digest, entry);
-            verified
+            self.cache.put(digest, entry.clone());
+            entry
         };
-        if self.revoked.load().contains(&digest) || self.is_ended(&verified) {
-            return Err(TokenError::Revoked);
-        }
-        Ok(verified)
+        self.unless_revoked(&digest, entry, now)
     }
 
     /// The cached result of a token that is unchanged; `None` if it has to be verified.
@@ -131,19 +131,43 @@ impl Tokens {
         now: i64,
     ) -> Option<Result<Arc<VerifiedToken>, TokenError>> {
         let digest = credentials::digest(token);
-        let verified = self.cached(&digest, self.keys.load().epoch, now)?;
-        let is_revoked = self.revoked.load().contains(&digest) || self.is_ended(&verified);
-        Some(if is_revoked {
-            Err(TokenError::Revoked)
-        } else {
-            Ok(verified)
-        })
+        let entry = self.cached(&digest, self.keys.load().epoch, now)?;
+        Some(self.unless_revoked(&digest, entry, now))
     }
 
-    fn cached(&self, digest: &Digest, epoch: u64, now: i64) -> Option<Arc<VerifiedToken>> {
+    fn cached(&self, digest: &Digest, epoch: u64, now: i64) -> Option<Entry> {
         let entry = self.cache.get(digest)?;
         let holds = entry.epoch == epoch && self.is_current(&entry);
-        (holds && !entry.verified.is_expired(now)).then_some(entry.verified)
+        (holds && !entry.verified.is_expired(now)).then_some(entry)
+    }
+
+    /// The verified token, unless it was revoked. Its credential is used.
+    fn unless_revoked(
+        &self,
+        digest: &Digest,
+        entry: Entry,
+        now: i64,
+    ) -> Result<Arc<VerifiedToken>, TokenError> {
+        if self.revoked.load().contains(digest) || self.is_ended(&entry.verified) {
+            return Err(TokenError::Revoked);
+        }
+        if let Some(source) = &entry.source {
+            self.uses.note(source, now);
+        }
+        Ok(entry.verified)
+    }
+
+    /// Notes that the connection of an agent still uses its token.
+    pub(crate) fn note_use(&self, token: &VerifiedToken, now: i64) {
+        let directory = self.directory.as_ref();
+        if let Some(source) = directory.and_then(|directory| stored(directory, token)) {
+            self.uses.note(&source, now);
+        }
+    }
+
+    /// Takes the uses of credentials since the last call.
+    pub(crate) fn take_uses(&self) -> Vec<CredentialUseRecord> {
+        self.uses.take()
     }
 
     /// Verifies the code of a sign-in (ED-2), which one of the platform's keys signed. The caller
@@ -174,14 +198,11 @@ impl Tokens {
             return source.is_none_or(|source| directory.is_still_valid(source, now));
         }
         let id = token.credential_id.as_deref().unwrap_or_default();
-        let source = match token.kind {
-            TokenKind::Pat => directory.token(&token.digest),
-            TokenKind::App => directory.credential(token.client_id.as_deref().unwrap_or_default()),
-            // A token of a session has no credential, and its session was checked above.
-            TokenKind::Auth if id.parse::<SessionId>().is_ok() => return true,
-            TokenKind::Auth => directory.credential(id),
-        };
-        source.is_some_and(|source| {
+        // A token of a session has no credential, and its session was checked above.
+        if token.kind == TokenKind::Auth && id.parse::<SessionId>().is_ok() {
+            return true;
+        }
+        stored(directory, token).is_some_and(|source| {
             let within = token.limits.permissions_are_within(&source.limits);
             within && !source.is_expired(now)
         })
@@ -368,6 +389,15 @@ impl Tokens {
         if refused == TokenRefusal::Signature {
             self.unknown_key.notify_one();
         }
+    }
+}
+
+/// The current credential behind a token.
+fn stored(directory: &Directory, token: &VerifiedToken) -> Option<Arc<Credential>> {
+    match token.kind {
+        TokenKind::Pat => directory.token(&token.digest),
+        TokenKind::App => directory.credential(token.client_id.as_deref()?),
+        TokenKind::Auth => directory.credential(token.credential_id.as_deref()?),
     }
 }
 

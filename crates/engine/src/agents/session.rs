@@ -351,6 +351,8 @@ impl Session {
             self.count(&kind, now);
             match kind {
                 Kind::Heartbeat(heartbeat) => {
+                    let unix_seconds = self.core.unix_seconds();
+                    self.core.tokens.note_use(&self.credential, unix_seconds);
                     let answer = self.liveness.on_heartbeat(heartbeat, now);
                     if let Some(answer) = answer.map_err(|error| violation(error.to_string()))? {
                         self.queue_message(&Kind::Heartbeat(answer).into())?;

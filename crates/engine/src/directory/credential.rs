@@ -1,6 +1,7 @@
 //! A valid long-lived credential, compiled.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use api::link::CredentialProof;
 use credentials::{Keyring, Limits, VerifiedToken};
@@ -25,6 +26,8 @@ pub struct Credential {
     pub limits: Limits,
     /// The received record, to recognise an unchanged one: a snapshot repeats known records.
     record: api::link::Credential,
+    /// Unix seconds of the last use that was noted for the platform.
+    noted_use: AtomicI64,
 }
 
 /// The way to recognise a credential.
@@ -83,7 +86,20 @@ impl Credential {
             proof: CredentialMatcher::compile(&record.proof),
             limits,
             record,
+            noted_use: AtomicI64::new(i64::MIN),
         }
+    }
+
+    /// True if no use was noted in the last `seconds`. The one at `now` counts as noted then.
+    pub fn is_use_due(&self, now: i64, seconds: i64) -> bool {
+        let noted = self.noted_use.load(Ordering::Relaxed);
+        if now < noted.saturating_add(seconds) {
+            return false;
+        }
+        // Only one of several concurrent requests notes the use.
+        let (order, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        let exchanged = self.noted_use.compare_exchange(noted, now, order, failure);
+        exchanged.is_ok()
     }
 
     /// Returns true if the credential has expired at `now` (Unix seconds).

@@ -1,4 +1,4 @@
-//! Reports of the engine's events to the platform.
+//! Reports of the engine's events to the platform, and of what it has counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -41,6 +41,9 @@ pub(super) async fn keep_reporting(
         }
         for usage in reports.usage.take(hour) {
             reports.records.push(Record::Usage(usage));
+        }
+        for record in core.tokens.take_uses() {
+            reports.records.push(Record::CredentialUse(record));
         }
         for record in inventory.changes(core.live.online()) {
             reports.records.push(Record::Inventory(record));

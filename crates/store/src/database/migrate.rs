@@ -46,6 +46,7 @@ migrations! {
     16 "consent" "0016_consent"
     17 "retention" "0017_retention"
     18 "log_search" "0018_log_search"
+    20 "expiry_notice" "0020_expiry_notice"
 }
 
 /// Applies missing migrations. The write lock is taken before the table of versions is read, so a

@@ -28,6 +28,7 @@ pub(crate) fn every(is_embedded: bool) -> Vec<String> {
         crate::audit::STATEMENTS,
         crate::billing::STATEMENTS,
         crate::credentials::callers::STATEMENTS,
+        crate::credentials::expiry::STATEMENTS,
         crate::projects::capacity::STATEMENTS,
         crate::database::changes::STATEMENTS,
         credentials::STATEMENTS,

@@ -1,4 +1,4 @@
-//! The maintenance task: purges, metrics of what is overdue, renewals.
+//! The maintenance task: purges, metrics of what is overdue, notices of expiring tokens, renewals.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,7 @@ use store::Lock;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::credentials::expiry;
 use crate::http_api::problem::HandlerResult;
 use crate::runtime::jobs::purge::purge_under;
 use crate::runtime::jobs::stale::Stale;
@@ -47,6 +48,9 @@ pub async fn pass(app: &App, stop: &CancellationToken) {
     }
     if let Err(error) = note_overdue(app).await {
         failed("oldest rows", &error.into());
+    }
+    if let Err(refusal) = expiry::notify(app).await {
+        failed("notices of expiring tokens", &refusal);
     }
     match renew(app, stop).await {
         Ok(periods) => metrics::renewed(periods),

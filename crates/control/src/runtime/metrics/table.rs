@@ -149,6 +149,7 @@ pub(super) const METRICS: &[Metric] = &[
                 "turn_usage",
                 "inventory",
                 "session_ended",
+                "credential_use",
                 "left_out",
             ],
         )],

@@ -1,5 +1,6 @@
 //! Background jobs of the platform: cleanup and renewals.
 
+mod expiring_tokens;
 mod renewals;
 
 use std::sync::Arc;

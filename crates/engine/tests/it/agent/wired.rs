@@ -29,9 +29,14 @@ impl Wire {
 
     /// Connects to the engine through another address.
     pub(crate) async fn connect_through(engine: &TestEngine, addr: SocketAddr) -> Self {
+        Self::connect_as(engine, addr, engine.host()).await
+    }
+
+    /// Connects to the engine under another name, such as that of a project.
+    pub(crate) async fn connect_as(engine: &TestEngine, addr: SocketAddr, name: &str) -> Self {
         let socket = TcpStream::connect(addr).await.unwrap();
         let config = engine.ca().client(&["svc/1"]);
-        let name = engine.host().try_into().unwrap();
+        let name = name.to_owned().try_into().unwrap();
         let stream = TlsConnector::from(config).connect(name, socket).await;
         Self {
             stream: stream.unwrap(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::link::{Record, StreamRecord, UsageRecord};
 use client::{Properties, Target};
-use engine::clock::ManualClock;
+use engine::clock::{Clock as _, ManualClock};
 use jiff::Timestamp;
 use serde_json::json;
 use testing::{
@@ -12,14 +12,27 @@ use testing::{
     Upstream, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use wire::Kind;
+use wire::message::{ClientDetails, Heartbeat};
 
-use super::{A, TwoProjects, publish, visit};
+use super::{A, TwoProjects, get, host, publish, visit};
+use crate::agent::wired::Wire;
 
 fn stream(record: &Record) -> Option<StreamRecord> {
     match record {
         Record::Stream(stream) => Some(StreamRecord::clone(stream)),
         _ => None,
     }
+}
+
+/// The times at which a credential was used, as reported.
+fn uses(platform: &FakePlatform, credential: &str) -> Vec<Timestamp> {
+    let records = platform.records();
+    let uses = records.iter().filter_map(|record| match record {
+        Record::CredentialUse(used) if used.credential_id == credential => Some(used.used_at),
+        _ => None,
+    });
+    uses.collect()
 }
 
 fn usage(platform: &FakePlatform) -> Vec<UsageRecord> {
@@ -267,4 +280,81 @@ async fn reports_of_an_outage_are_delivered_when_the_platform_is_back() {
     engine.stop().await;
     let streams: Vec<_> = platform.records().iter().filter_map(stream).collect();
     assert_eq!(streams.len(), 3, "each once");
+}
+
+/// The uses of a token within a minute are reported once.
+#[tokio::test]
+async fn uses_of_tokens_are_reported_once_a_minute() {
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
+    let (clock, hour) = before_the_hour();
+    let engine =
+        TestEngine::managed_at(&platform, None, "", Arc::<ManualClock>::clone(&clock)).await;
+    engine.informed().await;
+    let (id, token) = platform.add_pat("usr_ann");
+    let (unused, _) = platform.add_pat("usr_ann");
+    engine.informed().await;
+    let start = clock.now();
+    for _ in 0..3 {
+        assert_eq!(get(&engine, A, "/api/tunnels", &token).await.status, 200);
+    }
+    let reported = |wanted: Timestamp| {
+        let id = id.clone();
+        platform.wait_for_record(move |record| match record {
+            Record::CredentialUse(used) if used.credential_id == id && used.used_at == wanted => {
+                Some(())
+            }
+            _ => None,
+        })
+    };
+    reported(start).await;
+    clock.advance(59);
+    assert_eq!(get(&engine, A, "/api/tunnels", &token).await.status, 200);
+    clock.advance(1);
+    assert_eq!(get(&engine, A, "/api/tunnels", &token).await.status, 200);
+    // Just before the next hour, reports are frequent again.
+    clock.set(hour + jiff::SignedDuration::from_secs(2 * 3600 - 1));
+    let again = clock.now();
+    assert_eq!(get(&engine, A, "/api/tunnels", &token).await.status, 200);
+    engine.stop().await;
+    let minute = start + jiff::SignedDuration::from_secs(60);
+    let times = uses(&platform, &id);
+    assert!(times.starts_with(&[start]), "{times:?}");
+    assert!(times.contains(&again), "{times:?}");
+    let first_minute = times.iter().filter(|at| **at < minute).count();
+    assert_eq!(first_minute, 1, "{times:?}");
+    assert_eq!(uses(&platform, &unused), []);
+    drop(ann);
+}
+
+/// The heartbeats of an agent are uses of its token, so that a token of an agent that has been
+/// connected for weeks does not look unused.
+#[tokio::test]
+async fn a_connected_agent_uses_its_token() {
+    let TwoProjects { platform, .. } = TwoProjects::start().await;
+    let (clock, _) = before_the_hour();
+    let engine =
+        TestEngine::managed_at(&platform, None, "", Arc::<ManualClock>::clone(&clock)).await;
+    let (id, token) = platform.add_pat("usr_ann");
+    engine.informed().await;
+    let mut agent = Wire::connect_as(&engine, engine.addr(), &host(A)).await;
+    let details = ClientDetails {
+        agent: Some("plain-agent".into()),
+        token: Some(token.into()),
+        protocol_version: Some("1.4.5".into()),
+        ..ClientDetails::default()
+    };
+    agent.hello(Some(details), Some(5_000)).await.unwrap();
+    clock.advance(30 * 24 * 3600);
+    let heartbeat = Heartbeat {
+        sequence: 1,
+        acknowledgement: 0,
+    };
+    agent.send(Kind::Heartbeat(heartbeat)).await;
+    let acknowledged = Heartbeat {
+        sequence: 0,
+        acknowledgement: 1,
+    };
+    assert_eq!(agent.next().await, Some(Kind::Heartbeat(acknowledged)));
+    engine.stop().await;
+    assert_eq!(uses(&platform, &id).last(), Some(&clock.now()));
 }

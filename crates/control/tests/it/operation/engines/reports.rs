@@ -17,6 +17,7 @@ both! {
     malformed_fields_are_refused_by_name,
     records_have_the_retention_of_the_plan,
     records_per_project_are_limited,
+    a_use_of_a_token_at_an_engine_is_its_last_use,
 }
 
 const REPORTER: &str = "00112233445566778899aabbccddeeff";
@@ -357,4 +358,69 @@ async fn records_per_project_are_limited(control: TestControl) {
     };
     let kept = store::logs::list(&mut read, list).await.unwrap();
     assert_eq!(kept.total, 1000);
+}
+
+/// At most one write a minute, and only for credentials that the engine's cluster has.
+async fn a_use_of_a_token_at_an_engine_is_its_last_use(control: TestControl) {
+    let (control, ada, _) = one(control).await;
+    let eve = control.person("eve").await;
+    let id = async |who: &Person| {
+        let list = control
+            .get("/api/credentials", &who.token)
+            .await
+            .expect(200);
+        let id = list["credentials"][0]["id"].as_str();
+        id.unwrap().to_owned()
+    };
+    let (adas, eves) = (id(&ada).await, id(&eve).await);
+    let path = format!("/api/credentials/{adas}");
+    let last_use = async || {
+        let mut read = control.app.store.read().await.unwrap();
+        let found = store::credentials::by_id(&mut read, adas.parse().unwrap()).await;
+        let found = found.unwrap().unwrap();
+        (found.last_used_at.unwrap().to_string(), found.last_used_ip)
+    };
+    control.get(&path, &ada.token).await.expect(200);
+    let address = Some("192.0.2.1".to_owned());
+    assert_eq!(
+        last_use().await,
+        ("2026-01-01T00:00:00Z".to_owned(), address.clone())
+    );
+    control.clock.advance(3600);
+    let used = |id: &str, at: &str| json!({"record": "credential_use", "credential_id": id, "used_at": at});
+    let mut sequence = 0;
+    let mut send = async |records: Value| {
+        sequence += 1;
+        report(&control, SECRET, sequence, records).await
+    };
+    send(json!([used(&adas, "2026-01-01T00:00:59Z")]))
+        .await
+        .expect(200);
+    assert_eq!(last_use().await.1, address, "less than a minute later");
+    let uses = json!([
+        used(&adas, "2026-01-01T00:30:00Z"),
+        used(&adas, "2026-01-01T00:20:00Z"),
+        used(&eves, "2026-01-01T00:30:00Z"),
+    ]);
+    send(uses).await.expect(200);
+    assert_eq!(last_use().await, ("2026-01-01T00:30:00Z".to_owned(), None));
+    // The clock of the engine is fast.
+    send(json!([used(&adas, "2027-01-01T00:00:00Z")]))
+        .await
+        .expect(200);
+    assert_eq!(last_use().await, ("2026-01-01T01:00:00Z".to_owned(), None));
+    let mut read = control.app.store.read().await.unwrap();
+    let eves = store::credentials::by_id(&mut read, eves.parse().unwrap()).await;
+    let eves = eves.unwrap().unwrap().last_used_at.unwrap();
+    assert_eq!(
+        eves.to_string(),
+        "2026-01-01T00:00:00Z",
+        "she has no project there"
+    );
+    drop(read);
+    let refused = send(json!([used("x", "2026-01-01T00:30:00Z")])).await;
+    assert_eq!(
+        refused.refused(400).1.as_deref(),
+        Some("records.0.credential_id")
+    );
 }
