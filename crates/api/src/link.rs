@@ -12,6 +12,7 @@
 //! relays only, which authenticate with a secret of their own instead of the engines' secret.
 
 mod credential_use;
+mod sign_in;
 
 use std::fmt;
 
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::credential_use::{CREDENTIAL_USE_SECONDS, CredentialUseRecord};
+pub use self::sign_in::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
 use crate::control::settings::ProjectSettings;
 
 /// Path of the update stream: `GET`, with `since=<cursor>` if the engine has one;
@@ -26,8 +28,6 @@ use crate::control::settings::ProjectSettings;
 pub const CHANGES: &str = "/link/v1/changes";
 /// Path for reports: `POST` with a [`Report`]; the response is a [`Receipt`].
 pub const REPORTS: &str = "/link/v1/reports";
-/// Path to which a browser is redirected to sign in for a published tunnel. See [`SignIn`].
-pub const SIGN_IN: &str = "/edge/sign-in";
 
 /// Maximum length of a line of the stream, in bytes: one project with all of its addresses and
 /// settings.
@@ -249,6 +249,9 @@ pub struct Membership {
     pub workspace_id: String,
     /// Engine permissions of the role.
     pub permissions: Vec<String>,
+    /// Name of the role, for services that request it. Absent from an older platform.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
 }
 
 /// An active long-lived credential.
@@ -481,54 +484,6 @@ pub struct Receipt {
     /// Number of the last batch of this reporter that the platform has, with all batches before it.
     pub through: u64,
 }
-
-/// Sign-in for a published tunnel. An engine redirects a browser to [`SIGN_IN`] with these query
-/// parameters. The platform redirects it back to
-/// `https://<host>/.well-known/svc/callback?code=…&state=…`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SignIn {
-    /// Authority of the tunnel, with the port if it is not 443.
-    pub host: String,
-    /// SHA-256 of the secret in a cookie of that host, base64url. The code contains it, so the code
-    /// is valid only in the browser that started the sign-in.
-    pub nonce: String,
-    /// State of the engine, which the platform returns unread.
-    pub state: String,
-}
-
-/// Claims of a sign-in code: a JWT (`EdDSA`, the platform's keys) that is valid for one minute, at
-/// one host, once.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SignInClaims {
-    /// The platform's address.
-    pub iss: String,
-    /// `https://<host>` of the tunnel.
-    pub aud: String,
-    /// Id of the user.
-    pub sub: String,
-    /// From [`SignIn::nonce`].
-    pub nonce: String,
-    /// Id of this code.
-    pub jti: String,
-    /// Unix seconds.
-    pub iat: i64,
-    /// Unix seconds.
-    pub exp: i64,
-    /// Id of the person's session at the platform. The session at the tunnel ends with it. Absent
-    /// in codes of an older platform.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sid: Option<String>,
-    /// Display name, for `/.well-known/svc/session`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// Address of the person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub email: Option<String>,
-}
-
-/// `typ` in the header of a sign-in code. It keeps other tokens from being accepted as codes, and
-/// codes from being accepted as other tokens.
-pub const SIGN_IN_TYPE: &str = "svc-sign-in+jwt";
 
 #[cfg(test)]
 mod tests {

@@ -89,6 +89,10 @@ pub struct Properties {
     /// `pass_headers`: headers of proxies that visitors may send.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub pass_headers: Vec<String>,
+    /// `identity`: headers with the identity of signed-in visitors, such as `email` or
+    /// `email=remote-user`. An engine that does not support them is refused.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
+    pub identity: Vec<String>,
     /// `id`: set by the engine; ignored in requests.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub id: Option<String>,
@@ -184,6 +188,7 @@ impl Properties {
             upstream_tls: self.upstream_tls.map(Into::into),
             share: self.share.map(Into::into),
             pass_headers: self.pass_headers.clone(),
+            identity: self.identity.clone(),
             allow_cross_region_routing: self.allow_cross_region_routing.map(Into::into),
             ..TunnelProperties::default()
         }
@@ -215,6 +220,7 @@ impl Properties {
             allow_cross_region_routing: wire.allow_cross_region_routing.map(|flag| flag.value),
             share: wire.share.map(|flag| flag.value),
             pass_headers: wire.pass_headers.clone(),
+            identity: wire.identity.clone(),
             id: owned(wire.id.as_ref()),
             host: owned(wire.host.as_ref()),
         }
@@ -265,6 +271,7 @@ setters! {
     share: bool => Some(share),
     allowed_origins: Vec<String> => allowed_origins,
     pass_headers: Vec<String> => pass_headers,
+    identity: Vec<String> => identity,
 }
 
 #[cfg(test)]
@@ -299,6 +306,7 @@ mod tests {
             allowed_origins: vec!["https://app.example.com".to_owned()],
             token_auth: Some(false),
             pass_headers: vec!["x-original-url".to_owned()],
+            identity: vec!["email=remote-user".to_owned()],
             port: Some(20_001),
             ..Properties::tcp().named("db")
         };

@@ -24,11 +24,14 @@ mod routes;
 mod sign_in;
 mod snapshot;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use credentials::digest;
+use bytes::Bytes;
+use credentials::{AssertionKey, Secret, digest};
 use jiff::SignedDuration;
+use serde_json::{Value, json};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -48,6 +51,8 @@ use crate::people::throttle::{Limits, Throttle};
 #[derive(Debug)]
 pub struct Engines {
     enrolled: Vec<EnrolledCluster>,
+    /// JWK sets of the clusters' assertions, by domain.
+    identity_keys: BTreeMap<String, Bytes>,
     /// Wrong secrets, by client address.
     failures: Throttle<IpAddr>,
     /// Sign-ins for engines, by user.
@@ -76,6 +81,7 @@ impl Engines {
     /// A secret cannot be read, is too short, or is the same for two clusters.
     pub fn open(config: &Config) -> Result<Self, KeyError> {
         let mut enrolled: Vec<EnrolledCluster> = Vec::new();
+        let mut identity_keys: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         let engines = config.engines.iter().map(|engine| {
             let path = engine.enrolment_secret_file.as_ref();
             (path, Cluster::for_engines(config, &engine.cluster_domain))
@@ -88,7 +94,8 @@ impl Engines {
             let Some(path) = path else {
                 continue;
             };
-            let digest = digest(&cluster_secret(path)?);
+            let secret = cluster_secret(path)?;
+            let digest = digest(&secret);
             let is_shared = |other: &EnrolledCluster| {
                 let is_same = other.cluster.domain == cluster.domain
                     && other.cluster.relay_realm == cluster.relay_realm;
@@ -100,11 +107,23 @@ impl Engines {
                     message: "another cluster, or its engines, already uses this secret".to_owned(),
                 });
             }
+            // Relays sign no assertions.
+            if cluster.relay_realm.is_none() {
+                let key = AssertionKey::derive(&Secret::new(secret));
+                let key = key.map_err(|_| KeyError::Cryptography)?;
+                let keys = identity_keys.entry(cluster.domain.clone()).or_default();
+                keys.push(key.jwk().clone());
+            }
             let cluster = Arc::new(cluster);
             enrolled.push(EnrolledCluster { digest, cluster });
         }
+        let document = |(domain, keys): (String, Vec<Value>)| {
+            let document = json!({"keys": keys}).to_string();
+            (domain, Bytes::from(document))
+        };
         Ok(Self {
             enrolled,
+            identity_keys: identity_keys.into_iter().map(document).collect(),
             failures: Throttle::new(Limits::ADDRESS),
             codes: Throttle::new(Limits::TUNNELS),
             link_permits: Arc::new(Semaphore::new(MAX_LINKS)),
@@ -126,6 +145,11 @@ impl Engines {
             }
         }
         found.map(Arc::clone)
+    }
+
+    /// The JWK set of a cluster's assertions.
+    pub(crate) fn identity_keys(&self, domain: &str) -> Option<&Bytes> {
+        self.identity_keys.get(domain)
     }
 
     /// A permit for one more link.

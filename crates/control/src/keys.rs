@@ -6,6 +6,7 @@
 //! two processes on one database have the same keys.
 
 mod files;
+mod identity_keys;
 mod jwks;
 pub mod keeper;
 mod relay_key;

@@ -10,6 +10,7 @@
 //! here (duplicate members, integer times, canonical base64url).
 
 mod access;
+mod assertion;
 mod claims;
 mod jws;
 mod key;
@@ -28,6 +29,7 @@ pub mod watch;
 pub mod webhook;
 
 pub use self::access::{AccessClaims, BadAccessClaims, access_claims};
+pub use self::assertion::AssertionKey;
 pub use self::key::Algorithm;
 pub use self::keyring::{BadKey, Keyring, RECOMMENDED_SECRET_BYTES};
 pub use self::limits::Limits;

@@ -89,6 +89,15 @@ impl SigningKey {
         })
     }
 
+    /// A key on P-256 with its `kid`.
+    pub(crate) fn from_p256(pair: EcdsaKeyPair, kid: String) -> Self {
+        Self {
+            id: Some(kid),
+            algorithm: Algorithm::Es256,
+            material: Material::Ecdsa(pair),
+        }
+    }
+
     /// Sets the `kid` for the header of its tokens.
     #[must_use]
     pub fn with_kid(mut self, kid: impl Into<String>) -> Self {
@@ -170,7 +179,7 @@ impl SigningKey {
         )))
     }
 
-    fn header(&self) -> Map<String, Value> {
+    pub(crate) fn header(&self) -> Map<String, Value> {
         let mut header = Map::new();
         header.insert("alg".to_owned(), json!(self.algorithm.as_str()));
         header.insert("typ".to_owned(), json!("JWT"));

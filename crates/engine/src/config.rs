@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use credentials::{Keyring, Secret};
+use credentials::{AssertionKey, Keyring, Secret};
 use daemon::config::{ConfigError, ConfigErrors, SecretString, StateDir};
 use daemon::logs::Level;
 use daemon::metrics::MetricsConfig;
@@ -166,9 +166,10 @@ pub(crate) fn endpoint(platform: &ControlPlane) -> Result<link::Endpoint, Config
     })
 }
 
-/// The keys for browsers' cookies, derived from the current enrolment secret. A secret that is
-/// replaced later takes effect at the next start, which then ends the existing sessions.
-pub(crate) fn seals(platform: &ControlPlane) -> Result<Seals, ConfigError> {
+/// The keys for browsers' cookies and for assertions, derived from the current enrolment secret. A
+/// secret that is replaced later takes effect at the next start, which then ends the existing
+/// sessions.
+pub(crate) fn edge_keys(platform: &ControlPlane) -> Result<(Seals, AssertionKey), ConfigError> {
     let failed = |problem: String| {
         let message = format!("{}: {problem}", platform.token_file.display());
         ConfigError::new("control_plane.token_file", message)
@@ -176,7 +177,9 @@ pub(crate) fn seals(platform: &ControlPlane) -> Result<Seals, ConfigError> {
     let text = std::fs::read_to_string(&platform.token_file);
     let text = text.map_err(|error| failed(error.to_string()))?;
     let secret = Secret::new(text.trim());
-    Seals::derive(&secret).map_err(|error| failed(error.to_string()))
+    let seals = Seals::derive(&secret).map_err(|error| failed(error.to_string()))?;
+    let assertions = AssertionKey::derive(&secret).map_err(|error| failed(error.to_string()))?;
+    Ok((seals, assertions))
 }
 
 /// The keys that verify tokens; there is at least one.

@@ -216,6 +216,7 @@ async fn open_authority(config: &EngineConfig) -> Result<TokenAuthority, StartEr
             browsers: None,
         }),
         Auth::Platform(platform) => {
+            let (seals, assertions) = config::edge_keys(platform)?;
             let directory = Arc::new(Directory::default());
             let tokens = Tokens::managed(Arc::clone(&directory), config.compat_rstream);
             let (directory_for_link, tokens_for_link) =
@@ -227,7 +228,7 @@ async fn open_authority(config: &EngineConfig) -> Result<TokenAuthority, StartEr
                 tenancy: Tenancy::Managed(directory),
                 tokens,
                 managed: Some(managed),
-                browsers: Some(Browsers::new(config::seals(platform)?)),
+                browsers: Some(Browsers::new(seals, assertions)),
             })
         }
     }

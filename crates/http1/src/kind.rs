@@ -69,13 +69,12 @@ impl FieldKind {
     /// Classifies a field name.
     ///
     /// Names that only the edge may send (`svc-*`, `X-Forwarded-*`, `Forwarded`, `X-Real-IP`) and
-    /// those of [`Self::ProxyInfo`] are also recognised with underscores instead of dashes.
-    /// Gateways of the CGI family pass both to the application under one name, so `svc_user_id`
-    /// would be taken for `svc-user-id`.
+    /// those of [`Self::ProxyInfo`] are recognised in every spelling of [`is_same_for_gateways`], so
+    /// that `svc_user_id` is not taken for `svc-user-id`.
     pub fn of(name: &[u8]) -> Self {
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
-        let like = |known: &[u8]| matches_with_underscores(name, known);
+        let like = |known: &[u8]| is_same_for_gateways(name, known);
         match (name.len(), first) {
             (2, b't') if is(b"te") => Self::Te,
             (4, b'h') if is(b"host") => Self::Host,
@@ -148,15 +147,20 @@ impl FieldKind {
 
 fn begins(name: &[u8], prefix: &[u8]) -> bool {
     name.get(..prefix.len())
-        .is_some_and(|start| matches_with_underscores(start, prefix))
+        .is_some_and(|start| is_same_for_gateways(start, prefix))
 }
 
-fn matches_with_underscores(name: &[u8], known: &[u8]) -> bool {
+/// Returns true if applications behind gateways of the CGI family may receive the field `name` as
+/// `known`, which is in lower case.
+///
+/// These gateways pass a field on as a variable of letters, digits and underscores. WSGI and CGI
+/// replace dashes, PHP also dots, and older servers every other character.
+pub fn is_same_for_gateways(name: &[u8], known: &[u8]) -> bool {
     let folded = |byte: &u8| {
-        if *byte == b'_' {
-            b'-'
-        } else {
+        if byte.is_ascii_alphanumeric() {
             byte.to_ascii_lowercase()
+        } else {
+            b'-'
         }
     };
     name.len() == known.len() && name.iter().map(folded).eq(known.iter().copied())
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_edge_are_recognised_with_underscores() {
+    fn names_of_the_edge_are_recognised_in_every_spelling_of_gateways() {
         for name in [
             "svc-user-id",
             "SVC_USER_ID",
@@ -204,6 +208,9 @@ mod tests {
             "X-Forwarded_Proto",
             "x-real_ip",
             "Forwarded",
+            "svc.user.id",
+            "svc-user~id",
+            "X.Forwarded+For",
         ] {
             assert!(FieldKind::of(name.as_bytes()).is_set_by_edge(), "{name}");
         }

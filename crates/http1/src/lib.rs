@@ -41,7 +41,7 @@ pub use body::trailers::{TRAILER_BYTES, may_be_trailer, parse_trailers};
 pub use body::{Advance, BodyError, BodyReader, BodyState, Verbatim};
 pub use fields::{Field, Fields, MAX_FIELDS, Slots};
 pub use head::{Limits, MAX_METHOD_BYTES, Progress, Version, may_complete};
-pub use kind::FieldKind;
+pub use kind::{FieldKind, is_same_for_gateways};
 pub use method::{Method, MethodError, OtherMethod};
 pub use protocol::{Protocol, Protocols};
 pub use request::{BodyLength, Refusal, RequestHead, parse_request};

@@ -233,6 +233,7 @@ impl FakePlatform {
             .map(|(endpoint, permissions)| Membership {
                 workspace_id: format!("wks_{endpoint}"),
                 permissions: permissions.iter().map(|name| (*name).to_owned()).collect(),
+                role: None,
             });
         self.send(vec![Item::Person(Person {
             id: user.to_owned(),

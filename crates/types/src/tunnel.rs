@@ -1,5 +1,6 @@
 //! A tunnel: the requested properties ([`TunnelProperties`]) and the API object ([`Tunnel`]).
 
+mod identity;
 pub mod labels;
 mod names;
 mod origin;
@@ -9,6 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use self::identity::{BadIdentityField, IdentityClaim, IdentityField};
 pub use self::names::{BadName, Country, Hostname, IpRange, TunnelName};
 pub use self::origin::{BadOrigin, WebOrigin};
 pub use self::properties::{MAX_LIST_LENGTH, PropertyError, TunnelProperties};

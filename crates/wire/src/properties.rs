@@ -54,6 +54,7 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
         share: flag(wire.share),
         allowed_origins: parse_list("allowed_origins", &wire.allowed_origins)?,
         pass_headers: parse_list("pass_headers", &wire.pass_headers)?,
+        identity: parse_list("identity", &wire.identity)?,
     })
 }
 
@@ -89,6 +90,11 @@ pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
             .collect(),
         pass_headers: properties
             .pass_headers
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
+        identity: properties
+            .identity
             .iter()
             .map(ToString::to_string)
             .collect(),

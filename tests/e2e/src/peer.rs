@@ -19,8 +19,17 @@ impl Peer {
     /// # Errors
     /// The script exits, or prints nothing in time; its output is part of the error.
     pub fn start(name: &str) -> Result<Self> {
+        Self::start_with(name, &[])
+    }
+
+    /// The same, with arguments.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_with(name: &str, args: &[&str]) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let process = Process::start(&mut command(name)?, &directory.path().join("log"))?;
+        let mut command = command(name)?;
+        let process = Process::start(command.args(args), &directory.path().join("log"))?;
         let ready = process.json("address", |line| line["address"].is_string())?;
         Ok(Self {
             process,

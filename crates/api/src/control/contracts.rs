@@ -59,8 +59,24 @@ pub const JWKS: &Operation = &Operation {
     ..*CONTROL_PLANE
 };
 
+/// The keys that verify assertions about visitors of the tunnels of a cluster (RFC 7517).
+pub const IDENTITY_KEYS: &Operation = &Operation {
+    id: "get_identity_keys",
+    path: "/keyrings/identity/{cluster}",
+    summary: "The public keys of the assertions that services of a cluster receive",
+    refusals: &[304, 404],
+    ..*JWKS
+};
+
 /// The operations of this module.
-pub const OPERATIONS: &[&Operation] = &[CONTROL_PLANE, ENGINE, API_CATALOG, API_CATALOG_HEAD, JWKS];
+pub const OPERATIONS: &[&Operation] = &[
+    CONTROL_PLANE,
+    ENGINE,
+    API_CATALOG,
+    API_CATALOG_HEAD,
+    JWKS,
+    IDENTITY_KEYS,
+];
 
 /// Media type of a linkset (RFC 9264 section 4.2).
 pub const LINKSET_MEDIA_TYPE: &str = "application/linkset+json";

@@ -60,6 +60,8 @@ pub(crate) struct Session {
     pool: Option<Pool>,
     /// The newest heartbeat and its send time, for the round-trip time.
     last_heartbeat: Option<(u64, Instant)>,
+    /// Tunnels that the engine opened without a requested option. They are closed.
+    unsupported: Vec<String>,
     /// Time of the request to the engine to end the channel.
     ending: Option<Instant>,
     /// Cancelled at the end of the channel: idle connections and lanes without a stream then end.
@@ -163,6 +165,7 @@ impl Session {
             }),
             path,
             last_heartbeat: None,
+            unsupported: Vec::new(),
             ending: None,
             end,
         })
@@ -203,6 +206,10 @@ impl Session {
     async fn reconcile(&mut self) -> Result<(), ConnectError> {
         if self.ending.is_some() {
             return Ok(());
+        }
+        while let Some(tunnel_id) = self.unsupported.pop() {
+            let close = Kind::CloseTunnelReq(CloseTunnelReq { tunnel_id });
+            self.writer.send(close).await?;
         }
         if self.shared.stop.is_cancelled() {
             self.ending = Some(Instant::now());
@@ -368,6 +375,13 @@ impl Session {
         match answer.outcome {
             Some(TunnelOutcome::TunnelProperties(effective)) => {
                 let properties = Properties::from_wire(&effective);
+                if !tunnel.entry.request().identity.is_empty() && properties.identity.is_empty() {
+                    let refusal = without_identity();
+                    warn!(reason = %refusal, "the engine cannot serve a tunnel");
+                    self.unsupported.extend(properties.id);
+                    self.remove_tunnel(&answer.request_id, CloseReason::Refused(refusal));
+                    return;
+                }
                 let tunnel_id = properties.id.clone().unwrap_or_default();
                 tunnel.step = Progress::Online {
                     tunnel_id: tunnel_id.clone(),
@@ -447,6 +461,13 @@ impl Session {
             self.shared.finish(&tunnel.entry, why);
         }
     }
+}
+
+/// An engine of an earlier version ignores `identity`. It would forward the fields of visitors with
+/// the names that the service trusts.
+fn without_identity() -> Refusal {
+    let message = "this engine does not support `identity`; it needs a newer version";
+    Refusal::new(RefusalKind::NotAvailable, message)
 }
 
 /// An engine responds to a hello immediately, except when it has to fetch a key to check a token.

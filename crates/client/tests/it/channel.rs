@@ -113,6 +113,30 @@ async fn an_assigned_name_is_requested_again_and_dropped_when_it_is_refused() {
         .unwrap();
 }
 
+/// An engine that ignores the field would forward visitors' own headers with these names.
+#[tokio::test]
+async fn an_engine_without_identities_is_refused_and_its_tunnel_closed() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let identity = vec!["email=remote-user".to_owned()];
+    let mut tunnel = agent.open(Properties::http().svc_auth(true).identity(identity.clone()));
+    let mut channel = engine.control().await;
+    let mut request = channel.tunnel_request().await;
+    let requested = request.tunnel_properties.as_mut().unwrap();
+    assert_eq!(std::mem::take(&mut requested.identity), identity);
+    channel.grant(&request, "t-1").await;
+    let error = timeout(SOON, tunnel.online()).await.unwrap().unwrap_err();
+    assert_eq!(error.refusal().unwrap().kind, RefusalKind::NotAvailable);
+    assert!(
+        error.to_string().contains("does not support `identity`"),
+        "{error}"
+    );
+    let Kind::CloseTunnelReq(close) = channel.next().await else {
+        panic!("the tunnel stays open");
+    };
+    assert_eq!(close.tunnel_id, "t-1");
+}
+
 #[tokio::test]
 async fn a_refused_hello_ends_the_agent_and_its_tunnels() {
     let engine = FakeEngine::start().await;

@@ -103,6 +103,7 @@ fn memberships(
         .map(|part| Membership {
             workspace_id: part.workspace_id.to_string(),
             permissions: permissions(part.role.into()),
+            role: Some(Role::from(part.role).as_str().to_owned()),
         })
 }
 

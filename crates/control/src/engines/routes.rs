@@ -16,5 +16,5 @@ pub fn routes() -> Router<Arc<App>> {
         // HEAD tells an engine that its secret and version are accepted, without opening a link.
         .route(CHANGES, get(changes::stream).head(|_: Engine| async {}))
         .route(REPORTS, post(reports::receive))
-        .route(SIGN_IN, get(sign_in::show))
+        .route(SIGN_IN, get(sign_in::show).post(sign_in::agree))
 }

@@ -1,4 +1,4 @@
-//! `GET /edge/sign-in`: sign-in for visitors of tunnels. A browser that an engine does not
+//! `/edge/sign-in`: sign-in for visitors of tunnels. A browser that an engine does not
 //! recognise authenticates here.
 //!
 //! The engine redirects it here with the name of the tunnel. The browser returns with a code that
@@ -8,90 +8,188 @@
 
 use std::sync::Arc;
 
-use api::link::{SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
+use api::link::{EDGE_SESSION_SECONDS, SIGN_IN, SIGN_IN_TYPE, SignIn, SignInClaims};
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
 use credentials::sign_statement;
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
+use store::projects::Visible;
 use store::{Order, Paging, members, projects};
 use types::form::{self, Form};
 use types::permission::Permission;
 use types::problem::Problem;
+use types::tunnel::IdentityClaim;
 
 use crate::app::App;
 use crate::caller::access;
 use crate::credentials::tokens;
-use crate::http_api::problem::HandlerResult;
+use crate::http_api::problem::{HandlerResult, Refusal};
+use crate::pages::form::Form as SubmittedForm;
 use crate::pages::layout::{MessagePage, NextPath, PageRefusal, page_with, script_page, see_other};
 use crate::pages::signed_in;
 use crate::people::session::{SignedIn, Visitor};
 use crate::people::throttle::TooSoon;
 use crate::projects::{TunnelHost, region_of};
+use crate::workspaces::role::Role;
 
-/// Redirects the browser back with a code, once the user has signed in.
+/// Redirects the browser back with a code, once the user has signed in. If the service of the tunnel
+/// receives facts about the user, a page states them first.
 pub(super) async fn show(
     State(app): State<Arc<App>>,
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageRefusal> {
     let query = query.unwrap_or_default();
-    let Some((sign_in, host)) = parse_query(&query) else {
-        return Ok(invalid_link());
+    let request = match Request::check(&app, &query) {
+        Ok(request) => request,
+        Err(page) => return Ok(*page),
     };
-    // Checked before the sign-in: a host that is not in a cluster belongs to no project.
-    if !host.is_in_cluster(&app) {
-        return Ok(tunnel_not_found());
+    let who = signed_in(visitor, &path(&request.sign_in))?;
+    let found = match may_use(&app, &who, &request.host).await {
+        Ok(found) => found,
+        Err(refusal) => return refuse(&app, &who, &request, refusal).await,
+    };
+    if request.shared.is_empty() {
+        return finish(&app, &who, &request, comes_from_form(&query));
     }
-    let who = signed_in(visitor, &path(&sign_in))?;
-    match may_use(&app, &who, &host).await {
-        Ok(()) => match app.engines.codes.record_attempt(&who.user.id, app.now()) {
-            Ok(()) => Ok(redirect_back(
-                &app,
-                &who,
-                &sign_in,
-                comes_from_form(&query),
-            )?),
-            Err(TooSoon(seconds)) => Ok(too_many(seconds)),
-        },
-        Err(refusal) => match refusal.problem().status {
-            404 => {
-                let text = "You have no tunnel with this name. It may have been moved or deleted. \
-                    Ask the person who gave you the address to invite this account.";
-                let (status, title) = (StatusCode::NOT_FOUND, "Tunnel not found");
-                Ok(no_access(&who, &sign_in, status, (title, text)))
-            }
-            403 | 409 => {
-                let whom = managers(&app, &who, &host).await?;
-                let text = format!("{} {whom} can give you access.", refusal.problem().detail);
-                let (status, title) = (StatusCode::FORBIDDEN, "You cannot open this");
-                Ok(no_access(&who, &sign_in, status, (title, &text)))
-            }
-            _ => Err(refusal.into()),
-        },
+    Ok(share_page(&who, &request, found.role.into()))
+}
+
+/// Redirects the browser back after the user has agreed to share the facts on the page.
+pub(super) async fn agree(
+    State(app): State<Arc<App>>,
+    visitor: Visitor,
+    RawQuery(query): RawQuery,
+    _form: SubmittedForm,
+) -> Result<Response, PageRefusal> {
+    let request = match Request::check(&app, &query.unwrap_or_default()) {
+        Ok(request) => request,
+        Err(page) => return Ok(*page),
+    };
+    let who = signed_in(visitor, &path(&request.sign_in))?;
+    match may_use(&app, &who, &request.host).await {
+        Ok(_) => finish(&app, &who, &request, true),
+        Err(refusal) => refuse(&app, &who, &request, refusal).await,
     }
 }
 
+/// A request with the form that engines send, for a host of a cluster.
+struct Request {
+    sign_in: SignIn,
+    host: TunnelHost,
+    /// Facts that the service receives.
+    shared: Vec<IdentityClaim>,
+}
+
+impl Request {
+    /// Checks the query, or returns the page for an invalid one.
+    fn check(app: &App, query: &str) -> Result<Self, Box<Response>> {
+        let (sign_in, host) = parse_query(query).ok_or_else(|| Box::new(invalid_link()))?;
+        let shared = sign_in
+            .shared_claims()
+            .ok_or_else(|| Box::new(invalid_link()))?;
+        // Checked before the sign-in: a host that is not in a cluster belongs to no project.
+        if !host.is_in_cluster(app) {
+            return Err(Box::new(tunnel_not_found()));
+        }
+        Ok(Self {
+            sign_in,
+            host,
+            shared,
+        })
+    }
+}
+
+/// Redirects to the tunnel, unless the user signs in too often.
+fn finish(
+    app: &App,
+    who: &SignedIn,
+    request: &Request,
+    by_page: bool,
+) -> Result<Response, PageRefusal> {
+    match app.engines.codes.record_attempt(&who.user.id, app.now()) {
+        Ok(()) => Ok(redirect_back(app, who, request, by_page)?),
+        Err(TooSoon(seconds)) => Ok(too_many(seconds)),
+    }
+}
+
+/// The page for a user who may not use the tunnel.
+async fn refuse(
+    app: &App,
+    who: &SignedIn,
+    request: &Request,
+    refusal: Refusal,
+) -> Result<Response, PageRefusal> {
+    let Request { sign_in, host, .. } = request;
+    match refusal.problem().status {
+        404 => {
+            let text = "You have no tunnel with this name. It may have been moved or deleted. \
+                Ask the person who gave you the address to invite this account.";
+            let (status, title) = (StatusCode::NOT_FOUND, "Tunnel not found");
+            Ok(no_access(who, sign_in, status, (title, text)))
+        }
+        403 | 409 => {
+            let whom = managers(app, who, host).await?;
+            let text = format!("{} {whom} can give you access.", refusal.problem().detail);
+            let (status, title) = (StatusCode::FORBIDDEN, "You cannot open this");
+            Ok(no_access(who, sign_in, status, (title, &text)))
+        }
+        _ => Err(refusal.into()),
+    }
+}
+
+/// The page with the facts that the service of the tunnel receives.
+#[derive(Template)]
+#[template(path = "share.html")]
+struct SharePage<'a> {
+    host: &'a str,
+    /// The path and query of this page, to which its form is sent.
+    path: &'a str,
+    account: &'a str,
+    email: Option<&'a str>,
+    is_verified: bool,
+    name: Option<&'a str>,
+    role: Option<&'a str>,
+    hours: i64,
+}
+
+fn share_page(who: &SignedIn, request: &Request, role: Role) -> Response {
+    let shares = |claim| request.shared.contains(&claim);
+    let name = Some(who.user.name.as_str());
+    let page = SharePage {
+        host: &request.sign_in.host,
+        path: &path(&request.sign_in),
+        account: &who.user.email,
+        email: Some(who.user.email.as_str()).filter(|_| shares(IdentityClaim::Email)),
+        is_verified: who.user.email_verified,
+        name: name.filter(|_| shares(IdentityClaim::Name)),
+        role: Some(role.as_str()).filter(|_| shares(IdentityClaim::Groups)),
+        hours: EDGE_SESSION_SECONDS / 3600,
+    };
+    with_own_referrer(script_page(StatusCode::OK, &page))
+}
+
 /// Checks that the user may open streams to the tunnels of the project.
-async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> HandlerResult<()> {
+async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> HandlerResult<Visible> {
     const PERMISSION: Permission = Permission::TunnelsStreamsCreateDelete;
     let principal = who.principal();
     let mut conn = app.store.read().await?;
     let endpoint = &host.endpoint;
     let found = access::project_of_endpoint(&mut conn, &principal, endpoint, PERMISSION).await?;
     drop(conn);
-    let project = found.project;
-    let is_there = region_of(app, &project)
+    let project = &found.project;
+    let is_there = region_of(app, project)
         .is_some_and(|region| region.domain == host.domain && region.engine_port == host.port);
     if !is_there {
         return Err(Problem::not_found().into());
     }
-    access::require_usable(&project)?;
+    access::require_usable(project)?;
     if !principal.allows(PERMISSION) {
         return Err(Problem::insufficient_scope(PERMISSION).into());
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Redirects to the tunnel with the code. The address is not cached, and not sent as a referrer.
@@ -100,11 +198,13 @@ async fn may_use(app: &App, who: &SignedIn, host: &TunnelHost) -> HandlerResult<
 fn redirect_back(
     app: &App,
     who: &SignedIn,
-    sign_in: &SignIn,
+    request: &Request,
     by_page: bool,
 ) -> HandlerResult<Response> {
     let now = app.now();
+    let sign_in = &request.sign_in;
     let host = &sign_in.host;
+    let shares = |claim| request.shared.contains(&claim);
     let claims = SignInClaims {
         iss: app.config.base_url.clone(),
         aud: format!("https://{host}"),
@@ -114,8 +214,12 @@ fn redirect_back(
         iat: now.as_second(),
         exp: now.as_second().saturating_add(CODE_SECONDS),
         sid: Some(who.session.id.to_string()),
-        name: Some(who.user.name.clone()),
-        email: Some(who.user.email.clone()),
+        // The engine and the service receive only the facts that the tunnel requests. Services use
+        // the address to identify users, so it must be theirs.
+        name: shares(IdentityClaim::Name).then(|| who.user.name.clone()),
+        email: (shares(IdentityClaim::Email) && who.user.email_verified)
+            .then(|| who.user.email.clone()),
+        identity: Some(request.shared.clone()),
     };
     let claims = serde_json::to_value(claims).map_err(|_| Problem::internal())?;
     let code = sign_statement(&app.keys.signing(), SIGN_IN_TYPE, &claims)?;
@@ -150,6 +254,7 @@ fn parse_query(query: &str) -> Option<(SignIn, TunnelHost)> {
         host: form.take("host")?,
         nonce: form.take("nonce")?,
         state: form.take("state")?,
+        identity: form.take("identity").unwrap_or_default(),
     };
     let is_digest = |text: &str| {
         let is_one_of_them = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -165,12 +270,16 @@ fn parse_query(query: &str) -> Option<(SignIn, TunnelHost)> {
 
 /// The path and query of this request, to which the browser returns after the sign-in.
 fn path(sign_in: &SignIn) -> String {
-    let query = form::encode([
+    let mut fields = vec![
         ("host", sign_in.host.as_str()),
         ("nonce", sign_in.nonce.as_str()),
         ("state", sign_in.state.as_str()),
-        (AFTER, AFTER_SIGN_IN),
-    ]);
+    ];
+    if !sign_in.identity.is_empty() {
+        fields.push(("identity", sign_in.identity.as_str()));
+    }
+    fields.push((AFTER, AFTER_SIGN_IN));
+    let query = form::encode(fields);
     format!("{SIGN_IN}?{query}")
 }
 
@@ -226,7 +335,7 @@ fn no_access(
         host: &sign_in.host,
         next: &path(sign_in),
     };
-    without_referrer(script_page(status, &page))
+    with_own_referrer(script_page(status, &page))
 }
 
 /// The members of the workspace who may change roles, as the subject of a sentence. The user is a
@@ -267,6 +376,15 @@ fn message_page(status: StatusCode, title: &str, text: &str) -> Response {
     without_referrer(page_with(status, &MessagePage { title, text, link }))
 }
 
+/// A page with a form. Its address is not sent to other sites. Browsers send the forms of a page with
+/// the policy `no-referrer` with the origin `null`, which the platform refuses.
+fn with_own_referrer(mut response: Response) -> Response {
+    response
+        .headers_mut()
+        .insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    response
+}
+
 /// Addresses before and after the redirect must not be sent to other sites.
 fn without_referrer(mut response: Response) -> Response {
     response
@@ -296,7 +414,10 @@ mod tests {
     fn the_longest_request_fits_into_a_next_path() {
         let label = "a".repeat(54);
         let host = format!("{label}-0a1b2c3d.t.{}", ["b"; 90].join("."));
-        let query = |state: &str| format!("host={host}&nonce={}&state={state}", "n".repeat(43));
+        let query = |state: &str| {
+            let nonce = "n".repeat(43);
+            format!("host={host}&nonce={nonce}&state={state}&identity=email,name,groups")
+        };
         let (asked, _) = parse_query(&query(&"s".repeat(MAX_STATE_BYTES))).unwrap();
         assert_eq!(NextPath::parse(&path(&asked)).as_str(), path(&asked));
         assert!(parse_query(&query(&"s".repeat(MAX_STATE_BYTES + 1))).is_none());

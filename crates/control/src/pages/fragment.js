@@ -1,5 +1,5 @@
 // Keeps the fragment of an address over a sign-in. Browsers keep it over redirects, but drop it when
-// a form is sent. The sign-in page, and the page that offers another account, store it for the path
+// a form is sent. The sign-in page, and the pages that offer another account, store it for the path
 // that follows the sign-in. The page that leads back to a tunnel adds it to the address there.
 "use strict";
 

@@ -270,6 +270,11 @@ impl TestControl {
 
     /// A new user with a workspace.
     pub(crate) async fn person(&self, name: &str) -> Person {
+        self.person_with(name, true).await
+    }
+
+    /// A new user who has proved to read the mail address, or not.
+    pub(crate) async fn person_with(&self, name: &str, email_verified: bool) -> Person {
         let now = self.now();
         let user = UserId::new(self.millis(), unique());
         let workspace = WorkspaceId::new(self.millis(), unique());
@@ -281,7 +286,7 @@ impl TestControl {
             name: name.to_owned(),
             password_hash: Some(password),
             role: users::Role::User,
-            email_verified: true,
+            email_verified,
             now,
         };
         users::insert(&mut tx, &new).await.unwrap();

@@ -183,6 +183,7 @@ mod tests {
                 platform_session: Some("ses_1".to_owned()),
                 name: None,
                 email: None,
+                shared: Vec::new(),
             }))
         };
         let gone = Item::PersonGone {
@@ -203,6 +204,7 @@ mod tests {
             platform_session: Some("ses_1".to_owned()),
             name: None,
             email: None,
+            shared: Vec::new(),
         }));
         for (id, touches) in [
             ("edge:one", true),

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use types::tunnel::{Country, IpRange, Protocol, ProxyHeader, TunnelProperties, WebOrigin};
+use types::tunnel::{
+    Country, IdentityClaim, IdentityField, IpRange, Protocol, ProxyHeader, TunnelProperties,
+    WebOrigin,
+};
 
 /// The access rules of a tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +17,7 @@ pub struct TunnelPolicy {
     countries: Box<[Country]>,
     allowed_origins: Box<[WebOrigin]>,
     pass_headers: Box<[ProxyHeader]>,
+    identity: Box<[IdentityField]>,
 }
 
 /// The proofs that visitors need.
@@ -54,12 +58,27 @@ impl TunnelPolicy {
             countries: properties.geo_ip.as_slice().into(),
             allowed_origins: properties.allowed_origins.as_slice().into(),
             pass_headers: properties.pass_headers.as_slice().into(),
+            identity: properties.identity.as_slice().into(),
         }
     }
 
     /// The proxy headers that visitors may send.
     pub fn pass_headers(&self) -> &[ProxyHeader] {
         &self.pass_headers
+    }
+
+    /// The headers with the identity of signed-in visitors.
+    pub fn identity(&self) -> &[IdentityField] {
+        &self.identity
+    }
+
+    /// The facts that a user must agree to share with the service, each once and in order.
+    pub fn shared_claims(&self) -> impl Iterator<Item = IdentityClaim> {
+        let all = IdentityClaim::ALL.iter().copied();
+        all.filter(move |claim| {
+            let mut requested = self.identity.iter();
+            claim.needs_agreement() && requested.any(|field| field.claim() == *claim)
+        })
     }
 
     /// The proofs that visitors need.

@@ -18,6 +18,8 @@ mod session;
 mod sign_in;
 mod signed_in;
 
+use credentials::AssertionKey;
+
 pub(crate) use self::challenge::{Challenges, Solution};
 pub use self::cookies::{CHALLENGE, Cookie, EdgeCookies, SESSION, SIGN_IN};
 pub(crate) use self::cookies::{is_edge_pair, pairs, sets_edge_cookie};
@@ -35,14 +37,17 @@ pub(crate) struct Browsers {
     pub(crate) seals: Seals,
     pub(crate) sign_ins: SignIns,
     pub(crate) challenges: Challenges,
+    /// Signs the identity of visitors for services.
+    pub(crate) assertions: AssertionKey,
 }
 
 impl Browsers {
-    pub(crate) fn new(seals: Seals) -> Self {
+    pub(crate) fn new(seals: Seals, assertions: AssertionKey) -> Self {
         Self {
             seals,
             sign_ins: SignIns::default(),
             challenges: Challenges::default(),
+            assertions,
         }
     }
 }

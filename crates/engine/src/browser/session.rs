@@ -2,10 +2,12 @@
 
 use api::link::EDGE_SESSION;
 use serde::{Deserialize, Serialize};
+use types::tunnel::IdentityClaim;
 
 use super::cookies;
 use super::seals::{Purpose, Seals};
 use super::signed_in::SESSION_SECONDS;
+use crate::access::TunnelPolicy;
 use crate::directory::{Directory, Project};
 
 /// A user who signed in at a tunnel's host. The cookie contains the session, bound to the host and
@@ -27,9 +29,12 @@ pub struct Session {
     /// Display name of the user.
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Email address of the user, for display.
+    /// Verified email address of the user.
     #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
+    /// Facts that the user has agreed to share with the service.
+    #[serde(rename = "g", default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<IdentityClaim>,
 }
 
 /// Reason why a cookie is not a valid session.
@@ -75,6 +80,13 @@ impl Session {
             return Err(SessionError::Expired);
         }
         self.check_not_ended(directory)
+    }
+
+    /// Returns true if the user has agreed to share every fact that the tunnel requests. Otherwise
+    /// the user has to sign in again, because the tunnel has changed.
+    pub fn covers(&self, policy: &TunnelPolicy) -> bool {
+        let mut requested = policy.shared_claims();
+        requested.all(|claim| self.shared.contains(&claim))
     }
 
     /// Checks that the user still exists and that the session was not ended. A visit that started

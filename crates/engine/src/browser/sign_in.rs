@@ -16,6 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 use types::percent::escaped;
 use types::permission::Permission;
+use types::tunnel::IdentityClaim;
 
 use super::cookies::{self, EdgeCookies};
 use super::long_target::LongTarget;
@@ -23,7 +24,7 @@ use super::once::{OneTimeError, OneTimeIds};
 use super::redirect_target::RedirectTarget;
 use super::seals::{Purpose, Seals};
 use super::session::Session;
-use crate::access::{Tenancy, Tokens};
+use crate::access::{Tenancy, Tokens, TunnelPolicy};
 use crate::directory::{Directory, Project};
 use crate::random::random_bytes;
 
@@ -42,6 +43,7 @@ pub(crate) struct SignInRequest<'a> {
     pub(crate) authority: &'a str,
     pub(crate) cookies: EdgeCookies<'a>,
     pub(crate) project: &'a Project,
+    pub(crate) policy: &'a TunnelPolicy,
 }
 
 /// Redirect of a browser to the platform.
@@ -231,10 +233,12 @@ impl SignIns {
         {
             return Err(SignInError::Code("its session at the platform was ended"));
         }
+        let shared = shared(&claims);
         Ok(Session {
             user_id: claims.sub,
             issued_at: now.max(ended_until.saturating_add(1)),
             id: claims.jti,
+            shared,
             platform_session: claims.sid.filter(|sid| sid.len() <= MAX_SHOWN),
             name: claims.name.filter(|name| name.len() <= MAX_SHOWN),
             email: claims.email.filter(|email| email.len() <= MAX_SHOWN),
@@ -271,9 +275,14 @@ impl PendingSignIn {
         let word = format!("{nonce}.{}.{id}", self.restarts);
         let target = &self.target;
         let state = RedirectTarget::seal(seals, request.host, &word, target, MAX_STATE_TARGET)?;
-        Some(format!(
-            "{base}{SIGN_IN}?host={host}&nonce={nonce}&state={state}"
-        ))
+        let mut address = format!("{base}{SIGN_IN}?host={host}&nonce={nonce}&state={state}");
+        let mut separator = "&identity=";
+        for claim in request.policy.shared_claims() {
+            address.push_str(separator);
+            address.push_str(claim.as_str());
+            separator = ",";
+        }
+        Some(address)
     }
 
     fn open(seals: &Seals, host: &str, state: &str) -> Option<Self> {
@@ -299,13 +308,26 @@ impl PendingSignIn {
     }
 }
 
-/// True if the browser has a valid session.
+/// The facts that the user shares with the service. An older platform does not ask its users, and
+/// states the address and the name in every code.
+fn shared(claims: &SignInClaims) -> Vec<IdentityClaim> {
+    let all = IdentityClaim::ALL.iter().copied();
+    let mut shared: Vec<_> = all.filter(|claim| claim.needs_agreement()).collect();
+    if let Some(agreed) = &claims.identity {
+        shared.retain(|claim| agreed.contains(claim));
+    }
+    shared
+}
+
+/// True if the browser has a valid session for the tunnel.
 fn has_session(request: SignInRequest<'_>, seals: &Seals, directory: &Directory, now: i64) -> bool {
     let Some(cookie) = request.cookies.session.value() else {
         return false;
     };
     let session = Session::from_cookie(cookie, seals, request.host, request.project);
-    session.is_ok_and(|session| session.check(directory, now).is_ok())
+    session.is_ok_and(|session| {
+        session.covers(request.policy) && session.check(directory, now).is_ok()
+    })
 }
 
 /// Checks the claims of a code against the request. The nonce is checked separately.
@@ -374,6 +396,7 @@ mod tests {
     use api::control::settings::ProjectSettings;
     use api::link::{Item, Limits, Platform, Project as ReplicatedProject};
     use credentials::Secret;
+    use types::tunnel::TunnelProperties;
 
     use super::*;
 
@@ -412,12 +435,14 @@ mod tests {
     fn ed_2_a_sign_in_takes_half_an_hour_at_most() {
         let (directory, seals) = (directory(), seals());
         let project = directory.project("prj_1").unwrap();
+        let policy = TunnelPolicy::compile(&TunnelProperties::default());
         let depart = |cookie: &str, now| {
             let request = SignInRequest {
                 host: HOST,
                 authority: HOST,
                 cookies: EdgeCookies::from_fields(std::iter::once(cookie.as_bytes())),
                 project: &project,
+                policy: &policy,
             };
             SignIns::redirect_to_platform(request, "/", 4096, &seals, &directory, now).unwrap()
         };
@@ -446,6 +471,7 @@ mod tests {
             authority: HOST,
             cookies: EdgeCookies::from_fields(std::iter::empty()),
             project: &project,
+            policy: &TunnelPolicy::compile(&TunnelProperties::default()),
         };
         for (issued, ends, is_valid) in [
             (0, 60, true),
@@ -464,6 +490,7 @@ mod tests {
                 iat: NOW + issued,
                 exp: NOW + ends,
                 sid: None,
+                identity: None,
                 name: None,
                 email: None,
             };

@@ -13,7 +13,15 @@ pub struct Person {
     pub name: Box<str>,
     /// Unix seconds: browser sessions at tunnels that started earlier have ended.
     pub sessions_after: i64,
-    memberships: Box<[(Box<str>, Permissions)]>,
+    memberships: Box<[Membership]>,
+}
+
+/// Membership in a workspace.
+#[derive(Debug)]
+struct Membership {
+    workspace_id: Box<str>,
+    allowed: Permissions,
+    role: Option<Box<str>>,
 }
 
 impl Person {
@@ -22,7 +30,11 @@ impl Person {
             let names = membership.permissions.iter();
             // A permission that this version does not know is ignored.
             let allowed = names.filter_map(|name| name.parse::<Permission>().ok());
-            (membership.workspace_id.into(), allowed.collect())
+            Membership {
+                workspace_id: membership.workspace_id.into(),
+                allowed: allowed.collect(),
+                role: membership.role.map(Into::into),
+            }
         });
         Self {
             id: record.id.into(),
@@ -34,13 +46,22 @@ impl Person {
 
     /// Returns true if the user is a member of the workspace, with any role.
     pub fn is_member(&self, workspace: &str) -> bool {
-        self.memberships.iter().any(|(id, _)| **id == *workspace)
+        self.membership(workspace).is_some()
     }
 
     /// Returns true if the user's role in the workspace allows this.
     pub fn allows(&self, workspace: &str, permission: Permission) -> bool {
-        self.memberships
-            .iter()
-            .any(|(id, allowed)| **id == *workspace && allowed.contains(permission))
+        self.membership(workspace)
+            .is_some_and(|membership| membership.allowed.contains(permission))
+    }
+
+    /// Name of the user's role in the workspace, if the platform states it.
+    pub fn role(&self, workspace: &str) -> Option<&str> {
+        self.membership(workspace)?.role.as_deref()
+    }
+
+    fn membership(&self, workspace: &str) -> Option<&Membership> {
+        let mut all = self.memberships.iter();
+        all.find(|membership| *membership.workspace_id == *workspace)
     }
 }

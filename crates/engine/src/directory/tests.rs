@@ -18,6 +18,7 @@ fn person(id: &str, permissions: &[&str]) -> Person {
         memberships: vec![Membership {
             workspace_id: "wks_1".to_owned(),
             permissions: permissions.iter().map(|name| (*name).to_owned()).collect(),
+            role: None,
         }],
         sessions_after: 0,
     }

@@ -23,6 +23,7 @@ use crate::edge::builtin::cross_site;
 use crate::edge::builtin::routes::{BuiltinRoute, RULE, authority, to_challenge, to_sign_in};
 use crate::edge::builtin::terminal::Terminal;
 use crate::edge::headers::forwarding::UpstreamRequestHead;
+use crate::edge::headers::identity::VisitorIdentity;
 use crate::edge::headers::loop_detection;
 use crate::edge::http1::upgrade::Upgrade;
 use crate::edge::response::error_format::ErrorFormat;
@@ -255,16 +256,17 @@ fn admit<H: HeaderFields>(
         strip_authorization: allowed.strip_authorization,
         pass_headers: tunnel.policy.pass_headers(),
         reserved: reserved_parameters(core),
+        identity: tunnel.policy.identity(),
+        visitor: visitor_identity(allowed.proof.as_ref(), &tunnel, core),
     };
     let mut head = Vec::with_capacity(HEAD_CAPACITY);
     upstream_head.write(&mut head, headers.fields());
-    let mut te = headers.fields().filter(|field| field.kind == FieldKind::Te);
     Ok(AdmittedRequest {
         head,
         is_head: inbound.method == Method::Head,
         idempotent: inbound.method.is_idempotent() && upgrade.is_none(),
         upgrade: upgrade.map(|protocol| Upgrade::new(protocol, websocket_key(headers))),
-        accepts_trailers: te.any(|field| field.value.eq_ignore_ascii_case(b"trailers")),
+        accepts_trailers: accepts_trailers(headers),
         error_format: form,
         server_timing: allowed.proof.is_some() && wants_timing(headers),
         terminal,
@@ -273,6 +275,22 @@ fn admit<H: HeaderFields>(
         checked_path: allowed.path,
         tunnel,
     })
+}
+
+/// True if the visitor accepts trailers of the response (`TE: trailers`).
+fn accepts_trailers<H: HeaderFields>(headers: &H) -> bool {
+    let mut te = headers.fields().filter(|field| field.kind == FieldKind::Te);
+    te.any(|field| field.value.eq_ignore_ascii_case(b"trailers"))
+}
+
+/// The identity for the service, if the visitor has signed in and the tunnel requests it.
+fn visitor_identity(
+    proof: Option<&Proof>,
+    tunnel: &LiveTunnel<Agent>,
+    core: &Core,
+) -> Option<VisitorIdentity> {
+    let key = core.browsers.as_ref().map(|browsers| &browsers.assertions);
+    VisitorIdentity::of(proof, tunnel, core.auth_context(), key)
 }
 
 /// Returns true if a browser opens a page, so that it can follow a redirect to the sign-in.

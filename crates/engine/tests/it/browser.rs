@@ -5,6 +5,7 @@ mod challenge;
 mod chromium;
 mod combined;
 mod cors;
+mod identity;
 mod session;
 mod tabs;
 

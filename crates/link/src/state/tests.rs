@@ -24,6 +24,7 @@ fn person(id: &str, workspace: &str) -> Item {
         memberships: vec![Membership {
             workspace_id: workspace.to_owned(),
             permissions: vec![],
+            role: None,
         }],
         sessions_after: 0,
     })

@@ -7,7 +7,7 @@ use client::{
     Destination, HostHeader, Properties, ServiceName, Status, Target,
     properties::{HttpVersion, Protocol, TunnelKind},
 };
-use types::tunnel::Hostname;
+use types::tunnel::{BadIdentityField, Hostname, IdentityField};
 
 use crate::failure::Failure;
 
@@ -188,6 +188,11 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "ORIGIN", value_delimiter = ',', hide_short_help = true)]
     pub(crate) allowed_origins: Vec<String>,
 
+    /// Identity of signed-in visitors that the service receives: email, name, groups, assertion, or
+    /// as another header, such as email=Remote-User (comma-separated)
+    #[arg(long, help_heading = VISITORS, value_name = "CLAIM[=HEADER]", value_delimiter = ',', value_parser = identity_field, hide_short_help = true)]
+    pub(crate) identity: Vec<String>,
+
     /// The side that terminates TLS: terminated (engine) or passthrough (service)
     #[arg(long, help_heading = TLS, value_name = "MODE", hide_short_help = true)]
     pub(crate) tls_mode: Option<String>,
@@ -203,6 +208,11 @@ pub(crate) struct TunnelFlags {
     /// Accept visitors that arrive in another region
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) allow_cross_region_routing: Option<bool>,
+}
+
+/// An entry of `--identity`, in its normal form.
+fn identity_field(given: &str) -> Result<String, BadIdentityField> {
+    given.parse().map(|field: IdentityField| field.to_string())
 }
 
 /// Converts header names to lower case, as the engine expects them.
@@ -240,6 +250,7 @@ impl TunnelFlags {
         wanted.challenge_mode = self.challenge_mode;
         wanted.share = self.share;
         wanted.pass_headers = lower_case(&self.pass_headers);
+        wanted.identity.clone_from(&self.identity);
         wanted.hostname.clone_from(&self.hostname);
         wanted.port = self.port;
         wanted.upstream_tls = self.upstream_tls;

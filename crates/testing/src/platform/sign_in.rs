@@ -67,7 +67,9 @@ pub(super) async fn sign_in(
     State(shared): State<Arc<PlatformState>>,
     Query(asked): Query<SignIn>,
 ) -> Response {
-    let SignIn { host, nonce, state } = asked;
+    let SignIn {
+        host, nonce, state, ..
+    } = asked;
     let claims = json!({"aud": format!("https://{host}"), "nonce": nonce});
     let code = shared.code(claims, SIGN_IN_TYPE);
     let address = format!("https://{host}/.well-known/svc/callback?code={code}&state={state}");

@@ -30,6 +30,7 @@ fn person(permissions: &[&str]) -> Item {
         memberships: vec![Membership {
             workspace_id: "wks_1".to_owned(),
             permissions: permissions.iter().map(ToString::to_string).collect(),
+            role: None,
         }],
         sessions_after: 0,
     })

@@ -124,6 +124,7 @@ fields! {
     Share "share" Flag true
     AllowedOrigins "allowed_origins" List true
     PassHeaders "pass_headers" List true
+    Identity "identity" List true
 }
 
 impl Field {
@@ -217,6 +218,13 @@ impl Field {
                     .pass_headers
                     .iter()
                     .map(|entry| entry.as_str().into())
+                    .collect(),
+            ),
+            Self::Identity => FieldValue::List(
+                properties
+                    .identity
+                    .iter()
+                    .map(|entry| entry.to_string().into())
                     .collect(),
             ),
             Self::TlsAlpns => {
@@ -317,6 +325,7 @@ impl Field {
             Self::TlsAlpns => FieldSlot::List(&mut properties.tls_alpns),
             Self::AllowedOrigins => FieldSlot::List(&mut properties.allowed_origins),
             Self::PassHeaders => FieldSlot::List(&mut properties.pass_headers),
+            Self::Identity => FieldSlot::List(&mut properties.identity),
             Self::TlsCiphers => FieldSlot::List(&mut properties.tls_ciphers),
             Self::Labels => FieldSlot::Map(&mut properties.labels),
         }
@@ -330,8 +339,8 @@ impl Field {
     /// value.
     pub(super) fn canonical(self, text: &str) -> Option<String> {
         use crate::tunnel::{
-            Country, HttpVersion, IpRange, Protocol, ProxyHeader, Status, TlsMode, TlsVersion,
-            TunnelType, WebOrigin,
+            Country, HttpVersion, IdentityField, IpRange, Protocol, ProxyHeader, Status, TlsMode,
+            TlsVersion, TunnelType, WebOrigin,
         };
         let word = |known: bool| known.then(|| text.to_owned());
         match self {
@@ -340,6 +349,7 @@ impl Field {
             Self::TrustedIps => text.parse::<IpRange>().ok().map(|range| range.to_string()),
             Self::AllowedOrigins => text.parse::<WebOrigin>().ok().map(String::from),
             Self::PassHeaders => word(text.parse::<ProxyHeader>().is_ok()),
+            Self::Identity => text.parse::<IdentityField>().ok().map(String::from),
             Self::Status => word(text.parse::<Status>().is_ok()),
             Self::Type => word(text.parse::<TunnelType>().is_ok()),
             Self::Protocol => word(text.parse::<Protocol>().is_ok()),

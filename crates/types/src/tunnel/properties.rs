@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Country, Hostname, HttpVersion, IpRange, Protocol, ProxyHeader, TlsMode, TlsVersion,
-    TunnelName, TunnelType, WebOrigin,
+    Country, Hostname, HttpVersion, IdentityField, IpRange, Protocol, ProxyHeader, TlsMode,
+    TlsVersion, TunnelName, TunnelType, WebOrigin,
 };
 use crate::tunnel::labels::check_labels;
 
@@ -123,6 +123,12 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<ProxyHeader>)]
     pub pass_headers: Vec<ProxyHeader>,
+    /// Headers with the identity of signed-in visitors, which the service receives: `email`, `name`,
+    /// `groups` or `assertion`, or with another name for the header, such as `email=remote-user`.
+    /// Needs `svc_auth`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub identity: Vec<IdentityField>,
 }
 
 /// A property that breaks a rule, with a description of the rule.
@@ -166,6 +172,7 @@ impl TunnelProperties {
 
     fn check_limits(&self) -> Result<(), PropertyError> {
         check_labels(&self.labels)?;
+        IdentityField::check_list(&self.identity)?;
         for (field, length) in [
             ("geo_ip", self.geo_ip.len()),
             ("trusted_ips", self.trusted_ips.len()),
@@ -327,6 +334,15 @@ impl TunnelProperties {
         ];
         if !http && let Some((field, _)) = http_only.into_iter().find(|(_, asked)| *asked) {
             return Err(PropertyError::new(field, "an option of HTTP tunnels"));
+        }
+        // Only the session of a person who signed in has these facts. The terminal of a `webtty`
+        // tunnel is opened with a token.
+        let has_sessions = self.svc_auth == Some(true) && self.protocol == Some(Protocol::Http);
+        if !self.identity.is_empty() && !has_sessions {
+            return Err(PropertyError::new(
+                "identity",
+                "only signed-in visitors have an identity: needs svc_auth (--svc-auth) and http",
+            ));
         }
         // The port of a tcp tunnel belongs to one agent, and a tunnel without a name has nothing to
         // share.

@@ -146,4 +146,9 @@ pub struct TunnelProperties {
     /// it.
     #[prost(string, repeated, tag = "102")]
     pub allowed_origins: Vec<String>,
+    /// Headers with the identity of signed-in visitors. Our addition: an agent that requests them
+    /// checks that the response contains them, because an engine that ignores the field would
+    /// forward a visitor's own headers with these names.
+    #[prost(string, repeated, tag = "107")]
+    pub identity: Vec<String>,
 }

@@ -33,6 +33,7 @@ fn every_property() -> TunnelProperties {
         share: Some(true),
         allowed_origins: vec!["https://app.example.com".parse().unwrap()],
         pass_headers: vec!["x-forwarded-port".parse().unwrap()],
+        identity: vec!["email".parse().unwrap(), "id=x-user".parse().unwrap()],
         challenge_mode: Some(true),
     }
 }

@@ -13,6 +13,8 @@ mod generated_clients;
 #[cfg(test)]
 mod grpc;
 #[cfg(test)]
+mod identity;
+#[cfg(test)]
 mod inspector;
 #[cfg(test)]
 mod judges;

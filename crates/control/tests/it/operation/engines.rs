@@ -1,6 +1,7 @@
 //! The engine link: platforms that serve, and engines that read and report.
 
 mod changes;
+mod identity;
 mod links;
 mod relays;
 mod reports;

@@ -172,6 +172,11 @@ pub(super) fn check_session<A>(
     session
         .check(directory, context.now)
         .map_err(|reason| none(reason.to_string().into()))?;
+    if !session.covers(&request.tunnel.policy) {
+        return Err(none(
+            "the user has not agreed to share what the tunnel requests".into(),
+        ));
+    }
     let user = Some(&*session.user_id);
     let permitted = context
         .tenancy

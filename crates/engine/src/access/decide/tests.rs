@@ -69,6 +69,7 @@ fn person(id: &str, permissions: &[&str], sessions_after: i64) -> Item {
         memberships: vec![Membership {
             workspace_id: "wks_1".to_owned(),
             permissions: permissions.iter().map(|&name| name.to_owned()).collect(),
+            role: None,
         }],
         sessions_after,
     })
@@ -158,6 +159,7 @@ impl World {
             platform_session: None,
             name: None,
             email: None,
+            shared: Vec::new(),
         };
         value_of(&session.set_cookie(&self.seals, HOST, &self.project))
     }
@@ -257,6 +259,7 @@ fn ed_2_a_session_is_valid_for_its_host_and_lifetime() {
         platform_session: None,
         name: None,
         email: None,
+        shared: Vec::new(),
     };
     let foreign = value_of(&session.set_cookie(&other, HOST, &world.project));
     assert_eq!(end(&foreign), RequestResult::SignIn);

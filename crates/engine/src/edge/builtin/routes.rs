@@ -190,6 +190,7 @@ fn sign_in_request<'a>(request: &EdgeRequest<'a, Agent>, authority: &'a str) -> 
         authority,
         cookies: request.cookies,
         project: &request.tunnel.project,
+        policy: &request.tunnel.policy,
     }
 }
 

@@ -7,11 +7,12 @@ use http1::{
     Protocol, ResponseBody, ResponseHead, Target, Version, field_name, field_value, write_field,
 };
 use types::query_credential;
-use types::tunnel::ProxyHeader;
+use types::tunnel::{IdentityField, ProxyHeader};
 
 use crate::access::Proof;
 use crate::browser;
 use crate::edge::access_record::AccessRecord;
+use crate::edge::headers::identity::{self, VisitorIdentity};
 use crate::edge::headers::loop_detection;
 use crate::edge::http1::copy::Framing;
 use crate::edge::response::local_response::reason;
@@ -37,6 +38,10 @@ pub(crate) struct UpstreamRequestHead<'a> {
     pub(crate) pass_headers: &'a [ProxyHeader],
     /// Names of the reserved query parameter, which is also removed from `Referer`.
     pub(crate) reserved: &'static [&'static str],
+    /// Headers for the visitor's identity. The visitor's own fields with these names are removed.
+    pub(crate) identity: &'a [IdentityField],
+    /// The identity of a signed-in visitor.
+    pub(crate) visitor: Option<VisitorIdentity>,
 }
 
 impl UpstreamRequestHead<'_> {
@@ -55,6 +60,7 @@ impl UpstreamRequestHead<'_> {
                 FieldKind::Referer => self.write_referer(out, &field),
                 FieldKind::ProxyInfo if !self.accepts_proxy_header(&field) => {}
                 kind if kind.is_set_by_edge() => {}
+                _ if identity::is_reserved(self.identity, field.name.as_bytes()) => {}
                 _ => write_field(out, field.name, field.value),
             }
         }
@@ -115,6 +121,9 @@ impl UpstreamRequestHead<'_> {
                     write_field(out, name, value);
                 }
             }
+        }
+        if let Some(visitor) = &self.visitor {
+            visitor.write(out, self.identity);
         }
     }
 }

@@ -6,10 +6,15 @@ use http::{HeaderMap, HeaderName};
 use http_body::Frame;
 use http1::{HEAD_END, may_be_trailer, write_field};
 
-/// Removes the trailers that may not pass from a frame.
-pub(in crate::edge) fn filter(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+use super::identity::ReservedNames;
+
+/// Removes the trailers that may not pass from a frame. A visitor may not send those in `reserved`.
+pub(in crate::edge) fn filter(mut frame: Frame<Bytes>, reserved: &ReservedNames) -> Frame<Bytes> {
     if let Some(trailers) = frame.trailers_mut() {
-        let passes = |name: &HeaderName| may_be_trailer(name.as_str().as_bytes());
+        let passes = |name: &HeaderName| {
+            let name = name.as_str().as_bytes();
+            may_be_trailer(name) && !reserved.contains(name)
+        };
         let dropped: Vec<_> = trailers
             .keys()
             .filter(|name| !passes(name))
@@ -22,11 +27,16 @@ pub(in crate::edge) fn filter(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     frame
 }
 
-/// Writes the last chunk and the trailers that may pass.
-pub(in crate::edge) fn write_last_chunk(out: &mut Vec<u8>, trailers: &HeaderMap) {
+/// Writes the last chunk and the trailers that may pass. A visitor may not send those in `reserved`.
+pub(in crate::edge) fn write_last_chunk(
+    out: &mut Vec<u8>,
+    trailers: &HeaderMap,
+    reserved: &ReservedNames,
+) {
     out.extend_from_slice(b"0\r\n");
     for (name, value) in trailers {
-        if may_be_trailer(name.as_str().as_bytes()) {
+        let bytes = name.as_str().as_bytes();
+        if may_be_trailer(bytes) && !reserved.contains(bytes) {
             write_field(out, name.into(), value.into());
         }
     }

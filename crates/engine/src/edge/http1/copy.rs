@@ -9,11 +9,12 @@ use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http1::{BodyReader, BodyState, LAST_CHUNK, Slots, parse_trailers};
+use http1::{BodyReader, BodyState, Field, LAST_CHUNK, Slots, parse_trailers};
 use tokio::io::{AsyncWrite, ReadBuf};
 use transport::memory::{self, Backlog, Source};
 use transport::{Scratch, Stream};
 
+use crate::edge::headers::identity::ReservedNames;
 use crate::edge::http1::buffered::BufferedStream;
 use crate::edge::replay::ReplayBuffer;
 
@@ -42,6 +43,8 @@ pub(crate) struct BodyCopy {
     /// The bytes before those in memory, if the message can be sent again.
     replay: Option<ReplayBuffer>,
     failed: Option<CopyError>,
+    /// Names that the source may not send as trailers, besides those that no source may.
+    reserved: ReservedNames,
     /// An error that the source reported after bytes that may complete the body. It
     /// is stored because a socket reports an error only once.
     source_error: Option<io::Error>,
@@ -88,6 +91,25 @@ impl BodyCopy {
         framing: Framing,
         source: &mut BufferedStream<R>,
     ) -> Self {
+        Self::with_reserved(
+            visitor,
+            head,
+            reader,
+            framing,
+            source,
+            ReservedNames::default(),
+        )
+    }
+
+    /// As [`Self::new`], for a request of a visitor, who may not send the names in `reserved`.
+    pub(crate) fn with_reserved<R: Stream>(
+        visitor: Source,
+        head: Vec<u8>,
+        reader: BodyReader,
+        framing: Framing,
+        source: &mut BufferedStream<R>,
+        reserved: ReservedNames,
+    ) -> Self {
         let mut copy = Self {
             finished: reader.is_done(),
             head_len: head.len(),
@@ -106,6 +128,7 @@ impl BodyCopy {
             written: 0,
             replay: Some(ReplayBuffer::disabled()),
             failed: None,
+            reserved,
             source_error: None,
         };
         while !copy.finished && !copy.needs_more_input && !source.unread().is_empty() {
@@ -468,7 +491,8 @@ impl BodyCopy {
                 let section = buf.get(range.clone()).unwrap_or_default();
                 let mut slots = Slots::new();
                 let fields = parse_trailers(section, &mut slots).map_err(invalid)?;
-                for field in fields.iter() {
+                let passes = |field: &Field<'_>| !self.reserved.contains(field.name.as_bytes());
+                for field in fields.iter().filter(passes) {
                     http1::write_field(&mut self.tail, field.name, field.value);
                 }
                 self.tail.extend_from_slice(http1::HEAD_END);

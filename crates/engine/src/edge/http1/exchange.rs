@@ -16,6 +16,7 @@ use super::{NextStep, Request, Visitor};
 use crate::agents::OpenError;
 use crate::edge::access_record::Outcome;
 use crate::edge::headers::forwarding::{add_timing, write_interim, write_response};
+use crate::edge::headers::identity::ReservedNames;
 use crate::edge::http1::copy::{BodyCopy, CopyError, Framing, malformed_reason};
 use crate::edge::http1::to_http2;
 use crate::edge::http1::upgrade;
@@ -247,7 +248,14 @@ impl<'v> Exchange<'v> {
                 let head = std::mem::take(&mut request.admitted.head);
                 let reader = BodyReader::from(request.body);
                 let source = Source::from(visitor.connection.source);
-                let upload = BodyCopy::new(source, head, reader, Framing::Same, &mut visitor.io);
+                let upload = BodyCopy::with_reserved(
+                    source,
+                    head,
+                    reader,
+                    Framing::Same,
+                    &mut visitor.io,
+                    ReservedNames::of(&request.admitted.tunnel.policy),
+                );
                 if is_reused {
                     upload.with_replay()
                 } else {

@@ -19,6 +19,7 @@ use types::problem::Problem;
 use super::{NextStep, Request, Visitor};
 use crate::edge::access_record::Outcome;
 use crate::edge::headers::forwarding::add_timing;
+use crate::edge::headers::identity::ReservedNames;
 use crate::edge::headers::trailers;
 use crate::edge::headers::translate;
 use crate::edge::http1::copy::Framing;
@@ -349,7 +350,7 @@ impl Download {
                 if self.framing != Some(Framing::Chunks) {
                     return;
                 }
-                trailers::write_last_chunk(&mut self.out, &fields);
+                trailers::write_last_chunk(&mut self.out, &fields, &ReservedNames::default());
             }
         }
     }

@@ -10,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use super::visitor_body::VisitorBody;
+use crate::edge::headers::identity::ReservedNames;
 use crate::edge::headers::trailers;
 use crate::edge::response_timeout::Progress;
 
@@ -18,8 +19,8 @@ use crate::edge::response_timeout::Progress;
 pub(crate) enum RequestBody {
     /// The request has no body.
     Empty,
-    /// Body from an HTTP/2 visitor.
-    Http2(VisitorBody),
+    /// Body from an HTTP/2 visitor, and the names that it may not send as trailers.
+    Http2(VisitorBody, ReservedNames),
     /// Body from an HTTP/1.1 visitor, read by the visitor's task. It ends with [`BodyFrame::End`].
     /// If the sender is dropped before that, the body is truncated.
     Http1(mpsc::Receiver<BodyFrame>),
@@ -133,11 +134,12 @@ impl Body for RequestBody {
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Http2(body) => {
+            Self::Http2(body, reserved) => {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
-                Poll::Ready(
-                    frame.map(|frame| frame.map(trailers::filter).map_err(RequestBodyError::Reset)),
-                )
+                Poll::Ready(frame.map(|frame| {
+                    let frame = frame.map(|frame| trailers::filter(frame, reserved));
+                    frame.map_err(RequestBodyError::Reset)
+                }))
             }
             Self::Http1(pieces) => Poll::Ready(match ready!(pieces.poll_recv(cx)) {
                 Some(BodyFrame::Data(data)) => Some(Ok(Frame::data(data))),
@@ -150,7 +152,7 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Http2(body) => body.is_end_stream(),
+            Self::Http2(body, _) => body.is_end_stream(),
             Self::Http1(_) => false,
         }
     }
@@ -158,7 +160,7 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Http2(_) | Self::Http1(_) => SizeHint::default(),
+            Self::Http2(_, _) | Self::Http1(_) => SizeHint::default(),
         }
     }
 }

@@ -24,6 +24,7 @@ use super::refusal;
 use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
 use crate::edge::headers::forwarding::add_field;
+use crate::edge::headers::identity::ReservedNames;
 use crate::edge::headers::translate;
 use crate::edge::http1::exchange::problem_of;
 use crate::edge::http1::upgrade::Upgrade;
@@ -55,7 +56,8 @@ pub(in crate::edge) async fn run(
 ) -> Response<DownstreamBody> {
     let started = Instant::now();
     let period = ResponseTimeout::from_config(&worker.core.config);
-    let mut upload = Upload::new(forward.head.clone(), body);
+    let reserved = ReservedNames::of(&forward.tunnel.policy);
+    let mut upload = Upload::new(forward.head.clone(), body, reserved);
     let mut bypass_pool = false;
     loop {
         let connection = match upstream::connect(worker, &forward.tunnel, source, bypass_pool).await
@@ -200,8 +202,11 @@ async fn send_http2(
     let Http2 { mut send, permit } = http2;
     let tls = forward.tunnel.view.properties.upstream_tls == Some(true);
     let expects_continue = body.as_ref().is_some_and(VisitorBody::expects_continue);
-    let (body, upload_counter) =
-        CountingBody::new(body.map_or(RequestBody::Empty, RequestBody::Http2));
+    let reserved = ReservedNames::of(&forward.tunnel.policy);
+    let body = body.map_or(RequestBody::Empty, |body| {
+        RequestBody::Http2(body, reserved)
+    });
+    let (body, upload_counter) = CountingBody::new(body);
     let Some(request) = translate::request(&forward.head, tls, forward.accepts_trailers, body)
     else {
         return Err(ResponseHeadError::Refused(Problem::upstream_unreachable()));

@@ -267,6 +267,7 @@ async fn ed_2_a_session_ends_with_the_role_the_account_or_a_sign_out() {
             memberships: vec![Membership {
                 workspace_id,
                 permissions,
+                role: None,
             }],
             sessions_after,
         })]);

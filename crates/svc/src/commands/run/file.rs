@@ -164,6 +164,10 @@ pub(super) struct TunnelSection {
     /// tunnels that need a credential and whose pages are at another address.
     #[schemars(example = ["https://app.example.com"])]
     pub(super) allowed_origins: Vec<String>,
+    /// Identity of signed-in visitors that the service receives: `email`, `name`, `groups`,
+    /// `assertion`, or as another header, such as `email=Remote-User`. Needs `svc_auth`.
+    #[schemars(example = ["email", "name=X-WEBAUTH-NAME"])]
+    pub(super) identity: Vec<String>,
     /// The minimum TLS version of visitors.
     #[schemars(extend("enum" = TlsVersion::ALL), example = "tls1.3")]
     pub(super) tls_min_version: Option<String>,
@@ -198,6 +202,7 @@ impl TunnelSection {
         properties.allow_cross_region_routing = self.allow_cross_region_routing;
         properties.share = self.share;
         properties.pass_headers = lower_case(&self.pass_headers);
+        properties.identity.clone_from(&self.identity);
         properties
     }
 }

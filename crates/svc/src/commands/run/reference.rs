@@ -103,7 +103,7 @@ fn files_flags_and_library_have_the_same_properties() {
         "tls_min_version":"h","mtls_auth":true,"http_version":"i","token_auth":true,
         "svc_auth":true,"challenge_mode":true,"hostname":"j","port":1,"upstream_tls":true,
         "allow_cross_region_routing":true,"share":true,"allowed_origins":["https://a.example"],
-        "pass_headers":["k"]}"#;
+        "pass_headers":["k"],"identity":["email=x-user"]}"#;
     let properties: Properties = serde_json::from_str(text).unwrap();
     let section: super::file::TunnelSection = serde_json::from_str(text).unwrap();
     assert_eq!(section.properties(), properties);

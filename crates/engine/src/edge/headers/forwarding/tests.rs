@@ -21,6 +21,8 @@ fn upstream_head(request: &str, change: impl FnOnce(&mut UpstreamRequestHead<'_>
         strip_authorization: false,
         pass_headers: &[],
         reserved: query_credential::NAMES,
+        identity: &[],
+        visitor: None,
     };
     change(&mut upstream_head);
     let mut out = Vec::new();

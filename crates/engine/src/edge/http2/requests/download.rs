@@ -20,6 +20,7 @@ use types::id::TunnelId;
 
 use crate::core::Worker;
 use crate::edge::access_record::{AccessRecord, Outcome};
+use crate::edge::headers::identity::ReservedNames;
 use crate::edge::headers::trailers;
 use crate::edge::http2::requests::upload::Upload;
 use crate::edge::http2::slow_reader_timeout;
@@ -323,9 +324,11 @@ impl DownstreamBody {
                     None => record.set_outcome(Outcome::Served),
                 }
                 record.add_sent_bytes(*bytes);
-                Poll::Ready(
-                    frame.map(|frame| frame.map(trailers::filter).map_err(io::Error::other)),
-                )
+                Poll::Ready(frame.map(|frame| {
+                    let none = ReservedNames::default();
+                    let frame = frame.map(|frame| trailers::filter(frame, &none));
+                    frame.map_err(io::Error::other)
+                }))
             }
         }
     }

@@ -10,6 +10,7 @@ use http_body::{Body, Frame};
 use http1::BodyLength;
 use tokio::io::AsyncWrite as _;
 
+use crate::edge::headers::identity::ReservedNames;
 use crate::edge::headers::trailers;
 use crate::edge::http2::visitor_body::VisitorBody;
 use crate::edge::replay::ReplayBuffer;
@@ -29,6 +30,8 @@ pub(super) struct Upload {
     /// The whole request is encoded.
     is_read: bool,
     pub(super) written: u64,
+    /// Names that the visitor may not send as trailers.
+    reserved: ReservedNames,
 }
 
 #[derive(PartialEq)]
@@ -43,7 +46,11 @@ enum UploadState {
 
 impl Upload {
     /// `body` is `None` if the request has no body.
-    pub(super) fn new(head: Vec<u8>, body: Option<(VisitorBody, BodyLength)>) -> Self {
+    pub(super) fn new(
+        head: Vec<u8>,
+        body: Option<(VisitorBody, BodyLength)>,
+        reserved: ReservedNames,
+    ) -> Self {
         let empty = body.is_none();
         let (body, length) = body.unzip();
         Self {
@@ -60,6 +67,7 @@ impl Upload {
             has_started: false,
             is_read: empty,
             written: 0,
+            reserved,
         }
     }
 
@@ -75,6 +83,7 @@ impl Upload {
             has_started: false,
             is_read: true,
             written: 0,
+            reserved: ReservedNames::default(),
         }
     }
 
@@ -231,6 +240,6 @@ impl Upload {
         if !self.chunked {
             return;
         }
-        trailers::write_last_chunk(&mut self.out, trailers);
+        trailers::write_last_chunk(&mut self.out, trailers, &self.reserved);
     }
 }

@@ -1,0 +1,78 @@
+//! An application that trusts a proxy's header for its users: Django, behind `svc forward` and the
+//! sign-in of `svc up`, in Chromium.
+
+use anyhow::{Context as _, Result};
+use e2e::{Peer, Platform};
+use serde_json::{Value, json};
+
+/// ED-2: the application knows the user of the platform, by the header that it wants and by an
+/// assertion that it verifies with the platform's keys. Neither a page nor the bearer of a token can
+/// name another user.
+#[test]
+fn ed_2_an_application_knows_the_user_of_the_platform() -> Result<()> {
+    let platform = Platform::up()?;
+    let issuer = platform.base_url();
+    let keys = format!("{issuer}/keyrings/identity/engine.localhost");
+    let service = Peer::start_with("django_service.py", &[issuer, &keys])?;
+    let identity = "email=Remote-User,name,groups,assertion,email";
+    let args = [
+        "--name",
+        "app",
+        "--svc-auth",
+        "--token-auth",
+        "--identity",
+        identity,
+    ];
+    let agent = platform.forward(service.address()?, &args)?;
+
+    let results = platform.node_with("identity.mjs", json!({"app": agent.url("")}))?;
+    let email = platform.ready()["admin_email"]
+        .as_str()
+        .context("no address")?;
+    let shared = results["shared"].as_str().unwrap_or_default();
+    assert!(
+        shared.contains(email) && shared.contains("owner"),
+        "{shared}"
+    );
+    for seen in [&results["seen"], &results["forged"]] {
+        assert_eq!(seen["user"], email, "{results} {}", service.log());
+        assert_eq!(seen["accounts"], json!([email]), "{results}");
+        assert_eq!(seen["groups"], "owner", "{results}");
+        let claims = &seen["claims"];
+        assert_eq!(claims["email"], email, "{results}");
+        assert_eq!(claims["groups"], json!(["owner"]), "{results}");
+        assert_eq!(
+            claims["project_id"],
+            platform.ready()["project_id"],
+            "{results}"
+        );
+        // An account without a name has none in either form.
+        let name = claims["name"].as_str().unwrap_or_default();
+        assert_eq!(seen["name"], name, "{results}");
+    }
+
+    // A program with a token of the same user is not the user.
+    let token = platform.ready()["token"].as_str().context("no token")?;
+    let bearer = format!("Authorization: Bearer {token}");
+    let forged = [
+        "-H",
+        &bearer,
+        "-H",
+        "Remote_User: root",
+        "-H",
+        "remote-user: root",
+    ];
+    let url = agent.url("/api");
+    let seen: Value = platform
+        .curl()
+        .get(&[&forged[..], &[&url]].concat())?
+        .json();
+    assert_eq!(seen["is_authenticated"], false, "{seen}");
+    assert_eq!(
+        (&seen["claims"], &seen["name"]),
+        (&Value::Null, &json!("")),
+        "{seen}"
+    );
+    assert_eq!(seen["accounts"], json!([email]), "{seen}");
+    Ok(())
+}
