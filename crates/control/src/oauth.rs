@@ -1,6 +1,7 @@
 //! The OAuth authorization server: codes with PKCE for registered clients, and the device grant.
 //!
-//! Clients are public and come from the configuration ([`Clients`]). A user approves on a page
+//! Clients are public and come from the configuration ([`Clients`]). If the configuration allows it,
+//! other clients describe themselves in a document ([`ClientDocuments`]). A user approves on a page
 //! (`authorize`, `device`). The approval is stored and can be redeemed once at `token`. The token
 //! is a personal access token with the claims of RFC 9068, and a credential like any other. It is
 //! valid while the record of its hash exists (OA-8), which [`Caller`](crate::caller::Caller) looks
@@ -10,11 +11,14 @@
 //! are those of [`crate::credentials::delegation`].
 
 mod authorize;
+mod client_document;
+mod client_documents;
 mod clients;
 mod consent;
 mod cors;
 mod device;
 mod device_authorization;
+mod document_url;
 mod error;
 mod form;
 mod issue;
@@ -35,16 +39,21 @@ use http::StatusCode;
 use types::id::UserId;
 
 pub(crate) use self::authorize::CODE_REUSE_WINDOW;
+use self::client_documents::ClientDocuments;
 pub use self::clients::{Client, Clients, OauthSection};
 pub(crate) use self::cors::{McpPage, for_any_origin, is_preflight};
 pub(crate) use self::device_authorization::EXPIRED_CODE_RETENTION;
 use self::error::Code;
 pub use self::routes::routes;
 use crate::people::throttle::{Limits, Throttle};
+use crate::webhooks::{SenderError, WebhooksConfig};
 
-/// Throttles of the OAuth handlers of one process; a part of [`crate::app::App`].
+/// Throttles of the OAuth handlers of one process, and its documents of clients; a part of
+/// [`crate::app::App`].
 #[derive(Debug)]
 pub struct Oauth {
+    /// Metadata documents of clients.
+    documents: ClientDocuments,
     /// Typed user codes, by user. All sessions of a user count together.
     codes_by_user: Throttle<UserId>,
     /// Typed user codes, by network.
@@ -53,13 +62,16 @@ pub struct Oauth {
     devices_by_network: Throttle<IpAddr>,
 }
 
-impl Default for Oauth {
-    fn default() -> Self {
-        Self {
+impl Oauth {
+    /// # Errors
+    /// The file of authorities cannot be used.
+    pub(crate) fn open(config: &WebhooksConfig) -> Result<Self, SenderError> {
+        Ok(Self {
+            documents: ClientDocuments::open(config)?,
             codes_by_user: Throttle::new(Limits::ACCOUNT),
             codes_by_network: Throttle::new(Limits::ADDRESS),
             devices_by_network: Throttle::new(DEVICE_LIMITS),
-        }
+        })
     }
 }
 

@@ -134,6 +134,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
     shop.publish(&store).await?;
     let engines = Engines::open(&config)?;
     let webhooks = Webhooks::open(&config.webhooks)?;
+    let oauth = Oauth::open(&config.webhooks)?;
     Ok(Arc::new(App {
         rate_limiter: RateLimiter::new(&config.limits),
         store,
@@ -149,7 +150,7 @@ pub async fn open(config: Config, clock: Arc<dyn Clock>) -> Result<Arc<App>, Sta
         engines,
         webhooks,
         signature_cache: SignatureCache::default(),
-        oauth: Oauth::default(),
+        oauth,
     }))
 }
 

@@ -26,6 +26,8 @@ pub use self::schedule::{DISABLED_AFTER, RETRIES};
 pub use self::section::{WebhooksConfig, WebhooksSection};
 use self::send::Sender;
 pub use self::send::SenderError;
+pub(crate) use self::send::guarded_client;
+pub(crate) use self::target::Targets;
 pub(crate) use self::worker::run;
 pub use self::worker::{POLL, deliver_due};
 

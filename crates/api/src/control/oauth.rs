@@ -83,6 +83,11 @@ pub struct AuthorizationServerMetadata {
     pub code_challenge_methods_supported: Vec<String>,
     /// RFC 9207 section 3.
     pub authorization_response_iss_parameter_supported: bool,
+    /// True if a client may use the address of its metadata document as its `client_id` (OAuth
+    /// Client ID Metadata Document, section 5). Absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub client_id_metadata_document_supported: Option<bool>,
     /// RFC 9728 section 4.
     pub protected_resources: Vec<String>,
 }

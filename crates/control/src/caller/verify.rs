@@ -258,7 +258,7 @@ fn of_credential(
     // Credentials of a client that was removed from the configuration are not valid, and neither
     // are tokens minted from them.
     if let Some(client) = &credential.oauth_client
-        && app.config.oauth.client(client).is_none()
+        && !app.config.oauth.is_accepted(client)
     {
         return Err(refused("its client is not registered"));
     }

@@ -9,6 +9,7 @@ use store::{credentials, directory};
 
 use crate::billing::plans::Region;
 use crate::config::Config;
+use crate::oauth::Clients;
 
 /// A cluster of the configuration.
 #[derive(Debug)]
@@ -19,8 +20,8 @@ pub(super) struct Cluster {
     pub(super) directory: directory::Cluster,
     /// Limits of each plan.
     limits: BTreeMap<Plan, Limits>,
-    /// The registered OAuth clients.
-    clients: BTreeSet<String>,
+    /// The accepted OAuth clients.
+    clients: Clients,
     /// Address of the platform.
     base_url: String,
     /// The realm of TURN credentials, if the receivers are relays.
@@ -66,7 +67,8 @@ impl Cluster {
             .iter()
             .map(|(plan, limits)| json!([plan.as_str(), limits]))
             .collect();
-        let clients: BTreeSet<_> = config.oauth.ids().map(str::to_owned).collect();
+        let clients = &config.oauth;
+        let ids: BTreeSet<_> = clients.ids().collect();
         let base_url = config.base_url.clone();
         let all = json!([
             base_url,
@@ -74,26 +76,27 @@ impl Cluster {
             directory.regions,
             directory.known_regions,
             shown,
-            clients,
-            relay_realm
+            ids,
+            relay_realm,
+            clients.accepts_documents(),
         ]);
         let digest = ::credentials::digest(&all.to_string());
         Self {
             domain: domain.to_owned(),
             directory,
             limits,
-            clients,
+            clients: clients.clone(),
             base_url,
             relay_realm,
             fingerprint: hex::encode(digest.first_chunk::<4>().unwrap_or(&[0; 4])),
         }
     }
 
-    /// True if engines receive the credential. Credentials of a client that was removed from the
-    /// configuration are not valid (OA-8).
+    /// True if engines receive the credential. Credentials of a client that the configuration no
+    /// longer accepts are not valid (OA-8).
     pub(super) fn accepts(&self, credential: &credentials::Credential) -> bool {
         let client = credential.oauth_client.as_ref();
-        client.is_none_or(|client| self.clients.contains(client))
+        client.is_none_or(|client| self.clients.is_accepted(client))
     }
 
     /// Settings for the whole cluster.

@@ -6,17 +6,20 @@ use api::control::oauth::AUTHORIZE;
 use askama::Template;
 use axum::extract::{RawQuery, State};
 use axum::response::{IntoResponse as _, Response};
-use http::header::REFERRER_POLICY;
+use http::header::{REFERRER_POLICY, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use jiff::SignedDuration;
 use serde_json::json;
 use store::oauth_codes::{self, Code as StoredCode};
 use store::oauth_requests::{self, ShownRequest};
 use store::{SecretHash, Tx, workspaces};
+use types::id::UserId;
 
+use super::client_documents::DocumentError;
 use super::consent::{Group, groups};
+use super::document_url::DocumentUrl;
 use super::error::Code;
-use super::request::{AuthorizationError, AuthorizationRequest, error_url};
+use super::request::{AuthorizationError, AuthorizationRequest, RequestParameters, error_url};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::credentials::delegation;
@@ -28,6 +31,7 @@ use crate::pages::layout::{MessagePage, PageRefusal, page_leading_to, page_with,
 use crate::pages::signed_in;
 use crate::people::secret_link::LinkSecret;
 use crate::people::session::{SignedIn, Visitor, later};
+use crate::people::throttle::TooSoon;
 
 /// The consent page. It is never skipped, even for a client that was approved before: a public
 /// client cannot prove that it is the same client (RFC 9700 section 4.14).
@@ -36,8 +40,22 @@ pub(super) async fn show(
     visitor: Visitor,
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageRefusal> {
-    let request = AuthorizationRequest::parse(&query.unwrap_or_default(), &app.config);
-    let request = match request {
+    let query = query.unwrap_or_default();
+    let parameters = match RequestParameters::parse(&query) {
+        Ok(parameters) => parameters,
+        Err(refused) => return Ok(refused_response(&app, refused)),
+    };
+    // Only a signed-in user makes the platform fetch a document. The callback is not known before, so
+    // a silent request without a session gets the sign-in page as well.
+    let visitor = match parameters.document_url(&app.config.oauth) {
+        Some(_) => Visitor::SignedIn(signed_in(visitor, &format!("{AUTHORIZE}?{query}"))?),
+        None => visitor,
+    };
+    let user = match &visitor {
+        Visitor::SignedIn(who) => Some(who.user.id),
+        Visitor::SecondFactorPending(_) | Visitor::Anonymous => None,
+    };
+    let request = match request_of(&app, parameters, user).await {
         Ok(request) => request,
         Err(refused) => return Ok(refused_response(&app, refused)),
     };
@@ -64,11 +82,15 @@ pub(super) async fn submit(
     let Some(shown) = find(&app, &form.text("request")).await? else {
         return Ok(already_decided_page());
     };
-    let request = match AuthorizationRequest::parse(&shown.query, &app.config) {
+    let who = signed_in(visitor, &format!("{AUTHORIZE}?{}", shown.query))?;
+    let request = match RequestParameters::parse(&shown.query) {
+        Ok(parameters) => request_of(&app, parameters, Some(who.user.id)).await,
+        Err(refused) => Err(refused),
+    };
+    let request = match request {
         Ok(request) => request,
         Err(refused) => return Ok(refused_response(&app, refused)),
     };
-    let who = signed_in(visitor, &path(&request))?;
     // Another user has signed in since the page was made. The page lists what the first user could
     // grant.
     if shown.session_id != who.session.id {
@@ -100,6 +122,34 @@ pub(super) async fn submit(
     Ok(refused_response(&app, refused))
 }
 
+/// The request with its client, which is registered, or described by a document that is fetched for
+/// this user.
+async fn request_of(
+    app: &App,
+    parameters: RequestParameters,
+    user: Option<UserId>,
+) -> Result<AuthorizationRequest, AuthorizationError> {
+    let clients = &app.config.oauth;
+    let client = match (parameters.document_url(clients), user) {
+        (Some(url), Some(user)) => {
+            let found = app.oauth.documents.client(&url, user, app.now()).await;
+            Some(found.map_err(|error| unusable_document(&url, &error))?)
+        }
+        _ => parameters.registered_client(clients),
+    };
+    AuthorizationRequest::of_client(parameters, client, &app.config)
+}
+
+fn unusable_document(url: &DocumentUrl, error: &DocumentError) -> AuthorizationError {
+    let host = url.host();
+    tracing::info!(host, %error, "the metadata document of an OAuth client was not used");
+    match error {
+        DocumentError::TooSoon(TooSoon(seconds)) => AuthorizationError::TooSoon(*seconds),
+        DocumentError::Busy => AuthorizationError::TooSoon(BUSY_SECONDS),
+        other => AuthorizationError::Page(format!("its client is at {host}, and {other}")),
+    }
+}
+
 /// Finds the request that a page showed, by the secret in the submitted form.
 async fn find(app: &App, secret: &str) -> HandlerResult<Option<ShownRequest>> {
     let Some(secret) = LinkSecret::parse(secret) else {
@@ -127,7 +177,7 @@ async fn give_code(
     app: &App,
     mut tx: Tx,
     who: &SignedIn,
-    request: &AuthorizationRequest<'_>,
+    request: &AuthorizationRequest,
     approval: Grant,
     actor: &Actor,
 ) -> HandlerResult<LinkSecret> {
@@ -167,6 +217,8 @@ async fn give_code(
 #[template(path = "consent.html")]
 struct ConsentPage<'a> {
     client: &'a str,
+    /// Host of the client's metadata document, if the client is not registered.
+    document_host: Option<&'a str>,
     host: &'a str,
     is_this_machine: bool,
     email: &'a str,
@@ -180,7 +232,7 @@ struct ConsentPage<'a> {
 async fn consent_page(
     app: &App,
     who: &SignedIn,
-    request: &AuthorizationRequest<'_>,
+    request: &AuthorizationRequest,
 ) -> HandlerResult<Response> {
     let approval = Grant::of_oauth_client(&who.principal(), request.scope);
     let now = app.now();
@@ -197,6 +249,7 @@ async fn consent_page(
     tx.commit().await?;
     let page = ConsentPage {
         client: request.client.name(),
+        document_host: request.client.document_host(),
         host: request.callback.host(),
         is_this_machine: request.callback.is_this_machine(),
         email: &who.user.email,
@@ -231,7 +284,7 @@ impl Workspaces {
     }
 }
 
-fn path(request: &AuthorizationRequest<'_>) -> String {
+fn path(request: &AuthorizationRequest) -> String {
     format!("{AUTHORIZE}?{}", request.query())
 }
 
@@ -248,6 +301,18 @@ fn refused_response(app: &App, refused: AuthorizationError) -> Response {
                 link: None,
             };
             page_with(StatusCode::BAD_REQUEST, &page)
+        }
+        AuthorizationError::TooSoon(seconds) => {
+            let page = MessagePage {
+                title: "Please wait",
+                text: "Too many applications were connected in a short time. Wait a little, go back \
+                    to the application, and try again.",
+                link: None,
+            };
+            let mut response = page_with(StatusCode::TOO_MANY_REQUESTS, &page);
+            let seconds = HeaderValue::from(seconds);
+            response.headers_mut().insert(RETRY_AFTER, seconds);
+            response
         }
         AuthorizationError::Callback {
             callback,
@@ -275,6 +340,9 @@ const PAGE_LIFETIME: SignedDuration = SignedDuration::from_mins(30);
 
 /// Maximum number of open consent pages per user: a few tabs.
 const MAX_OPEN_PAGES: u32 = 20;
+
+/// The fetches that are running end within a few seconds.
+const BUSY_SECONDS: u32 = 5;
 
 /// OA-3.
 const CODE_LIFETIME: SignedDuration = SignedDuration::from_mins(5);

@@ -6,12 +6,20 @@ use serde::Deserialize;
 use types::callback::Callback;
 use types::tunnel::WebOrigin;
 
+use super::document_url::DocumentUrl;
+
 /// Section `oauth`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OauthSection {
     /// Clients that users may approve. `svc-cli` is built in.
     pub(super) clients: Vec<ClientSection>,
+    /// True to accept clients that are not registered here. Their `client_id` is the `https` address
+    /// of a document that describes them (OAuth Client ID Metadata Document). The platform fetches
+    /// it when a signed-in user opens the client's link, from public addresses and those of
+    /// `webhooks.allowed_targets`. Users approve such a client themselves, and see the host of the
+    /// document.
+    pub(super) client_id_metadata: bool,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -45,9 +53,38 @@ pub struct Client {
     callbacks: Vec<Callback>,
     loopback_any_port: bool,
     origins: Vec<WebOrigin>,
+    /// Host of the metadata document; `None` for a registered client.
+    document_host: Option<String>,
 }
 
 impl Client {
+    /// The client whose metadata document is at this address, without the contents of the document.
+    /// It is named after its host. Everything else of a document is the client's own claim.
+    pub(super) fn of_document(url: &DocumentUrl) -> Self {
+        Self {
+            id: url.as_str().to_owned(),
+            name: url.host(),
+            callbacks: Vec::new(),
+            loopback_any_port: true,
+            origins: Vec::new(),
+            document_host: Some(url.host()),
+        }
+    }
+
+    /// The same client with the contents of its document.
+    pub(super) fn described(self, name: Option<String>, callbacks: Vec<Callback>) -> Self {
+        Self {
+            name: name.unwrap_or(self.name),
+            callbacks,
+            ..self
+        }
+    }
+
+    /// Host of its metadata document, if it is not registered.
+    pub(super) fn document_host(&self) -> Option<&str> {
+        self.document_host.as_deref()
+    }
+
     /// Its `client_id`.
     pub fn id(&self) -> &str {
         &self.id
@@ -79,28 +116,56 @@ impl Client {
     /// True if the client may use the device grant. Clients with a browser redirect do not need it,
     /// and each unneeded grant is another target for phishing.
     pub fn is_device(&self) -> bool {
-        self.callbacks.is_empty()
+        self.callbacks.is_empty() && self.document_host.is_none()
     }
 }
 
-/// Every registered client.
+/// Every registered client, and the rule for others.
 #[derive(Clone, Debug, Default)]
-pub struct Clients(Vec<Client>);
+pub struct Clients {
+    registered: Vec<Client>,
+    accepts_documents: bool,
+}
 
 impl Clients {
-    /// The client with this id.
+    /// The registered client with this id.
     pub fn client(&self, id: &str) -> Option<&Client> {
-        self.0.iter().find(|client| client.id == id)
+        self.registered.iter().find(|client| client.id == id)
+    }
+
+    /// True if clients with a metadata document are accepted.
+    pub fn accepts_documents(&self) -> bool {
+        self.accepts_documents
+    }
+
+    /// The address of a metadata document, if the id is one and such clients are accepted. The id of
+    /// a registered client never has a colon.
+    pub(super) fn document_url(&self, id: &str) -> Option<DocumentUrl> {
+        let url = self.accepts_documents.then(|| DocumentUrl::parse(id));
+        url.flatten()
+    }
+
+    /// True if tokens of the client with this id are valid.
+    pub fn is_accepted(&self, id: &str) -> bool {
+        self.client(id).is_some() || self.document_url(id).is_some()
+    }
+
+    /// The client with this id at an endpoint for programs. Codes and tokens are bound to the id, so
+    /// that the endpoints need no document.
+    pub(super) fn named(&self, id: &str) -> Option<Client> {
+        let of_document = || Some(Client::of_document(&self.document_url(id)?));
+        self.client(id).cloned().or_else(of_document)
     }
 
     /// The origins of web pages that may call the MCP endpoints.
     pub fn origins(&self) -> impl Iterator<Item = &WebOrigin> {
-        self.0.iter().flat_map(|client| &client.origins)
+        let clients = self.registered.iter();
+        clients.flat_map(|client| &client.origins)
     }
 
-    /// The ids of all clients.
+    /// The ids of all registered clients.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(Client::id)
+        self.registered.iter().map(Client::id)
     }
 }
 
@@ -124,7 +189,10 @@ impl OauthSection {
             }
             clients.push(client);
         }
-        Ok(Clients(clients))
+        Ok(Clients {
+            registered: clients,
+            accepts_documents: self.client_id_metadata,
+        })
     }
 }
 
@@ -178,6 +246,7 @@ impl ClientSection {
             callbacks,
             loopback_any_port: self.loopback_any_port,
             origins,
+            document_host: None,
         })
     }
 }
@@ -189,8 +258,14 @@ fn cli(id: &str, name: &str) -> Client {
         callbacks: Vec::new(),
         loopback_any_port: false,
         origins: Vec::new(),
+        document_host: None,
     }
 }
+
+/// RFC 6749 section 4.1.3.
+pub(super) const CODE_GRANT: &str = "authorization_code";
+/// RFC 8628 section 3.4.
+pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 /// More origins than any client has. Each request of a page is compared with all of them.
 const MAX_ORIGINS: usize = 32;
@@ -303,6 +378,19 @@ mod tests {
         ] {
             assert!(!is_registered(&free, text), "{text}");
         }
+    }
+
+    #[test]
+    fn addresses_are_ids_only_if_the_configuration_accepts_documents() {
+        let id = "https://app.example/client";
+        let off = check(serde_json::json!({}), false).unwrap();
+        assert!(!off.is_accepted(id) && off.named(id).is_none());
+        let on = check(serde_json::json!({"client_id_metadata": true}), false).unwrap();
+        assert!(on.is_accepted(id) && on.is_accepted("svc-cli"));
+        assert!(!on.is_accepted("other") && !on.is_accepted("http://app.example/client"));
+        let client = on.named(id).unwrap();
+        assert_eq!((client.id(), client.name()), (id, "app.example"));
+        assert!(!client.is_device() && client.callback("https://app.example/cb").is_none());
     }
 
     #[test]

@@ -29,24 +29,19 @@ impl ClientForm {
     }
 
     /// The client that the form names.
-    pub(super) fn client<'a>(&mut self, app: &'a App) -> Result<&'a Client, OauthError> {
+    pub(super) fn client(&mut self, app: &App) -> Result<Client, OauthError> {
         let id = self.take_required("client_id")?;
-        registered(app, &id)
+        named(app, &id)
     }
 
     /// The client that the form names, if it names one.
-    pub(super) fn optional_client<'a>(
-        &mut self,
-        app: &'a App,
-    ) -> Result<Option<&'a Client>, OauthError> {
-        self.take("client_id")
-            .map(|id| registered(app, &id))
-            .transpose()
+    pub(super) fn optional_client(&mut self, app: &App) -> Result<Option<Client>, OauthError> {
+        self.take("client_id").map(|id| named(app, &id)).transpose()
     }
 }
 
-fn registered<'a>(app: &'a App, id: &str) -> Result<&'a Client, OauthError> {
-    let client = app.config.oauth.client(id);
+fn named(app: &App, id: &str) -> Result<Client, OauthError> {
+    let client = app.config.oauth.named(id);
     client.ok_or_else(|| Code::InvalidClient.with_description("this client is not registered"))
 }
 

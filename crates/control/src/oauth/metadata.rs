@@ -12,7 +12,7 @@ use axum::response::Response;
 use http::HeaderMap;
 use types::permission::Permission;
 
-use super::token::{CODE_GRANT, DEVICE_GRANT};
+use super::clients::{CODE_GRANT, DEVICE_GRANT};
 use crate::app::App;
 use crate::config::Config;
 use crate::http_api::contracts::cached;
@@ -39,6 +39,7 @@ pub(super) async fn authorization_server(
         revocation_endpoint_auth_methods_supported: words(&["none"]),
         code_challenge_methods_supported: words(&["S256"]),
         authorization_response_iss_parameter_supported: true,
+        client_id_metadata_document_supported: config.oauth.accepts_documents().then_some(true),
         protected_resources: vec![config.base_url.clone()],
     };
     document(&metadata, &headers)

@@ -6,15 +6,16 @@ use types::callback::Callback;
 use types::form::{self, Form};
 use types::permission::Permissions;
 
-use super::clients::Client;
+use super::clients::{Client, Clients};
+use super::document_url::DocumentUrl;
 use super::error::{Code, OauthError};
 use super::scope::{parse_scope, resource};
 use crate::config::Config;
 
 /// A validated authorization request of a client.
 #[derive(Clone, Debug)]
-pub(super) struct AuthorizationRequest<'a> {
-    pub(super) client: &'a Client,
+pub(super) struct AuthorizationRequest {
+    pub(super) client: Client,
     /// The registered callback, perhaps with another port on the user's machine.
     pub(super) callback: Callback,
     pub(super) state: Option<String>,
@@ -32,6 +33,9 @@ pub(super) enum AuthorizationError {
     /// Otherwise this server would redirect to any address that a stranger chooses (RFC 9700
     /// section 4.11).
     Page(String),
+    /// The client's metadata document cannot be fetched now. The value is the number of seconds to
+    /// wait.
+    TooSoon(u32),
     /// The client receives the error at its callback.
     Callback {
         callback: Callback,
@@ -40,22 +44,50 @@ pub(super) enum AuthorizationError {
     },
 }
 
-impl<'a> AuthorizationRequest<'a> {
+/// The parameters of a request, before its client is known.
+#[derive(Debug)]
+pub(super) struct RequestParameters {
+    client_id: Option<String>,
+    /// All others.
+    form: Form,
+}
+
+impl RequestParameters {
     /// Parses the query of a request.
-    pub(super) fn parse(query: &str, config: &'a Config) -> Result<Self, AuthorizationError> {
+    pub(super) fn parse(query: &str) -> Result<Self, AuthorizationError> {
         if query.len() > MAX_QUERY_BYTES {
             return Err(AuthorizationError::Page("it is too long".to_owned()));
         }
         let mut form =
             Form::parse(query).map_err(|bad| AuthorizationError::Page(bad.to_string()))?;
-        let client = form
-            .take("client_id")
-            .and_then(|id| config.oauth.client(&id))
-            .ok_or_else(|| {
-                AuthorizationError::Page("its client is not registered here".to_owned())
-            })?;
+        let client_id = form.take("client_id");
+        Ok(Self { client_id, form })
+    }
+
+    /// The registered client that they name.
+    pub(super) fn registered_client(&self, clients: &Clients) -> Option<Client> {
+        clients.client(self.client_id.as_deref()?).cloned()
+    }
+
+    /// The address of the metadata document that they name, if such clients are accepted.
+    pub(super) fn document_url(&self, clients: &Clients) -> Option<DocumentUrl> {
+        clients.document_url(self.client_id.as_deref()?)
+    }
+}
+
+impl AuthorizationRequest {
+    /// Validates the request of a client.
+    pub(super) fn of_client(
+        mut parameters: RequestParameters,
+        client: Option<Client>,
+        config: &Config,
+    ) -> Result<Self, AuthorizationError> {
+        let client = client.ok_or_else(|| {
+            AuthorizationError::Page("its client is not registered here".to_owned())
+        })?;
         // The callback is required even if only one is registered, so that it need not be guessed.
-        let callback = form
+        let callback = parameters
+            .form
             .take("redirect_uri")
             .and_then(|text| client.callback(&text))
             .ok_or_else(|| {
@@ -63,7 +95,8 @@ impl<'a> AuthorizationRequest<'a> {
                     "its callback is not registered for this client".to_owned(),
                 )
             })?;
-        let state = form.take("state");
+        let state = parameters.form.take("state");
+        let form = parameters.form;
         let validated = Self::validate(form, config, client, callback.clone(), state.clone());
         validated.map_err(|error| AuthorizationError::Callback {
             callback,
@@ -75,7 +108,7 @@ impl<'a> AuthorizationRequest<'a> {
     fn validate(
         mut form: Form,
         config: &Config,
-        client: &'a Client,
+        client: Client,
         callback: Callback,
         state: Option<String>,
     ) -> Result<Self, OauthError> {
@@ -224,6 +257,12 @@ mod tests {
         Config::load(Some(&file), []).unwrap()
     }
 
+    fn parse(query: &str, config: &Config) -> Result<AuthorizationRequest, AuthorizationError> {
+        let parameters = RequestParameters::parse(query)?;
+        let client = parameters.registered_client(&config.oauth);
+        AuthorizationRequest::of_client(parameters, client, config)
+    }
+
     fn good() -> Vec<(&'static str, &'static str)> {
         vec![
             ("response_type", "code"),
@@ -245,9 +284,9 @@ mod tests {
     }
 
     fn outcome(query: &str) -> String {
-        match AuthorizationRequest::parse(query, &config()) {
+        match parse(query, &config()) {
             Ok(_) => "good".to_owned(),
-            Err(AuthorizationError::Page(_)) => "page".to_owned(),
+            Err(AuthorizationError::Page(_) | AuthorizationError::TooSoon(_)) => "page".to_owned(),
             Err(AuthorizationError::Callback { state, error, .. }) => {
                 assert!(state.is_none_or(|state| state == "s"));
                 error.code().as_str().to_owned()
@@ -298,12 +337,12 @@ mod tests {
                 ("redirect_uri", callback),
                 ("scope", scope),
             ]);
-            AuthorizationRequest::parse(&form::encode(pairs), &config)
+            parse(&form::encode(pairs), &config)
         };
         let known = "account.projects.read-only";
         let request = native("http://127.0.0.1:49152/cb", known).unwrap();
         assert_eq!(request.callback.as_str(), "http://127.0.0.1:49152/cb");
-        let again = AuthorizationRequest::parse(&request.query(), &config).unwrap();
+        let again = parse(&request.query(), &config).unwrap();
         assert_eq!(again.callback, request.callback);
         let code = request.success_url("c", "i");
         assert!(
@@ -314,7 +353,7 @@ mod tests {
             AuthorizationError::Callback { callback, .. } => {
                 assert_eq!(callback.as_str(), "http://127.0.0.1:49152/cb");
             }
-            AuthorizationError::Page(why) => panic!("{why}"),
+            other => panic!("{other:?}"),
         }
         let refused = native("http://127.0.0.1:49152/other", known).unwrap_err();
         assert!(matches!(refused, AuthorizationError::Page(_)));
@@ -383,7 +422,7 @@ mod tests {
             let mut pairs = good();
             pairs.retain(|(name, _)| *name != "state");
             pairs.push(("state", &state));
-            let request = AuthorizationRequest::parse(&form::encode(pairs), &config);
+            let request = parse(&form::encode(pairs), &config);
             // A state of many bytes exceeds the limit. Then there is no request.
             let Ok(request) = request else {
                 return Err(TestCaseError::reject("too long"));
@@ -392,7 +431,7 @@ mod tests {
             let next = NextPath::parse(&path);
             prop_assert_eq!(next.as_str(), &path);
             let query = request.query();
-            let again = AuthorizationRequest::parse(&query, &config).unwrap();
+            let again = parse(&query, &config).unwrap();
             prop_assert_eq!(again.query(), query);
             prop_assert_eq!(again.state.unwrap_or_default(), state);
             prop_assert_eq!(again.scope, request.scope);
@@ -400,7 +439,7 @@ mod tests {
 
         #[test]
         fn any_query_is_parsed_or_refused(query in ".{0,128}") {
-            drop(AuthorizationRequest::parse(&query, &config()));
+            drop(parse(&query, &config()));
         }
     }
 }

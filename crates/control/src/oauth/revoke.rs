@@ -37,7 +37,7 @@ pub(super) async fn revoke(
     let Some((holder, user, id)) = held else {
         return Ok(done());
     };
-    if client.is_some_and(|client: &Client| client.id() != holder) {
+    if client.is_some_and(|client: Client| client.id() != holder) {
         return Err(
             Code::UnauthorizedClient.with_description("this token belongs to another client")
         );

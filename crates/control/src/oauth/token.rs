@@ -13,7 +13,7 @@ use store::oauth_codes::{self, Redeemer};
 use store::{SecretHash, credentials};
 use types::id::{CredentialId, unix_millis};
 
-use super::clients::Client;
+use super::clients::{CODE_GRANT, Client, DEVICE_GRANT};
 use super::device_authorization::INTERVAL_SECONDS;
 use super::error::{Code, OauthError, no_store};
 use super::form::ClientForm;
@@ -25,11 +25,6 @@ use crate::http_api::extract::ClientIp;
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::secret_link::LinkSecret;
 use crate::runtime::random;
-
-/// RFC 6749 section 4.1.3.
-pub(super) const CODE_GRANT: &str = "authorization_code";
-/// RFC 8628 section 3.4.
-pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
 pub(super) async fn token(
     State(app): State<Arc<App>>,
@@ -65,7 +60,7 @@ pub(super) async fn token(
 
 struct Request<'a> {
     app: &'a Arc<App>,
-    client: &'a Client,
+    client: Client,
     ip: std::net::IpAddr,
 }
 
@@ -103,7 +98,7 @@ impl Request<'_> {
                 permissions: found.permissions,
                 resources: found.resources,
             };
-            if let Some(issued) = issue(app, tx, self.client, approved, id, self.ip).await? {
+            if let Some(issued) = issue(app, tx, &self.client, approved, id, self.ip).await? {
                 return Ok(issued);
             }
         }
@@ -180,7 +175,7 @@ impl Request<'_> {
                 permissions: grant.permissions,
                 resources: grant.resources,
             };
-            if let Some(issued) = issue(app, tx, self.client, approved, id, self.ip).await? {
+            if let Some(issued) = issue(app, tx, &self.client, approved, id, self.ip).await? {
                 return Ok(issued);
             }
         }

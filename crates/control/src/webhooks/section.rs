@@ -25,11 +25,11 @@ pub struct WebhooksConfig {
 pub struct WebhooksSection {
     /// Addresses and networks (CIDR) that webhooks may be sent to although they are not public,
     /// such as those of a closed network. Every user who may add a webhook can then send requests
-    /// there.
+    /// there. The same is true for metadata documents of OAuth clients (`oauth.client_id_metadata`).
     #[schemars(example = &["10.20.0.0/16"])]
     allowed_targets: Vec<String>,
-    /// File of certificates (PEM) of authorities that are trusted for webhooks in addition to the
-    /// system's.
+    /// File of certificates (PEM) of authorities that are trusted for webhooks, and for metadata
+    /// documents of OAuth clients, in addition to the system's.
     ca_file: Option<String>,
 }
 

@@ -1,15 +1,14 @@
 //! One request to one endpoint. Its time and size are limited, and redirects are not followed.
 
-use std::error::Error;
 use std::time::Duration;
 
 use daemon::files::read_bounded;
 use http::header::CONTENT_TYPE;
-use reqwest::{Client, RequestBuilder, Response, redirect};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response, redirect};
 use tokio::time::Instant;
 
 use super::section::WebhooksConfig;
-use super::target::{RefusedTarget, Targets};
+use super::target::Targets;
 
 /// HTTP client for webhooks.
 #[derive(Debug)]
@@ -22,6 +21,13 @@ pub(super) struct Sender {
 #[derive(Debug, thiserror::Error)]
 #[error("webhooks: {0}")]
 pub struct SenderError(String);
+
+impl SenderError {
+    #[expect(clippy::needless_pass_by_value, reason = "the argument of map_err")]
+    pub(crate) fn of_builder(error: reqwest::Error) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// Outcome of an attempt, with its duration.
 #[derive(Debug)]
@@ -65,31 +71,11 @@ impl AttemptOutcome {
 impl Sender {
     pub(super) fn new(config: &WebhooksConfig) -> Result<Self, SenderError> {
         let targets = Targets::new(&config.allowed_targets);
-        let mut builder = Client::builder()
+        let builder = guarded_client(config, &targets)?
             .timeout(TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
-            // A redirect would bypass the check of the address.
-            .redirect(redirect::Policy::none())
-            // A proxy would resolve names without the check.
-            .no_proxy()
-            // Each attempt resolves the name again, so that it is sent to the current address.
-            .pool_max_idle_per_host(0)
-            .https_only(true)
-            .dns_resolver(targets.clone())
             .user_agent(concat!("svc-webhooks/", env!("CARGO_PKG_VERSION")));
-        if let Some(path) = &config.ca_file {
-            let failed = |message: String| SenderError(format!("{}: {message}", path.display()));
-            let pem =
-                read_bounded(path, MAX_CA_BYTES).map_err(|error| failed(error.to_string()))?;
-            let authorities = reqwest::Certificate::from_pem_bundle(&pem)
-                .ok()
-                .filter(|authorities| !authorities.is_empty())
-                .ok_or_else(|| failed("no certificates in PEM".to_owned()))?;
-            builder = builder.tls_certs_merge(authorities);
-        }
-        let client = builder
-            .build()
-            .map_err(|error| SenderError(error.to_string()))?;
+        let client = builder.build().map_err(SenderError::of_builder)?;
         Ok(Self { client, targets })
     }
 
@@ -122,13 +108,43 @@ impl Sender {
     }
 }
 
+/// An HTTP client for addresses that users choose. It sends requests only to permitted targets. The
+/// caller sets the limits of time.
+///
+/// # Errors
+/// The file of authorities cannot be used.
+pub(crate) fn guarded_client(
+    config: &WebhooksConfig,
+    targets: &Targets,
+) -> Result<ClientBuilder, SenderError> {
+    let builder = Client::builder()
+        // A redirect would bypass the check of the address.
+        .redirect(redirect::Policy::none())
+        // A proxy would resolve names without the check.
+        .no_proxy()
+        // Each attempt resolves the name again, so that it is sent to the current address.
+        .pool_max_idle_per_host(0)
+        .https_only(true)
+        .dns_resolver(targets.clone());
+    let Some(path) = &config.ca_file else {
+        return Ok(builder);
+    };
+    let failed = |message: String| SenderError(format!("{}: {message}", path.display()));
+    let pem = read_bounded(path, MAX_CA_BYTES).map_err(|error| failed(error.to_string()))?;
+    let authorities = reqwest::Certificate::from_pem_bundle(&pem)
+        .ok()
+        .filter(|authorities| !authorities.is_empty())
+        .ok_or_else(|| failed("no certificates in PEM".to_owned()))?;
+    Ok(builder.tls_certs_merge(authorities))
+}
+
 async fn send_request(request: RequestBuilder) -> AttemptOutcome {
     match request.send().await {
         Ok(response) => AttemptOutcome::Response {
             status: response.status().as_u16(),
             body: read_prefix(response).await,
         },
-        Err(error) if is_refused(&error) => AttemptOutcome::Refused,
+        Err(error) if Targets::is_cause_of(&error) => AttemptOutcome::Refused,
         Err(error) if error.is_timeout() => AttemptOutcome::Timeout,
         Err(_) => AttemptOutcome::Unreachable,
     }
@@ -146,17 +162,6 @@ async fn read_prefix(mut response: Response) -> String {
     bytes.truncate(MAX_BODY_BYTES);
     // PostgreSQL cannot store NUL in a text column.
     String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}")
-}
-
-fn is_refused(error: &reqwest::Error) -> bool {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if error.is::<RefusedTarget>() {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }
 
 /// Time limit for a whole attempt. Receivers should accept an event first and process it

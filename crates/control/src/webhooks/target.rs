@@ -1,11 +1,12 @@
-//! Permitted targets of webhooks. A customer writes the address, and the platform sends requests to
-//! it from inside the network. Without a check, it could reach internal services (server-side
-//! request forgery).
+//! Permitted targets of webhooks, and of other requests to addresses that users choose. The platform
+//! sends such a request from inside the network. Without a check, it could reach internal services
+//! (server-side request forgery).
 //!
 //! The connection uses exactly the checked addresses. Names are resolved here, for each
 //! attempt, and the connection uses the permitted results. A name that changes its address a moment
 //! later gains nothing.
 
+use std::error::Error as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::config::is_loopback;
 
 /// Permitted addresses for requests: public ones, and networks of the configuration.
 #[derive(Clone, Debug)]
-pub(super) struct Targets(Arc<[IpNet]>);
+pub(crate) struct Targets(Arc<[IpNet]>);
 
 /// Webhooks may not be sent to the address.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +28,7 @@ pub(super) struct Targets(Arc<[IpNet]>);
 pub(super) struct RefusedTarget;
 
 impl Targets {
-    pub(super) fn new(allowed: &[IpNet]) -> Self {
+    pub(crate) fn new(allowed: &[IpNet]) -> Self {
         Self(allowed.into())
     }
 
@@ -52,13 +53,25 @@ impl Targets {
 
     /// True if the host is permitted. A name is always permitted here, because it is checked when
     /// it is resolved. The HTTP library does not resolve a host that is an address.
-    pub(super) fn permits_host(&self, url: &Url) -> bool {
+    pub(crate) fn permits_host(&self, url: &Url) -> bool {
         let host = url.host_str().unwrap_or_default();
         match host.trim_matches(['[', ']']).parse::<IpAddr>() {
             Ok(ip) => self.permits(ip),
             Err(_) if is_loopback(host) => self.permits(Ipv4Addr::LOCALHOST.into()),
             Err(_) => !host.is_empty(),
         }
+    }
+
+    /// True if a request failed because its name has no permitted address.
+    pub(crate) fn is_cause_of(error: &reqwest::Error) -> bool {
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            if error.is::<RefusedTarget>() {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
     }
 
     fn permits(&self, ip: IpAddr) -> bool {

@@ -4,6 +4,7 @@ mod answer;
 mod browser;
 mod database;
 mod promised;
+pub(crate) mod receiver;
 mod statements;
 
 use std::net::SocketAddr;
@@ -526,7 +527,13 @@ fn configuration_beside(
             "loopback_any_port": true,
         },
     ]});
-    let yaml = format!("platform: {platform}\nengines: {engines}\noauth: {oauth}\n{sections}\n");
+    let has_clients = sections.lines().any(|line| line.starts_with("oauth:"));
+    let oauth = if has_clients {
+        String::new()
+    } else {
+        format!("oauth: {oauth}\n")
+    };
+    let yaml = format!("platform: {platform}\nengines: {engines}\n{oauth}{sections}\n");
     std::fs::write(&file, yaml).unwrap();
     load(&file)
 }

@@ -2,6 +2,7 @@
 
 mod codes;
 mod device;
+mod documents;
 mod flow;
 mod metadata;
 mod security;

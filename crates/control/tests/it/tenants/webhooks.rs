@@ -2,7 +2,6 @@
 
 mod deliveries;
 mod platforms;
-mod receiver;
 mod signatures;
 
 use control::webhooks::{deliver_due, on_event};
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 use types::event::{Event, EventType};
 use types::id::{EventId, ProjectId};
 
-use self::receiver::Receiver;
+use crate::support::receiver::Receiver;
 use crate::support::{Answer, Person, Project, TestControl, both, next};
 
 both! {

@@ -12,8 +12,8 @@ use types::id::DeliveryId;
 
 use super::{EVENTS, World, event, sections};
 use crate::operation::jobs::{DAY, purge_counts};
+use crate::support::receiver::{ReceivedRequest, Receiver, Reply, hanging};
 use crate::support::{TestControl, both, next};
-use crate::tenants::webhooks::receiver::{ReceivedRequest, Receiver, Reply, hanging};
 
 both! {
     an_event_becomes_one_delivery_per_subscriber,

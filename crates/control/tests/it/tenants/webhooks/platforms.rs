@@ -8,8 +8,8 @@ use types::event::EventType;
 
 use super::{EVENTS, World, event};
 use crate::support::TestControl;
+use crate::support::receiver::{Receiver, Reply};
 use crate::tenants::webhooks::deliveries::written;
-use crate::tenants::webhooks::receiver::{Receiver, Reply};
 
 /// Endpoints return 410, and two platforms send to them. Statements do not deadlock, every answer
 /// is recorded, and no endpoint is called again.

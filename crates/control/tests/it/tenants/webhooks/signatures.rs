@@ -10,8 +10,8 @@ use types::event::EventType;
 
 use super::{World, event, sections};
 use crate::node;
+use crate::support::receiver::ReceivedRequest;
 use crate::support::{TestControl, both};
-use crate::tenants::webhooks::receiver::ReceivedRequest;
 
 both! {
     third_party_libraries_verify_deliveries,

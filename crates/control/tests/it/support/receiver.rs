@@ -17,21 +17,21 @@ use tokio_rustls::TlsAcceptor;
 
 /// One request.
 #[derive(Clone, Debug)]
-pub(super) struct ReceivedRequest {
+pub(crate) struct ReceivedRequest {
     /// The request line.
-    pub(super) line: String,
+    pub(crate) line: String,
     /// Header fields, by their names in lower case.
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
 impl ReceivedRequest {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let headers: serde_json::Map<_, _> = self
             .headers
             .iter()
@@ -43,7 +43,7 @@ impl ReceivedRequest {
 
 /// Reaction to a request.
 #[derive(Clone, Debug)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// This status, these further header lines, and this body.
     Status(u16, &'static str, String),
     /// The connection is closed without an answer.
@@ -51,14 +51,14 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    pub(super) fn status(status: u16) -> Self {
+    pub(crate) fn status(status: u16) -> Self {
         Self::Status(status, "", String::new())
     }
 }
 
 /// The server, which stops when dropped.
-pub(super) struct Receiver {
-    pub(super) address: SocketAddr,
+pub(crate) struct Receiver {
+    pub(crate) address: SocketAddr,
     replies: Arc<Mutex<VecDeque<Reply>>>,
     otherwise: Arc<Mutex<Reply>>,
     received: watch::Receiver<Vec<ReceivedRequest>>,
@@ -73,7 +73,7 @@ impl Drop for Receiver {
 
 impl Receiver {
     /// Starts one, and writes its certificate authority to a file. It answers 204.
-    pub(super) async fn start(ca_file: &Path) -> Self {
+    pub(crate) async fn start(ca_file: &Path) -> Self {
         let acceptor = acceptor(ca_file);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -122,39 +122,39 @@ impl Receiver {
     }
 
     /// Sets the answer to all further requests.
-    pub(super) fn always(&self, reply: Reply) {
+    pub(crate) fn always(&self, reply: Reply) {
         *self.otherwise.lock() = reply;
     }
 
     /// Sets the next answers. Later requests get the previous answer again.
-    pub(super) fn reply(&self, replies: impl IntoIterator<Item = Reply>) {
+    pub(crate) fn reply(&self, replies: impl IntoIterator<Item = Reply>) {
         self.replies.lock().extend(replies);
     }
 
     /// The requests so far.
-    pub(super) fn received(&self) -> Vec<ReceivedRequest> {
+    pub(crate) fn received(&self) -> Vec<ReceivedRequest> {
         self.received.borrow().clone()
     }
 
     /// Waits for this number of requests.
-    pub(super) async fn wait_for(&self, count: usize) -> Vec<ReceivedRequest> {
+    pub(crate) async fn wait_for(&self, count: usize) -> Vec<ReceivedRequest> {
         let mut received = self.received.clone();
         let all = received.wait_for(|all| all.len() >= count).await.unwrap();
         all.clone()
     }
 
     /// An address that accepts every request and never answers.
-    pub(super) fn hanging_url(&self) -> String {
+    pub(crate) fn hanging_url(&self) -> String {
         format!("https://127.0.0.1:{}{HANG}", self.address.port())
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://127.0.0.1:{}/in?x=1", self.address.port())
     }
 }
 
 /// The number of these requests that are never answered.
-pub(super) fn hanging(all: &[ReceivedRequest]) -> usize {
+pub(crate) fn hanging(all: &[ReceivedRequest]) -> usize {
     all.iter().filter(|one| one.line.contains(HANG)).count()
 }
 
