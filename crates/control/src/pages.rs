@@ -33,6 +33,7 @@ use http::header::SET_COOKIE;
 
 use self::layout::{NextPath, PageRefusal};
 use crate::app::App;
+use crate::people::openid::logout::{BACK_CHANNEL_LOGOUT, SIGNED_OUT};
 use crate::people::session::{PendingSignIn, SignedIn, Visitor};
 
 /// The routes of this module.
@@ -59,6 +60,10 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/favicon.ico", get(unknown::icon))
         .route("/login/openid", get(openid::begin))
         .route("/login/openid/callback", get(openid::callback))
+        .route(SIGNED_OUT, get(openid::signed_out))
+        .route(BACK_CHANNEL_LOGOUT, post(openid::back_channel_logout))
+        .route("/account/openid/link", post(openid::link))
+        .route("/account/openid/unlink", post(openid::unlink))
         .route("/logout", post(login::sign_out))
         .route("/reset", get(reset::show).post(reset::submit))
         .route(

@@ -205,6 +205,37 @@ fn a_provider_is_configured_completely_or_not_at_all() {
             "issuer: 'https://id.example', client_id: x, client_secret: y",
             "openid.client_secret",
         ),
+        (
+            "issuer: 'https://id.example', client_id: x, groups_claim: groups",
+            "openid.groups_claim",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, groups_claim: 'a b', groups: [{}]",
+            "openid.groups_claim",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, groups: [{}]",
+            "openid.groups_claim",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, groups_claim: g, groups: [{}]",
+            "openid.groups.0.workspace",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, groups_claim: g, \
+             groups: [{group: a, workspace: prj_01h455vb4pex5vsknk084sn02q}]",
+            "openid.groups.0.workspace",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, groups_claim: g, \
+             groups: [{workspace: wks_01h455vb4pex5vsknk084sn02q}]",
+            "openid.groups.0.group",
+        ),
+        (
+            "issuer: 'https://id.example', client_id: x, groups_claim: g, \
+             groups: [{group: a, workspace: wks_01h455vb4pex5vsknk084sn02q, role: owner}]",
+            "openid.groups[0].role",
+        ),
     ] {
         let error = load(&format!("{base}openid: {{{yaml}}}")).unwrap_err();
         assert!(error.contains(&format!("{key}: ")), "{yaml}: {error}");

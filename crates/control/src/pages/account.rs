@@ -41,6 +41,10 @@ struct AccountPage<'a> {
     has_password: bool,
     /// Names of the providers that the user signs in with.
     identities: Vec<String>,
+    /// Name of the provider that the user can link.
+    linkable: Option<String>,
+    /// Name of the provider that the user can remove.
+    removable: Option<String>,
     workspaces: Vec<WorkspaceLine>,
     projects: Vec<ProjectLine>,
     has_app: bool,
@@ -113,6 +117,8 @@ pub(super) async fn show(
         Some("email-sent") => {
             Some("We have sent you a link. Open it within an hour, in this browser.")
         }
+        Some("linked") => Some("You can now sign in with the provider, too."),
+        Some("unlinked") => Some("The provider was removed."),
         Some("session") => Some("The session has ended."),
         _ => None,
     };
@@ -248,6 +254,15 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> HandlerResult<AccountPag
     let recent = Paging::new(1, ENTRIES).unwrap_or(Paging::DEFAULT);
     let entries = store::audit::of_user(&mut read, who.user.id, recent).await?;
     let identities = store::users::identities(&mut read, who.user.id).await?;
+    let provider = app.config.openid.as_ref();
+    let is_linked =
+        provider.is_some_and(|config| identities.iter().any(|known| known.issuer == config.issuer));
+    let provider = provider.map(|config| config.name.clone());
+    let (linkable, removable) = if is_linked {
+        (None, provider)
+    } else {
+        (provider, None)
+    };
     Ok(AccountPage {
         name: who.user.name.clone(),
         email: who.user.email.clone(),
@@ -258,6 +273,8 @@ async fn account_page<'a>(app: &App, who: &SignedIn) -> HandlerResult<AccountPag
             .into_iter()
             .map(|identity| provider_name(app, identity.issuer))
             .collect(),
+        linkable,
+        removable,
         workspaces: workspaces
             .into_iter()
             .map(|workspace| WorkspaceLine {

@@ -12,7 +12,7 @@ use store::SecretHash;
 
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
-use super::openid::Button;
+use super::openid::{self, Button};
 use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
@@ -112,10 +112,13 @@ pub(super) async fn sign_out(
     visitor: Visitor,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
+    let mut of_provider = None;
     if let Some(secret) = cookie(&app, &headers) {
         let now = app.now();
+        let hash = SecretHash(secret.hash());
         let mut tx = app.store.begin().await?;
-        store::sessions::end(&mut tx, SecretHash(secret.hash()), now).await?;
+        of_provider = store::sessions::provider(&mut tx, hash).await?;
+        store::sessions::end(&mut tx, hash, now).await?;
         if let Visitor::SignedIn(who) = visitor {
             let actor = Actor::user(who.user.id);
             let target = Target::User(who.user.id);
@@ -126,10 +129,14 @@ pub(super) async fn sign_out(
     let cleared = Cookie::session(&app.config.base_url).clear();
     // A user who chooses another account continues at the same address.
     let next = form.text("next");
-    let login = if next.is_empty() {
-        "/login".to_owned()
-    } else {
-        with_next("/login", NextPath::parse(&next).as_str())
+    let next = (!next.is_empty()).then(|| NextPath::parse(&next));
+    let next = next.as_ref().map(NextPath::as_str);
+    if let Some(page) = openid::sign_out_page(&app, of_provider.as_ref(), next).await {
+        return Ok(with_cookie(page, &cleared));
+    }
+    let login = match next {
+        Some(next) => with_next("/login", next),
+        None => "/login".to_owned(),
     };
     Ok(with_cookie(see_other(&login), &cleared))
 }

@@ -1,19 +1,26 @@
 //! Sign-in through the OpenID provider: the redirect to the provider and the callback.
 
+use std::error::Error;
 use std::sync::Arc;
 
+use askama::Template;
 use axum::extract::State;
-use axum::response::Response;
-use http::header::RETRY_AFTER;
+use axum::response::{IntoResponse as _, Response};
+use http::header::{CACHE_CONTROL, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::json;
+use store::sessions::ProviderSession;
 
-use super::layout::{MessagePage, NextPath, PageRefusal, page_with, see_other};
-use super::{with_cookie, with_next};
+use super::confirm::require_recent_authentication;
+use super::form::Form;
+use super::layout::{MessagePage, NextPath, PageRefusal, page, page_with, see_other};
+use super::{signed_in, with_cookie, with_next};
 use crate::app::App;
 use crate::http_api::extract::{ClientIp, Query};
 use crate::people::cookie::Cookie;
-use crate::people::openid::account_link::SignInError;
-use crate::people::openid::flow::{self, Callback, FlowError};
+use crate::people::openid::account_link::{self, SignInError};
+use crate::people::openid::flow::{self, Callback, Completion, FlowError, Purpose};
+use crate::people::openid::logout::{self, LogoutError};
 use crate::people::openid::{Provider, ProviderError};
 use crate::people::session::{Browser, Visitor, cookie_of};
 use types::problem::Problem;
@@ -65,15 +72,141 @@ pub(super) async fn begin(
     if matches!(visitor, Visitor::SignedIn(_)) && !anew {
         return Ok(see_other(next.as_str()));
     }
-    match flow::begin(&app, provider, next.as_str(), anew, ip).await {
+    let purpose = Purpose::SignIn { anew };
+    match flow::begin(&app, provider, next.as_str(), purpose, ip).await {
         Ok(begun) => Ok(with_cookie(see_other(&begun.location), &begun.set_cookie)),
         Err(error) => failure_page(&app, provider, error),
     }
 }
 
+/// Sends a signed-in user to the provider, whose identity is then linked to the account. The user
+/// must have authenticated recently, because the identity is another way to sign in.
+pub(super) async fn link(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    visitor: Visitor,
+    _form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
+    let provider = require_provider(&app)?;
+    let purpose = Purpose::Link(who.user.id);
+    match flow::begin(&app, provider, "/account?done=linked", purpose, ip).await {
+        Ok(begun) => Ok(with_cookie(
+            leave(provider, &begun.location),
+            &begun.set_cookie,
+        )),
+        Err(error) => failure_page(&app, provider, error),
+    }
+}
+
+/// Removes the provider's identity from the account. The user must have authenticated recently.
+pub(super) async fn unlink(
+    State(app): State<Arc<App>>,
+    ClientIp(ip): ClientIp,
+    visitor: Visitor,
+    _form: Form,
+) -> Result<Response, PageRefusal> {
+    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
+    let provider = require_provider(&app)?;
+    if account_link::unlink(&app, &provider.config().issuer, &who, ip).await? {
+        return Ok(see_other("/account?done=unlinked"));
+    }
+    let text = "Set a password or add a passkey first. Without the provider you could not sign in.";
+    Ok(page_with(
+        StatusCode::CONFLICT,
+        &MessagePage {
+            title: "This is your only way to sign in",
+            text,
+            link: Some(("/account", "Go to your account")),
+        },
+    ))
+}
+
+/// A page that sends the browser to the provider after a form. The policy of the pages allows no
+/// form that ends at another site, so that a redirect would be blocked.
+#[derive(Template)]
+#[template(path = "openid_leave.html")]
+struct LeavePage<'a> {
+    name: &'a str,
+    address: &'a str,
+}
+
+fn leave(provider: &Provider, address: &str) -> Response {
+    let name = &provider.config().name;
+    page(&LeavePage { name, address })
+}
+
+/// Sends the browser of a user who has just signed out here to the provider, to sign out there as
+/// well. `None` if the session was not started there, or this is not configured.
+pub(super) async fn sign_out_page(
+    app: &App,
+    session: Option<&ProviderSession>,
+    next: Option<&str>,
+) -> Option<Response> {
+    let address = logout::end_session_address(app, session, next).await?;
+    let provider = app.people.openid.as_ref()?;
+    Some(leave(provider, &address))
+}
+
+/// The return from the provider after a sign-out. `state` is the path to continue at.
+pub(super) async fn signed_out(mut query: Query) -> Response {
+    match query.text("state") {
+        Some(next) => see_other(&with_next("/login", NextPath::parse(&next).as_str())),
+        None => see_other("/login"),
+    }
+}
+
+/// `POST /login/openid/back-channel-logout`: the provider ends sessions (OpenID Connect Back-Channel
+/// Logout 1.0 section 2.5).
+pub(super) async fn back_channel_logout(
+    State(app): State<Arc<App>>,
+    form: Result<Form, PageRefusal>,
+) -> Response {
+    let Some(provider) = &app.people.openid else {
+        return PageRefusal::from(Problem::not_found()).into_response();
+    };
+    let token = form.map(|mut form| form.text("logout_token"));
+    let outcome = match token {
+        Ok(token) if !token.is_empty() => logout::end_sessions(&app, provider, &token).await,
+        _ => return logout_refusal("logout_token is missing"),
+    };
+    match outcome {
+        Ok(count) => {
+            tracing::debug!(count, "the OpenID provider ended sessions");
+            uncached(StatusCode::OK.into_response())
+        }
+        Err(LogoutError::Repeated) => logout_refusal("this logout_token was used before"),
+        Err(LogoutError::Provider(error)) if error.is_temporary() => {
+            tracing::warn!(
+                error = &error as &dyn Error,
+                "a logout token could not be checked"
+            );
+            uncached(StatusCode::SERVICE_UNAVAILABLE.into_response())
+        }
+        Err(LogoutError::Provider(error)) => {
+            tracing::warn!(error = &error as &dyn Error, "a logout token was refused");
+            logout_refusal("this logout_token is not valid")
+        }
+        Err(LogoutError::Failed(refusal)) => PageRefusal::from(refusal).into_response(),
+    }
+}
+
+/// Section 2.8 of Back-Channel Logout 1.0.
+fn logout_refusal(description: &str) -> Response {
+    let body = json!({"error": "invalid_request", "error_description": description});
+    uncached((StatusCode::BAD_REQUEST, axum::Json(body)).into_response())
+}
+
+fn uncached(mut response: Response) -> Response {
+    let value = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, value);
+    response
+}
+
 /// Handles the callback from the provider.
 pub(super) async fn callback(
     State(app): State<Arc<App>>,
+    visitor: Visitor,
     browser: Browser,
     headers: HeaderMap,
     query: Query,
@@ -82,8 +215,10 @@ pub(super) async fn callback(
     let cookie = Cookie::sign_in(&app.config.base_url);
     let secret = cookie_of(cookie, &headers);
     let callback = Callback::from(query);
-    match flow::complete(&app, provider, callback, secret, &browser).await {
-        Ok(arrived) => {
+    let who = visitor.signed_in();
+    match flow::complete(&app, provider, callback, secret, who.as_ref(), &browser).await {
+        Ok(Completion::Linked(next)) => Ok(with_cookie(see_other(&next), &cookie.clear())),
+        Ok(Completion::SignedIn(arrived)) => {
             let on = if arrived.session.is_second_factor_pending {
                 with_next("/login/second-factor", &arrived.next)
             } else {
@@ -208,8 +343,15 @@ fn rejected_sign_in(
         SignInError::LinkedToOtherIdentity => (
             "This account belongs to another user",
             format!(
-                "The account with your address belongs to another user of {name}. Contact the \
-                 operator of this platform."
+                "The account belongs to another user of {name}. Contact the operator of this \
+                 platform, or remove that user in the account first."
+            ),
+        ),
+        SignInError::IdentityOfOtherAccount => (
+            "This identity belongs to another account",
+            format!(
+                "You sign in to another account here with this user of {name}. Sign in to that \
+                 account and remove it there first."
             ),
         ),
         SignInError::NotInvited { .. } => (

@@ -57,10 +57,11 @@ fn is_api(path: &str) -> bool {
     path.starts_with("/api/")
 }
 
-/// Endpoints outside the API that accept writes and read no cookie. Clients, devices and engines
-/// authenticate with the content of the request.
-pub const WITHOUT_COOKIES: [&str; 4] = [
+/// Endpoints outside the API that accept writes and read no cookie. Clients, devices, engines
+/// and the OpenID provider authenticate with the content of the request.
+pub const WITHOUT_COOKIES: [&str; 5] = [
     "/link/v1/reports",
+    "/login/openid/back-channel-logout",
     "/oauth/token",
     "/oauth/revoke",
     "/oauth/device_authorization",

@@ -26,6 +26,8 @@ pub enum Notice {
     PasskeyAdded(String),
     /// A passkey was removed.
     PasskeyRemoved,
+    /// The user of the OpenID provider with this name can sign in.
+    IdentityLinked(String),
     /// The authenticator app is active.
     SecondFactorOn,
     /// The authenticator app was removed.
@@ -45,6 +47,7 @@ impl Notice {
             Self::ClientLinked(_) => "An application was linked to your account",
             Self::PasskeyAdded(_) => "A passkey was added to your account",
             Self::PasskeyRemoved => "A passkey was removed from your account",
+            Self::IdentityLinked(_) => "Another way to sign in to your account",
             Self::SecondFactorOn => "The second factor of your account is on",
             Self::SecondFactorOff => "The second factor of your account is off",
             Self::PasswordChanged => "Your password was changed",
@@ -65,6 +68,9 @@ impl Notice {
                 format!("the passkey \"{}\" was added to", printable(name))
             }
             Self::PasskeyRemoved => "a passkey was removed from".to_owned(),
+            Self::IdentityLinked(name) => {
+                format!("signing in with \"{}\" was added to", printable(name))
+            }
             Self::SecondFactorOn => "an authenticator app was set up for".to_owned(),
             Self::SecondFactorOff => "the authenticator app was removed from".to_owned(),
             Self::PasswordChanged => "the password was changed of".to_owned(),
@@ -88,6 +94,7 @@ impl Notice {
             }
             Self::PasskeyAdded(_)
             | Self::PasskeyRemoved
+            | Self::IdentityLinked(_)
             | Self::SecondFactorOn
             | Self::SecondFactorOff
             | Self::PasswordChanged

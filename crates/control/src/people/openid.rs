@@ -6,16 +6,24 @@
 //! them is stored. The provider sends the browser back to [`flow::complete`]. It redeems the code
 //! ([`provider`]), checks the ID token ([`token`]) and finds or creates the user.
 //!
+//! The provider's groups can give roles ([`groups`]). It ends sessions here, and users who sign out
+//! here can be signed out there ([`logout`]).
+//!
 //! The provider is contacted when a user needs it, never at startup. While it is unavailable, users
 //! can still sign in with a password.
 
 pub mod account_link;
 mod fetch;
 pub mod flow;
+mod groups;
+mod groups_section;
+pub mod logout;
+mod logout_token;
 pub mod provider;
 mod secrets;
 mod section;
 pub mod token;
 
+pub use self::groups_section::GroupRoles;
 pub use self::provider::{Provider, ProviderError};
 pub use self::section::{EmailSource, OpenIdConfig, OpenIdSection, SignUp};

@@ -231,23 +231,38 @@ pub async fn start(
     insert_session(app, tx, user, browser, proofs, now).await
 }
 
-/// Starts a session for a user whom another service authenticated. `proved_at` is the time of that
-/// authentication. `None` if the service does not report it, which never counts as recent.
+/// An authentication of a user by an OpenID provider.
+#[derive(Clone, Copy, Debug)]
+pub struct ProviderProof<'a> {
+    /// The provider.
+    pub issuer: &'a str,
+    /// The provider's identifier of the user.
+    pub subject: &'a str,
+    /// The provider's identifier of its session.
+    pub sid: Option<&'a str>,
+    /// Time of the authentication. `None` if the provider does not report it, which never counts as
+    /// recent.
+    pub proved_at: Option<Timestamp>,
+}
+
+/// Starts a session for a user whom an OpenID provider authenticated. The provider can end it.
 pub async fn start_external(
     app: &App,
     tx: &mut Tx,
     user: &User,
     browser: &Browser,
-    proved_at: Option<Timestamp>,
+    proof: ProviderProof<'_>,
     now: Timestamp,
 ) -> HandlerResult<StartedSession> {
     let proofs = Proofs {
-        // If the service's clock is ahead of ours, the proof must not be in the future.
-        first_at: proved_at.unwrap_or(Timestamp::UNIX_EPOCH).min(now),
+        // If the provider's clock is ahead of ours, the proof must not be in the future.
+        first_at: proof.proved_at.unwrap_or(Timestamp::UNIX_EPOCH).min(now),
         second_at: None,
         lacks_second: has_second_factor(tx, user).await?,
     };
-    insert_session(app, tx, user, browser, proofs, now).await
+    let (started, id) = insert_session_with_id(app, tx, user, browser, proofs, now).await?;
+    sessions::set_provider(tx, id, proof.issuer, proof.subject, proof.sid).await?;
+    Ok(started)
 }
 
 /// Authentication state of a new session.
@@ -275,8 +290,6 @@ pub async fn start_full(
     insert_session(app, tx, user, browser, proofs, now).await
 }
 
-/// Stores a session. It always gets a new cookie, so that a cookie that was planted before the
-/// sign-in is useless.
 async fn insert_session(
     app: &App,
     tx: &mut Tx,
@@ -285,6 +298,20 @@ async fn insert_session(
     proofs: Proofs,
     now: Timestamp,
 ) -> HandlerResult<StartedSession> {
+    let (started, _) = insert_session_with_id(app, tx, user, browser, proofs, now).await?;
+    Ok(started)
+}
+
+/// Stores a session. It always gets a new cookie, so that a cookie that was planted before the
+/// sign-in is useless.
+async fn insert_session_with_id(
+    app: &App,
+    tx: &mut Tx,
+    user: &User,
+    browser: &Browser,
+    proofs: Proofs,
+    now: Timestamp,
+) -> HandlerResult<(StartedSession, SessionId)> {
     let is_pending = proofs.lacks_second;
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash()), now).await?;
@@ -312,10 +339,11 @@ async fn insert_session(
     };
     sessions::insert(tx, &session).await?;
     sessions::trim(tx, user.id, (MAX_SESSIONS, MAX_ENDED_SESSIONS), now).await?;
-    Ok(StartedSession {
+    let started = StartedSession {
         set_cookie: set_cookie(app, &secret, lifetime),
         is_second_factor_pending: is_pending,
-    })
+    };
+    Ok((started, session.id))
 }
 
 /// Turns a pending session into a full one, with another cookie. `None` if it ended meanwhile.

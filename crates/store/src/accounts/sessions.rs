@@ -43,6 +43,30 @@ record! {
     }
 }
 
+record! {
+    /// The identity at an OpenID provider that started a session.
+    pub struct ProviderSession from "sessions" {
+        /// The session here.
+        pub id: SessionId,
+        /// Hash of its cookie.
+        pub hash: SecretHash,
+        /// The signed-in user.
+        pub user_id: UserId,
+        /// The provider.
+        pub openid_issuer: String,
+        /// The provider's identifier of the user.
+        pub openid_subject: String,
+        /// The provider's identifier of its session.
+        pub openid_sid: Option<String>,
+    }
+}
+
+macro_rules! provider_columns {
+    () => {
+        "id, hash, user_id, openid_issuer, openid_subject, openid_sid"
+    };
+}
+
 macro_rules! columns {
     () => {
         "id, hash, user_id, user_agent, ip, second_factor_at, proved_at, created_at, rotated_at, \
@@ -66,6 +90,13 @@ statements! {
     TRIM = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE user_id = $1 \
         ORDER BY last_seen_at DESC, id DESC LIMIT $3 OFFSET $2) RETURNING id";
     END_ALL = "DELETE FROM sessions WHERE user_id = $1 RETURNING id";
+    SET_PROVIDER = "UPDATE sessions SET openid_issuer = $2, openid_subject = $3, openid_sid = $4 WHERE id = $1";
+    PROVIDER = concat!("SELECT ", provider_columns!(), " FROM sessions \
+        WHERE hash = $1 AND openid_issuer IS NOT NULL");
+    OF_SUBJECT = concat!("SELECT ", provider_columns!(), " FROM sessions \
+        WHERE openid_issuer = $1 AND openid_subject = $2 LIMIT 1000");
+    OF_SID = concat!("SELECT ", provider_columns!(), " FROM sessions \
+        WHERE openid_issuer = $1 AND openid_sid = $2 LIMIT 1000");
     PURGE = "DELETE FROM sessions WHERE id IN \
         (SELECT id FROM sessions WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
     PURGE_UNUSED = "DELETE FROM sessions WHERE id IN \
@@ -95,6 +126,46 @@ pub async fn insert(tx: &mut Tx, session: &Session) -> Result<(), Error> {
         .execute(tx)
         .await?;
     Ok(())
+}
+
+/// Records the provider's identity that started a session.
+pub async fn set_provider(
+    tx: &mut Tx,
+    id: SessionId,
+    issuer: &str,
+    subject: &str,
+    sid: Option<&str>,
+) -> Result<bool, Error> {
+    sql(SET_PROVIDER)
+        .bind(id)
+        .bind(issuer)
+        .bind(subject)
+        .bind(sid)
+        .changed(tx)
+        .await
+}
+
+/// The provider's identity that started the session of a cookie; `None` if no provider did.
+pub async fn provider(conn: &mut Conn, hash: SecretHash) -> Result<Option<ProviderSession>, Error> {
+    sql(PROVIDER).bind(hash).one(conn).await
+}
+
+/// The sessions that a provider's user started. A user has few; more than 1000 are cut off.
+pub async fn of_subject(
+    conn: &mut Conn,
+    issuer: &str,
+    subject: &str,
+) -> Result<Vec<ProviderSession>, Error> {
+    sql(OF_SUBJECT).bind(issuer).bind(subject).all(conn).await
+}
+
+/// The sessions that a session at a provider started. They are few; more than 1000 are cut off.
+pub async fn of_sid(
+    conn: &mut Conn,
+    issuer: &str,
+    sid: &str,
+) -> Result<Vec<ProviderSession>, Error> {
+    sql(OF_SID).bind(issuer).bind(sid).all(conn).await
 }
 
 /// The session of a cookie, if it has not ended.

@@ -130,6 +130,7 @@ statements! {
     SET_ROLE = "UPDATE users SET role = $2, updated_at = $3 WHERE id = $1";
     VERIFY_EMAIL = "UPDATE users SET email_verified = TRUE, updated_at = $3 WHERE id = $1 AND email_key = $2";
     LINK = "INSERT INTO identities (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4)";
+    UNLINK = "DELETE FROM identities WHERE user_id = $1 AND issuer = $2 AND subject = $3";
     IDENTITIES = "SELECT issuer, subject, created_at FROM identities WHERE user_id = $1 ORDER BY issuer, subject";
     // An active secret is never replaced: a concurrent set-up fails here.
     BEGIN_TOTP = "UPDATE users SET totp_secret = $2, totp_last_step = NULL, updated_at = $3 \
@@ -368,6 +369,21 @@ pub async fn link_identity(
         .execute(tx)
         .await?;
     Ok(())
+}
+
+/// No longer lets an OpenID provider's subject sign in as this person. False if it could not.
+pub async fn unlink_identity(
+    tx: &mut Tx,
+    id: UserId,
+    issuer: &str,
+    subject: &str,
+) -> Result<bool, Error> {
+    sql(UNLINK)
+        .bind(id)
+        .bind(issuer)
+        .bind(subject)
+        .changed(tx)
+        .await
 }
 
 /// Sets a new TOTP secret, which becomes active once it is confirmed. False if one is already

@@ -46,6 +46,7 @@ migrations! {
     16 "consent" "0016_consent"
     17 "retention" "0017_retention"
     18 "log_search" "0018_log_search"
+    19 "openid" "0019_openid"
     20 "expiry_notice" "0020_expiry_notice"
 }
 

@@ -30,6 +30,16 @@ record! {
     }
 }
 
+record! {
+    /// A membership that a group of an OpenID provider gave.
+    pub struct GroupMembership from "members" {
+        /// The workspace.
+        pub workspace_id: WorkspaceId,
+        /// Role of the member.
+        pub role: Role,
+    }
+}
+
 words! {
     /// Role of a member, from most to least permissions.
     pub enum Role {
@@ -84,9 +94,14 @@ statements! {
     COUNT_ALL = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1";
     OWNERS = "SELECT COUNT(*) AS n FROM members WHERE workspace_id = $1 AND role = 'owner' AND status = 'active'";
     // The last active owner cannot be changed. Callers hold the workspace's lock.
-    SET_ROLE = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2 \
+    SET_ROLE = "UPDATE members SET role = $3, by_group = FALSE WHERE workspace_id = $1 AND user_id = $2 \
         AND ($3 = 'owner' OR role <> 'owner' OR EXISTS (SELECT 1 FROM members o WHERE o.workspace_id = $1 \
         AND o.user_id <> $2 AND o.role = 'owner' AND o.status = 'active'))";
+    INSERT_BY_GROUP = "INSERT INTO members (workspace_id, user_id, role, status, invited_at, joined_at, by_group) \
+        VALUES ($1, $2, $3, 'active', NULL, $4, TRUE)";
+    BY_GROUP = "SELECT workspace_id, role FROM members WHERE user_id = $1 AND by_group ORDER BY workspace_id";
+    SET_ROLE_BY_GROUP = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2 AND by_group";
+    DELETE_BY_GROUP = "DELETE FROM members WHERE workspace_id = $1 AND user_id = $2 AND by_group";
     SET_STATUS = "UPDATE members SET status = $3 WHERE workspace_id = $1 AND user_id = $2 \
         AND ($3 = 'active' OR role <> 'owner' OR EXISTS (SELECT 1 FROM members o WHERE o.workspace_id = $1 \
         AND o.user_id <> $2 AND o.role = 'owner' AND o.status = 'active'))";
@@ -158,7 +173,69 @@ pub async fn owners(conn: &mut Conn, workspace: WorkspaceId) -> Result<u64, Erro
     sql(OWNERS).bind(workspace).count(conn).await
 }
 
-/// Changes a member's role. False if there is no such member, or if it is the last active owner.
+/// Adds a member whose role a group of an OpenID provider gives.
+///
+/// # Errors
+/// [`crate::Conflict::AlreadyMember`].
+pub async fn insert_by_group(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    user: UserId,
+    role: Role,
+    now: Timestamp,
+) -> Result<(), Error> {
+    sql(INSERT_BY_GROUP)
+        .bind(workspace)
+        .bind(user)
+        .bind(role)
+        .bind(now)
+        .execute(tx)
+        .await?;
+    tx.note(Change::person(user), now);
+    Ok(())
+}
+
+/// The memberships of a user that groups gave.
+pub async fn by_group(conn: &mut Conn, user: UserId) -> Result<Vec<GroupMembership>, Error> {
+    sql(BY_GROUP).bind(user).all(conn).await
+}
+
+/// Changes a role that a group gave. False if a person has changed it since.
+pub async fn set_role_by_group(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    user: UserId,
+    role: Role,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    crate::workspaces::lock(tx, workspace).await?;
+    tx.note(Change::person(user), now);
+    sql(SET_ROLE_BY_GROUP)
+        .bind(workspace)
+        .bind(user)
+        .bind(role)
+        .changed(tx)
+        .await
+}
+
+/// Removes a member whose role a group gave. False if a person has changed it since.
+pub async fn delete_by_group(
+    tx: &mut Tx,
+    workspace: WorkspaceId,
+    user: UserId,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    crate::workspaces::lock(tx, workspace).await?;
+    tx.note(Change::person(user), now);
+    sql(DELETE_BY_GROUP)
+        .bind(workspace)
+        .bind(user)
+        .changed(tx)
+        .await
+}
+
+/// Changes a member's role, which is no longer one that a group gives. False if there is no such
+/// member, or if it is the last active owner.
 pub async fn set_role(
     tx: &mut Tx,
     workspace: WorkspaceId,

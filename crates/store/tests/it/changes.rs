@@ -1,5 +1,7 @@
 //! The log of changes for engines contains every change in commit order.
 
+mod lists;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -13,133 +15,9 @@ use store::{
 };
 use types::id::{CredentialId, ProjectId, WebttyServerId};
 
+use self::lists::{REPLICATED_FUNCTIONS, REPLICATED_TABLES, SILENT, SILENT_FILES};
 use crate::database::{Database, both, commit};
 use crate::world::{Person, at, hash, id, new_project};
-
-/// Functions that change data that engines replicate.
-const REPLICATED_FUNCTIONS: &[&str] = &[
-    "addresses::insert",
-    "addresses::release",
-    "addresses::release_all",
-    "credentials::insert",
-    "credentials::purge",
-    "credentials::revoke",
-    "credentials::revoke_all",
-    "credentials::revoke_chain",
-    "credentials::rotate",
-    "members::delete",
-    "members::insert",
-    "members::set_role",
-    "members::set_status",
-    "projects::delete",
-    "projects::insert",
-    "projects::resume",
-    "projects::set_settings",
-    "projects::set_status",
-    "projects::suspend",
-    "projects::transfer",
-    "revoked_tokens::revoke",
-    "sessions::end",
-    "sessions::end_all",
-    "sessions::end_one",
-    "sessions::trim",
-    "signing_keys::insert",
-    "signing_keys::purge",
-    "signing_keys::rotate",
-    "users::change_status",
-    "users::set_password",
-    "users::set_status",
-    "webtty_servers::delete",
-    "webtty_servers::enrol",
-    "webtty_servers::insert",
-    "webtty_servers::update",
-    "workspaces::change_status",
-    "workspaces::set_status",
-];
-
-/// Functions that change no replicated data. Engines store no names, invitations or bills, and
-/// remove expired data themselves.
-const SILENT: &[&str] = &[
-    // Released ports belong to no project.
-    "addresses::free_rested",
-    "addresses::purge",
-    // Engines already removed the project when it was deleted.
-    "deleted_projects::purge",
-    "workspaces::purge",
-    "addresses::take_back",
-    "credentials::count_active",
-    "credentials::lock_issuer",
-    "credentials::record_use",
-    "projects::rename",
-    "revoked_tokens::purge",
-    "sessions::insert",
-    "sessions::record_proof",
-    "sessions::purge",
-    "sessions::purge_unused",
-    "sessions::rotate",
-    "sessions::second_factor",
-    "sessions::record_use",
-    "users::begin_totp",
-    "users::confirm_totp",
-    "users::insert",
-    "users::link_identity",
-    "users::lock",
-    "users::remove_totp",
-    "users::set_email",
-    "users::set_name",
-    "users::set_recovery_codes",
-    "users::set_role",
-    "users::use_recovery_code",
-    "users::use_totp_step",
-    "users::verify_email",
-    // Only a workspace without projects can be deleted.
-    "workspaces::delete",
-    "workspaces::insert",
-    "workspaces::lock",
-    "workspaces::rename",
-    "workspaces::set_billing",
-];
-
-/// Files without replicated data.
-const SILENT_FILES: &[&str] = &[
-    "attempts",
-    "audit",
-    "billing",
-    "capacity",
-    "changes",
-    "deliveries",
-    "device_grants",
-    "engines",
-    "events",
-    "idempotency",
-    "invitations",
-    "links",
-    "search",
-    "logs",
-    "oauth_codes",
-    "oauth_requests",
-    "passkeys",
-    "pending_sign_ins",
-    "platform_secrets",
-    "stored_records",
-    "usage",
-    "used_challenges",
-    "webhooks",
-];
-
-/// Replicated tables.
-const REPLICATED_TABLES: &[&str] = &[
-    "addresses",
-    "credentials",
-    "members",
-    "projects",
-    "revoked_tokens",
-    "sessions",
-    "signing_keys",
-    "users",
-    "webtty_servers",
-    "workspaces",
-];
 
 /// The texts of all source files by the names of their modules.
 fn sources() -> BTreeMap<String, String> {
@@ -267,6 +145,15 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     }), Person bob.user);
     tells!("members::delete", |tx, g| Box::pin(async move {
         assert!(members::delete(tx, g.ann.workspace, g.bob.user, at(3)).await.unwrap());
+    }), Person bob.user);
+    tells!("members::insert_by_group", |tx, g| Box::pin(async move {
+        members::insert_by_group(tx, g.ann.workspace, g.bob.user, members::Role::Viewer, at(3)).await.unwrap();
+    }), Person bob.user);
+    tells!("members::set_role_by_group", |tx, g| Box::pin(async move {
+        assert!(members::set_role_by_group(tx, g.ann.workspace, g.bob.user, members::Role::Admin, at(3)).await.unwrap());
+    }), Person bob.user);
+    tells!("members::delete_by_group", |tx, g| Box::pin(async move {
+        assert!(members::delete_by_group(tx, g.ann.workspace, g.bob.user, at(3)).await.unwrap());
     }), Person bob.user);
     tells!("workspaces::set_status", |tx, g| Box::pin(async move {
         assert!(workspaces::set_status(tx, g.ann.workspace, workspaces::Status::Suspended, at(3)).await.unwrap());

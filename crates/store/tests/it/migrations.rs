@@ -92,6 +92,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "2962080dda3402165b796edc6aad9bea",
         "d12d2062af04a341327c208680c85de6",
     ),
+    (
+        "0019_openid",
+        "fa8487a9a8d388c2eb13744e02ccd904",
+        "fa8487a9a8d388c2eb13744e02ccd904",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

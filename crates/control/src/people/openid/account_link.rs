@@ -1,20 +1,25 @@
 //! Mapping of a provider's identity to a user of the platform.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::json;
-use store::Tx;
 use store::users::{self, Role, Status, User};
+use store::{Tx, passkeys, sessions};
 use types::problem::Problem;
 
 use super::provider::ProviderIdentity;
 use super::section::{EmailSource, OpenIdConfig, SignUp};
 use super::token::Profile;
+use super::{groups, logout};
 use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::people::accounts::{self, NewAccount};
 use crate::people::email::Email;
-use crate::people::session::{self, Browser, StartedSession};
+use crate::people::notices::{self, Notice};
+use crate::people::session::{self, Browser, ProviderProof, SignedIn, StartedSession};
 use crate::workspaces::invitations::{self, ReturnLink};
 
 /// The result of a sign-in: a session, whose second factor may still be pending.
@@ -41,6 +46,8 @@ pub enum SignInError {
     /// The account with the address is linked to another identity of this provider. There the
     /// address now belongs to a different user.
     LinkedToOtherIdentity,
+    /// The identity signs in to another account.
+    IdentityOfOtherAccount,
     /// Users with this address get an account only with an invitation.
     NotInvited { claim: String },
     /// An operator has suspended this user.
@@ -58,7 +65,9 @@ impl SignInError {
             | Self::AccountExists { claim }
             | Self::NotInvited { claim } => Some(claim),
             Self::AccountEmailNotVerified => Some("email"),
-            Self::LinkedToOtherIdentity | Self::Suspended => Some("sub"),
+            Self::LinkedToOtherIdentity | Self::IdentityOfOtherAccount | Self::Suspended => {
+                Some("sub")
+            }
             Self::Failed(_) => None,
         }
     }
@@ -88,12 +97,18 @@ pub(super) async fn sign_in_identity(
     if user.status != Status::Active {
         return Err(SignInError::Suspended);
     }
-    // The session at the provider may be weeks old (OpenID Connect Core, section 2, `auth_time`).
-    let authenticated_at = identity
-        .auth_time
-        .and_then(|at| Timestamp::from_second(at).ok());
-    let started_session =
-        session::start_external(app, &mut tx, &user, browser, authenticated_at, now).await?;
+    groups::apply(app, &mut tx, config, &user, &identity.groups, now).await?;
+    let proof = ProviderProof {
+        issuer: &config.issuer,
+        subject: &identity.subject,
+        sid: identity.sid.as_deref(),
+        // The session at the provider may be weeks old (OpenID Connect Core, section 2,
+        // `auth_time`).
+        proved_at: identity
+            .auth_time
+            .and_then(|at| Timestamp::from_second(at).ok()),
+    };
+    let started_session = session::start_external(app, &mut tx, &user, browser, proof, now).await?;
     if !started_session.is_second_factor_pending {
         let details = json!({"openid": config.issuer});
         let actor = Actor::user(user.id).with_ip(browser.ip);
@@ -152,6 +167,68 @@ async fn link_or_sign_up(
     }
     link(tx, config, identity, &user, browser, now).await?;
     Ok((user, next))
+}
+
+/// Links an identity to the account of a signed-in user, who has proved to own both.
+pub(super) async fn link_to_account(
+    app: &Arc<App>,
+    config: &OpenIdConfig,
+    identity: &ProviderIdentity,
+    who: &SignedIn,
+    browser: &Browser,
+    now: Timestamp,
+) -> Result<(), SignInError> {
+    let user = &who.user;
+    let mut tx = app.store.begin().await?;
+    users::lock(&mut tx, user.id).await?;
+    match users::by_identity(&mut tx, &config.issuer, &identity.subject).await? {
+        Some(linked) if linked.id == user.id => return Ok(()),
+        Some(_) => return Err(SignInError::IdentityOfOtherAccount),
+        None => {}
+    }
+    let linked_identities = users::identities(&mut tx, user.id).await?;
+    let is_of_provider = |other: &users::Identity| other.issuer == config.issuer;
+    if linked_identities.iter().any(is_of_provider) {
+        return Err(SignInError::LinkedToOtherIdentity);
+    }
+    link(&mut tx, config, identity, user, browser, now).await?;
+    tx.commit().await?;
+    let notice = Notice::IdentityLinked(config.name.clone());
+    notices::send(app, user, &notice, browser.ip, now);
+    Ok(())
+}
+
+/// Removes the identities of a provider from an account, with the roles that its groups gave and
+/// the other sessions that it started. False if nothing else would let the user sign in.
+pub async fn unlink(
+    app: &Arc<App>,
+    issuer: &str,
+    who: &SignedIn,
+    ip: IpAddr,
+) -> HandlerResult<bool> {
+    let now = app.now();
+    let mut tx = app.store.begin().await?;
+    users::lock(&mut tx, who.user.id).await?;
+    let user = users::by_id(&mut tx, who.user.id).await?;
+    let user = user.ok_or_else(Problem::not_found)?;
+    if user.password_hash.is_none() && passkeys::count(&mut tx, user.id).await? == 0 {
+        return Ok(false);
+    }
+    let identities = users::identities(&mut tx, user.id).await?;
+    for identity in identities.iter().filter(|other| other.issuer == issuer) {
+        users::unlink_identity(&mut tx, user.id, issuer, &identity.subject).await?;
+        let mut ended = sessions::of_subject(&mut tx, issuer, &identity.subject).await?;
+        ended.retain(|session| session.id != who.session.id);
+        logout::end(&mut tx, issuer, &ended, now).await?;
+        let actor = Actor::user(user.id).with_ip(ip);
+        let (action, target) = (Action::IdentityUnlinked, Target::User(user.id));
+        let details = json!({"openid": issuer});
+        audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
+    }
+    // No further sign-in would take these roles away.
+    groups::remove_all(app, &mut tx, issuer, &user, now).await?;
+    tx.commit().await?;
+    Ok(true)
 }
 
 /// An address that the provider reports.

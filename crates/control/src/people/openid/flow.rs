@@ -1,6 +1,7 @@
 //! One sign-in: from the button to the provider and back.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -9,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::pending_sign_ins::{self, PendingSignIn};
 use store::{SealedBytes, SecretHash};
+use types::id::UserId;
 use types::problem::Problem;
 
 use super::account_link::{self, SignInError, SignInResult};
@@ -20,7 +22,7 @@ use crate::http_api::problem::{HandlerResult, Refusal};
 use crate::keys::Seal;
 use crate::people::cookie::Cookie;
 use crate::people::secret_link::LinkSecret;
-use crate::people::session::{Browser, later};
+use crate::people::session::{Browser, SignedIn, later};
 use crate::people::throttle::TooSoon;
 
 /// A started sign-in: the provider's address and the cookie for the browser.
@@ -94,6 +96,27 @@ struct FlowState {
     next: String,
     /// True if the user was requested to authenticate again.
     anew: bool,
+    /// The signed-in user to whose account the identity is linked.
+    #[serde(default)]
+    link_to: Option<UserId>,
+}
+
+/// The purpose of a sign-in at the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The user signs in here, perhaps with another authentication at the provider.
+    SignIn { anew: bool },
+    /// The identity is linked to the account of this user, who is signed in here.
+    Link(UserId),
+}
+
+/// The result of a completed sign-in at the provider.
+#[derive(Debug)]
+pub enum Completion {
+    /// The user is signed in.
+    SignedIn(SignInResult),
+    /// The identity is linked to the account of the user. The value is the path to continue at.
+    Linked(String),
 }
 
 /// Starts a sign-in that continues at `next`, a path of the platform.
@@ -101,9 +124,13 @@ pub async fn begin(
     app: &App,
     provider: &Provider,
     next: &str,
-    anew: bool,
+    purpose: Purpose,
     ip: IpAddr,
 ) -> Result<StartedSignIn, FlowError> {
+    let (anew, link_to) = match purpose {
+        Purpose::SignIn { anew } => (anew, None),
+        Purpose::Link(user) => (false, Some(user)),
+    };
     let now = app.now();
     if let Err(TooSoon(seconds)) = app
         .people
@@ -119,6 +146,7 @@ pub async fn begin(
     let plan = FlowState {
         next: next.to_owned(),
         anew,
+        link_to,
     };
     let hash = SecretHash(secret.hash());
     let text = serde_json::to_vec(&plan).map_err(|_| Problem::internal())?;
@@ -139,17 +167,19 @@ pub async fn begin(
     })
 }
 
-/// Completes a sign-in. Whatever the outcome, the browser cannot use it a second time.
+/// Completes a sign-in. Whatever the outcome, the browser cannot use it a second time. `who` is the
+/// user that is signed in here.
 ///
 /// # Errors
 /// Fails if `state` is not this browser's. A sign-in that the browser did start remains valid.
 pub async fn complete(
-    app: &App,
+    app: &Arc<App>,
     provider: &Provider,
     callback: Callback,
     cookie: Option<LinkSecret>,
+    who: Option<&SignedIn>,
     browser: &Browser,
-) -> Result<SignInResult, FlowError> {
+) -> Result<Completion, FlowError> {
     let now = app.now();
     let secret = cookie.ok_or(FlowError::NotStarted)?;
     let secrets = FlowSecrets(&secret);
@@ -175,15 +205,24 @@ pub async fn complete(
     if plan.anew && !is_reauthenticated(&proved, begun_at) {
         return Err(ProviderError::NotReauthenticated.into());
     }
-    let issuer = &provider.config().issuer;
-    let arrived =
-        account_link::sign_in_identity(app, provider.config(), proved, plan.next, browser, now)
-            .await?;
+    let config = provider.config();
+    let completion = if let Some(user) = plan.link_to {
+        // Another user has signed in since, or this one has signed out.
+        let who = who.filter(|who| who.user.id == user);
+        let who = who.ok_or(FlowError::NotStarted)?;
+        account_link::link_to_account(app, config, &proved, who, browser, now).await?;
+        Completion::Linked(plan.next)
+    } else {
+        let signed_in =
+            account_link::sign_in_identity(app, config, proved, plan.next, browser, now).await?;
+        Completion::SignedIn(signed_in)
+    };
     app.people
         .ip_throttle
         .undo_attempt(&source_network(browser.ip));
-    tracing::debug!(issuer, "a user signed in with the OpenID provider");
-    Ok(arrived)
+    let issuer = &config.issuer;
+    tracing::debug!(issuer, "a user authenticated with the OpenID provider");
+    Ok(completion)
 }
 
 /// Reads and deletes the stored state of the sign-in.

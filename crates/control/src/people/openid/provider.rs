@@ -15,9 +15,12 @@ use tokio::sync::Semaphore;
 use types::percent::escaped;
 
 use super::fetch::{MAX_FILE_BYTES, client, json};
+use super::logout_token::{self, LogoutToken};
 use super::secrets::FlowSecrets;
 use super::section::OpenIdConfig;
-use super::token::{ExpectedClaims, IdClaims, JwksDocument, KeySet, Profile, TokenError, check};
+use super::token::{
+    ExpectedClaims, IdClaims, JwksDocument, KeySet, MAX_SUBJECT, Profile, TokenError, check,
+};
 use crate::config::is_loopback;
 
 /// A provider, with its cached metadata and keys.
@@ -47,6 +50,7 @@ struct Metadata {
     token_endpoint: Endpoint,
     jwks_uri: Endpoint,
     userinfo_endpoint: Option<Endpoint>,
+    end_session_endpoint: Option<Endpoint>,
     #[serde(default)]
     id_token_signing_alg_values_supported: Vec<String>,
     #[serde(default)]
@@ -121,6 +125,10 @@ pub struct ProviderIdentity {
     pub subject: String,
     /// The user's profile at the provider.
     pub profile: Profile,
+    /// The user's groups.
+    pub groups: Vec<String>,
+    /// The provider's identifier of its session.
+    pub sid: Option<String>,
     /// Time of the last authentication there, if the provider reports it: seconds since 1970.
     pub auth_time: Option<i64>,
 }
@@ -222,9 +230,15 @@ impl Provider {
             .claims(&metadata, &answer.id_token, secrets, now)
             .await?;
         let mut profile = claims.profile;
+        let sid = profile
+            .text("sid")
+            .filter(|sid| is_sid(sid))
+            .map(str::to_owned);
+        let lacks_email = profile.text(self.config.email.claim()).is_none();
+        let mut groups = self.groups(&profile);
         // Section 5.4: with a code, requested claims may be available only at the userinfo
         // endpoint.
-        if profile.text(self.config.email.claim()).is_none()
+        if (lacks_email || groups.is_none())
             && let (Some(endpoint), Some(token)) =
                 (&metadata.userinfo_endpoint, answer.access_token)
         {
@@ -235,13 +249,94 @@ impl Provider {
                 let (claim, why) = ("sub", "the userinfo is about another user");
                 return Err(TokenError::Claim { claim, why }.into());
             }
-            profile = profile.replaced_by(user_info.profile);
+            groups = groups.or_else(|| self.groups(&user_info.profile));
+            if lacks_email {
+                profile = profile.replaced_by(user_info.profile);
+            }
         }
         Ok(ProviderIdentity {
             subject: claims.sub,
             profile,
+            groups: groups.unwrap_or_default(),
+            sid,
             auth_time: claims.auth_time,
         })
+    }
+
+    /// The groups in the configured claim. `None` if the profile does not have it. Without a claim in
+    /// the configuration there are no groups.
+    fn groups(&self, profile: &Profile) -> Option<Vec<String>> {
+        let Some(rules) = &self.config.groups else {
+            return Some(Vec::new());
+        };
+        let claim = rules.claim();
+        if profile.is_distributed(claim) {
+            // A user without groups has no role, so that no user keeps one by joining more groups.
+            tracing::warn!(
+                claim,
+                "a user is in more groups than the OpenID provider reports, and gets no role from \
+                 them: limit the claim to the groups of this application"
+            );
+        }
+        profile.groups(claim)
+    }
+
+    /// The address at which a user signs out at the provider, and returns to `back` (RP-Initiated
+    /// Logout 1.0 section 2). `None` if the provider has none, or the configuration does not use it.
+    /// The platform does not keep ID tokens, so the address names the client instead.
+    pub(super) async fn end_session_url(
+        &self,
+        back: &str,
+        state: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Option<String>, ProviderError> {
+        if !self.config.end_session {
+            return Ok(None);
+        }
+        let permit = self.request_permits.try_acquire();
+        let _permit = permit.map_err(|_| ProviderError::Busy)?;
+        let metadata = self.metadata(now).await?;
+        let Some(Endpoint(endpoint)) = &metadata.end_session_endpoint else {
+            return Ok(None);
+        };
+        let mut url = endpoint.clone();
+        let mut query = url.query_pairs_mut();
+        query
+            .append_pair("client_id", &self.config.client_id)
+            .append_pair("post_logout_redirect_uri", back);
+        if let Some(state) = state {
+            query.append_pair("state", state);
+        }
+        drop(query);
+        Ok(Some(url.into()))
+    }
+
+    /// Checks a logout token.
+    pub(super) async fn check_logout(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<LogoutToken, ProviderError> {
+        let permit = self.request_permits.try_acquire();
+        let _permit = permit.map_err(|_| ProviderError::Busy)?;
+        let metadata = self.metadata(now).await?;
+        let expected = self.expected(&metadata);
+        let keys = self.keys(&metadata, MAX_KEY_AGE, now).await?;
+        match logout_token::check(token, &keys, expected, now) {
+            Err(TokenError::UnknownKey) => {
+                let keys = self.keys(&metadata, MIN_KEY_INTERVAL, now).await?;
+                Ok(logout_token::check(token, &keys, expected, now)?)
+            }
+            checked => Ok(checked?),
+        }
+    }
+
+    fn expected<'a>(&'a self, metadata: &'a Metadata) -> ExpectedClaims<'a> {
+        ExpectedClaims {
+            issuer: &self.config.issuer,
+            client_id: &self.config.client_id,
+            algorithms: &metadata.id_token_signing_alg_values_supported,
+        }
     }
 
     fn token_request(
@@ -288,11 +383,7 @@ impl Provider {
         secrets: &FlowSecrets<'_>,
         now: Timestamp,
     ) -> Result<IdClaims, ProviderError> {
-        let expected = ExpectedClaims {
-            issuer: &self.config.issuer,
-            client_id: &self.config.client_id,
-            algorithms: &metadata.id_token_signing_alg_values_supported,
-        };
+        let expected = self.expected(metadata);
         let keys = self.keys(metadata, MAX_KEY_AGE, now).await?;
         match check(token, &keys, expected, secrets, now) {
             // The provider has a new key, or the key id is made up. The minimum interval limits how
@@ -376,6 +467,7 @@ impl Provider {
             Some(&metadata.token_endpoint),
             Some(&metadata.jwks_uri),
             metadata.userinfo_endpoint.as_ref(),
+            metadata.end_session_endpoint.as_ref(),
         ];
         if !endpoints.into_iter().flatten().all(safe) {
             return Err(ProviderError::Metadata("an endpoint is not https"));
@@ -396,6 +488,12 @@ struct UserInfo {
     sub: String,
     #[serde(flatten)]
     profile: Profile,
+}
+
+/// A session identifier is opaque (Back-Channel Logout 1.0 section 2.1). One that cannot be stored is
+/// treated as missing.
+fn is_sid(text: &str) -> bool {
+    (1..=MAX_SUBJECT).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 fn is_within(at: Timestamp, age: SignedDuration, now: Timestamp) -> bool {
@@ -445,6 +543,8 @@ mod tests {
             scope: "openid".to_owned(),
             sign_up: SignUp::Invited,
             email: EmailSource::Verified,
+            groups: None,
+            end_session: false,
             ca_file: None,
         };
         let provider = Provider::open(&config, "https://svc.example/callback".to_owned()).unwrap();

@@ -8,6 +8,7 @@ use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::groups_section::{GroupRoles, GroupSection};
 use crate::config::{host_name, is_loopback};
 
 /// A provider of OpenID Connect for sign-ins. Register `<platform.base_url>/login/openid/callback`
@@ -44,6 +45,17 @@ pub struct OpenIdSection {
     /// `upn`. Only valid with `trust_email`.
     #[schemars(example = &"preferred_username")]
     email_claim: Option<String>,
+    /// The claim with the groups of a user, in the ID token or at the userinfo endpoint, for example
+    /// `groups`: a list of texts. Only valid with `groups`.
+    #[schemars(example = &"groups")]
+    groups_claim: Option<String>,
+    /// Roles in workspaces that groups of the provider give, at each sign-in with it. A user who has
+    /// left a group loses its role at the next sign-in. Roles that a person gave are never changed.
+    groups: Vec<GroupSection>,
+    /// True to also sign users out at the provider when they sign out here, if its metadata has an
+    /// `end_session_endpoint`. Register `<platform.base_url>/login/openid/signed-out` there as the
+    /// address after a sign-out.
+    end_session: bool,
     /// File of further certificate authorities (PEM) for the provider's certificate; absent: only
     /// those of the system.
     ca_file: Option<String>,
@@ -78,6 +90,10 @@ pub struct OpenIdConfig {
     pub sign_up: SignUp,
     /// The claim that has the mail address, and its proof.
     pub email: EmailSource,
+    /// Roles that groups give; `None`: none.
+    pub groups: Option<GroupRoles>,
+    /// True if users who sign out here are also signed out at the provider.
+    pub end_session: bool,
     /// Further certificate authorities.
     pub ca_file: Option<PathBuf>,
 }
@@ -177,6 +193,17 @@ impl OpenIdSection {
                 }
             }
         };
+        let groups = match (self.groups_claim, self.groups) {
+            (None, rules) if rules.is_empty() => None,
+            (None, _) => return Err(wrong("groups_claim", "groups need the name of their claim")),
+            (Some(claim), _) if !is_claim(&claim) => {
+                return Err(wrong("groups_claim", "this is not the name of a claim"));
+            }
+            (Some(_), rules) if rules.is_empty() => {
+                return Err(wrong("groups_claim", "only allowed with groups"));
+            }
+            (Some(claim), rules) => Some(GroupRoles::check(claim, rules)?),
+        };
         let sign_up = match self.sign_up {
             SignUpWord::Invited => SignUp::Invited,
             SignUpWord::Anyone => SignUp::Anyone,
@@ -193,6 +220,8 @@ impl OpenIdSection {
             client_id,
             sign_up,
             email,
+            groups,
+            end_session: self.end_session,
         }))
     }
 }

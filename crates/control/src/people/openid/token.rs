@@ -12,16 +12,16 @@ use super::secrets::FlowSecrets;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The key is unknown. It may be a new one.
-    #[error("the ID token was not signed with a known key")]
+    #[error("the token was not signed with a known key")]
     UnknownKey,
     /// A claim has the wrong value. The operator sees which one, and the reason.
-    #[error("the ID token is refused: claim {claim}: {why}")]
+    #[error("the token is refused: claim {claim}: {why}")]
     Claim {
         claim: &'static str,
         why: &'static str,
     },
     /// Any other reason, as text for the operator.
-    #[error("the ID token is refused: {0}")]
+    #[error("the token is refused: {0}")]
     Refused(&'static str),
 }
 
@@ -107,6 +107,24 @@ impl Profile {
         }
     }
 
+    /// The groups in a claim: a list of texts, or one text. `None` without the claim.
+    pub(super) fn groups(&self, claim: &str) -> Option<Vec<String>> {
+        let value = self.others.get(claim)?;
+        let texts = match value {
+            Value::Array(values) => values.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let texts = texts.iter().filter_map(Value::as_str);
+        Some(texts.take(MAX_GROUPS).map(str::to_owned).collect())
+    }
+
+    /// True if the provider has left a claim out because it is too large, as Entra ID does (section
+    /// 5.6.2, distributed claims).
+    pub(super) fn is_distributed(&self, claim: &str) -> bool {
+        let names = self.others.get("_claim_names");
+        names.is_some_and(|names| names.get(claim).is_some())
+    }
+
     /// The profile of the userinfo endpoint in place of this one, which is that of the ID token. A
     /// denial of the ID token remains, and so does its name if the other profile has none.
     pub(super) fn replaced_by(self, user_info: Self) -> Self {
@@ -141,35 +159,7 @@ pub(super) fn check(
 ) -> Result<IdClaims, TokenError> {
     let refused = |why| Err(TokenError::Refused(why));
     let wrong = |claim, why| Err(TokenError::Claim { claim, why });
-    // `none` is not an algorithm of this parser.
-    let Ok(header) = decode_header(token) else {
-        return refused("its signature algorithm is not supported");
-    };
-    let algorithm = header.alg;
-    // Symmetric algorithms are not in the list, because a public key is not a secret.
-    if !ALGORITHMS.contains(&algorithm) {
-        return refused("its signature algorithm does not use a key pair");
-    }
-    if !expected.algorithms.is_empty() && !expected.algorithms.iter().any(|a| *a == name(algorithm))
-    {
-        return refused("its signature algorithm is not announced by the provider");
-    }
-    // RFC 7515 section 4.1.11: critical extensions that are not understood must be rejected.
-    if header.crit.is_some() {
-        return refused("it has critical header parameters");
-    }
-    let key = keys.find(header.kid.as_deref(), algorithm)?;
-    let Ok(key) = DecodingKey::from_jwk(key) else {
-        return refused("its key cannot be used");
-    };
-    let mut signature = Validation::new(algorithm);
-    // Only signature and shape are checked here. The claims are checked below, at the time `now`.
-    signature.required_spec_claims.clear();
-    signature.validate_exp = false;
-    signature.validate_aud = false;
-    let Ok(token) = decode::<Value>(token, &key, &signature) else {
-        return refused("its signature or its format is wrong");
-    };
+    let token = verify(token, keys, expected)?;
     if let Some(claim) = malformed_claim(&token.claims) {
         return wrong(claim, "it is missing or malformed");
     }
@@ -215,6 +205,57 @@ pub(super) fn check(
         return wrong("sub", "the subject is empty, too long or not ASCII");
     }
     Ok(claims)
+}
+
+/// A token whose signature is valid.
+#[derive(Debug)]
+pub(super) struct SignedToken {
+    /// `typ` of its header.
+    pub(super) kind: Option<String>,
+    /// Its claims, unchecked.
+    pub(super) claims: Value,
+}
+
+/// Checks the signature of a token.
+pub(super) fn verify(
+    token: &str,
+    keys: &KeySet,
+    expected: ExpectedClaims<'_>,
+) -> Result<SignedToken, TokenError> {
+    let refused = |why| Err(TokenError::Refused(why));
+    // `none` is not an algorithm of this parser.
+    let Ok(header) = decode_header(token) else {
+        return refused("its signature algorithm is not supported");
+    };
+    let algorithm = header.alg;
+    // Symmetric algorithms are not in the list, because a public key is not a secret.
+    if !ALGORITHMS.contains(&algorithm) {
+        return refused("its signature algorithm does not use a key pair");
+    }
+    if !expected.algorithms.is_empty() && !expected.algorithms.iter().any(|a| *a == name(algorithm))
+    {
+        return refused("its signature algorithm is not announced by the provider");
+    }
+    // RFC 7515 section 4.1.11: critical extensions that are not understood must be rejected.
+    if header.crit.is_some() {
+        return refused("it has critical header parameters");
+    }
+    let key = keys.find(header.kid.as_deref(), algorithm)?;
+    let Ok(key) = DecodingKey::from_jwk(key) else {
+        return refused("its key cannot be used");
+    };
+    let mut signature = Validation::new(algorithm);
+    // Only signature and shape are checked here. The claims are checked below, at the time `now`.
+    signature.required_spec_claims.clear();
+    signature.validate_exp = false;
+    signature.validate_aud = false;
+    let Ok(token) = decode::<Value>(token, &key, &signature) else {
+        return refused("its signature or its format is wrong");
+    };
+    Ok(SignedToken {
+        kind: header.typ,
+        claims: token.claims,
+    })
 }
 
 /// The first claim that is missing or of the wrong kind.
@@ -285,7 +326,7 @@ fn name(algorithm: Algorithm) -> &'static str {
     }
 }
 
-fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+pub(super) fn one_or_many<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Audience {
@@ -319,10 +360,13 @@ const ALGORITHMS: &[Algorithm] = &[
 ];
 
 /// Allowed difference between the provider's clock and ours, in seconds.
-const LEEWAY: i64 = 60;
+pub(super) const LEEWAY: i64 = 60;
 
 /// OpenID Connect Core 1.0 section 2, `sub`.
-const MAX_SUBJECT: usize = 255;
+pub(super) const MAX_SUBJECT: usize = 255;
+
+/// Maximum number of groups of a user that are compared. Entra ID sends 200 at most.
+const MAX_GROUPS: usize = 1000;
 
 /// Maximum number of keys. Providers have a handful, and each is checked for every token.
 const MAX_KEYS: usize = 100;
@@ -332,6 +376,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_number_of_groups_is_limited() {
+        let read = |groups: Value| {
+            let profile: Profile = serde_json::from_value(json!({"g": groups})).unwrap();
+            profile.groups("g").unwrap().len()
+        };
+        assert_eq!(read(json!(vec!["a"; 1001])), 1000);
+        assert_eq!(
+            (read(json!("a")), read(json!([1, "a"])), read(json!({}))),
+            (1, 1, 0)
+        );
+        assert_eq!(Profile::default().groups("g"), None);
+    }
 
     #[test]
     fn the_number_of_provider_keys_is_limited() {

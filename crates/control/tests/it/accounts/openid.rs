@@ -1,8 +1,12 @@
 //! Sign-in through an OpenID provider: a real one and a malicious one.
 
+mod groups;
 mod hostile;
+mod linked;
+mod logout;
 mod provider;
 mod real;
+mod real_kinds;
 mod trusted;
 
 use http::StatusCode;

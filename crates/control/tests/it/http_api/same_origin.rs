@@ -52,6 +52,7 @@ fn constant(name: &str) -> &'static str {
         "TOKEN" => api::control::oauth::TOKEN,
         "REVOKE" => api::control::oauth::REVOKE,
         "DEVICE_AUTHORIZATION" => api::control::oauth::DEVICE_AUTHORIZATION,
+        "BACK_CHANNEL_LOGOUT" => control::people::openid::logout::BACK_CHANNEL_LOGOUT,
         "REPORTS" => api::link::REPORTS,
         other => panic!("{other} takes a form: add its path here"),
     }

@@ -204,7 +204,7 @@ async fn cp_7_only_the_document_and_the_pages_are_served() {
 }
 
 /// Pages for browsers, apart from the API. The flag is true for public pages.
-const PAGES: [(&str, bool); 53] = [
+const PAGES: [(&str, bool); 57] = [
     ("/", false),
     ("/account", false),
     ("/account/confirm", false),
@@ -214,6 +214,8 @@ const PAGES: [(&str, bool); 53] = [
     ("/account/email/confirm", false),
     ("/account/email/{secret}", true),
     ("/account/name", false),
+    ("/account/openid/link", false),
+    ("/account/openid/unlink", false),
     ("/account/passkeys", false),
     ("/account/passkeys/new", false),
     ("/account/passkeys/options", false),
@@ -234,7 +236,9 @@ const PAGES: [(&str, bool); 53] = [
     ("/invitations/{secret}", true),
     ("/login", true),
     ("/login/openid", true),
+    ("/login/openid/back-channel-logout", true),
     ("/login/openid/callback", true),
+    ("/login/openid/signed-out", true),
     ("/login/passkey", true),
     ("/login/passkey/options", true),
     ("/login/second-factor", false),

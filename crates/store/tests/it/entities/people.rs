@@ -34,6 +34,7 @@ both! {
     a_totp_step_and_a_recovery_code_work_once,
     a_passkey_is_used_with_a_growing_counter,
     a_session_lives_until_its_end_and_rotates_once,
+    a_provider_finds_the_sessions_that_it_started,
     a_challenge_is_used_once_and_expires,
     a_link_works_once_for_its_purpose_until_its_end,
     a_pending_sign_in_is_taken_once_before_it_expires,
@@ -367,6 +368,49 @@ async fn a_session_lives_until_its_end_and_rotates_once(database: Database) {
     );
     assert_eq!(sessions::purge(&mut tx, at(199), 100).await.unwrap(), 0);
     assert_eq!(sessions::purge(&mut tx, at(200), 100).await.unwrap(), 1);
+}
+
+async fn a_provider_finds_the_sessions_that_it_started(database: Database) {
+    let ann = Person::new(&database, "ann").await;
+    let mut tx = database.begin().await;
+    let identities = [
+        None,
+        Some(("https://a", "s", Some("1"))),
+        Some(("https://a", "s", None)),
+        Some(("https://b", "s", Some("1"))),
+    ];
+    for (cookie, identity) in (1..).zip(identities) {
+        let new = session(ann, cookie);
+        sessions::insert(&mut tx, &new).await.unwrap();
+        if let Some((issuer, subject, sid)) = identity {
+            let is_set = sessions::set_provider(&mut tx, new.id, issuer, subject, sid).await;
+            assert!(is_set.unwrap());
+        }
+    }
+    let hashes = |found: Vec<sessions::ProviderSession>| {
+        let mut hashes: Vec<_> = found.iter().map(|one| one.hash.0).collect();
+        hashes.sort_unstable();
+        hashes
+    };
+    let of_subject = sessions::of_subject(&mut tx, "https://a", "s")
+        .await
+        .unwrap();
+    assert_eq!(hashes(of_subject), [hash(2).0, hash(3).0]);
+    let of_sid = sessions::of_sid(&mut tx, "https://a", "1").await.unwrap();
+    assert_eq!(hashes(of_sid), [hash(2).0]);
+    let other = sessions::of_sid(&mut tx, "https://c", "1").await.unwrap();
+    assert_eq!(hashes(other), [[0; 32]; 0]);
+    assert_eq!(sessions::provider(&mut tx, hash(1)).await.unwrap(), None);
+    let found = sessions::provider(&mut tx, hash(4)).await.unwrap().unwrap();
+    let sid = found.openid_sid.as_deref();
+    assert_eq!(
+        (found.openid_issuer.as_str(), sid),
+        ("https://b", Some("1"))
+    );
+    assert_eq!(
+        (found.user_id, found.openid_subject.as_str()),
+        (ann.user, "s")
+    );
 }
 
 async fn a_challenge_is_used_once_and_expires(database: Database) {

@@ -13,6 +13,7 @@ both! {
     an_invitation_is_accepted_revoked_or_over,
     a_workspace_is_seen_by_its_active_members,
     the_last_owner_cannot_be_removed,
+    a_role_of_a_group_is_changed_by_groups_until_a_person_changes_it,
     a_workspace_is_renamed_suspended_and_deleted_when_empty,
 }
 
@@ -200,6 +201,49 @@ async fn a_workspace_is_seen_by_its_active_members(database: Database) {
     }
     let twice = members::insert(&mut tx, ann.workspace, bob.user, Role::Admin, None, at(3)).await;
     assert_eq!(twice.unwrap_err().conflict(), Some(Conflict::AlreadyMember));
+}
+
+async fn a_role_of_a_group_is_changed_by_groups_until_a_person_changes_it(database: Database) {
+    let (ann, bob) = (
+        Person::new(&database, "ann").await,
+        Person::new(&database, "bob").await,
+    );
+    let (workspace, user) = (ann.workspace, bob.user);
+    let mut tx = database.begin().await;
+    members::insert_by_group(&mut tx, workspace, user, Role::Viewer, at(0))
+        .await
+        .unwrap();
+    let given = members::by_group(&mut tx, user).await.unwrap();
+    assert_eq!(given.len(), 1, "the own workspace is not of a group");
+    assert_eq!(
+        (given[0].workspace_id, given[0].role),
+        (workspace, Role::Viewer)
+    );
+    let changed = members::set_role_by_group(&mut tx, workspace, user, Role::Admin, at(1)).await;
+    assert!(changed.unwrap());
+    let by_person = members::set_role(&mut tx, workspace, user, Role::Member, at(2)).await;
+    assert!(by_person.unwrap());
+    let changed = members::set_role_by_group(&mut tx, workspace, user, Role::Viewer, at(3)).await;
+    assert!(!changed.unwrap());
+    let removed = members::delete_by_group(&mut tx, workspace, user, at(3)).await;
+    assert!(!removed.unwrap());
+    assert_eq!(members::by_group(&mut tx, user).await.unwrap(), []);
+    let member = members::by_user(&mut tx, workspace, user).await.unwrap();
+    assert_eq!(member.unwrap().role, Role::Member);
+    assert!(
+        members::delete(&mut tx, workspace, user, at(4))
+            .await
+            .unwrap()
+    );
+    members::insert_by_group(&mut tx, workspace, user, Role::Viewer, at(5))
+        .await
+        .unwrap();
+    let removed = members::delete_by_group(&mut tx, workspace, user, at(6)).await;
+    assert!(removed.unwrap());
+    assert_eq!(
+        members::by_user(&mut tx, workspace, user).await.unwrap(),
+        None
+    );
 }
 
 async fn the_last_owner_cannot_be_removed(database: Database) {

@@ -125,6 +125,11 @@ impl Provider {
         *self.shared.claims.lock() = all;
     }
 
+    /// A logout token of these claims, signed as ID tokens are.
+    pub(super) fn logout_token(&self, claims: &Value, kind: &str) -> String {
+        self.shared.signed(claims, kind)
+    }
+
     /// Sets the answer of the userinfo endpoint, which the metadata names from now on.
     pub(super) fn set_user_info(&self, claims: Value) {
         let endpoint = format!("{}/userinfo", self.shared.issuer);
@@ -217,12 +222,17 @@ async fn token(State(shared): State<Arc<ProviderState>>) -> Response {
 impl ProviderState {
     fn id_token(&self) -> String {
         let claims = self.claims.lock().clone();
+        self.signed(&claims, "JWT")
+    }
+
+    fn signed(&self, claims: &Value, kind: &str) -> String {
         let sign = *self.sign.lock();
         let mut header = Header::new(Algorithm::ES256);
+        header.typ = Some(kind.to_owned());
         header.kid = Some("1".to_owned());
         let with = |header: &Header, key: &KeyPair| {
             let key = EncodingKey::from_ec_der(&key.serialize_der());
-            jsonwebtoken::encode(header, &claims, &key).unwrap()
+            jsonwebtoken::encode(header, claims, &key).unwrap()
         };
         match sign {
             Sign::Good => with(&header, &self.key),
@@ -242,12 +252,12 @@ impl ProviderState {
             Sign::PublicKeyAsSecret => {
                 header.alg = Algorithm::HS256;
                 let key = EncodingKey::from_secret(self.key.public_key_pem().as_bytes());
-                jsonwebtoken::encode(&header, &claims, &key).unwrap()
+                jsonwebtoken::encode(&header, claims, &key).unwrap()
             }
             Sign::None => {
                 let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
                 let header = json!({"alg": "none", "kid": "1"});
-                format!("{}.{}.", part(&header), part(&claims))
+                format!("{}.{}.", part(&header), part(claims))
             }
         }
     }

@@ -5,25 +5,30 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use control::RunningPlatform;
+use control::app::App;
 use control::config::Config;
 use daemon::clock::SystemClock;
 use daemon::shutdown::Shutdown;
 use reqwest::{Client, Method, Response, Url, redirect};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
+use types::id::UserId;
 
 use crate::support::PASSWORD;
 
 /// Stops when dropped.
-struct RealProvider {
-    issuer: String,
+pub(super) struct RealProvider {
+    pub(super) issuer: String,
     _child: Child,
 }
 
 impl RealProvider {
-    async fn start(callback: &str) -> Self {
+    /// Starts one for the platform at this address, with the options of the script.
+    pub(super) async fn start(platform: &str, options: &Value) -> Self {
         let variable =
             |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set"));
         let script = concat!(
@@ -31,7 +36,8 @@ impl RealProvider {
             "/tests/it/accounts/openid/provider.mjs"
         );
         let mut child = Command::new(variable("SVC_TEST_NODE"))
-            .args([script, &variable("SVC_TEST_NODE_PACKAGES"), callback])
+            .args([script, &variable("SVC_TEST_NODE_PACKAGES"), platform])
+            .arg(options.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -50,13 +56,13 @@ impl RealProvider {
 }
 
 /// A browser over real sockets, with cookies per origin and step-by-step redirects.
-struct RealBrowser {
+pub(super) struct RealBrowser {
     http: Client,
-    cookies: BTreeMap<(String, String), String>,
+    pub(super) cookies: BTreeMap<(String, String), String>,
 }
 
 impl RealBrowser {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let http = Client::builder().redirect(redirect::Policy::none()).build();
         Self {
             http: http.unwrap(),
@@ -65,12 +71,16 @@ impl RealBrowser {
     }
 
     /// Opens the address and follows redirects to a page. Returns its address and text.
-    async fn follow(&mut self, url: &str) -> (Url, String) {
+    pub(super) async fn follow(&mut self, url: &str) -> (Url, String) {
         self.go(Method::GET, url.parse().unwrap(), None).await
     }
 
     /// Submits the first form of a page, with these fields and the hidden ones.
-    async fn submit(&mut self, page: (Url, String), fields: &[(&str, &str)]) -> (Url, String) {
+    pub(super) async fn submit(
+        &mut self,
+        page: (Url, String),
+        fields: &[(&str, &str)],
+    ) -> (Url, String) {
         let (url, text) = page;
         let action = between(&text, "action=\"", "\"");
         let mut form: Vec<(String, String)> = fields
@@ -90,7 +100,7 @@ impl RealBrowser {
         self.go(Method::POST, target, Some(form)).await
     }
 
-    async fn go(
+    pub(super) async fn go(
         &mut self,
         mut method: Method,
         mut url: Url,
@@ -138,7 +148,91 @@ impl RealBrowser {
     }
 }
 
-fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+/// A listening platform whose users sign in at a real provider.
+pub(super) struct RealPlatform {
+    pub(super) base: String,
+    pub(super) provider: RealProvider,
+    pub(super) app: Arc<App>,
+    /// The user with the address `ada@example.com`.
+    pub(super) ada: UserId,
+    shutdown: Shutdown,
+    running: RunningPlatform,
+    _directory: TempDir,
+}
+
+impl RealPlatform {
+    /// Starts one, with the options of the provider's script and further keys of the section
+    /// `openid`.
+    pub(super) async fn start(options: &Value, more: &Value) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let provider = RealProvider::start(&base, options).await;
+        let directory = tempfile::tempdir().unwrap();
+        let (file, secret) = (
+            directory.path().join("platform.yaml"),
+            directory.path().join("secret"),
+        );
+        std::fs::write(&secret, "a:secret/of+tests\n").unwrap();
+        let mut openid = json!({
+            "issuer": provider.issuer, "client_id": "svc", "client_secret_file": secret,
+            "name": "Example ID",
+        });
+        for (key, value) in more.as_object().unwrap() {
+            openid[key] = value.clone();
+        }
+        let config = json!({
+            "platform": {"base_url": base, "data_dir": directory.path().join("data")},
+            "openid": openid,
+        });
+        std::fs::write(&file, config.to_string()).unwrap();
+        let config = Config::load(Some(&file), []).unwrap();
+        let app = control::open(config, Arc::new(SystemClock)).await.unwrap();
+        let made = control::people::accounts::create_admin(
+            &app.store,
+            &app.people.passwords,
+            "ada@example.com",
+            "Ada",
+            PASSWORD,
+            app.now(),
+        );
+        let (ada, _) = made.await.unwrap();
+        let shutdown = Shutdown::new(Duration::from_secs(5));
+        let running = control::start_on(Arc::clone(&app), listener, shutdown.clone())
+            .await
+            .unwrap();
+        Self {
+            base,
+            provider,
+            app,
+            ada,
+            shutdown,
+            running,
+            _directory: directory,
+        }
+    }
+
+    pub(super) async fn stop(self) {
+        self.shutdown.request();
+        self.running.wait_until_stopped().await;
+    }
+}
+
+/// Signs in at the provider, on its own pages.
+pub(super) async fn sign_in(
+    browser: &mut RealBrowser,
+    platform: &RealPlatform,
+    name: &str,
+) -> (Url, String) {
+    let start = format!("{}/login/openid?next=/api/user", platform.base);
+    let page = browser.follow(&start).await;
+    let issuer = &platform.provider.issuer;
+    assert!(page.0.as_str().starts_with(issuer), "{}", page.0);
+    let fields = [("login", name), ("password", "any")];
+    let consent = browser.submit(page, &fields).await;
+    browser.submit(consent, &[]).await
+}
+
+pub(super) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let start = text
         .find(before)
         .unwrap_or_else(|| panic!("{before} in {text}"))
@@ -149,38 +243,14 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn users_sign_in_through_a_real_provider() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    let provider = RealProvider::start(&format!("{base}/login/openid/callback")).await;
-    let directory = tempfile::tempdir().unwrap();
-    let (file, secret) = (
-        directory.path().join("platform.yaml"),
-        directory.path().join("secret"),
-    );
-    std::fs::write(&secret, "a:secret/of+tests\n").unwrap();
-    let config = json!({
-        "platform": {"base_url": base, "data_dir": directory.path().join("data")},
-        "openid": {
-            "issuer": provider.issuer, "client_id": "svc", "client_secret_file": secret,
-            "name": "Example ID",
+    let options = json!({
+        "claims": {
+            "openid": ["sub"], "email": ["email", "email_verified"], "profile": ["name"],
         },
+        "user": {"email": "$id", "email_verified": true, "name": "Somebody"},
     });
-    std::fs::write(&file, config.to_string()).unwrap();
-    let config = Config::load(Some(&file), []).unwrap();
-    let app = control::open(config, Arc::new(SystemClock)).await.unwrap();
-    let made = control::people::accounts::create_admin(
-        &app.store,
-        &app.people.passwords,
-        "ada@example.com",
-        "Ada",
-        PASSWORD,
-        app.now(),
-    );
-    let (ada, _) = made.await.unwrap();
-    let shutdown = Shutdown::new(Duration::from_secs(5));
-    let running = control::start_on(Arc::clone(&app), listener, shutdown.clone())
-        .await
-        .unwrap();
+    let platform = RealPlatform::start(&options, &json!({})).await;
+    let (base, provider, ada) = (platform.base.clone(), &platform.provider, platform.ada);
 
     let mut browser = RealBrowser::new();
     let (_, login) = browser.follow(&format!("{base}/login")).await;
@@ -228,6 +298,5 @@ async fn users_sign_in_through_a_real_provider() {
     let (_, page) = stranger.submit(consent, &[]).await;
     assert!(page.contains("You have no account here"), "{page}");
 
-    shutdown.request();
-    running.wait_until_stopped().await;
+    platform.stop().await;
 }
