@@ -96,9 +96,9 @@ async fn mistakes_of_a_new_user_lead_to_the_next_step() {
         mistake(
             [at(&numbers), vec!["--ca-file", ca_file]].concat(),
             1,
-            "misdirected_request",
-            "not served",
-            "another name",
+            "engine_wrong_name",
+            "for other names",
+            "a name that the certificate covers",
         ),
         mistake(
             at("nobody.invalid:1"),
