@@ -93,6 +93,10 @@ pub struct Properties {
     /// `email=remote-user`. An engine that does not support them is refused.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Vec::is_empty"))]
     pub identity: Vec<String>,
+    /// `time_to_first_byte_seconds`: time that the service may take until the first byte of its
+    /// response, within the limit of the engine. An older engine ignores it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub time_to_first_byte_seconds: Option<u16>,
     /// `id`: set by the engine; ignored in requests.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub id: Option<String>,
@@ -189,6 +193,9 @@ impl Properties {
             share: self.share.map(Into::into),
             pass_headers: self.pass_headers.clone(),
             identity: self.identity.clone(),
+            time_to_first_byte_seconds: self
+                .time_to_first_byte_seconds
+                .map(|seconds| u32::from(seconds).into()),
             allow_cross_region_routing: self.allow_cross_region_routing.map(Into::into),
             ..TunnelProperties::default()
         }
@@ -221,6 +228,9 @@ impl Properties {
             share: wire.share.map(|flag| flag.value),
             pass_headers: wire.pass_headers.clone(),
             identity: wire.identity.clone(),
+            time_to_first_byte_seconds: wire
+                .time_to_first_byte_seconds
+                .and_then(|seconds| u16::try_from(seconds.value).ok()),
             id: owned(wire.id.as_ref()),
             host: owned(wire.host.as_ref()),
         }
@@ -272,6 +282,7 @@ setters! {
     allowed_origins: Vec<String> => allowed_origins,
     pass_headers: Vec<String> => pass_headers,
     identity: Vec<String> => identity,
+    time_to_first_byte_seconds: u16 => Some(time_to_first_byte_seconds),
 }
 
 #[cfg(test)]
@@ -307,6 +318,7 @@ mod tests {
             token_auth: Some(false),
             pass_headers: vec!["x-original-url".to_owned()],
             identity: vec!["email=remote-user".to_owned()],
+            time_to_first_byte_seconds: Some(90),
             port: Some(20_001),
             ..Properties::tcp().named("db")
         };

@@ -211,6 +211,8 @@ pub struct Timeouts {
     /// Time from the end of a request's head, or the last progress of its body, to the first byte
     /// of the response's head; then 504.
     pub stream_request: Duration,
+    /// Longest time that a tunnel may request instead; at least `stream_request`.
+    pub max_time_to_first_byte: Duration,
     /// Time that an HTTP connection may be idle, from a visitor or to an upstream.
     pub http_idle: Duration,
     /// Time that a visitor may read nothing of a response that is waiting to be sent.

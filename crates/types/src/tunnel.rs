@@ -13,7 +13,9 @@ use utoipa::ToSchema;
 pub use self::identity::{BadIdentityField, IdentityClaim, IdentityField};
 pub use self::names::{BadName, Country, Hostname, IpRange, TunnelName};
 pub use self::origin::{BadOrigin, WebOrigin};
-pub use self::properties::{MAX_LIST_LENGTH, PropertyError, TunnelProperties};
+pub use self::properties::{
+    MAX_LIST_LENGTH, MAX_TIME_TO_FIRST_BYTE_SECONDS, PropertyError, TunnelProperties,
+};
 use crate::id::{ClientId, TunnelId};
 pub use crate::words::UnknownWord;
 

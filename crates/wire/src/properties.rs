@@ -55,6 +55,7 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
         allowed_origins: parse_list("allowed_origins", &wire.allowed_origins)?,
         pass_headers: parse_list("pass_headers", &wire.pass_headers)?,
         identity: parse_list("identity", &wire.identity)?,
+        time_to_first_byte_seconds: time_to_first_byte(wire)?,
     })
 }
 
@@ -98,6 +99,9 @@ pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
             .iter()
             .map(ToString::to_string)
             .collect(),
+        time_to_first_byte_seconds: properties
+            .time_to_first_byte_seconds
+            .map(|seconds| u32::from(seconds).into()),
         hostname: text(properties.hostname.as_ref()),
         port: properties.port.map(|port| u32::from(port).into()),
         upstream_tls: properties.upstream_tls.map(Into::into),
@@ -191,6 +195,16 @@ fn port(wire: &message::TunnelProperties) -> Result<Option<u16>, PropertyError> 
         Some(Ok(port @ 1..)) => Ok(Some(port)),
         Some(_) => Err(PropertyError::new("port", "a port is 1 to 65535")),
     }
+}
+
+fn time_to_first_byte(wire: &message::TunnelProperties) -> Result<Option<u16>, PropertyError> {
+    let seconds = wire.time_to_first_byte_seconds;
+    let seconds = seconds.map(|seconds| u16::try_from(seconds.value));
+    seconds.transpose().map_err(|_| {
+        let longest = types::tunnel::MAX_TIME_TO_FIRST_BYTE_SECONDS;
+        let message = format!("it is 1 to {longest} seconds");
+        PropertyError::new("time_to_first_byte_seconds", message)
+    })
 }
 
 fn flag(value: Option<BoolValue>) -> Option<bool> {

@@ -338,14 +338,27 @@ pub(super) fn is_loopback(host: &str) -> bool {
         || address.is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
+/// Default of `timeouts.max_time_to_first_byte_seconds`: a large report, or the answer of a language
+/// model that thinks for minutes.
+const MAX_TIME_TO_FIRST_BYTE: u32 = 600;
+
 fn timeouts(section: &TimeoutsSection, errors: &mut ConfigErrors) -> Timeouts {
     let mut seconds = |name: &str, value: u32, low: u32| {
         // An hour is longer than the time-out of any proxy in front.
         let seconds = within(&format!("timeouts.{name}"), value, low..=3600);
         Duration::from_secs(errors.keep_or_default(seconds).into())
     };
+    let stream_request = section.stream_request_seconds;
+    let longest = section
+        .max_time_to_first_byte_seconds
+        .unwrap_or(MAX_TIME_TO_FIRST_BYTE.max(stream_request));
     Timeouts {
-        stream_request: seconds("stream_request_seconds", section.stream_request_seconds, 1),
+        stream_request: seconds("stream_request_seconds", stream_request, 1),
+        max_time_to_first_byte: seconds(
+            "max_time_to_first_byte_seconds",
+            longest,
+            stream_request.min(3600),
+        ),
         http_idle: seconds("http_idle_seconds", section.http_idle_seconds, 1),
         visitor_stall: seconds("visitor_stall_seconds", section.visitor_stall_seconds, 1),
         drain: seconds("drain_seconds", section.drain_seconds, 0),

@@ -206,6 +206,12 @@ pub(super) struct TimeoutsSection {
     /// visitor gets 504. While the body is still being sent, the time counts from its last byte, as
     /// long as the body averages `limits.min_body_rate`. 1 to 3600.
     pub(super) stream_request_seconds: u32,
+    /// Longest time in seconds that a tunnel may request instead of `stream_request_seconds`
+    /// (`--time-to-first-byte`); a longer one is refused when the tunnel is opened.
+    /// `stream_request_seconds` to 3600. Without this key it is 600, or `stream_request_seconds` if
+    /// that is more.
+    #[schemars(example = 900)]
+    pub(super) max_time_to_first_byte_seconds: Option<u32>,
     /// Seconds that an HTTP connection may be idle, from a visitor or to an upstream. 1 to 3600.
     pub(super) http_idle_seconds: u32,
     /// Seconds that a visitor may read nothing of a response that is waiting to be sent. After
@@ -226,6 +232,7 @@ impl Default for TimeoutsSection {
     fn default() -> Self {
         Self {
             stream_request_seconds: 30,
+            max_time_to_first_byte_seconds: None,
             http_idle_seconds: 90,
             // Twice the usual value of servers: a stream through a tunnel is cheaper than a
             // process. A media player that pauses longer requests the rest again.

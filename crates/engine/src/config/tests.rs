@@ -76,6 +76,10 @@ fn the_minimal_configuration_has_these_defaults() {
     assert!(!config.metrics.enabled);
     assert_eq!(config.metrics.path.as_str(), "/metrics");
     assert_eq!(config.timeouts.stream_request, Duration::from_secs(30));
+    assert_eq!(
+        config.timeouts.max_time_to_first_byte,
+        Duration::from_mins(10)
+    );
     assert_eq!(config.timeouts.http_idle, Duration::from_secs(90));
     assert_eq!(config.timeouts.visitor_stall, Duration::from_mins(2));
     assert_eq!(config.timeouts.drain, Duration::from_secs(30));
@@ -107,6 +111,7 @@ fn every_value_is_used() {
         ("metrics.prometheus.path", "scrape"),
         ("metrics.prometheus.bearer_token", "token"),
         ("timeouts.stream_request_seconds", "5"),
+        ("timeouts.max_time_to_first_byte_seconds", "9"),
         ("timeouts.http_idle_seconds", "6"),
         ("timeouts.visitor_stall_seconds", "7"),
         ("timeouts.drain_seconds", "0"),
@@ -139,6 +144,10 @@ fn every_value_is_used() {
     );
     assert_eq!(config.metrics.path.as_str(), "/scrape");
     assert_eq!(config.timeouts.stream_request, Duration::from_secs(5));
+    assert_eq!(
+        config.timeouts.max_time_to_first_byte,
+        Duration::from_secs(9)
+    );
     assert_eq!(config.timeouts.http_idle, Duration::from_secs(6));
     assert_eq!(config.timeouts.visitor_stall, Duration::from_secs(7));
     assert_eq!(config.timeouts.drain, Duration::ZERO);
@@ -348,6 +357,11 @@ fn timeouts_and_limits_have_bounds() {
         "timeouts.stream_request_seconds",
         "0",
         "not between 1 and 3600",
+    );
+    refuses(
+        "timeouts.max_time_to_first_byte_seconds",
+        "29",
+        "not between 30 and 3600",
     );
     refuses(
         "timeouts.http_idle_seconds",

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::EngineConfig;
+use crate::live::LiveTunnel;
 
 /// Progress of a request that is being sent to the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +31,12 @@ pub(super) struct ResponseTimeout {
 }
 
 impl ResponseTimeout {
-    pub(super) fn from_config(config: &EngineConfig) -> Self {
+    /// The limits for a tunnel. It may have its own period, which was checked when it was opened.
+    pub(super) fn for_tunnel<A>(tunnel: &LiveTunnel<A>, config: &EngineConfig) -> Self {
+        let requested = tunnel.view.properties.time_to_first_byte_seconds;
+        let requested = requested.map(|seconds| Duration::from_secs(seconds.into()));
         Self {
-            period: config.timeouts.stream_request,
+            period: requested.unwrap_or(config.timeouts.stream_request),
             rate: config.limits.min_body_rate,
         }
     }

@@ -17,5 +17,6 @@ mod proxy_protocol;
 mod routing;
 mod smuggling;
 mod streaming;
+mod time_to_first_byte;
 mod upstreams;
 mod websocket;

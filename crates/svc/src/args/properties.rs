@@ -7,8 +7,9 @@ use client::{
     Destination, HostHeader, Properties, ServiceName, Status, Target,
     properties::{HttpVersion, Protocol, TunnelKind},
 };
-use types::tunnel::{BadIdentityField, Hostname, IdentityField};
+use types::tunnel::{BadIdentityField, Hostname, IdentityField, MAX_TIME_TO_FIRST_BYTE_SECONDS};
 
+use super::time;
 use crate::failure::Failure;
 
 /// Headings of the help, shared by commands.
@@ -205,6 +206,11 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = TLS, value_name = "VERSION", hide_short_help = true)]
     pub(crate) tls_min_version: Option<String>,
 
+    /// Time that the service may take until the first byte of a response, up to the engine's limit.
+    /// Default: the engine's own, usually 30s
+    #[arg(long, help_heading = SERVICE, value_name = "DURATION", value_parser = time_to_first_byte, hide_short_help = true)]
+    pub(crate) time_to_first_byte: Option<u16>,
+
     /// Accept visitors that arrive in another region
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) allow_cross_region_routing: Option<bool>,
@@ -255,6 +261,7 @@ impl TunnelFlags {
         wanted.port = self.port;
         wanted.upstream_tls = self.upstream_tls;
         wanted.allow_cross_region_routing = self.allow_cross_region_routing;
+        wanted.time_to_first_byte_seconds = self.time_to_first_byte;
         apply_defaults(wanted, target).map_err(|TlsConflictError| {
             Failure::usage("--upstream-tls=false contradicts an https:// target")
         })
@@ -371,6 +378,16 @@ const ENDPOINT_DIGITS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct TlsConflictError;
 
+/// Parses a time until the first byte of a response. Returns seconds.
+pub(crate) fn time_to_first_byte(text: &str) -> Result<u16, String> {
+    let duration = time::duration(text)?;
+    let is_whole = duration.subsec_nanos() == 0;
+    let seconds = u16::try_from(duration.as_secs()).ok();
+    seconds
+        .filter(|seconds| is_whole && (1..=MAX_TIME_TO_FIRST_BYTE_SECONDS).contains(seconds))
+        .ok_or_else(|| "it is 1s to 1h, in whole seconds".to_owned())
+}
+
 /// Parses `key=value`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -450,6 +467,10 @@ mod tests {
                 r#"{"publish":true,"protocol":"http","labels":{"a":"b","c":""},"geo_ip":["CH","LI"],"trusted_ips":["10.0.0.0/8","::1"]}"#,
             ),
             (
+                "80 --time-to-first-byte 5m",
+                r#"{"publish":true,"protocol":"http","time_to_first_byte_seconds":300}"#,
+            ),
+            (
                 "80 --svc-auth --mtls-auth --challenge-mode",
                 r#"{"publish":true,"protocol":"http","mtls_auth":true,"svc_auth":true,"challenge_mode":true}"#,
             ),
@@ -514,6 +535,9 @@ mod tests {
             "1 --label x",
             "1 --port 0",
             "1 --bytestream --type datagram",
+            "1 --time-to-first-byte 500ms",
+            "1 --time-to-first-byte 61m",
+            "1 --time-to-first-byte 30",
         ] {
             let args = std::iter::once("svc").chain(line.split(' '));
             assert!(Flags::try_parse_from(args).is_err(), "{line}");

@@ -13,4 +13,5 @@ mod names;
 pub(crate) mod panel;
 pub(crate) mod run;
 mod run_docker;
+mod time_to_first_byte;
 mod traces;

@@ -125,6 +125,7 @@ fields! {
     AllowedOrigins "allowed_origins" List true
     PassHeaders "pass_headers" List true
     Identity "identity" List true
+    TimeToFirstByteSeconds "time_to_first_byte_seconds" Number true
 }
 
 impl Field {
@@ -192,6 +193,9 @@ impl Field {
             Self::ChallengeMode => flag(properties.challenge_mode),
             Self::Share => flag(properties.share),
             Self::Port => FieldValue::Number(properties.port),
+            Self::TimeToFirstByteSeconds => {
+                FieldValue::Number(properties.time_to_first_byte_seconds)
+            }
             Self::GeoIp => FieldValue::List(
                 properties
                     .geo_ip
@@ -320,6 +324,9 @@ impl Field {
             Self::ChallengeMode => FieldSlot::Flag(&mut properties.challenge_mode),
             Self::Share => FieldSlot::Flag(&mut properties.share),
             Self::Port => FieldSlot::Number(&mut properties.port),
+            Self::TimeToFirstByteSeconds => {
+                FieldSlot::Number(&mut properties.time_to_first_byte_seconds)
+            }
             Self::GeoIp => FieldSlot::List(&mut properties.geo_ip),
             Self::TrustedIps => FieldSlot::List(&mut properties.trusted_ips),
             Self::TlsAlpns => FieldSlot::List(&mut properties.tls_alpns),
@@ -374,6 +381,7 @@ impl Field {
             | Self::Publish
             | Self::Labels
             | Self::Port
+            | Self::TimeToFirstByteSeconds
             | Self::MtlsAuth
             | Self::UpstreamTls
             | Self::DatagramGuaranteedDelivery

@@ -129,6 +129,11 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub identity: Vec<IdentityField>,
+    /// Seconds that the service may take until the first byte of its response, within the limit of
+    /// the engine. Default: the engine's own time limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, minimum = 1, maximum = 3600)]
+    pub time_to_first_byte_seconds: Option<u16>,
 }
 
 /// A property that breaks a rule, with a description of the rule.
@@ -209,6 +214,14 @@ impl TunnelProperties {
         }
         if self.port == Some(0) {
             return Err(PropertyError::new("port", "a port is 1 to 65535"));
+        }
+        if let Some(seconds) = self.time_to_first_byte_seconds
+            && !(1..=MAX_TIME_TO_FIRST_BYTE_SECONDS).contains(&seconds)
+        {
+            return Err(PropertyError::new(
+                "time_to_first_byte_seconds",
+                format!("it is 1 to {MAX_TIME_TO_FIRST_BYTE_SECONDS} seconds"),
+            ));
         }
         Ok(())
     }
@@ -327,6 +340,10 @@ impl TunnelProperties {
         let http_only = [
             ("http_version", self.http_version.is_some()),
             ("pass_headers", !self.pass_headers.is_empty()),
+            (
+                "time_to_first_byte_seconds",
+                self.time_to_first_byte_seconds.is_some(),
+            ),
             ("token_auth", self.token_auth == Some(true)),
             ("svc_auth", self.svc_auth == Some(true)),
             ("challenge_mode", self.challenge_mode == Some(true)),
@@ -372,6 +389,10 @@ impl TunnelProperties {
             ("geo_ip", !self.geo_ip.is_empty()),
             ("allowed_origins", !self.allowed_origins.is_empty()),
             ("pass_headers", !self.pass_headers.is_empty()),
+            (
+                "time_to_first_byte_seconds",
+                self.time_to_first_byte_seconds.is_some(),
+            ),
             ("mtls_auth", self.mtls_auth == Some(true)),
             ("token_auth", self.token_auth == Some(true)),
             ("svc_auth", self.svc_auth == Some(true)),
@@ -386,3 +407,7 @@ impl TunnelProperties {
 
 /// Limits the size that one tunnel adds to every list and event, and the work per visitor.
 pub const MAX_LIST_LENGTH: usize = 64;
+
+/// Longest time until the first byte of a response, in seconds: an hour, like the time limits that
+/// an engine may configure.
+pub const MAX_TIME_TO_FIRST_BYTE_SECONDS: u16 = 3600;

@@ -151,4 +151,7 @@ pub struct TunnelProperties {
     /// forward a visitor's own headers with these names.
     #[prost(string, repeated, tag = "107")]
     pub identity: Vec<String>,
+    /// Seconds until the first byte of a response. Our addition: other implementations ignore it.
+    #[prost(message, optional, tag = "103")]
+    pub time_to_first_byte_seconds: Option<UInt32Value>,
 }

@@ -35,6 +35,7 @@ fn every_property() -> TunnelProperties {
         pass_headers: vec!["x-forwarded-port".parse().unwrap()],
         identity: vec!["email".parse().unwrap(), "id=x-user".parse().unwrap()],
         challenge_mode: Some(true),
+        time_to_first_byte_seconds: Some(3600),
     }
 }
 

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use types::permission::Permission;
-use types::tunnel::{Hostname, Protocol, TunnelProperties};
+use types::tunnel::{Hostname, PropertyError, Protocol, TunnelProperties};
 use wire::message::{OpenTunnelReq, OpenTunnelRsp, TunnelOutcome};
 use wire::{Error, ErrorCode, Kind, Message};
 
 use super::Session;
 use crate::access::{self, PublicationError};
+use crate::config::Timeouts;
 use crate::listen::{BoundPort, PortError, accept_visitors, check_ciphers};
 use crate::live::{ClientHandle, HostnameError, OpenTunnelError};
 
@@ -59,6 +60,7 @@ impl Session {
         available(&properties)?;
         let mut properties = properties.resolve().map_err(Error::from)?;
         check_ciphers(&properties).map_err(Error::from)?;
+        check_time_to_first_byte(&properties, core.config.timeouts).map_err(Error::from)?;
         let server = self.admit(&signed_labels, &mut properties)?;
         access::may_publish(&properties, &self.project).map_err(|refused| match refused {
             PublicationError::Tcp => {
@@ -197,6 +199,24 @@ impl Session {
                 })
                 .ok_or_else(|| Error::capacity_exhausted("no free hostname was found")),
         }
+    }
+}
+
+/// Checks the time that a tunnel requests for its service against the limit of this engine.
+fn check_time_to_first_byte(
+    properties: &TunnelProperties,
+    timeouts: Timeouts,
+) -> Result<(), PropertyError> {
+    let longest = timeouts.max_time_to_first_byte.as_secs();
+    match properties.time_to_first_byte_seconds {
+        Some(seconds) if u64::from(seconds) > longest => Err(PropertyError::new(
+            "time_to_first_byte_seconds",
+            format!(
+                "{seconds} s is more than the {longest} s that this engine allows \
+                 (`timeouts.max_time_to_first_byte_seconds`)"
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 

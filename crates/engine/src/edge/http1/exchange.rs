@@ -278,7 +278,8 @@ impl<'v> Exchange<'v> {
     }
 
     async fn run(mut self, started: Instant) -> ExchangeOutcome {
-        let period = ResponseTimeout::from_config(&self.visitor.worker.core.config);
+        let tunnel = &self.request.admitted.tunnel;
+        let period = ResponseTimeout::for_tunnel(tunnel, &self.visitor.worker.core.config);
         let waiting = await_with_timeout(started, period, |cx| {
             let answer = self.poll_answer(cx);
             self.request.record.set_bytes(self.upload.written(), 0);

@@ -67,7 +67,7 @@ pub(in crate::edge) async fn run(
     if awaited && send.ready().await.is_ok() && visitor.send_continue().await.is_err() {
         return ExchangeOutcome::Next(NextStep::Abort);
     }
-    let period = ResponseTimeout::from_config(&visitor.worker.core.config);
+    let period = ResponseTimeout::for_tunnel(&forward.tunnel, &visitor.worker.core.config);
     let answering = async {
         send.ready().await?;
         send.send_request(outgoing).await

@@ -55,7 +55,6 @@ pub(in crate::edge) async fn run(
     interim: &InterimSender,
 ) -> Response<DownstreamBody> {
     let started = Instant::now();
-    let period = ResponseTimeout::from_config(&worker.core.config);
     let reserved = ReservedNames::of(&forward.tunnel.policy);
     let mut upload = Upload::new(forward.head.clone(), body, reserved);
     let mut bypass_pool = false;
@@ -107,6 +106,7 @@ pub(in crate::edge) async fn run(
         };
         upload.keep_for_replay(upstream.io.stream_mut().begin_exchange());
         let mut reader = ResponseReader::new(forward.is_head, None, interim);
+        let period = ResponseTimeout::for_tunnel(&forward.tunnel, &worker.core.config);
         let answering = await_with_timeout(started, period, |cx| {
             let answer = reader.poll(cx, &mut upload, &mut upstream);
             record.set_bytes(upload.written, 0);
@@ -221,7 +221,7 @@ async fn send_http2(
         send.send_request(request).await
     };
     tokio::pin!(answering);
-    let period = ResponseTimeout::from_config(&worker.core.config);
+    let period = ResponseTimeout::for_tunnel(&forward.tunnel, &worker.core.config);
     record.set_upload_counter(upload_counter.clone());
     let answering = await_with_timeout(started, period, |cx| {
         record.add_sent_bytes(0);
@@ -292,7 +292,7 @@ pub(in crate::edge) async fn upgrade(
     if upgrade.is_websocket() {
         add_websocket_key(&mut forward.head, upgrade);
     }
-    let deadline = Instant::now() + worker.core.config.timeouts.stream_request;
+    let started = Instant::now();
     let mut upstream = match upstream::connect_http1(worker, &forward.tunnel, source).await {
         Ok(upstream) => upstream,
         Err(error) => {
@@ -301,6 +301,8 @@ pub(in crate::edge) async fn upgrade(
         }
     };
     record.mark_stream_opened();
+    let period = ResponseTimeout::for_tunnel(&forward.tunnel, &worker.core.config).period;
+    let deadline = started + period;
     let asking = async {
         upstream.io.write_all(&forward.head).await?;
         upstream.io.flush().await

@@ -171,6 +171,10 @@ pub(super) struct TunnelSection {
     /// The minimum TLS version of visitors.
     #[schemars(extend("enum" = TlsVersion::ALL), example = "tls1.3")]
     pub(super) tls_min_version: Option<String>,
+    /// The time that the service may take until the first byte of a response, 1s to 1h, up to the
+    /// engine's limit. Default: the engine's own, usually 30s.
+    #[schemars(example = &"5m")]
+    pub(super) time_to_first_byte: Option<String>,
     /// Accept visitors that arrive in another region.
     #[schemars(example = true)]
     pub(super) allow_cross_region_routing: Option<bool>,

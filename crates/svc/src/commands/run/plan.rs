@@ -8,7 +8,7 @@ use serde_json::Value;
 use types::tunnel::TunnelProperties;
 
 use super::file::{AgentFile, EngineSection, TunnelSection};
-use crate::args::properties::{apply_defaults, apply_service_names};
+use crate::args::properties::{apply_defaults, apply_service_names, time_to_first_byte};
 use crate::commands::forward::heartbeat;
 
 /// Minimum of `max_buffered_bytes`. With less, a few slow downloads would reach the limit.
@@ -181,6 +181,12 @@ impl DesiredTunnel {
             errors.push(ConfigError::new("port", "a port is 1 to 65535"));
         }
         let mut properties = section.properties();
+        if let Some(text) = &section.time_to_first_byte {
+            match time_to_first_byte(text) {
+                Ok(seconds) => properties.time_to_first_byte_seconds = Some(seconds),
+                Err(message) => errors.push(ConfigError::new("time_to_first_byte", message)),
+            }
+        }
         if properties.name.is_none() {
             if let Err(error) = types::tunnel::TunnelName::from_str(key) {
                 let message = format!("`{key}` is not a tunnel name ({error}); give it a `name`");
@@ -205,8 +211,13 @@ impl DesiredTunnel {
             .and_then(serde_json::from_value::<TunnelProperties>)
             .map_err(|error| vec![ConfigError::new("", error.to_string())])?
             .resolve();
-        let effective =
-            resolved.map_err(|error| vec![ConfigError::new(error.field, error.message)])?;
+        let effective = resolved.map_err(|error| {
+            let key = match error.field.as_str() {
+                "time_to_first_byte_seconds" => "time_to_first_byte",
+                field => field,
+            };
+            vec![ConfigError::new(key, error.message)]
+        })?;
         if proxy_protocol.is_some() && effective.protocol == Some(types::tunnel::Protocol::Http) {
             let message = "it is not for http tunnels, whose connections carry the requests of \
                            many visitors; read X-Forwarded-For";

@@ -105,6 +105,8 @@ fn files_flags_and_library_have_the_same_properties() {
         "allow_cross_region_routing":true,"share":true,"allowed_origins":["https://a.example"],
         "pass_headers":["k"],"identity":["email=x-user"]}"#;
     let properties: Properties = serde_json::from_str(text).unwrap();
+    // The file has the times as texts, which the plan parses.
+    assert!(keys.contains("time_to_first_byte"));
     let section: super::file::TunnelSection = serde_json::from_str(text).unwrap();
     assert_eq!(section.properties(), properties);
 }
