@@ -148,7 +148,7 @@ mod tests {
             body[member] = value;
             let error = document().check("GET", "/things/7", 200, &body);
             assert!(
-                error.clone().is_err_and(|text| text.contains(place)),
+                error.as_ref().is_err_and(|text| text.contains(place)),
                 "{error:?}"
             );
         }
