@@ -58,12 +58,6 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/passkeys.js", get(scripts::passkeys))
         .route("/fragment.js", get(scripts::fragment))
         .route("/favicon.ico", get(unknown::icon))
-        .route("/login/openid", get(openid::begin))
-        .route("/login/openid/callback", get(openid::callback))
-        .route(SIGNED_OUT, get(openid::signed_out))
-        .route(BACK_CHANNEL_LOGOUT, post(openid::back_channel_logout))
-        .route("/account/openid/link", post(openid::link))
-        .route("/account/openid/unlink", post(openid::unlink))
         .route("/logout", post(login::sign_out))
         .route("/reset", get(reset::show).post(reset::submit))
         .route(
@@ -121,6 +115,18 @@ pub fn routes() -> Router<Arc<App>> {
             post(second_factor::confirm),
         )
         .route("/account/second-factor/remove", post(second_factor::remove))
+        .merge(openid_routes())
+}
+
+/// The pages about the OpenID provider.
+fn openid_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/login/openid", get(openid::begin))
+        .route("/login/openid/callback", get(openid::callback))
+        .route(SIGNED_OUT, get(openid::signed_out))
+        .route(BACK_CHANNEL_LOGOUT, post(openid::back_channel_logout))
+        .route("/account/openid/link", post(openid::link))
+        .route("/account/openid/unlink", post(openid::unlink))
 }
 
 /// The signed-in user, or a redirect to the sign-in page that returns to `path`.

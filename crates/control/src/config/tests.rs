@@ -205,37 +205,6 @@ fn a_provider_is_configured_completely_or_not_at_all() {
             "issuer: 'https://id.example', client_id: x, client_secret: y",
             "openid.client_secret",
         ),
-        (
-            "issuer: 'https://id.example', client_id: x, groups_claim: groups",
-            "openid.groups_claim",
-        ),
-        (
-            "issuer: 'https://id.example', client_id: x, groups_claim: 'a b', groups: [{}]",
-            "openid.groups_claim",
-        ),
-        (
-            "issuer: 'https://id.example', client_id: x, groups: [{}]",
-            "openid.groups_claim",
-        ),
-        (
-            "issuer: 'https://id.example', client_id: x, groups_claim: g, groups: [{}]",
-            "openid.groups.0.workspace",
-        ),
-        (
-            "issuer: 'https://id.example', client_id: x, groups_claim: g, \
-             groups: [{group: a, workspace: prj_01h455vb4pex5vsknk084sn02q}]",
-            "openid.groups.0.workspace",
-        ),
-        (
-            "issuer: 'https://id.example', client_id: x, groups_claim: g, \
-             groups: [{workspace: wks_01h455vb4pex5vsknk084sn02q}]",
-            "openid.groups.0.group",
-        ),
-        (
-            "issuer: 'https://id.example', client_id: x, groups_claim: g, \
-             groups: [{group: a, workspace: wks_01h455vb4pex5vsknk084sn02q, role: owner}]",
-            "openid.groups[0].role",
-        ),
     ] {
         let error = load(&format!("{base}openid: {{{yaml}}}")).unwrap_err();
         assert!(error.contains(&format!("{key}: ")), "{yaml}: {error}");
@@ -245,6 +214,36 @@ fn a_provider_is_configured_completely_or_not_at_all() {
     assert_eq!(openid.name, "id.example");
     assert_eq!(openid.scope, "openid email profile");
     assert_eq!(openid.sign_up, crate::people::openid::SignUp::Invited);
+}
+
+#[test]
+fn the_rules_for_groups_are_complete() {
+    for (yaml, key) in [
+        ("groups_claim: groups", "openid.groups_claim"),
+        ("groups_claim: 'a b', groups: [{}]", "openid.groups_claim"),
+        ("groups: [{}]", "openid.groups_claim"),
+        ("groups_claim: g, groups: [{}]", "openid.groups.0.workspace"),
+        (
+            "groups_claim: g, \
+             groups: [{group: a, workspace: prj_01h455vb4pex5vsknk084sn02q}]",
+            "openid.groups.0.workspace",
+        ),
+        (
+            "groups_claim: g, \
+             groups: [{workspace: wks_01h455vb4pex5vsknk084sn02q}]",
+            "openid.groups.0.group",
+        ),
+        (
+            "groups_claim: g, \
+             groups: [{group: a, workspace: wks_01h455vb4pex5vsknk084sn02q, role: owner}]",
+            "openid.groups[0].role",
+        ),
+    ] {
+        let base = "platform: {base_url: 'https://a'}\n";
+        let openid = format!("openid: {{issuer: 'https://id.example', client_id: x, {yaml}}}");
+        let error = load(&format!("{base}{openid}")).unwrap_err();
+        assert!(error.contains(&format!("{key}: ")), "{yaml}: {error}");
+    }
 }
 
 /// Addresses without a confirmation are accepted from an issuer of one tenant only, and for domains

@@ -83,7 +83,7 @@ fn text(app: &App, owner: &User, tokens: &[ExpiringToken]) -> String {
     };
     let mut list: String = tokens.iter().take(MAX_LISTED).map(line).collect();
     if let more @ 1.. = tokens.len().saturating_sub(MAX_LISTED) {
-        list.push_str(&format!("  and {more} more\n"));
+        list.extend(["  and ", &more.to_string(), " more\n"]);
     }
     format!(
         "Hello {name},\n\nthese tokens of your account at {platform} expire soon:\n\n{list}\n\

@@ -68,7 +68,7 @@ impl ClientDocuments {
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("svc-oauth/", env!("CARGO_PKG_VERSION")));
         Ok(Self {
-            http: builder.build().map_err(SenderError::of_builder)?,
+            http: builder.build()?,
             targets,
             cache: Mutex::default(),
             fetches: Throttle::new(FETCHES),

@@ -22,9 +22,8 @@ pub(super) struct Sender {
 #[error("webhooks: {0}")]
 pub struct SenderError(String);
 
-impl SenderError {
-    #[expect(clippy::needless_pass_by_value, reason = "the argument of map_err")]
-    pub(crate) fn of_builder(error: reqwest::Error) -> Self {
+impl From<reqwest::Error> for SenderError {
+    fn from(error: reqwest::Error) -> Self {
         Self(error.to_string())
     }
 }
@@ -75,7 +74,7 @@ impl Sender {
             .timeout(TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .user_agent(concat!("svc-webhooks/", env!("CARGO_PKG_VERSION")));
-        let client = builder.build().map_err(SenderError::of_builder)?;
+        let client = builder.build()?;
         Ok(Self { client, targets })
     }
 

@@ -97,6 +97,11 @@ const SHIPPED: &[(&str, &str, &str)] = &[
         "fa8487a9a8d388c2eb13744e02ccd904",
         "fa8487a9a8d388c2eb13744e02ccd904",
     ),
+    (
+        "0020_expiry_notice",
+        "9b3ae9f6a2ab2a849182d60dd57bd778",
+        "e51bbf97c4bc7e861260d9cae9ad1c61",
+    ),
 ];
 
 /// Words that break the code before a migration, since both versions run during an update.

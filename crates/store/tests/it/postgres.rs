@@ -154,7 +154,7 @@ impl Drop for Server {
 fn parent_directory() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let available = statvfs(memory).map_or(0, |status| {
-        u64::from(status.blocks_available()) * u64::from(status.fragment_size())
+        status.blocks_available() * status.fragment_size()
     });
     if available >= REQUIRED_MEMORY {
         memory.to_owned()

@@ -278,7 +278,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
                 }
             }
             Some(stream) = stream_events.recv() => report.stream(&stream)?,
-            request = next_ended(&mut requests) => report.request(&request)?,
+            request = next_ended(&mut requests) => Report::request(&request)?,
             () = interactive.changed() => {}
             // After the address, which the warning is about.
             warning = &mut absent, if is_online(&status) && !is_probed => {

@@ -193,17 +193,7 @@ impl OpenIdSection {
                 }
             }
         };
-        let groups = match (self.groups_claim, self.groups) {
-            (None, rules) if rules.is_empty() => None,
-            (None, _) => return Err(wrong("groups_claim", "groups need the name of their claim")),
-            (Some(claim), _) if !is_claim(&claim) => {
-                return Err(wrong("groups_claim", "this is not the name of a claim"));
-            }
-            (Some(_), rules) if rules.is_empty() => {
-                return Err(wrong("groups_claim", "only allowed with groups"));
-            }
-            (Some(claim), rules) => Some(GroupRoles::check(claim, rules)?),
-        };
+        let groups = group_roles(self.groups_claim, self.groups)?;
         let sign_up = match self.sign_up {
             SignUpWord::Invited => SignUp::Invited,
             SignUpWord::Anyone => SignUp::Anyone,
@@ -223,6 +213,21 @@ impl OpenIdSection {
             groups,
             end_session: self.end_session,
         }))
+    }
+}
+
+/// The roles that groups give, if the section has rules for them.
+fn group_roles(
+    claim: Option<String>,
+    rules: Vec<GroupSection>,
+) -> Result<Option<GroupRoles>, ConfigError> {
+    let wrong = |message: &str| Err(ConfigError::new("openid.groups_claim", message));
+    match claim {
+        None if rules.is_empty() => Ok(None),
+        None => wrong("groups need the name of their claim"),
+        Some(claim) if !is_claim(&claim) => wrong("this is not the name of a claim"),
+        Some(_) if rules.is_empty() => wrong("only allowed with groups"),
+        Some(claim) => GroupRoles::check(claim, rules).map(Some),
     }
 }
 

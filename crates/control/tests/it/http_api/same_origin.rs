@@ -54,6 +54,7 @@ fn constant(name: &str) -> &'static str {
         "DEVICE_AUTHORIZATION" => api::control::oauth::DEVICE_AUTHORIZATION,
         "BACK_CHANNEL_LOGOUT" => control::people::openid::logout::BACK_CHANNEL_LOGOUT,
         "REPORTS" => api::link::REPORTS,
+        "SIGN_IN" => api::link::SIGN_IN,
         other => panic!("{other} takes a form: add its path here"),
     }
 }

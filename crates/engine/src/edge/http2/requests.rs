@@ -374,7 +374,10 @@ pub(in crate::edge) async fn upgrade(
         };
         match pumped {
             Ok(()) => record.set_outcome(Outcome::Served),
-            Err(error) => record.set_failure(error.to_string()),
+            Err(error) => {
+                visitor.flush_before_reset().await;
+                record.set_failure(error.to_string());
+            }
         }
     });
     let mut response = answer.response.map(|()| DownstreamBody::Full(None));

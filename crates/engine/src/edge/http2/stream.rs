@@ -138,9 +138,8 @@ async fn respond(
         head.headers.entry(CONTENT_LENGTH).or_insert(length);
     }
     let response = Response::from_parts(head, ());
-    let sender = match stream.send_response(response, is_whole) {
-        Ok(sender) => sender,
-        Err(_) => return stream.send_reset(Reason::INTERNAL_ERROR),
+    let Ok(sender) = stream.send_response(response, is_whole) else {
+        return stream.send_reset(Reason::INTERNAL_ERROR);
     };
     match upgrade {
         _ if is_whole => {}

@@ -4,10 +4,13 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use h2::{Reason, RecvStream, SendStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::keep_alive::LastReceived;
 
@@ -34,6 +37,31 @@ impl UpgradedStream {
             unread: Bytes::new(),
             last_received,
         }
+    }
+
+    /// Waits until the connection has sent what was written, or [`FLUSH_LIMIT`]. A reset would
+    /// discard it.
+    pub(super) async fn flush_before_reset(&mut self) {
+        let (sender, sent) = oneshot::channel();
+        // The connection drops an empty frame when it has sent the frames before it.
+        let marker = Bytes::from_owner(FlushMarker { _sender: sender });
+        if self.sender.send_data(marker, false).is_ok() {
+            timeout(FLUSH_LIMIT, sent).await.ok();
+        }
+    }
+}
+
+/// Time for a visitor to read the last bytes before a reset: as long as for a lost segment or two.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
+
+/// Empty data. The receiver is notified when it is dropped.
+struct FlushMarker {
+    _sender: oneshot::Sender<()>,
+}
+
+impl AsRef<[u8]> for FlushMarker {
+    fn as_ref(&self) -> &[u8] {
+        &[]
     }
 }
 

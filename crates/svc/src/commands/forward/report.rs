@@ -107,7 +107,7 @@ impl Report {
     }
 
     /// Reports a request that has ended, as a JSON line.
-    pub(crate) fn request(&mut self, request: &Summary) -> Result<(), Failure> {
+    pub(crate) fn request(request: &Summary) -> Result<(), Failure> {
         output::json(&RequestLine { request })
     }
 

@@ -174,27 +174,7 @@ impl DesiredTunnel {
             .server_name
             .as_deref()
             .and_then(|text| parse_property("server_name", text, &mut errors));
-        if section
-            .port
-            .is_some_and(|port| !(1..=65535).contains(&port))
-        {
-            errors.push(ConfigError::new("port", "a port is 1 to 65535"));
-        }
-        let mut properties = section.properties();
-        if let Some(text) = &section.time_to_first_byte {
-            match time_to_first_byte(text) {
-                Ok(seconds) => properties.time_to_first_byte_seconds = Some(seconds),
-                Err(message) => errors.push(ConfigError::new("time_to_first_byte", message)),
-            }
-        }
-        if properties.name.is_none() {
-            if let Err(error) = types::tunnel::TunnelName::from_str(key) {
-                let message = format!("`{key}` is not a tunnel name ({error}); give it a `name`");
-                errors.push(ConfigError::new("", message));
-            } else {
-                properties.name = Some(key.to_owned());
-            }
-        }
+        let properties = requested_properties(section, key, &mut errors);
         check_properties(&properties, &mut errors);
         let Some(target) = target.filter(|_| errors.is_empty()) else {
             return Err(errors);
@@ -205,19 +185,7 @@ impl DesiredTunnel {
                 "false contradicts an https:// target",
             )]
         })?;
-        // Checks property combinations by the rules that all engines share. An engine decides
-        // later if it offers the requested options.
-        let resolved = serde_json::to_value(&properties)
-            .and_then(serde_json::from_value::<TunnelProperties>)
-            .map_err(|error| vec![ConfigError::new("", error.to_string())])?
-            .resolve();
-        let effective = resolved.map_err(|error| {
-            let key = match error.field.as_str() {
-                "time_to_first_byte_seconds" => "time_to_first_byte",
-                field => field,
-            };
-            vec![ConfigError::new(key, error.message)]
-        })?;
+        let effective = resolve_properties(&properties)?;
         if proxy_protocol.is_some() && effective.protocol == Some(types::tunnel::Protocol::Http) {
             let message = "it is not for http tunnels, whose connections carry the requests of \
                            many visitors; read X-Forwarded-For";
@@ -259,6 +227,52 @@ impl DesiredTunnel {
             None => format!("engine `{name}` does not exist: `engines` is empty"),
         })
     }
+}
+
+/// The properties that a section requests, with the tunnel's key as their name.
+fn requested_properties(
+    section: &TunnelSection,
+    key: &str,
+    errors: &mut Vec<ConfigError>,
+) -> Properties {
+    if section
+        .port
+        .is_some_and(|port| !(1..=65535).contains(&port))
+    {
+        errors.push(ConfigError::new("port", "a port is 1 to 65535"));
+    }
+    let mut properties = section.properties();
+    if let Some(text) = &section.time_to_first_byte {
+        match time_to_first_byte(text) {
+            Ok(seconds) => properties.time_to_first_byte_seconds = Some(seconds),
+            Err(message) => errors.push(ConfigError::new("time_to_first_byte", message)),
+        }
+    }
+    if properties.name.is_none() {
+        if let Err(error) = types::tunnel::TunnelName::from_str(key) {
+            let message = format!("`{key}` is not a tunnel name ({error}); give it a `name`");
+            errors.push(ConfigError::new("", message));
+        } else {
+            properties.name = Some(key.to_owned());
+        }
+    }
+    properties
+}
+
+/// Checks property combinations by the rules that all engines share. An engine decides later if it
+/// offers the requested options.
+fn resolve_properties(properties: &Properties) -> Result<TunnelProperties, Vec<ConfigError>> {
+    let resolved = serde_json::to_value(properties)
+        .and_then(serde_json::from_value::<TunnelProperties>)
+        .map_err(|error| vec![ConfigError::new("", error.to_string())])?
+        .resolve();
+    resolved.map_err(|error| {
+        let key = match error.field.as_str() {
+            "time_to_first_byte_seconds" => "time_to_first_byte",
+            field => field,
+        };
+        vec![ConfigError::new(key, error.message)]
+    })
 }
 
 /// Parses a text, or reports the expected format.

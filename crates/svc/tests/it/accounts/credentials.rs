@@ -145,7 +145,7 @@ async fn a_new_key_is_kept_unless_its_credential_certainly_does_not_exist() {
     let home = Home::new();
     let key = home.path().join("ci.key");
     let create = ["create", "ci", "--type", "app"];
-    let rotate = ["rotate", "crd_x"];
+    let rotate = ["rotate", "crd_01h455vb4pex5vsknk084sn02q"];
     for (platform, code, is_kept) in [
         (answering(StatusCode::OK, "{}").await, 1, true),
         (answering(StatusCode::BAD_GATEWAY, "").await, 1, true),

@@ -165,7 +165,9 @@ async fn an_engine_receives_exactly_the_data_that_it_serves(control: TestControl
     // No item of Bob's own workspace, which has nothing on this cluster.
     assert_eq!(
         person(&bob),
-        json!([{"workspace_id": ada.workspace, "permissions": permissions}])
+        json!([{
+            "workspace_id": ada.workspace, "role": "viewer", "permissions": permissions,
+        }])
     );
     assert!(person(&ada)[0]["permissions"].as_array().unwrap().len() > 4);
     let digest = ::credentials::digest(&ada.token);

@@ -50,12 +50,12 @@ impl Certificates {
         // The second name covers the projects of a managed engine.
         let names = vec![host.to_owned(), format!("*.{host}"), format!("*.t.{host}")];
         let engine = server_params(host, names).map_err(cannot_make)?;
-        issue(engine, &issuer, &files.cert, &files.key)?;
+        issue(&engine, &issuer, &files.cert, &files.key)?;
         let mut relay = server_params(host, vec![host.to_owned()]).map_err(cannot_make)?;
         // Clients address the relay by its IP address.
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         relay.subject_alt_names.push(SanType::IpAddress(loopback));
-        issue(relay, &issuer, &files.relay_cert, &files.relay_key)?;
+        issue(&relay, &issuer, &files.relay_cert, &files.relay_key)?;
         Ok(files)
     }
 
@@ -110,7 +110,7 @@ fn authority_params() -> CertificateParams {
 
 /// Signs a certificate for a new key.
 fn issue(
-    params: CertificateParams,
+    params: &CertificateParams,
     issuer: &Issuer<'static, KeyPair>,
     cert_file: &Path,
     key_file: &Path,

@@ -144,7 +144,7 @@ mod tests {
     fn record(seq: u32, at: &str, more: &Value) -> Value {
         let mut record = json!({
             "id": "evt_1", "session_id": "wts_1", "seq": seq.to_string(),
-            "created_at": at, "type": "data",
+            "created_at": at, "type": "data", "direction": "server_to_client", "payload_length": 2,
         });
         let members = record.as_object_mut().unwrap();
         members.extend(more.as_object().unwrap().clone());
