@@ -21,7 +21,7 @@ fn schema_and_messages_have_the_same_names_numbers_and_types() {
         from_rust(source, &mut rust);
     }
     assert!(
-        proto["TunnelProperties"].len() == 30,
+        proto["TunnelProperties"].len() == 31,
         "the parser saw the file"
     );
     assert_eq!(
