@@ -1,4 +1,4 @@
-//! The hostile peers for a quarter of a minute. Every change must pass this test.
+//! The hostile peers for some seconds. Every change must pass this test.
 
 use std::process::Command;
 
