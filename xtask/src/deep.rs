@@ -8,11 +8,14 @@ use crate::fuzz;
 use crate::package;
 use crate::repository::Repository;
 use crate::soak;
+use crate::test;
 
-/// Attacks the release program for ten minutes, fuzzes every target, builds the packages of the
-/// client library separately, and runs every test once on a busy machine.
+/// Runs the last release and this tree together, runs the slow tests, attacks the release program for
+/// ten minutes, fuzzes every target, builds the packages of the client library separately, and runs
+/// every other test once on a busy machine.
 pub(crate) fn run(repository: &Repository) -> Result<()> {
     compatibility::run(repository, &[])?;
+    test::deep(repository)?;
     let seconds = ["--seconds", "600"].map(str::to_owned);
     attack::run(repository, &seconds)?;
     fuzz::run(repository, &[])?;

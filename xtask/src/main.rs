@@ -6,8 +6,8 @@
 //! long checks, `bench` measures, `dist` makes packages, `package` makes those of the client
 //! library for a registry, `web` fetches the terminal of the pages, `systems` checks the agent for
 //! systems that it is not tested on, `tidy` checks the house rules, and `rules` writes
-//! `docs/rules.md`. The checks of `tidy` and `rules` are also tests of this package, so that a
-//! plain `cargo test` runs them.
+//! `docs/rules.md`. The check of `rules` is also a test of this package, so that a plain `cargo test`
+//! runs it.
 #![expect(
     clippy::print_stderr,
     reason = "a task talks to the person who started it"
@@ -29,6 +29,7 @@ mod rules;
 mod soak;
 mod systems;
 mod test;
+mod test_set;
 mod tidy;
 mod up;
 mod watch;
@@ -40,6 +41,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use crate::repository::Repository;
+use crate::test_set::TestSet;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -60,7 +62,7 @@ fn run(args: &[String]) -> Result<()> {
     match task {
         "up" => up::run(&repository, rest),
         "test" => test::run(&repository, yes(rest)?),
-        "provision" => provision::run(&repository, yes(rest)?).map(drop),
+        "provision" => provision::run(&repository, TestSet::Change, yes(rest)?).map(drop),
         "bench" => bench::run(&repository, rest),
         "dist" => dist::run(&repository, rest),
         "package" => no_arguments(rest).and_then(|()| package::run(&repository)),
@@ -109,8 +111,9 @@ Usage: cargo xtask <task>
                      every target of fuzz/, or those that are named, for N seconds (120)
   attack [--seconds N] [--seed N] [--only CASE]
                      hostile clients, services and agents against the release program
-  deep               the long checks: attacks for ten minutes, every fuzz target, the packages of
-                     the client library, one soak round
+  deep               the long checks: the last release beside this tree, generated clients, attacks
+                     for ten minutes, every fuzz target, the packages of the client library, one
+                     soak round
   soak [--rounds N] [--load] [--all] [--seed N] [package…]
                      every test whose passes in tests/soak.txt are too few, in shuffled order,
                      beside busy loops with --load

@@ -5,16 +5,16 @@
 //! browser, GNOME's keyring, coturn's client of TURN relays, nghttp2's and slowhttptest's programs
 //! as visitors that check or attack, systemd's verifier of units, Prometheus' checker of metrics
 //! and rules, asciinema as a player of recorded terminals, zsh and fish as shells that complete
-//! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own, Go
-//! and a JDK, which compile generated clients, and checkers and peers written in Python and for
-//! Node.
+//! command lines, OpenSSH's signer, tinyproxy and microsocks as proxies with names of their own, and
+//! checkers and peers written in Python and for Node. The tests of `cargo xtask deep` also compile
+//! generated clients with Go and a JDK.
 //! Installed programs are used as they are. The Python packages live in a virtual environment under
 //! the target directory, the Node packages in a directory beside it, and so do a downloaded nginx
 //! and promtool: their Debian packages would start services when they are installed, so they are
 //! only unpacked there. The web terminal is downloaded as well, so that the tested program has it.
 //! PostgreSQL's package is installed without its default cluster; the tests create their own, in
-//! temporary directories. `h2spec` is built if the Go is new enough; otherwise its test reports that
-//! it did not run.
+//! temporary directories. `h2spec` is built if there is a Go that is new enough; otherwise its test
+//! reports that it did not run.
 
 mod debian;
 mod go;
@@ -33,6 +33,7 @@ use anyhow::{Context as _, Result, bail};
 use self::managers::{MANAGERS, Manager};
 use crate::program;
 use crate::repository::Repository;
+use crate::test_set::TestSet;
 use crate::web;
 
 /// Paths of the programs that the tests run.
@@ -64,10 +65,11 @@ pub(crate) struct Provisions {
     fish: PathBuf,
     /// An HTTP proxy and a SOCKS proxy; only Linux has the library that gives them names.
     proxies: Option<[PathBuf; 2]>,
-    go: PathBuf,
-    /// The compiler of a JDK; its `java` is beside it.
-    javac: PathBuf,
-    /// The only optional program: not every Go can build it.
+    /// The tests of [`TestSet::Deep`] need it.
+    go: Option<PathBuf>,
+    /// The compiler of a JDK, for the same tests; its `java` is beside it.
+    javac: Option<PathBuf>,
+    /// The only optional program: it needs Go, and not every Go can build it.
     h2spec: Option<PathBuf>,
 }
 
@@ -92,8 +94,6 @@ impl Provisions {
             ("SVC_TEST_ASCIINEMA", &self.asciinema),
             ("SVC_TEST_ZSH", &self.zsh),
             ("SVC_TEST_FISH", &self.fish),
-            ("SVC_TEST_GO", &self.go),
-            ("SVC_TEST_JAVAC", &self.javac),
         ];
         if let Some([tinyproxy, microsocks]) = &self.proxies {
             environment.extend([
@@ -104,8 +104,12 @@ impl Provisions {
         if let Some(analyze) = &self.systemd_analyze {
             environment.push(("SVC_TEST_SYSTEMD_ANALYZE", analyze));
         }
-        if let Some(h2spec) = &self.h2spec {
-            environment.push(("SVC_TEST_H2SPEC", h2spec));
+        for (name, program) in [
+            ("SVC_TEST_H2SPEC", &self.h2spec),
+            ("SVC_TEST_GO", &self.go),
+            ("SVC_TEST_JAVAC", &self.javac),
+        ] {
+            environment.extend(program.as_deref().map(|path| (name, path)));
         }
         if let Some([bus, keyring]) = &self.keyring {
             environment.extend([
@@ -117,12 +121,12 @@ impl Provisions {
     }
 }
 
-/// Checks or installs everything and returns the paths.
-pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
+/// Checks or installs everything that the tests of a set need, and returns the paths.
+pub(crate) fn run(repository: &Repository, set: TestSet, yes: bool) -> Result<Provisions> {
     let directory = repository.target_directory()?.join("test-env");
     let missing: Vec<Requirement> = Requirement::ALL
         .into_iter()
-        .filter(|need| !need.is_met(&directory))
+        .filter(|need| need.is_for(set) && !need.is_met(&directory))
         .collect();
     if !missing.is_empty() {
         install(&missing, &directory, yes)?;
@@ -154,8 +158,8 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<Provisions> {
         zsh: program::find("zsh").context("zsh is gone")?,
         fish: program::find("fish").context("fish is gone")?,
         proxies: proxies(),
-        go: go::compiler().context("Go is gone")?,
-        javac: program::find("javac").context("the JDK is gone")?,
+        go: go::compiler(),
+        javac: program::find("javac"),
         h2spec: go::h2spec(repository, &directory.join("go"))?,
     };
     for (name, path) in provisions.environment() {
@@ -236,9 +240,9 @@ enum Requirement {
     /// An HTTP proxy, a SOCKS proxy, and a library that gives them names of this machine. Only
     /// Linux has the library.
     Proxies,
-    /// Compiles generated clients, and h2spec.
+    /// Compiles generated clients.
     Go,
-    /// Runs a generator of clients, and compiles what it writes.
+    /// Runs a generator of clients, and compiles its output.
     Jdk,
 }
 
@@ -265,6 +269,11 @@ impl Requirement {
         Self::Go,
         Self::Jdk,
     ];
+
+    /// True if tests of the set need it.
+    fn is_for(self, set: TestSet) -> bool {
+        set == TestSet::Deep || ![Self::Go, Self::Jdk].contains(&self)
+    }
 
     fn is_met(self, directory: &Path) -> bool {
         match self {
@@ -435,6 +444,19 @@ mod tests {
     fn a_missing_library_is_noticed() {
         assert!(can_preload(""));
         assert!(!can_preload("libsvc_no_such_library.so"));
+    }
+
+    #[test]
+    fn only_the_slow_tests_need_go_and_a_jdk() {
+        let needs = |set| {
+            Requirement::ALL
+                .into_iter()
+                .filter(move |need| need.is_for(set))
+        };
+        assert_eq!(needs(TestSet::Deep).count(), Requirement::ALL.len());
+        let all = needs(TestSet::Deep);
+        let only_deep: Vec<_> = all.filter(|need| !need.is_for(TestSet::Change)).collect();
+        assert_eq!(only_deep, [Requirement::Go, Requirement::Jdk]);
     }
 
     #[test]

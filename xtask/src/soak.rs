@@ -19,12 +19,13 @@ use self::record::Record;
 use crate::programs::{self, Program};
 use crate::provision;
 use crate::repository::Repository;
+use crate::test_set::TestSet;
 
 /// Runs rounds of all test programs whose tests have too few passes.
 pub(crate) fn run(repository: &Repository, args: &[String]) -> Result<()> {
     let options = Options::parse(args)?;
-    let provisions = provision::run(repository, options.yes)?;
-    let programs = programs::build(repository)?;
+    let provisions = provision::run(repository, TestSet::Change, options.yes)?;
+    let programs = programs::build(repository, TestSet::Change)?;
     let mut record = Record::read(repository)?;
     let busy = options.load.then(BusyLoops::start);
     let mut report = Report::default();

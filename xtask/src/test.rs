@@ -12,6 +12,7 @@ use crate::program;
 use crate::programs;
 use crate::provision::{self, Provisions};
 use crate::repository::Repository;
+use crate::test_set::TestSet;
 use crate::tidy;
 use crate::workspace::{FEATURES, in_repository};
 
@@ -23,7 +24,9 @@ pub(crate) fn run(repository: &Repository, yes: bool) -> Result<()> {
     };
 
     steps.step("toolchain", components)?;
-    let provisions = steps.step("provision", || provision::run(repository, yes))?;
+    let provisions = steps.step("provision", || {
+        provision::run(repository, TestSet::Change, yes)
+    })?;
     steps.step("rustfmt", || {
         run_cargo(repository, &["fmt", "--all", "--check"])
     })?;
@@ -88,11 +91,21 @@ fn documentation(repository: &Repository) -> Result<()> {
 /// The whole workspace each time: cargo unites the features of the selected packages, and another
 /// selection would compile the dependencies again.
 fn tests(repository: &Repository, provisions: &Provisions) -> Result<()> {
-    let programs = programs::build(repository)?;
-    let queue = Queue::new(programs);
-    queue.run(repository, provisions)?;
-    queue.run_examples(repository)?;
-    queue.finish()
+    let queue = Queue::new(programs::build(repository, TestSet::Change)?);
+    let ended = queue.run(repository, provisions);
+    let ended = ended.and_then(|()| queue.run_examples(repository));
+    // The report of failed tests comes before another error.
+    let finished = queue.finish();
+    ended.and(finished)
+}
+
+/// Runs the tests of `cargo xtask deep`, and first installs the programs that they need.
+pub(crate) fn deep(repository: &Repository) -> Result<()> {
+    let provisions = provision::run(repository, TestSet::Deep, false)?;
+    let queue = Queue::new(programs::build(repository, TestSet::Deep)?);
+    let ended = queue.run(repository, &provisions);
+    let finished = queue.finish();
+    ended.and(finished)
 }
 
 fn run_cargo(repository: &Repository, args: &[&str]) -> Result<()> {

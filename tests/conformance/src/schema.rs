@@ -1,5 +1,7 @@
 //! Compares a value with a schema.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::members::OptionalMembers;
@@ -14,8 +16,10 @@ pub(crate) struct Check<'a> {
 /// The members of an object, of all parts of an `allOf`.
 #[derive(Default)]
 struct Members<'a> {
-    /// Member, its schema, the component that lists it, and if it is required.
-    listed: Vec<(&'a str, &'a Value, Option<&'a str>, bool)>,
+    /// Member, its schema, and the component that lists it.
+    listed: Vec<(&'a str, &'a Value, Option<&'a str>)>,
+    /// Required members. A part may require a member that another part lists.
+    required: BTreeSet<&'a str>,
     /// Schema of all other members, if they are allowed.
     others: Option<&'a Value>,
     /// True if a part lists no members at all: any object.
@@ -55,7 +59,7 @@ impl<'a> Check<'a> {
         let types = match plain.get("type") {
             Some(Value::String(one)) => vec![one.as_str()],
             Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
-            _ if plain.get("allOf").is_some() => vec!["object"],
+            _ if is_of_objects(plain) => vec!["object"],
             // Any value.
             _ => return,
         };
@@ -103,15 +107,17 @@ impl<'a> Check<'a> {
         };
         let mut members = Members::default();
         self.collect(schema, None, &mut members);
-        for (name, schema, component, is_required) in &members.listed {
-            let at = format!("{at}.{name}");
-            match object.get(*name) {
-                Some(member) => self.value(schema, member, &at),
-                None if *is_required => self.error(&at, &format!("`{name}` is missing")),
-                None => {}
+        for name in &members.required {
+            if !object.contains_key(*name) {
+                self.error(&format!("{at}.{name}"), &format!("`{name}` is missing"));
+            }
+        }
+        for (name, schema, component) in &members.listed {
+            if let Some(member) = object.get(*name) {
+                self.value(schema, member, &format!("{at}.{name}"));
             }
             if let Some(component) = component
-                && !is_required
+                && !members.required.contains(name)
             {
                 let member = ((*component).to_owned(), (*name).to_owned());
                 let seen = if object.contains_key(*name) {
@@ -152,17 +158,16 @@ impl<'a> Check<'a> {
             self.collect(part, component, into);
         }
         let required = schema.get("required").and_then(Value::as_array);
-        let is_required =
-            |name: &str| required.is_some_and(|names| names.iter().any(|one| one == name));
+        let required = required.into_iter().flatten().filter_map(Value::as_str);
+        into.required.extend(required);
         let properties = schema.get("properties").and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
-            into.listed
-                .push((name, property, component, is_required(name)));
+            into.listed.push((name, property, component));
         }
         match schema.get("additionalProperties") {
             Some(others @ Value::Object(_)) => into.others = Some(others),
             Some(Value::Bool(true)) => into.is_free = true,
-            _ => into.is_free |= properties.is_none() && parts.is_none(),
+            _ => into.is_free |= !is_of_objects(schema),
         }
     }
 
@@ -202,6 +207,12 @@ pub(crate) fn resolved<'a>(document: &'a Value, object: &'a Value) -> Option<&'a
         Some(reference) => document.pointer(reference.strip_prefix('#')?),
         None => Some(object),
     }
+}
+
+/// True if a schema describes the members of an object.
+fn is_of_objects(schema: &Value) -> bool {
+    let mut keywords = ["properties", "allOf", "required"].into_iter();
+    keywords.any(|keyword| schema.get(keyword).is_some())
 }
 
 const COMPONENTS: &str = "#/components/schemas/";

@@ -43,13 +43,17 @@ pub fn judge(name: &str, world: &Value) -> Result<Verdict> {
     })
 }
 
-/// A program that `cargo xtask provision` installs, found by its environment variable.
+/// A program that `cargo xtask test` or `cargo xtask deep` installs, found by its environment
+/// variable.
 ///
 /// # Errors
 /// It was not installed.
 pub fn provided(variable: &str) -> Result<PathBuf> {
     match std::env::var_os(variable) {
         Some(program) => Ok(program.into()),
-        None => bail!("{variable} is not set: run `cargo xtask test`"),
+        None => bail!(
+            "{variable} is not set: run `cargo xtask test`, or for the tests in `tests/deep` \
+             `cargo xtask deep`"
+        ),
     }
 }

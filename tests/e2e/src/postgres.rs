@@ -7,6 +7,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use nix::unistd::{Uid, User, chown};
 
+use crate::{provided, run};
+
 /// A PostgreSQL server of one test, with its own directory and socket and without a network. It
 /// stops when the value is dropped, and when the test process exits or crashes.
 pub struct Postgres {
@@ -24,8 +26,7 @@ impl Postgres {
     /// # Errors
     /// PostgreSQL is not installed or does not start; its log is part of the error.
     pub fn start() -> Result<Self> {
-        let programs = env::var_os("SVC_TEST_PG_BIN")
-            .context("SVC_TEST_PG_BIN is not set: run `cargo xtask test`")?;
+        let programs = provided("SVC_TEST_PG_BIN")?;
         let directory = tempfile::Builder::new().prefix("svc-pg-").tempdir()?.keep();
         let mut shell = Command::new("/bin/sh");
         // PostgreSQL refuses to run as root.
@@ -36,7 +37,7 @@ impl Postgres {
         }
         let mut watch = shell
             .args(["-ec", SCRIPT])
-            .env("PATH", path(Path::new(&programs))?)
+            .env("PATH", path(&programs)?)
             .env("DIRECTORY", &directory)
             .env("LC_ALL", "C")
             .env_remove("PGDATA")
@@ -89,7 +90,7 @@ impl Postgres {
     pub fn dump(&self, file: &Path) -> Result<()> {
         let mut dump = client("pg_dump")?;
         dump.args(["--format=custom", "--file"]).arg(file);
-        run(dump.arg(self.url()))
+        run(dump.arg(self.url())).map(drop)
     }
 
     /// Restores a dump into the new database `name`, and returns its address.
@@ -135,19 +136,7 @@ impl Drop for Postgres {
 
 /// A program of PostgreSQL.
 fn client(name: &str) -> Result<Command> {
-    let programs = env::var_os("SVC_TEST_PG_BIN")
-        .context("SVC_TEST_PG_BIN is not set: run `cargo xtask test`")?;
-    Ok(Command::new(Path::new(&programs).join(name)))
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output()?;
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
+    Ok(Command::new(provided("SVC_TEST_PG_BIN")?.join(name)))
 }
 
 fn path(programs: &Path) -> Result<std::ffi::OsString> {

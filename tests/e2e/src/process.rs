@@ -6,10 +6,29 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+/// Runs a program that must succeed. Returns its output.
+///
+/// # Errors
+/// The program fails; its output is part of the error.
+pub fn run(command: &mut Command) -> Result<String> {
+    command.stdin(Stdio::null());
+    let output = command
+        .output()
+        .with_context(|| format!("starting {}", command.get_program().display()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.success(),
+        "{} failed:\n{text}\n{}",
+        command.get_program().display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(text)
+}
 
 /// A running program, with its standard output line by line and its standard error in a file. It is
 /// killed when the value is dropped.

@@ -1,5 +1,5 @@
 //! Go, and h2spec, a conformance checker of HTTP/2 servers. h2spec is published as Go source, so it
-//! is only available with a new Go and its module proxy; its test reports if it ran.
+//! is only available with a Go that is new enough and its module proxy; its test reports if it ran.
 
 use std::fs;
 use std::path::{Path, PathBuf};
