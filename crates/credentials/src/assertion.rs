@@ -35,7 +35,7 @@ impl AssertionKey {
             return Err(BadKey("the secret is empty"));
         }
         let failed = BadKey("the key cannot be derived");
-        let (scalar, pair_key) = draw(secret).ok_or(failed)?;
+        let (scalar, pair_key) = derive_private_key(secret).ok_or(failed)?;
         let public = pair_key.compute_public_key().map_err(|_| failed)?;
         let point = public.as_ref();
         let pair = EcdsaKeyPair::from_private_key_and_public_key(
@@ -90,7 +90,7 @@ impl fmt::Debug for AssertionKey {
 }
 
 /// The first derived scalar that is a private key. One in four billion is not.
-fn draw(secret: &Secret) -> Option<([u8; COORDINATE_BYTES], PrivateKey)> {
+fn derive_private_key(secret: &Secret) -> Option<([u8; COORDINATE_BYTES], PrivateKey)> {
     let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, b"svc-identity");
     let extracted = salt.extract(secret.expose());
     (0..=u8::MAX).find_map(|attempt| {

@@ -8,6 +8,8 @@
 //! If the edge uses TLS with the service, a tap with an [`TlsInterceptor`] sees the decrypted bytes.
 
 mod interceptor;
+#[cfg(test)]
+pub(super) mod recorder;
 mod unreachable;
 
 use std::{

@@ -349,16 +349,15 @@ fn timeouts(section: &TimeoutsSection, errors: &mut ConfigErrors) -> Timeouts {
         Duration::from_secs(errors.keep_or_default(seconds).into())
     };
     let stream_request = section.stream_request_seconds;
+    // A wrong time limit does not make the longest one wrong as well.
+    let least = Some(stream_request).filter(|seconds| (1..=3600).contains(seconds));
+    let least = least.unwrap_or(1);
     let longest = section
         .max_time_to_first_byte_seconds
-        .unwrap_or(MAX_TIME_TO_FIRST_BYTE.max(stream_request));
+        .unwrap_or(MAX_TIME_TO_FIRST_BYTE.max(least));
     Timeouts {
         stream_request: seconds("stream_request_seconds", stream_request, 1),
-        max_time_to_first_byte: seconds(
-            "max_time_to_first_byte_seconds",
-            longest,
-            stream_request.min(3600),
-        ),
+        max_time_to_first_byte: seconds("max_time_to_first_byte_seconds", longest, least),
         http_idle: seconds("http_idle_seconds", section.http_idle_seconds, 1),
         visitor_stall: seconds("visitor_stall_seconds", section.visitor_stall_seconds, 1),
         drain: seconds("drain_seconds", section.drain_seconds, 0),

@@ -17,8 +17,13 @@ certs: {static: {cert_file: cert.pem, key_file: key.pem}}
 auth: {jwt: {token_jwt_secret: 0123456789abcdef-0123456789abcdef}}
 ";
 
-/// [`LEAST`] with these variables set.
+/// [`LEAST`] with these variables set, or the first error.
 fn with(variables: &[(&str, &str)]) -> Result<EngineConfig, ConfigError> {
+    load_least(variables).map_err(first)
+}
+
+/// [`LEAST`] with these variables set, or all errors.
+fn load_least(variables: &[(&str, &str)]) -> Result<EngineConfig, ConfigErrors> {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("engine.yaml");
     fs::write(&path, LEAST).unwrap();
@@ -26,7 +31,7 @@ fn with(variables: &[(&str, &str)]) -> Result<EngineConfig, ConfigError> {
         .iter()
         .map(|(key, value)| (variable(key), (*value).to_owned()))
         .collect::<Vec<_>>();
-    EngineConfig::load(Some(&path), env).map_err(first)
+    EngineConfig::load(Some(&path), env)
 }
 
 /// The first of several errors.
@@ -349,6 +354,17 @@ fn mx_3_metrics_off_loopback_need_a_bearer_token() {
     let (key, _) = refused(&[enabled, listen, ("metrics.prometheus.bearer_token", "a b")]);
     assert_eq!(key, "metrics.prometheus.bearer_token");
     refuses("metrics.prometheus.path", "/readyz", "cannot be the path");
+}
+
+#[test]
+fn a_wrong_time_limit_is_one_error() {
+    let key = "timeouts.stream_request_seconds";
+    let longest = ("timeouts.max_time_to_first_byte_seconds", "900");
+    for variables in [vec![(key, "3601")], vec![(key, "3601"), longest]] {
+        let errors = load_least(&variables).unwrap_err();
+        let keys: Vec<_> = errors.into_iter().map(|error| error.key).collect();
+        assert_eq!(keys, [key]);
+    }
 }
 
 #[test]

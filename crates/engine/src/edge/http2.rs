@@ -74,9 +74,12 @@ pub(crate) async fn serve(stream: TlsStream, info: ConnectionInfo, worker: Arc<W
     });
     let timeouts = &worker.core.config.timeouts;
     let accepted = tokio::select! {
+        biased;
         accepted = handshake(stream, worker.core.config.limits.header_bytes) => accepted,
         // The client never started HTTP/2.
         () = activity.idle_for(timeouts.http_idle) => return,
+        // There is no request to wait for.
+        () = worker.drain.cancelled() => return,
     };
     // An error needs no handling: the visitor has been informed, or is gone.
     let Ok(connection) = accepted else { return };

@@ -146,12 +146,12 @@ pub struct TunnelProperties {
     /// it.
     #[prost(string, repeated, tag = "102")]
     pub allowed_origins: Vec<String>,
+    /// Seconds until the first byte of a response. Our addition: other implementations ignore it.
+    #[prost(message, optional, tag = "103")]
+    pub time_to_first_byte_seconds: Option<UInt32Value>,
     /// Headers with the identity of signed-in visitors. Our addition: an agent that requests them
     /// checks that the response contains them, because an engine that ignores the field would
     /// forward a visitor's own headers with these names.
     #[prost(string, repeated, tag = "107")]
     pub identity: Vec<String>,
-    /// Seconds until the first byte of a response. Our addition: other implementations ignore it.
-    #[prost(message, optional, tag = "103")]
-    pub time_to_first_byte_seconds: Option<UInt32Value>,
 }

@@ -1,8 +1,6 @@
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustls::ServerConfig;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use socket2::{Domain, Socket as Raw, Type};
 use tokio::io::{AsyncReadExt, duplex};
 use tokio::net::TcpListener;
@@ -10,75 +8,25 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-
-/// Records the calls of its streams.
-#[derive(Clone, Default)]
-struct Notes {
-    text: Arc<Mutex<String>>,
-    opener: Option<TlsInterceptor>,
-}
-
-impl Notes {
-    fn note(&self, what: &str) {
-        self.text.lock().push_str(what);
-    }
-}
-
-impl Tap for Notes {
-    fn stream(&self, _visit: &Visit) -> Option<Box<dyn StreamTap>> {
-        Some(Box::new(self.clone()))
-    }
-
-    fn opener(&self) -> Option<&TlsInterceptor> {
-        self.opener.as_ref()
-    }
-}
-
-impl StreamTap for Notes {
-    fn opened(&mut self, name: &str) {
-        self.note(&format!("opened {name}\n"));
-    }
-
-    fn to_service(&mut self, bytes: &[u8]) {
-        self.note(&format!("> {}\n", String::from_utf8_lossy(bytes)));
-    }
-
-    fn to_visitor(&mut self, bytes: &[u8]) {
-        self.note(&format!("< {}\n", String::from_utf8_lossy(bytes)));
-    }
-
-    fn ended(self: Box<Self>, error: Option<&str>) {
-        self.note(&format!("ended {error:?}\n"));
-    }
-
-    fn has_request(&self) -> bool {
-        self.text.lock().contains('>')
-    }
-}
+use crate::agent::tap::recorder::{TapRecorder, certificate};
 
 fn visit() -> Visit {
     Visit::new("", None)
 }
 
-fn certificate() -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-    let made = rcgen::generate_simple_self_signed(["app.test".to_owned()]).unwrap();
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    (made.cert.der().clone(), key.into())
-}
-
 /// Taps without and with an interceptor.
-fn taps() -> [Notes; 2] {
-    let (certificate, key) = certificate();
+fn taps() -> [TapRecorder; 2] {
+    let (certificate, key) = certificate("app.test");
     let opener = TlsInterceptor::new(certificate, key).unwrap();
-    let with_opener = Notes {
+    let with_opener = TapRecorder {
         opener: Some(opener),
-        ..Notes::default()
+        ..TapRecorder::default()
     };
-    [Notes::default(), with_opener]
+    [TapRecorder::default(), with_opener]
 }
 
 /// The agent opens the TLS session with the service at `address`.
-fn tls_forward(address: SocketAddr, tap: &Notes) -> Forward {
+fn tls_forward(address: SocketAddr, tap: &TapRecorder) -> Forward {
     let target: Target = format!("https://{address}").parse().unwrap();
     let to = Destination::new(target).with_service_name("app.test".parse().unwrap());
     Forward::new(ForwardOptions::to(to).with_tap(Arc::new(tap.clone())))
@@ -114,14 +62,14 @@ async fn a_request_for_an_unreachable_service_is_shown_with_the_session_of_the_a
             .show_unreachable(&visit(), &mut near, "not there")
             .await;
         let expected = "opened app.test\n> question\nended Some(\"not there\")\n";
-        assert_eq!(*tap.text.lock(), expected);
+        assert_eq!(*tap.calls.lock(), expected);
     }
 }
 
 #[tokio::test]
 async fn a_tap_sees_the_bytes_inside_the_session_of_the_agent() {
     for tap in taps() {
-        let (certificate, key) = certificate();
+        let (certificate, key) = certificate("app.test");
         let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -152,7 +100,7 @@ async fn a_tap_sees_the_bytes_inside_the_session_of_the_agent() {
         engine.read_exact(&mut answer).await.unwrap();
         assert_eq!(&answer, b"answer");
         let expected = "opened app.test\n> question\n< answer\nended None\n";
-        assert_eq!(*tap.text.lock(), expected);
+        assert_eq!(*tap.calls.lock(), expected);
     }
 }
 

@@ -7,6 +7,7 @@ use http1::FieldKind;
 use serde::Serialize;
 use types::form::Form;
 use types::problem::Problem;
+use types::tunnel::IdentityClaim;
 
 use crate::access::{
     self, AuthContext, ChangeScope, EdgeRequest, Invalidations, Proof, RequiredProofs,
@@ -224,6 +225,10 @@ impl BuiltinRequest<'_, '_> {
             _ => None,
         };
         let authenticated = proof.is_some();
+        // An older platform states the name and the address at every sign-in, and a session may be
+        // older than the tunnel. The pages of a tunnel read only what it requests.
+        let policy = &self.request.tunnel.policy;
+        let is_shared = |claim: IdentityClaim| policy.shared_claims().any(|shared| shared == claim);
         let view = SessionView {
             auth: AuthView {
                 authenticated,
@@ -234,8 +239,12 @@ impl BuiltinRequest<'_, '_> {
                 .and_then(Proof::user_id)
                 .map(|user_id| UserView {
                     user_id,
-                    name: session.and_then(|session| session.name.as_deref()),
-                    email: session.and_then(|session| session.email.as_deref()),
+                    name: session
+                        .and_then(|session| session.name.as_deref())
+                        .filter(|_| is_shared(IdentityClaim::Name)),
+                    email: session
+                        .and_then(|session| session.email.as_deref())
+                        .filter(|_| is_shared(IdentityClaim::Email)),
                 }),
             tunnel: TunnelView {
                 host: &self.authority,

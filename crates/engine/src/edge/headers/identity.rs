@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use credentials::AssertionKey;
+use credentials::{AssertionKey, Secret};
 use http1::{FieldName, FieldValue, is_same_for_gateways, write_field};
 use serde_json::{Map, Value, json};
 use types::tunnel::{IdentityClaim, IdentityField};
@@ -20,7 +20,8 @@ pub(crate) struct VisitorIdentity {
     email: Option<String>,
     name: Option<String>,
     groups: Vec<String>,
-    assertion: Option<String>,
+    /// A secret, because services take its bearer for the visitor until it expires.
+    assertion: Option<Secret>,
 }
 
 impl VisitorIdentity {
@@ -72,7 +73,7 @@ impl VisitorIdentity {
         tunnel: &LiveTunnel<A>,
         context: AuthContext<'_>,
         key: &AssertionKey,
-    ) -> Option<String> {
+    ) -> Option<Secret> {
         let platform = context.tenancy.directory()?.platform()?;
         let hostname = tunnel.view.properties.hostname.as_ref()?;
         let now = context.now;
@@ -92,35 +93,36 @@ impl VisitorIdentity {
         if !self.groups.is_empty() {
             add("groups", json!(self.groups));
         }
-        let signed = key.sign(&Value::Object(claims)).ok()?;
-        String::from_utf8(signed.expose().to_vec()).ok()
+        key.sign(&Value::Object(claims)).ok()
     }
 
     /// Writes the fields. A fact that the platform does not state is left out.
     pub(crate) fn write(&self, out: &mut Vec<u8>, fields: &[IdentityField]) {
         for field in fields {
-            let value = match field.claim() {
-                IdentityClaim::Id => Some(encoded(&self.user_id)),
-                IdentityClaim::Email => self.email.as_deref().map(encoded),
-                IdentityClaim::Name => self.name.as_deref().map(encoded),
-                IdentityClaim::Groups => {
-                    let groups = self.groups.iter();
-                    let list: Vec<_> = groups
-                        .map(|group| encoded(group).replace(',', "%2C"))
-                        .collect();
-                    Some(list.join(",")).filter(|list| !list.is_empty())
-                }
-                IdentityClaim::Assertion => self.assertion.clone(),
-            };
             let name = FieldName::parse(field.header().as_bytes());
-            let value = value
-                .as_deref()
-                .map(str::as_bytes)
-                .and_then(FieldValue::parse);
+            let value = self.value(field.claim());
+            let value = value.as_deref().and_then(FieldValue::parse);
             if let Some((name, value)) = name.zip(value) {
                 write_field(out, name, value);
             }
         }
+    }
+
+    fn value(&self, claim: IdentityClaim) -> Option<Vec<u8>> {
+        let text = match claim {
+            IdentityClaim::Id => encoded(&self.user_id),
+            IdentityClaim::Email => encoded(self.email.as_deref()?),
+            IdentityClaim::Name => encoded(self.name.as_deref()?),
+            IdentityClaim::Groups => {
+                let groups = self.groups.iter();
+                let list: Vec<_> = groups
+                    .map(|group| encoded(group).replace(',', "%2C"))
+                    .collect();
+                list.join(",")
+            }
+            IdentityClaim::Assertion => return Some(self.assertion.as_ref()?.expose().to_vec()),
+        };
+        (!text.is_empty()).then(|| text.into_bytes())
     }
 }
 
@@ -202,6 +204,22 @@ mod tests {
             assert_eq!(String::from_utf8(decoded).unwrap(), text);
             assert!(FieldValue::parse(value.as_bytes()).is_some(), "{text}");
         }
+    }
+
+    #[test]
+    fn an_assertion_is_not_printed() {
+        let identity = VisitorIdentity {
+            user_id: "usr_ann".to_owned(),
+            email: None,
+            name: None,
+            groups: Vec::new(),
+            assertion: Some(Secret::new("a.b.c")),
+        };
+        assert!(!format!("{identity:?}").contains("a.b.c"));
+        let fields: [IdentityField; 2] = ["groups", "assertion"].map(|name| name.parse().unwrap());
+        let mut out = Vec::new();
+        identity.write(&mut out, &fields);
+        assert_eq!(out, b"svc-assertion: a.b.c\r\n");
     }
 
     #[test]

@@ -555,6 +555,7 @@ impl<'v> Exchange<'v> {
             Err(CopyError::Source(error)) => {
                 // The connection is aborted so that the visitor does not mistake the partial
                 // response for a complete one.
+                self.upstream.io.report_no_response();
                 self.request.record.set_failure(error.to_string());
                 ExchangeOutcome::Next(NextStep::Abort)
             }

@@ -20,7 +20,7 @@ pub(super) struct VisitorConnection {
     connection: Connection<TlsStream, Bytes>,
     visitor: Arc<Visitor>,
     last_received: Arc<LastReceived>,
-    /// `None` once the visitor has not responded to a ping.
+    /// `None` if pings are not available.
     keep_alive: Option<KeepAlive>,
     streams: StreamExecutor,
 }
@@ -59,8 +59,10 @@ impl Future for VisitorConnection {
             if let Some(keep_alive) = &mut this.keep_alive
                 && keep_alive.poll(cx).is_ready()
             {
-                this.keep_alive = None;
                 this.connection.abrupt_shutdown(Reason::NO_ERROR);
+                // Sends it if there is room: the visitor may not read either.
+                drop(this.connection.poll_accept(cx));
+                return Poll::Ready(());
             }
             match ready!(this.connection.poll_accept(cx)) {
                 Some(Ok((request, responses))) => {

@@ -359,10 +359,16 @@ pub(in crate::edge) async fn upgrade(
             visitor.write_all(&early).await?;
             visitor.flush().await
         };
-        if greeting.await.is_err() {
+        let signal = record.revocation();
+        let greeted = tokio::select! {
+            biased;
+            greeted = greeting => greeted,
+            // The record contains the reason.
+            () = revocation::revoked(signal.as_deref()) => return,
+        };
+        if greeted.is_err() {
             return;
         }
-        let signal = record.revocation();
         let sent = (0, early.len());
         let service = &mut upstream.io;
         let pumping = raw::pump_upgraded(source.into(), &mut visitor, service, &mut record, sent);
@@ -375,8 +381,10 @@ pub(in crate::edge) async fn upgrade(
         match pumped {
             Ok(()) => record.set_outcome(Outcome::Served),
             Err(error) => {
-                visitor.flush_before_reset().await;
                 record.set_failure(error.to_string());
+                // The service's stream does not wait for the visitor.
+                drop(upstream);
+                visitor.flush_before_reset().await;
             }
         }
     });

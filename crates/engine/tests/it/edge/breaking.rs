@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::Bytes;
+use client::Properties;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::Response;
 use hyper::body::Frame;
@@ -398,18 +399,25 @@ async fn an_early_answer_of_a_service_is_forwarded() {
     );
 }
 
+/// After the time limit of the engine, or a shorter one of the tunnel: without the section, the
+/// engine of a test waits for ten minutes.
 #[tokio::test]
 async fn a_service_that_never_answers_is_a_504() {
-    let engine = TestEngine::start_with("timeouts: {stream_request_seconds: 1}").await;
-    let upstream = ScriptedUpstream::never_answers().await;
-    let tunnel = engine.publish(upstream.addr()).await;
-    let host = tunnel.hostname();
-    for answer in [
-        engine.visitor().http1(host).await.get("/", host).await,
-        engine.visitor().h2(host).await.get("/", host).await,
+    for (sections, properties) in [
+        ("timeouts: {stream_request_seconds: 1}", Properties::http()),
+        ("", Properties::http().time_to_first_byte_seconds(1)),
     ] {
-        assert_eq!(answer.status, 504);
-        assert_eq!(answer.json()["code"], "upstream_timeout");
+        let engine = TestEngine::start_with(sections).await;
+        let upstream = ScriptedUpstream::never_answers().await;
+        let tunnel = engine.publish_as(properties, upstream.addr()).await;
+        let host = tunnel.hostname();
+        for answer in [
+            engine.visitor().http1(host).await.get("/", host).await,
+            engine.visitor().h2(host).await.get("/", host).await,
+        ] {
+            assert_eq!(answer.status, 504);
+            assert_eq!(answer.json()["code"], "upstream_timeout");
+        }
     }
 }
 

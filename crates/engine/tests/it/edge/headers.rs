@@ -2,13 +2,25 @@
 
 use http_body_util::BodyExt as _;
 use serde_json::Value;
-use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, Upstream};
+use testing::{Answer, H2Visitor, ScriptedUpstream, TestEngine, TestTunnel, Upstream};
 
 /// The values that the service received under a name.
 fn received_values<'v>(answer: &'v Value, name: &str) -> Vec<&'v str> {
     let pairs = answer["headers"].as_array().unwrap().iter();
     let pairs = pairs.filter(|pair| pair[0] == name);
     pairs.map(|pair| pair[1].as_str().unwrap()).collect()
+}
+
+/// A published service that returns the requests that it receives, with HTTP/2 or HTTP/1.1.
+async fn publish_service(engine: &TestEngine, h2c: bool) -> (Upstream, TestTunnel) {
+    if h2c {
+        let upstream = Upstream::h2c().await;
+        let tunnel = engine.publish_h2c(upstream.addr()).await;
+        return (upstream, tunnel);
+    }
+    let upstream = Upstream::http1().await;
+    let tunnel = engine.publish(upstream.addr()).await;
+    (upstream, tunnel)
 }
 
 const SPOOFED: [(&str, &str); 13] = [
@@ -256,14 +268,7 @@ async fn reserved_trailers_of_a_request_are_not_forwarded() {
     ];
     let engine = TestEngine::start().await;
     for h2c in [false, true] {
-        let (upstream, tunnel);
-        if h2c {
-            upstream = Upstream::h2c().await;
-            tunnel = engine.publish_h2c(upstream.addr()).await;
-        } else {
-            upstream = Upstream::http1().await;
-            tunnel = engine.publish(upstream.addr()).await;
-        }
+        let (_upstream, tunnel) = publish_service(&engine, h2c).await;
         let host = tunnel.hostname();
         let lines: String = RESERVED.map(|name| format!("{name}: 1\r\n")).concat();
         let mut visitor = engine.visitor().http1(host).await;
@@ -304,14 +309,7 @@ async fn the_trace_context_passes_unchanged_and_is_logged_if_it_is_valid() {
     let log = directory.path().join("access.log");
     let engine = TestEngine::start_with(&format!("access_log: {{path: {log:?}}}\n")).await;
     for h2c in [false, true] {
-        let (upstream, tunnel);
-        if h2c {
-            upstream = Upstream::h2c().await;
-            tunnel = engine.publish_h2c(upstream.addr()).await;
-        } else {
-            upstream = Upstream::http1().await;
-            tunnel = engine.publish(upstream.addr()).await;
-        }
+        let (_upstream, tunnel) = publish_service(&engine, h2c).await;
         let host = tunnel.hostname();
         for parent in &values {
             let lines = states

@@ -1,6 +1,31 @@
 //! Interim answers and protocol switches.
 
-use testing::{Gate, Report, ScriptedUpstream, Step, TestEngine, Upstream};
+use testing::{Gate, Report, ScriptedUpstream, Step, TestEngine, TestTunnel, Upstream};
+
+/// A published service that follows a script with a gate.
+pub(super) struct GatedService {
+    pub(super) engine: TestEngine,
+    pub(super) tunnel: TestTunnel,
+    pub(super) gate: Gate,
+    pub(super) upstream: ScriptedUpstream,
+}
+
+impl GatedService {
+    /// Starts the engine and the service. Each connection to the service follows `script`.
+    pub(super) async fn start(script: impl Fn(&Gate) -> Vec<Step> + Send + 'static) -> Self {
+        let engine = TestEngine::start().await;
+        let gate = Gate::new();
+        let held = gate.clone();
+        let upstream = ScriptedUpstream::start(move |_| script(&held)).await;
+        let tunnel = engine.publish(upstream.addr()).await;
+        Self {
+            engine,
+            tunnel,
+            gate,
+            upstream,
+        }
+    }
+}
 
 #[tokio::test]
 async fn a_service_can_request_a_body_that_waits_for_continue() {
@@ -98,24 +123,20 @@ async fn the_edge_requests_a_body_for_an_http_2_service_that_waits_for_continue(
 
 #[tokio::test]
 async fn early_hints_do_not_end_the_answer() {
-    let engine = TestEngine::start().await;
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = ScriptedUpstream::start(move |_| {
+    let service = GatedService::start(|gate| {
         vec![
             Step::ReadHead,
             Step::write("HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n"),
-            Step::Wait(held.clone()),
+            Step::Wait(gate.clone()),
             Step::write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
         ]
     })
     .await;
-    let tunnel = engine.publish(upstream.addr()).await;
-    let host = tunnel.hostname();
-    gate.open();
+    let (engine, host) = (&service.engine, service.tunnel.hostname());
+    service.gate.open();
     let answer = engine.visitor().http1(host).await.get("/", host).await;
     assert_eq!((answer.status, answer.text()), (200, "ok"));
-    gate.open();
+    service.gate.open();
     let answer = engine.visitor().h2(host).await.get("/", host).await;
     assert_eq!((answer.status, answer.text()), (200, "ok"));
 }

@@ -7,8 +7,10 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::ext::Protocol;
 use h2::{Reason, SendStream};
 use http::{HeaderMap, Method, Request, Version};
-use testing::{Gate, Report, ScriptedUpstream, Step, TestEngine, Upstream, within};
+use testing::{Report, ScriptedUpstream, Step, TestEngine, Upstream, within};
 use tokio_util::task::AbortOnDropHandle;
+
+use super::interim::GatedService;
 
 /// An HTTP/2 visitor that shows interim answers.
 struct Visitor {
@@ -46,6 +48,15 @@ impl Visitor {
         self.send(request.body(()).unwrap(), false).await
     }
 
+    /// Sends such a request, and its body after the 100. Returns the final answer.
+    async fn put_body(&mut self, host: &str) -> (u16, Bytes) {
+        let mut exchange = self.put(host).await;
+        assert_eq!(exchange.interim().await.unwrap().0, 100);
+        exchange.body.send_data("body".into(), true).unwrap();
+        assert_eq!(exchange.interim().await, None);
+        exchange.end().await
+    }
+
     async fn send(&mut self, request: Request<()>, is_whole: bool) -> Exchange {
         let ready = within("connection", self.sender.clone().ready()).await;
         self.sender = ready.unwrap();
@@ -81,10 +92,7 @@ impl Exchange {
 /// Each one arrives when the service sends it, with the header fields that a final answer may have.
 #[tokio::test]
 async fn interim_answers_reach_an_http_2_visitor_in_order() {
-    let engine = TestEngine::start().await;
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = ScriptedUpstream::start(move |_| {
+    let service = GatedService::start(|gate| {
         vec![
             Step::ReadHead,
             Step::write(
@@ -93,16 +101,15 @@ async fn interim_answers_reach_an_http_2_visitor_in_order() {
                  set-cookie: __Host-svc_auth=x; Path=/\r\n\r\n\
                  HTTP/1.1 100 Continue\r\n\r\n",
             ),
-            Step::Wait(held.clone()),
+            Step::Wait(gate.clone()),
             Step::write("HTTP/1.1 199 Own\r\n\r\n"),
-            Step::Wait(held.clone()),
+            Step::Wait(gate.clone()),
             Step::write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
         ]
     })
     .await;
-    let tunnel = engine.publish(upstream.addr()).await;
-    let host = tunnel.hostname();
-    let mut visitor = Visitor::connect(&engine, host).await;
+    let host = service.tunnel.hostname();
+    let mut visitor = Visitor::connect(&service.engine, host).await;
     let mut exchange = visitor.get(host).await;
     let (status, fields) = exchange.interim().await.unwrap();
     assert_eq!(status, 103);
@@ -111,9 +118,9 @@ async fn interim_answers_reach_an_http_2_visitor_in_order() {
     assert_eq!(values("set-cookie"), ["a=1"]);
     assert_eq!(fields.len(), 3, "{fields:?}");
     assert_eq!(exchange.interim().await.unwrap().0, 100);
-    gate.open();
+    service.gate.open();
     assert_eq!(exchange.interim().await.unwrap().0, 199);
-    gate.open();
+    service.gate.open();
     assert_eq!(exchange.interim().await, None);
     assert_eq!(exchange.end().await, (200, "ok".into()));
 }
@@ -142,11 +149,7 @@ async fn a_service_decides_about_a_body_that_waits_for_continue() {
     let tunnel = engine.publish(upstream.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = Visitor::connect(&engine, host).await;
-    let mut exchange = visitor.put(host).await;
-    assert_eq!(exchange.interim().await.unwrap().0, 100);
-    exchange.body.send_data("body".into(), true).unwrap();
-    assert_eq!(exchange.interim().await, None);
-    assert_eq!(exchange.end().await, (200, "ok".into()));
+    assert_eq!(visitor.put_body(host).await, (200, "ok".into()));
     let head = upstream.head().await;
     assert!(head.contains("expect: 100-continue\r\n"), "{head}");
     assert_eq!(upstream.report().await, Report::Bytes(b"body".to_vec()));
@@ -167,11 +170,7 @@ async fn the_edge_requests_a_body_for_an_http_2_service() {
     let tunnel = engine.publish_h2c(service.addr()).await;
     let host = tunnel.hostname();
     let mut visitor = Visitor::connect(&engine, host).await;
-    let mut exchange = visitor.put(host).await;
-    assert_eq!(exchange.interim().await.unwrap().0, 100);
-    exchange.body.send_data("body".into(), true).unwrap();
-    assert_eq!(exchange.interim().await, None);
-    assert_eq!(exchange.end().await.0, 200);
+    assert_eq!(visitor.put_body(host).await.0, 200);
 }
 
 /// They would otherwise use memory without limit while the visitor does not read.
@@ -199,14 +198,11 @@ async fn the_size_of_all_interim_answers_is_limited() {
 /// Before an extended CONNECT is accepted, and after the visitor has reset its stream.
 #[tokio::test]
 async fn interim_answers_precede_the_change_of_protocols() {
-    let engine = TestEngine::start().await;
-    let gate = Gate::new();
-    let held = gate.clone();
-    let upstream = ScriptedUpstream::start(move |_| {
+    let service = GatedService::start(|gate| {
         vec![
             Step::ReadHead,
             Step::write("HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n"),
-            Step::Wait(held.clone()),
+            Step::Wait(gate.clone()),
             Step::write(
                 "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
                  upgrade: chat\r\n\r\nhello",
@@ -216,9 +212,8 @@ async fn interim_answers_precede_the_change_of_protocols() {
         ]
     })
     .await;
-    let tunnel = engine.publish(upstream.addr()).await;
-    let host = tunnel.hostname();
-    let mut visitor = Visitor::connect(&engine, host).await;
+    let host = service.tunnel.hostname();
+    let mut visitor = Visitor::connect(&service.engine, host).await;
     // Any answer shows that the settings of the engine have arrived.
     let refused = visitor.get("other.invalid").await;
     refused.end().await;
@@ -235,8 +230,8 @@ async fn interim_answers_precede_the_change_of_protocols() {
     left.body.send_reset(Reason::CANCEL);
     let mut kept = connect().await;
     assert_eq!(kept.interim().await.unwrap().0, 103);
-    gate.open();
-    gate.open();
+    service.gate.open();
+    service.gate.open();
     assert_eq!(kept.interim().await, None);
     kept.body.send_data("bye".into(), false).unwrap();
     assert_eq!(kept.end().await, (200, "hello".into()));

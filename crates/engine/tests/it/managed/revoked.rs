@@ -6,8 +6,11 @@ use client::{Agent, Properties, Target};
 use futures_util::StreamExt as _;
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use testing::{RawVisitor, TestEngine, TestTunnel, Upstream, within};
+use testing::{
+    FakePlatform, RawVisitor, ScriptedUpstream, Step, TestEngine, TestTunnel, Upstream, within,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{A, B, TwoProjects};
 
@@ -36,6 +39,16 @@ async fn endless() -> Upstream {
         }
     })
     .await
+}
+
+/// The platform, an engine, the tokens of two users of a project, and the credential of the second
+/// one.
+async fn two_users() -> (FakePlatform, TestEngine, [String; 2], String) {
+    let TwoProjects { platform, ann, .. } = TwoProjects::start().await;
+    platform.add_member("usr_bob", &[A]);
+    let (credential, bob) = platform.add_pat("usr_bob");
+    let engine = TestEngine::managed(&platform).await;
+    (platform, engine, [ann, bob], credential)
 }
 
 async fn open(agent: Agent, properties: Properties, service: &Upstream) -> TestTunnel {
@@ -82,14 +95,7 @@ async fn ends(mut visitor: RawVisitor) {
 /// A drain waits for visits. A visit whose token is revoked in the meantime ends immediately.
 #[tokio::test]
 async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
-    let TwoProjects {
-        platform,
-        ann: token,
-        ..
-    } = TwoProjects::start().await;
-    platform.add_member("usr_bob", &[A]);
-    let (credential, bobs) = platform.add_pat("usr_bob");
-    let engine = TestEngine::managed(&platform).await;
+    let (platform, engine, [token, bobs], credential) = two_users().await;
     let service = endless().await;
     let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
     let host = tunnel.hostname();
@@ -108,18 +114,55 @@ async fn a_visitor_ends_with_its_token_while_the_engine_drains() {
     within("the end of the engine", stopping).await.unwrap();
 }
 
+/// The visitor admits no data, so that the edge waits with the first bytes of the other protocol.
+#[tokio::test]
+async fn an_upgrade_whose_visitor_does_not_read_ends_with_its_token() {
+    let (platform, engine, [token, bobs], credential) = two_users().await;
+    let service = ScriptedUpstream::start(|_| {
+        vec![
+            Step::ReadHead,
+            Step::write(
+                "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                 upgrade: chat\r\n\r\nhello",
+            ),
+            Step::KeepOpen,
+        ]
+    })
+    .await;
+    let target: Target = service.addr().to_string().parse().unwrap();
+    let tunnel = TestTunnel::open(engine.agent_at(A, &token).await, guarded(), target).await;
+    let host = tunnel.hostname();
+    let config = engine.ca().client(&["h2"]);
+    let stream = engine.visitor().connect(host, &config).await;
+    let mut builder = h2::client::Builder::new();
+    let handshake = builder.initial_window_size(0).handshake::<_, Bytes>(stream);
+    let (sender, connection) = within("HTTP/2", handshake).await.unwrap();
+    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    let address = format!("https://{host}/");
+    // Any answer shows that the settings of the engine have arrived.
+    let plain = http::Request::get(&address).body(()).unwrap();
+    let mut sender = within("connection", sender.ready()).await.unwrap();
+    let (answer, _) = sender.send_request(plain, true).unwrap();
+    assert_eq!(within("answer", answer).await.unwrap().status(), 401);
+    let connect = http::Request::connect(&address)
+        .version(http::Version::HTTP_2)
+        .extension(h2::ext::Protocol::from_static("chat"))
+        .header("authorization", format!("Bearer {bobs}"));
+    let mut sender = within("connection", sender.ready()).await.unwrap();
+    let connect = sender.send_request(connect.body(()).unwrap(), false);
+    let (answer, _requests) = connect.unwrap();
+    let mut answer = within("answer", answer).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    platform.revoke(&credential);
+    let end = within("the end of the visit", answer.body_mut().data()).await;
+    assert!(matches!(end, Some(Err(_))), "{end:?}");
+}
+
 /// Revoking a token closes its visits in the middle of an answer, an upgrade, and an HTTP/2 stream.
 /// Visits with another token stay open.
 #[tokio::test]
 async fn a_visitor_ends_with_its_token() {
-    let TwoProjects {
-        platform,
-        ann: token,
-        ..
-    } = TwoProjects::start().await;
-    platform.add_member("usr_bob", &[A]);
-    let (credential, bobs) = platform.add_pat("usr_bob");
-    let engine = TestEngine::managed(&platform).await;
+    let (platform, engine, [token, bobs], credential) = two_users().await;
     let service = endless().await;
     let tunnel = open(engine.agent_at(A, &token).await, guarded(), &service).await;
     let host = tunnel.hostname();
@@ -153,14 +196,7 @@ async fn a_visitor_ends_with_its_token() {
 /// request, not only one that has received the head of the answer.
 #[tokio::test]
 async fn a_visitor_of_http2_ends_with_its_token_before_there_is_an_answer() {
-    let TwoProjects {
-        platform,
-        ann: token,
-        ..
-    } = TwoProjects::start().await;
-    platform.add_member("usr_bob", &[A]);
-    let (credential, bobs) = platform.add_pat("usr_bob");
-    let engine = TestEngine::managed(&platform).await;
+    let (platform, engine, [token, bobs], credential) = two_users().await;
     let (reached, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
     let service = Upstream::start(move |mut stream, _| {
         let reached = reached.clone();
@@ -204,14 +240,7 @@ async fn a_visitor_of_http2_ends_with_its_token_before_there_is_an_answer() {
 /// EN-1: revoking the token aborts an upload, although its visitor reads nothing of the answer.
 #[tokio::test]
 async fn en_1_an_upload_whose_visitor_does_not_read_ends_with_its_token() {
-    let TwoProjects {
-        platform,
-        ann: token,
-        ..
-    } = TwoProjects::start().await;
-    platform.add_member("usr_bob", &[A]);
-    let (credential, bobs) = platform.add_pat("usr_bob");
-    let engine = TestEngine::managed(&platform).await;
+    let (platform, engine, [token, bobs], credential) = two_users().await;
     let (reached, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
     let service = Upstream::start(move |mut stream, _| {
         let reached = reached.clone();

@@ -1,49 +1,14 @@
-use parking_lot::Mutex;
-use rustls_pki_types::PrivatePkcs8KeyDer;
 use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-
-/// Records its calls.
-#[derive(Clone, Default)]
-struct Notes(Arc<Mutex<String>>);
-
-impl Notes {
-    fn note(&self, what: &str) {
-        self.0.lock().push_str(what);
-    }
-}
-
-impl StreamTap for Notes {
-    fn opened(&mut self, name: &str) {
-        self.note(&format!("opened {name}\n"));
-    }
-
-    fn to_service(&mut self, bytes: &[u8]) {
-        self.note(&format!("> {}\n", String::from_utf8_lossy(bytes)));
-    }
-
-    fn to_visitor(&mut self, bytes: &[u8]) {
-        self.note(&format!("< {}\n", String::from_utf8_lossy(bytes)));
-    }
-
-    fn ended(self: Box<Self>, error: Option<&str>) {
-        self.note(&format!("ended {error:?}\n"));
-    }
-}
-
-fn certificate(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    (made.cert.der().clone(), key.into())
-}
+use crate::agent::tap::recorder::{TapRecorder, certificate};
 
 /// An edge and a service with an opener between them.
 struct OpenerPair {
     edge: DuplexStream,
     service: DuplexStream,
-    notes: Notes,
+    notes: TapRecorder,
     carried: tokio::task::JoinHandle<CopyResult>,
 }
 
@@ -54,7 +19,7 @@ impl OpenerPair {
         // Larger than a ClientHello, so that writing it does not block, as with a socket.
         let (edge, mut near) = duplex(16 * 1024);
         let (mut far, service) = duplex(16 * 1024);
-        let notes = Notes::default();
+        let notes = TapRecorder::default();
         let tap = Box::new(notes.clone());
         let carried = tokio::spawn(async move {
             opener
@@ -98,7 +63,7 @@ impl OpenerPair {
 
 /// Everything besides the two sessions.
 struct Rest {
-    notes: Notes,
+    notes: TapRecorder,
     carried: tokio::task::JoinHandle<CopyResult>,
 }
 
@@ -148,7 +113,7 @@ async fn bytes_are_observed_and_both_sessions_end_alike() {
         // The edge drops a connection that it no longer needs.
         drop(edge);
         rest.carried.await.unwrap().result.unwrap();
-        let notes = rest.notes.0.lock();
+        let notes = rest.notes.calls.lock();
         assert_eq!(
             *notes,
             "opened web.test\n> question\n< answer\nended None\n"
@@ -173,5 +138,5 @@ async fn a_service_without_tls_prevents_the_edge_session() {
         error.starts_with("the TLS handshake with the service failed"),
         "{error}"
     );
-    assert!(between.notes.0.lock().starts_with("ended Some("));
+    assert!(between.notes.calls.lock().starts_with("ended Some("));
 }

@@ -162,6 +162,7 @@ impl Http1Body {
                 }
             }
             Some(Err(error)) => {
+                upstream.io.report_no_response();
                 if let Some(record) = &mut self.record {
                     record.set_bytes(self.upload.written, self.bytes);
                     record.set_failure(error.to_string());

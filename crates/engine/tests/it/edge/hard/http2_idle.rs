@@ -1,10 +1,13 @@
 //! Idle connections of HTTP/2 visitors.
 
+use testing::{Step, within};
+
 use super::Site;
 use crate::edge::hard::frames::{
     ACK, Connection, DATA, END_STREAM, GOAWAY, NO_ERROR, Outcome, PING, frame,
 };
 use crate::edge::hard::http2::request;
+use crate::edge::interim::GatedService;
 
 /// A client that answers pings and sends no requests is disconnected, and so is one that never
 /// starts.
@@ -38,4 +41,34 @@ async fn a_connection_without_requests_is_closed() {
     }
     let end = frame(DATA, END_STREAM, 1, []);
     assert_eq!(waiting.outcome(&[end]).await, Outcome::Answer(200));
+}
+
+/// A drain waits for requests, but not for a client that has not started HTTP/2.
+#[tokio::test]
+async fn a_client_that_never_starts_does_not_delay_a_drain() {
+    let service = GatedService::start(|gate| {
+        vec![
+            Step::ReadHead,
+            Step::Wait(gate.clone()),
+            Step::write("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+        ]
+    })
+    .await;
+    let GatedService {
+        engine,
+        tunnel,
+        gate,
+        upstream,
+    } = service;
+    let host = tunnel.hostname();
+    let mut silent = Connection::silent(&engine, host).await;
+    let mut visitor = engine.visitor().http1(host).await;
+    visitor.request("GET", "/", host, "").await;
+    upstream.head().await;
+    let stopping = tokio::spawn(engine.stop());
+    while silent.reader.next().await.is_some() {}
+    // The deadline of the drain would have ended this request as well.
+    gate.open();
+    assert_eq!(visitor.answer().await.status, 200);
+    within("end of the engine", stopping).await.unwrap();
 }
