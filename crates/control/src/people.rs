@@ -105,6 +105,11 @@ impl People {
         self.background.spawn(work);
     }
 
+    /// Number of tasks of [`Self::spawn_after_response`] that are not finished.
+    pub(crate) fn running_tasks(&self) -> usize {
+        self.background.len()
+    }
+
     /// Waits until each mail in flight is sent or has failed its last attempt. Call it at the end
     /// of the process, when no request can start another mail.
     pub async fn finish(&self) {

@@ -26,6 +26,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
 
 pub use self::errors::ConfigErrors;
 pub use self::node::MAX_FILE_BYTES;
@@ -128,17 +129,31 @@ fn deserialize<T: DeserializeOwned>(root: &mut Node, refused: &mut ConfigErrors)
             Ok(value) => return Some(value),
             Err(error) => error,
         };
-        let (key, message) = (error.path().to_string(), error.inner().to_string());
+        let (key, message) = (dotted(error.path()), error.inner().to_string());
         refused.push(ConfigError {
             origin: root.nearest_origin(&key),
             key: key.clone(),
             message,
         });
-        if !root.clear(&key) {
+        if key.is_empty() || !root.clear(&key) {
             break;
         }
     }
     None
+}
+
+/// The path of a value in the form of a key: `engines.0.domain`. The `Display` of a path has
+/// another form for items of lists, `engines[0].domain`, which no position belongs to.
+fn dotted(path: &serde_path_to_error::Path) -> String {
+    let segments: Vec<_> = path
+        .iter()
+        .map(|segment| match segment {
+            Segment::Seq { index } => index.to_string(),
+            Segment::Map { key } | Segment::Enum { variant: key } => key.clone(),
+            Segment::Unknown => "?".to_owned(),
+        })
+        .collect();
+    segments.join(".")
 }
 
 /// Each of these errors costs a conversion of the whole configuration. More of them do not help an

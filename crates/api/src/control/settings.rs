@@ -81,32 +81,57 @@ const fn rule(actions: &'static [&'static str]) -> Rule {
     }
 }
 
-/// Policy of every published tunnel of a project, in addition to the tunnel's own options. A list
-/// or version that is not set does not restrict anything.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ProjectSettings {
-    /// Access of visitors without a proof.
-    // The store keeps only the values that differ from the defaults; a response has both.
-    #[serde(default)]
-    #[schema(required = true)]
-    pub public_access_policy: PublicAccessPolicy,
-    /// True if TCP tunnels may be published.
-    #[serde(default = "yes")]
-    #[schema(required = true)]
-    pub published_tcp_enabled: bool,
-    /// The only addresses and networks from which visitors may connect.
-    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_items = 256)]
-    pub trusted_ips: Option<Vec<String>>,
-    /// The allowed or blocked countries of visitors.
-    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub geo_ip: Option<GeoIp>,
-    /// Minimum TLS version of visitors.
-    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub min_tls_version: Option<MinTlsVersion>,
+/// Defines a policy: its own members, and those that may be absent in responses as well.
+macro_rules! policy {
+    ($(#[$doc:meta])* $name:ident { $($own:tt)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        pub struct $name {
+            $($own)*
+            /// The only addresses and networks from which visitors may connect.
+            #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
+            #[schema(nullable = false, max_items = 256)]
+            pub trusted_ips: Option<Vec<String>>,
+            /// The allowed or blocked countries of visitors.
+            #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
+            #[schema(nullable = false)]
+            pub geo_ip: Option<GeoIp>,
+            /// Minimum TLS version of visitors.
+            #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
+            #[schema(nullable = false)]
+            pub min_tls_version: Option<MinTlsVersion>,
+        }
+    };
+}
+
+policy! {
+    /// Policy of every published tunnel of a project, in addition to the tunnel's own options. A list
+    /// or version that is not set does not restrict anything.
+    ProjectSettings {
+        /// Access of visitors without a proof.
+        // The store keeps only the values that differ from the defaults; a response has both.
+        #[serde(default)]
+        #[schema(required = true)]
+        pub public_access_policy: PublicAccessPolicy,
+        /// True if TCP tunnels may be published.
+        #[serde(default = "yes")]
+        #[schema(required = true)]
+        pub published_tcp_enabled: bool,
+    }
+}
+
+policy! {
+    /// A new policy. An absent member is set to its default.
+    ReplaceProjectSettings {
+        /// Access of visitors without a proof.
+        #[serde(default)]
+        pub public_access_policy: PublicAccessPolicy,
+        /// True if TCP tunnels may be published.
+        #[serde(default = "yes")]
+        #[schema(default = true)]
+        pub published_tcp_enabled: bool,
+    }
 }
 
 const fn yes() -> bool {
@@ -161,31 +186,6 @@ pub enum MinTlsVersion {
     /// RFC 8446.
     #[serde(rename = "tls1.3")]
     Tls13,
-}
-
-/// A new policy. An absent member is set to its default.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReplaceProjectSettings {
-    /// Access of visitors without a proof.
-    #[serde(default)]
-    pub public_access_policy: PublicAccessPolicy,
-    /// True if TCP tunnels may be published.
-    #[serde(default = "yes")]
-    #[schema(default = true)]
-    pub published_tcp_enabled: bool,
-    /// The only addresses and networks from which visitors may connect.
-    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false, max_items = 256)]
-    pub trusted_ips: Option<Vec<String>>,
-    /// The allowed or blocked countries of visitors.
-    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub geo_ip: Option<GeoIp>,
-    /// Minimum TLS version of visitors.
-    #[serde(default, with = "not_null", skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub min_tls_version: Option<MinTlsVersion>,
 }
 
 impl From<ReplaceProjectSettings> for ProjectSettings {

@@ -54,6 +54,9 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
             errors.keep(network(&format!("platform.trusted_proxies.{index}"), value))
         })
         .collect();
+    // An engine with an error counts, so that regions do not report a missing engine as well.
+    let named = file.engines.first();
+    let named = named.and_then(|engine| engine.cluster_domain.clone());
     let engines = file.engines.into_iter().enumerate();
     let engines: Vec<_> = engines
         .filter_map(|(index, section)| errors.keep(engine(index, section)))
@@ -62,6 +65,7 @@ fn check_sections(file: PlatformFile, errors: &mut ConfigErrors) -> Option<Confi
     let mail_dir = data_dir.as_deref().map(|dir| dir.join("mail"));
     let mail = errors.keep(file.mail.check(mail_dir.unwrap_or_default()));
     let first_engine = engines.first().map(|engine| engine.cluster_domain.as_str());
+    let first_engine = first_engine.or(named.as_deref());
     let openid = errors.keep_or_default(file.openid.check());
     let catalogue = errors.keep(file.catalog.check(first_engine));
     let metrics = errors.keep(file.metrics.check());

@@ -95,6 +95,16 @@ fn errors_name_the_key_of_a_bad_value() {
     let error =
         load("platform: {base_url: 'https://a'}\nengines: [{cluster_domain: 'a.b', ca_file: ''}]");
     assert!(error.unwrap_err().contains("engines.0.ca_file"));
+    // A region needs an engine, also one with another error.
+    let error = load(
+        "platform: {base_url: 'https://a'}\nengines: [{cluster_domain: 'a.b', ca_file: ''}]\n\
+         catalog: {regions: [{provider: aws, region: eu-west-1}]}",
+    )
+    .unwrap_err();
+    assert!(
+        error.contains("engines.0.ca_file") && !error.contains("catalog"),
+        "{error}"
+    );
     let error = load("platform: {base_url: 'https://a'}\nturn: {port: 0}");
     assert!(error.unwrap_err().contains("turn.port"));
 }
@@ -236,7 +246,7 @@ fn the_rules_for_groups_are_complete() {
         (
             "groups_claim: g, \
              groups: [{group: a, workspace: wks_01h455vb4pex5vsknk084sn02q, role: owner}]",
-            "openid.groups[0].role",
+            "openid.groups.0.role",
         ),
     ] {
         let base = "platform: {base_url: 'https://a'}\n";

@@ -1,4 +1,4 @@
-//! Mails that tell users which of their tokens expire soon.
+//! Mails about personal access tokens that expire soon.
 
 use jiff::{SignedDuration, Timestamp};
 use store::Store;
@@ -12,17 +12,23 @@ use crate::http_api::user_text::printable;
 use crate::mail::Message;
 use crate::people::email::Email;
 
-/// Tells the owners of personal access tokens that expire within [`NOTICE`], once for each token.
-/// The mails are sent after this returns, and those that fail for a while are sent again in a later
+/// Notifies the owners of personal access tokens that expire within [`NOTICE`], once for each token.
+/// The mails are sent after this returns. A mail whose failure is temporary is sent again in a later
 /// pass.
 ///
 /// # Errors
 /// The database; tokens that were not announced are announced in a later pass.
 pub(crate) async fn notify(app: &App) -> HandlerResult<()> {
+    // Notices that still wait for a slow mail server must not fill its queue.
+    let running = u32::try_from(app.people.running_tasks()).unwrap_or(u32::MAX);
+    let limit = BATCH.saturating_sub(running);
+    if limit == 0 {
+        return Ok(());
+    }
     let now = app.now();
     let end = now.saturating_add(NOTICE).unwrap_or(Timestamp::MAX);
     let mut tx = app.store.begin().await?;
-    let tokens = expiry::take(&mut tx, now, end, BATCH).await?;
+    let tokens = expiry::take(&mut tx, now, end, limit).await?;
     let mut messages = Vec::new();
     for owned in tokens.chunk_by(|left, right| left.user_id == right.user_id) {
         let Some(owner) = owned.first().map(|token| token.user_id) else {
@@ -88,7 +94,9 @@ fn text(app: &App, owner: &User, tokens: &[ExpiringToken]) -> String {
     format!(
         "Hello {name},\n\nthese tokens of your account at {platform} expire soon:\n\n{list}\n\
          Programs that use them are refused after that time. Replace a token that is still in use \
-         with `svc credential rotate ID`, or create another one.\n\nYour account: {account}\n",
+         with `svc credential rotate ID`, or create another one.\n\
+         To replace the token of an application, link it again.\n\n\
+         Your account: {account}\n",
         name = printable(&owner.name),
         platform = app.config.base_url,
         account = app.config.url("/account"),
@@ -100,7 +108,8 @@ const SUBJECT: &str = "Tokens of your account expire soon";
 /// Enough time to replace a token, also over a weekend or a holiday.
 const NOTICE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// Tokens of one pass. It is below the number of mails that may wait, which other mails share.
+/// Maximum number of tokens of one pass, and of notices that wait. It is below the number of mails
+/// that may wait, which other mails share.
 const BATCH: u32 = 100;
 
 /// Tokens in one mail, as many as a person reads. A program can issue hundreds.

@@ -13,7 +13,7 @@ use crate::app::App;
 /// The stream of changes, reports, and sign-in for published tunnels.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
-        // HEAD tells an engine that its secret and version are accepted, without opening a link.
+        // With HEAD an engine checks that its secret and version are accepted. It opens no link.
         .route(CHANGES, get(changes::stream).head(|_: Engine| async {}))
         .route(REPORTS, post(reports::receive))
         .route(SIGN_IN, get(sign_in::show).post(sign_in::agree))

@@ -215,7 +215,7 @@ fn redirect_back(
         exp: now.as_second().saturating_add(CODE_SECONDS),
         sid: Some(who.session.id.to_string()),
         // The engine and the service receive only the facts that the tunnel requests. Services use
-        // the address to identify users, so it must be theirs.
+        // the address to identify users, so it must be verified.
         name: shares(IdentityClaim::Name).then(|| who.user.name.clone()),
         email: (shares(IdentityClaim::Email) && who.user.email_verified)
             .then(|| who.user.email.clone()),

@@ -16,7 +16,7 @@ use store::workspaces::Membership;
 use store::{Conn, Order, Paging};
 use types::id::SessionId;
 
-use super::confirm::require_recent_authentication;
+use super::confirm::AccountOwner;
 use super::form::Form;
 use super::layout::{PageRefusal, page, page_with, see_other};
 use super::login::{WRONG, refusal};
@@ -176,11 +176,9 @@ pub(super) async fn change_name(
 /// Sends a link to another address. The user must have authenticated recently.
 pub(super) async fn change_email(
     State(app): State<Arc<App>>,
-    ClientIp(ip): ClientIp,
-    visitor: Visitor,
+    AccountOwner { who, ip }: AccountOwner,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     match Email::parse(&form.text("email")) {
         Ok(email) => send_link(&app, &who, email, ip).await,
         Err(error) => page_with_error(&app, &who, &error.to_string()).await,

@@ -1,11 +1,13 @@
 //! Reauthentication page, shown before a change of sign-in settings.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
 use axum::response::Response;
 use http::StatusCode;
+use http::request::Parts;
 
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
@@ -34,6 +36,26 @@ struct ConfirmPage<'a> {
     password_error: Option<&'a str>,
     code_error: Option<&'a str>,
     passkey_error: Option<&'a str>,
+}
+
+/// The user of a form on the account page, and the address of the request. The last authentication
+/// of the user is recent.
+#[derive(Debug)]
+pub(super) struct AccountOwner {
+    pub(super) who: SignedIn,
+    pub(super) ip: IpAddr,
+}
+
+impl FromRequestParts<Arc<App>> for AccountOwner {
+    type Rejection = PageRefusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, PageRefusal> {
+        let ClientIp(ip) = ClientIp::from_request_parts(parts, app).await?;
+        let visitor = Visitor::from_request_parts(parts, app).await?;
+        let who = signed_in(visitor, "/account")?;
+        let who = require_recent_authentication(app, who, "/account")?;
+        Ok(Self { who, ip })
+    }
 }
 
 /// The user, if the last authentication is recent. Otherwise a redirect to the page that

@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::json;
 use store::sessions::ProviderSession;
 
-use super::confirm::require_recent_authentication;
+use super::confirm::AccountOwner;
 use super::form::Form;
 use super::layout::{MessagePage, NextPath, PageRefusal, page, page_with, see_other};
-use super::{signed_in, with_cookie, with_next};
+use super::{with_cookie, with_next};
 use crate::app::App;
 use crate::http_api::extract::{ClientIp, Query};
 use crate::people::cookie::Cookie;
@@ -79,17 +79,16 @@ pub(super) async fn begin(
     }
 }
 
-/// Sends a signed-in user to the provider, whose identity is then linked to the account. The user
-/// must have authenticated recently, because the identity is another way to sign in.
+/// Sends the browser to the provider. The identity there is then linked to the account of the
+/// signed-in user. The user must have authenticated recently, because the identity is another way
+/// to sign in.
 pub(super) async fn link(
     State(app): State<Arc<App>>,
-    ClientIp(ip): ClientIp,
-    visitor: Visitor,
+    AccountOwner { who, ip }: AccountOwner,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     let provider = require_provider(&app)?;
-    let purpose = Purpose::Link(who.user.id);
+    let purpose = Purpose::Link(who.session.id);
     match flow::begin(&app, provider, "/account?done=linked", purpose, ip).await {
         Ok(begun) => Ok(with_cookie(
             leave(provider, &begun.location),
@@ -102,11 +101,9 @@ pub(super) async fn link(
 /// Removes the provider's identity from the account. The user must have authenticated recently.
 pub(super) async fn unlink(
     State(app): State<Arc<App>>,
-    ClientIp(ip): ClientIp,
-    visitor: Visitor,
+    AccountOwner { who, ip }: AccountOwner,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     let provider = require_provider(&app)?;
     if account_link::unlink(&app, &provider.config().issuer, &who, ip).await? {
         return Ok(see_other("/account?done=unlinked"));
@@ -123,7 +120,7 @@ pub(super) async fn unlink(
 }
 
 /// A page that sends the browser to the provider after a form. The policy of the pages allows no
-/// form that ends at another site, so that a redirect would be blocked.
+/// form that ends at another site, so browsers would block a redirect.
 #[derive(Template)]
 #[template(path = "openid_leave.html")]
 struct LeavePage<'a> {
@@ -136,8 +133,8 @@ fn leave(provider: &Provider, address: &str) -> Response {
     page(&LeavePage { name, address })
 }
 
-/// Sends the browser of a user who has just signed out here to the provider, to sign out there as
-/// well. `None` if the session was not started there, or this is not configured.
+/// Sends the browser to the provider's sign-out page after a local sign-out. `None` if the session
+/// was not started by the provider, or the provider's sign-out is not used.
 pub(super) async fn sign_out_page(
     app: &App,
     session: Option<&ProviderSession>,
@@ -148,7 +145,7 @@ pub(super) async fn sign_out_page(
     Some(leave(provider, &address))
 }
 
-/// The return from the provider after a sign-out. `state` is the path to continue at.
+/// Handles the return from the provider after a sign-out. `state` is the path to continue at.
 pub(super) async fn signed_out(mut query: Query) -> Response {
     match query.text("state") {
         Some(next) => see_other(&with_next("/login", NextPath::parse(&next).as_str())),

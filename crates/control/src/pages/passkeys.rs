@@ -13,7 +13,7 @@ use serde_json::Value;
 use types::id::PasskeyId;
 use webauthn::Registration;
 
-use super::confirm::require_recent_authentication;
+use super::confirm::{AccountOwner, require_recent_authentication};
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, script_page, see_other};
 use super::login::LoginPage;
@@ -177,12 +177,10 @@ pub(super) async fn create(
 /// Removes a passkey.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
-    ClientIp(ip): ClientIp,
-    visitor: Visitor,
+    AccountOwner { who, ip }: AccountOwner,
     Path(passkey): Path<String>,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     if let Ok(passkey) = passkey.parse::<PasskeyId>() {
         passkeys::remove(&app, &who, passkey, ip).await?;
     }

@@ -7,12 +7,12 @@ use axum::extract::State;
 use axum::response::Response;
 use http::StatusCode;
 
-use super::confirm::require_recent_authentication;
+use super::confirm::AccountOwner;
 use super::form::Form;
 use super::layout::{NextPath, PageRefusal, page, page_with, script_page, see_other};
 use super::login::{WRONG, refusal};
 use super::qr::Qr;
-use super::{second_factor_pending, signed_in, with_cookie};
+use super::{second_factor_pending, with_cookie};
 use crate::app::App;
 use crate::http_api::extract::{ClientIp, Query};
 use crate::http_api::problem::HandlerResult;
@@ -84,10 +84,9 @@ pub(super) async fn submit(
 /// Draws a new secret and shows it.
 pub(super) async fn set_up(
     State(app): State<Arc<App>>,
-    visitor: Visitor,
+    AccountOwner { who, .. }: AccountOwner,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     let secret = second_factor::set_up(&app, &who).await?;
     Ok(page(&enrol_page(&app, &who, &secret, None)))
 }
@@ -95,13 +94,11 @@ pub(super) async fn set_up(
 /// Activates the authenticator app with a first code, and shows the recovery codes.
 pub(super) async fn confirm(
     State(app): State<Arc<App>>,
-    ClientIp(ip): ClientIp,
-    visitor: Visitor,
+    // A secret that was shown and not confirmed is kept. Without a recent authentication, an
+    // attacker at an unattended browser could guess its code and would see the recovery codes.
+    AccountOwner { who, ip }: AccountOwner,
     mut form: Form,
 ) -> Result<Response, PageRefusal> {
-    // A secret that was shown and not confirmed is kept. Without this check, an attacker at an
-    // unattended browser could guess its code and would see the recovery codes.
-    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     match second_factor::confirm(&app, &who, &form.text("code"), ip).await? {
         ConfirmationOutcome::Active(Some(codes)) => {
             let codes = codes.iter().map(RecoveryCode::reveal).collect();
@@ -127,11 +124,9 @@ pub(super) async fn confirm(
 /// Removes the authenticator app.
 pub(super) async fn remove(
     State(app): State<Arc<App>>,
-    ClientIp(ip): ClientIp,
-    visitor: Visitor,
+    AccountOwner { who, ip }: AccountOwner,
     _form: Form,
 ) -> Result<Response, PageRefusal> {
-    let who = require_recent_authentication(&app, signed_in(visitor, "/account")?, "/account")?;
     second_factor::remove(&app, &who, ip).await?;
     Ok(see_other("/account?done=second-factor-off"))
 }

@@ -26,7 +26,7 @@ pub enum Notice {
     PasskeyAdded(String),
     /// A passkey was removed.
     PasskeyRemoved,
-    /// The user of the OpenID provider with this name can sign in.
+    /// An identity of the OpenID provider with this name was linked.
     IdentityLinked(String),
     /// The authenticator app is active.
     SecondFactorOn,

@@ -6,8 +6,8 @@
 //! them is stored. The provider sends the browser back to [`flow::complete`]. It redeems the code
 //! ([`provider`]), checks the ID token ([`token`]) and finds or creates the user.
 //!
-//! The provider's groups can give roles ([`groups`]). It ends sessions here, and users who sign out
-//! here can be signed out there ([`logout`]).
+//! The provider's groups can give roles ([`groups`]). The provider can end sessions here, and a
+//! sign-out here can continue at the provider ([`logout`]).
 //!
 //! The provider is contacted when a user needs it, never at startup. While it is unavailable, users
 //! can still sign in with a password.

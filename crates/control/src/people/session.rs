@@ -207,6 +207,8 @@ impl FromRequestParts<Arc<App>> for Browser {
 /// A started session, with the data for the browser.
 #[derive(Clone, Debug)]
 pub struct StartedSession {
+    /// Its id.
+    id: SessionId,
     /// Value of `Set-Cookie`.
     pub set_cookie: String,
     /// True if the second factor is still required.
@@ -260,8 +262,8 @@ pub async fn start_external(
         second_at: None,
         lacks_second: has_second_factor(tx, user).await?,
     };
-    let (started, id) = insert_session_with_id(app, tx, user, browser, proofs, now).await?;
-    sessions::set_provider(tx, id, proof.issuer, proof.subject, proof.sid).await?;
+    let started = insert_session(app, tx, user, browser, proofs, now).await?;
+    sessions::set_provider(tx, started.id, proof.issuer, proof.subject, proof.sid).await?;
     Ok(started)
 }
 
@@ -290,6 +292,8 @@ pub async fn start_full(
     insert_session(app, tx, user, browser, proofs, now).await
 }
 
+/// Stores a session. It always gets a new cookie, so that a cookie that was planted before the
+/// sign-in is useless.
 async fn insert_session(
     app: &App,
     tx: &mut Tx,
@@ -298,20 +302,6 @@ async fn insert_session(
     proofs: Proofs,
     now: Timestamp,
 ) -> HandlerResult<StartedSession> {
-    let (started, _) = insert_session_with_id(app, tx, user, browser, proofs, now).await?;
-    Ok(started)
-}
-
-/// Stores a session. It always gets a new cookie, so that a cookie that was planted before the
-/// sign-in is useless.
-async fn insert_session_with_id(
-    app: &App,
-    tx: &mut Tx,
-    user: &User,
-    browser: &Browser,
-    proofs: Proofs,
-    now: Timestamp,
-) -> HandlerResult<(StartedSession, SessionId)> {
     let is_pending = proofs.lacks_second;
     if let Some(old) = &browser.cookie {
         sessions::end(tx, SecretHash(old.hash()), now).await?;
@@ -339,11 +329,11 @@ async fn insert_session_with_id(
     };
     sessions::insert(tx, &session).await?;
     sessions::trim(tx, user.id, (MAX_SESSIONS, MAX_ENDED_SESSIONS), now).await?;
-    let started = StartedSession {
+    Ok(StartedSession {
+        id: session.id,
         set_cookie: set_cookie(app, &secret, lifetime),
         is_second_factor_pending: is_pending,
-    };
-    Ok((started, session.id))
+    })
 }
 
 /// Turns a pending session into a full one, with another cookie. `None` if it ended meanwhile.

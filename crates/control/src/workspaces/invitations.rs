@@ -348,7 +348,7 @@ pub async fn accept_as_new(
     Ok(Some(started))
 }
 
-/// A valid link to whose page a sign-in returns.
+/// A valid invitation link, to whose page a sign-in returns.
 #[derive(Debug)]
 pub(crate) struct ReturnLink {
     /// The secret of the invitation.

@@ -274,7 +274,7 @@ impl TestControl {
         self.person_with(name, true).await
     }
 
-    /// A new user who has proved to read the mail address, or not.
+    /// A new user with a workspace, and a mail address that is verified or not.
     pub(crate) async fn person_with(&self, name: &str, email_verified: bool) -> Person {
         let now = self.now();
         let user = UserId::new(self.millis(), unique());

@@ -380,14 +380,18 @@ fn an_error_is_one_line_for_any_key() {
 #[serde(default, deny_unknown_fields)]
 struct Many {
     webs: std::collections::BTreeMap<String, Web>,
+    sizes: Vec<u16>,
 }
 
 /// All errors of a text, one per line.
 fn all_errors(text: &str) -> Vec<String> {
     let check = |many: Many| {
         let hostless = many.webs.iter().filter(|(_, web)| web.host.is_none());
+        let sizes = many.sizes.iter().enumerate();
+        let empty = sizes.filter(|(_, size)| **size == 0);
         let errors: Vec<_> = hostless
             .map(|(name, _)| ConfigError::new(format!("webs.{name}.host"), "it is missing"))
+            .chain(empty.map(|(at, _)| ConfigError::new(format!("sizes.{at}"), "it is empty")))
             .collect();
         if errors.is_empty() {
             Ok(())
@@ -445,6 +449,14 @@ fn all_errors_are_reported_with_positions() {
         assert!(error.starts_with(start), "{error}");
     }
     assert_eq!(errors.len(), 4, "{errors:?}");
+    let errors = all_errors("sizes: [1, 70000]\nwebs: {a: {host: a, port: 70000}}\n");
+    for (error, start) in errors
+        .iter()
+        .zip(["many.yaml:1:12: sizes.1: ", "many.yaml:2:27: webs.a.port: "])
+    {
+        assert!(error.starts_with(start), "{error}");
+    }
+    assert_eq!(errors.len(), 2, "{errors:?}");
     let broken = all_errors("webs: [");
     assert_eq!(broken.len(), 1, "{broken:?}");
     assert!(

@@ -48,8 +48,6 @@ record! {
     pub struct ProviderSession from "sessions" {
         /// The session here.
         pub id: SessionId,
-        /// Hash of its cookie.
-        pub hash: SecretHash,
         /// The signed-in user.
         pub user_id: UserId,
         /// The provider.
@@ -63,7 +61,7 @@ record! {
 
 macro_rules! provider_columns {
     () => {
-        "id, hash, user_id, openid_issuer, openid_subject, openid_sid"
+        "id, user_id, openid_issuer, openid_subject, openid_sid"
     };
 }
 
@@ -85,6 +83,7 @@ statements! {
     PROVED = "UPDATE sessions SET proved_at = $2 WHERE id = $1";
     SEEN = "UPDATE sessions SET last_seen_at = $2 WHERE id = $1 AND last_seen_at < $2";
     END = "DELETE FROM sessions WHERE hash = $1 RETURNING id";
+    END_BY_ID = "DELETE FROM sessions WHERE id = $1 RETURNING id";
     END_ONE = "DELETE FROM sessions WHERE user_id = $1 AND id = $2 RETURNING id";
     END_OTHERS = "DELETE FROM sessions WHERE user_id = $1 AND id <> $2 RETURNING id";
     TRIM = "DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE user_id = $1 \
@@ -150,7 +149,7 @@ pub async fn provider(conn: &mut Conn, hash: SecretHash) -> Result<Option<Provid
     sql(PROVIDER).bind(hash).one(conn).await
 }
 
-/// The sessions that a provider's user started. A user has few; more than 1000 are cut off.
+/// The sessions that a provider's user started, at most 1000.
 pub async fn of_subject(
     conn: &mut Conn,
     issuer: &str,
@@ -159,7 +158,7 @@ pub async fn of_subject(
     sql(OF_SUBJECT).bind(issuer).bind(subject).all(conn).await
 }
 
-/// The sessions that a session at a provider started. They are few; more than 1000 are cut off.
+/// The sessions that a session at a provider started, at most 1000.
 pub async fn of_sid(
     conn: &mut Conn,
     issuer: &str,
@@ -218,6 +217,12 @@ pub async fn record_use(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bo
 /// Ends the session of a cookie, and everything that was minted from it.
 pub async fn end(tx: &mut Tx, hash: SecretHash, now: Timestamp) -> Result<bool, Error> {
     Ok(ended(tx, sql(END).bind(hash), now).await? > 0)
+}
+
+/// Ends a session, and everything that was minted from it. Unlike [`end`], it also ends a session
+/// whose cookie was replaced meanwhile.
+pub async fn end_by_id(tx: &mut Tx, id: SessionId, now: Timestamp) -> Result<bool, Error> {
+    Ok(ended(tx, sql(END_BY_ID).bind(id), now).await? > 0)
 }
 
 /// Ends one of a person's sessions, and all of the person's sessions at tunnels. It is unknown

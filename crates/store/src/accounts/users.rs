@@ -371,7 +371,7 @@ pub async fn link_identity(
     Ok(())
 }
 
-/// No longer lets an OpenID provider's subject sign in as this person. False if it could not.
+/// Removes the link of an OpenID provider's subject to this person. False if there is none.
 pub async fn unlink_identity(
     tx: &mut Tx,
     id: UserId,

@@ -23,8 +23,8 @@ record! {
 }
 
 statements! {
-    // A token that lives for no longer than the notice period is known to expire soon. A rotated
-    // one has a successor.
+    // A token whose whole lifetime is within the notice period gets no notice. A rotated token has a
+    // successor.
     TAKE = "UPDATE credentials SET expiry_notice_at = $1 WHERE id IN (\
         SELECT id FROM credentials WHERE kind = 'pat' AND revoked_at IS NULL \
         AND expiry_notice_at IS NULL AND rotated_to IS NULL \

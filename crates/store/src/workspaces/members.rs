@@ -101,7 +101,9 @@ statements! {
         VALUES ($1, $2, $3, 'active', NULL, $4, TRUE)";
     BY_GROUP = "SELECT workspace_id, role FROM members WHERE user_id = $1 AND by_group ORDER BY workspace_id";
     SET_ROLE_BY_GROUP = "UPDATE members SET role = $3 WHERE workspace_id = $1 AND user_id = $2 AND by_group";
-    DELETE_BY_GROUP = "DELETE FROM members WHERE workspace_id = $1 AND user_id = $2 AND by_group";
+    // The row of a suspended member stays, or the next group would add an active one.
+    DELETE_BY_GROUP = "DELETE FROM members WHERE workspace_id = $1 AND user_id = $2 AND by_group \
+        AND status = 'active'";
     SET_STATUS = "UPDATE members SET status = $3 WHERE workspace_id = $1 AND user_id = $2 \
         AND ($3 = 'active' OR role <> 'owner' OR EXISTS (SELECT 1 FROM members o WHERE o.workspace_id = $1 \
         AND o.user_id <> $2 AND o.role = 'owner' AND o.status = 'active'))";
@@ -218,7 +220,8 @@ pub async fn set_role_by_group(
         .await
 }
 
-/// Removes a member whose role a group gave. False if a person has changed it since.
+/// Removes a member whose role a group gave. False if a person has changed it or suspended the
+/// member since.
 pub async fn delete_by_group(
     tx: &mut Tx,
     workspace: WorkspaceId,

@@ -327,7 +327,15 @@ async fn every_change_that_engines_know_moves_the_version(database: Database) {
     let news = read_changes(&database).await.1;
     let kinds: Vec<_> = news.into_iter().map(|change| change.kind).collect();
     assert_eq!(kinds, [Kind::Ended]);
+    let other = session(ann, 5);
+    commit!(database, |tx| sessions::insert(tx, &other)).unwrap();
+    let is_ended = commit!(database, |tx| sessions::end_by_id(tx, other.id, at(3)));
+    assert!(is_ended.unwrap());
+    let news = read_changes(&database).await.1;
+    let news: Vec<_> = news.into_iter().map(|one| (one.kind, one.key)).collect();
+    assert_eq!(news, [(Kind::Ended, other.id.to_string())]);
     covered.extend(["sessions::end", "sessions::end_one", "sessions::end_all"]);
+    covered.insert("sessions::end_by_id");
     covered.insert("sessions::trim");
     tells!("projects::insert", |tx, g| Box::pin(async move {
         projects::insert(tx, &new_project(latest(), g.ann, "new")).await.unwrap();

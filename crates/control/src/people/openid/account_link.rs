@@ -43,8 +43,8 @@ pub enum SignInError {
     /// An account has the address, but never verified it. An attacker may have created the account
     /// before the owner of the address signs in (account pre-hijacking).
     AccountEmailNotVerified,
-    /// The account with the address is linked to another identity of this provider. There the
-    /// address now belongs to a different user.
+    /// The account is linked to another identity of this provider. In a sign-in, the address now
+    /// belongs to a different user there.
     LinkedToOtherIdentity,
     /// The identity signs in to another account.
     IdentityOfOtherAccount,
@@ -89,8 +89,8 @@ pub(super) async fn sign_in_identity(
     now: Timestamp,
 ) -> Result<SignInResult, SignInError> {
     let mut tx = app.store.begin().await?;
-    let linked_user = users::by_identity(&mut tx, &config.issuer, &identity.subject).await?;
-    let (user, next) = match linked_user {
+    let linked = linked_user(&mut tx, &config.issuer, &identity.subject).await?;
+    let (user, next) = match linked {
         Some(user) => (user, next),
         None => link_or_sign_up(app, &mut tx, config, &identity, next, browser, now).await?,
     };
@@ -131,8 +131,21 @@ pub(super) async fn sign_in_identity(
     })
 }
 
-/// Links an identity that was not seen before: to the account with its address, or to a new
-/// account.
+/// The user of a linked identity. The user is locked and read again: a concurrent suspension, or a
+/// removal of the identity, has ended its sessions and must not be followed by a new one.
+async fn linked_user(
+    tx: &mut Tx,
+    issuer: &str,
+    subject: &str,
+) -> Result<Option<User>, store::Error> {
+    let Some(found) = users::by_identity(tx, issuer, subject).await? else {
+        return Ok(None);
+    };
+    users::lock(tx, found.id).await?;
+    users::by_identity(tx, issuer, subject).await
+}
+
+/// Links an unknown identity to the account with its address, or to a new account.
 async fn link_or_sign_up(
     app: &App,
     tx: &mut Tx,
@@ -169,7 +182,7 @@ async fn link_or_sign_up(
     Ok((user, next))
 }
 
-/// Links an identity to the account of a signed-in user, who has proved to own both.
+/// Links an identity to the account of the signed-in user. Both have been authenticated.
 pub(super) async fn link_to_account(
     app: &Arc<App>,
     config: &OpenIdConfig,
@@ -214,18 +227,18 @@ pub async fn unlink(
     if user.password_hash.is_none() && passkeys::count(&mut tx, user.id).await? == 0 {
         return Ok(false);
     }
+    let actor = Actor::user(user.id).with_ip(ip);
     let identities = users::identities(&mut tx, user.id).await?;
     for identity in identities.iter().filter(|other| other.issuer == issuer) {
         users::unlink_identity(&mut tx, user.id, issuer, &identity.subject).await?;
         let mut ended = sessions::of_subject(&mut tx, issuer, &identity.subject).await?;
         ended.retain(|session| session.id != who.session.id);
-        logout::end(&mut tx, issuer, &ended, now).await?;
-        let actor = Actor::user(user.id).with_ip(ip);
+        logout::end(&mut tx, &actor, issuer, &ended, now).await?;
         let (action, target) = (Action::IdentityUnlinked, Target::User(user.id));
         let details = json!({"openid": issuer});
         audit::record_with(&mut tx, &actor, None, action, target, details, now).await?;
     }
-    // No further sign-in would take these roles away.
+    // No further sign-in would remove these roles.
     groups::remove_all(app, &mut tx, issuer, &user, now).await?;
     tx.commit().await?;
     Ok(true)

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::pending_sign_ins::{self, PendingSignIn};
 use store::{SealedBytes, SecretHash};
-use types::id::UserId;
+use types::id::SessionId;
 use types::problem::Problem;
 
 use super::account_link::{self, SignInError, SignInResult};
@@ -96,9 +96,9 @@ struct FlowState {
     next: String,
     /// True if the user was requested to authenticate again.
     anew: bool,
-    /// The signed-in user to whose account the identity is linked.
+    /// The session here to whose account the identity is linked.
     #[serde(default)]
-    link_to: Option<UserId>,
+    link_to: Option<SessionId>,
 }
 
 /// The purpose of a sign-in at the provider.
@@ -106,8 +106,8 @@ struct FlowState {
 pub enum Purpose {
     /// The user signs in here, perhaps with another authentication at the provider.
     SignIn { anew: bool },
-    /// The identity is linked to the account of this user, who is signed in here.
-    Link(UserId),
+    /// The identity is linked to the account of this session.
+    Link(SessionId),
 }
 
 /// The result of a completed sign-in at the provider.
@@ -129,7 +129,7 @@ pub async fn begin(
 ) -> Result<StartedSignIn, FlowError> {
     let (anew, link_to) = match purpose {
         Purpose::SignIn { anew } => (anew, None),
-        Purpose::Link(user) => (false, Some(user)),
+        Purpose::Link(session) => (false, Some(session)),
     };
     let now = app.now();
     if let Err(TooSoon(seconds)) = app
@@ -167,8 +167,8 @@ pub async fn begin(
     })
 }
 
-/// Completes a sign-in. Whatever the outcome, the browser cannot use it a second time. `who` is the
-/// user that is signed in here.
+/// Completes a sign-in. The browser cannot use it a second time, even after a failure. `who` is the
+/// signed-in user, for [`Purpose::Link`].
 ///
 /// # Errors
 /// Fails if `state` is not this browser's. A sign-in that the browser did start remains valid.
@@ -206,9 +206,9 @@ pub async fn complete(
         return Err(ProviderError::NotReauthenticated.into());
     }
     let config = provider.config();
-    let completion = if let Some(user) = plan.link_to {
-        // Another user has signed in since, or this one has signed out.
-        let who = who.filter(|who| who.user.id == user);
+    let completion = if let Some(session) = plan.link_to {
+        // The recent authentication is one of this session. It may have ended since.
+        let who = who.filter(|who| who.session.id == session);
         let who = who.ok_or(FlowError::NotStarted)?;
         account_link::link_to_account(app, config, &proved, who, browser, now).await?;
         Completion::Linked(plan.next)

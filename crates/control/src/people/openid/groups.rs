@@ -1,8 +1,10 @@
-//! Roles that groups of the provider give. They are applied at each sign-in with the provider.
+//! Roles in workspaces that groups of the provider give. Each sign-in with the provider applies
+//! them.
 //!
-//! A membership that a group gave is marked in the database. Only those are changed and removed here.
-//! A role that a person gave, or has changed since, stays as it is: otherwise a provider could take
-//! a workspace from its owner.
+//! The database marks a membership that comes from a group. Only these are changed and removed
+//! here. A role that a person gave, or has changed since, stays as it is: otherwise a provider
+//! could take a workspace from its owner. A suspended membership is not removed: otherwise the next
+//! sign-in would add an active one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +21,7 @@ use crate::app::App;
 use crate::audit::{self, Action, Actor, Target};
 use crate::http_api::problem::HandlerResult;
 
-/// Gives the user the roles of these groups, and takes those of other groups.
+/// Gives the user the roles of these groups, and removes those of other groups.
 pub(super) async fn apply(
     app: &App,
     tx: &mut Tx,
@@ -28,14 +30,13 @@ pub(super) async fn apply(
     groups: &[String],
     now: Timestamp,
 ) -> HandlerResult<()> {
-    let Some(rules) = &config.groups else {
-        return Ok(());
-    };
-    let wanted = rules.roles(groups);
+    // Without rules no group gives a role, and those that one gave are removed.
+    let rules = config.groups.as_ref();
+    let wanted = rules.map(|rules| rules.roles(groups)).unwrap_or_default();
     replace(app, tx, &config.issuer, user, wanted, now).await
 }
 
-/// Takes all roles that groups gave, from a user whose identity no longer signs in here.
+/// Removes all roles that groups gave to the user, whose identity is no longer linked.
 pub(super) async fn remove_all(
     app: &App,
     tx: &mut Tx,

@@ -18,8 +18,8 @@ pub(super) struct GroupSection {
     /// Id of the workspace. Required.
     #[schemars(example = &"wks_01h455vb4pex5vsknk084sn02q")]
     workspace: Option<String>,
-    /// The role: `viewer`, `member` or `admin`. The strongest role of a user's groups applies. Owners
-    /// are named by hand.
+    /// The role: `viewer`, `member` or `admin`. The strongest role of a user's groups applies. A
+    /// group cannot give `owner`.
     role: GroupRole,
 }
 

@@ -1,5 +1,5 @@
 //! Sign-out together with the provider: the provider ends sessions here (OpenID Connect Back-Channel
-//! Logout 1.0), and a user who signs out here also signs out there (RP-Initiated Logout 1.0).
+//! Logout 1.0), and a sign-out here continues at the provider (RP-Initiated Logout 1.0).
 
 use std::collections::BTreeSet;
 
@@ -47,21 +47,21 @@ pub async fn end_sessions(
 ) -> Result<usize, LogoutError> {
     let now = app.now();
     let logout = provider.check_logout(token, now).await?;
-    // A provider that signs out many users must not reach the limit of a source.
-    rate_limit::mark_authenticated();
     let issuer = provider.config().issuer.as_str();
     let id = credentials::digest(&format!("logout {issuer} {}", logout.id));
     let mut tx = app.store.begin().await?;
     if !used_challenges::spend(&mut tx, SecretHash(id), logout.ends_at).await? {
         return Err(LogoutError::Repeated);
     }
+    // A provider may sign out many users at once, which must not exceed the limit of a source.
+    rate_limit::mark_authenticated();
     let ended = named_sessions(&mut tx, issuer, &logout).await?;
-    end(&mut tx, issuer, &ended, now).await?;
+    end(&mut tx, &Actor::anonymous(), issuer, &ended, now).await?;
     tx.commit().await?;
     Ok(ended.len())
 }
 
-/// The sessions that the token names: those of its `sid`, or without one, all of its user.
+/// The sessions that the token names: those of its `sid`, or all of its user without a `sid`.
 async fn named_sessions(
     tx: &mut Tx,
     issuer: &str,
@@ -77,7 +77,7 @@ async fn named_sessions(
     }
     if let Some(subject) = &logout.subject {
         let of_subject = sessions::of_subject(tx, issuer, subject).await?;
-        // An ID token without `sid` does not tell which session at the provider it belongs to.
+        // An ID token without `sid` does not name its session at the provider.
         let is_named = |one: &ProviderSession| logout.sid.is_none() || one.openid_sid.is_none();
         named.extend(of_subject.into_iter().filter(is_named));
     }
@@ -87,26 +87,26 @@ async fn named_sessions(
 /// Ends sessions that the provider started.
 pub(super) async fn end(
     tx: &mut Tx,
+    actor: &Actor,
     issuer: &str,
     ended: &[ProviderSession],
     now: Timestamp,
 ) -> HandlerResult<()> {
     for one in ended {
-        sessions::end(tx, one.hash, now).await?;
+        sessions::end_by_id(tx, one.id, now).await?;
     }
     let users: BTreeSet<_> = ended.iter().map(|one| one.user_id).collect();
     for user in users {
-        let (actor, target) = (Actor::anonymous(), Target::User(user));
+        let (action, target) = (Action::SessionsEnded, Target::User(user));
         let details = json!({"openid": issuer});
-        let action = Action::SessionsEnded;
-        audit::record_with(tx, &actor, None, action, target, details, now).await?;
+        audit::record_with(tx, actor, None, action, target, details, now).await?;
     }
     Ok(())
 }
 
-/// The address at which a user who has just signed out here also signs out at the provider. `None`
-/// if the session was not started there, or the provider cannot do it: the sign-out here is complete
-/// in any case.
+/// Returns the address of the provider's sign-out page, for a browser that was signed out here.
+/// `None` if the session was not started by the provider, or the provider has no such page. The
+/// sign-out here is complete in either case.
 pub async fn end_session_address(
     app: &App,
     session: Option<&ProviderSession>,
@@ -136,5 +136,5 @@ pub const SIGNED_OUT: &str = "/login/openid/signed-out";
 /// Path at which the provider ends sessions.
 pub const BACK_CHANNEL_LOGOUT: &str = "/login/openid/back-channel-logout";
 
-/// A longer path to continue at is left out, so that the address stays within the limits of servers.
+/// Limit for the path to continue at. It is part of the address, whose length servers limit.
 const MAX_NEXT_BYTES: usize = 2048;

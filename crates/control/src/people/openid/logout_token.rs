@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::token::{ExpectedClaims, KeySet, LEEWAY, MAX_SUBJECT, TokenError, one_or_many, verify};
+use super::token::{
+    ExpectedClaims, KeySet, LEEWAY, MAX_SUBJECT, TokenError, check_recipient, one_or_many, verify,
+};
 
 /// The sessions that a provider ends.
 #[derive(Debug)]
@@ -15,7 +17,7 @@ pub(super) struct LogoutToken {
     pub(super) sid: Option<String>,
     /// Identifier of the token, which is accepted once.
     pub(super) id: String,
-    /// From now on the token is refused in any case.
+    /// Time from which the token is refused as too old.
     pub(super) ends_at: Timestamp,
 }
 
@@ -42,7 +44,7 @@ pub(super) fn check(
 ) -> Result<LogoutToken, TokenError> {
     let wrong = |claim, why| Err(TokenError::Claim { claim, why });
     let verified = verify(token, keys, expected)?;
-    // Section 2.4: an explicit type tells it from other tokens. Not all providers set one.
+    // Section 2.4: an explicit type distinguishes it from other tokens. Not all providers set one.
     let kind = verified.kind.as_deref().unwrap_or("JWT");
     let kind = kind.strip_prefix("application/").unwrap_or(kind);
     if !["logout+jwt", "jwt"].contains(&kind.to_ascii_lowercase().as_str()) {
@@ -55,16 +57,7 @@ pub(super) fn check(
     let Ok(claims) = serde_json::from_value::<LogoutClaims>(verified.claims) else {
         return Err(TokenError::Refused("a claim is missing or malformed"));
     };
-    if claims.iss != expected.issuer {
-        return wrong("iss", "it names another issuer");
-    }
-    if !claims
-        .aud
-        .iter()
-        .any(|audience| audience == expected.client_id)
-    {
-        return wrong("aud", "the audience is another client");
-    }
+    check_recipient(&claims.iss, &claims.aud, expected)?;
     let second = now.as_second();
     if claims.exp.saturating_add(LEEWAY) <= second {
         return wrong("exp", "the token has expired");
@@ -72,7 +65,7 @@ pub(super) fn check(
     if claims.iat.saturating_sub(LEEWAY) > second {
         return wrong("iat", "the token was issued in the future");
     }
-    // Its id is remembered until the token is refused in any case, so that time has a limit.
+    // The id of the token is stored until then, so this time has a limit.
     let ends = claims
         .iat
         .saturating_add(MAX_AGE)

@@ -33,6 +33,8 @@ pub struct Provider {
     cache: Mutex<ProviderCache>,
     /// Limits the number of sign-ins that wait for the provider.
     request_permits: Semaphore,
+    /// Limits the number of logout tokens that wait for the provider's keys.
+    logout_permits: Semaphore,
 }
 
 #[derive(Debug, Default)]
@@ -81,8 +83,8 @@ pub enum ProviderError {
     /// The provider did not answer a moment ago.
     #[error("the provider did not respond a moment ago")]
     RecentlyFailed,
-    /// Too many users sign in at the same time.
-    #[error("too many sign-ins are waiting for the provider")]
+    /// Too many requests wait for the provider.
+    #[error("too many requests are waiting for the provider")]
     Busy,
     /// The provider refuses.
     #[error("the provider responded with status {0}")]
@@ -159,6 +161,7 @@ impl Provider {
             secret,
             cache: Mutex::default(),
             request_permits: Semaphore::new(MAX_CONCURRENT),
+            logout_permits: Semaphore::new(MAX_LOGOUTS),
         })
     }
 
@@ -317,7 +320,7 @@ impl Provider {
         token: &str,
         now: Timestamp,
     ) -> Result<LogoutToken, ProviderError> {
-        let permit = self.request_permits.try_acquire();
+        let permit = self.logout_permits.try_acquire();
         let _permit = permit.map_err(|_| ProviderError::Busy)?;
         let metadata = self.metadata(now).await?;
         let expected = self.expected(&metadata);
@@ -522,6 +525,10 @@ const FAILURE_PAUSE: SignedDuration = SignedDuration::from_secs(5);
 /// slow provider cannot accumulate more.
 const MAX_CONCURRENT: usize = 64;
 
+/// Maximum number of logout tokens that wait for the provider. Anyone can send one, so they do not
+/// use the permits of sign-ins.
+const MAX_LOGOUTS: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
@@ -559,6 +566,15 @@ mod tests {
         let one = provider.authorization_url(&secrets, false, now);
         assert!(matches!(one.await, Err(ProviderError::Busy)));
         let one = provider.redeem("code", &secrets, now);
+        assert!(matches!(one.await, Err(ProviderError::Busy)));
+        // Logout tokens have permits of their own.
+        let mut logouts = Vec::new();
+        for number in 0..16 {
+            let mut one = Box::pin(provider.check_logout("token", now));
+            assert!((&mut one).now_or_never().is_none(), "{number}");
+            logouts.push(one);
+        }
+        let one = provider.check_logout("token", now);
         assert!(matches!(one.await, Err(ProviderError::Busy)));
         asking.pop();
         let one = provider.redeem("code", &secrets, now);

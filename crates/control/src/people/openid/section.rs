@@ -49,12 +49,13 @@ pub struct OpenIdSection {
     /// `groups`: a list of texts. Only valid with `groups`.
     #[schemars(example = &"groups")]
     groups_claim: Option<String>,
-    /// Roles in workspaces that groups of the provider give, at each sign-in with it. A user who has
-    /// left a group loses its role at the next sign-in. Roles that a person gave are never changed.
+    /// Roles that groups of the provider give in workspaces. Each sign-in with the provider applies
+    /// them, and removes roles that no group of the user gives. It never changes a role that a
+    /// person gave.
     groups: Vec<GroupSection>,
-    /// True to also sign users out at the provider when they sign out here, if its metadata has an
-    /// `end_session_endpoint`. Register `<platform.base_url>/login/openid/signed-out` there as the
-    /// address after a sign-out.
+    /// True to end the session at the provider as well when a user signs out here, if the
+    /// provider's metadata has an `end_session_endpoint`. Register
+    /// `<platform.base_url>/login/openid/signed-out` there as the address after a sign-out.
     end_session: bool,
     /// File of further certificate authorities (PEM) for the provider's certificate; absent: only
     /// those of the system.
@@ -92,7 +93,7 @@ pub struct OpenIdConfig {
     pub email: EmailSource,
     /// Roles that groups give; `None`: none.
     pub groups: Option<GroupRoles>,
-    /// True if users who sign out here are also signed out at the provider.
+    /// True if a sign-out here continues at the provider.
     pub end_session: bool,
     /// Further certificate authorities.
     pub ca_file: Option<PathBuf>,

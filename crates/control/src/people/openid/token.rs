@@ -166,16 +166,7 @@ pub(super) fn check(
     let Ok(claims) = serde_json::from_value::<IdClaims>(token.claims) else {
         return refused("its format is wrong");
     };
-    if claims.iss != expected.issuer {
-        return wrong("iss", "it names another issuer");
-    }
-    if !claims
-        .aud
-        .iter()
-        .any(|audience| audience == expected.client_id)
-    {
-        return wrong("aud", "the audience is another client");
-    }
+    check_recipient(&claims.iss, &claims.aud, expected)?;
     let party = claims.azp.as_deref();
     if party.is_some_and(|party| party != expected.client_id)
         || (claims.aud.len() > 1 && party.is_none())
@@ -205,6 +196,23 @@ pub(super) fn check(
         return wrong("sub", "the subject is empty, too long or not ASCII");
     }
     Ok(claims)
+}
+
+/// Checks that a token comes from the provider and is for the platform.
+pub(super) fn check_recipient(
+    issuer: &str,
+    audiences: &[String],
+    expected: ExpectedClaims<'_>,
+) -> Result<(), TokenError> {
+    let wrong = |claim, why| Err(TokenError::Claim { claim, why });
+    if issuer != expected.issuer {
+        return wrong("iss", "it names another issuer");
+    }
+    let mut audiences = audiences.iter();
+    if !audiences.any(|audience| audience == expected.client_id) {
+        return wrong("aud", "the audience is another client");
+    }
+    Ok(())
 }
 
 /// A token whose signature is valid.

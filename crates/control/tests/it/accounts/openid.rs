@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use store::users::{self, Status};
 
 use self::provider::{Answer, Provider, Sign};
-use crate::support::{Browser, TestControl};
+use crate::support::{self, Browser, TestControl};
 
 /// A platform whose users sign in at this provider.
 async fn with_provider(provider: &Provider, more: &Value) -> TestControl {
@@ -48,6 +48,17 @@ fn value<'a>(query: &'a [(String, String)], name: &str) -> &'a str {
     &found.expect(name).1
 }
 
+/// The address on the page that leads to the provider.
+fn address(page: &support::Answer) -> reqwest::Url {
+    assert_eq!(page.status, StatusCode::OK, "{}", page.text);
+    let address = page.between("content=\"0; url=", "\"");
+    address
+        .replace("&#38;", "&")
+        .replace("&amp;", "&")
+        .parse()
+        .unwrap()
+}
+
 /// A complete sign-in with an ID token of these claims.
 async fn sign_in(
     control: &TestControl,
@@ -55,7 +66,7 @@ async fn sign_in(
     browser: &mut Browser<'_>,
     next: &str,
     claims: Value,
-) -> crate::support::Answer {
+) -> support::Answer {
     let query = begin(browser, next).await;
     let (state, nonce) = (value(&query, "state"), value(&query, "nonce"));
     provider.set_next_token(control.app.now(), nonce, &claims);

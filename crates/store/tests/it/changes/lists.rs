@@ -28,6 +28,7 @@ pub(super) const REPLICATED_FUNCTIONS: &[&str] = &[
     "revoked_tokens::revoke",
     "sessions::end",
     "sessions::end_all",
+    "sessions::end_by_id",
     "sessions::end_one",
     "sessions::trim",
     "signing_keys::insert",

@@ -238,6 +238,15 @@ async fn a_role_of_a_group_is_changed_by_groups_until_a_person_changes_it(databa
     members::insert_by_group(&mut tx, workspace, user, Role::Viewer, at(5))
         .await
         .unwrap();
+    // Otherwise the next group would add an active member.
+    let suspended = members::Status::Suspended;
+    let is_set = members::set_status(&mut tx, workspace, user, suspended, at(6)).await;
+    assert!(is_set.unwrap());
+    let removed = members::delete_by_group(&mut tx, workspace, user, at(6)).await;
+    assert!(!removed.unwrap());
+    let active = members::Status::Active;
+    let is_set = members::set_status(&mut tx, workspace, user, active, at(6)).await;
+    assert!(is_set.unwrap());
     let removed = members::delete_by_group(&mut tx, workspace, user, at(6)).await;
     assert!(removed.unwrap());
     assert_eq!(

@@ -117,7 +117,7 @@ async fn groups_give_the_strongest_role_and_take_it_at_the_next_sign_in() {
     assert_eq!(actions(&control, &workspace).await, expected);
 }
 
-/// Otherwise a provider could take a workspace from its owner.
+/// Otherwise a provider could take a workspace from its owner, or end the suspension of a member.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_never_change_a_role_that_a_person_gave() {
     let provider = Provider::start().await;
@@ -134,6 +134,23 @@ async fn groups_never_change_a_role_that_a_person_gave() {
         grace_id.as_str().unwrap()
     );
     let mut ada = control.signed_in("Ada").await;
+    // The role is still that of the group.
+    for status in ["suspended", "active"] {
+        let changed = ada
+            .api(Method::PATCH, &path, json!({"status": status}))
+            .await;
+        assert_eq!(changed.status, 200, "{}", changed.text);
+        if status == "suspended" {
+            for groups in [json!([]), json!(["eng"])] {
+                grace(&control, &provider, groups).await;
+            }
+        }
+        let members = format!("/api/workspaces/{workspace}/members");
+        let members = ada.open(&members).await.expect(200);
+        let mut members = members["members"].as_array().unwrap().iter();
+        let member = members.find(|member| member["email"] == email).unwrap();
+        assert_eq!(member["status"], status);
+    }
     let changed = ada
         .api(Method::PATCH, &path, json!({"role": "viewer"}))
         .await;
@@ -172,7 +189,7 @@ async fn groups_may_be_at_the_userinfo_endpoint() {
     assert_eq!(found.as_deref(), Some("viewer"));
 }
 
-/// A user with a password keeps the role until the next sign-in with the provider.
+/// A change of the rules takes effect at the next sign-in with the provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn roles_are_of_the_configured_groups_and_workspaces_only() {
     let provider = Provider::start().await;
@@ -192,15 +209,14 @@ async fn roles_are_of_the_configured_groups_and_workspaces_only() {
     );
     grace(&control, &provider, json!(["eng"])).await;
     assert_eq!(role(&control, &workspace, email).await, None);
-    // Without rules nothing is changed.
+    // The same applies after the last rule was removed.
     grace(&control, &provider, json!(["staff"])).await;
+    let given = role(&control, &workspace, email).await;
+    assert_eq!(given.as_deref(), Some("viewer"));
     let sections = json!({"openid": section(&provider, &json!({"sign_up": "anyone"}))});
     let control = control.configured(sections).await;
-    grace(&control, &provider, json!([])).await;
-    assert_eq!(
-        role(&control, &workspace, email).await.as_deref(),
-        Some("viewer")
-    );
+    grace(&control, &provider, json!(["staff"])).await;
+    assert_eq!(role(&control, &workspace, email).await, None);
 }
 
 /// A sign-in does not fail because of a role that cannot be given.

@@ -5,18 +5,9 @@ use serde_json::{Value, json};
 use store::{revoked_tokens, sessions};
 
 use super::provider::Provider;
-use super::{identities, sign_in, value, with_provider};
+use super::trusted::rule;
+use super::{address, identities, sign_in, value, with_provider};
 use crate::support::{Answer, Browser, TestControl};
-
-/// A provider as Entra ID answers, whose addresses open no account.
-fn rule() -> Value {
-    json!({
-        "sign_up": "domains",
-        "domains": ["example.com"],
-        "trust_email": true,
-        "email_claim": "preferred_username",
-    })
-}
 
 fn ada() -> Value {
     json!({"sub": "a-1", "preferred_username": "ada@example.com", "name": "Ada"})
@@ -31,14 +22,7 @@ async fn begin_link(browser: &mut Browser<'_>) -> Vec<(String, String)> {
         account.text
     );
     let page = browser.submit("/account/openid/link", &[]).await;
-    assert_eq!(page.status, StatusCode::OK, "{}", page.text);
-    let url = page.between("content=\"0; url=", "\"");
-    let url: reqwest::Url = url
-        .replace("&#38;", "&")
-        .replace("&amp;", "&")
-        .parse()
-        .unwrap();
-    url.query_pairs().into_owned().collect()
+    address(&page).query_pairs().into_owned().collect()
 }
 
 /// The browser's return from the provider.
@@ -124,7 +108,8 @@ async fn a_signed_in_user_links_an_identity_and_removes_it() {
     let mut read = control.app.store.read().await.unwrap();
     let entries = store::audit::of_user(&mut read, user, store::Paging::DEFAULT).await;
     let entries = entries.unwrap().items;
-    for action in ["user.identity_linked", "user.identity_unlinked"] {
+    let actions = ["identity_linked", "identity_unlinked", "sessions_ended"];
+    for action in actions.map(|action| format!("user.{action}")) {
         let entry = entries.iter().find(|entry| entry.action == action).unwrap();
         assert_eq!(entry.details["openid"], provider.issuer());
     }
@@ -160,21 +145,23 @@ async fn linking_and_removing_need_a_recent_proof() {
 
 /// An attacker's identity must not become a way into another account.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_identity_is_linked_only_to_the_account_that_asked() {
+async fn an_identity_is_linked_only_to_the_session_that_asked() {
     let provider = Provider::start().await;
     let control = with_provider(&provider, &rule()).await;
     let ada_id = control.person("Ada").await.user;
     let grace_id = control.person("Grace").await.user;
-    // Another user signs in meanwhile, or the user signs out.
-    for name in [Some("Grace"), None] {
+    // Another user signs in meanwhile, or the user signs in again or signs out.
+    for name in [Some("Grace"), Some("Ada"), None] {
         let mut browser = control.signed_in("Ada").await;
         let query = begin_link(&mut browser).await;
         match name {
             Some(name) => drop(browser.sign_in(name, crate::support::PASSWORD).await),
             None => drop(browser.submit("/logout", &[]).await),
         }
+        let before = provider.requests();
         let answer = come_back(&control, &provider, &mut browser, &query, &ada()).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text);
+        assert!(provider.requests() > before, "the browser is the right one");
     }
     // The return belongs to the browser that started.
     let mut browser = control.signed_in("Ada").await;
@@ -195,13 +182,7 @@ async fn an_identity_is_linked_only_to_the_account_that_asked() {
         answer.text
     );
     let page = browser.submit("/account/openid/link", &[]).await;
-    let url = page.between("content=\"0; url=", "\"");
-    let url: reqwest::Url = url
-        .replace("&#38;", "&")
-        .replace("&amp;", "&")
-        .parse()
-        .unwrap();
-    let query: Vec<_> = url.query_pairs().into_owned().collect();
+    let query: Vec<_> = address(&page).query_pairs().into_owned().collect();
     let mut second = ada();
     second["sub"] = json!("a-2");
     let answer = come_back(&control, &provider, &mut browser, &query, &second).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use store::{revoked_tokens, sessions};
 
 use super::provider::{Answer as ProviderAnswer, Provider, Sign};
-use super::{ada, begin, sign_in, value, with_provider};
+use super::{ada, address, begin, sign_in, value, with_provider};
 use crate::support::{Answer, BASE_URL, Browser, TestControl};
 
 const PATH: &str = "/login/openid/back-channel-logout";
@@ -77,7 +77,7 @@ async fn the_provider_ends_the_sessions_that_it_started() {
     let mut second = with_sid(&control, &provider, json!("s-2")).await;
     let mut third = with_sid(&control, &provider, Value::Null).await;
 
-    // Of another session, and of a user of the same name who does not exist here.
+    // Tokens for an unknown session, and for another user's session with the same id.
     for other in [
         json!({"sid": "s-9", "sub": null}),
         json!({"sid": "s-1", "sub": "eve-1"}),
@@ -214,19 +214,8 @@ fn with_end_session() -> Value {
     json!({"end_session": true})
 }
 
-/// The address on the page that leads to the provider.
-fn address(page: &Answer) -> reqwest::Url {
-    assert_eq!(page.status, 200, "{}", page.text);
-    let address = page.between("content=\"0; url=", "\"");
-    address
-        .replace("&#38;", "&")
-        .replace("&amp;", "&")
-        .parse()
-        .unwrap()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_signs_out_here_also_signs_out_at_the_provider() {
+async fn a_sign_out_continues_at_the_provider() {
     let provider = Provider::start().await;
     let end = format!("{}/end?x=1", provider.issuer());
     provider.set_metadata("end_session_endpoint", json!(end));
@@ -256,7 +245,7 @@ async fn a_user_who_signs_out_here_also_signs_out_at_the_provider() {
     }
     let plain = browser.open("/login/openid/signed-out").await;
     assert_eq!(plain.location.as_deref(), Some("/login"));
-    // A user with a password has no session there.
+    // A session that began with a password does not continue there.
     let mut own = control.signed_in("Ada").await;
     let answer = own.submit("/logout", &[]).await;
     assert_eq!(answer.location.as_deref(), Some("/login"));
@@ -264,7 +253,7 @@ async fn a_user_who_signs_out_here_also_signs_out_at_the_provider() {
 
 /// The sign-out here does not depend on the provider.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_signs_out_here_whatever_the_provider_does() {
+async fn a_sign_out_succeeds_without_the_provider() {
     for (endpoint, section, is_down) in [
         (true, json!({}), false),
         (false, with_end_session(), false),

@@ -20,7 +20,8 @@ fn grace() -> Value {
     json!({"sub": "g-1", "preferred_username": "Grace@example.com", "name": "Grace"})
 }
 
-fn rule() -> Value {
+/// The configuration for a provider as Entra ID answers. Its addresses open no existing account.
+pub(super) fn rule() -> Value {
     json!({
         "sign_up": "domains",
         "domains": ["example.com"],

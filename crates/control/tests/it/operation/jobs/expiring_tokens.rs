@@ -3,7 +3,7 @@
 use super::*;
 
 both! {
-    an_owner_is_told_once_that_a_token_expires,
+    an_owner_is_notified_once_of_an_expiring_token,
     a_mail_that_could_not_be_sent_is_sent_later,
 }
 
@@ -28,7 +28,7 @@ async fn one_pass(control: &TestControl) {
 }
 
 /// Seven days before the end, with all tokens of the owner in one mail.
-async fn an_owner_is_told_once_that_a_token_expires(control: TestControl) {
+async fn an_owner_is_notified_once_of_an_expiring_token(control: TestControl) {
     let ada = control.person("ada").await;
     let eve = control.person("eve").await;
     let laptop = token(&control, &ada, "laptop", 30).await;
@@ -65,6 +65,9 @@ async fn an_owner_is_told_once_that_a_token_expires(control: TestControl) {
         assert!(mail.contains(id.as_str()), "{mail}");
     }
     assert!(mail.contains("2026-01-31 00:00 UTC"), "{mail}");
+    // The rotation of such a token is refused.
+    let advice = "To replace the token of an application, link it again.";
+    assert!(mail.contains(advice), "{mail}");
     // The successor of a rotated token has its name.
     for other in ["later", "brief", "revoked", rotated.as_str()] {
         assert!(!mail.contains(other), "{other}: {mail}");
