@@ -325,7 +325,7 @@ fn tls_failure(source: &io::Error) -> Option<Failure> {
         ),
         rustls::Error::AlertReceived(AlertDescription::UnrecognisedName) => failed(
             "engine_wrong_name",
-            "what listens at the address does not serve the name in --engine",
+            "the server at this address does not serve the name in --engine",
         )
         .hint("the engine has another name: use that in --engine"),
         rustls::Error::InvalidMessage(_) => failed(

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::{
     connection::Connection,
     failure::Failure,
-    id_prefix::Candidate,
+    id_prefix::{Candidate, Candidates},
     output,
     platform::{Session, SessionFlags},
 };
@@ -116,8 +116,8 @@ impl Names {
         self.add(servers.await);
     }
 
-    fn add(&mut self, named: Result<Vec<Candidate>, Failure>) {
-        let named = named.unwrap_or_default().into_iter();
+    fn add(&mut self, named: Result<Candidates, Failure>) {
+        let named = named.unwrap_or_default().all.into_iter();
         self.0.extend(
             named
                 .filter(|candidate| !candidate.name.is_empty())

@@ -25,7 +25,7 @@ use crate::token_refusal;
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:
   svc dial db --listen 5432
-  svc dial db=5432 cache=127.0.0.1:6379 web=unix:/tmp/web.sock
+  svc dial db=5432 cache=127.0.0.1:6379 web=unix:/run/web.sock
   ssh -o ProxyCommand='svc dial ssh' me@host")]
 pub(crate) struct Args {
     /// The tunnel, by name or id (`svc://NAME` works as well). Add `=LISTEN` to serve it on a local
@@ -125,30 +125,46 @@ fn dial_mode(tunnels: Vec<DialTarget>, listen: Option<LocalAddress>) -> Result<D
 
 /// Completes ids of tunnels. A name is left unchanged.
 async fn complete_ids(config: &Config, places: DialMode) -> Result<DialMode, Failure> {
-    let complete = async |tunnel: String| {
-        if !tunnel.starts_with("tun_") {
-            return Ok(tunnel);
-        }
-        let candidates = async {
-            let tunnels = list_private(config).await?;
-            let text = |tunnel: &Value, key: &str| tunnel.get(key)?.as_str().map(str::to_owned);
-            let candidate = |tunnel: &Value| {
-                let name = text(tunnel, "name").unwrap_or_default();
-                Some(Candidate::new(text(tunnel, "id")?, name))
-            };
-            Ok(tunnels.iter().filter_map(candidate).collect())
-        };
-        id_prefix::complete("tunnel", &tunnel, candidates).await
-    };
     match places {
-        DialMode::Standard(tunnel) => complete(tunnel).await.map(DialMode::Standard),
+        DialMode::Standard(tunnel) => {
+            let tunnel = complete_id(config, tunnel).await?;
+            Ok(DialMode::Standard(tunnel))
+        }
         DialMode::Local(mut served) => {
             for (tunnel, _) in &mut served {
-                *tunnel = complete(std::mem::take(tunnel)).await?;
+                *tunnel = complete_id(config, std::mem::take(tunnel)).await?;
             }
             Ok(DialMode::Local(served))
         }
     }
+}
+
+async fn complete_id(config: &Config, tunnel: String) -> Result<String, Failure> {
+    if !tunnel.starts_with("tun_") || !id_prefix::is_prefix(&tunnel) {
+        return Ok(tunnel);
+    }
+    let tunnels = match list_private(config).await {
+        Ok(tunnels) => tunnels,
+        // A token may be limited to dialling. Its names can have the form of ids.
+        Err(ApiError::Refused(_)) => return Ok(tunnel),
+        Err(error) => return Err(error.into()),
+    };
+    let mut names = tunnels.iter().filter_map(|listed| text(listed, "name"));
+    if names.any(|name| name == tunnel) {
+        return Ok(tunnel);
+    }
+    let candidate = |listed: &Value| {
+        let name = text(listed, "name").unwrap_or_default();
+        Some(Candidate::new(text(listed, "id")?, name))
+    };
+    let candidates = tunnels.iter().filter_map(candidate).collect();
+    let found = id_prefix::select("tunnel", &tunnel, candidates)?;
+    Ok(found.map_or(tunnel, |found| found.id))
+}
+
+/// A text of an object of the Engine API.
+fn text<'o>(object: &'o Value, key: &str) -> Option<&'o str> {
+    object.get(key)?.as_str()
 }
 
 /// Returns when the peer has closed its direction and all its bytes are written. `ssh` requires
@@ -210,8 +226,8 @@ async fn refused(config: &Config, tunnel: &str, error: client::ConnectError) -> 
 /// The names of private tunnels that the token may list.
 async fn list_names(config: &Config) -> Result<Vec<String>, ApiError> {
     let list = list_private(config).await?;
-    let name = |tunnel: &Value| Some(tunnel.get("name")?.as_str()?.to_owned());
-    Ok(list.iter().filter_map(name).collect())
+    let names = list.iter().filter_map(|tunnel| text(tunnel, "name"));
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// The private tunnels that the token may list.

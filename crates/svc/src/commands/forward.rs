@@ -418,9 +418,9 @@ impl Streams {
     ) -> (impl Fn(StreamEvent) + use<>, mpsc::Receiver<StreamEvent>) {
         let (stream_events, streams) = mpsc::channel(STREAM_QUEUE_CAPACITY);
         let lost = Arc::clone(&self.dropped);
-        let metrics = metrics.clone();
+        let counter = metrics.streams();
         let observer = move |stream| {
-            metrics.count(&stream);
+            counter.count(&stream);
             // If the queue is full, the line is dropped. The stream is not affected.
             if stream_events.try_send(stream).is_err() {
                 lost.fetch_add(1, Ordering::Relaxed);

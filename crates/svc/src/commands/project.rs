@@ -295,8 +295,10 @@ async fn transfer(args: TransferArgs) -> Result<(), Failure> {
 async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
     let project = session.find_project(&args.project).await?;
-    confirm_deletion(
+    confirm_named_deletion(
         &format!("the project {} ({})", project.name, project.endpoint),
+        &args.project,
+        &[&project.name, &project.endpoint, &project.id],
         args.yes,
     )?;
     session
@@ -309,6 +311,22 @@ async fn delete(args: DeleteArgs) -> Result<(), Failure> {
         project.name, project.endpoint
     ));
     Ok(())
+}
+
+/// [`confirm_deletion`] of an object that has `names`. Without a prompt, `given` must be one of them:
+/// the start of an id may also be the name of another object, which no longer exists.
+pub(super) fn confirm_named_deletion(
+    what: &str,
+    given: &str,
+    names: &[&str],
+    yes: bool,
+) -> Result<(), Failure> {
+    if yes && !names.contains(&given) {
+        let given = output::plain(given);
+        let message = format!("`{given}` is only the start of an id of {what}");
+        return Err(Failure::usage(message).hint("--yes needs the complete name or id"));
+    }
+    confirm_deletion(what, yes)
 }
 
 /// Asks for confirmation before a permanent deletion. Scripts confirm with a flag.

@@ -8,7 +8,7 @@ use api::control::workspaces::{
 };
 use clap::{Parser, Subcommand};
 
-use super::project::confirm_deletion;
+use super::project::confirm_named_deletion;
 use crate::{failure::Failure, output, output::Format, platform::SessionFlags};
 
 /// The subcommands of `svc workspace`.
@@ -186,7 +186,12 @@ async fn rename(args: RenameArgs) -> Result<(), Failure> {
 async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
     let workspace = session.workspace(Some(&args.workspace)).await?;
-    confirm_deletion(&format!("the workspace {}", workspace.name), args.yes)?;
+    confirm_named_deletion(
+        &format!("the workspace {}", workspace.name),
+        &args.workspace,
+        &[&workspace.name, &workspace.id],
+        args.yes,
+    )?;
     session
         .platform
         .call(DELETE, &[&workspace.id])

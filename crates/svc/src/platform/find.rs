@@ -150,7 +150,7 @@ impl Session {
                     .iter()
                     .map(|workspace| Candidate::new(&workspace.id, &workspace.name));
                 let found = if id_prefix::is_prefix(text) {
-                    id_prefix::select("workspace", text, ids)?
+                    id_prefix::select("workspace", text, ids.collect())?
                 } else {
                     None
                 };

@@ -1,5 +1,7 @@
 //! Metrics of an agent, which its health listener serves.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use client::{Agent, Connection, agent::AgentStatus};
 use daemon::metrics::{Kind, Metric, metric};
 use metrics::{Counter, Gauge, counter, gauge};
@@ -86,32 +88,12 @@ impl AgentMetrics {
         self.tunnels.set(online);
     }
 
-    /// Counts the start or the end of a tunnel's stream.
-    pub(crate) fn count(&self, stream: &Connection) {
-        if stream.active {
-            self.stream_started();
-        } else {
-            let has_failed = stream.error.is_some();
-            self.stream_ended(has_failed, stream.bytes_in, stream.bytes_out);
+    /// A counter for the streams of one tunnel or one connection.
+    pub(crate) fn streams(&self) -> StreamCounter {
+        StreamCounter {
+            metrics: self.clone(),
+            active: AtomicU32::new(0),
         }
-    }
-
-    /// Counts a stream that starts.
-    pub(crate) fn stream_started(&self) {
-        self.streams_active.increment(1.0);
-    }
-
-    /// Counts a stream that has ended, with its bytes from and to the visitor.
-    pub(crate) fn stream_ended(&self, has_failed: bool, bytes_in: u64, bytes_out: u64) {
-        self.streams_active.decrement(1.0);
-        let outcome = if has_failed {
-            &self.failed
-        } else {
-            &self.served
-        };
-        outcome.increment(1);
-        self.bytes_in.increment(bytes_in);
-        self.bytes_out.increment(bytes_out);
     }
 
     /// Counts the reconnects of an agent until it ends.
@@ -133,6 +115,56 @@ impl AgentMetrics {
                 }
             }
         });
+    }
+}
+
+/// Counts streams. Streams that are aborted report no end: they have failed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct StreamCounter {
+    metrics: AgentMetrics,
+    active: AtomicU32,
+}
+
+impl StreamCounter {
+    /// Counts the start or the end of a tunnel's stream.
+    pub(crate) fn count(&self, stream: &Connection) {
+        if stream.active {
+            self.start();
+        } else {
+            let has_failed = stream.error.is_some();
+            self.end(has_failed, stream.bytes_in, stream.bytes_out);
+        }
+    }
+
+    /// Counts a stream that starts.
+    pub(crate) fn start(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.metrics.streams_active.increment(1.0);
+    }
+
+    /// Counts a stream that has ended, with its bytes from and to the visitor.
+    pub(crate) fn end(&self, has_failed: bool, bytes_in: u64, bytes_out: u64) {
+        let one_less = |active: u32| active.checked_sub(1);
+        let order = Ordering::Relaxed;
+        self.active.fetch_update(order, order, one_less).ok();
+        let metrics = &self.metrics;
+        metrics.streams_active.decrement(1.0);
+        let outcome = if has_failed {
+            &metrics.failed
+        } else {
+            &metrics.served
+        };
+        outcome.increment(1);
+        metrics.bytes_in.increment(bytes_in);
+        metrics.bytes_out.increment(bytes_out);
+    }
+}
+
+impl Drop for StreamCounter {
+    fn drop(&mut self) {
+        for _ in 0..*self.active.get_mut() {
+            self.end(true, 0, 0);
+        }
     }
 }
 
@@ -193,6 +225,30 @@ mod tests {
             );
             assert!(metric.help.ends_with('.'), "{name}");
         }
+    }
+
+    /// Agents abort the streams of a tunnel that is removed.
+    #[test]
+    fn an_aborted_stream_is_not_active_any_more() {
+        let recorder = daemon::metrics::recorder().unwrap();
+        let streams = AgentMetrics::new().streams();
+        let value = |series: &str| -> f64 {
+            let scrape = recorder.render();
+            let mut lines = scrape.lines();
+            let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+            value.unwrap().parse().unwrap()
+        };
+        let values = || {
+            let failed = value("svc_agent_streams_total{outcome=\"failed\"}");
+            [value("svc_agent_streams_active"), failed].map(|value| value.to_string())
+        };
+        for _ in 0..3 {
+            streams.start();
+        }
+        streams.end(false, 5, 7);
+        assert_eq!(values(), ["2", "0"]);
+        drop(streams);
+        assert_eq!(values(), ["0", "2"]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(crate) struct LifecycleFlags {
 
     /// File with the bearer token for `/metrics`, which is required if other machines reach the
     /// address
-    #[arg(long, env = "SVC_METRICS_TOKEN_FILE", value_name = "FILE", requires = "health_listen", value_parser = path(), hide_env_values = true, hide_short_help = true)]
+    #[arg(long, env = "SVC_METRICS_TOKEN_FILE", value_name = "FILE", value_parser = path(), hide_env_values = true, hide_short_help = true)]
     metrics_token_file: Option<PathBuf>,
 }
 
@@ -59,6 +59,11 @@ impl LifecycleFlags {
     pub(crate) async fn health(&self) -> Result<Health, Failure> {
         let readiness = Readiness::default();
         let Some(address) = self.health_listen else {
+            // An empty variable counts as unset.
+            if non_empty_path(self.metrics_token_file.as_ref()).is_some() {
+                let message = "--metrics-token-file (SVC_METRICS_TOKEN_FILE) needs --health-listen";
+                return Err(Failure::usage(message));
+            }
             return Ok(Health {
                 readiness,
                 server: None,

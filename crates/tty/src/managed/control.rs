@@ -406,7 +406,7 @@ impl Session {
         request.status = status;
         request.updated_at = now;
         request.resolved_at = Some(now);
-        let streamed_by = answer
+        let answered_on_stream = answer
             .as_ref()
             .filter(|answer| !answer.is_call)
             .and_then(|answer| answer.participant);
@@ -431,9 +431,9 @@ impl Session {
         if was_pending
             && status != ControlStatus::Granted
             && let Some(controller) = self.controller_id()
-            && ![Some(requester), streamed_by].contains(&Some(controller))
+            && ![Some(requester), answered_on_stream].contains(&Some(controller))
         {
-            // The stream of the controller knows the request, which it can no longer answer.
+            // The controller's client still has the request, which can no longer be answered.
             let user = self.person(requester).name;
             self.send_to(controller, notice(Notice { user, ..resolved }));
         }

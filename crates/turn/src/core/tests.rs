@@ -99,14 +99,16 @@ fn peers() -> Peers {
     }
 }
 
+const QUOTA: Quota = Quota {
+    whole: 100,
+    per_project: 50,
+    per_user: 10,
+    per_source: 20,
+};
+
 impl Relay {
     fn new() -> Self {
-        Self::with(Quota {
-            whole: 100,
-            per_project: 50,
-            per_user: 10,
-            per_source: 20,
-        })
+        Self::with(QUOTA)
     }
 
     fn with(quota: Quota) -> Self {

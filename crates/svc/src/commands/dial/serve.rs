@@ -141,17 +141,12 @@ async fn proxy_connection(
     tunnel: &str,
     metrics: &AgentMetrics,
 ) -> Result<(), ConnectError> {
-    metrics.stream_started();
-    let mut stream = match dial(config, tunnel).await {
-        Ok(stream) => stream,
-        Err(error) => {
-            metrics.stream_ended(true, 0, 0);
-            return Err(error);
-        }
-    };
+    let counter = metrics.streams();
+    counter.start();
+    let mut stream = dial(config, tunnel).await?;
     // Either side may close at any time, and both notice it.
     let copied = pump(Source::default(), &mut local, &mut stream).await;
-    metrics.stream_ended(copied.result.is_err(), copied.a_to_b, copied.b_to_a);
+    counter.end(copied.result.is_err(), copied.a_to_b, copied.b_to_a);
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use super::ProjectArg;
 use crate::{
     commands::explain::Record,
     failure::Failure,
-    id_prefix::{self, Candidate},
+    id_prefix::{self, Candidate, Candidates},
     names::Names,
     output,
     output::Format,
@@ -222,8 +222,9 @@ pub(super) async fn logs(args: LogsArgs) -> Result<(), Failure> {
     // Streams of TCP tunnels and dialled ones have no host.
     if records.iter().any(|record| record.request.host.is_none()) {
         // A list without names is still useful.
-        for candidate in tunnels(&session, &project.id).await.unwrap_or_default() {
-            names.insert(&candidate.id, &candidate.name);
+        let tunnels = tunnels(&session, &project.id).await.unwrap_or_default();
+        for tunnel in tunnels.all {
+            names.insert(&tunnel.id, &tunnel.name);
         }
     }
     let heading = [
@@ -241,8 +242,11 @@ pub(super) async fn logs(args: LogsArgs) -> Result<(), Failure> {
 }
 
 /// The tunnels of a project, newest first, from the stored events of their creation.
-async fn tunnels(session: &Session, project_id: &str) -> Result<Vec<Candidate>, Failure> {
-    let mut all = Vec::new();
+async fn tunnels(session: &Session, project_id: &str) -> Result<Candidates, Failure> {
+    let mut tunnels = Candidates {
+        all: Vec::new(),
+        is_truncated: true,
+    };
     for page in 1..=MAX_PAGES {
         let call = session.platform.call(EVENTS, &[project_id]);
         let list: EventList = call
@@ -260,12 +264,13 @@ async fn tunnels(session: &Session, project_id: &str) -> Result<Vec<Candidate>, 
                 text("name").unwrap_or_default(),
             ))
         };
-        all.extend(list.events.iter().filter_map(candidate));
+        tunnels.all.extend(list.events.iter().filter_map(candidate));
         if is_last {
+            tunnels.is_truncated = false;
             break;
         }
     }
-    Ok(all)
+    Ok(tunnels)
 }
 
 /// The complete id of a tunnel of a project.

@@ -209,9 +209,9 @@ fn observe(
     reports: &mpsc::Sender<TunnelReport>,
     metrics: &AgentMetrics,
 ) -> impl Fn(Connection) + use<> {
-    let (key, reports, metrics) = (Arc::clone(key), reports.clone(), metrics.clone());
+    let (key, reports, counter) = (Arc::clone(key), reports.clone(), metrics.streams());
     move |stream| {
-        metrics.count(&stream);
+        counter.count(&stream);
         let key = Arc::clone(&key);
         // If the queue is full, the line is dropped. The stream is not affected.
         drop(reports.try_send(TunnelReport::Stream { key, stream }));

@@ -13,7 +13,7 @@ use types::webtty::{AccessPolicy, EncryptionPolicy, RecordingPolicy, ServerStatu
 
 use super::server;
 use crate::args::properties::pair;
-use crate::commands::project::confirm_deletion;
+use crate::commands::project::confirm_named_deletion;
 use crate::failure::{Code, Failure};
 use crate::id_prefix::{self, Candidate};
 use crate::output;
@@ -374,8 +374,10 @@ async fn change(common: &Common, server: &str, body: &UpdateWebttyServer) -> Res
 async fn delete(args: DeleteArgs) -> Result<(), Failure> {
     let session = args.flags.open()?;
     let server = find(&session, args.project.as_deref(), &args.server).await?;
-    confirm_deletion(
+    confirm_named_deletion(
         &format!("the registered server {} ({})", server.name, server.id),
+        &args.server,
+        &[&server.name, &server.id],
         args.yes,
     )?;
     let ids = [server.project_id.as_str(), &server.id];

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::{
     connection::Connection,
     failure::Failure,
-    id_prefix::{self, Candidate},
+    id_prefix::{self, Candidate, Candidates},
     names::Names,
     output,
     output::Format,
@@ -151,7 +151,11 @@ async fn complete_session(api: &Api, id: &str) -> Result<String, Failure> {
     let candidates = async {
         let params = set_params([("limit", Some(MAX_SESSIONS.into()))]);
         let sessions = get_list(api, SESSIONS, params).await?;
-        Ok(sessions.iter().map(candidate).collect())
+        let most = usize::try_from(MAX_SESSIONS).unwrap_or(usize::MAX);
+        Ok(Candidates {
+            all: sessions.iter().map(candidate).collect(),
+            is_truncated: sessions.len() >= most,
+        })
     };
     id_prefix::complete("session", id, candidates).await
 }
@@ -237,7 +241,7 @@ fn time(text: &str) -> Result<String, String> {
     Ok(format!("{at:.3}"))
 }
 
-/// The largest number of sessions in a list. Older ones need their complete id.
+/// The largest number of sessions in a list. In a longer one, sessions need their complete ids.
 const MAX_SESSIONS: u32 = 1000;
 
 /// Decodes the base64 of the API.

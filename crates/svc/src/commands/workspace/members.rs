@@ -13,7 +13,7 @@ use clap::Parser;
 use super::{Common, role, role_name};
 use crate::{
     failure::{Code, Failure},
-    id_prefix::{self, Candidate},
+    id_prefix::{self, Candidate, Candidates},
     output,
     output::Format,
     platform::{Session, SessionFlags, not_found},
@@ -185,6 +185,7 @@ async fn find_member(
     text: &str,
 ) -> Result<Member, Failure> {
     let (mut known, mut by_prefix) = (Vec::new(), Vec::new());
+    let mut is_truncated = id_prefix::is_prefix(text);
     for page in 1..=MAX_PAGES {
         let call = session.platform.call(LIST_MEMBERS, &[&workspace.id]);
         let list: MemberList = call
@@ -203,15 +204,12 @@ async fn find_member(
             }
         }
         if is_last {
+            is_truncated = false;
             break;
         }
     }
-    let ids = by_prefix
-        .iter()
-        .map(|member| Candidate::new(&member.id, &member.email));
-    if id_prefix::select("member", text, ids)?.is_some()
-        && let Some(member) = by_prefix.pop()
-    {
+    let candidate = |member: &Member| Candidate::new(&member.id, &member.email);
+    if let Some(member) = only("member", text, by_prefix, is_truncated, candidate)? {
         return Ok(member);
     }
     let known = known.iter().map(String::as_str);
@@ -225,6 +223,7 @@ async fn find_invitation(
     text: &str,
 ) -> Result<Invitation, Failure> {
     let (mut known, mut by_prefix) = (Vec::new(), Vec::new());
+    let mut is_truncated = id_prefix::is_prefix(text);
     for page in 1..=MAX_PAGES {
         let call = session.platform.call(LIST_INVITATIONS, &[&workspace.id]);
         let list: InvitationList = call
@@ -244,15 +243,12 @@ async fn find_invitation(
             }
         }
         if is_last {
+            is_truncated = false;
             break;
         }
     }
-    let ids = by_prefix
-        .iter()
-        .map(|invitation| Candidate::new(&invitation.id, &invitation.email));
-    if id_prefix::select("invitation", text, ids)?.is_some()
-        && let Some(invitation) = by_prefix.pop()
-    {
+    let candidate = |invitation: &Invitation| Candidate::new(&invitation.id, &invitation.email);
+    if let Some(invitation) = only("invitation", text, by_prefix, is_truncated, candidate)? {
         return Ok(invitation);
     }
     if known.is_empty() {
@@ -267,6 +263,22 @@ async fn find_invitation(
         known,
         "svc workspace invitations",
     ))
+}
+
+/// The only object of `found`, whose ids start with `text`.
+fn only<T>(
+    kind: &str,
+    text: &str,
+    mut found: Vec<T>,
+    is_truncated: bool,
+    candidate: fn(&T) -> Candidate,
+) -> Result<Option<T>, Failure> {
+    let candidates = Candidates {
+        all: found.iter().map(candidate).collect(),
+        is_truncated,
+    };
+    let selected = id_prefix::select(kind, text, candidates)?;
+    Ok(selected.and_then(|_| found.pop()))
 }
 
 fn status_name(status: InvitationStatus) -> &'static str {

@@ -45,7 +45,7 @@ async fn a_credential_is_selected_by_the_start_of_its_id() {
 
     let ambiguous = home.run(&["credential", "revoke", "crd_0"]).await;
     assert_eq!(ambiguous.code, Some(2), "{ambiguous:?}");
-    let start = "error[ambiguous_id]: `crd_0` is the start of several ids of credentials: ";
+    let start = "error[ambiguous_id]: `crd_0` is the start of several credential ids: ";
     assert!(ambiguous.stderr.starts_with(start), "{ambiguous:?}");
     for candidate in [format!("{laptop} (laptop)"), format!("{desk} (desk)")] {
         assert!(ambiguous.stderr.contains(&candidate), "{ambiguous:?}");
@@ -90,6 +90,12 @@ async fn objects_of_a_project_and_a_workspace_are_selected_by_the_start_of_their
     for start in [&project[..12], &endpoint[..5]] {
         let used = ["project", "plan", "--project", start];
         succeeds(&used).await;
+    }
+    // The start of an endpoint may be the name of a project that no longer exists.
+    for start in [&project[..12], &endpoint[..5]] {
+        let refused = home.run(&["project", "delete", start, "--yes"]).await;
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("only the start"), "{refused:?}");
     }
 
     for name in ["first", "second"] {

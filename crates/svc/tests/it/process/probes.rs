@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::installed::{alone, alone_at};
 use crate::local_platform::up::shouting_service;
-use crate::program::{DRAIN, Home, RunningCommand, soon};
+use crate::program::{CommandOutput, DRAIN, Home, RunningCommand, soon};
 
 /// The status and the body of a request with these fields.
 async fn request(health: &str, path: &str, fields: &str) -> (u16, String) {
@@ -206,6 +206,15 @@ async fn metrics_beyond_loopback_need_a_token() {
     assert_eq!(status, 200);
     assert_eq!(value_of(&scrape, "svc_agent_tunnels").to_string(), "0");
     guarded.terminate().await;
+
+    // The token is for the listener. An empty variable counts as unset.
+    let alone = home.run(&[&["forward", "9"], &token[..]].concat()).await;
+    assert_eq!(alone.code, Some(2), "{alone:?}");
+    assert!(alone.stderr.contains("needs --health-listen"), "{alone:?}");
+    let mut empty = home.command(&["dial", "nothing"]);
+    empty.env("SVC_METRICS_TOKEN_FILE", "");
+    let unset = CommandOutput::of_command(empty).await;
+    assert_eq!(unset.code, Some(1), "{unset:?}");
     engine.stop().await;
 }
 

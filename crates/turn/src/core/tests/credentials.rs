@@ -47,14 +47,8 @@ fn tu_4_credentials_are_valid_for_an_hour_at_most_and_until_they_expire() {
 /// A browser cannot replace the credential of a running call.
 #[test]
 fn an_allocation_may_outlive_its_username_up_to_the_configured_age() {
-    let quota = Quota {
-        whole: 100,
-        per_project: 50,
-        per_user: 10,
-        per_source: 20,
-    };
     let age = Millis::from_seconds(7200);
-    let mut relay = Relay::aged(quota, Bandwidth::default(), age);
+    let mut relay = Relay::aged(QUOTA, Bandwidth::default(), age);
     let user = format!("v1:{}:api:{ENDPOINT}:usr_1", START + 600);
     let mut caller = Caller::new(&mut relay, udp_client(), &user);
     assert_eq!(caller.allocate(&mut relay), 0);
@@ -83,14 +77,8 @@ fn an_allocation_may_outlive_its_username_up_to_the_configured_age() {
 
 #[test]
 fn an_allocation_that_outlives_its_username_still_needs_its_account() {
-    let quota = Quota {
-        whole: 100,
-        per_project: 50,
-        per_user: 10,
-        per_source: 20,
-    };
     let age = Millis::from_seconds(7200);
-    let mut relay = Relay::aged(quota, Bandwidth::default(), age);
+    let mut relay = Relay::aged(QUOTA, Bandwidth::default(), age);
     let user = format!("v1:{}:api:{ENDPOINT}:usr_1", START + 600);
     let mut caller = Caller::new(&mut relay, udp_client(), &user);
     assert_eq!(caller.allocate(&mut relay), 0);
