@@ -16,6 +16,7 @@ mod jws;
 mod key;
 mod keyring;
 pub mod limits;
+pub mod link_password;
 mod mint;
 mod refused;
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use self::assertion::AssertionKey;
 pub use self::key::Algorithm;
 pub use self::keyring::{BadKey, Keyring, RECOMMENDED_SECRET_BYTES};
 pub use self::limits::Limits;
+pub use self::link_password::{LinkPassword, LinkPasswordError, LinkPasswords};
 pub use self::mint::{
     MintError, MintRequest, PAT_PREFIX, Provenance, SigningKey, Source, application,
     check_consistency, inspect, mint, mint_from, sign_statement,

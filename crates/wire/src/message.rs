@@ -24,7 +24,8 @@ pub use stream::{
     StreamOutcome, StreamReq, StreamRsp,
 };
 pub use tunnel::{
-    CloseTunnelReq, CloseTunnelRsp, OpenTunnelReq, OpenTunnelRsp, TunnelOutcome, TunnelProperties,
+    BasicAuthUser, CloseTunnelReq, CloseTunnelRsp, OpenTunnelReq, OpenTunnelRsp, TunnelOutcome,
+    TunnelProperties,
 };
 pub use wrappers::{BoolValue, Secret, StringValue, Timestamp, UInt32Value, text};
 

@@ -16,7 +16,7 @@ use crate::message::{self, BoolValue, StringValue};
 /// The properties that a client requests (engine).
 ///
 /// The engine sets `id`, `creation_date` and `host`; a client that sends the values of an earlier
-/// response is not refused for that.
+/// response is not refused for that. The entries of `basic_auth` are read separately.
 ///
 /// # Errors
 /// The first invalid field.
@@ -51,6 +51,7 @@ pub fn requested(wire: &message::TunnelProperties) -> Result<TunnelProperties, P
         token_auth: flag(wire.token_auth),
         svc_auth: flag(wire.svc_auth),
         challenge_mode: flag(wire.challenge_mode),
+        basic_auth: (!wire.basic_auth.is_empty()).then_some(true),
         share: flag(wire.share),
         allowed_origins: parse_list("allowed_origins", &wire.allowed_origins)?,
         pass_headers: parse_list("pass_headers", &wire.pass_headers)?,
@@ -83,6 +84,7 @@ pub fn request(properties: &TunnelProperties) -> message::TunnelProperties {
         token_auth: properties.token_auth.map(Into::into),
         svc_auth: properties.svc_auth.map(Into::into),
         challenge_mode: properties.challenge_mode.map(Into::into),
+        basic_auth: basic_auth_users(properties.basic_auth),
         share: properties.share.map(Into::into),
         allowed_origins: properties
             .allowed_origins
@@ -187,6 +189,15 @@ fn parse_list<T: FromStr<Err: ToString>>(
         })
     };
     values.iter().enumerate().map(parse).collect()
+}
+
+/// An entry without a name and a hash: the link passwords themselves are not properties.
+fn basic_auth_users(basic_auth: Option<bool>) -> Vec<message::BasicAuthUser> {
+    let is_set = basic_auth == Some(true);
+    is_set
+        .then(message::BasicAuthUser::default)
+        .into_iter()
+        .collect()
 }
 
 fn port(wire: &message::TunnelProperties) -> Result<Option<u16>, PropertyError> {

@@ -121,6 +121,7 @@ fields! {
     TokenAuth "token_auth" Flag true
     SvcAuth "svc_auth" Flag true
     ChallengeMode "challenge_mode" Flag true
+    BasicAuth "basic_auth" Flag true
     Share "share" Flag true
     AllowedOrigins "allowed_origins" List true
     PassHeaders "pass_headers" List true
@@ -191,6 +192,7 @@ impl Field {
             Self::TokenAuth => flag(properties.token_auth),
             Self::SvcAuth => flag(properties.svc_auth),
             Self::ChallengeMode => flag(properties.challenge_mode),
+            Self::BasicAuth => flag(properties.basic_auth),
             Self::Share => flag(properties.share),
             Self::Port => FieldValue::Number(properties.port),
             Self::TimeToFirstByteSeconds => {
@@ -322,6 +324,7 @@ impl Field {
             Self::TokenAuth => FieldSlot::Flag(&mut properties.token_auth),
             Self::SvcAuth => FieldSlot::Flag(&mut properties.svc_auth),
             Self::ChallengeMode => FieldSlot::Flag(&mut properties.challenge_mode),
+            Self::BasicAuth => FieldSlot::Flag(&mut properties.basic_auth),
             Self::Share => FieldSlot::Flag(&mut properties.share),
             Self::Port => FieldSlot::Number(&mut properties.port),
             Self::TimeToFirstByteSeconds => {
@@ -389,6 +392,7 @@ impl Field {
             | Self::TokenAuth
             | Self::SvcAuth
             | Self::ChallengeMode
+            | Self::BasicAuth
             | Self::Share => Some(text.to_owned()),
         }
     }

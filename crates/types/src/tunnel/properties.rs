@@ -107,6 +107,11 @@ pub struct TunnelProperties {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub challenge_mode: Option<bool>,
+    /// True if visitors may authenticate with a link password (HTTP Basic authentication). The
+    /// passwords themselves are not part of the properties.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub basic_auth: Option<bool>,
     /// Origins of other pages that may send changing requests in a person's session or open
     /// WebSockets with it, such as `https://app.example.com`. Otherwise only pages of the tunnel
     /// itself may do this.
@@ -172,6 +177,7 @@ impl TunnelProperties {
             Some(Protocol::Dtls | Protocol::Quic) | None => {}
         }
         self.refuse_options_without_effect(publish)?;
+        self.check_basic_auth()?;
         Ok(self)
     }
 
@@ -334,6 +340,28 @@ impl TunnelProperties {
         }
     }
 
+    fn check_basic_auth(&self) -> Result<(), PropertyError> {
+        if self.basic_auth != Some(true) {
+            return Ok(());
+        }
+        // A managed terminal is opened with a token.
+        if self.protocol == Some(Protocol::Webtty) {
+            return Err(PropertyError::new(
+                "basic_auth",
+                "not an option of a webtty tunnel",
+            ));
+        }
+        // A browser without a credential can either be redirected to the sign-in or be asked for a
+        // password.
+        if self.svc_auth == Some(true) {
+            return Err(PropertyError::new(
+                "basic_auth",
+                "it cannot be combined with svc_auth (--svc-auth)",
+            ));
+        }
+        Ok(())
+    }
+
     /// An option that protects or routes must not be accepted without taking effect.
     fn refuse_options_without_effect(&self, publish: bool) -> Result<(), PropertyError> {
         let http = matches!(self.protocol, Some(Protocol::Http | Protocol::Webtty));
@@ -347,6 +375,7 @@ impl TunnelProperties {
             ("token_auth", self.token_auth == Some(true)),
             ("svc_auth", self.svc_auth == Some(true)),
             ("challenge_mode", self.challenge_mode == Some(true)),
+            ("basic_auth", self.basic_auth == Some(true)),
             ("allowed_origins", !self.allowed_origins.is_empty()),
         ];
         if !http && let Some((field, _)) = http_only.into_iter().find(|(_, asked)| *asked) {
@@ -397,6 +426,7 @@ impl TunnelProperties {
             ("token_auth", self.token_auth == Some(true)),
             ("svc_auth", self.svc_auth == Some(true)),
             ("challenge_mode", self.challenge_mode == Some(true)),
+            ("basic_auth", self.basic_auth == Some(true)),
         ];
         if !publish && let Some((field, _)) = edge_only.into_iter().find(|(_, asked)| *asked) {
             return Err(PropertyError::new(field, "an option of published tunnels"));

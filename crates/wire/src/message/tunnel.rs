@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::wrappers::{BoolValue, StringValue, Timestamp, UInt32Value};
+use super::wrappers::{BoolValue, Secret, StringValue, Timestamp, UInt32Value};
 use crate::error::Error;
 
 /// Requests a tunnel.
@@ -149,9 +149,25 @@ pub struct TunnelProperties {
     /// Seconds until the first byte of a response. Our addition: other implementations ignore it.
     #[prost(message, optional, tag = "103")]
     pub time_to_first_byte_seconds: Option<UInt32Value>,
+    /// Link passwords of visitors without an account. Our addition: an agent that requests them checks
+    /// that the response contains an entry, because an engine that ignores the field would admit
+    /// every visitor. The response repeats neither names nor hashes.
+    #[prost(message, repeated, tag = "104")]
+    pub basic_auth: Vec<BasicAuthUser>,
     /// Headers with the identity of signed-in visitors. Our addition: an agent that requests them
     /// checks that the response contains them, because an engine that ignores the field would
     /// forward a visitor's own headers with these names.
     #[prost(string, repeated, tag = "107")]
     pub identity: Vec<String>,
+}
+
+/// A user of a tunnel with link passwords (our addition).
+#[derive(Clone, PartialEq, Eq, prost::Message)]
+pub struct BasicAuthUser {
+    /// The name that visitors send. Empty: any name.
+    #[prost(string, tag = "1")]
+    pub user: String,
+    /// The hash of the password, as a PHC string of argon2id.
+    #[prost(message, optional, tag = "2")]
+    pub password_hash: Option<Secret>,
 }

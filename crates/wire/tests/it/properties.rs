@@ -35,6 +35,7 @@ fn every_property() -> TunnelProperties {
         pass_headers: vec!["x-forwarded-port".parse().unwrap()],
         identity: vec!["email".parse().unwrap(), "id=x-user".parse().unwrap()],
         challenge_mode: Some(true),
+        basic_auth: Some(true),
         time_to_first_byte_seconds: Some(3600),
     }
 }
@@ -124,6 +125,23 @@ fn invalid_fields_are_named() {
         assert_eq!(told.kind(), ErrorCode::InvalidRequest);
         assert!(told.text().contains(field), "{told}");
     }
+}
+
+#[test]
+fn a_response_repeats_no_hash() {
+    let user = message::BasicAuthUser {
+        user: "ann".to_owned(),
+        password_hash: Some("$argon2id$".into()),
+    };
+    assert!(!format!("{user:?}").contains("argon2id"));
+    let wire = message::TunnelProperties {
+        basic_auth: vec![user.clone(), user],
+        ..message::TunnelProperties::default()
+    };
+    let properties = requested(&wire).unwrap();
+    assert_eq!(properties.basic_auth, Some(true));
+    let entries = request(&properties).basic_auth;
+    assert_eq!(entries, [message::BasicAuthUser::default()]);
 }
 
 #[test]

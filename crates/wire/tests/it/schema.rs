@@ -21,7 +21,7 @@ fn schema_and_messages_have_the_same_names_numbers_and_types() {
         from_rust(source, &mut rust);
     }
     assert!(
-        proto["TunnelProperties"].len() == 31,
+        proto["TunnelProperties"].len() == 32,
         "the parser saw the file"
     );
     assert_eq!(
@@ -138,6 +138,7 @@ fn member(attribute: &str, line: &str) -> (String, u32, String) {
         (snake(name), ty.trim_end_matches(')').to_owned())
     };
     let message = inner
+        .trim_start_matches("Vec<")
         .trim_start_matches("Option<")
         .trim_start_matches("Box<")
         .trim_end_matches('>')
@@ -148,6 +149,7 @@ fn member(attribute: &str, line: &str) -> (String, u32, String) {
         .next()
         .expect("a type");
     let ty = match kind {
+        "message" if attribute.contains("repeated") => format!("repeated {message}"),
         "message" => message,
         "enumeration = \"ErrorCode\"" => "ErrorCode".to_owned(),
         "bytes = \"vec\"" => "bytes".to_owned(),

@@ -33,6 +33,7 @@ fn our_schema_and_the_sdks_have_the_same_numbers() -> Result<()> {
         "TunnelProperties 101",
         "TunnelProperties 102",
         "TunnelProperties 103",
+        "TunnelProperties 104",
         "TunnelProperties 107",
         "Error 100"
     ]);

@@ -132,6 +132,13 @@ fn contradictions_are_refused_by_name() {
             json!({"protocol": "tls", "challenge_mode": true}),
             "challenge_mode",
         ),
+        (json!({"protocol": "tls", "basic_auth": true}), "basic_auth"),
+        (
+            json!({"protocol": "webtty", "basic_auth": true}),
+            "basic_auth",
+        ),
+        (json!({"publish": false, "basic_auth": true}), "basic_auth"),
+        (json!({"svc_auth": true, "basic_auth": true}), "basic_auth"),
         (json!({"protocol": "tcp", "hostname": "web"}), "hostname"),
         (
             json!({"protocol": "tcp", "tls_mode": "terminated"}),
