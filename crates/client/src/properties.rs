@@ -1,11 +1,13 @@
 //! The requested and effective properties of a tunnel.
 
+mod link_password;
 mod string_enums;
 
 use std::collections::BTreeMap;
 
-use wire::message::{TunnelProperties, text};
+use wire::message::{BasicAuthUser, TunnelProperties, text};
 
+pub use link_password::LinkPassword;
 pub use string_enums::{HttpVersion, Protocol, TlsMode, TlsVersion, TunnelKind};
 
 /// The properties of a tunnel, under the names of the Engine API.
@@ -67,6 +69,15 @@ pub struct Properties {
     /// `challenge_mode`: visitors must pass a challenge first.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub challenge_mode: Option<bool>,
+    /// `basic_auth`: visitors may authenticate with one of the [`link_passwords`](field@Self::link_passwords).
+    /// Set by the engine.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
+    pub basic_auth: Option<bool>,
+    /// Names and hashed passwords of visitors without an account, at most 16. The engine checks them
+    /// (HTTP Basic authentication), and does not return them. An engine that does not support them
+    /// is refused.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub link_passwords: Vec<LinkPassword>,
     /// `hostname`: the public host name, requested or granted.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub hostname: Option<String>,
@@ -187,6 +198,7 @@ impl Properties {
             token_auth: self.token_auth.map(Into::into),
             svc_auth: self.svc_auth.map(Into::into),
             challenge_mode: self.challenge_mode.map(Into::into),
+            basic_auth: self.basic_auth_users(),
             hostname: self.hostname.as_deref().map(Into::into),
             port: self.port.map(|port| u32::from(port).into()),
             upstream_tls: self.upstream_tls.map(Into::into),
@@ -221,6 +233,8 @@ impl Properties {
             token_auth: wire.token_auth.map(|flag| flag.value),
             svc_auth: wire.svc_auth.map(|flag| flag.value),
             challenge_mode: wire.challenge_mode.map(|flag| flag.value),
+            basic_auth: (!wire.basic_auth.is_empty()).then_some(true),
+            link_passwords: Vec::new(),
             hostname: owned(wire.hostname.as_ref()),
             port: wire.port.and_then(|port| u16::try_from(port.value).ok()),
             upstream_tls: wire.upstream_tls.map(|flag| flag.value),
@@ -234,6 +248,22 @@ impl Properties {
             id: owned(wire.id.as_ref()),
             host: owned(wire.host.as_ref()),
         }
+    }
+
+    /// The link passwords. The engine refuses an entry without a hash, so a request for link passwords
+    /// without any never publishes an open tunnel.
+    fn basic_auth_users(&self) -> Vec<BasicAuthUser> {
+        let passwords = self.link_passwords.iter();
+        let mut users: Vec<_> = passwords.map(LinkPassword::to_wire).collect();
+        if users.is_empty() && self.basic_auth == Some(true) {
+            users.push(BasicAuthUser::default());
+        }
+        users
+    }
+
+    /// True if the engine has to check link passwords.
+    pub(crate) fn requires_link_password(&self) -> bool {
+        self.basic_auth == Some(true) || !self.link_passwords.is_empty()
     }
 
     fn published(protocol: Protocol) -> Self {
@@ -274,6 +304,7 @@ setters! {
     token_auth: bool => Some(token_auth),
     svc_auth: bool => Some(svc_auth),
     challenge_mode: bool => Some(challenge_mode),
+    link_passwords: Vec<LinkPassword> => link_passwords,
     hostname: impl Into<String> => Some(hostname.into()),
     port: u16 => Some(port),
     upstream_tls: bool => Some(upstream_tls),
@@ -323,6 +354,21 @@ mod tests {
             ..Properties::tcp().named("db")
         };
         assert_eq!(Properties::from_wire(&properties.to_wire()), properties);
+    }
+
+    #[test]
+    fn link_passwords_are_sent_and_never_printed_or_read_back() {
+        let entry = LinkPassword::new("ann", "$argon2id$secret");
+        let properties = Properties::http().link_passwords(vec![entry]);
+        assert!(!format!("{properties:?}").contains("secret"));
+        assert!(!serde_json::to_string(&properties).unwrap().contains("ann"));
+        let wire = properties.to_wire();
+        assert_eq!(wire.basic_auth.len(), 1);
+        let read = Properties::from_wire(&wire);
+        assert_eq!(read.basic_auth, Some(true));
+        assert!(read.link_passwords.is_empty());
+        // A request without a password is not a request for an open tunnel.
+        assert_eq!(read.to_wire().basic_auth, [BasicAuthUser::default()]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use types::id::TunnelId;
 use types::tunnel::Country;
 
-use crate::access::{AuthContext, Tenancy, Tokens};
+use crate::access::{AuthContext, PasswordChecks, Tenancy, Tokens};
 use crate::agents::{Agent, PendingStreams};
 use crate::browser::Browsers;
 use crate::clock::Clock;
@@ -41,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) live: Arc<Live<Agent>>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) tenancy: Tenancy,
+    /// Checks of link passwords.
+    pub(crate) link_passwords: PasswordChecks,
     /// Managed terminals.
     pub(crate) terminals: Arc<Sessions>,
     /// Browser sessions and challenges; `None` on a community engine.

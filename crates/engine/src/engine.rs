@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use transport::Workers;
 use types::tunnel::Hostname;
 
-use crate::access::{JwksError, JwksSource, Tenancy, Tokens};
+use crate::access::{CHECKS_AT_ONCE, JwksError, JwksSource, PasswordChecks, Tenancy, Tokens};
 use crate::api::{AnswerBudget, Api, RateLimiter, router};
 use crate::browser::Browsers;
 use crate::clock::{Clock, SystemClock};
@@ -152,6 +152,7 @@ pub async fn start_with_clock(
         live,
         tokens,
         tenancy,
+        link_passwords: PasswordChecks::new(CHECKS_AT_ONCE),
         terminals,
         browsers,
         namespace,

@@ -86,6 +86,10 @@ problems! {
     unauthenticated 401 "unauthenticated" "A bearer token is needed."
     /// A credential was sent and is not valid; only the log states the reason.
     invalid_token 401 "invalid_token" "The token is not valid."
+    /// A tunnel with a link password was requested without a credential.
+    password_required 401 "password_required" "A password is needed."
+    /// The link password of a request is not valid; only the log states the reason.
+    invalid_password 401 "invalid_password" "The user name or the password is wrong."
     /// Certificate and token, or certificate and session (ED-5).
     ambiguous_credentials 400 "ambiguous_credentials" "One proof of identity at a time."
     /// An empty, malformed or repeated query credential (ED-1b).
@@ -293,9 +297,12 @@ impl Problem {
     }
 
     /// Value of `WWW-Authenticate` (RFC 6750 section 3): on 401, and on 403 if a permission or
-    /// boundary is missing. `resource_metadata` is the address of RFC 9728 section 5.1, if the
+    /// boundary is missing. For a link password it is the challenge of RFC 7617. `resource_metadata` is the address of RFC 9728 section 5.1, if the
     /// service has one.
     pub fn www_authenticate(&self, resource_metadata: Option<&str>) -> Option<String> {
+        if matches!(self.code, "password_required" | "invalid_password") {
+            return Some("Basic realm=\"svc\", charset=\"UTF-8\"".to_owned());
+        }
         let mut challenge = "Bearer realm=\"svc\"".to_owned();
         match (self.status, self.code) {
             (401, "invalid_token") | (403, "insufficient_scope") => {
@@ -388,6 +395,16 @@ mod tests {
                     "Bearer realm=\"svc\", \
                      resource_metadata=\"https://svc.example/.well-known/oauth-protected-resource\"",
                 ),
+            ),
+            (
+                Problem::password_required(),
+                metadata,
+                Some("Basic realm=\"svc\", charset=\"UTF-8\""),
+            ),
+            (
+                Problem::invalid_password(),
+                None,
+                Some("Basic realm=\"svc\", charset=\"UTF-8\""),
             ),
             (Problem::challenge_required(), None, None),
             (Problem::not_found(), metadata, None),

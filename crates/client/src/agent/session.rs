@@ -375,8 +375,7 @@ impl Session {
         match answer.outcome {
             Some(TunnelOutcome::TunnelProperties(effective)) => {
                 let properties = Properties::from_wire(&effective);
-                if !tunnel.entry.request().identity.is_empty() && properties.identity.is_empty() {
-                    let refusal = without_identity();
+                if let Some(refusal) = ignored(&tunnel.entry.request(), &properties) {
                     warn!(reason = %refusal, "the engine cannot serve a tunnel");
                     self.unsupported.extend(properties.id);
                     self.remove_tunnel(&answer.request_id, CloseReason::Refused(refusal));
@@ -463,11 +462,18 @@ impl Session {
     }
 }
 
-/// An engine of an earlier version ignores `identity`. It would forward the fields of visitors with
-/// the names that the service trusts.
-fn without_identity() -> Refusal {
-    let message = "this engine does not support `identity`; it needs a newer version";
-    Refusal::new(RefusalKind::NotAvailable, message)
+/// An engine of an earlier version ignores `identity` and link passwords. It would forward the fields
+/// of visitors with the names that the service trusts, or admit every visitor.
+fn ignored(requested: &Properties, effective: &Properties) -> Option<Refusal> {
+    let option = if !requested.identity.is_empty() && effective.identity.is_empty() {
+        "identity"
+    } else if requested.requires_link_password() && effective.basic_auth != Some(true) {
+        "basic_auth"
+    } else {
+        return None;
+    };
+    let message = format!("this engine does not support `{option}`; it needs a newer version");
+    Some(Refusal::new(RefusalKind::NotAvailable, message))
 }
 
 /// An engine responds to a hello immediately, except when it has to fetch a key to check a token.

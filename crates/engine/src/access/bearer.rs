@@ -61,7 +61,8 @@ impl std::fmt::Debug for Bearer<'_> {
     }
 }
 
-fn split_scheme(value: &[u8]) -> (&[u8], &[u8]) {
+/// The scheme, and the rest with its leading spaces.
+pub(super) fn split_scheme(value: &[u8]) -> (&[u8], &[u8]) {
     let value = value.trim_ascii_start();
     let end = value
         .iter()

@@ -13,16 +13,16 @@ use crate::directory::Credential;
 /// Two generations. When the young one is full it becomes the old one, and the previous old one is
 /// dropped. An entry that is used moves to the young one, so entries in use stay.
 #[derive(Debug)]
-pub(super) struct Cache {
-    young: ArcSwap<Generation>,
-    old: ArcSwap<Generation>,
+pub(super) struct Cache<V> {
+    young: ArcSwap<Generation<V>>,
+    old: ArcSwap<Generation<V>>,
     rotation: Mutex<()>,
     half: usize,
 }
 
-type Generation = papaya::HashMap<Digest, Entry>;
+type Generation<V> = papaya::HashMap<Digest, V>;
 
-/// A verification result, and the state that it is based on.
+/// A verified token, and the state that its verification is based on.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) epoch: u64,
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub(super) source: Option<Arc<Credential>>,
 }
 
-impl Cache {
+impl<V: Clone> Cache<V> {
     /// Keeps at most `capacity` entries, plus those of concurrent insertions.
     pub(super) fn new(capacity: usize) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Cache {
         }
     }
 
-    pub(super) fn get(&self, digest: &Digest) -> Option<Entry> {
+    pub(super) fn get(&self, digest: &Digest) -> Option<V> {
         let found = self.young.load().pin().get(digest).cloned();
         if found.is_some() {
             return found;
@@ -52,7 +52,7 @@ impl Cache {
         Some(entry)
     }
 
-    pub(super) fn put(&self, digest: Digest, entry: Entry) {
+    pub(super) fn put(&self, digest: Digest, entry: V) {
         let young = self.young.load();
         if young.len() < self.half {
             young.pin().insert(digest, entry);

@@ -12,6 +12,7 @@ pub mod community;
 mod decide;
 mod digest;
 mod jwks;
+mod link_password;
 mod policy;
 mod publication;
 mod tenancy;
@@ -30,6 +31,9 @@ pub use decide::{
 };
 pub use digest::Digest;
 pub use jwks::{JwksError, JwksSource};
+pub use link_password::{
+    Basic, CHECKS_AT_ONCE, PasswordCheck, PasswordChecks, PasswordProof, PasswordVerdict,
+};
 pub use policy::{RequiredProofs, TunnelPolicy};
 pub use publication::{PublicationError, may_publish};
 pub use tenancy::Tenancy;

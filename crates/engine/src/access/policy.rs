@@ -1,7 +1,9 @@
 //! The access rules of one tunnel, compiled when the tunnel is opened.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use credentials::LinkPasswords;
 use types::tunnel::{
     Country, IdentityClaim, IdentityField, IpRange, Protocol, ProxyHeader, TunnelProperties,
     WebOrigin,
@@ -18,6 +20,7 @@ pub struct TunnelPolicy {
     allowed_origins: Box<[WebOrigin]>,
     pass_headers: Box<[ProxyHeader]>,
     identity: Box<[IdentityField]>,
+    link_passwords: Option<Arc<LinkPasswords>>,
 }
 
 /// The proofs that visitors need.
@@ -31,10 +34,13 @@ pub struct RequiredProofs {
     pub certificate: bool,
     /// Browsers have to pass a challenge first (ED-6).
     pub challenge: bool,
+    /// A link password is accepted.
+    pub password: bool,
 }
 
 impl RequiredProofs {
-    /// Returns true if visitors have to prove their identity; a challenge does not prove one.
+    /// Returns true if visitors have to prove their identity; a challenge does not prove one, and
+    /// neither does a password that many visitors share.
     pub fn requires_identity(self) -> bool {
         self.token || self.session || self.certificate
     }
@@ -53,13 +59,27 @@ impl TunnelPolicy {
                 session: properties.svc_auth == Some(true) && !is_terminal,
                 certificate: properties.mtls_auth == Some(true),
                 challenge: properties.challenge_mode == Some(true),
+                password: properties.basic_auth == Some(true),
             },
             trusted_ips: properties.trusted_ips.as_slice().into(),
             countries: properties.geo_ip.as_slice().into(),
             allowed_origins: properties.allowed_origins.as_slice().into(),
             pass_headers: properties.pass_headers.as_slice().into(),
             identity: properties.identity.as_slice().into(),
+            link_passwords: None,
         }
+    }
+
+    /// Sets the link passwords, which are not part of the properties.
+    #[must_use]
+    pub fn with_link_passwords(mut self, passwords: Option<LinkPasswords>) -> Self {
+        self.link_passwords = passwords.map(Arc::new);
+        self
+    }
+
+    /// The link passwords.
+    pub fn link_passwords(&self) -> Option<&Arc<LinkPasswords>> {
+        self.link_passwords.as_ref()
     }
 
     /// The proxy headers that visitors may send.

@@ -22,7 +22,7 @@ use crate::directory::{Credential, CredentialMatcher, Directory};
 #[derive(Debug)]
 pub struct Tokens {
     keys: ArcSwap<VerificationKeys>,
-    cache: Cache,
+    cache: Cache<Entry>,
     revoked: ArcSwap<HashSet<Digest>>,
     /// Locked while keys are replaced, so that two sources of keys do not overwrite each other.
     sources: Mutex<Sources>,

@@ -126,6 +126,19 @@ fn steps(problem: &Problem) -> Steps {
             "Temporary; try again in a moment.",
             "The engine is starting, stopping or at its limits; see its log and metrics.",
         ),
+        "password_required" => (
+            "Reload the page, and enter the user name and the password that you received with the \
+             address. If you received no user name, any name will do.",
+            "The passwords are those of `--basic-auth-file` or `--basic-auth` of its `svc forward`.",
+        ),
+        "invalid_password" => (
+            "Reload the page, and enter the user name and the password again.",
+            "The passwords are those of `--basic-auth-file` or `--basic-auth` of its `svc forward`.",
+        ),
+        "too_many_requests" => (
+            "Ask the person who gave you the address for the right password.",
+            "Other networks are not affected, and neither are visitors with the right password.",
+        ),
         "sign_in_failed" => (
             "The sign-in was not started in this browser, took too long, or cookies are disabled. \
              Open the original address again.",
@@ -241,6 +254,8 @@ mod tests {
             Problem::ambiguous_credentials(),
             Problem::unauthenticated(),
             Problem::invalid_token(),
+            Problem::password_required(),
+            Problem::invalid_password(),
             Problem::new(401, "invalid_certificate", "The certificate is not known."),
             Problem::insufficient_scope("tunnels.streams.create-delete"),
             Problem::https_required(),
@@ -252,6 +267,7 @@ mod tests {
             Problem::conflict(),
             Problem::misdirected_request(),
             Problem::new(429, "rate_limited", "Too often.").with_retry_after(1),
+            Problem::too_many_requests().with_retry_after(3),
             Problem::internal(),
             Problem::not_implemented(),
             Problem::upstream_unreachable(),

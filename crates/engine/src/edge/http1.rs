@@ -25,7 +25,8 @@ use self::buffered::BufferedStream;
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use super::revocation;
-use super::routing::{AdmittedRequest, RequestInfo, route_and_authorize};
+use super::routing::{AdmittedRequest, Rejection, RequestInfo, route_and_authorize};
+use crate::access::PasswordVerdict;
 use crate::core::Worker;
 use crate::edge::builtin::terminal;
 use crate::edge::headers::forwarding::ResponseFormat;
@@ -81,7 +82,7 @@ pub(super) enum NextStep {
 
 /// A request whose head was parsed and authorised.
 pub(super) struct ParsedRequest {
-    verdict: Result<AdmittedRequest, Answer>,
+    verdict: Result<AdmittedRequest, Rejection>,
     pub(super) body: BodyLength,
     pub(super) response_format: ResponseFormat,
     is_head: bool,
@@ -102,7 +103,7 @@ impl Visitor {
             let unread = self.io.unread().len();
             if unread > scanned
                 && may_complete(self.io.unread(), scanned, &self.limits())
-                && let Some(parsed) = self.read_head()
+                && let Some(parsed) = self.read_head(None)
             {
                 return Some(parsed);
             }
@@ -133,8 +134,9 @@ impl Visitor {
     }
 
     /// Parses the head at the start of the unread bytes and authorises the request. `None` while
-    /// the head is incomplete.
-    fn read_head(&mut self) -> Option<ParsedRequest> {
+    /// the head is incomplete. If its link password has to be checked, the head stays unread, and is
+    /// read again with the result.
+    fn read_head(&mut self, password: Option<&PasswordVerdict>) -> Option<ParsedRequest> {
         let limits = self.limits();
         let mut record = AccessRecord::start(&self.worker, "http", self.connection.source);
         let mut slots = Slots::new();
@@ -151,9 +153,11 @@ impl Visitor {
                     body: head.body,
                     upgrade: head.upgrade.and_then(Protocols::only),
                     connection: &self.connection,
+                    password,
                 };
                 let verdict =
                     route_and_authorize(&inbound, &head.fields, &self.worker.core, &mut record);
+                let is_waiting = matches!(verdict, Err(Rejection::VerifyPassword(_)));
                 let draining = self.worker.drain.is_cancelled();
                 let down = ResponseFormat {
                     version: head.version,
@@ -169,7 +173,7 @@ impl Visitor {
                         expects_continue: head.expect_continue,
                         record,
                     },
-                    head_len,
+                    if is_waiting { 0 } else { head_len },
                 )
             }
             Err(refusal) => {
@@ -178,7 +182,7 @@ impl Visitor {
                     EncodedLine::Encoded { line, len } => {
                         record.discard();
                         self.io.replace(len, line);
-                        return self.read_head();
+                        return self.read_head(password);
                     }
                     EncodedLine::Partial if self.io.unread().len() < limits.target_bytes => {
                         record.discard();
@@ -193,7 +197,8 @@ impl Visitor {
                     version: Version::Http11,
                     keep_alive: false,
                 };
-                let verdict = Err(record.problem_answer(&problem, ErrorFormat::Json));
+                let answer = record.problem_answer(&problem, ErrorFormat::Json);
+                let verdict = Err(Rejection::Answer(answer));
                 let body = BodyLength::Empty;
                 (
                     ParsedRequest {
@@ -212,7 +217,15 @@ impl Visitor {
         Some(parsed)
     }
 
-    async fn answer(&mut self, parsed: ParsedRequest) -> NextStep {
+    async fn answer(&mut self, mut parsed: ParsedRequest) -> NextStep {
+        if let Err(Rejection::VerifyPassword(check)) = parsed.verdict {
+            parsed.record.discard();
+            let password = self.worker.core.link_passwords.verify(*check).await;
+            let Some(again) = self.read_head(Some(&password)) else {
+                return NextStep::Abort;
+            };
+            parsed = again;
+        }
         let ParsedRequest {
             verdict,
             body,
@@ -244,7 +257,9 @@ impl Visitor {
                 };
                 ended.unwrap_or(NextStep::Abort)
             }
-            Err(answer) => {
+            // A request is checked once.
+            Err(Rejection::VerifyPassword(_)) => NextStep::Abort,
+            Err(Rejection::Answer(answer)) => {
                 let has_body = !matches!(body, BodyLength::Empty | BodyLength::Length(0));
                 self.write_answer(&answer, is_head, down.keep_alive && !has_body)
                     .await

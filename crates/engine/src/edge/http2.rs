@@ -34,7 +34,8 @@ use self::stream::{InterimSender, RequestContent};
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
 use super::revocation;
-use super::routing::{RequestInfo, route_and_authorize};
+use super::routing::{AdmittedRequest, Rejection, RequestInfo, route_and_authorize};
+use crate::access::PasswordVerdict;
 use crate::core::Worker;
 use crate::edge::builtin::terminal;
 use crate::edge::response::error_format::ErrorFormat;
@@ -137,9 +138,26 @@ impl Visitor {
         let mut record = AccessRecord::start(&self.worker, "http", self.connection.source);
         record.track_in_flight(&self.activity);
         let is_head = request.method() == Method::HEAD;
-        let forward = match self.authorize(&request, &mut record) {
+        match self.visits.as_ref().map(VisitCount::enter).transpose() {
+            Ok(visit) => visit.map(|visit| record.track_source(visit)),
+            Err(busy) => {
+                let answer = malformed(&request, &mut record, &busy.into());
+                return Ok(refusal(answer, is_head));
+            }
+        };
+        let mut verdict = self.authorize(&request, None, &mut record);
+        if let Err(Rejection::VerifyPassword(check)) = verdict {
+            // The future is boxed, because few requests need it.
+            let password = Box::pin(self.worker.core.link_passwords.verify(*check)).await;
+            verdict = self.authorize(&request, Some(&password), &mut record);
+        }
+        let forward = match verdict {
             Ok(forward) => forward,
-            Err(answer) => return Ok(refusal(answer, is_head)),
+            Err(Rejection::Answer(answer)) => return Ok(refusal(answer, is_head)),
+            // A request is checked once.
+            Err(Rejection::VerifyPassword(_)) => {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
         };
         if forward.terminal.is_some() {
             record.set_outcome(Outcome::Refused);
@@ -178,19 +196,12 @@ impl Visitor {
     fn authorize(
         &self,
         request: &Request<RequestContent>,
+        password: Option<&PasswordVerdict>,
         record: &mut AccessRecord,
-    ) -> Result<super::routing::AdmittedRequest, Answer> {
+    ) -> Result<AdmittedRequest, Rejection> {
         let protocol = request.extensions().get::<Protocol>();
-        let accepts = request.headers().get_all(ACCEPT);
-        let form = ErrorFormat::from_accept(accepts.into_iter().map(HeaderValue::as_bytes));
         let malformed = |record: &mut AccessRecord, problem: &Problem| {
-            record.set_rule("http", Some(problem.detail.clone()));
-            record.set_outcome(Outcome::Refused);
-            record.problem_answer(problem, form)
-        };
-        match self.visits.as_ref().map(VisitCount::enter).transpose() {
-            Ok(visit) => visit.map(|visit| record.track_source(visit)),
-            Err(busy) => return Err(malformed(record, &busy.into())),
+            Rejection::Answer(malformed(request, record, problem))
         };
         let invalid = |reason: &'static str| Problem::invalid_request(reason);
         if head_size::is_too_large(request, self.worker.core.config.limits.header_bytes) {
@@ -241,9 +252,23 @@ impl Visitor {
             body: body_length(request),
             upgrade,
             connection: &self.connection,
+            password,
         };
         route_and_authorize(&inbound, request.headers(), &self.worker.core, record)
     }
+}
+
+/// Records that a request is malformed, and returns the response.
+fn malformed(
+    request: &Request<RequestContent>,
+    record: &mut AccessRecord,
+    problem: &Problem,
+) -> Answer {
+    let accepts = request.headers().get_all(ACCEPT);
+    let form = ErrorFormat::from_accept(accepts.into_iter().map(HeaderValue::as_bytes));
+    record.set_rule("http", Some(problem.detail.clone()));
+    record.set_outcome(Outcome::Refused);
+    record.problem_answer(problem, form)
 }
 
 /// The authority of a request, from the pseudo field or `Host`. If both exist they must agree.

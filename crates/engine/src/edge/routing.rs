@@ -14,7 +14,9 @@ use types::tunnel;
 
 use super::access_record::{AccessRecord, Outcome};
 use super::connection_info::ConnectionInfo;
-use crate::access::{self, Bearer, EdgeRequest, Proof, Rule};
+use crate::access::{
+    self, Basic, Bearer, EdgeRequest, PasswordCheck, PasswordProof, PasswordVerdict, Proof, Rule,
+};
 use crate::agents::Agent;
 use crate::browser::EdgeCookies;
 use crate::core::Core;
@@ -43,6 +45,8 @@ pub(crate) struct RequestInfo<'b> {
     /// The protocol of an upgrade.
     pub(crate) upgrade: Option<Protocol<'b>>,
     pub(crate) connection: &'b ConnectionInfo,
+    /// The result of the check of the request's link password, if it was checked.
+    pub(crate) password: Option<&'b PasswordVerdict>,
 }
 
 /// The header fields of a request.
@@ -132,45 +136,60 @@ const MAX_FAILOVERS: u8 = 2;
 /// the edge's checks of each request.
 const FORBIDDEN_UPGRADES: &[&str] = &["h2c", "h2", "h3", "tls", "http"];
 
+/// A request that is not forwarded, or not yet.
+#[derive(Debug)]
+pub(crate) enum Rejection {
+    /// The edge's own response.
+    Answer(Answer),
+    /// The link password has to be checked first. The request is then routed again, with the result.
+    VerifyPassword(Box<PasswordCheck>),
+}
+
 /// Routes and authorises a request.
 ///
 /// # Errors
-/// The edge's own response; the service is not contacted.
+/// The service is not contacted.
 pub(crate) fn route_and_authorize<H: HeaderFields>(
     inbound: &RequestInfo<'_>,
     headers: &H,
     core: &Core,
     record: &mut AccessRecord,
-) -> Result<AdmittedRequest, Answer> {
+) -> Result<AdmittedRequest, Rejection> {
     let form = ErrorFormat::from_accept(values(headers, FieldKind::Accept));
     let host = inbound.authority.host();
     record.set_request(inbound.method.as_str(), host, inbound.target.path());
     record.set_trace(|| trace_of(headers));
     let mut page = None;
-    admit(inbound, headers, core, record, form, &mut page).map_err(|response| {
-        if !record.has_failed() {
-            record.set_outcome(Outcome::Refused);
+    admit(inbound, headers, core, record, form, &mut page).map_err(|response| match response {
+        LocalResponse::Problem(problem) => {
+            set_refused(record);
+            let answer = record.problem_answer(&problem, form);
+            Rejection::Answer(match page {
+                Some(page) => page.allow(answer),
+                None => answer,
+            })
         }
-        match response {
-            LocalResponse::Problem(problem) => {
-                let answer = record.problem_answer(&problem, form);
-                match page {
-                    Some(page) => page.allow(answer),
-                    None => answer,
-                }
-            }
-            LocalResponse::Answer(answer) => {
-                record.set_status(answer.status);
-                answer
-            }
+        LocalResponse::Answer(answer) => {
+            set_refused(record);
+            record.set_status(answer.status);
+            Rejection::Answer(answer)
         }
+        LocalResponse::VerifyPassword(check) => Rejection::VerifyPassword(check),
     })
+}
+
+/// Records that the edge refused the visitor, unless the visit has failed.
+fn set_refused(record: &mut AccessRecord) {
+    if !record.has_failed() {
+        record.set_outcome(Outcome::Refused);
+    }
 }
 
 /// A response of the edge itself.
 enum LocalResponse {
     Problem(Box<Problem>),
     Answer(Answer),
+    VerifyPassword(Box<PasswordCheck>),
 }
 
 impl From<Box<Problem>> for LocalResponse {
@@ -209,15 +228,13 @@ fn admit<H: HeaderFields>(
         certificate: connection.certificate.as_ref(),
         ..access::VisitorInfo::at(connection.source)
     };
+    let (password, check) = link_password(inbound, headers, &tunnel, core);
     let builtin = BuiltinRoute::at_path(inbound.target.path(), core.config.compat_rstream);
     let request = EdgeRequest {
-        cookies: if builtin.is_some() || tunnel.policy.reads_cookies() {
-            EdgeCookies::from_fields(values(headers, FieldKind::Cookie))
-        } else {
-            EdgeCookies::default()
-        },
+        cookies: edge_cookies(headers, builtin.is_some() || tunnel.policy.reads_cookies()),
         navigation: is_navigation(inbound, headers, form),
         bearer: Bearer::from_values(values(headers, FieldKind::Authorization)),
+        password,
         tunnel: &tunnel,
         visitor,
         host: &connection.server_name,
@@ -236,7 +253,7 @@ fn admit<H: HeaderFields>(
         check_preflight(&request, core, record)?;
         return Err(LocalResponse::Answer(page.clone().allow(answer)));
     }
-    let allowed = decide(inbound, headers, &request, core, record)?;
+    let allowed = decide(inbound, headers, (&request, check), core, record)?;
     let target = upstream_target(inbound.target, &allowed).ok_or_else(Problem::internal)?;
     let terminal = is_terminal.then(|| Terminal::from_request(inbound, headers, target.query()));
     let terminal = terminal.transpose()?.map(Box::new);
@@ -277,6 +294,15 @@ fn admit<H: HeaderFields>(
     })
 }
 
+/// The cookies of the edge, if a decision depends on them.
+fn edge_cookies<H: HeaderFields>(headers: &H, are_read: bool) -> EdgeCookies<'_> {
+    if are_read {
+        EdgeCookies::from_fields(values(headers, FieldKind::Cookie))
+    } else {
+        EdgeCookies::default()
+    }
+}
+
 /// True if the visitor accepts trailers of the response (`TE: trailers`).
 fn accepts_trailers<H: HeaderFields>(headers: &H) -> bool {
     let mut te = headers.fields().filter(|field| field.kind == FieldKind::Te);
@@ -291,6 +317,24 @@ fn visitor_identity(
 ) -> Option<VisitorIdentity> {
     let key = core.browsers.as_ref().map(|browsers| &browsers.assertions);
     VisitorIdentity::of(proof, tunnel, core.auth_context(), key)
+}
+
+/// The state of the request's link password, and the check that it needs. At a tunnel without link
+/// passwords, Basic credentials are for the service.
+fn link_password<H: HeaderFields>(
+    inbound: &RequestInfo<'_>,
+    headers: &H,
+    tunnel: &LiveTunnel<Agent>,
+    core: &Core,
+) -> (PasswordProof, Option<PasswordCheck>) {
+    let policy = &tunnel.policy;
+    if !policy.required_proofs().password {
+        return (PasswordProof::Absent, None);
+    }
+    let basic = Basic::from_values(values(headers, FieldKind::Authorization));
+    let source = inbound.connection.source;
+    core.link_passwords
+        .state(policy, basic, source, inbound.password)
 }
 
 /// Returns true if a browser opens a page, so that it can follow a redirect to the sign-in.
@@ -383,7 +427,7 @@ fn check_preflight(
 fn decide<H: HeaderFields>(
     inbound: &RequestInfo<'_>,
     headers: &H,
-    request: &EdgeRequest<'_, Agent>,
+    (request, check): (&EdgeRequest<'_, Agent>, Option<PasswordCheck>),
     core: &Core,
     record: &mut AccessRecord,
 ) -> Result<access::Admission, LocalResponse> {
@@ -393,6 +437,12 @@ fn decide<H: HeaderFields>(
             record.set_rule(decision.rule.as_str(), decision.reason);
             allowed
         }
+        access::Outcome::VerifyPassword => {
+            return Err(match check {
+                Some(check) => LocalResponse::VerifyPassword(Box::new(check)),
+                None => Problem::internal().into(),
+            });
+        }
         outcome => {
             record.set_refusal(decision.rule, decision.reason);
             return Err(match outcome {
@@ -401,7 +451,9 @@ fn decide<H: HeaderFields>(
                 }
                 access::Outcome::Challenge => LocalResponse::Answer(to_challenge(request, core)?),
                 access::Outcome::Refuse(problem) => problem.into(),
-                access::Outcome::Allow(_) => Problem::internal().into(),
+                access::Outcome::Allow(_) | access::Outcome::VerifyPassword => {
+                    Problem::internal().into()
+                }
             });
         }
     };

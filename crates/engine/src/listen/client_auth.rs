@@ -33,7 +33,8 @@ impl ClientCertRequest {
     /// The request for a tunnel with these requirements. A challenge does not identify a visitor,
     /// so it does not count.
     pub(super) fn required_by(required: RequiredProofs) -> Self {
-        match (required.certificate, required.token || required.session) {
+        let has_others = required.token || required.session || required.password;
+        match (required.certificate, has_others) {
             (false, _) => Self::Never,
             (true, true) => Self::Optional,
             (true, false) => Self::Required,
@@ -118,15 +119,16 @@ mod tests {
     /// proofs.
     #[test]
     fn ed_3_a_certificate_is_required_when_it_is_the_only_method() {
-        for bits in 0..16_u8 {
+        for bits in 0..32_u8 {
             let required = RequiredProofs {
                 token: bits & 1 > 0,
                 session: bits & 2 > 0,
                 certificate: bits & 4 > 0,
                 challenge: bits & 8 > 0,
+                password: bits & 16 > 0,
             };
-            let expected = match bits & 7 {
-                0..=3 => ClientCertRequest::Never,
+            let expected = match bits & 0b10111 {
+                0..=3 | 16..=19 => ClientCertRequest::Never,
                 4 => ClientCertRequest::Required,
                 _ => ClientCertRequest::Optional,
             };

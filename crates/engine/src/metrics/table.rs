@@ -311,6 +311,7 @@ const RULES: &[&str] = &[
     "session",
     "cross_site",
     "certificate",
+    "password",
     "query_credential",
     "token",
     "permission",

@@ -5,6 +5,7 @@
 //! and its boundary ([`proof`]). A request that is not clearly allowed is refused.
 
 mod outcome;
+mod password;
 mod proof;
 mod table;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use self::table::{Action, ConditionBits, PresentedProofs, QueryProof};
 pub use self::visitor::{reauthorize_visit, refuse as refuse_visitor};
 use super::bearer::Bearer;
 use super::certificate::ClientCertificate;
+use super::link_password::PasswordProof;
 use super::tenancy::Tenancy;
 use super::tokens::Tokens;
 use crate::browser::{Challenges, EdgeCookies, Seals};
@@ -39,6 +41,8 @@ pub struct EdgeRequest<'a, A> {
     /// Name of the tunnel's host, in lower case and without port: cookies are bound to it.
     pub host: &'a str,
     pub bearer: Bearer<'a>,
+    /// The link password; absent at a tunnel that has none.
+    pub password: PasswordProof,
     /// Only required for a tunnel whose policy depends on cookies
     /// ([`super::TunnelPolicy::reads_cookies`]).
     pub cookies: EdgeCookies<'a>,
@@ -114,6 +118,7 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
         query: query_proof,
         bearer: request.bearer != Bearer::Absent,
         session: request.cookies.session.is_present(),
+        password: request.password != PasswordProof::Absent,
         challenge_passed: guards.challenge && has_passed_challenge(request, context),
     };
     let mut facts = ConditionBits::of(guards, visitor::project_policy(tunnel), has);
@@ -167,10 +172,9 @@ pub fn decide<A>(request: &EdgeRequest<'_, A>, context: AuthContext<'_>) -> Deci
                 }) => return sign_in(request, reason),
                 Err(refused) => return refused.into(),
             },
-            Action::Open => {
-                let by_token = passed_by.is_some();
-                break if by_token { Rule::Token } else { Rule::Public };
-            }
+            Action::Password => return password::decide(request.password),
+            Action::Open if passed_by.is_some() => break Rule::Token,
+            Action::Open => break Rule::Public,
             refusal => return refuse(refusal, request),
         }
     };
@@ -183,7 +187,11 @@ fn refuse<A>(action: Action, request: &EdgeRequest<'_, A>) -> Decision {
     match action {
         Action::Ambiguous => {
             let problem = Problem::ambiguous_credentials();
-            let reason = "a client certificate and another proof";
+            let reason = if request.password == PasswordProof::Absent {
+                "a client certificate and another proof"
+            } else {
+                "a link password and another proof"
+            };
             Decision::refuse(Rule::Ambiguous, problem, reason)
         }
         Action::BadQuery => {
@@ -197,6 +205,9 @@ fn refuse<A>(action: Action, request: &EdgeRequest<'_, A>) -> Decision {
                 .or_redirect(request.navigation, Outcome::Challenge)
         }
         Action::SignIn => sign_in(request, "no session".into()),
+        Action::PasswordRequired => {
+            Decision::refuse(Rule::Password, unauthenticated(request), "no password")
+        }
         Action::Unauthenticated => {
             let needs_token = request.tunnel.policy.required_proofs.token;
             let rule = if needs_token {
@@ -213,6 +224,7 @@ fn refuse<A>(action: Action, request: &EdgeRequest<'_, A>) -> Decision {
         | Action::BypassChallenge(_)
         | Action::Certificate
         | Action::Session
+        | Action::Password
         | Action::Open => public_access(action),
     }
 }
@@ -227,7 +239,7 @@ pub fn decide_connection<A>(
         return refused;
     }
     let guards = tunnel.policy.required_proofs;
-    if guards.token || guards.session || guards.challenge {
+    if guards.token || guards.session || guards.challenge || guards.password {
         // A raw connection cannot present these proofs. Such a tunnel cannot be opened either.
         let reason = "no place for a token";
         return Decision::refuse(Rule::Token, Problem::unauthenticated(), reason);

@@ -33,6 +33,8 @@ pub enum Outcome {
     SignIn,
     /// A browser is redirected to the challenge (ED-6).
     Challenge,
+    /// The link password is checked, and the request is decided again with the result.
+    VerifyPassword,
 }
 
 /// Changes to an allowed request before it is forwarded.
@@ -203,8 +205,8 @@ rules! {
     PublicAccess "public_access" "The project's policy for public access does not allow this tunnel to be visited."
     /// Requests per second, of the tunnel or the project.
     RateLimit "rate_limit" "The requests per second exceed the limit of the project's plan."
-    /// Two proofs (ED-5).
-    Ambiguous "ambiguous" "The request has a client certificate and another proof."
+    /// Two proofs (ED-5), or a link password and another proof.
+    Ambiguous "ambiguous" "The request has a client certificate or a link password, and another proof."
     /// The form of the query credential (ED-1b).
     QueryCredential "query_credential" "The token in the address is empty, malformed or repeated."
     /// `challenge_mode` (ED-6).
@@ -217,6 +219,8 @@ rules! {
     Session "session" "Visitors must sign in as a member of the project."
     /// `mtls_auth` (ED-3).
     Certificate "certificate" "Visitors need a registered client certificate."
+    /// A link password.
+    Password "password" "Visitors without an account need the password of the tunnel."
     /// `tunnels.streams.create-delete` (ED-1c).
     Permission "permission" "The visitor lacks the permission to open streams in the project."
     /// `resources.tunnels` (ED-1c).
@@ -251,7 +255,9 @@ impl Decision {
         match self.outcome {
             Outcome::Refuse(problem) => problem,
             // These are never converted to a problem.
-            Outcome::Allow(_) | Outcome::SignIn | Outcome::Challenge => Problem::unauthenticated(),
+            Outcome::Allow(_) | Outcome::SignIn | Outcome::Challenge | Outcome::VerifyPassword => {
+                Problem::unauthenticated()
+            }
         }
     }
 

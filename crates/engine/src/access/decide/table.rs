@@ -27,10 +27,14 @@ pub(super) enum Action {
     Challenge,
     /// The client certificate identifies the visitor.
     Certificate,
+    /// The link password admits the visitor; a wrong one is refused.
+    Password,
     /// The session identifies the visitor; without a valid one the visitor has to sign in.
     Session,
     /// No proof is presented, and a browser can sign in.
     SignIn,
+    /// No proof is presented, and the tunnel has a link password.
+    PasswordRequired,
     /// No proof is presented.
     Unauthenticated,
     /// No proof is required.
@@ -38,8 +42,8 @@ pub(super) enum Action {
 }
 
 use Action::{
-    Ambiguous, BadQuery, BypassChallenge, Certificate, Challenge, Open, ProofRequired, Session,
-    SignIn, Token, Unauthenticated, VisitsForbidden,
+    Ambiguous, BadQuery, BypassChallenge, Certificate, Challenge, Open, Password, PasswordRequired,
+    ProofRequired, Session, SignIn, Token, Unauthenticated, VisitsForbidden,
 };
 use TokenForm::{Header, Query};
 
@@ -51,29 +55,36 @@ use TokenForm::{Header, Query};
 /// | `S` | browser sessions | | `Q` | a query credential, well formed |
 /// | `M` | mTLS | | `F` | a malformed query credential |
 /// | `C` | challenge mode | | `B` | a bearer, valid or not |
-/// | `P` | the project requires a proof | | `K` | our session cookie |
+/// | `L` | a link password | | `K` | our session cookie |
+/// | `P` | the project requires a proof | | `U` | Basic credentials, valid or not |
 /// | `N` | the project forbids visits | | `W` | the challenge passed |
 const TABLE: &[DecisionRow] = &[
-    //  TSMC PN XQFBKW
-    row(".... .1 ......", VisitsForbidden),         // ED-8
-    row("000. 1. ......", ProofRequired),           // ED-8
-    row("..1. .. 11....", Ambiguous),               // ED-5
-    row("..1. .. 1.1...", Ambiguous),               // ED-5
-    row("1.1. .. 1..1..", Ambiguous),               // ED-5
-    row("0.11 .. 1..1.0", Ambiguous),               // ED-5: the bearer could replace the challenge
-    row("..1. .. 1...1.", Ambiguous),               // ED-5
-    row(".... .. ..1...", BadQuery),                // ED-1b
-    row("1... .. .1....", Token(Query)),            // ED-1a, ED-4: the bearer behind it is data
-    row("1... .. .0.1..", Token(Header)), // ED-1, ED-4: before the session; ED-6: and the challenge
-    row("0..1 .. .1...0", BypassChallenge(Query)), // ED-6
-    row("0..1 .. .0.1.0", BypassChallenge(Header)), // ED-6
-    row("...1 .. .....0", Challenge),     // ED-6: before session and certificate
-    row("..1. .. 1.....", Certificate),   // ED-3
-    row(".1.. .. ....1.", Session),       // ED-2
-    row(".1.. .. ....0.", SignIn),        // ED-2
-    row("1... .. ......", Unauthenticated), // ED-1
-    row("..1. .. ......", Unauthenticated), // ED-3
-    row("000. .. ......", Open),
+    //  TSMCL PN XQFBKUW
+    row("..... .1 .......", VisitsForbidden), // ED-8
+    row("000.. 1. .......", ProofRequired),   // ED-8
+    row("..1.. .. 11.....", Ambiguous),       // ED-5
+    row("..1.. .. 1.1....", Ambiguous),       // ED-5
+    row("1.1.. .. 1..1...", Ambiguous),       // ED-5
+    row("0.11. .. 1..1..0", Ambiguous),       // ED-5: the bearer could replace the challenge
+    row("..1.. .. 1...1..", Ambiguous),       // ED-5
+    row("....1 .. .1...1.", Ambiguous),       // a link password is used alone
+    row("....1 .. ...1.1.", Ambiguous),       // also beside a bearer that is otherwise data
+    row(".1..1 .. ....11.", Ambiguous),
+    row("..1.1 .. 1....1.", Ambiguous),
+    row("..... .. ..1....", BadQuery),                // ED-1b
+    row("....1 .. .....1.", Password),                // like a token, it replaces the challenge
+    row("1.... .. .1.....", Token(Query)),            // ED-1a, ED-4: the bearer behind it is data
+    row("1.... .. .0.1...", Token(Header)), // ED-1, ED-4: before the session; ED-6: and the challenge
+    row("0..1. .. .1....0", BypassChallenge(Query)), // ED-6
+    row("0..1. .. .0.1..0", BypassChallenge(Header)), // ED-6
+    row("...1. .. ......0", Challenge),     // ED-6: before session and certificate
+    row("..1.. .. 1......", Certificate),   // ED-3
+    row(".1... .. ....1..", Session),       // ED-2
+    row(".1... .. ....0..", SignIn),        // ED-2
+    row("....1 .. .......", PasswordRequired),
+    row("1.... .. .......", Unauthenticated), // ED-1
+    row("..1.. .. .......", Unauthenticated), // ED-3
+    row("000.0 .. .......", Open),
 ];
 
 /// The conditions of a request, one bit per column.
@@ -87,6 +98,7 @@ pub(super) struct PresentedProofs {
     pub(super) query: QueryProof,
     pub(super) bearer: bool,
     pub(super) session: bool,
+    pub(super) password: bool,
     pub(super) challenge_passed: bool,
 }
 
@@ -110,6 +122,7 @@ impl ConditionBits {
             guards.session,
             guards.certificate,
             guards.challenge,
+            guards.password,
             project == PublicAccessPolicy::AuthRequired,
             project == PublicAccessPolicy::Forbidden,
             has.certificate,
@@ -117,6 +130,7 @@ impl ConditionBits {
             has.query == QueryProof::Malformed,
             has.bearer,
             has.session,
+            has.password,
             has.challenge_passed,
         ];
         Self(
@@ -178,7 +192,7 @@ const fn row(columns: &str, step: Action) -> DecisionRow {
     }
 }
 
-const COLUMNS: u32 = 12;
+const COLUMNS: u32 = 14;
 
 #[cfg(test)]
 mod tests {
@@ -189,7 +203,7 @@ mod tests {
         let mut used = vec![false; TABLE.len()];
         for bits in 0..1_u16 << COLUMNS {
             let place = TABLE.iter().position(|row| bits & row.mask == row.expected);
-            used[place.unwrap_or_else(|| panic!("no row for {bits:012b}"))] = true;
+            used[place.unwrap_or_else(|| panic!("no row for {bits:014b}"))] = true;
         }
         assert!(
             used.into_iter().all(|used| used),

@@ -36,6 +36,7 @@ enum RequestResult {
     Refused(u16, &'static str),
     SignIn,
     Challenge,
+    VerifyPassword,
 }
 
 /// A project with two users, one of whom may use it, and their proofs.
@@ -206,6 +207,7 @@ fn request_result(decision: &Decision) -> RequestResult {
         }
         Outcome::SignIn => RequestResult::SignIn,
         Outcome::Challenge => RequestResult::Challenge,
+        Outcome::VerifyPassword => RequestResult::VerifyPassword,
     }
 }
 
@@ -216,6 +218,7 @@ fn with_session(world: &World, tunnel: &LiveTunnel<()>, host: &str, cookie: &str
         visitor: VisitorInfo::at("192.0.2.7".parse().unwrap()),
         host,
         bearer: Bearer::Absent,
+        password: PasswordProof::Absent,
         cookies: EdgeCookies {
             session: Cookie::One(cookie),
             ..EdgeCookies::default()
@@ -397,6 +400,7 @@ fn en_11_rules_that_cannot_be_enforced_refuse_all_visitors() {
                 visitor: VisitorInfo::at("192.0.2.7".parse().unwrap()),
                 host: HOST,
                 bearer: Bearer::Absent,
+                password: PasswordProof::Absent,
                 cookies: EdgeCookies::default(),
                 navigation: false,
                 path: "/",

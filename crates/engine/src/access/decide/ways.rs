@@ -24,12 +24,19 @@ pub(super) fn unauthenticated(rules: RequiredProofs, presented: PresentedInVain)
         ""
     };
     let detail = format!("{why}This address needs {}.", accepted(rules));
-    Problem::unauthenticated().with_detail(detail)
+    let problem = if rules.password {
+        Problem::password_required()
+    } else {
+        Problem::unauthenticated()
+    };
+    problem.with_detail(detail)
 }
 
-/// The accepted credentials: "a token, a browser session or a client certificate".
+/// The accepted credentials: "a token, a browser session or a client certificate". A tunnel has either
+/// a password or browser sessions.
 fn accepted(rules: RequiredProofs) -> String {
     let all = [
+        (rules.password, "a password"),
         (rules.token, "a token"),
         (rules.session, "a browser session"),
         (rules.certificate, "a client certificate"),
@@ -56,7 +63,20 @@ mod tests {
             token,
             session,
             certificate,
-            challenge: false,
+            ..RequiredProofs::default()
+        }
+    }
+
+    #[test]
+    fn a_password_is_asked_for_beside_other_ways() {
+        for (token, ways) in [(false, "a password"), (true, "a password or a token")] {
+            let rules = RequiredProofs {
+                password: true,
+                ..rules(token, false, false)
+            };
+            let problem = unauthenticated(rules, PresentedInVain::default());
+            assert_eq!(problem.detail, format!("This address needs {ways}."));
+            assert_eq!((problem.status, problem.code), (401, "password_required"));
         }
     }
 

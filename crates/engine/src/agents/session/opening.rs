@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use credentials::link_password::MAX_ENTRIES;
+use credentials::{LinkPassword, LinkPasswords};
 use types::permission::Permission;
 use types::tunnel::{Hostname, PropertyError, Protocol, TunnelProperties};
 use wire::message::{OpenTunnelReq, OpenTunnelRsp, TunnelOutcome};
@@ -61,6 +63,7 @@ impl Session {
         let mut properties = properties.resolve().map_err(Error::from)?;
         check_ciphers(&properties).map_err(Error::from)?;
         check_time_to_first_byte(&properties, core.config.timeouts).map_err(Error::from)?;
+        let passwords = link_passwords(request, &properties).map_err(Error::from)?;
         let server = self.admit(&signed_labels, &mut properties)?;
         access::may_publish(&properties, &self.project).map_err(|refused| match refused {
             PublicationError::Tcp => {
@@ -69,7 +72,7 @@ impl Session {
             _ => Error::unauthorized(refused.to_string()),
         })?;
         let port = self.publish(&mut properties)?;
-        let policy = access::TunnelPolicy::compile(&properties);
+        let policy = access::TunnelPolicy::compile(&properties).with_link_passwords(passwords);
         let owner = ClientHandle {
             identity: self.identity.clone(),
             project: Arc::clone(&self.project),
@@ -218,6 +221,27 @@ fn check_time_to_first_byte(
         )),
         _ => Ok(()),
     }
+}
+
+/// The link passwords of a request. The boundary of a token may require them, too.
+fn link_passwords(
+    request: &wire::message::TunnelProperties,
+    properties: &TunnelProperties,
+) -> Result<Option<LinkPasswords>, PropertyError> {
+    if properties.basic_auth != Some(true) {
+        return Ok(None);
+    }
+    // One entry more than the limit is enough to exceed it.
+    let requested = request.basic_auth.iter().take(MAX_ENTRIES + 1);
+    let entries = requested.enumerate().map(|(place, entry)| {
+        let hash = entry.password_hash.as_ref();
+        let hash = hash.map_or("", |hash| hash.value.as_str());
+        LinkPassword::parse(&entry.user, hash)
+            .map_err(|error| PropertyError::new(format!("basic_auth.{place}"), error.to_string()))
+    });
+    LinkPasswords::new(entries.collect::<Result<_, _>>()?)
+        .map(Some)
+        .map_err(|error| PropertyError::new("basic_auth", error.to_string()))
 }
 
 /// The port of a published TCP tunnel.

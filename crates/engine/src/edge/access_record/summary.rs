@@ -141,7 +141,7 @@ impl CompletedVisit<'_> {
             "challenge" => policy("challenge"),
             "tls_version" | "public_access" | "suspended" => policy("other"),
             "session" => unauthorized("missing_token"),
-            "token" | "query_credential" => unauthorized("invalid_token"),
+            "token" | "query_credential" | "password" => unauthorized("invalid_token"),
             "permission" | "boundary" | "path" => unauthorized("insufficient_scope"),
             "http" => json!({"kind": "refused", "reason": "unsupported"}),
             "rate_limit" => json!({"kind": "refused", "reason": "capacity"}),

@@ -50,7 +50,7 @@ impl ListedOrigin {
     ) -> Option<Answer> {
         let required = policy.required_proofs();
         if inbound.method.as_str() != "OPTIONS"
-            || !(required.requires_identity() || required.challenge)
+            || !(required.requires_identity() || required.challenge || required.password)
         {
             return None;
         }

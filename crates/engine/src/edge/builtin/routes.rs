@@ -528,6 +528,7 @@ fn policies(required: RequiredProofs, prefix: &str) -> Vec<&'static str> {
         (required.session, session),
         (required.certificate, "mtls-auth"),
         (required.challenge, "challenge-mode"),
+        (required.password, "basic-auth"),
     ];
     let enabled = all.into_iter().filter(|(is_required, _)| *is_required);
     enabled.map(|(_, name)| name).collect()

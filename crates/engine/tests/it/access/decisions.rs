@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use engine::access::{
-    Admission, AuthContext, Bearer, Decision, EdgeRequest, Outcome, Proof, Rule, TokenForm, Tokens,
-    VisitorInfo, decide, decide_connection,
+    Admission, AuthContext, Bearer, Decision, EdgeRequest, Outcome, PasswordProof, Proof, Rule,
+    TokenForm, Tokens, VisitorInfo, decide, decide_connection,
 };
 use engine::browser::EdgeCookies;
 use engine::directory::Project;
@@ -33,6 +33,7 @@ impl Visit<'_> {
             cookies: EdgeCookies::default(),
             navigation: false,
             bearer: self.bearer.map_or(Bearer::Absent, Bearer::Token),
+            password: PasswordProof::Absent,
             path: self.path.unwrap_or("/"),
             query: self.query,
             reserved: NAMES,
@@ -64,6 +65,7 @@ fn status_and_code(decision: &Decision) -> (u16, &'static str) {
             (problem.status, problem.code)
         }
         Outcome::SignIn | Outcome::Challenge => (302, ""),
+        Outcome::VerifyPassword => (0, ""),
     }
 }
 
@@ -318,6 +320,7 @@ fn a_malformed_bearer_is_401_and_not_a_missing_one() {
         cookies: EdgeCookies::default(),
         navigation: false,
         bearer: Bearer::Malformed,
+        password: PasswordProof::Absent,
         path: "/",
         query: None,
         reserved: COMPAT_NAMES,

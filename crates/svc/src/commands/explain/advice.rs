@@ -40,7 +40,9 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
              `publicAccessPolicy` with `svc project settings set`"
         }
         "rate_limit" => "send fewer requests; the project's plan sets the rate limit",
-        "ambiguous" => "send one proof: the client certificate, or the token or cookie",
+        "ambiguous" => {
+            "send one proof: the client certificate, the token, the cookie or the link password"
+        }
         "query_credential" => {
             "put the complete `svc.token` into the address exactly once, or use \
                                the header"
@@ -57,6 +59,10 @@ pub(super) fn next_step(rule: &str) -> Option<&'static str> {
         }
         "certificate" => {
             "present a registered client certificate: `svc credential list` shows them"
+        }
+        "password" => {
+            "send the link password: those of the tunnel are in the `--basic-auth-file` of its agent, \
+             or were entered with `--basic-auth`"
         }
         "permission" => "use a credential with `tunnels.streams.create-delete`",
         "boundary" => "use a credential whose `resources` include this project, tunnel and path",
@@ -103,6 +109,9 @@ pub(super) fn problem_next_step(code: &str) -> Option<&'static str> {
              and `svc credential list` shows the registered client certificates"
         }
         "invalid_token" => return next_step("token"),
+        "password_required" | "invalid_password" | "too_many_requests" => {
+            return next_step("password");
+        }
         "insufficient_scope" => return next_step("boundary"),
         "ambiguous_credentials" => return next_step("ambiguous"),
         "challenge_required" => return next_step("challenge"),

@@ -16,6 +16,12 @@ enum Worth {
 
 const WORTHS: [Worth; 4] = [Worth::Absent, Worth::Good, Worth::Bad, Worth::Barred];
 
+const PASSWORDS: [PasswordProof; 3] = [
+    PasswordProof::Absent,
+    PasswordProof::Valid,
+    PasswordProof::Wrong,
+];
+
 /// A request to a tunnel.
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -26,6 +32,7 @@ struct Case {
     bearer: Worth,
     session: Worth,
     certificate: Worth,
+    password: PasswordProof,
     worked: bool,
     navigation: bool,
 }
@@ -38,6 +45,7 @@ impl Case {
             session,
             certificate,
             challenge,
+            password,
         } = self.guards;
         let not_allowed = RequestResult::Refused(403, "public_access_not_allowed");
         // ED-8: `forbidden` refuses all visitors; `auth-required` refuses them at tunnels without
@@ -59,10 +67,28 @@ impl Case {
         {
             return RequestResult::Refused(400, "ambiguous_credentials");
         }
+        // A link password beside another credential that the tunnel reads, or any bearer.
+        let has_password = password && self.password != PasswordProof::Absent;
+        if has_password
+            && (self.query.is_some_and(is_there)
+                || is_there(self.bearer)
+                || session && is_there(self.session)
+                || certificate && is_there(self.certificate))
+        {
+            return RequestResult::Refused(400, "ambiguous_credentials");
+        }
         // ED-1b.
         let Some(query) = self.query else {
             return RequestResult::Refused(400, "invalid_request");
         };
+        // A link password replaces the challenge, and its result is final.
+        if has_password {
+            return if self.password == PasswordProof::Valid {
+                RequestResult::Service("")
+            } else {
+                RequestResult::Refused(401, "invalid_password")
+            };
+        }
         // ED-1a: with a query credential, the bearer is application data.
         let credential = if query_there { query } else { self.bearer };
         let judged = |worth: Worth, method, bad| match worth {
@@ -94,6 +120,9 @@ impl Case {
                 worth => judged(worth, "session", ""),
             };
         }
+        if password {
+            return RequestResult::Refused(401, "password_required");
+        }
         if token || certificate {
             return RequestResult::Refused(401, "unauthenticated");
         }
@@ -101,7 +130,8 @@ impl Case {
     }
 }
 
-/// ED-1, ED-1a, ED-1b, ED-2, ED-4, ED-5, ED-6, ED-8: sixty thousand requests.
+/// ED-1, ED-1a, ED-1b, ED-2, ED-4, ED-5, ED-6, ED-8, and link passwords: a quarter of a million
+/// requests.
 #[test]
 #[expect(
     clippy::too_many_lines,
@@ -127,18 +157,24 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
     let worked = world.worked(peer);
     let certificates = [1_u8, 9, 2].map(|first| ClientCertificate::with_digest([first; 32]));
     let mut seen = 0;
-    for bits in 0..16_u8 {
+    for bits in 0..32_u8 {
         let guards = RequiredProofs {
             token: bits & 1 > 0,
             session: bits & 2 > 0,
             certificate: bits & 4 > 0,
             challenge: bits & 8 > 0,
+            password: bits & 16 > 0,
         };
+        // These two exclude each other.
+        if guards.session && guards.password {
+            continue;
+        }
         let tunnel = world.tunnel(json!({
             "token_auth": guards.token,
             "svc_auth": guards.session,
             "mtls_auth": guards.certificate,
             "challenge_mode": guards.challenge,
+            "basic_auth": guards.password,
         }));
         for policy in [
             PublicAccessPolicy::Allowed,
@@ -146,7 +182,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
             PublicAccessPolicy::Forbidden,
         ] {
             world.set(policy);
-            for number in 0..5 * 4 * 4 * 4 * 2 * 2 {
+            for number in 0..3 * 5 * 4 * 4 * 4 * 2 * 2 {
                 let pick = |divisor: usize| WORTHS[number / divisor % 4];
                 let case = Case {
                     guards,
@@ -156,7 +192,8 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                     certificate: pick(16),
                     worked: number / 64 % 2 > 0,
                     navigation: number / 128 % 2 > 0,
-                    query: WORTHS.get(number / 256).copied(),
+                    query: WORTHS.get(number / 256 % 5).copied(),
+                    password: PASSWORDS[number / 1280],
                 };
                 let bearer = token(case.bearer);
                 let session = of(case.session, &sessions[0], &sessions[1], &sessions[2]);
@@ -185,6 +222,7 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                     },
                     host: HOST,
                     bearer: bearer.as_deref().map_or(Bearer::Absent, Bearer::Token),
+                    password: case.password,
                     cookies,
                     navigation: case.navigation,
                     path: "/",
@@ -201,15 +239,18 @@ fn ed_4_ed_5_ed_6_every_combination_of_guards_and_proofs() {
                 if let Outcome::Allow(allowed) = &decision.outcome {
                     let cut = allowed.query.as_deref().or(query.as_deref());
                     assert!(!cut.unwrap_or_default().contains("svc.token"), "{case:?}");
-                    // A bearer that was checked is removed; any other is forwarded to the service.
-                    let judged = case.query == Some(Worth::Absent)
-                        && case.bearer != Worth::Absent
-                        && (guards.token || guards.challenge && !case.worked);
+                    // A bearer or a password that was checked is removed; any other is forwarded to the
+                    // service.
+                    let by_password = guards.password && case.password == PasswordProof::Valid;
+                    let judged = by_password
+                        || case.query == Some(Worth::Absent)
+                            && case.bearer != Worth::Absent
+                            && (guards.token || guards.challenge && !case.worked);
                     assert_eq!(allowed.strip_authorization, judged, "{case:?}");
                 }
                 seen += 1;
             }
         }
     }
-    assert_eq!(seen, 16 * 3 * 1280);
+    assert_eq!(seen, 24 * 3 * 3 * 1280);
 }
