@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use svc_client::{CloseReason, Properties, RefusalKind, Status, agent::AgentStatus};
+use svc_client::{
+    CloseReason, Properties, RefusalKind, Status, agent::AgentStatus, properties::LinkPassword,
+};
 use tokio::time::timeout;
 use wire::{
     Error, Kind,
@@ -129,6 +131,32 @@ async fn an_engine_without_identities_is_refused_and_its_tunnel_closed() {
     assert_eq!(error.refusal().unwrap().kind, RefusalKind::NotAvailable);
     assert!(
         error.to_string().contains("does not support `identity`"),
+        "{error}"
+    );
+    let Kind::CloseTunnelReq(close) = channel.next().await else {
+        panic!("the tunnel stays open");
+    };
+    assert_eq!(close.tunnel_id, "t-1");
+}
+
+/// An engine that ignores the field would admit every visitor.
+#[tokio::test]
+async fn an_engine_without_link_passwords_is_refused_and_its_tunnel_closed() {
+    let engine = FakeEngine::start().await;
+    let agent = engine.agent();
+    let entry = LinkPassword::new("ann", "$argon2id$v=19$m=8,t=1,p=1$c2FsdA$aGFzaA");
+    let mut tunnel = agent.open(Properties::http().link_passwords(vec![entry]));
+    let mut channel = engine.control().await;
+    let mut request = channel.tunnel_request().await;
+    let requested = request.tunnel_properties.as_mut().unwrap();
+    let sent = std::mem::take(&mut requested.basic_auth);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].user, "ann");
+    channel.grant(&request, "t-1").await;
+    let error = timeout(SOON, tunnel.online()).await.unwrap().unwrap_err();
+    assert_eq!(error.refusal().unwrap().kind, RefusalKind::NotAvailable);
+    assert!(
+        error.to_string().contains("does not support `basic_auth`"),
         "{error}"
     );
     let Kind::CloseTunnelReq(close) = channel.next().await else {

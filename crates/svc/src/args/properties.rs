@@ -1,15 +1,16 @@
 //! Flags for the properties of a tunnel.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use clap::{ArgAction, ArgGroup, Args};
 use client::{
     Destination, HostHeader, Properties, ServiceName, Status, Target,
-    properties::{HttpVersion, Protocol, TunnelKind},
+    properties::{HttpVersion, LinkPassword, Protocol, TunnelKind},
 };
 use types::tunnel::{BadIdentityField, Hostname, IdentityField, MAX_TIME_TO_FIRST_BYTE_SECONDS};
 
-use super::time;
+use super::{link_password, time};
 use crate::failure::Failure;
 
 /// Headings of the help, shared by commands.
@@ -167,6 +168,15 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) challenge_mode: Option<bool>,
 
+    /// Visitors without an account need a password of this file: lines `name:password`, or
+    /// `:password` for any name
+    #[arg(long, help_heading = VISITORS, value_name = "FILE")]
+    pub(crate) basic_auth_file: Option<PathBuf>,
+
+    /// The same with one password, which is asked for at the terminal
+    #[arg(long, help_heading = VISITORS, conflicts_with = "basic_auth_file")]
+    pub(crate) basic_auth: bool,
+
     /// Share the name with your other agents that also set this
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) share: Option<bool>,
@@ -254,6 +264,8 @@ impl TunnelFlags {
         wanted.token_auth = self.token_auth;
         wanted.svc_auth = self.svc_auth;
         wanted.challenge_mode = self.challenge_mode;
+        wanted.link_passwords = self.link_passwords()?;
+        wanted.basic_auth = (!wanted.link_passwords.is_empty()).then_some(true);
         wanted.share = self.share;
         wanted.pass_headers = lower_case(&self.pass_headers);
         wanted.identity.clone_from(&self.identity);
@@ -265,6 +277,19 @@ impl TunnelFlags {
         apply_defaults(wanted, target).map_err(|TlsConflictError| {
             Failure::usage("--upstream-tls=false contradicts an https:// target")
         })
+    }
+
+    /// The link passwords, from a file or a prompt. They are never arguments, because other users of
+    /// the machine can list those.
+    fn link_passwords(&self) -> Result<Vec<LinkPassword>, Failure> {
+        if self.basic_auth {
+            return link_password::ask();
+        }
+        let Some(path) = &self.basic_auth_file else {
+            return Ok(Vec::new());
+        };
+        link_password::read(path)
+            .map_err(|error| Failure::usage(format!("--basic-auth-file: {error}")))
     }
 
     fn short_form(&self) -> Option<Protocol> {

@@ -310,14 +310,14 @@ impl RunLoop {
         self.reporter.rejected(errors)
     }
 
-    /// Reads and checks the file. The token files that it names are watched like the file itself,
-    /// because a replaced token must take effect.
+    /// Reads and checks the file. The token and password files that it names are watched like the
+    /// file itself, because a replaced secret must take effect.
     async fn load(&mut self, mut contents: Contents) -> Result<LoadedFile, Vec<ConfigError>> {
         let read = self.read_plan(&contents);
         if let Ok(plan) = &read {
             let token_file = non_empty_path(self.args.token_file.as_ref()).cloned();
             let paths = self.file.iter().cloned().chain(token_file);
-            let paths: Vec<_> = paths.chain(plan.token_files()).collect();
+            let paths: Vec<_> = paths.chain(plan.secret_files()).collect();
             if !paths.iter().all(|path| contents.contains_key(path)) {
                 self.files.set(paths);
                 let latest = self.files.read().await;

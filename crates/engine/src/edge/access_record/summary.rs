@@ -151,6 +151,10 @@ impl CompletedVisit<'_> {
 
     fn firewall(&self) -> Value {
         let rule = match self.proof {
+            // A password identifies nobody, so it is no proof of the visit.
+            None if self.rule == "password" && self.denial().is_none() => {
+                json!({"kind": "password"})
+            }
             None => json!({"kind": "none"}),
             Some(Proof::Token { token, form }) => json!({
                 "kind": "token",

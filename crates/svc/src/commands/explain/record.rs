@@ -69,7 +69,7 @@ pub(in crate::commands) struct Record {
     /// Code of the problem in the visitor's response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::commands) problem: Option<String>,
-    /// The visitor's authentication: `none`, `token`, `svc_auth` or `mtls`.
+    /// The visitor's authentication: `none`, `token`, `svc_auth`, `mtls` or `password`.
     pub(in crate::commands) proof: String,
     /// The rule that decided, unless the visit was served without error.
     #[serde(skip_serializing_if = "Option::is_none")]

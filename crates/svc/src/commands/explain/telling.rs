@@ -234,6 +234,7 @@ impl Lines {
             "none" => "no valid proof",
             "svc_auth" => "a session",
             "mtls" => "a client certificate",
+            "password" => "the link password",
             other => other,
         };
         self.field("proof", proof);

@@ -140,6 +140,11 @@ pub(super) struct TunnelSection {
     /// Visitors solve a challenge first.
     #[schemars(example = true)]
     pub(super) challenge_mode: Option<bool>,
+    /// File with passwords of visitors without an account: lines `name:password`, or `:password` for
+    /// any name. Instead of a password, a line may have its argon2id hash. Only its owner and its
+    /// group may be able to read the file.
+    #[schemars(example = "/etc/svc/visitors")]
+    pub(super) basic_auth_file: Option<String>,
     /// Share the name with your other agents that also set this.
     #[schemars(example = true)]
     pub(super) share: Option<bool>,

@@ -1,6 +1,11 @@
 //! The checked configuration: the desired tunnels and their engines.
 
-use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
 
 use client::{Destination, HostHeader, Properties, ProxyProtocol, ServiceName, Target};
 use daemon::config::ConfigError;
@@ -8,6 +13,7 @@ use serde_json::Value;
 use types::tunnel::TunnelProperties;
 
 use super::file::{AgentFile, EngineSection, TunnelSection};
+use crate::args::link_password;
 use crate::args::properties::{apply_defaults, apply_service_names, time_to_first_byte};
 use crate::commands::forward::heartbeat;
 
@@ -29,6 +35,8 @@ pub(super) struct Plan {
     pub(super) max_buffered_bytes: Option<usize>,
     /// The tunnels by their keys.
     pub(super) tunnels: BTreeMap<String, DesiredTunnel>,
+    /// The files with link passwords.
+    password_files: Vec<PathBuf>,
 }
 
 /// A desired tunnel.
@@ -52,6 +60,7 @@ impl Plan {
             heartbeat: None,
             max_buffered_bytes: None,
             tunnels: BTreeMap::new(),
+            password_files: Vec::new(),
         }
     }
 
@@ -121,6 +130,10 @@ impl Plan {
             }
         }
         all_errors.extend(find_duplicates(&tunnels));
+        let sections = file.tunnels.values();
+        let password_files = sections
+            .filter_map(|section| section.basic_auth_file.as_deref().map(PathBuf::from))
+            .collect();
         if all_errors.is_empty() {
             Ok(Self {
                 engine,
@@ -129,17 +142,19 @@ impl Plan {
                 heartbeat,
                 max_buffered_bytes,
                 tunnels,
+                password_files,
             })
         } else {
             Err(all_errors)
         }
     }
 
-    /// The files with tokens. They are polled like the configuration.
-    pub(super) fn token_files(&self) -> impl Iterator<Item = PathBuf> {
-        std::iter::once(&self.engine)
+    /// The files with tokens and link passwords. They are polled like the configuration.
+    pub(super) fn secret_files(&self) -> impl Iterator<Item = PathBuf> {
+        let tokens = std::iter::once(&self.engine)
             .chain(self.engines.values())
-            .filter_map(|section| section.token_file.as_deref().map(PathBuf::from))
+            .filter_map(|section| section.token_file.as_deref().map(PathBuf::from));
+        tokens.chain(self.password_files.iter().cloned())
     }
 }
 
@@ -248,6 +263,15 @@ fn requested_properties(
             Err(message) => errors.push(ConfigError::new("time_to_first_byte", message)),
         }
     }
+    if let Some(path) = &section.basic_auth_file {
+        match link_password::read(Path::new(path)) {
+            Ok(passwords) => {
+                properties.link_passwords = passwords;
+                properties.basic_auth = Some(true);
+            }
+            Err(message) => errors.push(ConfigError::new("basic_auth_file", message)),
+        }
+    }
     if properties.name.is_none() {
         if let Err(error) = types::tunnel::TunnelName::from_str(key) {
             let message = format!("`{key}` is not a tunnel name ({error}); give it a `name`");
@@ -269,6 +293,7 @@ fn resolve_properties(properties: &Properties) -> Result<TunnelProperties, Vec<C
     resolved.map_err(|error| {
         let key = match error.field.as_str() {
             "time_to_first_byte_seconds" => "time_to_first_byte",
+            "basic_auth" => "basic_auth_file",
             field => field,
         };
         vec![ConfigError::new(key, error.message)]

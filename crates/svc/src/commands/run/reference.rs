@@ -74,6 +74,7 @@ fn files_flags_and_library_have_the_same_properties() {
         "help",
         "qr",
         "no_panel",
+        "basic_auth",
         "inspect",
         "hidden",
         "spa",
