@@ -12,6 +12,7 @@ mod http;
 mod idle;
 mod interim;
 mod interim_http2;
+mod link_password;
 mod plain;
 mod proxy_protocol;
 mod routing;
