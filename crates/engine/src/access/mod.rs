@@ -32,7 +32,8 @@ pub use decide::{
 pub use digest::Digest;
 pub use jwks::{JwksError, JwksSource};
 pub use link_password::{
-    Basic, CHECKS_AT_ONCE, PasswordCheck, PasswordChecks, PasswordProof, PasswordVerdict,
+    Basic, BasicCredentials, CHECKS_AT_ONCE, PasswordCheck, PasswordChecks, PasswordProof,
+    PasswordVerdict,
 };
 pub use policy::{RequiredProofs, TunnelPolicy};
 pub use publication::{PublicationError, may_publish};

@@ -8,6 +8,7 @@ mod failed;
 mod forward;
 mod https_services;
 mod inspect_tls;
+mod link_password;
 mod lists;
 mod names;
 pub(crate) mod panel;

@@ -1,4 +1,4 @@
-//! The decision about a link password. It identifies nobody, so an admission has no proof.
+//! The decision about a link password. It identifies no user, so an admission has no proof.
 
 use types::problem::Problem;
 

@@ -1,4 +1,5 @@
 use credentials::{LinkPassword, link_password};
+use proptest::prelude::*;
 use types::tunnel::TunnelProperties;
 
 use super::*;
@@ -193,4 +194,22 @@ fn a_tunnel_without_its_passwords_admits_nobody() {
 fn debug_output_hides_the_credentials() {
     let basic = presented("ann", "correct horse");
     assert_eq!(format!("{basic:?}"), "Presented(BasicCredentials)");
+}
+
+proptest! {
+    /// Any header has one of the three results, and credentials are read as they were written.
+    #[test]
+    fn any_header_is_read(
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+        user in "[^:]{0,20}",
+        password in ".{0,40}",
+    ) {
+        let both: [&[u8]; 2] = [&bytes, b"Basic"];
+        prop_assert_eq!(Basic::from_values(both.into_iter()), Basic::Malformed);
+        let Basic::Presented(found) = presented(&user, &password) else {
+            panic!("{user} {password}");
+        };
+        prop_assert_eq!(&*found.user, user.as_str());
+        prop_assert_eq!(found.password.expose(), password.as_bytes());
+    }
 }

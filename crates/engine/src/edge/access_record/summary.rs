@@ -151,7 +151,7 @@ impl CompletedVisit<'_> {
 
     fn firewall(&self) -> Value {
         let rule = match self.proof {
-            // A password identifies nobody, so it is no proof of the visit.
+            // A password identifies no user, so the visit has no proof.
             None if self.rule == "password" && self.denial().is_none() => {
                 json!({"kind": "password"})
             }

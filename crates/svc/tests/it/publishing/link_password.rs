@@ -1,0 +1,165 @@
+//! `--basic-auth-file` and `--basic-auth`: passwords of visitors without an account.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use super::run::{applied, online};
+use crate::installed::{RunningUp, alone, up};
+use crate::local_platform::up::{visitor, web_service};
+use crate::program::{Home, soon};
+use crate::terminal::TerminalCommand;
+
+/// Writes a file that only its owner can read, in one step.
+fn write_private(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(&new, path).unwrap();
+}
+
+fn passwords(home: &Home, text: &str) -> PathBuf {
+    let path = home.path().join("visitors");
+    write_private(&path, text);
+    path
+}
+
+/// The status of a visit with this password of `ann`.
+async fn status(up: &RunningUp, online: &Value, password: Option<&str>) -> StatusCode {
+    let (client, url) = visitor(&up.ready, online["forwarding"].as_str().unwrap());
+    let mut request = client.get(url);
+    if let Some(password) = password {
+        request = request.basic_auth("ann", Some(password));
+    }
+    request.send().await.unwrap().status()
+}
+
+#[tokio::test]
+async fn visitors_need_a_password_of_the_file_at_both_kinds_of_engines() {
+    for is_managed in [false, true] {
+        let home = Home::new();
+        let up = if is_managed {
+            up(&home, &[]).await
+        } else {
+            alone(&home, &[]).await
+        };
+        let (_service, port) = web_service(0).await;
+        let file = passwords(&home, "# visitors of the fair\nann:correct horse\n");
+        let args = [
+            "forward",
+            &port.to_string(),
+            "--name",
+            "fair",
+            "--basic-auth-file",
+            file.to_str().unwrap(),
+            "-o",
+            "json",
+        ];
+        let mut agent = home.start(&args);
+        let line = agent.json().await;
+        for (password, expected) in [
+            (None, StatusCode::UNAUTHORIZED),
+            (Some("wrong"), StatusCode::UNAUTHORIZED),
+            (Some("correct horse"), StatusCode::OK),
+            (Some("correct horse"), StatusCode::OK),
+        ] {
+            let actual = status(&up, &line, password).await;
+            assert_eq!(actual, expected, "{is_managed} {password:?}");
+        }
+        if !is_managed {
+            let url = line["forwarding"].as_str().unwrap();
+            let explained = home.run(&["explain", url, "-o", "json"]).await.json();
+            assert_eq!(explained["visit"]["answer"]["code"], "password_required");
+            let next_step = explained["next_step"].as_str().unwrap();
+            assert!(next_step.contains("--basic-auth-file"), "{explained}");
+        }
+        let listed = home.run(&["tunnels", "-o", "json"]).await;
+        assert!(!listed.stdout.contains("argon2id"), "{listed:?}");
+        soon("the end of the agent", agent.terminate()).await;
+        up.stop().await;
+    }
+}
+
+/// A new password takes effect without a restart, and an unusable file changes nothing.
+#[tokio::test]
+async fn the_file_of_a_running_agent_can_change() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let (_service, port) = web_service(0).await;
+    let file = passwords(&home, "ann:correct horse\n");
+    let text = format!(
+        "version: 1\ntunnels:\n  fair: {{target: {port}, basic_auth_file: {}}}\n",
+        file.display()
+    );
+    fs::write(home.path().join("svc.yaml"), text).unwrap();
+    let mut agent = home.start(&["run", "-o", "json"]);
+    let line = online(&mut agent, "fair").await;
+    assert_eq!(
+        status(&up, &line, Some("correct horse")).await,
+        StatusCode::OK
+    );
+    write_private(&file, "ann:another password\n");
+    let changed = applied(&mut agent).await;
+    assert_eq!(changed["changed"], json!(["fair"]), "{changed}");
+    let line = online(&mut agent, "fair").await;
+    assert_eq!(
+        status(&up, &line, Some("correct horse")).await,
+        StatusCode::UNAUTHORIZED
+    );
+    assert_eq!(
+        status(&up, &line, Some("another password")).await,
+        StatusCode::OK
+    );
+    soon("the end of the agent", agent.terminate()).await;
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn an_unusable_file_is_refused_with_its_line() {
+    let home = Home::new();
+    let file = passwords(&home, "ann:secret\nsecret\n");
+    let path = file.to_str().unwrap();
+    let forward = ["forward", "9", "--basic-auth-file", path];
+    let refused = home.run(&forward).await;
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("line 2: no colon"), "{refused:?}");
+    assert!(!refused.stderr.contains("secret"), "{refused:?}");
+
+    let text = format!("version: 1\ntunnels:\n  fair: {{target: 9, basic_auth_file: {path}}}\n");
+    fs::write(home.path().join("svc.yaml"), text).unwrap();
+    let checked = home.run(&["run", "--check"]).await;
+    assert_eq!(checked.code, Some(2), "{checked:?}");
+    for part in ["tunnels.fair.basic_auth_file", "line 2: no colon"] {
+        assert!(checked.stderr.contains(part), "{checked:?}");
+    }
+
+    write_private(&file, "ann:secret\n");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let public = home.run(&forward).await;
+    assert_eq!(public.code, Some(2), "{public:?}");
+    assert!(public.stderr.contains("chmod 600"), "{public:?}");
+}
+
+/// The password is never an argument.
+#[tokio::test]
+async fn the_prompt_needs_a_terminal_and_the_same_password_twice() {
+    let home = Home::new();
+    let without = home.run(&["forward", "9", "--basic-auth"]).await;
+    assert_eq!(without.code, Some(2), "{without:?}");
+    assert!(without.stderr.contains("--basic-auth-file"), "{without:?}");
+    let argument = home.run(&["forward", "9", "--basic-auth=secret"]).await;
+    assert_eq!(argument.code, Some(2), "{argument:?}");
+
+    let mut asked = TerminalCommand::start(&home, &["forward", "9", "--basic-auth"]);
+    asked.until("it is not shown): ").await;
+    asked.answer("correct horse\n");
+    asked.until("again: ").await;
+    asked.answer("correct horsf\n");
+    asked.until("the two passwords differ").await;
+    assert_eq!(asked.ended().await.0, Some(2));
+}
