@@ -109,9 +109,7 @@ pub(super) fn problem_next_step(code: &str) -> Option<&'static str> {
              and `svc credential list` shows the registered client certificates"
         }
         "invalid_token" => return next_step("token"),
-        "password_required" | "invalid_password" | "too_many_requests" => {
-            return next_step("password");
-        }
+        "password_required" | "invalid_password" => return next_step("password"),
         "insufficient_scope" => return next_step("boundary"),
         "ambiguous_credentials" => return next_step("ambiguous"),
         "challenge_required" => return next_step("challenge"),
