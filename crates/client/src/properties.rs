@@ -69,8 +69,8 @@ pub struct Properties {
     /// `challenge_mode`: visitors must pass a challenge first.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub challenge_mode: Option<bool>,
-    /// `basic_auth`: visitors may authenticate with one of the [`link_passwords`](field@Self::link_passwords).
-    /// Set by the engine.
+    /// `basic_auth`: visitors may authenticate with one of the
+    /// [`link_passwords`](field@Self::link_passwords). Set by the engine.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub basic_auth: Option<bool>,
     /// Names and hashed passwords of visitors without an account, at most 16. The engine checks them
@@ -250,8 +250,8 @@ impl Properties {
         }
     }
 
-    /// The link passwords. The engine refuses an entry without a hash, so a request for link passwords
-    /// without any never publishes an open tunnel.
+    /// The link passwords. The engine refuses an entry without a hash, so a request for link
+    /// passwords without any never publishes an open tunnel.
     fn basic_auth_users(&self) -> Vec<BasicAuthUser> {
         let passwords = self.link_passwords.iter();
         let mut users: Vec<_> = passwords.map(LinkPassword::to_wire).collect();

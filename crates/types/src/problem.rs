@@ -297,7 +297,8 @@ impl Problem {
     }
 
     /// Value of `WWW-Authenticate` (RFC 6750 section 3): on 401, and on 403 if a permission or
-    /// boundary is missing. For a link password it is the challenge of RFC 7617. `resource_metadata` is the address of RFC 9728 section 5.1, if the
+    /// boundary is missing. For a link password it is the challenge of RFC 7617.
+    /// `resource_metadata` is the address of RFC 9728 section 5.1, if the
     /// service has one.
     pub fn www_authenticate(&self, resource_metadata: Option<&str>) -> Option<String> {
         if matches!(self.code, "password_required" | "invalid_password") {

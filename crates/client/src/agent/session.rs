@@ -462,8 +462,8 @@ impl Session {
     }
 }
 
-/// An engine of an earlier version ignores `identity` and link passwords. It would forward the fields
-/// of visitors with the names that the service trusts, or admit every visitor.
+/// An engine of an earlier version ignores `identity` and link passwords. It would forward the
+/// fields of visitors with the names that the service trusts, or admit every visitor.
 fn ignored(requested: &Properties, effective: &Properties) -> Option<Refusal> {
     let option = if !requested.identity.is_empty() && effective.identity.is_empty() {
         "identity"

@@ -149,9 +149,9 @@ pub struct TunnelProperties {
     /// Seconds until the first byte of a response. Our addition: other implementations ignore it.
     #[prost(message, optional, tag = "103")]
     pub time_to_first_byte_seconds: Option<UInt32Value>,
-    /// Link passwords of visitors without an account. Our addition: an agent that requests them checks
-    /// that the response contains an entry, because an engine that ignores the field would admit
-    /// every visitor. The response repeats neither names nor hashes.
+    /// Link passwords of visitors without an account. Our addition: an agent that requests them
+    /// checks that the response contains an entry, because an engine that ignores the field would
+    /// admit every visitor. The response repeats neither names nor hashes.
     #[prost(message, repeated, tag = "104")]
     pub basic_auth: Vec<BasicAuthUser>,
     /// Headers with the identity of signed-in visitors. Our addition: an agent that requests them

@@ -32,8 +32,8 @@ pub(super) fn unauthenticated(rules: RequiredProofs, presented: PresentedInVain)
     problem.with_detail(detail)
 }
 
-/// The accepted credentials: "a token, a browser session or a client certificate". A tunnel has either
-/// a password or browser sessions.
+/// The accepted credentials: "a token, a browser session or a client certificate". A tunnel has
+/// either a password or browser sessions.
 fn accepted(rules: RequiredProofs) -> String {
     let all = [
         (rules.password, "a password"),
