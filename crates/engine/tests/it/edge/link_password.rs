@@ -113,10 +113,10 @@ async fn without_a_right_password_the_service_receives_nothing() {
         (&[right.as_str(), right.as_str()], "invalid_password"),
         (&[right.as_str(), "Digest a"], "invalid_password"),
     ] {
-        let fields: String = authorization
+        let fields = authorization
             .iter()
-            .map(|value| format!("Authorization: {value}\r\n"))
-            .collect();
+            .map(|value| format!("Authorization: {value}\r\n"));
+        let fields: String = fields.collect::<Vec<_>>().concat();
         for answer in [
             get(&engine, host, "/", &fields).await,
             get_h2(&engine, host, authorization).await,
