@@ -5,6 +5,7 @@ mod filter;
 mod lazy;
 mod modes;
 mod plain;
+mod row;
 mod snapshot;
 mod style;
 

@@ -5,10 +5,11 @@
 //! Rows are therefore written here, and its other functions are spelled as terminals expect them.
 
 use avt::parser::{AnsiMode, CtcOp, DecMode, Function, Parser};
-use avt::{Cell, Charset, Line, ScreenKind, Terminal};
+use avt::{Charset, Line, ScreenKind, Terminal};
 
 use super::filter::{Filter, shown};
-use super::style::{Style, Styles};
+use super::row::{RowWriter, blank_end};
+use super::style::Style;
 use super::{RESET, put};
 
 /// The sequence for a reset terminal of the same size, without the end that the filter writes.
@@ -83,11 +84,7 @@ impl SnapshotWriter<'_> {
             let continues = lines.get(last).is_some_and(|line| line.is_wrapped());
             last + 1 + usize::from(continues)
         });
-        let mut row = Row {
-            out: &mut self.out,
-            styles,
-            style: Style::default(),
-        };
+        let mut row = RowWriter::new(&mut self.out, styles);
         let mut continues = false;
         for (at, line) in lines.iter().take(count).enumerate() {
             row.write(line, continues);
@@ -157,90 +154,6 @@ impl SnapshotWriter<'_> {
     }
 }
 
-/// The rows of a screen, from its top.
-struct Row<'o> {
-    out: &'o mut String,
-    styles: &'o Styles,
-    style: Style,
-}
-
-impl Row<'_> {
-    /// Writes a row. Cells that no program has written stay empty. `continues`: the row is a
-    /// continuation of the previous one, so the terminal has to wrap to it.
-    fn write(&mut self, line: &Line, continues: bool) {
-        let mut cells = line.cells();
-        let mut is_first = continues;
-        while let Some(cell) = cells.first() {
-            let style = self.style_of(cell);
-            let mut len = 1;
-            if cell.char() == ' ' && cell.width() == 1 {
-                let same = |other: &&Cell| {
-                    other.char() == ' ' && other.width() == 1 && self.style_of(other) == style
-                };
-                // The wrap happens with the first character.
-                if !is_first {
-                    len = cells.iter().take_while(same).count();
-                }
-                let is_print = is_first || line.is_wrapped();
-                self.blanks(len, style, is_print, len == cells.len());
-            } else if cell.width() > 0 {
-                self.set(style);
-                self.out.push(shown(cell.char()));
-            }
-            is_first = false;
-            cells = cells.get(len..).unwrap_or_default();
-        }
-    }
-
-    /// Writes blanks of one style: as characters, or as erased cells.
-    fn blanks(&mut self, len: usize, style: Style, is_print: bool, is_end: bool) {
-        let is_default = style == Style::default();
-        if !is_print && is_end {
-            if !is_default {
-                self.set(style);
-                self.out.push_str("\x1b[K");
-            }
-        } else if is_print || (is_default && len < MIN_SKIPPED) {
-            self.set(style);
-            self.out.extend(std::iter::repeat_n(' ', len));
-        } else {
-            if !is_default {
-                self.set(style);
-                put(self.out, format_args!("\x1b[{len}X"));
-            }
-            put(self.out, format_args!("\x1b[{len}C"));
-        }
-    }
-
-    fn style_of(&self, cell: &Cell) -> Style {
-        let style = self.styles.original(cell.pen().into());
-        if cell.char() == ' ' {
-            style.erased()
-        } else {
-            style
-        }
-    }
-
-    fn set(&mut self, style: Style) {
-        if self.style != style {
-            style.write(self.out);
-            self.style = style;
-        }
-    }
-}
-
-/// Number of cells at the end of a row that are as after a reset.
-fn blank_end(cells: &[Cell], styles: &Styles) -> usize {
-    let is_blank = |cell: &&Cell| {
-        let style = styles.original(cell.pen().into());
-        cell.char() == ' ' && cell.width() == 1 && style.erased() == Style::default()
-    };
-    cells.iter().rev().take_while(is_blank).count()
-}
-
 const SAVE: &str = "\x1b7";
 
 const SAVE_CONCEALED: &str = "\x1b[8m\x1b7\x1b[28m";
-
-/// Number of blanks from which a movement is shorter.
-const MIN_SKIPPED: usize = 5;
