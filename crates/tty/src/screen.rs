@@ -1,11 +1,13 @@
 //! The screen of a command, for late participants. The last bytes of the output may start in the
-//! middle of anything, so a participant gets a sequence that draws the current screen.
+//! middle of anything, so a participant gets a sequence that draws the current screen, and before it
+//! the rows that have scrolled off it.
 
 mod filter;
 mod lazy;
 mod modes;
 mod plain;
 mod row;
+mod scrollback;
 mod snapshot;
 mod style;
 
@@ -18,6 +20,8 @@ use self::filter::Filter;
 pub(crate) use self::filter::shown;
 pub use self::lazy::LazyScreen;
 use self::plain::TextSplit;
+pub use self::scrollback::{MAX_SCROLLBACK, MAX_SCROLLBACK_ROWS};
+use self::scrollback::{Scrollback, ScrollbackObserver};
 pub(crate) use self::style::{Attribute, Colour, Style, Underline};
 use crate::size::Size;
 
@@ -41,10 +45,13 @@ pub struct Screen {
     terminal: avt::Terminal,
     text: Utf8,
     filter: Filter,
+    /// The rows above the screen, if they are kept.
+    scrollback: Option<Scrollback>,
 }
 
 impl Screen {
-    /// Creates an empty screen of at most [`MAX_ROWS`] and [`MAX_COLS`].
+    /// Creates an empty screen of at most [`MAX_ROWS`] and [`MAX_COLS`], which keeps no rows that
+    /// scroll off it.
     pub fn new(size: Size) -> Option<Self> {
         let size = bounded(size);
         let terminal = avt::Terminal::new(size.cols.into(), size.rows.into()).ok()?;
@@ -52,6 +59,16 @@ impl Screen {
             terminal,
             text: Utf8::default(),
             filter: Filter::default(),
+            scrollback: None,
+        })
+    }
+
+    /// Creates an empty screen whose snapshots contain the last rows that have scrolled off it: up
+    /// to [`MAX_SCROLLBACK_ROWS`] and [`MAX_SCROLLBACK`].
+    pub fn with_scrollback(size: Size) -> Option<Self> {
+        Some(Self {
+            scrollback: Some(Scrollback::default()),
+            ..Self::new(size)?
         })
     }
 
@@ -67,16 +84,20 @@ impl Screen {
             // text is still drawn.
             let end = memchr::memchr(b'\n', other.as_bytes()).map_or(other.len(), |end| end + 1);
             let (other, after) = other.split_at(end);
-            self.terminal.feed(other);
+            self.draw(other);
             rest = after;
         }
     }
 
-    /// Writes plain text, except for lines that scroll off the screen.
+    /// Writes plain text, except for lines that scroll off the screen and are not kept.
     fn write(&mut self, plain: &str) {
         let (_, rows) = self.terminal.size();
-        let Some(cut) = TextSplit::new(plain, rows) else {
-            self.terminal.feed(plain);
+        let above = match &self.scrollback {
+            Some(_) => MAX_SCROLLBACK_ROWS,
+            None => 0,
+        };
+        let Some(cut) = TextSplit::new(plain, rows, rows + above) else {
+            self.draw(plain);
             return;
         };
         let top = self.terminal.anchor_at(Position {
@@ -84,7 +105,7 @@ impl Screen {
             col: 0,
             row: 0,
         });
-        self.terminal.feed(cut.begin);
+        self.draw(cut.begin);
         // If the text moved the screen, it was plain text and not the inside of a sequence. The
         // screen scrolls as a whole if this has removed the first row and the cursor is in the last
         // one.
@@ -92,18 +113,38 @@ impl Screen {
             && self.terminal.cursor().row + 1 == rows;
         if scrolls {
             for looks in cut.attribute_sequences() {
-                self.terminal.feed(looks);
+                self.draw(looks);
             }
         } else {
-            self.terminal.feed(cut.middle);
+            self.draw(cut.middle);
         }
-        self.terminal.feed(cut.end);
+        self.draw(cut.end);
+    }
+
+    /// Passes filtered output to the emulated terminal.
+    fn draw(&mut self, text: &str) {
+        match &mut self.scrollback {
+            Some(scrollback) => {
+                let styles = self.filter.styles();
+                let observer = ScrollbackObserver::new(scrollback, styles);
+                self.terminal.feed_with(text, observer);
+            }
+            None => self.terminal.feed(text),
+        }
     }
 
     /// Sets the size of the terminal.
     pub fn resize(&mut self, size: Size) {
         let size = bounded(size);
-        self.terminal.resize(size.cols.into(), size.rows.into());
+        let (cols, rows) = (size.cols.into(), size.rows.into());
+        match &mut self.scrollback {
+            Some(scrollback) => {
+                let styles = self.filter.styles();
+                let observer = ScrollbackObserver::new(scrollback, styles);
+                self.terminal.resize_with(cols, rows, observer);
+            }
+            None => self.terminal.resize(cols, rows),
+        }
     }
 
     /// The size of the terminal.
@@ -139,8 +180,14 @@ impl Screen {
     /// A sequence that makes a terminal of this size look and behave the same. It clears a terminal
     /// that shows something else.
     pub fn snapshot(&self) -> Bytes {
-        let mut snapshot = snapshot::draw(&self.terminal, &self.filter);
-        if snapshot.len() + filter::MAX_END > MAX_SNAPSHOT {
+        let is_too_long = |snapshot: &str| snapshot.len() + filter::MAX_END > MAX_SNAPSHOT;
+        let above = self.scrollback.as_ref().filter(|rows| !rows.is_empty());
+        let mut snapshot = snapshot::draw(&self.terminal, &self.filter, above);
+        if is_too_long(&snapshot) && above.is_some() {
+            // The colours of the screen are more important than the rows above it.
+            snapshot = snapshot::draw(&self.terminal, &self.filter, None);
+        }
+        if is_too_long(&snapshot) {
             snapshot = self.plain();
         }
         self.filter.write_end(&mut snapshot);
@@ -306,8 +353,9 @@ pub(crate) mod tests {
             rows: u16::MAX,
             cols: u16::MAX,
         };
-        let mut screen = Screen::new(largest).unwrap();
+        let mut screen = Screen::with_scrollback(largest).unwrap();
         screen.resize(largest);
+        screen.feed("above\r\n".repeat(2000).as_bytes());
         // Each cell has its own colour.
         for row in 1..=MAX_ROWS / 4 {
             let mut line = format!("\x1b[{row};1H");

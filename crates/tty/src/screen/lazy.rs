@@ -12,10 +12,10 @@ pub struct LazyScreen {
 }
 
 impl LazyScreen {
-    /// Creates an empty screen like [`Screen::new`].
+    /// Creates an empty screen like [`Screen::with_scrollback`].
     pub fn new(size: Size) -> Option<Self> {
         Some(Self {
-            screen: Screen::new(size)?,
+            screen: Screen::with_scrollback(size)?,
             waiting: Vec::new(),
         })
     }
@@ -56,8 +56,9 @@ impl LazyScreen {
     }
 }
 
-/// Maximum bytes of buffered output: much more than a screen, and drawn in a millisecond or two.
-const MAX_BUFFERED: usize = 64 * 1024;
+/// Maximum bytes of buffered output: several times the rows that are kept, so that most of a large
+/// amount of plain text is not drawn. Other output of this size is drawn in some milliseconds.
+const MAX_BUFFERED: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -66,9 +67,9 @@ mod tests {
     #[test]
     fn it_shows_the_same_as_a_screen_that_draws_immediately() {
         let size = Size { rows: 5, cols: 20 };
-        let mut at_once = Screen::new(size).unwrap();
+        let mut at_once = Screen::with_scrollback(size).unwrap();
         let mut later = LazyScreen::new(size).unwrap();
-        for n in 0..20_000 {
+        for n in 0..40_000 {
             let line = format!("{n} \x1b[3{}mx\x1b[m é\r\n", n % 8);
             at_once.feed(line.as_bytes());
             later.feed(line.as_bytes());

@@ -29,16 +29,17 @@ pub(super) struct TextSplit<'t> {
     pub(super) begin: &'t str,
     /// Text that scrolls off the screen and need not be drawn.
     pub(super) middle: &'t str,
-    /// Text that may stay visible. It starts at the end of a line.
+    /// Text that may stay on the screen or above it. It starts at the end of a line.
     pub(super) end: &'t str,
 }
 
 impl<'t> TextSplit<'t> {
-    /// Splits plain text for a screen with `rows` rows, if it is long enough.
-    pub(super) fn new(plain: &'t str, rows: usize) -> Option<Self> {
+    /// Splits plain text for a screen with `rows` rows, if it is long enough. The last `kept` rows
+    /// are needed.
+    pub(super) fn new(plain: &'t str, rows: usize, kept: usize) -> Option<Self> {
         let bytes = plain.as_bytes();
         let begin = memchr_iter(b'\n', bytes).nth(rows.checked_sub(1)?)? + 1;
-        let line = memrchr_iter(b'\n', bytes).nth(rows)?;
+        let line = memrchr_iter(b'\n', bytes).nth(kept)?;
         // The column of the next line is only known after a carriage return.
         let end = line
             .checked_sub(1)
@@ -118,13 +119,17 @@ mod tests {
     fn a_split_keeps_a_screen_at_both_ends() {
         let lines = (0..1000).map(|n| format!("line {n}\x1b[3{}m\r\n", n % 8));
         let text = lines.collect::<Vec<_>>().concat();
-        let cut = TextSplit::new(&text, 2).unwrap();
+        let cut = TextSplit::new(&text, 2, 2).unwrap();
         assert_eq!(cut.begin, "line 0\x1b[30m\r\nline 1\x1b[31m\r\n");
         assert_eq!(cut.end, "\r\nline 998\x1b[36m\r\nline 999\x1b[37m\r\n");
         assert_eq!(cut.attribute_sequences().count(), 998 - 2);
         assert_eq!(cut.attribute_sequences().next(), Some("\x1b[32m"));
-        assert!(TextSplit::new(&text, 500).is_none());
-        assert!(TextSplit::new(&text.replace('\r', ""), 2).is_none());
-        assert!(TextSplit::new("a\r\nb\r\nc\r\nd\r\n", 1).is_none());
+        // Rows above the screen are needed as well.
+        let cut = TextSplit::new(&text, 2, 5).unwrap();
+        assert_eq!(cut.end.lines().count(), 1 + 5);
+        assert!(TextSplit::new(&text, 2, 997).is_none());
+        assert!(TextSplit::new(&text, 500, 500).is_none());
+        assert!(TextSplit::new(&text.replace('\r', ""), 2, 2).is_none());
+        assert!(TextSplit::new("a\r\nb\r\nc\r\nd\r\n", 1, 1).is_none());
     }
 }

@@ -8,12 +8,18 @@ use avt::parser::{AnsiMode, CtcOp, DecMode, Function, Parser};
 use avt::{Charset, Line, ScreenKind, Terminal};
 
 use super::filter::{Filter, shown};
-use super::row::{RowWriter, blank_end};
-use super::style::Style;
+use super::row::{self, RowWriter};
+use super::scrollback::Scrollback;
+use super::style::{Style, Styles};
 use super::{RESET, put};
 
-/// The sequence for a reset terminal of the same size, without the end that the filter writes.
-pub(super) fn draw(terminal: &Terminal, filter: &Filter) -> String {
+/// The sequence for a reset terminal of the same size, without the end that the filter writes. It
+/// starts with the rows above the screen, if there are any.
+pub(super) fn draw(
+    terminal: &Terminal,
+    filter: &Filter,
+    scrollback: Option<&Scrollback>,
+) -> String {
     let dump = terminal.dump();
     let mut parser = Parser::new();
     let mut rest = dump.chars().filter_map(|c| parser.feed(c)).peekable();
@@ -24,7 +30,7 @@ pub(super) fn draw(terminal: &Terminal, filter: &Filter) -> String {
         style: Style::default(),
     };
     writer.save_concealed();
-    writer.rows(terminal.primary_screen().visible_lines());
+    writer.rows(terminal.primary_screen().visible_lines(), scrollback);
     while rest.next_if(is_content).is_some() {}
     while let Some(function) = rest.next() {
         writer.function(&function);
@@ -35,7 +41,7 @@ pub(super) fn draw(terminal: &Terminal, filter: &Filter) -> String {
             if let Some(home) = rest.next() {
                 writer.function(&home);
             }
-            writer.rows(terminal.screen().visible_lines());
+            writer.rows(terminal.screen().visible_lines(), None);
             while rest.next_if(is_content).is_some() {}
         }
     }
@@ -72,28 +78,36 @@ impl SnapshotWriter<'_> {
         }
     }
 
-    fn rows<'l>(&mut self, lines: impl Iterator<Item = &'l Line>) {
+    /// Writes the rows of a screen. Those of `scrollback` come first, and scroll off it.
+    fn rows<'l>(&mut self, lines: impl Iterator<Item = &'l Line>, scrollback: Option<&Scrollback>) {
         let lines: Vec<&Line> = lines.collect();
         let styles = self.filter.styles();
-        // A row that continues its predecessor is written even if it is blank.
-        let is_needed = |line: &&Line| {
-            line.is_wrapped() || blank_end(line.cells(), styles) < line.cells().len()
-        };
-        let last = lines.iter().rposition(is_needed);
-        let count = last.map_or(0, |last| {
-            let continues = lines.get(last).is_some_and(|line| line.is_wrapped());
-            last + 1 + usize::from(continues)
-        });
-        let mut row = RowWriter::new(&mut self.out, styles);
         let mut continues = false;
+        if let Some(scrollback) = scrollback {
+            scrollback.write(&mut self.out, lines.first().copied());
+            continues = scrollback.ends_wrapped();
+        }
+        let count = needed(&lines, styles).max(usize::from(continues));
+        let mut row = match scrollback {
+            Some(_) => RowWriter::scrolling(&mut self.out, styles),
+            None => RowWriter::new(&mut self.out, styles),
+        };
         for (at, line) in lines.iter().take(count).enumerate() {
-            row.write(line, continues);
+            let is_before_wide = lines.get(at + 1).is_some_and(|next| row::starts_wide(next));
+            let cells = row::without_last_blank(line).filter(|_| is_before_wide);
+            let cells = cells.unwrap_or_else(|| line.cells());
+            row.write(cells, line.is_wrapped(), continues);
             continues = line.is_wrapped();
             if at + 1 < count && !continues {
-                row.out.push_str("\r\n");
+                row.end_line();
             }
         }
         row.set(Style::default());
+        if scrollback.is_some() {
+            // The rows above the screen are off it when the cursor is in its last row.
+            let below = lines.len().saturating_sub(count.max(1));
+            self.out.extend(std::iter::repeat_n("\r\n", below));
+        }
     }
 
     fn function(&mut self, function: &Function) {
@@ -152,6 +166,19 @@ impl SnapshotWriter<'_> {
             put(&mut self.out, format_args!("\x1b[?{number}{last}"));
         }
     }
+}
+
+/// Number of rows of a screen that have to be written, from its top.
+fn needed(lines: &[&Line], styles: &Styles) -> usize {
+    // A row that continues its predecessor is written even if it is blank.
+    let is_needed = |line: &&Line| {
+        line.is_wrapped() || row::blank_end(line.cells(), styles) < line.cells().len()
+    };
+    let last = lines.iter().rposition(is_needed);
+    last.map_or(0, |last| {
+        let continues = lines.get(last).is_some_and(|line| line.is_wrapped());
+        last + 1 + usize::from(continues)
+    })
 }
 
 const SAVE: &str = "\x1b7";

@@ -58,7 +58,8 @@ fn read(bytes: &[u8], piece: usize) -> (Vec<Kind>, Option<MessageError>) {
 }
 
 /// Output of a command, for a screen whose size is in the first two bytes. The third byte decides
-/// the position of splits and resizes. The snapshot draws the same screen.
+/// the position of splits and resizes. The snapshot draws the same screen, also below rows that have
+/// scrolled off it.
 pub(crate) fn webtty_screen(data: &[u8]) {
     let [rows, cols, cut, output @ ..] = data else {
         return;
@@ -67,7 +68,7 @@ pub(crate) fn webtty_screen(data: &[u8]) {
         rows: u16::from(rows % 24) + 1,
         cols: u16::from(cols % 80) + 1,
     };
-    let Some(mut screen) = Screen::new(size(rows, cols)) else {
+    let Some(mut screen) = Screen::with_scrollback(size(rows, cols)) else {
         return;
     };
     let (before, after) = output.split_at(usize::from(*cut).min(output.len()));
