@@ -50,7 +50,7 @@ class World {
 
   /**
    * A separate browser without cookies. Options are those of playwright's `newContext`, and
-   * `expected`: statuses of expected answers, which Chromium logs as errors.
+   * `expected`: statuses of expected answers, or texts, which Chromium logs as errors.
    */
   async open({ expected = [], ...options } = {}) {
     const context = await this.browser.newContext({ baseURL: this.url, ...options });
@@ -70,8 +70,9 @@ class World {
     const faults = [];
     page.on("pageerror", (error) => faults.push(`script error: ${error}`));
     page.on("console", (message) => {
-      const isAnswer = expected.some((status) => message.text().includes(`status of ${status}`));
-      if (message.type() === "error" && !isAnswer) {
+      const texts = expected.map((one) => (typeof one === "number" ? `status of ${one}` : one));
+      const isExpected = texts.some((text) => message.text().includes(text));
+      if (message.type() === "error" && !isExpected) {
         faults.push(`${page.url()}: ${message.text()}`);
       }
     });

@@ -22,6 +22,12 @@ async fn a_terminal_is_restored_for_its_opener() {
     run("found_terminals.mjs").await;
 }
 
+/// A page that watches tries again while requests fail, and asks to sign in again if it has to.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watching_page_that_lost_its_connection_tries_again() {
+    run("lost_watchers.mjs").await;
+}
+
 /// Runs a script with Ada, who owns a project, and the members Grace and Linus.
 async fn run(script: &str) {
     // The platform needs the engine's port before the engine starts.
