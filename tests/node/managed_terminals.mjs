@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 
 import { drive } from "./browser.mjs";
 import { seen, signIn } from "./looks.mjs";
-import { lines, shows, state, typed } from "./terminal_page.mjs";
+import { into, lines, shows, state, typed } from "./terminal_page.mjs";
 
 const COLLEAGUE = "colleague@example.com";
 const PASSWORD = "a password that nobody guesses";
@@ -112,6 +112,20 @@ async function comesBack(world, admin) {
   next.clean();
 }
 
+/** Output that has scrolled off the screen is restored as well. */
+async function scrollsUp(admin) {
+  await typed(admin, "seq 1 100; echo many-$((40+2))");
+  await shows(admin, "many-42");
+  assert.ok(!(await lines(admin)).includes("vault-42"));
+  await admin.reload();
+  await state(admin, "You have control.");
+  await shows(admin, "many-42");
+  await into(admin);
+  // More pages than there are.
+  for (let page = 0; page < 20; page += 1) await admin.keyboard.press("Shift+PageUp");
+  await shows(admin, "vault-42");
+}
+
 /** A restricted server needs the permission to manage servers, which the administrator has. */
 async function restricted(world, admin, colleague) {
   const { given } = world;
@@ -124,6 +138,7 @@ async function restricted(world, admin, colleague) {
   await admin.reload();
   await state(admin, "You have control.");
   await shows(admin, "vault-42");
+  await scrollsUp(admin);
   const watch = await admin.getByRole("link", { name: "Open spectator view" }).getAttribute("href");
 
   await colleague.goto(`${at}/${given.restricted}`);
