@@ -168,14 +168,13 @@ pub(crate) struct TunnelFlags {
     #[arg(long, help_heading = VISITORS, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]
     pub(crate) challenge_mode: Option<bool>,
 
-    /// Visitors without an account need a password of this file: lines `name:password`, or
-    /// `:password` for any name
-    #[arg(long, help_heading = VISITORS, value_name = "FILE")]
-    pub(crate) basic_auth_file: Option<PathBuf>,
-
-    /// The same with one password, which is asked for at the terminal
+    /// Visitors need a password, which is entered at the terminal
     #[arg(long, help_heading = VISITORS, conflicts_with = "basic_auth_file")]
     pub(crate) basic_auth: bool,
+
+    /// Visitors need a password of this file: lines `name:password`, or `:password` for any name
+    #[arg(long, help_heading = VISITORS, value_name = "FILE", hide_short_help = true)]
+    pub(crate) basic_auth_file: Option<PathBuf>,
 
     /// Share the name with your other agents that also set this
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", action = ArgAction::Set, hide_possible_values = true, hide_short_help = true)]

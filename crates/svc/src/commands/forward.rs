@@ -130,7 +130,7 @@ pub(crate) struct Args {
     )]
     inspect: Option<Inspect>,
 
-    /// Output format for tunnels and connections
+    /// Output format
     #[arg(long, short, value_enum, default_value_t, help_heading = DISPLAY)]
     output: Format,
 

@@ -90,7 +90,7 @@ pub(crate) struct Args {
     )]
     token_file: Option<PathBuf>,
 
-    /// Output format for tunnels and connections
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 
