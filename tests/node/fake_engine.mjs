@@ -468,6 +468,8 @@ const PROGRAMS = {
   // Bracketed paste.
   brackets: "\x1b[?2004h",
   plain: "\x1b[?2004l",
+  // Wide characters, capitals, and a line that is longer than a row.
+  words: `世界 Needle needle ${"long ".repeat(60)}NEEDLE`,
   address: "see https://example.com/a_(b), or more",
   colours: "\x1b[31mred\x1b[m \x1b[33myellow\x1b[m \x1b[36;2mfaint\x1b[m \x1b[7mreverse\x1b[m \x1b[44mblue\x1b[m",
   // A selection, titles, an invalid link, a link, and queries that a terminal answers.

@@ -27,7 +27,6 @@ await drive(async (world) => {
     await pastes(world, engine);
     await inserts(world, engine);
     await touches(world, engine);
-    await conveniences(world, engine);
     await spectators(world, engine);
     await withoutScripts(world);
   } finally {
@@ -460,50 +459,6 @@ async function touches(world, engine) {
     innerHeight,
   ]);
   assert.ok(row <= height, `the last row ends at ${row} of ${height}`);
-  session.end(0);
-  await page.state("The session ended with 0.");
-  page.clean();
-  await page.context().close();
-}
-
-/** Links, search, copying and the title of the tab. */
-async function conveniences(world, engine) {
-  const page = await open(world, "ada", {});
-  await page.context().grantPermissions(["clipboard-read", "clipboard-write"], { origin: world.url });
-  await page.goto(`/projects/${world.given.project}/terminals/wsv_1`);
-  await press(page, "Open a terminal");
-  await inTerminal(page);
-  await page.waitForFunction(() => document.title.startsWith("web-1 · "));
-  await page.keyboard.type("address");
-  await page.keyboard.press("Enter");
-  await shows(page, "see https://example.com/a_(b), or more");
-  const asked = new Promise((message) => {
-    page.once("dialog", async (dialog) => {
-      await dialog.dismiss();
-      message(dialog.message());
-    });
-  });
-  const row = page.locator(".xterm-rows > div").filter({ hasText: "see https" });
-  const box = await row.boundingBox();
-  const session = [...engine.sessions.values()].at(-1);
-  const letter = box.width / session.size.col;
-  await page.mouse.move(box.x + letter * 9, box.y + box.height / 2);
-  await page.locator(".xterm-cursor-pointer").waitFor();
-  await page.mouse.click(box.x + letter * 9.5, box.y + box.height / 2);
-  assert.equal(await asked, "Open https://example.com/a_(b)?");
-
-  await page.getByLabel("Find", { exact: true }).fill("OR MORE");
-  await page.keyboard.press("Enter");
-  await into(page);
-  await page.keyboard.press("Control+Shift+C");
-  await page.waitForFunction(async () => (await navigator.clipboard.readText()) === "or more");
-  await page.getByLabel("Find", { exact: true }).fill("nowhere to be found");
-  await page.getByRole("search").getByRole("button", { name: "Find" }).click();
-  await page.getByText("Not found.").waitFor();
-
-  const before = session.size.col;
-  await page.getByRole("button", { name: "Larger letters" }).click();
-  await until(() => session.size.col < before, () => `${session.size.col} of ${before}`);
   session.end(0);
   await page.state("The session ended with 0.");
   page.clean();

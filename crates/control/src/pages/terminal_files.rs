@@ -38,7 +38,7 @@ pub(super) const fn has_terminal() -> bool {
 /// The files of xterm.js. Either all of them are included or none.
 const XTERM: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/web.rs"));
 
-const OURS: [(&str, &str); 18] = [
+const OURS: [(&str, &str); 19] = [
     ("webtty.mjs", include_str!("terminal/webtty.mjs")),
     ("engine.mjs", include_str!("terminal/engine.mjs")),
     ("server.mjs", include_str!("terminal/server.mjs")),
@@ -51,6 +51,7 @@ const OURS: [(&str, &str); 18] = [
     ("screen.mjs", include_str!("terminal/screen.mjs")),
     ("room.mjs", include_str!("terminal/room.mjs")),
     ("input.mjs", include_str!("terminal/input.mjs")),
+    ("find.mjs", include_str!("terminal/find.mjs")),
     ("links.mjs", include_str!("terminal/links.mjs")),
     ("tools.mjs", include_str!("terminal/tools.mjs")),
     ("list.mjs", include_str!("terminal/list.mjs")),

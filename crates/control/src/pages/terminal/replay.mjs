@@ -108,25 +108,39 @@ function skipped() {
   return one("#skip-idle").checked && isIdle ? next - IDLE : player.at;
 }
 
-/** Moves to the next output with this text, from the current position on and then from the start. */
-function find(needle) {
-  const wanted = needle.toLowerCase();
-  const { steps, next } = player;
+/**
+ * Moves to the next (`by` 1) or the previous (`by` -1) output with a text. The search starts again
+ * at the other end. Returns the number of the output and the count of outputs with the text.
+ */
+async function find(needle, by) {
+  const found = outputsWith(needle.toLowerCase());
+  const count = found.length;
+  if (count === 0) return { at: 0, count };
+  const { steps, next, at: now } = player;
+  const isThere = (step) => (by > 0 ? step >= next : steps[step].at < now);
+  const at = by > 0 ? found.findIndex(isThere) : found.findLastIndex(isThere);
+  const index = at >= 0 ? at : by > 0 ? 0 : count - 1;
+  setPlaying(false);
+  draw(steps[found[index]].at);
+  await screen.drawn();
+  // The newest place on the screen.
+  screen.terminal.clearSelection();
+  screen.find(needle, -1);
+  return { at: index + 1, count };
+}
+
+/** The outputs that end or contain a text. It may be split over several of them. */
+function outputsWith(wanted) {
   const decoder = new TextDecoder();
-  // A text may be split over several outputs.
-  let text = "";
   const found = [];
-  steps.forEach(({ bytes }, step) => {
+  let before = "";
+  player.steps.forEach(({ bytes }, step) => {
     if (!bytes) return;
     const added = decoder.decode(bytes, { stream: true }).replace(SEQUENCES, "").toLowerCase();
-    if ((text + added).includes(wanted)) found.push(step);
-    text = wanted.length > 1 ? (text + added).slice(1 - wanted.length) : "";
+    if ((before + added).includes(wanted)) found.push(step);
+    before = wanted.length > 1 ? (before + added).slice(1 - wanted.length) : "";
   });
-  const step = found.find((step) => step >= next) ?? found[0];
-  if (step === undefined) return false;
-  draw(steps[step].at);
-  screen.find(needle);
-  return true;
+  return found;
 }
 
 /** The recording as a file of asciinema (asciicast, version 2). */
@@ -208,7 +222,9 @@ try {
   position.max = String(player.length);
   one("#player").hidden = false;
   one("#keys-hint").hidden = false;
-  showTools({ find, setReader: (isOn) => screen.setReader(isOn) }, () => screen.resize(screen.shared));
+  const resize = () => screen.resize(screen.shared);
+  showTools({ find, setReader: (isOn) => screen.setReader(isOn) }, resize, 1);
+  addEventListener("resize", resize);
   say(`The recording is ready.${more}`);
   draw(0);
   play.focus();

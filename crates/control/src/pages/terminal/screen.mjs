@@ -5,6 +5,7 @@
 // to queries of the program are only sent while the user has control.
 
 import { FitAddon } from "/terminal/addon-fit.mjs";
+import { neighbour, placesOf } from "/terminal/find.mjs";
 import { observeInput } from "/terminal/input.mjs";
 import { linkAddresses } from "/terminal/links.mjs";
 import { harmless, question, sendsLines } from "/terminal/paste.mjs";
@@ -18,6 +19,7 @@ export class Screen {
    */
   constructor(node, { typed, unsent }) {
     this.node = node;
+    this.unsent = unsent;
     this.typing = false;
     /** Returns true once if the next character is to be combined with Ctrl. */
     this.onControl = () => false;
@@ -108,7 +110,11 @@ export class Screen {
   /** Passes on the harmless part of a text. Asks first if a program would run its lines. */
   #insert(text, does) {
     const plain = harmless(text);
-    if (!this.typing || !plain) return;
+    if (!plain) return;
+    if (!this.typing) {
+      this.unsent?.();
+      return;
+    }
     const runs = sendsLines(plain) && !this.terminal.modes.bracketedPasteMode;
     if (!runs || confirm(question(plain))) does(plain);
   }
@@ -137,25 +143,21 @@ export class Screen {
   }
 
   /**
-   * Selects the next row with this text, above the current one. The search starts again at the end.
-   * Returns false if no row has it.
+   * Selects the next (`by` 1) or the previous (`by` -1) place of a text, and shows it. The search
+   * starts at the selection, without one at the end or the start. Returns the number of the place
+   * and the count of places.
    */
-  find(needle) {
-    const { active } = this.terminal.buffer;
-    const wanted = needle.toLowerCase();
-    const count = active.length;
-    const start = this.found?.needle === wanted && this.found.row < count ? this.found.row : count;
-    for (let step = 1; step <= count; step += 1) {
-      const row = (start - step + count) % count;
-      const text = active.getLine(row)?.translateToString(true) ?? "";
-      const at = text.toLowerCase().lastIndexOf(wanted);
-      if (at < 0) continue;
-      this.found = { needle: wanted, row };
-      this.terminal.select(at, row, needle.length);
-      this.terminal.scrollToLine(Math.max(row - Math.floor(this.terminal.rows / 2), 0));
-      return true;
+  find(needle, by) {
+    const places = placesOf(this.terminal.buffer.active, this.terminal.cols, needle);
+    if (places.length === 0) {
+      this.terminal.clearSelection();
+      return { at: 0, count: 0 };
     }
-    return false;
+    const at = neighbour(places, this.terminal.getSelectionPosition()?.start, by);
+    const { row, column, length } = places[at];
+    this.terminal.select(column, row, length);
+    this.terminal.scrollToLine(Math.max(row - Math.floor(this.terminal.rows / 2), 0));
+    return { at: at + 1, count: places.length };
   }
 
   /** Draws output. Returns false while too much of it is waiting. */
@@ -169,6 +171,11 @@ export class Screen {
   replay(bytes) {
     this.replaying += 1;
     this.terminal.write(bytes, () => (this.replaying -= 1));
+  }
+
+  /** Waits until everything before is drawn. */
+  async drawn() {
+    await new Promise((done) => this.terminal.write("", done));
   }
 
   /** Resets the terminal to this size. */

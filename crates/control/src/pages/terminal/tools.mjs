@@ -1,5 +1,5 @@
-// Display options of a terminal: the screen reader mode, the size of letters, search, full screen,
-// and the keys that touch screens lack. The browser stores the options for all terminals.
+// Tools of a terminal: the screen reader mode, the size of letters, search, full screen, and the keys
+// that touch screens lack. The browser stores the mode and the size for all terminals.
 
 const one = (selector) => document.querySelector(selector);
 
@@ -13,9 +13,11 @@ export function fontSize() {
 }
 
 /**
- * Shows the tools of a terminal. `changed` is called after a change of the size of letters.
+ * Shows the tools of a terminal. `changed` is called after a change of the size of letters. The
+ * `target` finds a text: in the direction `by` (1 or -1) it selects a place, and returns the number
+ * of the place and the count of places. `forward` is the direction of the Enter key.
  */
-export function showTools(screen, changed) {
+export function showTools(target, changed, forward = -1) {
   one("#tools").hidden = false;
   const reader = one("#reader");
   reader.ariaPressed = String(readsAloud());
@@ -23,29 +25,85 @@ export function showTools(screen, changed) {
     const isOn = !readsAloud();
     store("tty-screen-reader", isOn ? "on" : "off");
     reader.ariaPressed = String(isOn);
-    screen.setReader(isOn);
+    target.setReader(isOn);
   });
-  const resize = (by) => {
-    const at = SIZES.indexOf(fontSize()) + by;
-    if (!(at in SIZES)) return;
-    store("tty-font-size", String(SIZES[at]));
+  showSizes(changed);
+  showFullScreen();
+  showSearch(target, forward);
+  showKeys(target);
+}
+
+/** The size of letters, by buttons, and by the keys of browsers inside the terminal. */
+function showSizes(changed) {
+  const set = (size) => {
+    if (size === undefined || size === fontSize()) return;
+    store("tty-font-size", String(size));
     changed();
   };
-  one("#smaller").addEventListener("click", () => resize(-1));
-  one("#larger").addEventListener("click", () => resize(1));
+  const step = (by) => set(SIZES[SIZES.indexOf(fontSize()) + by]);
+  const does = { "-": () => step(-1), "+": () => step(1), "=": () => step(1), 0: () => set(DEFAULT_SIZE) };
+  one("#smaller").addEventListener("click", does["-"]);
+  one("#larger").addEventListener("click", does["+"]);
+  one("#normal").addEventListener("click", does[0]);
+  const resize = (event) => {
+    if (!event.ctrlKey || event.altKey || event.metaKey || !does[event.key]) return;
+    // The handler runs before the terminal's. Elsewhere on the page the keys are the browser's.
+    event.preventDefault();
+    event.stopPropagation();
+    does[event.key]();
+  };
+  one("#terminal").addEventListener("keydown", resize, { capture: true });
+}
+
+/** Full screen shows the whole section, because requests for control must stay visible. */
+function showFullScreen() {
   const full = one("#full-screen");
   full.hidden = !document.fullscreenEnabled;
-  full.addEventListener("click", () => {
-    if (document.fullscreenElement) void document.exitFullscreen();
-    else void one("#terminal").requestFullscreen();
+  full.addEventListener("click", async () => {
+    try {
+      if (document.fullscreenElement) {
+        await document.exitFullscreen();
+        return;
+      }
+      await one("#stage").requestFullscreen();
+      // Programs need the Escape key. Browsers that support this leave full screen when it is held.
+      await navigator.keyboard?.lock?.(["Escape"]);
+    } catch (error) {
+      // The browser has refused it.
+      console.warn(error);
+    }
   });
-  one("#find").addEventListener("submit", (event) => {
+  document.addEventListener("fullscreenchange", () => {
+    full.ariaPressed = String(Boolean(document.fullscreenElement));
+  });
+}
+
+/** The search, which Ctrl+Shift+F opens from every part of the page. */
+function showSearch(target, forward) {
+  const needle = one("#needle");
+  const result = one("#find-result");
+  const find = async (by) => {
+    if (!needle.value) return;
+    const { at, count } = await target.find(needle.value, by);
+    result.textContent = count ? `${at} of ${count}` : "Not found.";
+  };
+  one("#find-previous").addEventListener("click", () => find(-1));
+  one("#find-next").addEventListener("click", () => find(1));
+  one("#find").addEventListener("submit", (event) => event.preventDefault());
+  needle.addEventListener("input", () => (result.textContent = ""));
+  needle.addEventListener("keydown", (event) => {
+    if (event.isComposing) return;
+    if (event.key === "Enter") void find(event.shiftKey ? -forward : forward);
+    if (event.key === "Escape") one("#terminal").focus();
+  });
+  const go = (event) => {
+    if (!event.ctrlKey || !event.shiftKey || event.code !== "KeyF") return;
     event.preventDefault();
-    const needle = one("#needle").value;
-    const result = needle && !screen.find(needle) ? "Not found." : "";
-    one("#find-result").textContent = result;
-  });
-  showKeys(screen);
+    event.stopPropagation();
+    needle.focus();
+    needle.select();
+  };
+  document.addEventListener("keydown", go, { capture: true });
 }
 
 /** The row of keys for touch screens. The key Ctrl applies to the next character. */

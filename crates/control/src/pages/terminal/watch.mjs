@@ -58,7 +58,9 @@ async function begin() {
   ({ me, until } = mine);
   if (!screen) {
     screen = new Screen(one("#terminal"), { typed, unsent });
-    showTools(screen, () => screen.resize(screen.shared));
+    const resize = () => screen.resize(screen.shared);
+    showTools(screen, resize);
+    addEventListener("resize", resize);
   }
   const opened = () => stream.send("attach", mine.attach);
   stream = new Stream(mine.address, { opened, heard: hear, ended: lost });

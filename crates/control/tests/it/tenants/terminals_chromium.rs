@@ -22,6 +22,13 @@ async fn a_terminal_is_restored_for_its_opener() {
     run("found_terminals.mjs").await;
 }
 
+/// Search, size of letters, full screen, links and copying, and the search, the pauses and the
+/// export of the player.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminal_and_a_recording_have_their_tools() {
+    run("terminal_tools.mjs").await;
+}
+
 /// A page that watches tries again while requests fail, and asks to sign in again if it has to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watching_page_that_lost_its_connection_tries_again() {
