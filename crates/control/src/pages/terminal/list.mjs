@@ -1,7 +1,7 @@
 // The lists: servers that can be opened, active sessions, past sessions.
 
 import { engine, page, path, platform } from "/terminal/engine.mjs";
-import { knowMembers, nameOf } from "/terminal/room.mjs";
+import { attempt, complain, knowMembers, nameOf, named } from "/terminal/room.mjs";
 import { mayManage, serverOf } from "/terminal/server.mjs";
 
 const one = (selector) => document.querySelector(selector);
@@ -12,18 +12,29 @@ let limit = 50;
 async function look() {
   const base = `/projects/${page.project}`;
   // One more than is shown tells if there are more.
-  const all = await engine(path("sessions"), { params: { limit: Math.min(limit + 1, MAX_SESSIONS) } });
-  one("#more").hidden = all.length <= limit;
+  const all = await engine(path("sessions"), { params: { limit: limit + 1 } });
   const sessions = all.slice(0, limit);
   await knowMembers();
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
+  const focused = document.activeElement;
+  const isMore = all.length > limit;
+  one("#more").hidden = !isMore || limit === MOST;
+  one("#older").hidden = !isMore || limit < MOST;
   const isOver = (session) => session.status === "closed" || session.status === "errored";
   const servers = join(await records(), tunnels.filter(isThere));
-  show("servers", servers.map(({ name, detail, at }) => entry(name, detail, at && `${base}/terminals/${at}`)));
+  show("servers", servers.map(({ name, detail, at }) => entry(name, [detail], at && `${base}/terminals/${at}`)));
   const running = sessions.filter((session) => !isOver(session));
   show("running", running.map((session) => sessionEntry(base, session, servers)));
   const ended = sessions.filter(isOver);
   show("ended", ended.map((session) => sessionEntry(base, session, servers)));
+  if (focused !== document.activeElement) keepFocus(focused);
+}
+
+/** Focuses the link that replaces a focused one; also if its session has ended meanwhile. */
+function keepFocus({ href }) {
+  const links = [...document.querySelectorAll("main a.button")];
+  const same = links.find((link) => link.href === href) ?? links.find((link) => link.href.startsWith(`${href}/`));
+  (same ?? one("h1")).focus();
 }
 
 /** Registered servers; none if the user may not see them. */
@@ -70,16 +81,24 @@ function system(tunnel) {
 function sessionEntry(base, session, servers) {
   const server = servers.find((server) => server.id === session.server_id);
   const begun = new Date(session.started_at).toLocaleString();
-  const name = `${server?.name ?? session.server_id ?? session.tunnel_id}, ${begun}`;
-  const people = `${session.live.participant_count} participants`;
+  const name = server?.name ?? session.server_id ?? session.tunnel_id;
+  const count = session.live.participant_count;
+  const people = count === 1 ? "1 participant" : `${count} participants`;
   const end = session.error_message ?? (session.exit_code === undefined ? "ended" : `ended with ${session.exit_code}`);
   const state = session.live.available ? people : end;
   const owner = session.initiator_user_id && nameOf(session.initiator_user_id);
-  const detail = [owner, duration(session), state].filter(Boolean).join(" · ");
+  const detail = [owner, command(session), duration(session), state];
   const at = `${base}/sessions/${session.id}`;
-  if (session.live.available) return entry(name, detail, session.live.attachable && at, "Watch");
+  if (session.live.available) return entry(name, detail, session.live.attachable && at, "Watch", begun);
   const canReplay = page.may.has("webtty.logs.read-only") && session.recording_mode === "recorded";
-  return entry(name, detail, canReplay && `${at}/replay`, "Replay");
+  return entry(name, detail, canReplay && `${at}/replay`, "Replay", begun);
+}
+
+/** The command of a session. It is empty for a login shell, and absent if only its client reads it. */
+function command({ command_meta: meta }) {
+  const line = meta?.command;
+  if (typeof line !== "string") return undefined;
+  return line.length > WIDTH ? `${line.slice(0, WIDTH)} …` : line || "shell";
 }
 
 /** Duration of a session, up to now if it is active. */
@@ -91,15 +110,16 @@ function duration({ started_at: begin, ended_at: end, live }) {
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-function entry(name, detail, address, action = "Open") {
+/** An entry of a list. `details` are separate texts, and `begun` is the start of a session. */
+function entry(name, details, address, action = "Open", begun = undefined) {
   const item = document.createElement("li");
   item.className = "row";
   const text = document.createElement("span");
-  text.append(name, document.createElement("br"));
+  text.append(named(name), begun ? `, ${begun}` : "", document.createElement("br"));
   const more = document.createElement("span");
   more.className = "quiet small";
-  more.dir = "auto";
-  more.textContent = detail;
+  const parts = details.filter(Boolean).flatMap((detail) => [" · ", named(detail)]);
+  more.append(...parts.slice(1));
   text.append(more);
   item.append(text);
   if (address) {
@@ -107,7 +127,7 @@ function entry(name, detail, address, action = "Open") {
     link.className = "button";
     link.href = address;
     link.textContent = action;
-    link.ariaLabel = `${action} ${name}`;
+    link.ariaLabel = begun ? `${action} ${name}, ${begun}` : `${action} ${name}`;
     item.append(link);
   }
   return item;
@@ -118,31 +138,38 @@ function show(id, entries) {
   one(`#no-${id}`).hidden = entries.length > 0;
   list.hidden = entries.length === 0;
   const now = entries.map((entry) => entry.outerHTML).join("");
-  // Unchanged lists stay, so that they keep the focus.
+  // Unchanged lists stay, with the selected text.
   if (list.dataset.shown === now) return;
   list.dataset.shown = now;
   list.replaceChildren(...entries);
 }
 
 async function again() {
-  const alert = one("#error");
   try {
     if (!document.hidden) await look();
-    alert.hidden = true;
+    complain();
   } catch (error) {
-    alert.textContent = error.message;
-    alert.hidden = false;
+    complain(error);
   }
   setTimeout(again, EVERY);
 }
 
-one("#more").addEventListener("click", () => {
-  limit = Math.min(limit * 2, MAX_SESSIONS - 1);
-  void look();
-});
+one("#more").addEventListener("click", () =>
+  attempt(one("#more"), async () => {
+    const before = one("#ended").children.length;
+    limit = Math.min(limit * 2, MOST);
+    await look();
+    // The first new session; the button may be hidden.
+    const links = [...one("#ended").children].slice(before).map((entry) => entry.querySelector("a"));
+    links.find(Boolean)?.focus();
+  }),
+);
 
-/** Maximum number of sessions in one answer of the engine. */
-const MAX_SESSIONS = 1000;
+/** Maximum number of sessions to show. The engine returns at most one more. */
+const MOST = 999;
+
+/** Maximum characters of a command. */
+const WIDTH = 120;
 
 const STATES = { pending_enrollment: "not enrolled yet", suspended: "suspended" };
 

@@ -20,10 +20,13 @@ export function mention(...parts) {
 
 let passing;
 
-/** Shows an error, or removes it. */
+/** Shows an error, or removes it. One that is shown already stays, with the focus. */
 export function complain(error) {
   const alert = one("#error");
-  alert.replaceChildren(error?.message ?? error ?? "");
+  const text = error?.message ?? error ?? "";
+  if (text && !alert.hidden && alert.dataset.shown === text) return;
+  alert.dataset.shown = text;
+  alert.replaceChildren(text);
   if (error instanceof SignedOut) {
     const link = document.createElement("a");
     link.href = `/login?next=${encodeURIComponent(location.pathname)}`;

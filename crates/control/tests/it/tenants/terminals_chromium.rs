@@ -29,6 +29,12 @@ async fn a_terminal_and_a_recording_have_their_tools() {
     run("terminal_tools.mjs").await;
 }
 
+/// The lists name user, command and duration, show more on request, and keep the focus.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lists_of_terminals_describe_sessions_and_keep_the_focus() {
+    run("terminal_lists.mjs").await;
+}
+
 /// A page that watches tries again while requests fail, and asks to sign in again if it has to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watching_page_that_lost_its_connection_tries_again() {

@@ -1,0 +1,165 @@
+// The lists of terminals: user, command and duration of sessions, pages of the list, and the focus
+// while the lists change or the sign-in has ended.
+
+import assert from "node:assert/strict";
+
+import { drive } from "./browser.mjs";
+import { FakeEngine } from "./fake_engine.mjs";
+import { LOOKS, lookAt } from "./looks.mjs";
+import { open, press, tabTo } from "./terminal_page.mjs";
+
+await drive(async (world) => {
+  const engine = new FakeEngine(world);
+  await engine.start();
+  try {
+    const looks = LOOKS.filter(({ look }) => ["light-phone", "dark-desk"].includes(look));
+    for (const { look, options } of looks) await facts(world, look, options);
+    await pages(world);
+    await changes(world);
+    await signedOut(world);
+  } finally {
+    engine.stop();
+  }
+});
+
+/** A page with the list of these sessions, which a test can change. */
+async function listed(world, sessions, options = {}) {
+  const page = await open(world, "ada", options);
+  await page.route("**/api/webtty/sessions?*", async (route) => {
+    const { limit } = JSON.parse(new URL(route.request().url()).searchParams.get("params"));
+    const headers = { "access-control-allow-origin": world.url };
+    await route.fulfill({ headers, json: sessions.slice(0, limit) });
+  });
+  await page.goto(`/projects/${world.given.project}/terminals`);
+  await page.locator("#running, #ended").getByRole("listitem").first().waitFor();
+  return page;
+}
+
+/** A session of Grace that began at noon. */
+function session(id, { minutes, command, ...more }) {
+  const begun = Date.UTC(2026, 0, 2, 12);
+  const isOver = minutes !== undefined;
+  return {
+    id,
+    server_id: "wsv_1",
+    tunnel_id: "tun_1",
+    initiator_user_id: "grace",
+    status: isOver ? "closed" : "active",
+    session_mode: "interactive",
+    recording_mode: "recorded",
+    encryption_mode: "managed",
+    started_at: new Date(begun).toISOString(),
+    ...(isOver ? { ended_at: new Date(begun + minutes * 60_000).toISOString(), exit_code: 0 } : {}),
+    ...(command === undefined ? {} : { command_meta: { command } }),
+    live: { available: !isOver, attachable: !isOver, participant_count: 1, has_upstream: !isOver },
+    ...more,
+  };
+}
+
+/** Texts of the details in a list. */
+async function details(page, list) {
+  return await page.locator(`#${list} .small`).allTextContents();
+}
+
+/** Each entry names user, command and duration. Their direction of writing affects no other text. */
+async function facts(world, look, options) {
+  const { grace } = world.given.people;
+  const by = { initiator_user_id: grace };
+  const page = await listed(
+    world,
+    [
+      session("wts_1", { command: "top -d 5", ...by }),
+      session("wts_2", { command: "", minutes: 65, ...by }),
+      session("wts_3", { command: "\u202e/bin/true", minutes: 0.2, ...by }),
+      session("wts_4", { minutes: 5, initiator_user_id: undefined, error_message: "the server was lost" }),
+    ],
+    options,
+  );
+  const [running] = await details(page, "running");
+  assert.match(running, /^Grace · top -d 5 · \d+ h \d+ min · 1 participant$/);
+  assert.deepEqual(await details(page, "ended"), [
+    "Grace · shell · 1 h 5 min · ended with 0",
+    "Grace · \u202e/bin/true · 12 s · ended with 0",
+    "5 min · the server was lost",
+  ]);
+  const isolated = await page.locator("#ended li:nth-child(2) bdi").allTextContents();
+  assert.deepEqual(isolated, ["web-1", "Grace", "\u202e/bin/true", "12 s", "ended with 0"]);
+  await lookAt(world, page, `lists-${look}`);
+  page.clean();
+  await page.context().close();
+}
+
+/** More sessions are shown on request, and the focus goes to the first of them. */
+async function pages(world) {
+  const ended = (count) => [...Array(count).keys()].map((number) => session(`wts_${number}`, { minutes: 1 }));
+  const page = await listed(world, ended(120));
+  const count = async (number) =>
+    await page.waitForFunction((number) => document.querySelector("#ended").children.length === number, number);
+  await count(50);
+  await press(page, "Show more");
+  await count(100);
+  const focused = (id) =>
+    page.waitForFunction((id) => document.activeElement?.href?.endsWith(`/sessions/${id}/replay`), id);
+  await focused("wts_50");
+  await press(page, "Show more");
+  await count(120);
+  await focused("wts_100");
+  assert.ok(await page.getByRole("button", { name: "Show more" }).isHidden());
+  assert.ok(await page.locator("#older").isHidden());
+  page.clean();
+  await page.context().close();
+
+  // The engine returns at most a thousand.
+  const long = await listed(world, ended(1200));
+  for (const shown of [100, 200, 400, 800]) {
+    await long.getByRole("button", { name: "Show more" }).click();
+    await long.waitForFunction((shown) => document.querySelector("#ended").children.length === shown, shown);
+  }
+  await long.getByRole("button", { name: "Show more" }).click();
+  await long.getByText("These are the newest sessions.").waitFor();
+  assert.ok(await long.getByRole("button", { name: "Show more" }).isHidden());
+  long.clean();
+  await long.context().close();
+}
+
+/** A link keeps the focus while its entry changes, and when its session ends. */
+async function changes(world) {
+  const sessions = [session("wts_1", {}), session("wts_2", { minutes: 1 })];
+  const page = await listed(world, sessions);
+  const watch = page.getByRole("link", { name: /^Watch web-1/ });
+  await tabTo(page, watch);
+  sessions[0].live.participant_count = 2;
+  await page.getByText("2 participants").waitFor();
+  assert.ok(await watch.evaluate((node) => node === document.activeElement));
+  sessions[0] = session("wts_1", { minutes: 2 });
+  await page.getByText("There is no active session.").waitFor();
+  await page.waitForFunction(() => document.activeElement?.href?.endsWith("/sessions/wts_1/replay"));
+  sessions.shift();
+  await page.waitForFunction(() => document.activeElement?.tagName === "H1");
+  page.clean();
+  await page.context().close();
+}
+
+/** The sign-in ends while the page is open: it leads to the form, and keeps the focus there. */
+async function signedOut(world) {
+  const page = await listed(world, [session("wts_1", {})], { expected: [401] });
+  let requests = 0;
+  page.on("response", (response) => (requests += response.status() === 401 ? 1 : 0));
+  await page.context().clearCookies();
+  await page.getByRole("alert").filter({ hasText: "Your sign-in has ended. Sign in again." }).waitFor();
+  const link = page.getByRole("link", { name: "Sign in again" });
+  await link.focus();
+  const before = requests;
+  await page.waitForResponse((response) => response.status() === 401);
+  await page.waitForResponse((response) => response.status() === 401);
+  assert.ok(requests > before);
+  assert.ok(await link.evaluate((node) => node === document.activeElement));
+  await page.keyboard.press("Enter");
+  await page.getByLabel("Email").fill("ada@example.com");
+  await page.getByLabel("Password").fill(world.given.password);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(`${world.url}/projects/${world.given.project}/terminals`);
+  await page.locator("#running").getByRole("listitem").first().waitFor();
+  page.clean();
+  await page.context().close();
+}
