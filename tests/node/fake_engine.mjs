@@ -437,7 +437,9 @@ class Session {
     this.code = code;
     this.#event("close", { metadata: { exit_code: code } });
     for (const [id, person] of this.people) {
-      this.#send(id, "close", { returnCode: code, termination: { reason: 1 } });
+      // A server may report the end by request as an error.
+      if (this.fault) this.#send(id, "error", { msg: this.fault });
+      else this.#send(id, "close", { returnCode: code, termination: { reason: 1 } });
       person.socket?.close(1000, "finished");
     }
   }

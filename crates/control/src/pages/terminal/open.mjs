@@ -241,10 +241,18 @@ one("#hang-up").addEventListener("click", () =>
   attempt(one("#hang-up"), async () => {
     isEnding = true;
     say("Ending the session …");
-    // Ends the session over the API even without control. A server without sessions only supports
-    // the signal.
-    if (room) await engine(path("sessions", room.session), { method: "DELETE" });
-    else shell.send("heartbeat", { signal: SIGNAL.HUP });
+    try {
+      // Ends the session over the API even without control. A server without sessions only supports
+      // the signal.
+      if (room) await engine(path("sessions", room.session), { method: "DELETE" });
+      else shell.send("heartbeat", { signal: SIGNAL.HUP });
+    } catch (error) {
+      // It has ended by itself.
+      if (!isEnding) return;
+      isEnding = false;
+      say("The session has not ended.");
+      throw error;
+    }
   }),
 );
 

@@ -265,10 +265,17 @@ again.addEventListener("click", () =>
 );
 terminate.addEventListener("click", () =>
   attempt(terminate, async () => {
-    if (confirm("End the session for all participants?")) {
-      isEnding = true;
-      say("Ending the session …");
+    if (!confirm("End the session for all participants?")) return;
+    isEnding = true;
+    say("Ending the session …");
+    try {
       await engine(path("sessions", page.subject), { method: "DELETE" });
+    } catch (error) {
+      // It has ended by itself.
+      if (!isEnding) return;
+      isEnding = false;
+      say("The session has not ended.");
+      throw error;
     }
   }),
 );

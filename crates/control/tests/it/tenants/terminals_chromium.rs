@@ -35,6 +35,13 @@ async fn the_lists_of_terminals_describe_sessions_and_keep_the_focus() {
     run("terminal_lists.mjs").await;
 }
 
+/// A session that ends by request shows no error, and input that is not sent is reported, also after
+/// signing out elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_a_session_and_of_a_sign_in_are_reported() {
+    run("terminal_ends.mjs").await;
+}
+
 /// A page that watches tries again while requests fail, and asks to sign in again if it has to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watching_page_that_lost_its_connection_tries_again() {
