@@ -11,7 +11,7 @@ export function placesOf(buffer, columns, needle) {
   for (let row = 0; row < buffer.length; ) {
     const count = rowsOfLine(buffer, row);
     // Most lines do not have the text, and cells are slow to read.
-    if (roughText(buffer, row, count).includes(wanted)) places.push(...inLine(buffer, row, count, columns, wanted));
+    if (roughText(buffer, row, count, columns).includes(wanted)) places.push(...inLine(buffer, row, count, columns, wanted));
     row += count;
   }
   return places;
@@ -41,10 +41,21 @@ function rowsOfLine(buffer, row) {
   return count;
 }
 
-function roughText(buffer, row, count) {
+function roughText(buffer, row, count, columns) {
   let text = "";
-  for (let at = row; at < row + count; at += 1) text += buffer.getLine(at)?.translateToString() ?? "";
+  for (let at = row; at < row + count; at += 1) {
+    const used = at + 1 < row + count ? usedColumns(buffer, at, columns) : columns;
+    text += buffer.getLine(at)?.translateToString(false, 0, used) ?? "";
+  }
   return text.toLowerCase();
+}
+
+/** Columns of a row that continues. The last one is empty before a wide character on the next row. */
+function usedColumns(buffer, row, columns) {
+  const isEmpty = buffer.getLine(row)?.getCell(columns - 1)?.getChars() === "";
+  const isBeforeWide = isEmpty && buffer.getLine(row + 1)?.getCell(0)?.getWidth() === 2;
+  const isHalf = buffer.getLine(row)?.getCell(columns - 1)?.getWidth() === 0;
+  return isBeforeWide && !isHalf ? columns - 1 : columns;
 }
 
 function inLine(buffer, row, count, columns, wanted) {
@@ -68,7 +79,8 @@ function exactText(buffer, row, count, columns) {
   const cells = [];
   for (let at = 0; at < count; at += 1) {
     const line = buffer.getLine(row + at);
-    for (let column = 0; column < columns; column += 1) {
+    const used = at + 1 < count ? usedColumns(buffer, row + at, columns) : columns;
+    for (let column = 0; column < used; column += 1) {
       const cell = line?.getCell(column);
       const width = cell?.getWidth() ?? 1;
       // The second cell of a wide character.

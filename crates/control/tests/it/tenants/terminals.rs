@@ -92,6 +92,12 @@ fn the_pages_reconnect_to_a_session_without_loss() {
     assert_eq!(script("webtty_returns.mjs")["returns"], true);
 }
 
+#[test]
+fn the_search_of_the_pages_finds_every_place_once() {
+    let done = script("webtty_find.mjs");
+    assert!(done["searches"].as_u64() > Some(1000), "{done}");
+}
+
 /// Runs a script of `tests/node`.
 fn script(name: &str) -> Value {
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/node");
