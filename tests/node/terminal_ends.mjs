@@ -119,7 +119,13 @@ async function signedOut(world, engine) {
   await watching.getByRole("alert").filter({ hasText: "Your sign-in has ended. Sign in again." }).waitFor();
   await into(watching);
   await watching.keyboard.type("x");
-  await watching.state("What you type is not sent: there is no connection.");
+  const noConnection = "What you type is not sent: there is no connection.";
+  await watching.state(noConnection);
+  for (const key of ["Enter", "Backspace"]) {
+    await watching.evaluate(() => (document.querySelector("#state").textContent = ""));
+    await watching.keyboard.press(key);
+    await watching.state(noConnection);
+  }
 
   // The terminal waits until the user has signed in again.
   await page.getByRole("link", { name: "Sign in again" }).click();

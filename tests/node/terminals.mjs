@@ -495,7 +495,10 @@ async function spectators(world, engine) {
   await press(ada, "Take control back");
   await ada.state("You have control.");
   await ada.getByRole("button", { name: "Take control back" }).waitFor({ state: "detached" });
-  assert.notEqual(await ada.evaluate(() => document.activeElement.tagName), "BODY");
+  assert.equal(await ada.evaluate(() => document.activeElement.ariaLabel), "Remove Grace");
+  // Names do not affect the text around them.
+  const names = await ada.locator("#people bdi").allTextContents();
+  assert.deepEqual(names, ["You", "Grace"]);
 
   // A granted controller whose program prints very much keeps control.
   await press(grace, "Ask for control");

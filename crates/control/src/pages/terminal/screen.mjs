@@ -84,8 +84,9 @@ export class Screen {
         if (event.type === "keydown") this.#copy();
         return false;
       }
-      const isText = event.key.length === 1 && !event.ctrlKey && !event.metaKey;
-      if (!this.typing && isText && event.type === "keydown") unsent?.();
+      const isText = event.key.length === 1 || INPUT_KEYS.has(event.key);
+      const isInput = isText && !event.ctrlKey && !event.metaKey && event.type === "keydown";
+      if (!this.typing && isInput) unsent?.();
       // For a user who only watches, Tab moves on, and the browser's keys work.
       return this.typing;
     });
@@ -132,6 +133,7 @@ export class Screen {
 
   /** Sends a key that touch screens lack. */
   press(name) {
+    if (!this.typing) this.unsent?.();
     const keys = this.terminal.modes.applicationCursorKeysMode ? "\x1bO" : "\x1b[";
     this.terminal.input(KEYS[name] ?? keys + name);
     this.focus();
@@ -232,6 +234,9 @@ const LIGHT = { cursorAccent: "#ffffff", selectionBackground: "#bcd3f7" };
 
 /** Keys of touch screens. The others are cursor keys. */
 const KEYS = { Escape: "\x1b", Tab: "\t" };
+
+/** Keys without a character that are input. The others also serve the page. */
+const INPUT_KEYS = new Set(["Enter", "Backspace", "Delete"]);
 
 /** Minimum height of a letter in pixels, and the ratio of its width. */
 const SMALLEST = 7;
