@@ -1,5 +1,8 @@
 // oauth4webapi, a low-level library: each step is a request and a check of its answer. It also acts
 // as the resource server of RFC 9068, and reads its token.
+//
+// It signs in twice: with the address of the platform, and with the MCP endpoint that requires a token,
+// whose challenge leads to its metadata.
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
@@ -15,11 +18,35 @@ const SCOPE = "account.projects.read-only";
 const insecure = { [oauth.allowInsecureRequests]: true };
 
 await drive(async (world) => {
+  const origin = await signedIn(world, new URL(world.url), "/api/mcp");
+  const endpoint = new URL("/api/mcp/sign-in", world.url);
+  const { resource_metadata: metadata } = await challenged(endpoint);
+  assert.equal(metadata, `${world.url}/.well-known/oauth-protected-resource${endpoint.pathname}`);
+  const signIn = await signedIn(world, endpoint, endpoint.pathname);
+  console.log(JSON.stringify({ origin, sign_in: signIn }));
+});
+
+/** The parameters of the challenge of a request with an invalid token (RFC 6750). */
+async function challenged(endpoint) {
+  const { method, headers, body } = toolCall("svc_project_list");
+  const refusal = await oauth
+    .protectedResourceRequest("invalid", method, endpoint, new Headers(headers), body, insecure)
+    .catch((error) => error);
+  assert.ok(refusal instanceof oauth.WWWAuthenticateChallengeError, String(refusal));
+  assert.equal(refusal.status, 401);
+  const [{ scheme, parameters }] = refusal.cause;
+  assert.equal(scheme, "bearer");
+  assert.equal(parameters.error, "invalid_token");
+  return parameters;
+}
+
+/** The whole grant for a resource: discovery, sign-in, use of the API and of a tool, and revocation. */
+async function signedIn(world, identifier, tools) {
   const issuer = new URL(world.url);
   // RFC 9728 leads from the resource to its authorization server.
   const resource = await oauth.processResourceDiscoveryResponse(
-    issuer,
-    await oauth.resourceDiscoveryRequest(issuer, insecure),
+    identifier,
+    await oauth.resourceDiscoveryRequest(identifier, insecure),
   );
   assert.deepEqual(resource.authorization_servers, [world.url]);
   const server = await oauth.processDiscoveryResponse(
@@ -57,10 +84,11 @@ await drive(async (world) => {
   const token = tokens.access_token;
 
   const headers = { authorization: `Bearer ${token}` };
+  // OA-6: a token is for the whole platform.
   const claims = await oauth.validateJwtAccessToken(
     server,
     new Request(world.url, { headers }),
-    resource.resource,
+    world.url,
     insecure,
   );
   assert.equal(claims.client_id, client.client_id);
@@ -76,7 +104,7 @@ await drive(async (world) => {
       insecure,
     );
   const whoami = await (await get("/api/whoami")).json();
-  const listed = await toolResult(await get("/api/mcp", toolCall("svc_project_list")));
+  const listed = await toolResult(await get(tools, toolCall("svc_project_list")));
 
   await oauth.processRevocationResponse(
     await oauth.revocationRequest(server, client, oauth.None(), token, insecure),
@@ -88,5 +116,5 @@ await drive(async (world) => {
     async () => oauth.processAuthorizationCodeResponse(server, client, await redeem()),
     { error: "invalid_grant" },
   );
-  console.log(JSON.stringify({ whoami, listed, scope: tokens.scope }));
-});
+  return { whoami, listed, scope: tokens.scope };
+}

@@ -24,12 +24,17 @@ fn oa_2_openid_client_is_approved_with_both_grants() -> Result<()> {
     Ok(())
 }
 
-/// OA-1, OA-2, OA-3, OA-5, OA-6: it finds the authorization server from the resource, redeems the
-/// code, and validates the token like a resource server (RFC 9068). A redeemed code is refused.
+/// MC-7, OA-1, OA-2, OA-3, OA-5, OA-6: it finds the authorization server from the resource, redeems
+/// the code, and validates the token like a resource server (RFC 9068). A redeemed code is refused.
+/// It starts with the address of the platform, and with the challenge of the MCP endpoint that
+/// requires a token.
 #[test]
 fn oa_2_oauth4webapi_is_approved() -> Result<()> {
     let platform = Platform::up()?;
-    reached(&platform, &platform.node("oauth4webapi.mjs")?);
+    let results = platform.node("oauth4webapi.mjs")?;
+    for resource in ["origin", "sign_in"] {
+        reached(&platform, &results[resource]);
+    }
     Ok(())
 }
 
