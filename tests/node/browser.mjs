@@ -39,6 +39,8 @@ export async function drive(script) {
   } finally {
     await browser.close();
   }
+  // Processes and servers of a failed script would keep it running.
+  if (process.exitCode) process.exit();
 }
 
 class World {

@@ -370,7 +370,7 @@ class Session {
         assert.deepEqual(message.config.options, { interactive: true, allocateTty: true, sendHeartbeat: true });
         this.size = message.session.size;
         this.#event("open", { metadata: { terminal_size: { row: this.size.row, col: this.size.col } } });
-        this.#send(person.id, "ack", { session: { features: [1], sessionId: this.id, graceSeconds: 60 } });
+        this.#send(person.id, "ack", { session: { features: [1], sessionId: this.id, graceSeconds: 600 } });
         this.#write("$ ");
         break;
       case "data":

@@ -56,7 +56,10 @@ async function signedIn(world, name, { args, prompt, approve }) {
   results.resource = searchParams.get("resource");
 
   const second = start(world, directory, args, prompt);
-  await second.connected;
+  await second.connected.catch(async (error) => {
+    await second.client.close();
+    throw error;
+  });
   assert.deepEqual((await use(second.client)).tools, results.tools);
   assert.ok(!prompt.test(second.said()), second.said());
 
@@ -67,15 +70,18 @@ async function signedIn(world, name, { args, prompt, approve }) {
 }
 
 async function use(client) {
-  const { tools } = await client.listTools();
-  const listed = await client.callTool({ name: "svc_project_list", arguments: {} });
-  const whoami = await client.callTool({ name: "svc_whoami", arguments: {} });
-  await client.close();
-  return {
-    tools: tools.map((tool) => tool.name),
-    listed: listed.structuredContent,
-    whoami: whoami.structuredContent,
-  };
+  try {
+    const { tools } = await client.listTools();
+    const listed = await client.callTool({ name: "svc_project_list", arguments: {} });
+    const whoami = await client.callTool({ name: "svc_whoami", arguments: {} });
+    return {
+      tools: tools.map((tool) => tool.name),
+      listed: listed.structuredContent,
+      whoami: whoami.structuredContent,
+    };
+  } finally {
+    await client.close();
+  }
 }
 
 /** Starts the program and a client of it. `prompted` is the match in its output for the user. */

@@ -254,7 +254,8 @@ async function player(world, engine) {
   await page.keyboard.press("Home");
   await page.keyboard.press(" ");
   await page.state("The recording is at its end.");
-  assert.equal((await lines(page)).filter((line) => line === "first: said").length, 2);
+  const isDrawn = async () => (await lines(page)).filter((line) => line === "first: said").length === 2;
+  await until(isDrawn, () => "the output is not drawn");
   page.clean();
   await page.context().close();
 }

@@ -38,7 +38,7 @@ class Browser(webbrowser.BaseBrowser):
         returned = Person(WORLD).approve(self.address)
         # The client serves its callback only after it has opened the browser.
         transport = httpx.HTTPTransport(retries=8)
-        with httpx.Client(transport=transport, trust_env=False) as browser:
+        with httpx.Client(transport=transport, trust_env=False, timeout=60) as browser:
             browser.get(returned).raise_for_status()
 
 

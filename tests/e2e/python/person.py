@@ -28,7 +28,7 @@ class Person:
         self.url = world["url"]
         self.callback = world["given"]["callback"]
         self.login = {key: world["given"][key] for key in ("email", "password")}
-        self.browser = httpx.Client(trust_env=False)
+        self.browser = httpx.Client(trust_env=False, timeout=60)
 
     def approve(self, address):
         """Signs in, approves, and returns the client address of the redirect."""

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 
 use unicode_width::UnicodeWidthChar as _;
 
+use super::MAX_COLS;
 use super::modes::{self, Modes};
 use super::style::{Attribute, Style, Styles};
 
@@ -217,6 +218,17 @@ impl Filter {
                 self.soft_reset(out);
                 return;
             }
+            'b' => {
+                // A repetition of one character: a few bytes would take as long to draw as 64 KiB.
+                let count = parameters.split(';').next().unwrap_or_default();
+                if count.len() > 2 && count.bytes().all(|byte| byte.is_ascii_digit()) {
+                    let count = count
+                        .parse()
+                        .map_or(MAX_COLS, |count: u16| count.min(MAX_COLS));
+                    super::put(out, format_args!("\x1b[{count}b"));
+                    return;
+                }
+            }
             'q' => {
                 if let Some(form) = parameters.strip_suffix(' ') {
                     self.modes.set_cursor(form.parse().unwrap_or(0));
@@ -330,6 +342,18 @@ mod tests {
 
     fn filtered(text: &str) -> String {
         Filter::default().filter(text).into_owned()
+    }
+
+    #[test]
+    fn a_character_is_repeated_at_most_as_often_as_a_row_has_columns() {
+        for (text, shown) in [
+            ("a\x1b[9b", "a\x1b[9b"),
+            ("a\x1b[601b", "a\x1b[600b"),
+            ("a\x1b[99999999;1b", "a\x1b[600b"),
+            ("a\x1b[?99999b", "a\x1b[?99999b"),
+        ] {
+            assert_eq!(filtered(text), shown, "{text:?}");
+        }
     }
 
     #[test]

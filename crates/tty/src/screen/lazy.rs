@@ -28,6 +28,12 @@ impl LazyScreen {
         if bytes.len() > MAX_BUFFERED {
             self.screen.feed(bytes);
         } else {
+            let needed = self.waiting.len() + bytes.len();
+            if needed > self.waiting.capacity() {
+                // A vector could double its capacity beyond the limit.
+                let capacity = needed.next_power_of_two().min(MAX_BUFFERED);
+                self.waiting.reserve_exact(capacity - self.waiting.len());
+            }
             self.waiting.extend_from_slice(bytes);
         }
     }
@@ -73,7 +79,7 @@ mod tests {
             let line = format!("{n} \x1b[3{}mx\x1b[m é\r\n", n % 8);
             at_once.feed(line.as_bytes());
             later.feed(line.as_bytes());
-            assert!(later.waiting.len() <= MAX_BUFFERED);
+            assert!(later.waiting.capacity() <= MAX_BUFFERED);
         }
         let large = Size { rows: 9, cols: 30 };
         at_once.resize(large);

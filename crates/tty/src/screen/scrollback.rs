@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use avt::parser::{EdScope, ElScope, Function};
-use avt::{Line, Observation, Observer, Operation, ScreenKind, Terminal};
+use avt::{Cell, Line, Observation, Observer, Operation, ScreenKind, Terminal};
 
 use super::row::{self, RowWriter};
 use super::style::{Style, Styles};
@@ -80,6 +80,14 @@ impl Scrollback {
             Some(cells) => (cells, RowEnd::WrapAfterBlank),
             None if line.is_wrapped() => (line.cells(), RowEnd::Wrap),
             None => (line.cells(), RowEnd::Line),
+        };
+        // Most rows are short, and a row without text is one blank: it may continue a line, whose wrap
+        // happens with its first character.
+        let is_used = |cell: &Cell| cell.char() != ' ' || !cell.pen().is_default();
+        let used = cells.iter().rposition(is_used).map_or(1, |last| last + 2);
+        let cells = match cells.get(..used) {
+            Some(used) if !line.is_wrapped() => used,
+            _ => cells,
         };
         let mut text = String::new();
         let mut writer = RowWriter::scrolling(&mut text, styles);

@@ -11,7 +11,10 @@ export function placesOf(buffer, columns, needle) {
   for (let row = 0; row < buffer.length; ) {
     const count = rowsOfLine(buffer, row);
     // Most lines do not have the text, and cells are slow to read.
-    if (roughText(buffer, row, count, columns).includes(wanted)) places.push(...inLine(buffer, row, count, columns, wanted));
+    if (roughText(buffer, row, count, columns).includes(wanted)) {
+      // One by one: a call has a limit for its arguments.
+      for (const place of inLine(buffer, row, count, columns, wanted)) places.push(place);
+    }
     row += count;
   }
   return places;

@@ -11,17 +11,21 @@ let limit = 50;
 
 async function look() {
   const base = `/projects/${page.project}`;
+  // The limit and the focus may change during each request.
+  const wanted = limit;
   // One more than is shown tells if there are more.
-  const all = await engine(path("sessions"), { params: { limit: limit + 1 } });
-  const sessions = all.slice(0, limit);
+  const all = await engine(path("sessions"), { params: { limit: wanted + 1 } });
+  const sessions = all.slice(0, wanted);
   await knowMembers();
   const tunnels = await engine("/api/tunnels", { params: { limit: 1000 } });
-  const focused = document.activeElement;
-  const isMore = all.length > limit;
-  one("#more").hidden = !isMore || limit === MOST;
-  one("#older").hidden = !isMore || limit < MOST;
-  const isOver = (session) => session.status === "closed" || session.status === "errored";
   const servers = join(await records(), tunnels.filter(isThere));
+  // "Show more" has started a later one.
+  if (wanted < limit) return;
+  const focused = document.activeElement;
+  const isMore = all.length > wanted;
+  one("#more").hidden = !isMore || wanted === MOST;
+  one("#older").hidden = !isMore || wanted < MOST;
+  const isOver = (session) => session.status === "closed" || session.status === "errored";
   show("servers", servers.map(({ name, detail, at }) => entry(name, [detail], at && `${base}/terminals/${at}`)));
   const running = sessions.filter((session) => !isOver(session));
   show("running", running.map((session) => sessionEntry(base, session, servers)));
