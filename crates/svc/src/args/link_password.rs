@@ -56,8 +56,10 @@ pub(crate) fn ask() -> Result<Vec<LinkPassword>, Failure> {
     Ok(vec![LinkPassword::new("", hash)])
 }
 
-/// Parses the content of a file.
+/// Parses the content of a file. Editors of Windows start it with a byte order mark, which is not
+/// part of the first name.
 fn parse(text: &str) -> Result<Vec<LinkPassword>, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut checked = Vec::new();
     let mut entries = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -165,6 +167,14 @@ mod tests {
             parse(&text).unwrap(),
             "the same file changes nothing"
         );
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_not_part_of_the_first_line() {
+        for text in ["ann:one\n", ":for everybody\n", "# a comment\nann:one\n"] {
+            let marked = parse(&format!("\u{feff}{text}")).unwrap();
+            assert_eq!(marked, parse(text).unwrap(), "{text}");
+        }
     }
 
     #[test]
