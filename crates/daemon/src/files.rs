@@ -9,8 +9,16 @@ use std::path::Path;
 /// # Errors
 /// It cannot be read, or it is longer than `limit` bytes: a device, or the wrong path.
 pub fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_bounded_from(File::open(path)?, limit)
+}
+
+/// The rest of an opened file.
+///
+/// # Errors
+/// As of [`read_bounded`].
+pub fn read_bounded_from(file: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,

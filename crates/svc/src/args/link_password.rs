@@ -2,7 +2,7 @@
 //! receives only the hashes.
 
 use std::collections::HashMap;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -20,19 +20,31 @@ use crate::prompt;
 /// # Errors
 /// The reason, with the number of the line. It contains nothing of the file's content.
 pub(crate) fn read(path: &Path) -> Result<Vec<LinkPassword>, String> {
-    let unreadable = |error: std::io::Error| format!("{} cannot be read: {error}", path.display());
-    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    read_opened(&file, path)
+}
+
+/// Reads an opened file. Its permissions are checked and its content is read through the same
+/// handle, because another file can get the name at any time.
+fn read_opened(file: &File, path: &Path) -> Result<Vec<LinkPassword>, String> {
+    let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
     if is_public(&metadata) {
         return Err(format!(
-            "{} can be read by all users of this machine: run chmod 600 {0}",
+            "{} can be read by all users of this machine: run chmod 600 {0}, or for a secret of \
+             Kubernetes set defaultMode: 0440",
             path.display()
         ));
     }
-    let bytes = daemon::files::read_bounded(path, MAX_FILE_BYTES).map_err(unreadable)?;
+    let bytes = daemon::files::read_bounded_from(file, MAX_FILE_BYTES)
+        .map_err(|error| unreadable(path, &error))?;
     let bytes = Zeroizing::new(bytes);
     let text = std::str::from_utf8(&bytes)
         .map_err(|_invalid| format!("{} is not UTF-8 text", path.display()))?;
     parse(text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> String {
+    format!("{} cannot be read: {error}", path.display())
 }
 
 /// Asks for a password twice. Visitors may send it with any user name.
@@ -206,12 +218,41 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
         set_mode(0o644);
-        assert!(read(&path).unwrap_err().contains("chmod 600"));
+        let refused = read(&path).unwrap_err();
+        for part in ["chmod 600", "defaultMode: 0440"] {
+            assert!(refused.contains(part), "{refused}");
+        }
         for private in [0o600, 0o640] {
             set_mode(private);
             assert_eq!(read(&path).unwrap().len(), 1, "{private:o}");
         }
         let missing = read(&folder.path().join("missing")).unwrap_err();
         assert!(missing.contains("cannot be read"), "{missing}");
+    }
+
+    /// A file that is replaced while it is read.
+    #[cfg(unix)]
+    #[test]
+    fn the_permissions_are_those_of_the_file_that_is_read() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("passwords");
+        for (mode, mode_of_next, is_accepted) in [(0o600, 0o644, true), (0o644, 0o600, false)] {
+            let replace = |text: &str, mode| {
+                let new = folder.path().join("new");
+                std::fs::write(&new, text).unwrap();
+                std::fs::set_permissions(&new, std::fs::Permissions::from_mode(mode)).unwrap();
+                std::fs::rename(&new, &path).unwrap();
+            };
+            replace("ann:one\n", mode);
+            let opened = File::open(&path).unwrap();
+            replace("ann:two\n", mode_of_next);
+            let read = read_opened(&opened, &path);
+            assert_eq!(read.is_ok(), is_accepted, "{mode:o} {read:?}");
+            if is_accepted {
+                assert_eq!(read, parse("ann:one\n"));
+            }
+        }
     }
 }
