@@ -121,13 +121,13 @@ fn hashed(user: &str, password: &str) -> Result<String, String> {
 
 /// True if all users of the machine can read the file.
 #[cfg(unix)]
-fn is_public(metadata: &Metadata) -> bool {
+pub(crate) fn is_public(metadata: &Metadata) -> bool {
     std::os::unix::fs::MetadataExt::mode(metadata) & 0o007 != 0
 }
 
 /// On other systems the folder of a user, with its content, is private by default.
 #[cfg(not(unix))]
-fn is_public(_metadata: &Metadata) -> bool {
+pub(crate) fn is_public(_metadata: &Metadata) -> bool {
     false
 }
 

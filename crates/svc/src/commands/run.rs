@@ -311,22 +311,24 @@ impl RunLoop {
     }
 
     /// Reads and checks the file. The token and password files that it names are watched like the
-    /// file itself, because a replaced secret must take effect.
+    /// file itself, because a replaced secret must take effect, also one for which the file is
+    /// rejected.
     async fn load(&mut self, mut contents: Contents) -> Result<LoadedFile, Vec<ConfigError>> {
-        let read = self.read_plan(&contents);
-        if let Ok(plan) = &read {
-            let token_file = non_empty_path(self.args.token_file.as_ref()).cloned();
-            let paths = self.file.iter().cloned().chain(token_file);
-            let paths: Vec<_> = paths.chain(plan.secret_files()).collect();
-            if !paths.iter().all(|path| contents.contains_key(path)) {
-                self.files.set(paths);
-                let latest = self.files.read().await;
-                // The content that was parsed above is kept. The next poll detects newer content.
-                let token_contents = latest
-                    .into_iter()
-                    .filter(|(path, _)| Some(path) != self.file.as_ref());
-                contents.extend(token_contents);
-            }
+        let (mut read, secret_files) = self.read_plan(&contents);
+        let token_file = non_empty_path(self.args.token_file.as_ref()).cloned();
+        let paths = self.file.iter().cloned().chain(token_file);
+        let paths: Vec<_> = paths.chain(secret_files).collect();
+        if !paths.iter().all(|path| contents.contains_key(path)) {
+            self.files.set(paths);
+            let latest = self.files.read().await;
+            // The content that was parsed above is kept. The next poll detects newer content.
+            let secrets = latest
+                .into_iter()
+                .filter(|(path, _)| Some(path) != self.file.as_ref());
+            contents.extend(secrets);
+            // A password file may have changed before it was watched. The contents that count as
+            // handled must not be newer than the plan.
+            read = self.read_plan(&contents).0;
         }
         self.handled = contents;
         let plan = read?;
@@ -337,18 +339,19 @@ impl RunLoop {
         Ok(LoadedFile { plan, engines })
     }
 
-    fn read_plan(&self, contents: &Contents) -> Result<Plan, Vec<ConfigError>> {
+    /// The plan, and the files that contain its secrets.
+    fn read_plan(&self, contents: &Contents) -> (Result<Plan, Vec<ConfigError>>, Vec<PathBuf>) {
         let Some(path) = &self.file else {
-            return Ok(Plan::without_file());
+            return (Ok(Plan::without_file()), Vec::new());
         };
         let name = path.display().to_string();
         let error = match contents.get(path) {
-            Some(Ok(bytes)) => return Plan::parse(&name, bytes),
+            Some(Ok(content)) => return Plan::parse_and_list(&name, &content.bytes),
             Some(Err(error)) => error.as_str(),
             None => "it was not checked",
         };
         let message = format!("{name} cannot be read: {error}");
-        Err(vec![ConfigError::new("", message)])
+        (Err(vec![ConfigError::new("", message)]), Vec::new())
     }
 
     /// Updates the running tunnels to match the file and the containers.

@@ -4,7 +4,7 @@
 //! The types here accept any value of the right kind. `plan` validates them and reports all errors
 //! together.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt, path::PathBuf};
 
 use crate::args::properties::{lower_case, parse_open_enum};
 use client::Properties;
@@ -183,6 +183,20 @@ pub(super) struct TunnelSection {
     /// Accept visitors that arrive in another region.
     #[schemars(example = true)]
     pub(super) allow_cross_region_routing: Option<bool>,
+}
+
+impl AgentFile {
+    /// The files with tokens and link passwords. They are polled like the configuration.
+    pub(super) fn secret_files(&self) -> Vec<PathBuf> {
+        let engines = self.engines.values();
+        let tokens = engines.map(|section| &section.token_file);
+        let tunnels = self.tunnels.values();
+        let passwords = tunnels.map(|section| &section.basic_auth_file);
+        let paths = std::iter::once(&self.token_file)
+            .chain(tokens)
+            .chain(passwords);
+        paths.flatten().map(PathBuf::from).collect()
+    }
 }
 
 impl TunnelSection {

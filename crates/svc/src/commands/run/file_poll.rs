@@ -4,9 +4,16 @@
 //! compares them. Any kind of replacement is therefore noticed: overwriting, renaming, or a changed
 //! symbolic link anywhere on the path.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use daemon::{config::MAX_FILE_BYTES, files::read_bounded};
+use daemon::{config::MAX_FILE_BYTES, files::read_bounded_from};
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
@@ -14,8 +21,19 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
+use crate::args::link_password;
+
 /// The contents of files, or the reasons why they cannot be read.
-pub(super) type Contents = BTreeMap<PathBuf, Result<Vec<u8>, String>>;
+pub(super) type Contents = BTreeMap<PathBuf, Result<Content, String>>;
+
+/// The content of a file.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) bytes: Vec<u8>,
+    /// True if all users of the machine can read the file. Passwords in such a file are refused. If
+    /// only this changes, the file must be read again.
+    is_public: bool,
+}
 
 /// The list of polled files, shared by its clones.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +51,10 @@ impl Files {
         // Reads in a blocking thread, because the disk may hang.
         let read =
             spawn_blocking(move || paths.into_iter().map(|path| (read(&path), path)).collect());
-        let read: Vec<(Result<Vec<u8>, String>, PathBuf)> = read.await.unwrap_or_default();
-        read.into_iter().map(|(read, path)| (path, read)).collect()
+        let read: Vec<(io::Result<Content>, PathBuf)> = read.await.unwrap_or_default();
+        read.into_iter()
+            .map(|(read, path)| (path, read.map_err(|error| error.to_string())))
+            .collect()
     }
 
     /// Polls the files, and reports contents that were equal in two successive polls. An editor may
@@ -63,8 +83,11 @@ impl Files {
     }
 }
 
-fn read(path: &std::path::Path) -> Result<Vec<u8>, String> {
-    read_bounded(path, MAX_FILE_BYTES).map_err(|error| error.to_string())
+fn read(path: &Path) -> io::Result<Content> {
+    let file = File::open(path)?;
+    let is_public = link_password::is_public(&file.metadata()?);
+    let bytes = read_bounded_from(file, MAX_FILE_BYTES)?;
+    Ok(Content { bytes, is_public })
 }
 
 /// A second between saving a file and its effect is not noticeable. Reading a few KiB twice a

@@ -35,8 +35,6 @@ pub(super) struct Plan {
     pub(super) max_buffered_bytes: Option<usize>,
     /// The tunnels by their keys.
     pub(super) tunnels: BTreeMap<String, DesiredTunnel>,
-    /// The files with link passwords.
-    password_files: Vec<PathBuf>,
 }
 
 /// A desired tunnel.
@@ -60,7 +58,6 @@ impl Plan {
             heartbeat: None,
             max_buffered_bytes: None,
             tunnels: BTreeMap::new(),
-            password_files: Vec::new(),
         }
     }
 
@@ -69,9 +66,24 @@ impl Plan {
     /// # Errors
     /// All errors, with their positions.
     pub(super) fn parse(name: &str, bytes: &[u8]) -> Result<Self, Vec<ConfigError>> {
-        let check = |file| Self::from_file(file).map_err(Into::into);
+        Self::parse_and_list(name, bytes).0
+    }
+
+    /// As [`Self::parse`], with the files that contain the configuration's secrets. Those of an
+    /// invalid configuration are listed too, because it can become valid when one of them changes.
+    /// If the bytes are not a configuration at all, the list is empty.
+    pub(super) fn parse_and_list(
+        name: &str,
+        bytes: &[u8],
+    ) -> (Result<Self, Vec<ConfigError>>, Vec<PathBuf>) {
+        let mut secret_files = Vec::new();
+        let check = |file: AgentFile| {
+            secret_files = file.secret_files();
+            Self::from_file(file).map_err(Into::into)
+        };
         let plan = daemon::config::read_all(name, bytes, check);
-        plan.map_err(|errors| errors.into_iter().collect())
+        let plan = plan.map_err(|errors| errors.into_iter().collect());
+        (plan, secret_files)
     }
 
     fn from_file(file: AgentFile) -> Result<Self, Vec<ConfigError>> {
@@ -130,10 +142,6 @@ impl Plan {
             }
         }
         all_errors.extend(find_duplicates(&tunnels));
-        let sections = file.tunnels.values();
-        let password_files = sections
-            .filter_map(|section| section.basic_auth_file.as_deref().map(PathBuf::from))
-            .collect();
         if all_errors.is_empty() {
             Ok(Self {
                 engine,
@@ -142,19 +150,10 @@ impl Plan {
                 heartbeat,
                 max_buffered_bytes,
                 tunnels,
-                password_files,
             })
         } else {
             Err(all_errors)
         }
-    }
-
-    /// The files with tokens and link passwords. They are polled like the configuration.
-    pub(super) fn secret_files(&self) -> impl Iterator<Item = PathBuf> {
-        let tokens = std::iter::once(&self.engine)
-            .chain(self.engines.values())
-            .filter_map(|section| section.token_file.as_deref().map(PathBuf::from));
-        tokens.chain(self.password_files.iter().cloned())
     }
 }
 

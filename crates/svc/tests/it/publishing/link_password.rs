@@ -9,18 +9,38 @@ use std::{
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use super::run::{applied, online};
+use super::run::{applied, online, replace};
 use crate::installed::{RunningUp, alone, up};
 use crate::local_platform::up::{visitor, web_service};
-use crate::program::{Home, soon};
+use crate::program::{Home, RunningCommand, soon};
 use crate::terminal::TerminalCommand;
 
 /// Writes a file that only its owner can read, in one step.
 fn write_private(path: &Path, text: &str) {
+    write(path, text, PRIVATE);
+}
+
+fn write(path: &Path, text: &str, mode: u32) {
     let new = path.with_extension("new");
     fs::write(&new, text).unwrap();
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+    set_mode(&new, mode);
     fs::rename(&new, path).unwrap();
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// The content of `svc.yaml` with one tunnel.
+fn tunnel(port: u16, passwords: &Path) -> String {
+    let passwords = passwords.display();
+    format!("version: 1\ntunnels:\n  fair: {{target: {port}, basic_auth_file: {passwords}}}\n")
+}
+
+/// Waits until an agent rejects its files. Returns the first error.
+async fn rejected(agent: &mut RunningCommand) -> String {
+    let line = agent.json_where(|line| line["status"] == "rejected").await;
+    line["errors"][0]["message"].as_str().unwrap().to_owned()
 }
 
 fn passwords(home: &Home, text: &str) -> PathBuf {
@@ -92,11 +112,7 @@ async fn the_file_of_a_running_agent_can_change() {
     let up = alone(&home, &[]).await;
     let (_service, port) = web_service(0).await;
     let file = passwords(&home, "ann:correct horse\n");
-    let text = format!(
-        "version: 1\ntunnels:\n  fair: {{target: {port}, basic_auth_file: {}}}\n",
-        file.display()
-    );
-    fs::write(home.path().join("svc.yaml"), text).unwrap();
+    fs::write(home.path().join("svc.yaml"), tunnel(port, &file)).unwrap();
     let mut agent = home.start(&["run", "-o", "json"]);
     let line = online(&mut agent, "fair").await;
     assert_eq!(
@@ -119,6 +135,48 @@ async fn the_file_of_a_running_agent_can_change() {
     up.stop().await;
 }
 
+/// `chmod` is enough, because it leaves the bytes of the file as they are.
+#[tokio::test]
+async fn a_rejected_file_applies_when_it_becomes_private() {
+    let home = Home::new();
+    let up = alone(&home, &[]).await;
+    let (_service, port) = web_service(0).await;
+    let file = passwords(&home, "ann:correct horse\n");
+    let config = home.path().join("svc.yaml");
+    fs::write(&config, tunnel(port, &file)).unwrap();
+    let mut agent = home.start(&["run", "-o", "json"]);
+    online(&mut agent, "fair").await;
+
+    write(&file, "ann:another password\n", PUBLIC);
+    let error = rejected(&mut agent).await;
+    assert!(error.contains("chmod 600"), "{error}");
+    set_mode(&file, PRIVATE);
+    let changed = applied(&mut agent).await;
+    assert_eq!(changed["changed"], json!(["fair"]), "{changed}");
+    let line = online(&mut agent, "fair").await;
+    assert_eq!(
+        status(&up, &line, Some("correct horse")).await,
+        StatusCode::UNAUTHORIZED
+    );
+
+    // A file that was never valid.
+    let other = home.path().join("others");
+    write(&other, "ann:third password\n", PUBLIC);
+    replace(&config, &tunnel(port, &other));
+    let error = rejected(&mut agent).await;
+    assert!(error.contains("others can be read by all"), "{error}");
+    set_mode(&other, PRIVATE);
+    let changed = applied(&mut agent).await;
+    assert_eq!(changed["changed"], json!(["fair"]), "{changed}");
+    let line = online(&mut agent, "fair").await;
+    assert_eq!(
+        status(&up, &line, Some("third password")).await,
+        StatusCode::OK
+    );
+    soon("the end of the agent", agent.terminate()).await;
+    up.stop().await;
+}
+
 #[tokio::test]
 async fn an_unusable_file_is_refused_with_its_line() {
     let home = Home::new();
@@ -130,16 +188,14 @@ async fn an_unusable_file_is_refused_with_its_line() {
     assert!(refused.stderr.contains("line 2: no colon"), "{refused:?}");
     assert!(!refused.stderr.contains("secret"), "{refused:?}");
 
-    let text = format!("version: 1\ntunnels:\n  fair: {{target: 9, basic_auth_file: {path}}}\n");
-    fs::write(home.path().join("svc.yaml"), text).unwrap();
+    fs::write(home.path().join("svc.yaml"), tunnel(9, &file)).unwrap();
     let checked = home.run(&["run", "--check"]).await;
     assert_eq!(checked.code, Some(2), "{checked:?}");
     for part in ["tunnels.fair.basic_auth_file", "line 2: no colon"] {
         assert!(checked.stderr.contains(part), "{checked:?}");
     }
 
-    write_private(&file, "ann:secret\n");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    write(&file, "ann:secret\n", PUBLIC);
     let public = home.run(&forward).await;
     assert_eq!(public.code, Some(2), "{public:?}");
     assert!(public.stderr.contains("chmod 600"), "{public:?}");
@@ -163,3 +219,8 @@ async fn the_prompt_needs_a_terminal_and_the_same_password_twice() {
     asked.until("the two passwords differ").await;
     assert_eq!(asked.ended().await.0, Some(2));
 }
+
+/// Mode of a file that only its owner can read.
+const PRIVATE: u32 = 0o600;
+/// Mode of a file that all users of the machine can read.
+const PUBLIC: u32 = 0o644;
